@@ -1,9 +1,8 @@
-"""Answers to requests: what a person sent, validated here and nowhere else, so that nothing vanishes.
+"""Answers to approval requests: their input models, validation, effect, and origin.
 
-Answers as they were sent to a task, and which of them settled a request.
-
-The name in an answer is a claim, and so is the identity of the program that sent it; only a server that lets nobody in
-without credentials adds a principal, which it vouches for.
+An answer without an effect is rejected with a reason, so that nothing vanishes. The name in an answer is a claim, and
+so is the identity of the program that sent it; only a server that requires credentials adds a principal, which it
+vouches for.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,53 +30,51 @@ def _a_name(by: str) -> str:
 
 
 ClaimedName = Annotated[str, Field(max_length=200), AfterValidator(_a_name)]
-"""What somebody who answers calls themselves: a claim."""
+"""Name given by the person who answers: a claim."""
 
 
 NameProof = Annotated[str, Field(max_length=400)]
-"""By what a name was proved to whoever sent the answer on; only `waystation serve` says so."""
+"""How the name was verified by the program that forwarded the answer; only `waystation serve` sets it."""
 
 
 class VerifiedName(Value):
-    """A name that was proved."""
+    """A verified name."""
 
     name: str
     proof: NameProof
 
 
 AnswerAuthor = str | VerifiedName
-"""A name as it was given, or one that was proved."""
+"""A claimed or a verified name."""
 
 
 def build_author_fields(by: AnswerAuthor) -> dict[str, str]:
-    """The fields of an answer that say whose it is."""
+    """Return the fields of an answer that identify its author."""
     return {"by": by.name, "verified": by.proof} if isinstance(by, VerifiedName) else {"by": by}
 
 
 MAX_REQUESTS_PER_ANSWER = 1_000
-"""Requests in one answer."""
+"""Maximum number of requests per answer."""
 
 
 class ApproveInput(Value):
     """JSON of the signal `approve_budget`."""
 
     request_id: str | None = None
-    """Which request; may be left out while exactly one is open, and that is for money."""
+    """ID of the request; may be omitted while exactly one is open and it is for budget."""
     also: tuple[str, ...] = Field(default=(), max_length=MAX_REQUESTS_PER_ANSWER)
-    """Other requests that are granted in the same moment, each by itself, so that none goes on with what was given to
-    another.
-    """
+    """IDs of other requests granted at the same moment, each separately, so that none proceeds with another's grant."""
     action: str | None = Field(default=None, max_length=200)
-    """The tool that may be called, of a request to call one. May be left out; a request for money takes none."""
+    """The tool that may be called, for a request to call one. May be omitted; a request for budget takes none."""
     tokens: int | None = Field(default=None, gt=0, le=MAX_GRANT_TOKENS, strict=True)
-    """How many tokens; with neither this nor `usd`, what was asked for."""
+    """Granted tokens; without this and `usd`, the requested amount."""
     usd: Decimal | None = Field(default=None, gt=0, le=MAX_GRANT_USD, decimal_places=6)
-    """How many dollars, as a number or in quotes."""
+    """Granted dollars, as a number or in quotes."""
     by: ClaimedName = ""
     verified: NameProof = ""
     note: str = Field(default="", max_length=2_000)
     answer_id: str = Field(default="", max_length=MAX_ANSWER_ID_CHARACTERS)
-    """Chosen by programs that want to see what became of this very answer."""
+    """Chosen by programs that want to see the result of this answer."""
 
 
 class DenyInput(Value):
@@ -85,47 +82,49 @@ class DenyInput(Value):
 
     request_id: str | None = None
     also: tuple[str, ...] = Field(default=(), max_length=MAX_REQUESTS_PER_ANSWER)
-    """Other requests that are denied in the same moment, so that none goes on with what another leaves."""
+    """IDs of other requests denied at the same moment, so that none proceeds with what another leaves."""
     finish: Literal["partial", "cancel"] = "partial"
     by: ClaimedName = ""
     verified: NameProof = ""
     note: str = Field(default="", max_length=2_000)
     answer_id: str = Field(default="", max_length=MAX_ANSWER_ID_CHARACTERS)
-    """Chosen by programs that want to see what became of this very answer."""
+    """Chosen by programs that want to see the result of this answer."""
 
 
 class ReviewPlanInput(Value):
     """JSON of the signal `review_plan`."""
 
     plan: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """Content hash of a `Plan` in the store. Never the plan: its goals are text, and signals stay in the history."""
+    """Content hash of a `Plan` in the store. Never the plan itself: its goals are text, and signals stay in the
+    history.
+    """
     request_id: str | None = None
     by: ClaimedName = ""
     note: str = Field(default="", max_length=2_000)
     answer_id: str = Field(default="", max_length=MAX_ANSWER_ID_CHARACTERS)
-    """Chosen by programs that want to see what became of this very plan."""
+    """Chosen by programs that want to see the result of this plan."""
 
 
 class ApprovalContext(Value):
-    """What an answer is held against."""
+    """What an answer is validated against."""
 
     approvals: tuple[ApprovalRequest, ...]
     limit: Limit = Limit()
-    """The task's budget as it is now."""
+    """The task's current budget."""
     ceiling: Limit = Limit()
-    """What that may be raised to."""
+    """Upper bound for raising the budget."""
     ending: bool = False
-    """The task takes no answers any more."""
+    """Whether the task no longer takes answers."""
     editing: bool = False
-    """A plan that a person sent is being read."""
+    """Whether a person's plan is being read."""
     revising: bool = False
-    """What waits to be agreed to is a revision of the plan."""
+    """Whether the plan that waits for approval is a revision."""
     approvers: tuple[str, ...] = ()
-    """Whose verified answers alone have an effect; without any, anybody's."""
+    """Names whose verified answers alone take effect; empty: anyone's do."""
 
 
 def approve(standing: ApprovalContext, given: ApproveInput, now: datetime) -> ApprovalRequest:
-    """The request that this grants, answered. Raises ValueError where it has no effect."""
+    """Return the request as approved. Raises ValueError, with the reason, if the approval has no effect."""
     _by_an_approver(standing, given.by, given.verified)
     request = _open_request(standing, given.request_id)
     if request.about_plan:
@@ -146,8 +145,10 @@ def approve(standing: ApprovalContext, given: ApproveInput, now: datetime) -> Ap
 def grant_in_advance(
     standing: ApprovalContext, request: ApprovalRequest, top_up: TopUpPolicy | None, now: datetime
 ) -> ApprovalRequest | None:
-    """The request, granted by what was authorised in advance; None where that is used up, too little, or over the
-    ceiling: then a person is asked.
+    """Grant the request by what was authorised in advance.
+
+    Returns:
+        None if that is used up, too little, or above the ceiling: then a person is asked.
     """
     used = sum(approval.by == AUTHORISED_IN_ADVANCE for approval in standing.approvals)
     if top_up is None or used >= top_up.times or not request.needed.subtract_clamped(top_up.amount).is_zero:
@@ -161,7 +162,7 @@ def grant_in_advance(
 
 
 def deny(standing: ApprovalContext, given: DenyInput, now: datetime) -> ApprovalRequest:
-    """The request that this denies, answered. Raises ValueError where it has no effect."""
+    """Return the request as denied. Raises ValueError, with the reason, if the denial has no effect."""
     _by_an_approver(standing, given.by, given.verified)
     request = _open_request(standing, given.request_id)
     return request.replace(
@@ -176,7 +177,7 @@ def deny(standing: ApprovalContext, given: DenyInput, now: datetime) -> Approval
 
 
 class AnswerBatch(Value):
-    """What a message that answers several requests came to, for each by itself."""
+    """Results of a message that answers several requests, one each."""
 
     each: tuple[ApprovalRequest | RejectedMessage, ...]
 
@@ -188,8 +189,9 @@ AnswerOne = Callable[[ApprovalContext, GivenT, datetime], ApprovalRequest]
 def answer_each_request(
     answer: AnswerOne[GivenT], standing: ApprovalContext, given: GivenT, now: datetime
 ) -> AnswerBatch:
-    """Each request that is named, answered, where what was granted before counts against the task's ceiling; one that
-    cannot be answered spares none. Raises ValueError without `request_id`.
+    """Answer each named request; earlier grants count against the task's ceiling.
+
+    A request that cannot be answered does not affect the others. Raises ValueError without `request_id`.
     """
     if given.request_id is None:
         raise ValueError("`also` names other requests than `request_id`, which is missing")
@@ -208,7 +210,7 @@ def answer_each_request(
 
 
 def build_plan_edit(standing: ApprovalContext, given: ReviewPlanInput) -> PlanEdit:
-    """The plan that is to be read. Raises ValueError where no plan waits for a person."""
+    """Return the plan edit to read. Raises ValueError if no plan waits for a person."""
     if standing.approvers:
         raise ValueError(
             "who edits a plan is never verified, and WAYSTATION_APPROVERS demands that: an approver approves or denies "
@@ -226,7 +228,7 @@ def build_plan_edit(standing: ApprovalContext, given: ReviewPlanInput) -> PlanEd
 
 
 def describe_plan_request(asked: ApprovalRequest) -> tuple[str, str]:
-    """What waits to be agreed to, and what a denial leads to; both go on in a sentence."""
+    """Describe what waits for approval, and what a denial leads to; both as parts of a sentence."""
     steps = "step" if asked.steps_left == 1 else "steps"
     plan = f"plan of {asked.steps_left} {steps} waits to be agreed to"
     if asked.asked.is_zero:
@@ -235,7 +237,7 @@ def describe_plan_request(asked: ApprovalRequest) -> tuple[str, str]:
 
 
 def _by_an_approver(standing: ApprovalContext, by: str, proof: str) -> None:
-    """Raise ValueError for an answer of anybody else, where the workers name who may answer."""
+    """Raise ValueError unless an approver answers, if the workers name approvers."""
     if not standing.approvers:
         return
     if not proof:
@@ -250,7 +252,7 @@ def _by_an_approver(standing: ApprovalContext, by: str, proof: str) -> None:
 
 
 def _agreement(given: ApproveInput, standing: ApprovalContext) -> Amount:
-    """No money. Raises ValueError where some is given, or another plan is about to take this one's place."""
+    """Return a zero amount. Raises ValueError if an amount is given, or another plan is about to replace this one."""
     if given.tokens is not None or given.usd is not None or given.action is not None:
         raise ValueError("it asks whether its plan is right: approve it without an amount or an action")
     _none_being_read(standing)
@@ -263,14 +265,14 @@ def _none_being_read(standing: ApprovalContext) -> None:
 
 
 def build_rejection(signal: str, sent: JsonValue, error: ValueError, now: datetime) -> RejectedMessage:
-    """What is shown of a message that has no effect."""
+    """Build the record of a message that has no effect."""
     answer_id = sent.get("answer_id") if isinstance(sent, dict) else None
     known = answer_id if isinstance(answer_id, str) and len(answer_id) <= MAX_ANSWER_ID_CHARACTERS else ""
     return RejectedMessage(signal=signal, reason=_reason(error), at=now, answer_id=known)
 
 
 def _permission(given: ApproveInput, request: ApprovalRequest) -> Amount:
-    """No money. Raises ValueError where some is given, or it is not certain that this call is meant."""
+    """Return a zero amount. Raises ValueError if an amount is given, or it is not certain that this call is meant."""
     tool = request.action.tool if request.action is not None else ""
     if given.tokens is not None or given.usd is not None:
         raise ValueError(f"{request.request_id} asks for no money but to call {tool}: approve it without an amount")
@@ -282,7 +284,7 @@ def _permission(given: ApproveInput, request: ApprovalRequest) -> Amount:
 
 
 def _grant(given: ApproveInput, request: ApprovalRequest, standing: ApprovalContext) -> Amount:
-    """What the answer gives. Raises ValueError where that cannot be."""
+    """Return the granted amount. Raises ValueError if it is not possible."""
     if given.action is not None:
         raise ValueError(f"{request.request_id} asks for money, not to call a tool: approve it without `action`")
     granted = _granted(given, request)
@@ -295,12 +297,12 @@ _HOW_MUCH, _OTHER_UNIT, _ABOVE = "are asked for: say", "the task's budget is in"
 
 
 def is_amount_rejection(reason: str) -> bool:
-    """Whether an answer was refused for its amount: with another one it may be taken."""
+    """Return whether an answer was rejected for its amount: with another one it may be accepted."""
     return any(words in reason for words in (_HOW_MUCH, _OTHER_UNIT, _ABOVE))
 
 
 def _granted(given: ApproveInput, request: ApprovalRequest) -> Amount:
-    """Raises ValueError where that is in another unit than was asked for."""
+    """Return the amount. Raises ValueError if it is in another unit than requested."""
     if given.tokens is None and given.usd is None:
         return request.asked
     granted = Amount(tokens=given.tokens or 0, micro_usd=int((given.usd or 0) * 1_000_000))
@@ -312,7 +314,7 @@ def _granted(given: ApproveInput, request: ApprovalRequest) -> Amount:
 
 
 def _stay_in_units(standing: ApprovalContext, granted: Amount) -> None:
-    """A grant in a unit that the budget does not count would be taken without effect there."""
+    """Reject a grant in a unit that the budget does not count, where it would have no effect."""
     if standing.limit.restrict_to_limited_units(granted) != granted:
         counted, other = ("dollars", "tokens") if standing.limit.tokens is None else ("tokens", "dollars")
         raise ValueError(f"{_OTHER_UNIT} {counted} alone: give {counted}, and no {other}")
@@ -350,7 +352,7 @@ def _open(pending: Sequence[ApprovalRequest]) -> str:
 
 
 def _reason(error: ValueError) -> str:
-    """The fault in one line. Values are left out: a person may have pasted anything."""
+    """Return the fault in one line, without values: a person may have pasted anything."""
     if not isinstance(error, ValidationError):
         return str(error)
     faults = [
@@ -364,11 +366,11 @@ def _reason(error: ValueError) -> str:
 
 SIGNALS_BY_DECISION = {"approved": (APPROVE_BUDGET, REVIEW_PLAN), "denied": (DENY_BUDGET,)}
 MAX_IDENTITY_CHARACTERS = 200
-"""Whoever sends chooses how long an identity is."""
+"""Maximum length of an identity: the sender chooses it freely."""
 
 
 class RecordedAnswerFields(Value):
-    """The part of an answer by which it is known again."""
+    """The fields that identify an answer."""
 
     request_id: str | None = None
     also: tuple[str, ...] = ()
@@ -377,32 +379,32 @@ class RecordedAnswerFields(Value):
 
 
 class RecordedAnswer(Value):
-    """One signal as the server recorded it."""
+    """A signal as recorded by the server."""
 
     signal: str
     at: datetime
     identity: str
-    """What the sending program calls itself."""
+    """Name that the sending program gives itself."""
     principal: str = ""
-    """Whom the server authenticated, as `type:name`; empty where it does not say."""
+    """The authenticated principal as `type:name`; empty if the server does not report one."""
     fields: RecordedAnswerFields
 
 
 class AnswerOrigin(Value):
-    """Where an answer came from. More than one of each where several signals could be the one that counted."""
+    """Where an answer came from. Several values if more than one signal could be the one that counted."""
 
     identities: tuple[str, ...]
     principals: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
-        """As people read it."""
+        """The origin in words."""
         vouched = f"authenticated by the server as {' or '.join(self.principals)}" if self.principals else ""
         return "; ".join(filter(None, (f"sent from {' or '.join(self.identities)}", vouched)))
 
 
 def find_answer_origin(approval: ApprovalRequest, sent: Sequence[RecordedAnswer]) -> AnswerOrigin | None:
-    """Where a request's answer came from; None where nobody answered, or it is not among those sent."""
+    """Return the origin of a request's answer; None if no one answered, or the answer is not among those sent."""
     fitting = [answer for answer in sent if _settles(approval, answer)]
     identities = dict.fromkeys(answer.identity[:MAX_IDENTITY_CHARACTERS] or "an unnamed program" for answer in fitting)
     principals = dict.fromkeys(answer.principal for answer in fitting if answer.principal)
@@ -410,7 +412,7 @@ def find_answer_origin(approval: ApprovalRequest, sent: Sequence[RecordedAnswer]
 
 
 def _settles(approval: ApprovalRequest, answer: RecordedAnswer) -> bool:
-    """Whether this signal can be the one that counted."""
+    """Return whether this signal can be the one that counted."""
     asked, answered = approval.requested_at, approval.answered_at
     if answered is None or asked is None or not asked <= answer.at <= answered:
         return False

@@ -1,9 +1,7 @@
-"""The audit trail of tasks: approvals asked for and answered, edits of contexts, and messages that had no effect.
+"""SQL repositories of the audit trail, document updates, task events, and the progress of sending traces.
 
-New versions of a task's documents: put in place in one transaction with their entry in the audit trail, where the
-versions before stay named, so that they are kept, forgotten and erased with the task.
-
-Events of tenants, how far each tenant's have gone out as spans, and which process sends them.
+A document update and its audit entry are one transaction. Earlier versions stay named in the audit trail, so that they
+are kept, forgotten and erased with the task.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,16 +52,18 @@ from waystation.tasks.task_repository import build_unknown_task_error, parse_cha
 from waystation.tasks.traces import RunTraceData, TaskTraceData, TraceCursor, find_touched_agents
 
 TOOL_DEFINITION_PREFIX = "tool-"
-"""The ids begin so of what tools of others were like at first, which are no decisions of anybody."""
+"""Prefix of the entry IDs of first tool definitions, which are no one's decisions."""
 ENTRY: TypeAdapter[AuditEntry] = TypeAdapter(AuditEntry)
 
 
 class SqlAuditRepository(SqlRepository):
-    """The audit of the port `Store`."""
+    """Part of the port `Store`: the audit trail."""
 
     @write_transaction
     async def add_audit_entry(self, connection: AsyncConnection, task_id: str, entry: AuditEntry) -> None:
-        """Append an approval or an edit (each asked for and settled), or a refused message. Raises UnknownTask."""
+        """Append an approval or an edit (one entry each for opened and settled), or a rejected message. Raises
+        UnknownTask.
+        """
         await require_task(connection, task_id)
         if await insert_if_absent(connection, audit, build_audit_row(task_id, entry)):
             self._tell(connection, task_id, build_audit_event(entry))
@@ -72,7 +72,7 @@ class SqlAuditRepository(SqlRepository):
     async def list_audit_entries(
         self, connection: AsyncConnection, task_id: str, reader: ReadScope
     ) -> tuple[AuditEntry, ...]:
-        """Everything audited, oldest first; the same entry twice (a retried activity) is one."""
+        """Return the audit trail, oldest first; an entry repeated by a retried activity appears once."""
         trail = (
             _of(task_id, reader).where(~audit.c.entry_id.startswith(TOOL_DEFINITION_PREFIX)).order_by(audit.c.ordinal)
         )
@@ -82,7 +82,7 @@ class SqlAuditRepository(SqlRepository):
     async def list_task_messages(
         self, connection: AsyncConnection, task_id: str, reader: ReadScope
     ) -> tuple[TaskMessage, ...]:
-        """What people told the task at work, in the order of their numbers."""
+        """Return people's messages to the running task, by number."""
         told = map(TaskMessage.model_validate_json, await _entries(connection, task_id, TASK_MESSAGE_PREFIX, reader))
         return tuple(sorted(told, key=lambda telling: telling.number))
 
@@ -90,7 +90,9 @@ class SqlAuditRepository(SqlRepository):
     async def store_first_tool_definitions(
         self, connection: AsyncConnection, task_id: str, now: Sequence[ToolDefinition]
     ) -> tuple[ToolDefinition, ...]:
-        """What each of these tools was like when the task first had it, in their order. Raises UnknownTask."""
+        """Store what these tools were like when the task first had them, and return that, in order.
+        Raises UnknownTask.
+        """
         ids = [f"{TOOL_DEFINITION_PREFIX}{short_hash(one.server, one.tool)}" for one in now]
         known = await _defined(connection, task_id)
         if missing := [(id_, one) for id_, one in zip(ids, now, strict=True) if id_ not in known]:
@@ -98,7 +100,7 @@ class SqlAuditRepository(SqlRepository):
             for id_, one in missing:
                 row = {"task_id": task_id, "entry_id": id_, "body": bind_to_row(one.model_dump_json(), task_id, id_)}
                 await insert_if_absent(connection, audit, row)
-            known = await _defined(connection, task_id)  # another agent may have been first
+            known = await _defined(connection, task_id)  # # another agent may have been first
         return tuple(known[id_] for id_ in ids)
 
 
@@ -109,13 +111,13 @@ async def _defined(connection: AsyncConnection, task_id: str) -> dict[str, ToolD
 
 
 async def _entries(connection: AsyncConnection, task_id: str, beginning: str, reader: ReadScope) -> Sequence[str]:
-    """Bodies of those entries of a task whose ids begin so."""
+    """Return the bodies of a task's entries whose IDs have this prefix."""
     begun = _of(task_id, reader).where(audit.c.entry_id.startswith(beginning))
     return await fetch_bodies(connection, begun)
 
 
 def build_audit_row(task_id: str, entry: AuditEntry) -> dict[str, object]:
-    """The entry as its table has it."""
+    """Build the table row of an entry."""
     name = make_audit_entry_id(entry)
     return {"task_id": task_id, "entry_id": name, "body": bind_to_row(entry.model_dump_json(), task_id, name)}
 
@@ -126,13 +128,13 @@ def _of(task_id: str, reader: ReadScope) -> Select[str, str]:
 
 
 class SqlEventRepository(SqlRepository):
-    """What happened to a tenant's tasks, in the order of the store's commits."""
+    """Events of a tenant's tasks, in commit order."""
 
     @read_transaction
     async def list_events(
         self, connection: AsyncConnection, reader: TenantScope, after: int, limit: int, task_id: str | None = None
     ) -> EventPage:
-        """The reader's first events of higher numbers, of one task or of all."""
+        """Return the reader's first events after a number, of one task or of all."""
         later = select(task_events).where(task_events.c.tenant == reader.tenant, task_events.c.number > after)
         if task_id is not None:
             later = later.where(task_events.c.task_id == task_id)
@@ -149,23 +151,23 @@ class SqlEventRepository(SqlRepository):
 
     @read_transaction
     async def get_newest_event_number(self, connection: AsyncConnection, reader: TenantScope) -> int:
-        """The number of the tenant's newest event; 0 before the first."""
+        """Return the number of the tenant's newest event; 0 before the first."""
         newest = select(event_heads.c.number).where(event_heads.c.tenant == reader.tenant)
         return (await connection.execute(newest)).scalar_one_or_none() or 0
 
 
 _NOBODY = ""
-"""In the place of a tenant: the row that says who sends spans."""
+"""Used as the tenant of the row that holds the trace lease."""
 
 
 class SqlTraceRepository(SqlRepository):
-    """What spans are made of, and how far they were sent."""
+    """Data of traces, and how far they were sent."""
 
     @write_transaction
     async def acquire_trace_lease(self, connection: AsyncConnection, holder: str, lease: timedelta) -> bool:
-        """Whether this process is the one that sends spans, for so long from now on.
+        """Acquire or renew the lease to send spans. Return whether this process holds it.
 
-        The first that ever asks has spans begin there: what happened before is sent only with what happens next.
+        The first call ever marks where tracing begins: earlier events of a task are sent only with its next one.
         """
         if await insert_if_absent(connection, trace_places, {"tenant": _NOBODY, "since": 0, "sent": 0}):
             heads = (await connection.execute(select(event_heads.c.tenant, event_heads.c.number))).all()
@@ -178,7 +180,7 @@ class SqlTraceRepository(SqlRepository):
 
     @read_transaction
     async def list_unsent_traces(self, connection: AsyncConnection, limit: int) -> tuple[TraceCursor, ...]:
-        """Of each tenant that has any the next events, so many at most."""
+        """Return the next unsent events of each tenant that has some, at most `limit` each."""
         since, sent = func.coalesce(trace_places.c.since, 0), func.coalesce(trace_places.c.sent, 0)
         joined = select(event_heads.c.tenant, since, sent).join(
             trace_places, trace_places.c.tenant == event_heads.c.tenant, isouter=True
@@ -199,8 +201,11 @@ class SqlTraceRepository(SqlRepository):
     async def load_task_trace_data(
         self, connection: AsyncConnection, place: TraceCursor, task_id: str
     ) -> tuple[TaskTraceData, int] | None:
-        """What the task's trace is made of, but for the transcripts, which are empty here; and which of its spans went
-        out before: those of events up to this number. None: there is no such task of the tenant.
+        """Load the data of a task's trace, with empty transcripts, and the event number up to which its spans were
+        sent.
+
+        Returns:
+            None if the tenant has no such task.
         """
         reader = TenantScope(tenant=place.tenant)
         own = select(tasks.c.session, tasks.c.terms).where(
@@ -226,7 +231,7 @@ class SqlTraceRepository(SqlRepository):
 
     @write_transaction
     async def mark_traces_sent(self, connection: AsyncConnection, place: TraceCursor) -> None:
-        """Everything of the place has gone out."""
+        """Mark everything up to the cursor as sent."""
         row = {"tenant": place.tenant, "since": place.since, "sent": place.upto}
         if not await insert_if_absent(connection, trace_places, row):
             moved = update(trace_places).where(trace_places.c.tenant == place.tenant, trace_places.c.sent < place.upto)
@@ -245,15 +250,15 @@ async def _runs(connection: AsyncConnection, task_id: str, agents: frozenset[str
 
 
 class SqlDocumentsUpdateRepository(SqlRepository):
-    """The part of the port `Store` by which documents change."""
+    """Part of the port `Store`: changes of documents."""
 
     @write_transaction
     async def update_documents(
         self, connection: AsyncConnection, task_id: str, update: DocumentsUpdate, given: DocumentSet
     ) -> RecordedDocumentsUpdate:
-        """Put these versions in the place of the task's documents. The same number twice changes nothing.
+        """Replace the task's documents by these versions. The same number twice changes nothing.
 
-        The texts are there. Raises UnknownTask.
+        The texts must be in the store already. Raises UnknownTask.
         """
         locked = select(tasks.c.ordinal).where(tasks.c.task_id == task_id).with_for_update()
         if (await connection.execute(locked)).one_or_none() is None:
@@ -273,12 +278,12 @@ class SqlDocumentsUpdateRepository(SqlRepository):
     async def list_document_updates(
         self, connection: AsyncConnection, task_id: str, reader: ReadScope
     ) -> tuple[RecordedDocumentsUpdate, ...]:
-        """What became of the task's documents while it worked, in the order of the numbers."""
+        """Return the updates of the running task's documents, by number."""
         return await _updates(connection, task_id, reader)
 
 
 async def _updates(connection: AsyncConnection, task_id: str, reader: ReadScope) -> tuple[RecordedDocumentsUpdate, ...]:
-    # A change is written with its kind, which is computed of its other fields.
+    # A change is stored with its kind, which is computed from its other fields.
     entries = await _entries(connection, task_id, DOCUMENTS_UPDATE_PREFIX, reader)
     kept = [RecordedDocumentsUpdate.model_validate_json(entry, extra="ignore") for entry in entries]
     return tuple(sorted(kept, key=lambda one: one.number))

@@ -1,7 +1,4 @@
-"""Changes an agent's context as a person asked, between two legs: a summary now, a pin, a step back.
-
-Takes agents' conversations back, between two legs or after the end; what went on after that counts no more.
-"""
+"""Applies people's edits to agents' contexts, between two legs or, for a rewind, after the task's end."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,13 +31,16 @@ from waystation.tasks.task import TaskPhase
 
 @dataclass(frozen=True)
 class TranscriptRewinder:
-    """Takes back. Every step of it can be repeated: a record of the same id is committed once."""
+    """Rewinds conversations. Every step is idempotent: a record of the same ID is committed once."""
 
     store: Store
     archive: OutboxDrainer
 
     async def rewind(self, run: RunRef, message_id: str, record_id: str, *, keep: bool) -> None:
-        """Commit it, and take passages out of memory. Raises BadInput, StaleFenceError, VersionConflict, StoreError."""
+        """Commit the rewind and delete its passages from memory.
+
+        Raises BadInput, StaleFenceError, VersionConflict, StoreError.
+        """
         await self.store.open_run(run)
         transcript = await self.store.load_transcript(run.run_id, run.scope)
         if not any(record.id == record_id for record in transcript.records):
@@ -52,9 +52,14 @@ class TranscriptRewinder:
         await self.archive.drain(run.run_id)
 
     async def reopen_task(self, asked: TaskRewind) -> TaskState:
-        """The state from which a finished task goes on: one agent taken back, and those that built on it begin anew.
+        """Reopen a finished task: rewind one agent, and reset those that built on it.
 
-        Raises BadInput, StoreError.
+        Returns:
+            The state from which the task continues.
+
+        Raises:
+            BadInput: The rewind is not possible.
+            StoreError: The task has not ended, or the store does not answer.
         """
         row = await self.store.get_task(asked.ref.task_id, asked.ref.scope)
         if row.progress is None or row.progress.state is None:
@@ -65,7 +70,7 @@ class TranscriptRewinder:
         for shelved in state.shelved.values():
             await self._start_over(shelved.run, f"{asked.agent}-{edit.id}")
         await self.store.add_audit_entry(asked.ref.task_id, edit)
-        # What was delivered stays to be read, also where this comes to nothing.
+        # Delivered reports stay readable, even if the reopened task comes to nothing.
         reports = row.progress.report_versions
         await self.store.save_task_progress(
             asked.ref.task_id, row.progress.replace(phase=TaskPhase.WORKING, reports=reports)
@@ -80,14 +85,14 @@ class TranscriptRewinder:
 
 @dataclass(frozen=True)
 class ContextEditor:
-    """Carries edits out. What cannot be done changes nothing, and the outcome says why."""
+    """Applies edits. An impossible edit changes nothing, and the outcome says why."""
 
     condenser: Compactor
 
     async def edit(self, request: EditRequest) -> EditOutcome:
-        """Carry one out; a retry finds what an earlier attempt committed and commits nothing more.
+        """Apply an edit; a retry finds what an earlier attempt committed and commits nothing more.
 
-        Raises ModelUnavailable (worth a retry), RedactionFailed, StoreError.
+        Raises ModelUnavailable (a retry may help), RedactionFailed, StoreError.
         """
         edit = request.edit
         try:
@@ -127,7 +132,7 @@ class ContextEditor:
         return EditOutcome(state="done" if done else "refused", reason=_became(outcome), compaction=outcome)
 
     async def _instructions(self, request: EditRequest) -> str:
-        """As the summariser may see them. Raises BadInput where they are not there, or too long."""
+        """Return the instructions, redacted for the summariser. Raises BadInput if they are missing or too long."""
         if not request.edit.instructions:
             return ""
         desk = self.condenser.desk
@@ -153,10 +158,10 @@ class ContextEditor:
         return await transcripts.load_transcript(request.run.run_id, request.run.scope)
 
     async def _commit(self, request: EditRequest, transcript: Transcript, record_of: Callable[[], Record]) -> None:
-        """The record of the edit, once. Raises BadInput, StaleFenceError, VersionConflict."""
+        """Commit the edit's record once. Raises BadInput, StaleFenceError, VersionConflict."""
         transcripts, run_id = self.condenser.desk.store, request.run.run_id
         if any(record.id == request.edit.id for record in transcript.records):
-            return  # without a fence: it would be taken away from the leg that came after
+            return  # # without a fence: taking one would take it from the following leg
         record = record_of()
         fence = await transcripts.acquire_fence(run_id)
         await transcripts.commit_compaction(fence, transcript.version, record, (), None)

@@ -1,13 +1,4 @@
-"""How a task begins, and how it goes on from work that is done: forked, reopened, taken back.
-
-How a task begins with finished steps of another one: those count as done, all others begin anew with new money.
-
-How a finished task goes on: an agent is taken back, those that built on it begin anew, the money is held again.
-
-Taking a conversation back: what goes with the messages that count no more, and what stays.
-
-What a task's workflow is started with.
-"""
+"""How a task starts, and how it continues from finished work: forks, reopened tasks, rewound conversations."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -33,8 +24,10 @@ from waystation.tasks.task import ApprovalRequest, ForkOrigin, ReusedWork, TaskC
 
 
 def build_fork_state(ended: TaskState, origin: ForkOrigin, ref: TaskRef, terms: TaskConfig) -> TaskState:
-    """The state in which the new task begins. The plan is that of the other one as it was last revised, and what people
-    told that one is told to this one, too. Raises BadInput for a step that the plan does not have.
+    """Build the state in which a fork starts.
+
+    The plan is the other task's as last revised; its messages from people apply here, too. Raises BadInput for a step
+    that the plan does not have.
     """
     plan = _plan_with_step(ended, origin)
     again = _again(ended, plan, origin.step)
@@ -62,7 +55,7 @@ def _plan_with_step(ended: TaskState, origin: ForkOrigin) -> Plan:
 
 
 def _again(ended: TaskState, plan: Plan, first: str) -> frozenset[str]:
-    """The step, all that are not finished, and all that build on one of those."""
+    """Return the step, all unfinished steps, and all that build on one of those."""
     unfinished = (step.id for step in plan.steps if not _finished(ended, step.id))
     return frozenset(
         after for step_id in (first, *unfinished) for after in (step_id, *plan.list_dependent_ids(step_id))
@@ -70,48 +63,48 @@ def _again(ended: TaskState, plan: Plan, first: str) -> frozenset[str]:
 
 
 def _finished(ended: TaskState, step_id: str) -> bool:
-    """What was partial when its task was cancelled had not been finished: nobody was content with it."""
+    """Return whether a step is finished. A step that was partial because its task was cancelled is not."""
     run = ended.runs.get(step_id)
     return run is not None and run.phase == "delivered" and not (run.partial and ended.cancelled)
 
 
 def _payers(ended: TaskState, kept: Iterable[str]) -> dict[str, str]:
-    """Of what that task had not paid itself."""
+    """Map agents to the tasks that paid for them, if the other task had reused them itself."""
     earlier = ended.reused
     return {} if earlier is None else {agent: earlier.get_payer(agent) for agent in kept if agent in earlier.agents}
 
 
 def _kept(run: AgentRun, ref: TaskRef) -> AgentRun:
-    """The same work under the new task. What it cost was paid there."""
+    """Return the same work under the new task, without its cost, which was paid there."""
     own = run.run.replace(store_id=ref.store_id, tenant=ref.tenant, session=ref.session, task_id=ref.task_id)
     return run.replace(run=own, totals=RunUsage())
 
 
 def _oversight(ended: TaskState, again: frozenset[str], plan: Plan) -> OversightState:
-    """A revision that saw only findings that are kept is not made again."""
+    """Return the oversight: a revision that saw only reused findings is not repeated."""
     research = {step.id for step in plan.steps if step.role == "research"}
     revisions = () if again & research else ended.oversight.revisions
     return OversightState(revisions=revisions)
 
 
 class TranscriptRewind(Value):
-    """One transcript taken back. Charges stay, and so does what was said: it only counts no more."""
+    """Rewind of one transcript. Charges stay, and so do the messages, which no longer count."""
 
     record: RewindRecord
     gone: frozenset[str]
-    """Ids of the messages that count no more: passages that have any of them go."""
+    """IDs of the messages that no longer count: passages with any of them are deleted."""
     calls: frozenset[str]
-    """Ids of the tool calls in them: notes that they took go."""
+    """IDs of the tool calls in them: notes taken by them are deleted."""
     handed_in: Deliverable | None = None
-    """What the calls that still count have handed in."""
+    """Deliverable of the calls that still count."""
 
 
 class TaskRewind(Value):
-    """A finished task is to go on from a message of one of its agents."""
+    """Request to continue a finished task from a message of one of its agents."""
 
     ref: TaskRef
     agent: str
-    """Id of the agent's step."""
+    """ID of the agent's step."""
     message: str
     keep: bool
     """Whether the message itself stays."""
@@ -122,7 +115,7 @@ class TaskRewind(Value):
 
 
 def build_transcript_rewind(transcript: Transcript, message_id: str, record_id: str, *, keep: bool) -> TranscriptRewind:
-    """The rewind to a message, and what goes with it. Raises BadInput for a message that does not count."""
+    """Build the rewind to a message. Raises BadInput for a message that does not count."""
     record = build_rewind_record(transcript, message_id, record_id, keep=keep)
     stays = {message.id for message in get_effective_transcript(with_record(transcript, record)).messages}
     gone = [message for message in get_effective_transcript(transcript).messages if message.id not in stays]
@@ -134,11 +127,11 @@ def build_transcript_rewind(transcript: Transcript, message_id: str, record_id: 
 
 
 def build_reopened_state(ended: TaskState, asked: TaskRewind, agent_budget: Limit) -> tuple[TaskState, ContextEdit]:
-    """The state to go on from, and the edit that stands in it as done. What was spent stays spent.
+    """Build the state from which the task continues, and the edit that it records as done. Spending stays booked.
 
-    What the task has left is shared out among the agents that work again; one that gets too little asks for more. The
-    plan stays as it was revised, also where research is taken back that a revision has seen: that is noted.
-    Raises BadInput for an agent that never began, and for a subagent, whose work is part of what its step handed in.
+    What the task has left is shared among the agents that work again; one with too little requests more. The plan stays
+    as revised, even if research that a revision has seen is rewound: that is noted. Raises BadInput for an agent that
+    never began, and for a subagent, whose work is part of its step's result.
     """
     plan = _plan_with_agent(ended, asked.agent)
     missing = (step.id for step in plan.steps if step.id not in ended.runs)
@@ -183,13 +176,15 @@ def _plan_with_agent(ended: TaskState, agent: str) -> Plan:
 
 
 def _revised(ended: TaskState, agent: str) -> tuple[str, ...]:
-    """A revision is not taken back: steps that it added may have been done, and paid."""
+    """Return a note if a revision saw the agent's work. It is not undone: the steps that it added may be done and paid
+    for.
+    """
     made = [revision for revision in ended.oversight.revisions if revision.version and agent in revision.seen]
     return (f"The plan stays as revision {made[-1].number} of it left it.",) if made else ()
 
 
 def _closed(approval: ApprovalRequest, asked: TaskRewind) -> ApprovalRequest:
-    """A request that the end of the task came before is answered by nobody: whoever works again asks again."""
+    """Close a request that was open at the task's end; an agent that works again makes a new one."""
     if approval.decision != "pending":
         return approval
     return approval.replace(decision="expired", note="the task had ended", answered_at=asked.asked_at)
@@ -211,29 +206,29 @@ def _edit(run: AgentRun, asked: TaskRewind) -> ContextEdit:
 
 
 class TaskWorkflowInput(Value):
-    """Input of the Task workflow: references and terms."""
+    """Input of the Task workflow: references and configuration."""
 
     ref: TaskRef
     terms: TaskConfig
     title: str
     search_attributes: bool
     notices: bool = False
-    """Whether people are told by a webhook."""
+    """Whether people are notified by webhook."""
     privacy: RedactionPolicy | None = None
-    """How much is replaced by the worker that admitted the task."""
+    """How much the worker that admitted the task redacts."""
     sealed_answers: bool = False
-    """Whether what people send must have been encrypted with the key of the workers: said by the worker that admitted
-    the task, which encrypts.
+    """Whether people's messages must be encrypted with the workers' key; set by the worker that admitted the task, if
+    it encrypts.
     """
     approvers: tuple[str, ...] = ()
-    """Whose verified answers alone have an effect: said by the worker that admitted the task."""
+    """Names whose verified answers alone take effect; set by the worker that admitted the task."""
     documents: int = 0
-    """How many it has."""
+    """Number of documents."""
     rewind: TaskRewind | None = None
-    """The task has ended before, and goes on from here."""
+    """Set if the task has ended before and continues from here."""
     forked: bool = False
-    """The store has the state to go on from: of another task, as far as this one reuses it."""
+    """Whether the store has a state to continue from: another task's, as far as this one reuses it."""
     state: StateRef | None = None
-    """The state to go on from, which the run before has stored. Never the state itself: it grows with the task."""
+    """State to continue from, stored by the previous run. Never the state itself: it grows with the task."""
     held: tuple[DeferredSignal, ...] = ()
-    """What came while that state was being stored, in its order."""
+    """Messages that arrived while that state was being stored, in order."""

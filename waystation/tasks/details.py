@@ -1,8 +1,5 @@
-"""What a person reads in the Temporal UI: a task's current details as Markdown lists. No text from the work.
-
-A request to call a tool in words, for the Temporal UI: the question, redacted, and the signals that answer.
-
-A request in words: what it is for, what a denial delivers, who answered. No text from the work.
+"""Renders a task for the Temporal UI and for commands: current details, requests, budgets, costs. No text from the
+work.
 """
 
 import json
@@ -25,11 +22,11 @@ from waystation.tasks.approvals import describe_plan_request
 from waystation.tasks.task import ApprovalRequest, StepProgress, TaskPhase, TaskProgress
 
 CODE_INDENT = " " * 4
-"""Markdown shows what is indented by so much as it is: no fence that the words hold ends it, and no link works."""
+"""Indentation of a Markdown code block: no fence in the text can end it, and links are inert."""
 
 
 def render_action_details(task_id: str, approval: ApprovalRequest, question: ActionQuestion) -> str:
-    """What is asked, and what to send; Markdown."""
+    """Render the question and the signals that answer it as Markdown."""
     yes = json.dumps({"request_id": approval.request_id, "action": question.tool, "by": "name"})
     no = json.dumps({"request_id": approval.request_id, "note": "why, for the agent", "by": "name"})
     deadline = f"- its deadline: {approval.answer_by:%Y-%m-%d %H:%M %Z}" if approval.answer_by is not None else ""
@@ -45,7 +42,7 @@ def render_action_details(task_id: str, approval: ApprovalRequest, question: Act
 
 
 def format_hidden_call_hint(task_id: str, agent: str, question: ActionQuestion) -> str:
-    """Where the whole call is read, if not all of it is shown; else empty."""
+    """Return how to read the whole call if it is not shown completely; otherwise empty."""
     if not question.hidden:
         return ""
     command = f"waystation transcript {task_id} --agent {agent}"
@@ -54,11 +51,11 @@ def format_hidden_call_hint(task_id: str, agent: str, question: ActionQuestion) 
 
 UNPRICED = "price unknown"
 SIGNIFICANT_DIGITS = 2
-"""Figures of a number that is said to be about right."""
+"""Significant digits of approximate numbers."""
 
 
 def format_in_units_of(amount: Amount, limit: Limit) -> str:
-    """The amount in the units of its limit, also where it is nothing: `$0.00` and no tokens of a budget in dollars."""
+    """Format the amount in the units of its limit, including zero: `$0.00` and no tokens for a budget in dollars."""
     if limit.is_unlimited:
         return format_amount(amount)
     tokens, micro_usd = limit.tokens is not None, limit.micro_usd is not None
@@ -68,7 +65,9 @@ def format_in_units_of(amount: Amount, limit: Limit) -> str:
 
 
 def format_budget_forecast(seen: BudgetForecast, asked: Amount) -> str:
-    """`7 calls so far, about 4,200 tokens each: 30,000 tokens more are worth about 7`; and what a ceiling leaves."""
+    """Format the forecast: `7 calls so far, about 4,200 tokens each: 30,000 tokens more are worth about 7`, and the
+    ceiling.
+    """
     text = "no call so far"
     if seen.calls:
         text = f"{format_count(seen.calls, 'call')} so far, about {format_amount(_about(seen.each))} each"
@@ -89,7 +88,7 @@ def format_budget_forecast(seen: BudgetForecast, asked: Amount) -> str:
 
 
 def format_minimum_grant(approval: ApprovalRequest) -> str:
-    """The smallest grant that helps, and why it is so much more than the mean: it follows on `at least`."""
+    """Format the smallest useful grant, and why it is far above the average; follows `at least`."""
     worst = approval.limit.restrict_to_limited_units(
         approval.limit.remaining_after(approval.spent).amount + approval.needed
     )
@@ -102,7 +101,7 @@ def format_minimum_grant(approval: ApprovalRequest) -> str:
 
 
 def format_spending_and_steps(approval: ApprovalRequest) -> str:
-    """What the task had spent, how many of its steps were finished, and what stays reserved for those to come."""
+    """Format what the task had spent, its finished steps, and what is reserved for later ones."""
     spent, seen = f"the task had spent {format_in_units_of(approval.task_spent, approval.limit)}", approval.outlook
     if seen is None:
         return f"{spent}, with {format_count(approval.steps_left, 'step')} to finish"
@@ -116,13 +115,13 @@ def format_spending_and_steps(approval: ApprovalRequest) -> str:
 
 
 def format_work_counts(made: WorkCounts) -> str:
-    """`3 notes and 1 section`; `nothing`."""
+    """Format the counts: `3 notes and 1 section`; `nothing`."""
     counts = ((made.notes, "note"), (made.findings, "finding"), (made.sections, "section"))
     return _listed([format_count(number, noun) for number, noun in counts if number]) or "nothing"
 
 
 def render_plan_details(task_id: str, approval: ApprovalRequest) -> str:
-    """What the plan is, and what to send; Markdown."""
+    """Render a plan request and the signals that answer it as Markdown."""
     sent = json.dumps({"request_id": approval.request_id, "by": "name"})
     deadline = f" Its deadline: {approval.answer_by:%Y-%m-%d %H:%M %Z}." if approval.answer_by is not None else ""
     what = (
@@ -140,7 +139,7 @@ def render_plan_details(task_id: str, approval: ApprovalRequest) -> str:
 
 
 def format_denial_effect(seen: BudgetForecast, agent: str) -> str:
-    """What a denial delivers that does not cancel the task: it follows on `if denied`."""
+    """Format what a denial without cancellation delivers; follows `if denied`."""
     has = format_work_counts(seen.made)
     if (parent := get_parent_id(agent)) is not None:
         return f"{agent} hands {has} back to {parent}, which goes on with that, and the task ends partial"
@@ -151,9 +150,9 @@ def format_denial_effect(seen: BudgetForecast, agent: str) -> str:
 
 
 def format_request_and_answer(approval: ApprovalRequest, *, over: bool, origin: str = "") -> str:
-    """A request and its answer, for an audit, on one line: a name or a note could else go on with an answer of its own.
+    """Format a request and its answer for an audit, on one line, so that a name or a note cannot fake another entry.
 
-    `origin`: where the answer came from, where that is known.
+    `origin`: where the answer came from, if known.
     """
     asked = _asked(approval)
     known = f"verified by {sanitize_line(approval.verified)}" if approval.verified else "a name as given"
@@ -212,11 +211,11 @@ STEP_STATE_MARKS = {
 }
 _SHOWN_REFUSALS = 3
 MAX_DETAILS_BYTES = 18_000
-"""The server takes 20,000 bytes of details, encoded."""
+"""Maximum size of the details; the server accepts 20,000 bytes, encoded."""
 
 
 def render_task_details(progress: TaskProgress) -> str:
-    """Phase, pending approvals with the signal to send, steps, budget, notes."""
+    """Render phase, pending requests with the signals that answer them, steps, budget and notes."""
     requests = [_request(progress.task_id, asked) for asked in _pending(progress)]
     parts = [f"**{_phase(progress)}**", *requests, _refusals(progress), _edits(progress)]
     if progress.steps:
@@ -284,14 +283,15 @@ def _why(approval: ApprovalRequest) -> str:
 
 
 def build_grant_fields(amount: Amount) -> dict[str, JsonValue]:
-    """The fields of the signal `approve_budget` that grant so much."""
+    """Build the fields of the signal `approve_budget` that grant this amount."""
     fields: dict[str, JsonValue] = {"tokens": amount.tokens} if amount.tokens else {}
     return fields | ({"usd": amount.usd} if amount.micro_usd else {})
 
 
 def build_optional_grant_fields(amount: Amount | None) -> dict[str, JsonValue]:
-    """The same of what was given, and none without it: then what was asked for is granted. Raises BadInput for an
-    amount of nothing, which to a task would be none.
+    """Build the fields for an amount; none without one, which grants what was requested.
+
+    Raises BadInput for a zero amount, which a task would read as none.
     """
     if amount is not None and amount.is_zero:
         raise BadInput("an amount of nothing grants nothing: leave it out to grant what was asked for, or deny")
@@ -299,7 +299,7 @@ def build_optional_grant_fields(amount: Amount | None) -> dict[str, JsonValue]:
 
 
 def build_limit_fields(limit: Limit) -> dict[str, JsonValue]:
-    """The fields of the signal `set_session_limit` that set this limit."""
+    """Build the fields of the signal `set_session_limit` that set this limit."""
     return {"tokens": limit.tokens, "usd": limit.usd}
 
 
@@ -309,7 +309,7 @@ def _refusals(progress: TaskProgress) -> str:
 
 
 def _edits(progress: TaskProgress) -> str:
-    """Those that wait. What became of the others is noted."""
+    """Render the waiting edits. The results of the others are in the notes."""
     return "\n".join(f"- {edit.text}" for edit in progress.edits if edit.state == "waiting")
 
 
@@ -348,13 +348,15 @@ def _work(progress: TaskProgress) -> str:
 
 
 def format_privacy(progress: TaskProgress) -> str:
-    """Under which policy text is redacted, where that is known."""
+    """Format the redaction policy, if known."""
     return f"Privacy {progress.privacy}: {progress.privacy.text}" if progress.privacy is not None else ""
 
 
 def format_work_totals(progress: TaskProgress) -> tuple[str, str]:
-    """Its legs and its compactions, counted. Of a fork also how many are of agents that it reuses: they were made, and
-    paid, elsewhere, unless such an agent was taken back here.
+    """Format the number of legs and compactions.
+
+    For a fork also how many are by reused agents: they were made and paid for elsewhere, unless such an agent was
+    rewound here.
     """
     reused = progress.reused.agents if progress.reused is not None else ()
     legs = sum(step.legs for step in progress.steps if step.id in reused)
@@ -370,16 +372,16 @@ def _by_reused(number: int) -> str:
 
 
 def format_task_cost(progress: TaskProgress) -> str:
-    """What the task has cost. An unknown price is said, never shown as zero."""
+    """Format what the task has cost. An unknown price is stated, never shown as zero."""
     micro_usd = get_known_cost(progress)
     return UNPRICED if micro_usd is None else format_usd(micro_usd)
 
 
 def get_known_cost(progress: TaskProgress) -> int | None:
-    """Millionths of a dollar; None where a model without a known price was used.
+    """Return the cost in micro-USD; None if a model without a known price was used.
 
-    So it was also where no call has its reply, and those that were possibly billed have no price. Under a budget in
-    dollars all models have one, and replies that cost nothing say that their models are free.
+    Also None if no call has a reply and the possibly billed ones have no price. Under a budget in dollars all models
+    have a price, and free replies show that their models are free.
     """
     totals, budgeted = progress.totals, progress.budget.limit.micro_usd is not None
     silent = totals.possibly_billed > 0 and not totals.possibly_billed_micro_usd and not totals.usage.total
@@ -388,7 +390,7 @@ def get_known_cost(progress: TaskProgress) -> int | None:
 
 
 def format_time_span(span: timedelta) -> str:
-    """How long something took, at a glance: `45s`, `12m`, `1h 20m`, `3d 4h`."""
+    """Format a duration: `45s`, `12m`, `1h 20m`, `3d 4h`."""
     seconds = max(0, int(span.total_seconds()))
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86_400
     if days:
@@ -399,5 +401,5 @@ def format_time_span(span: timedelta) -> str:
 
 
 def format_utc_minute(at: datetime) -> str:
-    """When something was, to the minute: `2026-11-26 07:45 UTC`."""
+    """Format a time to the minute: `2026-11-26 07:45 UTC`."""
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

@@ -1,8 +1,8 @@
-"""Events are written by the transaction that they tell of, and numbered at its very end.
+"""Numbers events at the very end of the transaction that they report.
 
-Numbers of transactions that run side by side must not become visible out of order: who had read 8 would never see 7.
-So a tenant's newest number is a row that the transaction holds until it is committed, and takes last: nobody who holds
-it waits for anything else, and readers see no number before all smaller ones.
+Numbers of concurrent transactions must not become visible out of order: a reader that has seen 8 would never read 7. So
+a tenant's newest number is a row that the transaction locks last and holds until it is committed: its holder waits for
+nothing else, and readers see no number before all smaller ones.
 """
 
 from collections import defaultdict
@@ -18,12 +18,12 @@ from waystation.store.schema import event_heads, runs, task_events, tasks
 from waystation.tasks.events import UnnumberedEvent
 
 _UNTOLD = "waystation_untold"
-"""Of a connection: what its transaction has done so far, in order."""
+"""Key of the events queued by the connection's current transaction, in order."""
 
 
 class _Untold(NamedTuple):
     place: str
-    """Of a task, or of an agent run."""
+    """ID of a task or of an agent run."""
     happening: UnnumberedEvent
     at: datetime
 
@@ -35,17 +35,17 @@ class _Whose(NamedTuple):
 
 
 def queue_event(connection: AsyncConnection, place: str, happening: UnnumberedEvent, at: datetime) -> None:
-    """Have it told of this task, or agent run, when the transaction is committed; not at all when it is undone."""
+    """Queue an event of this task or agent run for the commit; it is dropped if the transaction is rolled back."""
     connection.info.setdefault(_UNTOLD, []).append(_Untold(place, happening, at))
 
 
 def discard_queued_events(connection: AsyncConnection) -> None:
-    """A connection comes back from a pool: nothing of an earlier transaction is told."""
+    """Discard events of an earlier transaction when a connection returns from the pool."""
     connection.info.pop(_UNTOLD, None)
 
 
 async def insert_queued_events(connection: AsyncConnection) -> None:
-    """Give the transaction's events their numbers. The last that it does: see above."""
+    """Number and insert the transaction's events. Must be its last statement; see the module's docstring."""
     untold: list[_Untold] = connection.info.pop(_UNTOLD, [])
     if not untold:
         return
@@ -54,7 +54,7 @@ async def insert_queued_events(connection: AsyncConnection) -> None:
     for one in untold:
         if one.place in whose:
             by_tenant[whose[one.place].tenant].append(one)
-    # In one order everywhere: two transactions of several tenants must not wait for each other.
+    # In the same order everywhere: transactions of several tenants must not wait for each other.
     for tenant, own in sorted(by_tenant.items()):
         first = await _newest(connection, tenant, len(own)) - len(own) + 1
         rows = [_row(whose[one.place], one, first + after) for after, one in enumerate(own)]
@@ -62,7 +62,7 @@ async def insert_queued_events(connection: AsyncConnection) -> None:
 
 
 async def _owners(connection: AsyncConnection, places: set[str]) -> Mapping[str, _Whose]:
-    """Whose these tasks and runs are; of what is not there nobody is told."""
+    """Return the owners of these tasks and runs. Events of missing ones are dropped."""
     of_runs = [place for place in places if "/" in place]
     of_tasks = [place for place in places if "/" not in place]
     found: dict[str, _Whose] = {}
@@ -76,7 +76,7 @@ async def _owners(connection: AsyncConnection, places: set[str]) -> Mapping[str,
 
 
 async def _newest(connection: AsyncConnection, tenant: str, count: int) -> int:
-    """The tenant's newest number, so many further, held until the transaction ends."""
+    """Advance the tenant's newest number by `count` and return it; its row stays locked until the transaction ends."""
     further = update(event_heads).where(event_heads.c.tenant == tenant)
     further = further.values(number=event_heads.c.number + count)
     taken = further.returning(event_heads.c.number)

@@ -1,6 +1,6 @@
-"""Events: what happened to tasks, numbered by the store in the order of its commits. References, no text.
+"""Events of tasks, numbered by the store in commit order; and the legs and answered calls derived from them.
 
-What they tell of an agent's legs, and of the model calls that were answered.
+Events hold references, no text.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,35 +41,33 @@ EventKind = Literal[
     "reopened",
     "forgotten",
 ]
-"""Of a task: submitted, admitted under a title, planned (by the version), ended (in the phase), reopened, forgotten.
-Of an agent: taken over by an attempt, called its model, replied, was given results or words, charged without a message,
-compacted, edited or rewound by a person, left off at the end of a leg, noted, delivered. Of people: asked, answered,
-told, updated documents, was refused; and a tool's arguments were resolved.
+"""Of a task: submitted, admitted under a title, planned (with the version), ended (with the phase), reopened,
+forgotten. Of an agent: taken over by an attempt, called its model, replied, was given results or messages, charged
+without a message, compacted, edited or rewound by a person, left at the end of a leg, noted, delivered. Of people:
+asked, answered, told, updated documents, refused; resolved: a tool's arguments had placeholders restored.
 """
 
 
 class UnnumberedEvent(Value):
-    """What is to be told, before it has a number. No field holds words of anybody's."""
+    """An event without a number. No field holds user text."""
 
     kind: EventKind
     agent: str = ""
-    """Id of the step, or of a subagent; empty where the task as a whole is meant."""
+    """ID of the step or of a subagent; empty for the task as a whole."""
     reference: str = ""
-    """Id of the message, the record, the charge, the note or the entry of the audit trail; number of the leg, the plan
-    or the attempt.
-    """
+    """ID of the message, record, charge, note or audit entry; number of the leg, plan or attempt."""
     detail: str = ""
-    """Type of the record, how the leg ended, the decision, the phase: words of our own."""
+    """Type of the record, outcome of the leg, decision, or phase: our own words."""
     tokens: int = 0
-    """Spent, of all four kinds together."""
+    """Tokens spent, of all four kinds together."""
     context: int = 0
-    """Tokens of the request that was answered."""
+    """Tokens of the answered request."""
     micro_usd: int = 0
-    """Spent; 0 where the price is not known, too."""
+    """Cost in micro-USD; also 0 if the price is unknown."""
 
 
 class TaskEvent(UnnumberedEvent):
-    """One event. Numbers of a tenant begin with 1 and have no gaps."""
+    """A numbered event. Numbers of a tenant start at 1 and have no gaps."""
 
     number: int
     task_id: str
@@ -77,20 +75,20 @@ class TaskEvent(UnnumberedEvent):
 
 
 def build_phase_event(phase: TaskPhase) -> UnnumberedEvent:
-    """How a task stands was stored: it is over, or goes on by a rewind."""
+    """Build the event of a stored phase: the task ended, or was reopened by a rewind."""
     return UnnumberedEvent(kind="ended" if phase.over else "reopened", detail=phase.value)
 
 
 class EventPage(Value):
-    """Events in their order, as far as they were read."""
+    """Events in order, as far as they were read."""
 
     events: tuple[TaskEvent, ...]
     upto: int
-    """Nothing that this reader may see has a number up to here and is not among them, or before them."""
+    """Number up to which this reader has seen every event that it may see."""
 
 
 def build_charge_event(kind: EventKind, charge: Charge, message: Message | None = None) -> UnnumberedEvent:
-    """A charge, with the message that it paid for or without."""
+    """Build the event of a charge, with or without the message that it paid for."""
     usage: Usage = charge.usage
     return UnnumberedEvent(
         kind=kind,
@@ -103,7 +101,7 @@ def build_charge_event(kind: EventKind, charge: Charge, message: Message | None 
 
 
 def build_record_event(record: Record) -> UnnumberedEvent | None:
-    """Something was done to a conversation. None where it only says what is sent."""
+    """Build the event of a record. None for one that only records what is sent."""
     if isinstance(record, PromptPrefixRecord):
         return None
     kind: EventKind = "edited"
@@ -115,7 +113,7 @@ def build_record_event(record: Record) -> UnnumberedEvent | None:
 
 
 def build_audit_event(entry: AuditEntry) -> UnnumberedEvent:
-    """An entry of the audit trail, by its id there."""
+    """Build the event of an audit entry, with its ID."""
     match entry:
         case ApprovalRequest():
             kind: EventKind = "asked" if entry.decision == "pending" else "answered"
@@ -135,31 +133,31 @@ def build_audit_event(entry: AuditEntry) -> UnnumberedEvent:
 
 @dataclass(frozen=True)
 class LegEvents:
-    """A stretch of an agent's events that ends with a leg's end, or the task's."""
+    """An agent's events up to the end of a leg, or of the task."""
 
     agent: str
     ordinal: int
-    """Among the agent's stretches with a leg, from 1."""
+    """Number of the leg among the agent's legs, from 1."""
     before: tuple[TaskEvent, ...]
-    """Since the leg before: its context was made smaller, people answered."""
+    """Events since the previous leg, such as compactions and people's answers."""
     at_work: tuple[TaskEvent, ...]
-    """From when the leg was taken; none where there was none."""
+    """Events from when the leg was taken; empty if there was no leg."""
     closed: TaskEvent | None
-    """Its end, or the task's; None while it is at work."""
+    """The end of the leg or of the task; None while it is running."""
 
     @property
     def first_event_number(self) -> int:
-        """Of the event that it began with; 0 where there was no leg."""
+        """Number of its first event; 0 if there was no leg."""
         return self.at_work[0].number if self.at_work else 0
 
     @property
     def last_event(self) -> TaskEvent:
-        """The event that its span ends at: what the task's end closes, has ended before."""
+        """Event at which its span ends. If the task's end closes the leg, this is the leg's own last event."""
         return self.closed if self.closed is not None and self.closed.kind == "left" else self.at_work[-1]
 
 
 def iter_legs(agent: str, events: Sequence[TaskEvent]) -> Iterator[LegEvents]:
-    """The agent's stretches, in order."""
+    """Yield the agent's legs, in order."""
     stretch: list[TaskEvent] = []
     ordinal = 1
     for event in events:
@@ -181,24 +179,24 @@ def _leg(agent: str, ordinal: int, stretch: Sequence[TaskEvent], closed: TaskEve
 
 
 def _is_work(event: TaskEvent) -> bool:
-    """Whether only a leg does it. Condensers and people's edits take a run over, too."""
+    """Return whether only a leg does this. Compactors and people's edits take a run over, too."""
     turn = event.reference if event.kind == "called" else event.detail if event.kind == "replied" else ""
     return event.kind in {"given", "noted", "delivered", "left"} or turn.partition("-")[0] in {"turn", "search"}
 
 
 @dataclass(frozen=True)
 class AnsweredCall:
-    """A model call that was answered."""
+    """An answered model call."""
 
     event: TaskEvent
     key: str
     began: datetime
     attempts: int
-    """How often it was announced: one more than got no answer."""
+    """Number of intents: one more than the attempts without an answer."""
 
 
 def iter_answered_calls(events: Sequence[TaskEvent]) -> Iterator[AnsweredCall]:
-    """Of one agent run, in the order of their answers. Those of a kind are made one after the other."""
+    """Yield the answered calls of one agent run, by answer. Calls of one kind are sequential."""
     asked: dict[str, list[TaskEvent]] = {}
     newest: dict[str, str] = {}
     for event in events:

@@ -1,4 +1,4 @@
-"""Notices: what a task tells people who are not looking at it, in words for a chat and in fields for programs."""
+"""Notifications of people about a task: in words for chats, and in fields for programs."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -17,18 +17,18 @@ from waystation.tasks.task import ApprovalRequest, TaskPhase
 
 
 class NotificationEvent(StrEnum):
-    """What is told."""
+    """Kinds of notifications."""
 
     ASKED = "budget_asked"
-    """An agent asks a person for more budget, or whether it may call a tool."""
+    """An agent asks for more budget, or for approval of a tool call."""
     OVERDUE = "budget_overdue"
-    """The deadline of a request has passed; it still waits for its answer."""
+    """The deadline of a request has passed; it still waits for an answer."""
     EXPIRED = "budget_expired"
     """The deadline of a request has passed; its agent delivers what it has, or goes on without the call."""
     WITHDRAWN = "budget_withdrawn"
-    """A request needs no answer any more: money came free, and its agent goes on with that."""
+    """A request no longer needs an answer: budget was released, and its agent goes on with that."""
     FINISHED = "task_finished"
-    """The task is over, with a report: done, partial or cancelled."""
+    """The task has ended with a report: done, partial or cancelled."""
     FAILED = "task_failed"
 
 
@@ -40,7 +40,7 @@ ENDINGS = {
 
 
 class TaskNotification(Value):
-    """One event of a task: references, numbers and the redacted title. No text from the work."""
+    """An event of a task: references, numbers and the redacted title. No text from the work."""
 
     event: NotificationEvent
     task_id: str
@@ -49,17 +49,17 @@ class TaskNotification(Value):
     phase: TaskPhase
     at: datetime
     spent: Amount
-    """Of the whole task."""
+    """Spent by the whole task."""
     limit: Limit
     request: ApprovalRequest | None = None
-    """The request that the event is about."""
+    """The request concerned."""
     reason: str = ""
     """Why the task failed."""
 
     @property
     def event_name(self) -> str:
-        """What programs are told: `action_asked`, not `budget_asked`, where it is a call that a person decides on, and
-        `plan_asked` where it is a plan.
+        """Event name for programs: `action_asked` instead of `budget_asked` for a tool call,
+        `plan_asked` for a plan.
         """
         if self.request is not None and self.request.about_plan:
             return self.event.replace("budget_", "plan_")
@@ -68,7 +68,7 @@ class TaskNotification(Value):
 
     @property
     def delivery_id(self) -> str:
-        """The same for the same event, whenever and however often it is told."""
+        """ID of the delivery: the same for the same event, whenever and however often it is sent."""
         about = self.phase if self.request is None else f"{self.event}-{self.request.request_id}"
         return f"{make_notification_id_prefix(self.task_id)}{about}"
 
@@ -81,7 +81,7 @@ class TaskNotification(Value):
 
 
 def render_mrkdwn(notice: TaskNotification, link: str | None) -> str:
-    """One or two sentences in Slack's mrkdwn: what happened, and what a person can do about it.
+    """Render one or two sentences in Slack's mrkdwn: what happened, and what a person can do.
 
     `link`: the task's page.
     """
@@ -90,13 +90,13 @@ def render_mrkdwn(notice: TaskNotification, link: str | None) -> str:
 
 
 def render_plain_text(notice: TaskNotification) -> str:
-    """The same without markup, for who reads no mrkdwn."""
+    """Render the same without markup."""
     first, _, rest = render_mrkdwn(notice, None).removeprefix("*").partition("*")
     return neutralise_markup(unescape(first + rest))
 
 
 def neutralise_markup(told: str) -> str:
-    """The same where some service may read Markdown or mentions: it makes no link and calls nobody."""
+    """Neutralise Markdown and mentions, so that the text makes no links and notifies no one."""
     return neutralize_markdown(told).replace("@", "＠")
 
 
@@ -104,9 +104,11 @@ MAX_NOTIFICATIONS_PER_MESSAGE = 40
 
 
 def render_digest(told: Sequence[tuple[TaskNotification, str | None]], inbox: str | None) -> tuple[str, str]:
-    """Title and text of one message about these, each with the page of its task; of many, a line each.
+    """Render title and text of one message about several notifications, one line each if there are many.
 
-    `inbox`: the page where requests are answered.
+    Args:
+        told: Notifications, each with the page of its task.
+        inbox: Page where requests are answered.
     """
     where = [f"Answer at {inbox}"] if inbox is not None and any(one.request is not None for one, _ in told) else []
     if len(told) == 1:
@@ -119,7 +121,7 @@ def render_digest(told: Sequence[tuple[TaskNotification, str | None]], inbox: st
 
 
 def build_webhook_fields(notice: TaskNotification, link: str | None) -> dict[str, JsonValue]:
-    """The same for programs: flat, without nulls, amounts in tokens and dollars, times in ISO 8601."""
+    """Build the fields for programs: flat, without nulls, amounts in tokens and dollars, times in ISO 8601."""
     told: dict[str, JsonValue] = {
         "event": notice.event_name,
         "delivery_id": notice.delivery_id,
@@ -144,12 +146,12 @@ def build_webhook_fields(notice: TaskNotification, link: str | None) -> dict[str
 
 
 def escape_mrkdwn(words: str) -> str:
-    """Words on one line in which Slack finds no mentions, links or entities, and of which everything is seen."""
+    """Return the text on one line, without Slack mentions, links or entities, and without invisible characters."""
     return strip_invisible_characters(words).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _no_code(words: str) -> str:
-    """Between code or in it: a backtick of theirs would end the code, or begin some that ends at the next command."""
+    """Replace backticks, which would end a code span, or start one that ends at the next command."""
     return escape_mrkdwn(words).replace("`", "｀")
 
 

@@ -1,4 +1,4 @@
-"""Ports to those who are told of tasks, to what spans are made of, and to where scheduled runs hand theirs in."""
+"""Ports to notification services, to the data of traces, and to the intake of scheduled tasks."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -14,68 +14,77 @@ from waystation.tasks.traces import TaskTraceData, TraceCursor
 
 
 class TraceSource(Protocol):
-    """What spans are made of, and how far they were sent. Safe to repeat."""
+    """Data of traces, and how far they were sent. Idempotent."""
 
     async def acquire_trace_lease(self, holder: str, lease: timedelta) -> bool:
-        """Whether this process is the one that sends spans, for so long from now on. Raises StoreError."""
+        """Acquire or renew the lease to send spans. Return whether this process holds it. Raises StoreError."""
         ...
 
     async def list_unsent_traces(self, limit: int) -> tuple[TraceCursor, ...]:
-        """Of each tenant that has any the next events, so many at most. Raises StoreError."""
+        """Return the next unsent events of each tenant that has some, at most `limit` each. Raises StoreError."""
         ...
 
     async def load_task_trace_data(self, place: TraceCursor, task_id: str) -> tuple[TaskTraceData, int] | None:
-        """What the task's trace is made of, but for its transcripts; and up to which number its spans went out. None:
-        there is no such task of the tenant. Raises StoreError.
+        """Load the data of a task's trace, without transcripts, and the event number up to which its spans were sent.
+
+        Returns:
+            None if the tenant has no such task.
+
+        Raises:
+            StoreError: The store does not answer.
         """
         ...
 
     async def load_transcript(self, run_id: str, reader: ReadScope) -> Transcript:
-        """As a `Store` has it."""
+        """Load a transcript as a `Store` does."""
         ...
 
     async def mark_traces_sent(self, place: TraceCursor) -> None:
-        """Everything of the place has gone out. Raises StoreError."""
+        """Mark everything up to the cursor as sent. Raises StoreError."""
         ...
 
 
 class TaskIntake(Protocol):
-    """Where a scheduled run hands its task in, as a client does. All of it is safe to repeat."""
+    """Where a scheduled run submits its task, as a client does. Idempotent."""
 
     def read_documents(self, paths: Sequence[str]) -> ScheduleDocuments:
-        """The documents at these places, as they are now; it takes its time. Raises BadInput, which names none."""
+        """Read the current documents at these paths; slow. Raises BadInput, which names none of them."""
         ...
 
     async def build_row(self, request: TaskRequest) -> TaskRow:
-        """The task as it is to be stored. Raises BadInput for terms that cannot work."""
+        """Build the task to be stored. Raises BadInput for a configuration that cannot work."""
         ...
 
     async def request_admission(self, request: AdmissionRequest) -> None:
-        """Have a stored task's session admit it and answer a workflow. Nothing is waited for. Raises Unreachable."""
+        """Have a stored task's session admit it and answer a workflow, without waiting. Raises Unreachable."""
         ...
 
     async def is_workflow_open(self, workflow_id: str) -> bool:
-        """Whether the newest run of this workflow is open."""
+        """Return whether the newest run of this workflow is open."""
         ...
 
     async def pause_schedule(self, schedule_id: str, note: str) -> None:
-        """Pause a schedule. Nothing happens where it was removed."""
+        """Pause a schedule. Does nothing if it was removed."""
         ...
 
 
 class Notifier(Protocol):
-    """Tells somebody of one event of a task."""
+    """Notifies one addressee of a task's events."""
 
     @property
     def name(self) -> str:
-        """Who that is: another one for each, the same on every worker, and without secrets."""
+        """Name of the addressee: unique, the same on every worker, and without secrets."""
         ...
 
     async def send(self, notice: TaskNotification, link: str | None) -> None:
-        """Deliver it, once or, where the answer is lost, again; `delivery_id` tells repeats. `link`: the task's page.
+        """Send the notification; it may be sent again if the answer is lost, with the same `delivery_id`.
+
+        Args:
+            notice: The notification.
+            link: The task's page.
 
         Raises:
-            WebhookUnavailable: worth another attempt.
-            WebhookRejectedError: another attempt changes nothing.
+            WebhookUnavailable: Another attempt may help.
+            WebhookRejectedError: Another attempt changes nothing.
         """
         ...

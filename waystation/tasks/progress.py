@@ -1,11 +1,4 @@
-"""What people see of a task at work: the whole, and each step.
-
-One step of a task as people see it, and what its agent does at this moment.
-
-What people see of a running task.
-
-A task's bill: every charge once, added up by agent, model and kind of call. What all tasks have cost, day by day.
-"""
+"""What people see of a task: its progress and steps, its costs, and the spending of all tasks by day."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,7 +32,7 @@ from waystation.tasks.task import (
 
 
 def build_waiting_step(step: Step, share: Limit, *, skipped: bool) -> StepProgress:
-    """A step that was not started, and will not be where it is skipped. `share`: what is reserved for it."""
+    """Build the view of a step that was not started, and never will be if skipped. `share`: what is reserved for it."""
     return StepProgress(
         id=step.id,
         role=step.role,
@@ -52,7 +45,7 @@ def build_waiting_step(step: Step, share: Limit, *, skipped: bool) -> StepProgre
 
 
 def _begun(step: Step, run: AgentRun, *, asked: bool) -> StepProgress:
-    """A step that was started. `asked`: a person is asked for money for it, or for a call."""
+    """Build the view of a started step. `asked`: whether a person is asked for its budget or for a call."""
     return StepProgress(
         id=step.id,
         role=step.role,
@@ -68,7 +61,7 @@ def _begun(step: Step, run: AgentRun, *, asked: bool) -> StepProgress:
 
 
 def render_run_details(run: AgentRun, title: str) -> str:
-    """A subagent's current details in the Temporal UI: no text from the work."""
+    """Render a subagent's current details for the Temporal UI: no text from the work."""
     lines = [
         f"**{run.run.step_id}** {title} ({run.run.role}): {_state_of(run, asked=run.phase in {'spent', 'asking'})}",
         "",
@@ -92,7 +85,7 @@ def _state_of(run: AgentRun, *, asked: bool) -> StepState:
 def build_task_progress(
     state: TaskState, ref: TaskRef, terms: TaskConfig, title: str, privacy: RedactionPolicy | None = None
 ) -> TaskProgress:
-    """What people see."""
+    """Build the progress that people see."""
     runs = state.all_runs
     return TaskProgress(
         task_id=ref.task_id,
@@ -132,9 +125,9 @@ def build_task_progress(
 
 
 MAX_PROGRESS_BYTES = 160_000
-"""Maximum size of what a task's workflow says about itself, as JSON: of the answer to a query, and of its result."""
+"""Maximum size, as JSON, of what a task's workflow returns from a query and as its result."""
 MAX_SHOWN_NOTE_CHARACTERS = 200
-"""Characters of a person's note in a view that is bounded."""
+"""Maximum characters of a person's note in a bounded view."""
 TRUNCATION_NOTE = (
     "The task is so large that this view leaves out its oldest closed requests, edits, notes, messages and finished "
     "subagents. The audit trail has them all, and they are stored with the task when it ends."
@@ -145,7 +138,9 @@ _EntryT = TypeVar("_EntryT")
 
 
 def truncate_progress(progress: TaskProgress, most: int = MAX_PROGRESS_BYTES) -> TaskProgress:
-    """The same if it has at most so many bytes; else with the newest entries of its lists alone, and a note on that."""
+    """Return the progress if it has at most `most` bytes; otherwise only the newest entries of its
+    lists, with a note.
+    """
     if _size(progress) <= most:
         return progress
     shorter = progress
@@ -153,7 +148,7 @@ def truncate_progress(progress: TaskProgress, most: int = MAX_PROGRESS_BYTES) ->
         shorter = _newest(progress, count)
         if _size(shorter) <= most:
             return shorter
-    while shorter.steps or shorter.approvals:  # nothing but open requests and agents at work is left
+    while shorter.steps or shorter.approvals:  # # only open requests and running agents are left
         earlier = {"": sum(shorter.earlier_compactions.values(), CompactionTotals())}
         shorter = shorter.replace(
             earlier_compactions=earlier,
@@ -213,8 +208,10 @@ def _last(entries: tuple[_EntryT, ...], count: int) -> tuple[_EntryT, ...]:
 
 
 def apply_stored_usage(progress: TaskProgress, spent: Mapping[str, RunUsage]) -> TaskProgress:
-    """With what the store says that its agents have spent, by the ids of their steps. The workflow hears of it when a
-    leg ends, and knows then which calls will have no answer any more: what it has counted never goes back.
+    """Update the progress with the store's usage of its agents, by step ID.
+
+    The workflow learns of usage at the end of a leg, and then knows which calls will never be answered: what it has
+    counted never decreases.
     """
     known, totals = progress.totals, sum_run_usage(tuple(spent.values()))
     totals = totals.replace(
@@ -238,7 +235,7 @@ def _spent(step: StepProgress, totals: RunUsage) -> StepProgress:
 
 
 def _steps(state: TaskState) -> Iterator[StepProgress]:
-    """The plan's, each followed by its subagents."""
+    """Yield the plan's steps, each followed by its subagents."""
     for step in state.plan.steps if state.plan else ():
         yield _step(state, step)
         yield from _subagents(state, step.id)
@@ -262,10 +259,10 @@ def _step(state: TaskState, step: Step) -> StepProgress:
 
 
 class AgentCharge(Value):
-    """A charge and the agent run that it was for."""
+    """A charge and its agent run."""
 
     agent: str
-    """Id of the step, or of the planning."""
+    """ID of the step, or of planning."""
     charge: Charge
 
 
@@ -288,11 +285,11 @@ class CostLine(Value):
     usage: Usage
     cost_micro_usd: int | None
     answered_by: tuple[str, ...] = ()
-    """Models that replies named, where these were others than the one that was asked for."""
+    """Models named in replies, if they differ from the requested one."""
     dropped_thinking: int = 0
-    """Thinking blocks that the provider left out of requests: what the model thought was lost to it."""
+    """Number of thinking blocks that the provider dropped from requests, lost to the model."""
     cache_misses: dict[str, int] = {}
-    """How often the provider could not read the last request's prefix, by the reason that it gave."""
+    """Number of cache misses of the last request's prefix, by the provider's reason."""
 
 
 class CostBreakdown(Value):
@@ -301,25 +298,25 @@ class CostBreakdown(Value):
     lines: tuple[CostLine, ...]
     """By agent, model and kind; agents in the order of their first call."""
     compactions: tuple[CostLine, ...]
-    """The summaries one by one; their `kind` is the charge's key. They are part of `lines`, too."""
+    """The summaries one by one, with the charge's key as `kind`. Also included in `lines`."""
     total: CostLine
     possibly_billed: tuple[UnansweredCall, ...] = ()
     reused: ReusedWork | None = None
-    """What of another task counts as done here. Its cost is on that task's bill."""
+    """Work of another task that counts as done here. That task has its cost."""
 
     @property
     def held(self) -> Amount:
-        """What calls without a reply may have cost at most: it counts as spent."""
+        """Maximum cost of calls without a reply; it counts as spent."""
         return sum((call.intent.worst_case for call in self.possibly_billed), Amount())
 
     @property
     def counted(self) -> Amount:
-        """What counts against the task's budget: the number that is shown as spent. Cache reads are no tokens of it."""
+        """What counts against the task's budget, as shown as spent. Cache reads do not count as tokens."""
         return self.held + Amount(tokens=self.total.usage.fresh, micro_usd=self.total.cost_micro_usd or 0)
 
     @property
     def list_model_substitutions(self) -> list[str]:
-        """Which models were asked for, and which answered in their place."""
+        """Requested models and the models that answered instead, in words."""
         named: dict[str, dict[str, None]] = {}
         for line in self.lines:
             if line.answered_by:
@@ -328,7 +325,9 @@ class CostBreakdown(Value):
 
     @property
     def unpriced_models(self) -> tuple[str, ...]:
-        """Models whose price nobody knows, of calls without a reply, too; one that was charged at a price has one."""
+        """Models without a known price, including those of calls without a reply; a model that was ever priced is
+        excluded.
+        """
         priced = {OFFLINE_MODEL, *(line.model for line in self.lines if line.cost_micro_usd is not None)}
         charged = [line.model for line in self.lines if line.cost_micro_usd is None]
         silent = [call.intent.model for call in self.possibly_billed if not call.intent.worst_case.micro_usd]
@@ -336,21 +335,21 @@ class CostBreakdown(Value):
 
 
 class TaskCharges(Value):
-    """Every call of a task's that was paid for, or may have been, in the order of the store."""
+    """All calls of a task that were or may have been paid for, in store order."""
 
     paid: tuple[AgentCharge, ...] = ()
     unanswered: tuple[UnansweredCall, ...] = ()
     reused: ReusedWork | None = None
-    """What of another task counts as done in this one."""
+    """Work of another task that counts as done in this one."""
 
     @property
     def cost_breakdown(self) -> CostBreakdown:
-        """What they come to."""
+        """The cost breakdown of these charges."""
         return build_cost_breakdown(self.paid, self.unanswered).replace(reused=self.reused)
 
 
 def build_cost_breakdown(paid: Sequence[AgentCharge], unanswered: Sequence[UnansweredCall] = ()) -> CostBreakdown:
-    """The bill over these charges, in the order of their commits."""
+    """Build the cost breakdown of these charges, in commit order."""
     groups: dict[tuple[str, str, str], list[Charge]] = {}
     for entry in paid:
         groups.setdefault((entry.agent, entry.charge.model, entry.charge.kind), []).append(entry.charge)
@@ -383,7 +382,7 @@ def _line(agent: str, model: str, kind: str, charges: Sequence[Charge]) -> CostL
 
 
 def get_pending_plan_limit(progress: TaskProgress) -> Limit | None:
-    """What there is for all steps of a plan that waits; None: none does."""
+    """Return what all steps of a plan that waits for approval have together; None if no plan waits."""
     if not any(asked.about_plan and asked.decision == "pending" for asked in progress.approvals):
         return None
     budget, held = progress.budget, (step.limit.amount for step in progress.steps)
@@ -402,7 +401,7 @@ class DayRange(Value):
 
     @classmethod
     def resolve(cls, since: date | None, until: date | None, today: date) -> "DayRange":
-        """The last thirty up to today, or to a day that is given; or as given. Raises BadInput."""
+        """Resolve the given days; by default the last thirty up to today, or up to `until`. Raises BadInput."""
         last = today if until is None else min(until, today)
         earliest = max(0, last.toordinal() - DEFAULT_DAYS)
         first = date.fromordinal(earliest + 1) if since is None else since
@@ -414,17 +413,17 @@ class DayRange(Value):
 
     @property
     def start_time(self) -> datetime:
-        """The first moment."""
+        """Start of the first day."""
         return datetime(self.since.year, self.since.month, self.since.day, tzinfo=UTC)
 
     @property
     def end_time(self) -> datetime:
-        """The first moment after it."""
+        """End of the last day (exclusive)."""
         return self.start_time + timedelta(days=len(self.dates))
 
     @property
     def dates(self) -> tuple[date, ...]:
-        """All of them, in order."""
+        """All days, in order."""
         return tuple(map(date.fromordinal, range(self.since.toordinal(), self.until.toordinal() + 1)))
 
 
@@ -438,14 +437,14 @@ class SpendingLine(Value):
     calls: int = 0
     usage: Usage = Usage()
     cost_micro_usd: int = 0
-    """Of the calls whose price is known."""
+    """Cost of the calls whose price is known."""
     unpriced_calls: int = 0
-    """Those whose price nobody knows: they are not in the cost."""
+    """Number of calls without a known price, which are not in the cost."""
     possibly_billed: Amount = Amount()
-    """At most, of calls whose reply was never committed. In no other number here."""
+    """Maximum cost of calls whose reply was never committed. In no other number here."""
 
     def __add__(self, other: "SpendingLine") -> "SpendingLine":
-        """Both, under the names of the first."""
+        """Return the sum, with the names of the first."""
         return self.replace(
             calls=self.calls + other.calls,
             usage=self.usage + other.usage,
@@ -462,7 +461,7 @@ class SpendingReport(Value):
     lines: tuple[SpendingLine, ...]
     """By day, task, role and model, in this order."""
     titles: Mapping[str, str]
-    """By task id: the redacted questions, shortened."""
+    """The redacted questions, shortened, by task ID."""
     total: SpendingLine
 
 
@@ -471,7 +470,7 @@ _Key = TypeVar("_Key", str, tuple[date, str, str, str])
 
 
 def group_spending(lines: Iterable[SpendingLine], by: SpendingGrouping) -> dict[str, SpendingLine]:
-    """These added up by id of the task, role of the agent or model."""
+    """Add up the lines by task ID, role or model."""
     return _added_up(lines, lambda line: {"task": line.task_id, "agent": line.role, "model": line.model}[by])
 
 
@@ -483,7 +482,7 @@ def _added_up(lines: Iterable[SpendingLine], key: Callable[[SpendingLine], _Key]
 
 
 def build_spending_report(days: DayRange, spent: Sequence[SpendingLine], titles: Mapping[str, str]) -> SpendingReport:
-    """These added up: each day, task, role and model once. Raises BadInput for more than can be shown."""
+    """Build the report: one line per day, task, role and model. Raises BadInput for more than can be shown."""
     if len(spent) > MAX_SPENDING_LINES:
         raise BadInput(
             f"from {days.since} to {days.until} there are more than {MAX_SPENDING_LINES:,} lines of spending: ask for "
@@ -500,17 +499,17 @@ class SessionSummary(Value):
     session: str
     """Its name."""
     id: str
-    """As it stands in search attributes and workflow ids."""
+    """Its ID in search attributes and workflow IDs."""
     tasks: int
-    """Those that it refused are not among them."""
+    """Number of tasks, without rejected ones."""
     refused: int = 0
-    """Tasks that it did not take."""
+    """Number of tasks that it rejected."""
     last_at: datetime
-    """When the newest was submitted."""
+    """When the newest task was submitted."""
     spent: Amount
-    """Fresh tokens, and money where the price is known."""
+    """Fresh tokens, and cost where the price is known."""
     held: Amount = Amount()
-    """For its tasks at work; what they have spent of it is in `spent`, too."""
+    """Reserved for its running tasks; what they have spent of it is also in `spent`."""
     limit: Limit = Limit()
-    """What all its tasks may spend together."""
+    """Limit of all its tasks together."""
     unpriced_calls: int

@@ -1,6 +1,6 @@
-"""What a run that spent its own goes on with: what its parent or its task has left, and what others can spare.
+"""Where a run that spent its budget gets more: from its parent, its task, and what other runs can spare.
 
-Money may come free while it waits for a person: then it goes on with that, and its request is withdrawn.
+Budget may be released while it waits for a person: then it goes on with that, and its request is withdrawn.
 """
 
 from datetime import datetime
@@ -16,12 +16,12 @@ FREED_BUDGET_NOTE = "money came free, and it goes on with that"
 
 
 def with_reallocation_config(state: TaskState, terms: TaskConfig) -> TaskState:
-    """With how its agents share money."""
+    """Return the state with the settings for sharing budget between agents."""
     return state.replace(floor=terms.floor, minimum_reserves=terms.minimum_reserves)
 
 
 def draw_budget(state: TaskState, step_id: str) -> TaskState | None:
-    """The state in which the run goes on; None where nothing that it may draw on has enough for its next call."""
+    """Return the state in which the run goes on; None if nothing it may draw on covers its next call."""
     if (helped := _from_parent(state, step_id)) is not None:
         return helped
     state, amount = draw_from_task(state, step_id)
@@ -31,8 +31,10 @@ def draw_budget(state: TaskState, step_id: str) -> TaskState | None:
 
 
 def draw_from_task(state: TaskState, step_id: str) -> tuple[TaskState, Amount]:
-    """What a task has left, held for a run that spent its own: what is unreserved and, where that pays for no call,
-    what others can spare. Nothing where both together pay for none.
+    """Draw budget from the task for a run that spent its own: what is unreserved, then what others can spare.
+
+    Returns:
+        The state and the amount; zero if both together do not cover the next call.
     """
     run, free = state.runs[step_id], state.account.unreserved.amount
     amount = _taken(run, free)
@@ -44,28 +46,30 @@ def draw_from_task(state: TaskState, step_id: str) -> tuple[TaskState, Amount]:
 
 
 def compute_drawable_budget(state: TaskState, step_id: str) -> Amount:
-    """What a run could draw now, in all: what siblings handed back, what is unreserved, and what others can spare."""
+    """Return all that a run could draw now: released by siblings, unreserved, and what others can spare."""
     parent = state.runs.get(get_parent_id(step_id) or "")
     handed_back = parent.spare if parent is not None and parent.phase == "delegating" else Amount()
     return sum(_spare(state, step_id).values(), handed_back + state.account.unreserved.amount)
 
 
 def _to_come(state: TaskState) -> list[Step]:
-    """Steps that have not begun, but for those to which a person gave their shares."""
+    """Return the steps that have not begun, except those with a share given by a person."""
     begun, given = state.runs.keys() | state.shelved.keys(), state.oversight.shares
     steps = () if state.plan is None else state.plan.steps
     return [step for step in steps if step.id not in begun and not (step.share and step.id in given)]
 
 
 LEARNED_RESERVE_DIVISOR = 4
-"""A step to come keeps a quarter of what the cheapest of the task's finished steps has spent."""
+"""A later step keeps 1/4 of what the task's cheapest finished step has spent."""
 ACTIVE_PHASES = frozenset({"running", "full"})
-"""Phases of a run that goes on without anybody."""
+"""Phases of a run that proceeds on its own."""
 
 
 def should_wait_for_release(state: TaskState, step_id: str) -> bool:
-    """Whether a run that spent its own waits before anybody is asked: as long as another run is at work, which may
-    leave it something, or for what those can spare that wait as it does, of whom the first by its id waits for none.
+    """Return whether a run that spent its budget waits before a person is asked.
+
+    It waits while another run is active and may leave it something, or for what other waiting runs can spare; among
+    those, the first by ID does not wait.
     """
     if state.floor is None or state.runs[step_id].halted:
         return False
@@ -78,8 +82,8 @@ def should_wait_for_release(state: TaskState, step_id: str) -> bool:
 
 
 def _spare(state: TaskState, step_id: str) -> dict[str, Amount]:
-    """By reservation, what others can do without: steps to come, other runs that wait for money and nobody was asked
-    about, and what is held for revisions and reviews.
+    """Return what others can spare, by reservation: later steps, other runs that wait for budget without an open
+    request, and the reserve for revisions and reviews.
     """
     if state.floor is None or state.plan is None:
         return {}
@@ -100,7 +104,7 @@ def _spare(state: TaskState, step_id: str) -> dict[str, Amount]:
 
 
 def _borrowed(state: TaskState, step_id: str, wanted: Amount, spare: dict[str, Amount]) -> TaskState:
-    """Held for the run instead: of each the same, as far as it can spare that."""
+    """Transfer reservations to the run: the same from each, as far as it can spare that."""
     left = dict(sorted(spare.items(), key=lambda item: (item[1].tokens, item[1].micro_usd, item[0])))
     account, runs = state.account, dict(state.runs)
     while left:
@@ -114,13 +118,13 @@ def _borrowed(state: TaskState, step_id: str, wanted: Amount, spare: dict[str, A
 
 
 def draw_freed_budget(state: TaskState, step_id: str) -> TaskState | None:
-    """The same for a run that waits for a person, while it waits for money and for nothing else."""
+    """As `draw_budget`, for a run that waits for a person because of budget and nothing else."""
     run = state.runs[step_id]
     return draw_budget(state, step_id) if run.phase == "spent" and not run.halted else None
 
 
 def withdraw_budget_requests(state: TaskState, step_id: str, now: datetime) -> tuple[ApprovalRequest, ...]:
-    """The run's open requests for money, closed: it has some."""
+    """Return the run's open budget requests as withdrawn: it has budget now."""
     return tuple(
         asked.replace(decision="withdrawn", note=FREED_BUDGET_NOTE, answered_at=now)
         for asked in state.pending_approvals
@@ -129,7 +133,7 @@ def withdraw_budget_requests(state: TaskState, step_id: str, now: datetime) -> t
 
 
 def _from_parent(state: TaskState, step_id: str) -> TaskState | None:
-    """Of what siblings handed back. A parent keeps its own part, to go on with."""
+    """Draw on what siblings released. A parent keeps its own part, to go on with."""
     parent = state.runs.get(get_parent_id(step_id) or "")
     if parent is None or parent.phase != "delegating":
         return None
@@ -144,9 +148,9 @@ def _from_parent(state: TaskState, step_id: str) -> TaskState | None:
 
 
 def _taken(run: AgentRun, left: Amount) -> Amount:
-    """What a run takes of what somebody has left; nothing where that is too little for its next call.
+    """Return what a run takes of `left`; zero if that does not cover its next call.
 
-    Beyond its next call half of what it wants, so that several can draw before one is refused.
+    Beyond its next call it takes half of what it wants, so that several runs can draw before one is refused.
     """
     if not run.needed.subtract_clamped(left).is_zero:
         return Amount()

@@ -1,12 +1,6 @@
-"""Reviews of reports and revisions of plans: when they are due, what they may cost, and what becomes of the task.
+"""Oversight of a task: when plans are approved and revised and reports reviewed, what that may cost, and its effect.
 
-What planning, revisions and reviews may spend together: a share of the task's budget, held from the beginning.
-
-When a report is reviewed, whether its writer can mend it, and what becomes of the task by that.
-
-When a person is asked about a plan, and what becomes of the task by another one that they send.
-
-When a task's plan is revised, for how many new steps there is room, and what becomes of the task by it.
+Planning, revisions and reviews share a part of the task's budget, reserved from the start.
 """
 
 from datetime import datetime
@@ -34,11 +28,11 @@ from waystation.tasks.state import OVERSIGHT_RESERVATION, TaskState, merge_uniqu
 from waystation.tasks.task import ApprovalRequest, RejectedMessage, TaskConfig
 
 OVERSIGHT_BUDGET_DIVISOR = 10
-"""They may spend a tenth of the task's budget."""
+"""They may spend 1/10 of the task's budget."""
 
 
 def reserve_oversight_budget(state: TaskState, planning: RunUsage, terms: TaskConfig) -> TaskState:
-    """What planning left of its share is held for revisions and reviews, before the steps get theirs."""
+    """Reserve what planning left of its share for revisions and reviews, before the steps get theirs."""
     if not (terms.revisions or terms.reviews):
         return state
     state = state.with_planning_cost(planning)
@@ -49,7 +43,7 @@ def reserve_oversight_budget(state: TaskState, planning: RunUsage, terms: TaskCo
 
 
 def build_plan_approval_request(state: TaskState, now: datetime, deadline: datetime | None) -> ApprovalRequest:
-    """Whether the plan is right, before any of its steps begins."""
+    """Build the request to approve the plan before any of its steps begins."""
     return ApprovalRequest(
         request_id=f"{PLANNING_ID}-{1 + sum(asked.about_plan for asked in state.approvals)}",
         agent=PLANNING_ID,
@@ -63,7 +57,7 @@ def build_plan_approval_request(state: TaskState, now: datetime, deadline: datet
 
 
 def compute_limit_for_steps(state: TaskState) -> Limit:
-    """What there is for all steps of the plan, while none has begun."""
+    """Return what all steps of the plan have together, before any has begun."""
     held = (state.account.reserved.get(step.id, Amount()) for step in (state.plan.steps if state.plan else ()))
     return state.account.unreserved.increase_by(sum(held, Amount()))
 
@@ -71,8 +65,9 @@ def compute_limit_for_steps(state: TaskState) -> Limit:
 def apply_plan_edit_result(
     state: TaskState, edit: PlanEdit, made: PlanEditResult, terms: TaskConfig, now: datetime
 ) -> tuple[TaskState, ApprovalRequest | RejectedMessage]:
-    """The task with the plan that a person sent, which is agreed to by that, and what is told of it. Every step has the
-    share that it was given, or an even part of what those leave.
+    """Apply a person's plan, which is thereby approved, and return the audit entry.
+
+    Every step has the share that it was given, or an even part of what those leave.
     """
     state = state.replace(plan_edit=None)
     request = next((asked for asked in state.pending_approvals if asked.request_id == edit.request_id), None)
@@ -89,7 +84,9 @@ def apply_plan_edit_result(
 
 
 def compute_oversight_limit(state: TaskState) -> Limit:
-    """What the next revision or review may spend: the rest of the share, as far as it is held or unreserved."""
+    """Return what the next revision or review may spend: the rest of the share, as far as it is
+    reserved or unreserved.
+    """
     used = sum((totals.spent for totals in (state.planning, *state.oversight.totals)), Amount())
     share = state.account.limit.divide_by(OVERSIGHT_BUDGET_DIVISOR).remaining_after(used)
     there = state.account.unreserved.increase_by(state.account.reserved.get(OVERSIGHT_RESERVATION, Amount()))
@@ -97,12 +94,12 @@ def compute_oversight_limit(state: TaskState) -> Limit:
 
 
 def start_oversight_run(state: TaskState, run_id: str) -> TaskState:
-    """An agent run of the oversight is under way: whatever happens, its cost is to be booked."""
+    """Mark an oversight run as started: whatever happens, its cost must be booked."""
     return state.replace(oversight=state.oversight.replace(under_way=run_id))
 
 
 def book_oversight_cost(state: TaskState, run_id: str, totals: RunUsage) -> TaskState:
-    """What it cost in all, booked once; the rest stays held."""
+    """Book the run's total cost once; the rest stays reserved."""
     before = state.oversight.costs.get(run_id, RunUsage())
     spent = totals.spent.subtract_clamped(before.spent)
     held = state.account.reserved.get(OVERSIGHT_RESERVATION, Amount())
@@ -116,7 +113,7 @@ def book_oversight_cost(state: TaskState, run_id: str, totals: RunUsage) -> Task
 
 
 class ReviewRequest(Value):
-    """One review to carry out. Carried out again, it gives the same and asks nothing twice."""
+    """One review. Running it again gives the same result and asks nothing twice."""
 
     writer: RunRef
     number: int
@@ -124,12 +121,12 @@ class ReviewRequest(Value):
     limit: Limit
     """What it may spend."""
     may_send_back: bool
-    """Whether the writer shall be told what was found."""
+    """Whether the writer is to fix the faults."""
     prices: tuple[Price, ...] = ()
 
 
 class ReviewResult(Value):
-    """What a review led to."""
+    """Result of a review."""
 
     review: ReportReview
     totals: RunUsage
@@ -137,12 +134,12 @@ class ReviewResult(Value):
 
 
 def is_review_due(state: TaskState) -> bool:
-    """Whether there is a whole report to review."""
+    """Return whether there is a complete report to review."""
     return state.all_steps_delivered and not state.cancelled and not _writer(state).partial
 
 
 def build_review_request(state: TaskState, terms: TaskConfig) -> ReviewRequest:
-    """The next review of a report that is whole."""
+    """Build the next review of a complete report."""
     oversight = state.oversight
     may_send_back = oversight.sent_back < terms.reviews and not oversight.gave_up
     return ReviewRequest(
@@ -156,7 +153,7 @@ def build_review_request(state: TaskState, terms: TaskConfig) -> ReviewRequest:
 
 
 def apply_review(state: TaskState, made: ReviewResult) -> TaskState:
-    """The review is kept. Where the report goes back, its writer works again, with what it had left and its share."""
+    """Store the review. If the report goes back, its writer works again, with what it had left and its share."""
     review = made.review
     state = book_oversight_cost(state, make_review_id(review.number), made.totals)
     oversight = state.oversight.replace(reviews=(*state.oversight.reviews, review))
@@ -175,7 +172,9 @@ def apply_review(state: TaskState, made: ReviewResult) -> TaskState:
 
 
 def finish_report_repair(state: TaskState) -> TaskState:
-    """The writer has delivered again. The report was whole before, so a writer that could not go on leaves it whole."""
+    """Complete the writer's fixes. The report was complete before, so a writer that could not go on
+    leaves it complete.
+    """
     oversight = state.oversight
     if not (oversight.mending and state.all_steps_delivered):
         return state
@@ -202,7 +201,9 @@ def _for_mending(state: TaskState) -> Amount:
 
 
 def _enough(run: AgentRun, more: Amount) -> bool:
-    """Whether it pays for a turn whose prompt is in no cache: else a person would be asked for money for details."""
+    """Return whether it pays for a turn without a cached prompt; otherwise a person would be asked for budget for
+    details.
+    """
     spent, turns = run.totals.spent, max(1, run.totals.turns)
     tokens = run.totals.last_prompt * 5 // 4 + run.terms.output_floor
     needed = Amount(tokens=max(tokens, spent.tokens // turns), micro_usd=2 * spent.micro_usd // turns)
@@ -211,11 +212,11 @@ def _enough(run: AgentRun, more: Amount) -> bool:
 
 
 _LEAST_PART = 2
-"""A new step that would start with less than half of what the others had is not worth beginning."""
+"""A new step that would start with less than 1/2 of what the others had is not worth starting."""
 
 
 class RevisionRequest(Value):
-    """One revision to carry out. Carried out again, it gives the same and asks nothing twice."""
+    """One revision. Running it again gives the same result and asks nothing twice."""
 
     ref: TaskRef
     number: int
@@ -223,18 +224,18 @@ class RevisionRequest(Value):
     limit: Limit
     """What it may spend."""
     begun: tuple[str, ...]
-    """Ids of the steps that stay as they are."""
+    """IDs of the steps that stay as they are."""
     seen: tuple[str, ...]
-    """Ids of the research steps, all of which are done."""
+    """IDs of the research steps, all of which are done."""
     room: int
-    """For how many new steps there is budget."""
+    """Number of new steps that the budget allows."""
     denied: bool = False
-    """A person did not agree to it: the plan that it changed is to hold again."""
+    """Whether a person denied it: the previous plan then holds again."""
     prices: tuple[Price, ...] = ()
 
 
 def is_revision_due(state: TaskState, terms: TaskConfig) -> bool:
-    """Whether all research is done, by steps that no revision has seen, and there are steps that have not begun."""
+    """Return whether all research is done, no revision has seen all of it, and some steps have not begun."""
     plan, revisions = state.plan, state.oversight.revisions
     if plan is None or state.cancelled or len(revisions) >= terms.revisions:
         return False
@@ -245,7 +246,7 @@ def is_revision_due(state: TaskState, terms: TaskConfig) -> bool:
 
 
 def build_revision_request(state: TaskState, ref: TaskRef, terms: TaskConfig) -> RevisionRequest:
-    """The next revision of a plan that is there."""
+    """Build the next revision of the plan."""
     plan = state.plan or Plan(steps=())
     return RevisionRequest(
         ref=ref,
@@ -262,8 +263,9 @@ def build_revision_request(state: TaskState, ref: TaskRef, terms: TaskConfig) ->
 def _for_new_steps(
     state: TaskState, made: RevisionResult, agent_budget: Limit
 ) -> tuple[BudgetAccount, dict[str, Limit]]:
-    """The account without what was held for dropped steps, and by id what of it each new step gets: no less than the
-    minimum reserve of its role while the account has that.
+    """Return the account without the reservations of dropped steps, and the share of each new step.
+
+    A share is at least the minimum reserve of the step's role while the account has that.
     """
     account, steps = state.account, () if made.plan is None else made.plan.steps
     for step_id in made.revision.dropped:
@@ -275,7 +277,7 @@ def _for_new_steps(
 def propose_revision(
     state: TaskState, made: RevisionResult, terms: TaskConfig, now: datetime, deadline: datetime | None
 ) -> tuple[TaskState, ApprovalRequest] | None:
-    """The task that waits until a person agrees to a revision, and the request; None for one that needs nobody."""
+    """Ask a person to approve a revision; return the state and the request. None if no approval is needed."""
     revision, steps = made.revision, 0 if made.plan is None else len(made.plan.steps)
     state = book_oversight_cost(state, make_revision_id(revision.number), made.totals)
     _, shares = _for_new_steps(state, made, terms.agent_budget)
@@ -287,12 +289,12 @@ def propose_revision(
 
 
 def is_plan_approved(state: TaskState) -> bool:
-    """Whether a person agreed to what was last asked of the plan."""
+    """Return whether a person approved the last plan request."""
     return next((one.decision == "approved" for one in reversed(state.approvals) if one.about_plan), False)
 
 
 def apply_revision(state: TaskState, made: RevisionResult, agent_budget: Limit) -> TaskState:
-    """The plan that holds from now on. What was held for dropped steps is free; new steps get their shares of that."""
+    """Adopt the revised plan. Reservations of dropped steps are released; new steps get their shares of that."""
     revision = made.revision
     state = book_oversight_cost(state, make_revision_id(revision.number), made.totals)
     account, shares = _for_new_steps(state, made, agent_budget)
@@ -312,7 +314,7 @@ def _research(plan: Plan) -> tuple[str, ...]:
 
 
 def _begun(state: TaskState) -> frozenset[str]:
-    """Also those that begin anew after a rewind: they know what they were to do."""
+    """Includes steps that restart after a rewind: they know what they were to do."""
     return frozenset((*state.runs, *state.shelved))
 
 

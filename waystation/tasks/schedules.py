@@ -1,7 +1,7 @@
-"""Questions that come back: what is asked again and again, what becomes of each time, and what a server may know of it.
+"""Schedules: recurring questions, their runs, and what the Temporal server may know of them.
 
-A schedule's id is what its tasks' request ids begin with, and the scheduled time ends them: the same time is the same
-task, however often it is tried.
+The request IDs of a schedule's tasks consist of its ID and the scheduled time: the same time is the same task, however
+often it is tried.
 """
 
 import hashlib
@@ -21,18 +21,18 @@ from waystation.kernel.value import Value
 from waystation.tasks.task import TaskConfig, TaskPhase, TaskRequest, TaskRow, tenant_hash
 
 DEFAULT_MAX_FAILURES = 3
-"""After so many a schedule pauses itself."""
+"""Number of failures after which a schedule pauses itself."""
 DEFAULT_CATCH_UP = timedelta(days=1)
-"""What was missed longer ago is not made up for."""
+"""Runs missed longer ago than this are not made up for."""
 DEFAULT_NAME_DIGITS = 8
-"""Hexadecimal digits in the name of a schedule that nobody named."""
+"""Hexadecimal digits in the name of a schedule without a given name."""
 
 Overlap = Literal["skip", "buffer-one", "buffer-all", "allow-all"]
-"""What happens at a time while an earlier run is under way, in Temporal's words."""
+"""What happens at a scheduled time while an earlier run is in progress, in Temporal's words."""
 
 
 class ScheduleTiming(Value):
-    """When a schedule runs. All of it stands on the Temporal server in plain text."""
+    """When a schedule runs. All of it is in plain text on the Temporal server."""
 
     cron: str
     zone: str = "UTC"
@@ -41,54 +41,54 @@ class ScheduleTiming(Value):
 
 
 class ScheduleDefinition(Value):
-    """What is asked for again and again. The store has it; the server has its hash."""
+    """What is asked repeatedly. The store has it; the server has its hash."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,59}$")]
-    """Unique in its tenant. It stands on the server in plain text, as a part of ids."""
+    """Unique in its tenant. In plain text on the server, as a part of IDs."""
     request: TaskRequest
-    """Of each run, but for its request id."""
+    """Request of each run, without its request ID."""
     paths: tuple[str, ...]
-    """Absolute, on the machines of the workers."""
+    """Absolute paths on the workers' machines."""
     timing: ScheduleTiming
     monthly: Limit = Limit()
-    """What all its runs of a calendar month (UTC) may spend together."""
+    """Limit of all its runs of a calendar month (UTC) together."""
     failures: int = Field(default=DEFAULT_MAX_FAILURES, ge=1, le=1_000)
 
     @property
     def schedule_id(self) -> str:
-        """Of the schedule on the server, and what the ids of its runs begin with."""
+        """ID of the schedule on the server, and prefix of the IDs of its runs."""
         return make_schedule_id(self.request.tenant, self.name)
 
 
 def make_schedule_id_prefix(tenant: str) -> str:
-    """What the ids of all schedules of a tenant begin with."""
+    """Return the prefix of the IDs of a tenant's schedules."""
     return f"{SCHEDULE_ID_PREFIX}{tenant_hash(tenant)}-"
 
 
 def make_schedule_id(tenant: str, name: str) -> str:
-    """The schedule of this name."""
+    """Return the ID of the schedule of this name."""
     return make_schedule_id_prefix(tenant) + name
 
 
 def make_default_schedule_name(request: TaskRequest, paths: Sequence[str]) -> str:
-    """The name of a schedule that nobody named: that of the same question, in the same session, about the same files is
-    the same.
-    """
+    """Return the name of a schedule without a given name: the same for the same question, session and files."""
     return short_hash("schedule", request.session, request.question, *paths)[:DEFAULT_NAME_DIGITS]
 
 
 class MonthlyBudget(Value):
-    """What the runs of a schedule may spend in a calendar month (UTC), and what those of it have spent or may spend."""
+    """Limit of a schedule's runs in a calendar month (UTC), and what the month's runs have spent or may spend."""
 
     schedule_id: str
     limit: Limit
     at: datetime
-    """A moment of the month."""
+    """A time in the month."""
     counted: Mapping[str, Amount]
-    """By task id. A run that is not among them was registered meanwhile and counts with its whole budget."""
+    """Amounts by task ID. A run without one was registered meanwhile and counts with its whole budget."""
 
     def find_overrun_reason(self, rows: Sequence[TaskRow], budget: Limit) -> str:
-        """Why another run with this budget would pass the limit, beside these tasks of the session; empty if not."""
+        """Return why another run with this budget would exceed the limit, given these tasks of the session; empty if
+        not.
+        """
         own = [
             row
             for row in filter_schedule_rows(rows, self.schedule_id)
@@ -102,7 +102,7 @@ class ScheduledRunOrder(Value):
     """One run of a schedule: references and numbers."""
 
     own: TaskRef
-    """Tenant and session of its tasks, and in the place of a task the schedule, whose text the wish is."""
+    """Tenant and session of its tasks, with the schedule in the place of a task; owner of the text of `wish`."""
     wish: str
     """Content hash."""
     request_id: str = ""
@@ -114,15 +114,15 @@ class ScheduledRunInput(Value):
 
     order: ScheduledRunOrder
     failures: int
-    """In a row, after which the schedule pauses itself."""
+    """Number of consecutive failures after which the schedule pauses itself."""
     task: TaskRef | None = None
-    """What the run waits for, where it goes on from an earlier execution."""
+    """The task that the run waits for, if it continues from an earlier execution."""
     before: int | None = None
-    """Failures in a row up to the run before, where it goes on so."""
+    """Consecutive failures up to the previous run, if it continues from an earlier execution."""
 
 
 class ScheduledRunOutcome(Value):
-    """How a run ended that did not fail. Its failure says how one did."""
+    """Outcome of a run that did not fail. A failed run's outcome is its failure."""
 
     outcome: TaskPhase | Literal["unchanged", "over the month"]
     task_id: str = ""
@@ -130,34 +130,34 @@ class ScheduledRunOutcome(Value):
 
     @property
     def text(self) -> str:
-        """As people read it."""
+        """The outcome in words."""
         return ", ".join(filter(None, (self.outcome, self.task_id, self.reason)))
 
 
 class ScheduledRunBeginning(Value):
-    """What became of a run that was to begin."""
+    """Result of starting a run."""
 
     how: TaskRef | ScheduledRunOutcome
-    """Its task, or how it ended without one."""
+    """Its task, or the outcome without one."""
 
 
 class ScheduledTaskStatus(Value):
-    """A task that a run waits for."""
+    """Status of a task that a run waits for."""
 
     over: bool
     phase: TaskPhase | None = None
-    """None of one that was terminated."""
+    """None for a terminated task."""
 
 
 class PauseScheduleRequest(Value):
-    """Which schedule pauses itself, and after how many failures in a row."""
+    """Which schedule pauses itself, and after how many consecutive failures."""
 
     schedule_id: str
     failures: int
 
 
 def format_pause_note(order: PauseScheduleRequest) -> str:
-    """What stands on the server in plain text: no word of a question, no path."""
+    """Format the note, in plain text on the server: no word of a question, no path."""
     return f"paused itself after {order.failures} failures in a row: see why in its last run, then resume it"
 
 
@@ -171,48 +171,49 @@ class ScheduleView(Value):
     next_run: datetime | None = None
     last_run: datetime | None = None
     last: str = ""
-    """What became of the last run, as far as the server still has it."""
+    """Outcome of the last run, while the server still has it."""
     running: bool = False
     skipped: int = 0
-    """Times at which an earlier run was under way."""
+    """Number of times skipped because an earlier run was in progress."""
     missed: int = 0
-    """Times before the catch-up window."""
+    """Number of times missed beyond the catch-up window."""
 
 
 class ScheduleDocuments(Value):
-    """The documents of a schedule as they are now."""
+    """The current documents of a schedule."""
 
     documents: tuple[SourceDocument, ...]
     left_out: tuple[SkippedItem, ...] = ()
 
 
-# ------------------------------------------------------------------------------------------------------- decisions
-
-
 def make_run_request_id(schedule: str, workflow_id: str) -> str:
-    """Of the task of one run, whose workflow id is the schedule's with the scheduled time, after the prefix of the
-    installation. No name has an @.
+    """Return the request ID of a run's task.
+
+    The workflow ID is the schedule's with the scheduled time, after the prefix of the installation. Names contain no
+    `@`.
     """
     return f"{schedule}@{workflow_id.rpartition(f'{schedule}-')[2]}"
 
 
 def make_run_workflow_id(schedule: str, request_id: str) -> str:
-    """Workflow id of the run that has registered the task of this request: the reverse of `make_run_request_id`."""
+    """Return the workflow ID of the run that registered the task of this request: the inverse of
+    `make_run_request_id`.
+    """
     return f"{schedule}-{request_id.removeprefix(f'{schedule}@')}"
 
 
 def filter_schedule_rows(rows: Sequence[TaskRow], schedule: str) -> tuple[TaskRow, ...]:
-    """Those of the session's tasks, newest first, that this schedule has asked for."""
+    """Return the session's tasks of this schedule, newest first."""
     return tuple(row for row in rows if row.request.request_id.startswith(f"{schedule}@"))
 
 
 def is_in_month(row: TaskRow, now: datetime) -> bool:
-    """Whether the task was handed in in the calendar month of that moment."""
+    """Return whether the task was submitted in the calendar month of `now`."""
     return (row.submitted_at.year, row.submitted_at.month) == (now.year, now.month)
 
 
 def format_unit_mismatch(monthly: Limit, budget: Limit) -> str:
-    """Why a ceiling cannot be held: of a run without a limit in its unit, nobody knows what it may spend."""
+    """Explain why a monthly limit cannot be held: a run without a limit in its unit may spend any amount."""
     return (
         f"a month's ceiling of {format_limit(monthly)} needs a budget of each run in the same unit, and that is "
         f"{format_limit(budget)}"
@@ -220,7 +221,7 @@ def format_unit_mismatch(monthly: Limit, budget: Limit) -> str:
 
 
 def find_month_overrun_reason(monthly: Limit, spent: Amount, budget: Limit) -> str:
-    """Why a run with this budget would take the month over its ceiling; empty where it fits."""
+    """Return why a run with this budget would exceed the month's limit; empty if it fits."""
     if not budget.limits_units_of(monthly):
         return format_unit_mismatch(monthly, budget)
     if monthly.can_cover(spent + budget.amount):
@@ -233,12 +234,14 @@ def find_month_overrun_reason(monthly: Limit, spent: Amount, budget: Limit) -> s
 
 
 def find_last_reported_task(rows: Sequence[TaskRow], question: str) -> TaskRow | None:
-    """The newest of these, newest first, whose report the next one is compared with: it is about the same question."""
+    """Return the newest task (of newest first) whose report the next one is compared with: about the same question."""
     return next((row for row in rows if _readable(row) and row.request.question == question), None)
 
 
 def would_repeat(last: TaskRow, new: TaskRow, listed: Sequence[Document], given: Sequence[SourceDocument]) -> bool:
-    """Whether a new task would do what the last one did: same request, terms and documents, and that one is done."""
+    """Return whether a new task would repeat the last one: same request, configuration and documents, and the last one
+    done.
+    """
     return (
         last.progress is not None
         and last.progress.phase is TaskPhase.DONE
@@ -252,7 +255,7 @@ def _readable(row: TaskRow) -> bool:
 
 
 def _asked(row: TaskRow) -> tuple[TaskRequest, TaskConfig]:
-    """But for what is different each time: its id, the report before it, a floor that grows with earlier reports."""
+    """Ignore what differs each time: the ID, the previous report, and a reserve that grows with earlier reports."""
     request = row.request.replace(request_id="", since=None)
     return request, row.terms.replace(floor=None)
 

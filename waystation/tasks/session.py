@@ -1,6 +1,6 @@
-"""A session: an ongoing line of work whose tasks share one budget.
+"""A session: an ongoing line of work whose tasks share one budget; its state, messages and transitions.
 
-Transitions of a session's state: tasks reserve, ask, are raised and settle, each of it once.
+Tasks reserve, request, are granted and settle budget, each of it once.
 """
 
 from contextlib import suppress
@@ -19,11 +19,11 @@ from waystation.privacy.policy import RedactionPolicy
 from waystation.tasks.task import BudgetProgress, TaskConfig, TaskRow, make_own_session_name
 
 REFUSAL_PREFIX = "the session refused the task: "
-"""How the error begins where a session does not take a task; its reason follows."""
+"""Prefix of the error if a session rejects a task; the reason follows."""
 
 
 class SessionBudgetRequest(Value):
-    """A task asks its session for more. Answered once for its id, however often it is sent."""
+    """Request of a task for more budget from its session. Answered once per ID, however often it is sent."""
 
     task_id: str
     ask_id: str
@@ -37,32 +37,32 @@ class SessionState(Value):
     open_tasks: tuple[str, ...] = ()
     """Tasks that were started and have not settled."""
     sealed: bool = False
-    """Whether messages must have been encrypted with the key of the workers. So from the first of its tasks on that
-    takes sealed answers, or since it was started by a client that encrypts.
+    """Whether messages must be encrypted with the workers' key. True from the first task that requires it, or if the
+    session was started by a client that encrypts.
     """
     answered: tuple[str, ...] = ()
-    """Ids of the newest answered asks: a repeated ask is not answered with money a second time."""
+    """IDs of the newest answered requests, so that a repeated one gets nothing a second time."""
 
 
 class SessionKey(Value):
-    """Which session this is, as hashes."""
+    """Identity of a session, as hashes."""
 
     tenant: str
     session: str
 
 
 class StoredSession(Value):
-    """A session as the store keeps it, for the next workflow execution after one that was terminated."""
+    """A session as stored, for the next workflow execution after a termination."""
 
     epoch: int
-    """Counts the workflow executions that took the session over. Only the newest may save."""
+    """Number of workflow executions that took the session over. Only the newest may save."""
     version: int
-    """Counts the changes of the state."""
+    """Number of changes of the state."""
     state: SessionState
 
 
 class SaveSessionRequest(Value):
-    """A state to be saved."""
+    """A state to save."""
 
     key: SessionKey
     stored: StoredSession
@@ -75,32 +75,32 @@ class SessionWorkflowInput(Value):
     tenant: str
     session: str
     single: bool = False
-    """The session was made for one task: it ends when no task is open. The store keeps its account."""
+    """Whether the session was made for one task: it ends when no task is open. The store keeps its account."""
     state: SessionState = SessionState()
     epoch: int = 0
-    """0: the workflow begins with what the store has. Otherwise it continues an execution of this epoch."""
+    """0: the workflow starts from what the store has. Otherwise it continues an execution of this epoch."""
     version: int = 0
-    """Of the state."""
+    """Version of the state."""
     saved: int = 0
-    """The version that the store has."""
+    """Version in the store."""
     held: tuple[DeferredSignal, ...] = ()
-    """They came while the execution before was about to continue as new, and take effect in this one."""
+    """Messages that arrived while the previous execution was about to continue as new; applied in this one."""
 
     @property
     def key(self) -> SessionKey:
-        """The session in the store."""
+        """Identity of the session in the store."""
         return SessionKey(tenant=self.tenant, session=self.session)
 
 
 def build_session_input_for_row(row: TaskRow) -> SessionWorkflowInput:
-    """The same; it ends with this task if it was made for it alone."""
+    """Build the input for the task's session, which ends with this task if it was made for it alone."""
     request = row.request
     own = request.session == make_own_session_name(request.request_id)
     return build_session_input(row.ref).replace(single=own)
 
 
 def build_session_input(ref: TaskRef) -> SessionWorkflowInput:
-    """What the session of this task is started with if it does not run."""
+    """Build the input with which the task's session is started if it does not run."""
     return SessionWorkflowInput(store_id=ref.store_id, tenant=ref.tenant, session=ref.session)
 
 
@@ -115,19 +115,19 @@ class WorkerCapabilities(Value):
     """What workflows may use besides activities."""
 
     search_attributes: bool
-    """Whether the server has our search attributes. An upsert of an unregistered one would hang the workflow."""
+    """Whether the server has our search attributes. Upserting an unregistered one would hang the workflow."""
     notices: bool = False
-    """Whether a webhook is set."""
+    """Whether a webhook is configured."""
     privacy: RedactionPolicy | None = None
-    """How much is replaced."""
+    """How much is redacted."""
     sealed_answers: bool = False
-    """Whether this worker encrypts, so that what people send must have been encrypted, too."""
+    """Whether this worker encrypts, so that people's messages must be encrypted, too."""
     approvers: tuple[str, ...] = ()
-    """Whose verified answers alone have an effect; without any, anybody's."""
+    """Names whose verified answers alone take effect; empty: anyone's do."""
 
 
 class AdmissionResult(WorkerCapabilities):
-    """What admitting a task found out: what the workflows need to start it, and nothing private."""
+    """Result of admitting a task: what the workflows need to start it, and nothing private."""
 
     ref: TaskRef
     terms: TaskConfig
@@ -135,51 +135,51 @@ class AdmissionResult(WorkerCapabilities):
     """The question, redacted and shortened."""
     documents: int
     finished: bool
-    """The store says that this task has ended before: nothing is started."""
+    """Whether the store says that this task has ended before: nothing is started."""
     forked: bool = False
-    """It begins with finished steps of another one."""
+    """Whether it starts with finished steps of another task."""
     budget: BudgetProgress | None = None
-    """Of a task that has ended: what it could spend and has spent, grants included."""
+    """Budget of a task that has ended: its limit including grants, and what it has spent."""
 
 
 class AdmissionRequest(Value):
-    """A workflow asks a session to admit a task. The session answers by the signal `ADMISSION_ANSWER`."""
+    """Request of a workflow to admit a task. The session answers by the signal `ADMISSION_ANSWER`."""
 
     ref: TaskRef
     reply_to: str
-    """Workflow id."""
+    """ID of the workflow."""
 
 
 class AdmissionAnswer(Value):
-    """What became of an `AdmissionRequest`."""
+    """Answer to an `AdmissionRequest`."""
 
     admission: SubmissionResult | None = None
-    """None if the session refuses the task."""
+    """None if the session rejects the task."""
     error: str = ""
-    """Type of the error with which it was refused."""
+    """Type of the error with which it was rejected."""
     reason: str = ""
 
 
 class TaskSettlement(Value):
-    """What a task spent in all, told to its session when the task ends or is found dead."""
+    """Total that a task spent, sent to its session when the task ends or is found dead."""
 
     task_id: str
     spent: Amount
 
 
 class SessionBudgetAnswer(Value):
-    """A session's answer to an ask: what it gives, possibly nothing."""
+    """Answer of a session to a budget request: the amount given, possibly zero."""
 
     ask_id: str
     amount: Amount
     used: Amount = Amount()
-    """What the session has spent and holds for its tasks, this amount included."""
+    """What the session has spent and reserved for its tasks, including this amount."""
     limit: Limit = Limit()
-    """What the session may spend in all."""
+    """The session's limit."""
 
 
 class TaskGrant(Value):
-    """A person granted a task new money: its session is raised by as much."""
+    """A person's grant to a task, which raises its session's limit by as much."""
 
     task_id: str
     amount: Amount
@@ -192,7 +192,7 @@ class SessionLimitInput(Value):
     """JSON of the signal `set_session_limit`."""
 
     tokens: int | None = Field(default=None, ge=0, le=1_000_000_000_000, strict=True)
-    """The session's limit; null takes it away; left out, it stays as it is."""
+    """The session's limit in tokens; null removes it; if omitted, it stays as it is."""
     usd: Decimal | None = Field(default=None, ge=0, le=10_000_000, decimal_places=6)
     """The same in dollars."""
 
@@ -203,7 +203,7 @@ class SessionLimitInput(Value):
         return self
 
     def apply_to(self, limit: Limit) -> Limit:
-        """The limit with what was given instead."""
+        """Return the limit with the given units replaced."""
         micro_usd = None if self.usd is None else int(self.usd * 1_000_000)
         return Limit(
             tokens=self.tokens if "tokens" in self.model_fields_set else limit.tokens,
@@ -212,19 +212,20 @@ class SessionLimitInput(Value):
 
 
 def with_limit(state: SessionState, sent: JsonValue) -> SessionState:
-    """The session's new limit. Raises ValidationError; what was spent and is held stays as it is."""
+    """Set the session's limit; spent and reserved amounts stay. Raises ValidationError."""
     account = state.account
     limit = SessionLimitInput.model_validate(sent).apply_to(account.limit)
     return state.replace(account=BudgetAccount(limit=limit, spent=account.spent, reserved=account.reserved))
 
 
 MAX_OPEN_TASKS = 1_000
-"""Of one session at a time: its state is one payload, and stays below 256 kB."""
+"""Maximum open tasks of one session: its state is one payload, and stays below 256 kB."""
 
 
 def admit_or_reopen_task(state: SessionState, task: AdmissionResult) -> SessionState:
-    """A task's budget is held, for the first time or again. Raises as `admitted` and `reopened` do, and BadInput where
-    as many tasks are open as a session may have.
+    """Reserve a task's budget, for the first time or again.
+
+    Raises as `admit_task` and `reopen_task` do, and BadInput if the session has the maximum of open tasks.
     """
     if len(state.open_tasks) >= MAX_OPEN_TASKS:
         raise BadInput(
@@ -238,8 +239,11 @@ def admit_or_reopen_task(state: SessionState, task: AdmissionResult) -> SessionS
 
 
 def admit_task(state: SessionState, task_id: str, budget: Limit) -> SessionState:
-    """The task's budget is reserved. Raises Overdrawn, and BadInput for a task without a limit where its session has
-    one: nothing could be held for it.
+    """Reserve a task's budget.
+
+    Raises:
+        InsufficientBudgetError: The session has less left.
+        BadInput: The session has a limit and the task has none: nothing could be reserved for it.
     """
     limit = state.account.limit
     if not budget.limits_units_of(limit):
@@ -248,9 +252,9 @@ def admit_task(state: SessionState, task_id: str, budget: Limit) -> SessionState
 
 
 def reopen_task(state: SessionState, task_id: str, budget: BudgetProgress) -> SessionState:
-    """A task that had settled goes on: its settlement is undone, and all that it may spend is held again.
+    """Undo a task's settlement because it continues, and reserve all that it may still spend.
 
-    Raises Overdrawn where the session has not as much left as the task.
+    Raises InsufficientBudgetError if the session has less left than the task.
     """
     account = state.account.undo_settlement(task_id, budget.spent)
     account = account.reserve(task_id, budget.limit.remaining_after(budget.spent).amount)
@@ -258,11 +262,11 @@ def reopen_task(state: SessionState, task_id: str, budget: BudgetProgress) -> Se
 
 
 _CENT = 10_000
-"""Micro-USD."""
+"""One cent in micro-USD."""
 
 
 def format_insufficient_budget(account: BudgetAccount, asked: Amount, *, again: bool = False) -> str:
-    """Why this amount cannot be held for a task, and what to do. `again`: for a task that is to go on."""
+    """Explain why this amount cannot be reserved, and what to do. `again`: the task is to continue."""
     left = account.unreserved
     asks = "the task may still spend" if again else "the task asks for"
     words = f"the session has {_left_text(left, account.limit)} left, and {asks} {format_amount(asked)}"
@@ -287,7 +291,7 @@ def _left_text(left: Limit, limit: Limit) -> str:
 
 
 def _fitting_budget(left: Limit, asked: Amount) -> str:
-    """What a task could ask for, as it is written in a shell; empty where that is too little for any task."""
+    """Return a budget that fits, as written in a shell; empty if it is too little for any task."""
     tokens = asked.tokens if left.tokens is None else min(asked.tokens, left.tokens)
     micro_usd = asked.micro_usd if left.micro_usd is None else min(asked.micro_usd, left.micro_usd)
     if (asked.tokens and tokens < LOWEST_BUDGET) or (asked.micro_usd and micro_usd < _CENT):
@@ -299,19 +303,19 @@ def _fitting_budget(left: Limit, asked: Amount) -> str:
 
 
 class RefusedTask(Value):
-    """A task that its session does not take."""
+    """A task that its session rejected."""
 
     ref: TaskRef
     reason: str
 
 
 def release_unstarted_task(state: SessionState, task_id: str) -> SessionState:
-    """The task did not start after all: nothing of its reservation was spent."""
+    """Release the reservation of a task that did not start after all."""
     return settle_task(state, TaskSettlement(task_id=task_id, spent=Amount()))
 
 
 def settle_task(state: SessionState, settlement: TaskSettlement) -> SessionState:
-    """The task is over: its reservation becomes what it spent. A second settlement changes nothing."""
+    """Replace the task's reservation by what it spent. A second settlement changes nothing."""
     return state.replace(
         account=state.account.settle(settlement.task_id, settlement.spent),
         open_tasks=tuple(task_id for task_id in state.open_tasks if task_id != settlement.task_id),
@@ -319,7 +323,7 @@ def settle_task(state: SessionState, settlement: TaskSettlement) -> SessionState
 
 
 def apply_task_grant(state: SessionState, grant: TaskGrant) -> SessionState:
-    """A person granted a task new money: limit and reservation grow together."""
+    """Raise limit and reservation by a person's grant to a task."""
     if grant.task_id not in state.account.reserved:
         return state
     return state.replace(account=state.account.grant_to(grant.task_id, grant.amount))
@@ -328,9 +332,13 @@ def apply_task_grant(state: SessionState, grant: TaskGrant) -> SessionState:
 def answer_budget_request(
     state: SessionState, ask: SessionBudgetRequest
 ) -> tuple[SessionState, SessionBudgetAnswer | None]:
-    """What the session gives: all of it, or nothing. A session without a limit gives nothing: nobody said how much.
-    A task that holds nothing here is over: what it were given, nobody would give back. None: the ask was answered
-    before, and nothing changes.
+    """Answer a budget request: all of it, or nothing. A session without a limit gives nothing, since no one set an
+    amount.
+
+    A task without a reservation here is over, and would never release what it got.
+
+    Returns:
+        The state and the answer; None if the request was answered before, and nothing changes.
     """
     if ask.ask_id in state.answered:
         return state, None
@@ -347,12 +355,12 @@ def answer_budget_request(
 
 
 def _limited(limit: Limit, asked: Amount) -> bool:
-    """Whether there is a limit in each unit that is asked for."""
+    """Return whether there is a limit in each requested unit."""
     return (not asked.tokens or limit.tokens is not None) and (not asked.micro_usd or limit.micro_usd is not None)
 
 
 def render_session_details(state: SessionState) -> str:
-    """What a person reads in the Temporal UI, as Markdown."""
+    """Render the session for the Temporal UI as Markdown."""
     account = state.account
     return (
         f"**Session** {len(state.open_tasks)} open tasks\n\n"

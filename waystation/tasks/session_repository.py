@@ -1,4 +1,4 @@
-"""Sessions as the store keeps them: the state that a terminated workflow would take with it."""
+"""SQL repository of sessions: the state that a terminated workflow would lose."""
 
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -10,14 +10,14 @@ from waystation.tasks.session import SessionKey, SessionState, StoredSession
 
 
 class SqlSessionRepository(SqlRepository):
-    """The port `Store`: sessions."""
+    """Part of the port `Store`: sessions."""
 
     @write_transaction
     async def take_over_session(self, connection: AsyncConnection, key: SessionKey) -> StoredSession:
-        """Begin a new epoch of the session. From here on `save_session` of an older epoch changes nothing.
+        """Start a new epoch of the session: `save_session` of an older epoch changes nothing from here on.
 
         Returns:
-            The session as it was saved last, under its new epoch; an empty one if it is not in the store.
+            The session as last saved, under its new epoch; an empty one if it is not in the store.
         """
         await lock_session(connection, key)
         this = (sessions.c.tenant == key.tenant, sessions.c.session == key.session)
@@ -27,8 +27,10 @@ class SqlSessionRepository(SqlRepository):
 
     @write_transaction
     async def save_session(self, connection: AsyncConnection, key: SessionKey, stored: StoredSession) -> bool:
-        """Save the state unless a newer one is there. False: another workflow execution has taken the session over, or
-        has saved a newer state.
+        """Save the state unless a newer one is stored.
+
+        Returns:
+            False if another workflow execution has taken the session over, or has saved a newer state.
         """
         state = bind_to_row(stored.state.model_dump_json(), key.tenant, key.session)
         saved = (
@@ -45,8 +47,10 @@ class SqlSessionRepository(SqlRepository):
 
 
 async def lock_session(connection: AsyncConnection, key: SessionKey) -> None:
-    """Hold the session's row until the transaction ends, so that what is counted over its tasks stays true. The row is
-    added if it is missing. SQLite has one writer at a time anyway.
+    """Lock the session's row until the transaction ends, so that counts over its tasks stay valid. Inserts a missing
+    row.
+
+    On SQLite there is a single writer anyway.
     """
     empty = bind_to_row(SessionState().model_dump_json(), key.tenant, key.session)
     await insert_if_absent(connection, sessions, {**key.model_dump(), "epoch": 0, "version": 0, "state": empty})

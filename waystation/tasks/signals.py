@@ -1,14 +1,13 @@
-"""What people send to a task: the table of its signals, validated here and nowhere else, so that nothing vanishes.
+"""People's messages to a task: the table of its signals, their validation, and their effect on its state.
 
-Answers to its requests (`approvals` decides), words to its agents, new versions of its documents, changes to its
-agents' contexts: each is a row. `apply_signal` says what it changes, `entry_id` what it is called in the audit trail,
-`effect` what its sender sees of it.
+Each signal is a row: answers to requests (decided by `approvals`), messages to agents, document updates, plan and
+context edits. `apply_signal` applies one, `make_audit_entry_id` names it in the audit trail, and `find_answer_result`
+shows its sender the result.
 
-What arrives by a signal: any number of JSON values, since a person may send anything from the Temporal UI.
-
-A handler that raises, or whose arguments do not fit, would hang its workflow: so handlers take everything and ask here.
-Who can reach the server can send; who has the key of the workers can seal. What came sealed is told apart here, by the
-bytes in the history alone, so that a replay sees the same.
+A signal carries any number of JSON values, since a person may send anything from the Temporal UI. A handler that
+raises, or whose arguments do not fit, would hang its workflow: so handlers accept everything and validate it here.
+Anyone who reaches the server can send; only holders of the workers' key can encrypt. Encrypted input is recognised by
+the bytes in the history alone, so that a replay sees the same.
 """
 
 from collections.abc import Callable, Sequence
@@ -56,7 +55,7 @@ from waystation.tasks.task import (
 
 EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS = "edit_context", "tell", "update_documents"
 TASK_MESSAGE_PREFIX, DOCUMENTS_UPDATE_PREFIX = "told-", "documents-"
-"""The ids of tellings and of updates in the audit trail begin so: agents look for them at every turn."""
+"""Prefixes of audit entry IDs of messages and document updates, which agents look up at every turn."""
 
 InputT = TypeVar("InputT", bound=Value)
 ModelT = TypeVar("ModelT", bound=BaseModel)
@@ -67,12 +66,12 @@ class TaskMessageInput(Value):
     """JSON of the signal `tell`."""
 
     text: Annotated[str, Field(max_length=MAX_MESSAGE_CHARACTERS)] | None = None
-    """The words, as somebody types them in the Temporal UI, whose history then has them."""
+    """The message as typed in the Temporal UI, whose history then contains it."""
     message: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
-    """Content hash of the words, which are in the store already."""
+    """Content hash of the message, which is in the store already."""
     by: ClaimedName = ""
     answer_id: str = Field(default="", max_length=MAX_ANSWER_ID_CHARACTERS)
-    """Chosen by programs that want to see what became of this very message."""
+    """Chosen by programs that want to see the result of this message."""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -84,7 +83,7 @@ class TaskMessageInput(Value):
 
 
 class PendingMessage(Value):
-    """What is to be kept: the telling, and where its words are."""
+    """A message to be stored, with its text or the hash of it."""
 
     telling: TaskMessage
     text: str | None = None
@@ -98,13 +97,13 @@ class DocumentsUpdateInput(Value):
     """Content hash of a `DocumentSet`, which is in the store, as are the texts that it names."""
     by: ClaimedName = ""
     answer_id: str = Field(default="", max_length=MAX_ANSWER_ID_CHARACTERS)
-    """Chosen by programs that want to see what became of this very message."""
+    """Chosen by programs that want to see the result of this message."""
 
 
 MAX_INSTRUCTIONS_CHARACTERS = 4_000
-"""Characters of what a summary is to heed."""
+"""Maximum characters of the instructions for a summary."""
 _NEEDS = {"compact": None, "pin": "message", "unpin": "message", "rewind": "message", "restore": "compaction"}
-"""Which of the fields that name something an action needs; it takes no other."""
+"""The naming field that each action needs; it takes no other."""
 
 MAX_ID_CHARACTERS = 64
 
@@ -138,19 +137,19 @@ class ContextEditInput(Value):
 
     action: ContextEditAction
     agent: AgentId
-    """Id of the agent's step, or of a subagent."""
+    """ID of the agent's step, or of a subagent."""
     message: SignalMessageId | None = None
-    """Of `pin`, `unpin` and `rewind`."""
+    """For `pin`, `unpin` and `rewind`."""
     keep: bool | None = None
-    """Of `rewind`: whether the message itself stays. It does, if this is left out."""
+    """For `rewind`: whether the message itself stays; true by default."""
     compaction: CompactionId | None = None
-    """Of `restore`: the id, or the beginning of it."""
+    """For `restore`: the ID, or the beginning of it."""
     instructions: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
-    """Of `compact`: content hash of a text in the store. Never the text: signals stay in the workflow's history."""
+    """For `compact`: content hash of a text in the store. Never the text: signals stay in the workflow's history."""
     by: ClaimedName = ""
     note: str = Field(default="", max_length=2_000)
     answer_id: str = Field(default="", max_length=MAX_ANSWER_ID_CHARACTERS)
-    """Chosen by programs that want to see what became of this very edit."""
+    """Chosen by programs that want to see the result of this edit."""
 
     @model_validator(mode="after")
     def _names_what_it_needs(self) -> Self:
@@ -166,7 +165,7 @@ class ContextEditInput(Value):
 
 
 def _editable(state: TaskState, agent: str) -> AgentRun:
-    """Raises ValueError, without the name as given where no agent has it."""
+    """Return an agent whose context can be edited. Raises ValueError, without the given name if no agent has it."""
     if state.is_ending:
         raise ValueError("the task is ending, or over: its agents' contexts are not edited any more")
     run = state.runs.get(agent)
@@ -181,7 +180,7 @@ def _editable(state: TaskState, agent: str) -> AgentRun:
 
 
 class SignalContext(NamedTuple):
-    """The task that a message has come to."""
+    """The task that a message is sent to."""
 
     state: TaskState
     standing: ApprovalContext
@@ -205,7 +204,7 @@ def _review_plan(to: SignalContext, given: ReviewPlanInput) -> PlanEdit:
 
 
 def _tell(to: SignalContext, given: TaskMessageInput) -> PendingMessage:
-    """The telling with the next number, whose words are not kept yet."""
+    """Return the message with the next number, not stored yet."""
     if to.state.is_ending:
         raise ValueError("the task is ending, or over: none of its agents would hear it")
     telling = TaskMessage(number=_next(to.state.tellings), by=given.by, answer_id=given.answer_id, told_at=to.now)
@@ -213,7 +212,7 @@ def _tell(to: SignalContext, given: TaskMessageInput) -> PendingMessage:
 
 
 def _update(to: SignalContext, given: DocumentsUpdateInput) -> DocumentsUpdate:
-    """The update with the next number, which the store does not have yet."""
+    """Return the update with the next number, not stored yet."""
     if to.state.is_ending:
         raise ValueError("the task is ending, or over: none of its agents would read the documents again")
     return DocumentsUpdate(
@@ -226,7 +225,7 @@ def _update(to: SignalContext, given: DocumentsUpdateInput) -> DocumentsUpdate:
 
 
 def _edit(to: SignalContext, given: ContextEditInput) -> ContextEdit:
-    """The edit that waits from now on."""
+    """Return the edit, which waits from now on."""
     return ContextEdit(
         id=_editable(to.state, given.agent).next_edit_id,
         agent=given.agent,
@@ -243,24 +242,24 @@ def _edit(to: SignalContext, given: ContextEditInput) -> ContextEdit:
 
 
 SignalEffect = ApprovalRequest | AnswerBatch | PendingMessage | DocumentsUpdate | ContextEdit | PlanEdit
-"""What a message is, once it was taken."""
+"""Meaning of an accepted message."""
 
 
 @dataclass(frozen=True)
 class TaskSignal(Generic[InputT]):
-    """One row of the table: a message that people send to a task."""
+    """A row of the table: a message that people send to a task."""
 
     name: str
-    """Of the signal, and of the workflow's method that takes it."""
+    """Name of the signal, and of the workflow's method that handles it."""
     model: type[InputT]
-    """Of its JSON."""
+    """Model of its JSON."""
     decide: Callable[[SignalContext, InputT], SignalEffect]
-    """What it is to this task. Raises ValueError where it has no effect, with the reason."""
+    """Decides what the message means to this task. Raises ValueError, with the reason, if it has no effect."""
     description: str
-    """As the Temporal UI shows it."""
+    """Description in the Temporal UI."""
 
     def evaluate(self, to: SignalContext, sent: JsonValue) -> SignalEffect | RejectedMessage:
-        """What was sent, taken; or why it has no effect."""
+        """Return the meaning of a message, or why it has no effect."""
         try:
             return self.decide(to, self.model.model_validate(sent))
         except ValueError as error:
@@ -304,11 +303,11 @@ UPDATE = TaskSignal(
     "New versions of the documents, which `waystation documents` puts into the store before it sends this.",
 )
 SIGNALS = {signal.name: signal for signal in (APPROVAL, DENIAL, PLAN, EDIT, MESSAGE, UPDATE)}
-"""What people send to a task, by name."""
+"""All signals that people send to a task, by name."""
 
 
 def apply_signal(state: TaskState, sent: SignalEffect | TaskMessage | RejectedMessage) -> TaskState:
-    """The state in which it has its effect; a refused one changes nothing but the list of refusals."""
+    """Return the state with the message's effect; a rejected message changes only the list of rejections."""
     match sent:
         case RejectedMessage():
             return state.after_answer(sent)
@@ -342,7 +341,7 @@ def _settled(state: TaskState, answer: ApprovalRequest) -> TaskState:
 def reject_unstored(
     signal: str, state: TaskState, sent: TaskMessage | DocumentsUpdate, reason: str, now: datetime
 ) -> tuple[TaskState, RejectedMessage]:
-    """What it names cannot be had: it has no effect after all."""
+    """Reject a message after all, because what it refers to is not in the store."""
     refused = RejectedMessage(signal=signal, reason=reason, at=now, answer_id=sent.answer_id)
     match sent:
         case TaskMessage():
@@ -365,7 +364,7 @@ def _among(known: tuple[NumberedT, ...], one: NumberedT) -> tuple[NumberedT, ...
 
 
 def make_audit_entry_id(entry: AuditEntry) -> str:
-    """Its name in a task's audit trail, by which the same entry twice is one."""
+    """Return the ID of an entry in a task's audit trail; the same entry has the same ID."""
     match entry:
         case ApprovalRequest():
             return short_hash("approval", entry.request_id, entry.decision)
@@ -390,8 +389,8 @@ class AnswerResult(Value):
     """What became of a message that was sent."""
 
     outcome: AnswerOutcome
-    """`unseen`: it was sent and will be read, but no worker has read it yet; `waiting`: an edit waits for its agent's
-    leg to end; `withdrawn`: one of all open requests, which has become needless meanwhile.
+    """`unseen`: sent, but no worker has read it yet; `waiting`: an edit waits for the end of its agent's leg;
+    `withdrawn`: one of all open requests, which needs no answer any more.
     """
     reason: str = ""
 
@@ -399,17 +398,17 @@ class AnswerResult(Value):
 _UNTOLD = AnswerResult(
     outcome="refused", reason="the task does not tell why any more; `waystation show` tells how it stands"
 )
-"""Of one of so many answers that a task does not show all."""
+"""For answers that a task no longer shows because there are too many."""
 
 
 def find_answer_result(answer_id: str, now: TaskProgress) -> AnswerResult | None:
-    """What the message that was sent with this id has led to; None: nothing yet."""
+    """Return the result of the message with this answer ID; None if there is none yet."""
     sent = (*now.refusals, *now.approvals, *now.tellings, *now.updates, *now.edits)
     return next((seen for one in sent if one.answer_id == answer_id and (seen := _seen(one)) is not None), None)
 
 
 def find_answer_results(answer_id: str, request_ids: Sequence[str], now: TaskProgress) -> dict[str, AnswerResult]:
-    """By request id, what the message that was sent with this id, and answers all of these, has led to."""
+    """Return the results, by request ID, of a message with this answer ID that answers all these requests."""
     sent = (*now.refusals, *now.approvals)
     seen = {one.request_id: found for one in sent if one.answer_id == answer_id and (found := _seen(one)) is not None}
     whole_message = seen.get("", _UNTOLD)
@@ -440,21 +439,21 @@ UNENCRYPTED_REASON = (
 
 
 class DecryptedPayload(dict[str, JsonValue]):
-    """A JSON object that was encrypted with a key of the workers. Only the payload converter makes one."""
+    """A JSON object that was encrypted with a key of the workers. Only the payload converter creates one."""
 
 
 def was_encrypted(sent: tuple[JsonValue, ...]) -> bool:
-    """Whether whoever sent this has the key. Without input there is nothing that could show it."""
+    """Return whether the sender has the key. Without any input nothing could show it."""
     return bool(sent) and all(isinstance(value, DecryptedPayload) for value in sent)
 
 
 def single_payload(sent: tuple[JsonValue, ...]) -> JsonValue:
-    """The signal's input as one value: None without any; several become a list, which no message of ours is."""
+    """Return the signal's input as one value: None without any; several become a list, which no message of ours is."""
     return sent[0] if len(sent) == 1 else list(sent) or None
 
 
 def parse_signal_input(model: type[ModelT], sent: tuple[JsonValue, ...]) -> ModelT | None:
-    """The message, or None where the input is no such message."""
+    """Parse a message; return None if the input is not one."""
     try:
         return model.model_validate(single_payload(sent))
     except ValidationError:

@@ -1,7 +1,7 @@
-"""Spans by OpenTelemetry's conventions for generative AI (0.1): ids, attributes, and what was said apart from them.
+"""Spans by OpenTelemetry's conventions for generative AI (0.1): IDs, attributes, and conversation content kept apart.
 
-Ids are hashes of the task's own, so that whoever makes a span again makes the same one. Attributes hold ids, numbers
-and words of our own.
+IDs are hashes of the task's own IDs, so that building a span again gives the same one. Attributes hold IDs, numbers and
+our own words.
 """
 
 import hashlib
@@ -27,11 +27,11 @@ PROVIDERS: Mapping[EndpointKind, str] = {
     "foundry": "azure.ai.inference",
     "openai": "openai",
 }
-"""How the conventions call whoever is spoken to like this."""
+"""Provider names of the conventions, by kind of endpoint."""
 
 
 class SpanLink(Value):
-    """To a span that this one goes on from."""
+    """Link to a span that this one continues."""
 
     trace_id: str
     span_id: str
@@ -39,7 +39,7 @@ class SpanLink(Value):
 
 
 class SpanEvent(Value):
-    """Something that happened at a moment, before the span or in it."""
+    """An event at a point in time, before the span or in it."""
 
     name: str
     at: datetime
@@ -47,40 +47,40 @@ class SpanEvent(Value):
 
 
 class TraceSpan(Value):
-    """One finished span. Ids are hexadecimal: 32 digits of the trace, 16 of a span."""
+    """A finished span. IDs are hexadecimal: 32 digits for the trace, 16 for a span."""
 
     number: int
-    """Of the event that finished it: what has a lower one than a reader's place was there before."""
+    """Number of the event that finished it: a reader has everything up to its own position already."""
     name: str
     trace_id: str
     span_id: str
     parent: str = ""
-    """Id of a span of the same trace; empty for the first."""
+    """ID of a span of the same trace; empty for the first."""
     client: bool = False
-    """Whether it is a call of another program's."""
+    """Whether it is a call of another program."""
     start: datetime
     end: datetime
     attributes: Mapping[str, AttributeValue]
     events: tuple[SpanEvent, ...] = ()
     links: tuple[SpanLink, ...] = ()
     error: str = ""
-    """What kind of error it ended with."""
+    """Kind of the error that it ended with."""
     said: Mapping[str, JsonValue] = {}
-    """By attribute, what was said, not redacted: never sent as it is."""
+    """Conversation content by attribute, not redacted: never sent as it is."""
 
 
 def make_trace_id(task_id: str) -> str:
-    """The task's trace."""
+    """Return the ID of the task's trace."""
     return hashlib.sha256(f"trace\0{task_id}".encode()).hexdigest()[:32]
 
 
 def make_span_id(task_id: str, *parts: str | int) -> str:
-    """Of something of the task, by what names it there; of the task itself, without any."""
+    """Return the ID of a span by the parts that name it in the task; without parts, of the task itself."""
     return hashlib.sha256("\0".join(["span", task_id, *map(str, parts)]).encode()).hexdigest()[:16]
 
 
 def build_span_events(happened: Sequence[TaskEvent]) -> tuple[SpanEvent, ...]:
-    """In their order, as references and words of our own."""
+    """Build span events in order, from references and our own words."""
     return tuple(
         SpanEvent(
             name="leg taken over" if event.kind == "taken" else event.kind,
@@ -97,7 +97,7 @@ def build_span_events(happened: Sequence[TaskEvent]) -> tuple[SpanEvent, ...]:
 
 
 def build_usage_attributes(charge: Charge, model: str) -> dict[str, AttributeValue]:
-    """What an answered call used. The conventions count what a cache gave and took among the input."""
+    """Build the usage attributes of an answered call. The conventions count cache reads and writes as input."""
     usage = charge.usage
     attributes: dict[str, AttributeValue] = {
         "gen_ai.response.model": charge.answered_by or parse_model_name(model).model,
@@ -105,7 +105,7 @@ def build_usage_attributes(charge: Charge, model: str) -> dict[str, AttributeVal
         "gen_ai.usage.output_tokens": usage.output,
         "gen_ai.usage.cache_read.input_tokens": usage.cache_read,
         "gen_ai.usage.cache_write.input_tokens": usage.cache_write,
-        "gen_ai.usage.cache_creation.input_tokens": usage.cache_write,  # its name before 0.1, which viewers know
+        "gen_ai.usage.cache_creation.input_tokens": usage.cache_write,  # # its name before 0.1, which viewers know
     }
     if usage.estimated:
         attributes["waystation.usage.estimated_tokens"] = usage.estimated
@@ -117,7 +117,7 @@ def build_usage_attributes(charge: Charge, model: str) -> dict[str, AttributeVal
 
 
 def build_budget_attributes(charges: Sequence[Charge], charge: Charge) -> dict[str, AttributeValue]:
-    """What its run had spent of its budget before the charge, and after it."""
+    """Build what the run had spent of its budget before and after the charge."""
     before = charges[: charges.index(charge)]
     tokens, micro_usd = sum(one.usage.fresh for one in before), sum(one.cost_micro_usd or 0 for one in before)
     return {
@@ -129,9 +129,7 @@ def build_budget_attributes(charges: Sequence[Charge], charge: Charge) -> dict[s
 
 
 def build_conversation_attributes(messages: Sequence[Message], stop: str) -> dict[str, JsonValue]:
-    """What was new for the model, and what it answered until `stop`. What it had been sent before stands in the spans
-    before.
-    """
+    """Build the new input messages and the reply. Earlier messages are in earlier spans."""
     *earlier, reply = messages
     since = max((place + 1 for place, one in enumerate(earlier) if one.role == "assistant"), default=0)
     return {
@@ -141,7 +139,7 @@ def build_conversation_attributes(messages: Sequence[Message], stop: str) -> dic
 
 
 def _message_said(message: Message) -> dict[str, JsonValue]:
-    """In the form of the conventions, without what a model thought and what nothing here looks into."""
+    """Convert a message to the conventions' form, without thinking and opaque blocks."""
     parts: list[JsonValue] = []
     for block in message.blocks:
         match block.type:
@@ -157,5 +155,5 @@ def _message_said(message: Message) -> dict[str, JsonValue]:
 
 
 def build_tool_call_attributes(call: ToolUse, result: ToolResult) -> dict[str, JsonValue]:
-    """With what a tool was called, and what it gave back."""
+    """Build the arguments and the result of a tool call."""
     return {"gen_ai.tool.call.arguments": dict(call.input), "gen_ai.tool.call.result": result.content}

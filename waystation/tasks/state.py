@@ -1,8 +1,6 @@
-"""The state of a running task: all that its workflow carries through continue-as-new.
+"""The state of a running task, which its workflow carries through continue-as-new, and its transitions.
 
-Requests to let an agent call a tool, in the state of its task: opened, decided on, overtaken.
-
-Subagents in the state of their task: started with what their parent gives up, and settled with it.
+Includes requests for tool calls, and subagents, which get a part of their parent's budget and settle with it.
 """
 
 import json
@@ -45,7 +43,7 @@ from waystation.tasks.task import (
 MAX_SHOWN_REJECTIONS = 20
 UNFIT_SHARES = "The shares of the plan's steps do not fit this budget; every step has an even part."
 OVERSIGHT_RESERVATION = "(oversight)"
-"""Among the reservations of the task's account, what planning left for revisions and reviews; no step is called so."""
+"""Key of the reservation for revisions and reviews in the task's account; no step has this name."""
 
 
 class TaskState(Value):
@@ -57,18 +55,18 @@ class TaskState(Value):
     """Without goals: those stay in the store."""
     plan_edit: PlanEdit | None = None
     proposed: RevisionResult | None = None
-    """A revision that waits until a person agrees to it: until then the plan holds, and no step begins."""
+    """A revision that waits for approval: until then the current plan holds, and no step begins."""
     planning: RunUsage = RunUsage()
     share: Limit | None = None
     """What every step started with, once there is a plan."""
     floor: Amount | None = None
-    """What a step to come keeps at least when others borrow from it; None: nobody borrows."""
+    """Minimum that a later step keeps when others borrow from it; None: borrowing is off."""
     minimum_reserves: dict[str, Amount] = {}
-    """By role, what a step of it starts with at least."""
+    """Minimum that a step starts with, by role."""
     runs: dict[str, AgentRun] = {}
-    """By step id, once a step was started."""
+    """Runs of started steps and subagents, by ID."""
     shelved: dict[str, AgentRun] = {}
-    """By step id, runs that begin anew once what they need is done again: the task goes on after a rewind."""
+    """Runs that restart once their needs are done again, by step ID: the task was reopened by a rewind."""
     oversight: OversightState = OversightState()
     approvals: tuple[ApprovalRequest, ...] = ()
     refusals: tuple[RejectedMessage, ...] = ()
@@ -79,22 +77,24 @@ class TaskState(Value):
     warned: dict[str, int] = {}
     """By level: how often people had raised it when its last warning was noted."""
     asks: int = 0
-    """How often the session was asked; part of an ask's id."""
+    """Number of budget requests to the session; part of a request's ID."""
     answered_asks: tuple[str, ...] = ()
     cancelled: bool = False
-    """A person ended the task, or it failed: nothing new is started, also by an agent that ends its leg meanwhile."""
+    """Whether a person ended the task, or it failed: nothing new is started, not even by an agent whose leg ends
+    meanwhile.
+    """
     report: str | None = None
     reports: tuple[ReportVersion, ...] = ()
-    """That were stored, oldest first: a rewind replaces none."""
+    """Stored reports, oldest first: a rewind replaces none."""
 
     @property
     def delivered_agents(self) -> frozenset[str]:
-        """Agents that delivered: of steps, and subagents."""
+        """IDs of the agents that delivered: of steps, and subagents."""
         return frozenset(step_id for step_id, run in self.runs.items() if run.phase == "delivered")
 
     @property
     def delivered_step_count(self) -> int:
-        """How many steps delivered."""
+        """Number of steps that delivered."""
         return sum(get_parent_id(step_id) is None for step_id in self.delivered_agents)
 
     @property
@@ -104,7 +104,7 @@ class TaskState(Value):
 
     @property
     def final_phase(self) -> TaskPhase:
-        """How a task ends whose work is over."""
+        """The phase in which the task ends when its work is over."""
         if self.cancelled:
             return TaskPhase.CANCELLED
         steps = (run for step_id, run in self.runs.items() if get_parent_id(step_id) is None)
@@ -112,7 +112,7 @@ class TaskState(Value):
 
     @property
     def is_ending(self) -> bool:
-        """The report is being stored, or is: nobody's answer changes it any more."""
+        """Whether the report is being stored or is stored: no answer changes it any more."""
         return self.cancelled or self.phase is TaskPhase.REPORTING or self.phase.over
 
     @property
@@ -122,21 +122,21 @@ class TaskState(Value):
 
     @property
     def used_share(self) -> float:
-        """The share of the task's budget that is spent."""
+        """Share of the task's budget that is spent (0 to 1)."""
         return self.account.limit.compute_used_share(self.totals.spent)
 
     @property
     def all_runs(self) -> tuple[AgentRun, ...]:
-        """Those that were started, and those that begin anew."""
+        """Started runs, and those that restart."""
         return (*self.runs.values(), *self.shelved.values())
 
     @property
     def totals(self) -> RunUsage:
-        """Planning, oversight and all agents together."""
+        """Usage of planning, oversight and all agents together."""
         return sum_run_usage((self.planning, *self.oversight.totals, *(run.totals for run in self.all_runs)))
 
     def with_plan(self, plan: Plan, totals: RunUsage, notes: tuple[str, ...], agent_budget: Limit) -> "TaskState":
-        """The plan is there: every step's share is reserved now, so that steps to come keep it."""
+        """Set the plan, and reserve every step's share now, so that later steps keep it."""
         state = self.with_planning_cost(totals)
         account = state.account
         share = compute_even_share(account.unreserved, agent_budget, len(plan.steps))
@@ -158,17 +158,17 @@ class TaskState(Value):
         )
 
     def with_planning_cost(self, totals: RunUsage) -> "TaskState":
-        """What planning cost in all, booked once."""
+        """Book the total cost of planning once."""
         return self.replace(
             planning=totals, account=self.account.charge(totals.spent.subtract_clamped(self.planning.spent))
         )
 
     def get_step_share(self, step_id: str) -> Limit | None:
-        """What a step starts with, once there is a plan."""
+        """Return what a step starts with, once there is a plan."""
         return self.oversight.shares.get(step_id, self.share)
 
     def start_step(self, step: Step, ref: TaskRef, terms: TaskConfig) -> "TaskState":
-        """The step's agent run, with the share that is reserved for it."""
+        """Start the step's agent run with its reserved share."""
         if (shelved := self.shelved.get(step.id)) is not None:
             rest = {step_id: run for step_id, run in self.shelved.items() if step_id != step.id}
             return self.replace(shelved=rest).with_run(shelved)
@@ -183,7 +183,7 @@ class TaskState(Value):
         return state.with_run(run)
 
     def get_minimum_reserve(self, step: Step) -> Amount:
-        """What a step that has not begun starts with at least, as far as its share has it: nobody may borrow of it."""
+        """Return the minimum that a step starts with, within its share: no other step may borrow from it."""
         share = self.get_step_share(step.id) or Limit()
         least = self.minimum_reserves.get(step.role, Amount())
         return Amount(
@@ -192,12 +192,12 @@ class TaskState(Value):
         )
 
     def _made_good(self, step_id: str, share: Limit) -> "TaskState":
-        """What was borrowed from a step that begins is held for it again, as far as it is there."""
+        """Reserve again what was borrowed from a step that begins, as far as it is available."""
         lacks = share.amount.subtract_clamped(self.account.reserved.get(step_id, Amount()))
         return self.replace(account=self.account.reserve_available(step_id, lacks)[0])
 
     def get_unborrowed_share(self, step_id: str) -> Limit | None:
-        """What a step to come would start with now: its share, as far as nobody has borrowed of it."""
+        """Return what a later step would start with now: its share minus what others have borrowed."""
         share = self.get_step_share(step_id)
         if share is None or self.floor is None:
             return share
@@ -208,11 +208,11 @@ class TaskState(Value):
         )
 
     def with_run(self, run: AgentRun) -> "TaskState":
-        """A run's new state. A delivered run settles its reservation, once. Nearly spent budgets are noted."""
+        """Update a run. A delivered run settles its reservation once. Nearly spent budgets are noted."""
         state, step_id, delivered = self, run.run.step_id, run.phase == "delivered"
         state = state._settled(run) if delivered else state
         account = state.account
-        if step_id in self.delivered_agents:  # a summary that somebody asked for was under way when it delivered
+        if step_id in self.delivered_agents:  # # a requested summary was still running when it delivered
             account = account.charge(run.totals.spent.subtract_clamped(self.runs[step_id].totals.spent))
         state = state.replace(
             runs={**state.runs, step_id: run}, account=account, notes=merge_unique(self.notes, run.notes)
@@ -222,7 +222,9 @@ class TaskState(Value):
         return state.with_budget_warnings(*((task,) if delivered else (agent, task))).with_pause_phase()
 
     def _settled(self, run: AgentRun) -> "TaskState":
-        """What a delivered run did not spend is its task's again, or its parent's, which hears how it ended."""
+        """Settle a delivered run: its unspent budget returns to the task, or to the parent, which
+        receives the result.
+        """
         step_id, spent = run.run.step_id, run.totals.spent
         parent = self.runs.get(get_parent_id(step_id) or "")
         order = parent and parent.find_open_order(step_id)
@@ -234,12 +236,12 @@ class TaskState(Value):
         return self.replace(account=account, runs={**self.runs, parent.run.step_id: told})
 
     def with_budget_warnings(self, *levels: BudgetLevel) -> "TaskState":
-        """With a note for each level that is nearly spent, unless it has one since it was last raised."""
+        """Note each level that is nearly spent, unless it was noted since it was last raised."""
         warned, notes = collect_budget_warnings(self.warned, levels)
         return self.replace(warned=warned, notes=merge_unique(self.notes, notes)) if notes else self
 
     def _raises(self, step_id: str | None = None) -> int:
-        """How often people have granted more, to one step's agent or to all."""
+        """Return how often people have granted more, to one step's agent or to all."""
         return sum(
             approval.decision == "approved"
             and approval.by != AUTHORISED_IN_ADVANCE
@@ -249,7 +251,7 @@ class TaskState(Value):
         )
 
     def after_grant(self, step_id: str, amount: Amount) -> "TaskState":
-        """New money for a step's agent: task and agent are raised together. A run that delivered stays as it is."""
+        """Grant budget to a step's agent: task and agent are raised together. A delivered run stays as it is."""
         if step_id in self.delivered_agents:
             return self
         return self.replace(account=self.account.grant_to(step_id, amount)).with_run(
@@ -257,7 +259,7 @@ class TaskState(Value):
         )
 
     def after_session_answer(self, answer: SessionBudgetAnswer) -> "TaskState":
-        """What the session gives raises the task, once for each ask; runs then draw on it."""
+        """Raise the task by what the session gives, once per request; runs then draw on it."""
         if answer.ask_id in self.answered_asks:
             return self
         given = self.replace(
@@ -268,22 +270,22 @@ class TaskState(Value):
         )
 
     def with_report_version(self, version: ReportVersion) -> "TaskState":
-        """Its report is stored."""
+        """Record a stored report."""
         return self.replace(report=version.report, reports=(*self.reports, version))
 
     def with_approval_request(self, approval: ApprovalRequest) -> "TaskState":
-        """A person is asked."""
+        """Add an approval request."""
         return self.replace(approvals=(*self.approvals, approval)).with_pause_phase()
 
     def after_answer(self, answer: ApprovalRequest | RejectedMessage) -> "TaskState":
-        """An answer arrived; a refused one changes nothing but the list of refusals."""
+        """Record an answer; a rejected one changes only the list of rejections."""
         if isinstance(answer, RejectedMessage):
             return self.replace(refusals=(*self.refusals, answer)[-MAX_SHOWN_REJECTIONS:])
         approvals = tuple(answer if known.request_id == answer.request_id else known for known in self.approvals)
         return self.replace(approvals=approvals).with_pause_phase()
 
     def with_pause_phase(self) -> "TaskState":
-        """Working, or paused when every started, undelivered run waits for a person."""
+        """Set the phase: paused if every started, undelivered run waits for a person, otherwise working."""
         if self.phase not in {TaskPhase.WORKING, TaskPhase.PAUSED}:
             return self
         waiting = {approval.agent for approval in self.pending_approvals}
@@ -294,7 +296,9 @@ class TaskState(Value):
     def build_budget_request(
         self, step_id: str, now: datetime, deadline: datetime | None = None, ceiling: Limit | None = None
     ) -> ApprovalRequest:
-        """The request for a step's agent. Its id counts the step's requests: it is the same when replayed."""
+        """Build the budget request of a step's agent. Its ID counts the step's requests, and is the
+        same in a replay.
+        """
         run = self.runs[step_id]
         number = 1 + sum(approval.agent == step_id for approval in self.approvals)
         plan = self.plan or Plan(steps=())
@@ -316,7 +320,7 @@ class TaskState(Value):
         )
 
     def end_task(self, phase: TaskPhase) -> "TaskState":
-        """The task is over: whatever is still reserved is settled with what was spent of it."""
+        """End the task: settle all remaining reservations with what was spent of them."""
         account = self.account
         for step_id in tuple(account.reserved):
             run = self.runs.get(step_id) or self.shelved.get(step_id)
@@ -324,30 +328,30 @@ class TaskState(Value):
         return self.replace(phase=phase, account=account)
 
     def after_expiry(self, request: ApprovalRequest, now: datetime) -> "TaskState":
-        """Nobody answered until the deadline: the agent delivers what it has."""
+        """Make the agent deliver what it has, because no one answered by the deadline."""
         state = self.after_answer(request.replace(decision="expired", answered_at=now))
         run = state.runs[request.agent].finish_partial("nobody answered its request for money until its deadline")
         return state.with_run(run)
 
     def after_denial(self, step_id: str) -> "TaskState":
-        """No more for a step's agent: it delivers what it has; where the answer says so, the whole task ends."""
+        """Make a step's agent deliver what it has; if the answer says so, the whole task ends."""
         answer = next(approval for approval in reversed(self.approvals) if approval.agent == step_id)
         run = self.runs[step_id].finish_partial("a person denied it more")
         return self.replace(cancelled=self.cancelled or answer.finish == "cancel").with_run(run)
 
 
 def split_state(state: TaskState) -> tuple[JsonChunk, ...]:
-    """The state in pieces that each fit into one payload."""
+    """Split the state into pieces that each fit into one payload."""
     return split_json(state.model_dump(mode="json"))
 
 
 def join_state(pieces: Iterable[JsonChunk]) -> TaskState:
-    """The state that was split into these pieces. Raises ValueError where one is missing."""
+    """Join the pieces of a state. Raises ValueError if one is missing."""
     return TaskState.model_validate_json(json.dumps(join_json(pieces)))
 
 
 def merge_unique(known: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
-    """Both, each text once, in order."""
+    """Concatenate both in order, each text once."""
     return tuple(dict.fromkeys((*known, *new)))
 
 
@@ -357,9 +361,9 @@ TAKEN_BACK_NOTE = "its conversation was taken back"
 def build_action_requests(
     state: TaskState, step_id: str, now: datetime, deadline: datetime | None
 ) -> tuple[ApprovalRequest, ...]:
-    """Requests for the calls that an agent waits for and nobody was asked about yet, in the order of its reply.
+    """Build requests for an agent's pending calls that have none yet, in the order of its reply.
 
-    Their ids count on from the agent's other requests: they are the same when replayed.
+    Their IDs continue the numbering of the agent's requests, and are the same in a replay.
     """
     run, plan = state.runs[step_id], state.plan or Plan(steps=())
     open_already = {asked.action.digest for asked in state.pending_approvals if asked.agent == step_id and asked.action}
@@ -383,9 +387,7 @@ def build_action_requests(
 
 
 def apply_action_decision(state: TaskState, answer: ApprovalRequest) -> TaskState:
-    """What the answer to a request for a call, or that none came in time, means for its agent: it goes on when it was
-    the last.
-    """
+    """Apply the answer to a request for a call, or its expiry; after the last one, the agent goes on."""
     if answer.action is None or answer.agent in state.delivered_agents:
         return state
     decision = ActionDecision(
@@ -400,7 +402,7 @@ def apply_action_decision(state: TaskState, answer: ApprovalRequest) -> TaskStat
 
 
 def expire_obsolete_requests(state: TaskState, step_id: str, now: datetime) -> tuple[ApprovalRequest, ...]:
-    """Open requests for calls that the agent does not wait for any more, closed."""
+    """Return open requests for calls that the agent no longer waits for, as expired."""
     waits_for = {question.digest for question in state.runs[step_id].questions}
     return tuple(
         asked.replace(decision="expired", note=TAKEN_BACK_NOTE, answered_at=now)
@@ -410,8 +412,10 @@ def expire_obsolete_requests(state: TaskState, step_id: str, now: datetime) -> t
 
 
 def start_subagents(state: TaskState, parent_id: str, terms: TaskConfig) -> TaskState:
-    """The subagents that an agent asked for are among the task's runs, with what is carved from its budget, under the
-    terms of their roles. Those that are there already stay as they are.
+    """Add the subagents that an agent requested to the task's runs, with a part of its budget and the config of their
+    roles.
+
+    Subagents that exist already stay as they are.
     """
     for order in state.runs[parent_id].open_orders:
         if order.id not in state.runs:
@@ -434,8 +438,9 @@ def _taken_on(state: TaskState, parent: AgentRun, order: SubagentOrder, terms: A
 
 
 def _terms(terms: AgentConfig, order: SubagentOrder) -> AgentConfig:
-    """With its share for thinking, and replies that its budget pays for. Its window is its role's: a context is full
-    when the model's window is, not when money is short.
+    """Return the config with a share for thinking and with replies that the budget pays for.
+
+    The window is the role's: a context is full when the model's window is, not when budget is short.
     """
     tokens = order.limit.tokens
     if tokens is None:
@@ -444,7 +449,7 @@ def _terms(terms: AgentConfig, order: SubagentOrder) -> AgentConfig:
 
 
 def apply_subagent_progress(state: TaskState, news: SubagentProgress) -> TaskState:
-    """How far a subagent is. Of one that has ended, or that is not known, nothing is taken in."""
+    """Apply a subagent's progress; ignored for one that has ended or is unknown."""
     run = state.runs.get(news.id)
     if run is None or get_parent_id(news.id) is None or run.phase == "delivered":
         return state

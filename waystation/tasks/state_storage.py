@@ -1,4 +1,4 @@
-"""A task's state in the store, in pieces that each fit into one payload of its workflow."""
+"""Stores a task's state in pieces that fit into payloads, and the progress of tasks that no session has taken."""
 
 from waystation.kernel.json_chunks import JsonChunk, StateRef
 from waystation.kernel.scopes import TaskScope
@@ -14,7 +14,7 @@ async def store_state_chunk(store: Store, piece: JsonChunk, task: TaskScope) -> 
 
 
 async def load_state_chunk(store: Store, blob: str, task: TaskScope) -> JsonChunk:
-    """The piece with this content hash. Raises TextNotFoundError, StoreError."""
+    """Load the piece with this content hash. Raises TextNotFoundError, StoreError."""
     return JsonChunk.model_validate_json(await store.get_text(blob, task))
 
 
@@ -24,12 +24,12 @@ async def store_state(store: Store, state: TaskState, task: TaskScope) -> StateR
 
 
 async def load_state(store: Store, ref: StateRef, task: TaskScope) -> TaskState:
-    """The state that was stored in these pieces. Raises TextNotFoundError, StoreError."""
+    """Load the state that was stored in these pieces. Raises TextNotFoundError, StoreError."""
     return join_state([await load_state_chunk(store, blob, task) for blob in ref.pieces])
 
 
 async def store_task_refusal(store: Store, refused: RefusedTask) -> None:
-    """Keep that the session did not take the task, and why. One that has begun stays as it is. Raises StoreError."""
+    """Store that the session rejected the task, and why. A task that has begun stays as it is. Raises StoreError."""
     row = await store.get_task(refused.ref.task_id, refused.ref.scope)
     if row.progress is not None and row.progress.phase not in {TaskPhase.SUBMITTED, TaskPhase.REFUSED}:
         return
@@ -41,7 +41,7 @@ async def store_task_refusal(store: Store, refused: RefusedTask) -> None:
 
 
 async def cancel_submitted_task(store: Store, row: TaskRow) -> None:
-    """End a task that no session has taken: one that takes it later finds that it is over. Raises StoreError."""
+    """End a task that no session has taken: a session that takes it later finds it ended. Raises StoreError."""
     progress = row.build_stored_progress(TaskPhase.CANCELLED).replace(
         notes=("it was cancelled before a session took it",)
     )
@@ -49,7 +49,7 @@ async def cancel_submitted_task(store: Store, row: TaskRow) -> None:
 
 
 async def clear_task_refusal(store: Store, row: TaskRow) -> TaskRow:
-    """The task as it was before its session refused it: the same request was submitted again. Raises StoreError."""
+    """Clear an earlier rejection, because the same request was submitted again. Raises StoreError."""
     if row.progress is None or row.progress.phase is not TaskPhase.REFUSED:
         return row
     progress = row.progress.replace(phase=TaskPhase.SUBMITTED, notes=())

@@ -1,4 +1,4 @@
-"""A task: what a person asks for, under which terms, where it comes from, what it is told, and how far it is."""
+"""A task: its request, configuration, origin, messages from people, progress, and stored row."""
 
 from collections.abc import Container, Iterable, Mapping
 from datetime import datetime
@@ -36,12 +36,12 @@ from waystation.security.untrusted import ServerNames, is_blank
 
 
 class ForkOrigin(Value):
-    """The beginning of a task that reuses finished steps of another one."""
+    """Origin of a task that reuses finished steps of another one."""
 
     task_id: str
-    """Of the other one."""
+    """ID of the other task."""
     step: str
-    """Id of the step that begins anew, with all that builds on it."""
+    """ID of the step that restarts, with all that build on it."""
 
 
 class ReusedWork(Value):
@@ -49,16 +49,16 @@ class ReusedWork(Value):
 
     task_id: str
     agents: tuple[str, ...]
-    """Ids of steps, and of their subagents."""
+    """IDs of steps, and of their subagents."""
     payers: Mapping[str, str] = {}
-    """By agent: the task that paid for it, where that task reused it, too."""
+    """By agent: the task that paid for it, if the other task had reused it, too."""
 
     def get_payer(self, agent: str) -> str:
-        """The task that paid for this agent."""
+        """Return the task that paid for this agent."""
         return self.payers.get(agent, self.task_id)
 
     def format_sentences(self, agents: Iterable[str]) -> tuple[str, ...]:
-        """Where these agents come from and who paid for them, by payer."""
+        """Format where these agents come from and which task paid for them, by payer."""
         paid: dict[str, list[str]] = {}
         for agent in agents:
             paid.setdefault(self.get_payer(agent), []).append(agent)
@@ -70,16 +70,18 @@ class ReusedWork(Value):
 
 
 MAX_MESSAGE_CHARACTERS = 4_000
-"""Characters of one. The newest is in no compaction: it must leave room for work in a small window, too."""
+"""Maximum characters of one message. The newest one is never compacted, so it must leave room for work in a small
+window.
+"""
 
 
 class TaskMessage(Value):
-    """One thing that was said: a reference, no text."""
+    """A person's message to a running task: a reference, no text."""
 
     number: int
-    """Counted in the task, from 1. In a task that was forked those of the first task come before its own."""
+    """Number in the task, from 1. In a fork, messages of the original task come first."""
     text: str = ""
-    """Content hash of the words in the store; empty while they are put there."""
+    """Content hash of the text in the store; empty while it is being stored."""
     by: str = ""
     """The name that the person gave: a claim, not a proof."""
     answer_id: str = ""
@@ -87,18 +89,18 @@ class TaskMessage(Value):
 
 
 def build_transcript_message(message_id: str, number: int, words: str) -> Message:
-    """How an agent hears it: nothing but the words."""
+    """Build the transcript message that an agent receives: nothing but the text."""
     return Message(id=message_id, role="user", blocks=(Text(text=words),), told=number)
 
 
 def list_received_message_numbers(said: Iterable[Message]) -> frozenset[int]:
-    """Numbers of what an agent has been told, by the messages of its conversation that count."""
+    """Return the numbers of the messages that an agent has received, by its conversation."""
     return frozenset(message.told for message in said if message.told)
 
 
 MIN_WINDOW_TOKENS, MAX_WINDOW_TOKENS = 2_000, 1_000_000
 OWN_SESSION_DIGITS = 12
-"""Hexadecimal digits in the name of a session that one task has for itself."""
+"""Hexadecimal digits in the name of a session that a task has for itself."""
 
 
 def _in_range(budget: Limit) -> Limit:
@@ -127,13 +129,13 @@ class Preset(StrEnum):
     QA = "qa"
     """Short questions: a small window, compacted often."""
     DEBUGGING = "debugging"
-    """Long looks at details: a large window, of which much stays."""
+    """Long looks at details: a large window, much of which stays."""
     LONG = "long"
-    """Agents that work for days: compacted by the number of messages, and bounded by it."""
+    """Agents that work for days: compacted and bounded by the number of messages."""
 
 
 class TaskRequest(Value):
-    """One thing asked for. The same `request_id` finds the same task again, also after it has finished."""
+    """One thing asked for. The same `request_id` finds the same task again, even after it has finished."""
 
     question: Annotated[
         str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20_000), AfterValidator(_legible)
@@ -143,36 +145,36 @@ class TaskRequest(Value):
     """Criteria that the report must meet."""
     tenant: str = Field(default="local", min_length=1, max_length=200)
     session: str = Field(default="", min_length=1, max_length=200)
-    """Without one the task has one of its own: what a document of one task said is not recalled in another."""
+    """By default the task has a session of its own: what a document of one task said is not recalled in another."""
     request_id: str = Field(min_length=1, max_length=200)
     preset: Preset | None = None
-    """Beats the settings; what is None from here on is left to it, then to them."""
+    """Takes precedence over the settings. Fields below that are None are left to it, then to the settings."""
     budget: TaskBudget | None = None
     """Fresh tokens, dollars or both for the whole task; by default 600,000 tokens."""
     agent_budget: TaskBudget | None = None
-    """What one agent starts with, at most; by default 100,000 tokens, or a sixth of a budget in dollars."""
+    """Maximum that one agent starts with; by default 100,000 tokens, or a sixth of a budget in dollars."""
     ceiling: Limit = Limit()
-    """What grants may raise the budget to; without one, a person may grant anything."""
+    """Upper bound for raising the budget by grants; by default there is none."""
     unattended: UnattendedPolicy = UnattendedPolicy()
-    """What happens to requests for money while nobody looks."""
+    """What happens to budget requests that no one answers."""
     mode: BudgetMode | None = None
     """By default `approval`."""
     review_plan: bool | None = None
     window: int | None = Field(default=None, ge=MIN_WINDOW_TOKENS, le=MAX_WINDOW_TOKENS)
-    """Working window of each agent in tokens; by default half of its budget, 200,000 at most."""
+    """Working window of each agent in tokens; by default half of its budget, at most 200,000."""
     strategy: StrategyName | None = None
-    """How compactions choose what a summary is to stand for; by default `window`."""
+    """How compactions choose what a summary replaces; by default `window`."""
     memory: MemoryScope | None = None
-    """By default that of the settings."""
+    """By default as in the settings."""
     left_out: tuple[SkippedItem, ...] = ()
-    """What was given with the documents and could not be used. The report names it."""
+    """Items given with the documents that could not be used. The report names them."""
     forked_from: ForkOrigin | None = None
     since: str | None = None
     """An earlier task of the session: the report opens with what changed since its report."""
     servers: ServerNames | None = None
-    """Tool servers of the workers that its agents may use; by default as the session's newest task."""
+    """Tool servers of the workers that its agents may use; by default as in the session's newest task."""
     procedures: Procedures = ()
-    """What agents are to follow, beside the instructions. Nothing among the documents is."""
+    """Procedures for the agents, in addition to the instructions. None of them is a document."""
 
     @model_validator(mode="before")
     @classmethod
@@ -183,63 +185,63 @@ class TaskRequest(Value):
 
 
 def make_own_session_name(request_id: str) -> str:
-    """The session of a task that was handed in without one: the same request finds it again."""
+    """Return the session of a task submitted without one: the same request finds it again."""
     return f"own-{short_hash('own session', request_id)[:OWN_SESSION_DIGITS]}"
 
 
 def tenant_hash(tenant: str) -> str:
-    """The tenant as it appears in ids and search attributes."""
+    """Return the tenant as in IDs and search attributes."""
     return short_hash("tenant", tenant)
 
 
 def session_hash(tenant: str, session: str) -> str:
-    """The session as it appears in ids and search attributes."""
+    """Return the session as in IDs and search attributes."""
     return short_hash("session", tenant, session)
 
 
 def build_reader_scope(tenant: str, session: str | None = None) -> TenantScope:
-    """A person of this tenant, who looks at all of it, or at one session."""
+    """Return the scope of a person of this tenant, for all of it or for one session."""
     if session is None:
         return TenantScope(tenant=tenant_hash(tenant))
     return SessionScope(tenant=tenant_hash(tenant), session=session_hash(tenant, session))
 
 
 def make_session_workflow_id(tenant: str, session: str) -> str:
-    """Workflow id of a session."""
+    """Return the workflow ID of a session."""
     return f"session-{session_hash(tenant, session)}"
 
 
 def make_task_id(request: TaskRequest) -> str:
-    """Id of the task and of its workflow."""
+    """Return the ID of the task and of its workflow."""
     return f"task-{short_hash('task', request.tenant, request.session, request.request_id)}"
 
 
 class TaskConfig(AgentConfigByRole):
-    """The terms of a task that the workflow needs: numbers and settings, no text."""
+    """The configuration of a task that the workflow needs: numbers and settings, no text."""
 
     budget: Limit
     agent_budget: Limit
     ceiling: Limit = Limit()
-    """What grants may raise the budget to."""
+    """Upper bound for raising the budget by grants."""
     unattended: UnattendedPolicy = UnattendedPolicy()
     mode: BudgetMode
     plan_model: str
     remembered_characters: int = 0
-    """Of its documents, so many characters go into memory."""
+    """Maximum characters of its documents that are indexed into memory."""
     review_model: str = ""
-    """By default the one that plans."""
+    """By default the planning model."""
     revisions: int = 0
-    """How often the plan may be revised after the research."""
-    revision_percent: int | None = None  # Of the budget: what new steps may have that nobody agreed to; None: anything.
+    """Maximum number of plan revisions after the research."""
+    revision_percent: int | None = None  # Percentage of the budget for new steps that needs no approval; None: any.
     review_plan: bool = False
     floor: Amount | None = None
-    """What a step to come of any role keeps when others borrow from it; None: nothing is lent."""
+    """What a later step of any role keeps when others borrow from it; None: borrowing is off."""
     minimum_reserves: dict[str, Amount] = {}
-    """By role, what a step of it starts with at least: it is never lent."""
+    """Minimum that a step starts with, by role: it is never lent."""
     reviews: int = 0
-    """How often a review may send the report back."""
+    """Maximum number of times that a review may send the report back."""
     offline: bool
-    """No LLM: the built-in extractive model does the work, and every report says so."""
+    """Whether no LLM is used: the built-in extractive model does the work, and every report says so."""
 
 
 class TaskPhase(StrEnum):
@@ -253,11 +255,11 @@ class TaskPhase(StrEnum):
     REPORTING = "reporting"
     DONE = "done"
     PARTIAL = "partial"
-    """It ended with a report that lacks something; the report says what."""
+    """It ended with an incomplete report, which says what is missing."""
     CANCELLED = "cancelled"
     FAILED = "failed"
     REFUSED = "refused"
-    """Its session did not take it: it never began. The same request may be submitted again."""
+    """Its session rejected it: it never began. The same request may be submitted again."""
 
     @property
     def over(self) -> bool:
@@ -271,45 +273,45 @@ class ApprovalRequest(Value):
 
     request_id: str
     agent: str
-    """Id of the step whose agent ran out, or asks for a call; or of a subagent."""
+    """ID of the step whose agent asks, or of a subagent."""
     action: ActionQuestion | None = None
-    """The call that a person decides on; None where it is money."""
+    """The call to approve; None for a budget request."""
     asked: Amount
     granted: Amount = Amount()
     decision: Literal["pending", "approved", "denied", "expired", "withdrawn"] = "pending"
-    """Expired: nobody answered until the deadline. Withdrawn: its agent needs no answer any more; the note says why."""
+    """Expired: no one answered by the deadline. Withdrawn: its agent no longer needs an answer; the note says why."""
     by: str = ""
-    verified: str = ""  # By what the name was proved; empty: it is a claim.
+    verified: str = ""  # How the name was verified; empty: it is a claim.
     note: str = ""
     finish: Literal["partial", "cancel"] = "partial"
-    """What a denial delivers. Of a call `partial` means that its agent goes on without it."""
+    """What a denial delivers. For a call, `partial` means that its agent goes on without it."""
     spent: Amount = Amount()
     """What the agent had spent when it asked."""
     task_spent: Amount = Amount()
     steps_left: int = 0
-    """Steps that were not finished when it asked, this one included."""
+    """Number of steps that were not finished when it asked, including this one."""
     limit: Limit = Limit()
-    """What the agent may spend in all, as long as nobody grants it more."""
+    """The agent's limit at the time of the request."""
     needed: Amount = Amount()
-    """How much over that its next call may need: a smaller grant lets it do nothing."""
+    """What its next call may need beyond that: a smaller grant lets it do nothing."""
     outlook: BudgetForecast | None = None
-    """What the money is for; None where it is no money."""
+    """What the budget is for; None if it is not a budget request."""
     answer_id: str = ""
     reason: str = ""
-    """Why nothing goes on, where it is not a spent budget."""
+    """Why nothing goes on, if the cause is not a spent budget."""
     answer_by: datetime | None = None
-    """The deadline, where one was set at submit."""
+    """The deadline, if one was set at submission."""
     requested_at: datetime | None = None
     answered_at: datetime | None = None
 
     @property
     def about_plan(self) -> bool:
-        """Whether it is the plan that a person agrees to, before anything is spent on it."""
+        """Whether it asks for approval of the plan, before anything is spent on it."""
         return self.agent == PLANNING_ID
 
 
 class RejectedMessage(Value):
-    """An answer or an edit that had no effect: malformed, late, for an unknown request or agent, with an impossible
+    """An answer or an edit without effect: malformed, late, for an unknown request or agent, or with an impossible
     amount.
     """
 
@@ -318,13 +320,15 @@ class RejectedMessage(Value):
     at: datetime
     answer_id: str = ""
     request_id: str = ""
-    """Of the request that it was for, where one message answered several."""
+    """ID of the request that it was for, if one message answered several."""
 
 
 AuditEntry = (
     ApprovalRequest | RejectedMessage | ContextEdit | TaskMessage | RecordedDocumentsUpdate | PlaceholderResolution
 )
-"""What the store keeps of decisions, words and what tools were given of the vault; an edit twice: asked for, done."""
+"""Entries of the audit trail: decisions, messages, and originals given to tools. An edit has two:
+requested and done.
+"""
 
 StepState = Literal["waiting", "working", "compacting", "delegating", "paused", "done", "partial", "skipped"]
 
@@ -353,92 +357,92 @@ class BudgetProgress(Value):
 
 
 class ReportVersion(Value):
-    """A report that was stored when its task ended. Later ones, after a rewind, stand beside it."""
+    """A report stored at a task's end. Later versions, after a rewind, do not replace it."""
 
     number: int
     """From 1 on."""
     report: str
     """Content hash of the report in the store."""
     phase: TaskPhase
-    """How the task ended with it."""
+    """Phase in which the task ended with it."""
     stored_at: datetime | None = None
-    """None where it is not known."""
+    """None if unknown."""
 
     @property
     def is_delivered(self) -> bool:
-        """Whether the task delivered it; what there was when a task was cancelled or failed is no delivery."""
+        """Whether the task delivered it; a report of a cancelled or failed task is not a delivery."""
         return self.phase in {TaskPhase.DONE, TaskPhase.PARTIAL}
 
 
 class TaskProgress(Value):
-    """What the task's `progress` query returns, and what is stored when the task ends. No text from the work."""
+    """Result of the task's `progress` query, also stored when the task ends. No text from the work."""
 
     task_id: str
     phase: TaskPhase
     title: str
     """The redacted question, shortened."""
     model: str
-    """Of the agents; where they differ, of those that research."""
+    """Model of the agents; if they differ, of research."""
     models: dict[str, str] = {}
-    """By role, where they differ."""
+    """Models by role, if they differ."""
     steps: tuple[StepProgress, ...] = ()
     budget: BudgetProgress
     totals: RunUsage = RunUsage()
-    """Of all agents, the planning, revisions and reviews together."""
+    """Usage of all agents, planning, revisions and reviews together."""
     legs: int = 0
     compactions: tuple[AgentCompaction, ...] = ()
-    """The newest ones of each agent, its oldest first."""
+    """The newest compactions of each agent, oldest first."""
     earlier_compactions: dict[str, CompactionTotals] = {}
-    """All others, added up for each agent that has some."""
+    """Totals of all earlier compactions, by agent."""
     approvals: tuple[ApprovalRequest, ...] = ()
     refusals: tuple[RejectedMessage, ...] = ()
     edits: tuple[ContextEdit, ...] = ()
-    """What people changed, or wanted to change, in agents' contexts."""
+    """People's edits of agents' contexts, including waiting and refused ones."""
     tellings: tuple[TaskMessage, ...] = ()
-    """What people told the task at work."""
+    """People's messages to the running task."""
     updates: tuple[DocumentsUpdate, ...] = ()
-    """Of its documents while it worked."""
+    """Updates of its documents while it was running."""
     reused: ReusedWork | None = None
     revisions: tuple[PlanRevision, ...] = ()
     reviews: tuple[ReportReview, ...] = ()
     notes: tuple[str, ...] = ()
     privacy: RedactionPolicy | None = None
-    """How much is replaced; None where it is not known."""
+    """How much is redacted; None if unknown."""
     report: str | None = None
     """Content hash of the report in the store."""
     reports: tuple[ReportVersion, ...] = ()
-    """All that were stored, that one included, oldest first."""
+    """All stored versions including that one, oldest first."""
     state: str | None = None
-    """Content hash of the state in which the task ended: what a rewind goes on from."""
+    """Content hash of the state in which the task ended, from which a rewind continues."""
 
     @property
     def all_compactions(self) -> CompactionTotals:
-        """Every compaction of all agents, added up."""
+        """Totals of all compactions of all agents."""
         return sum(self.earlier_compactions.values(), CompactionTotals.from_outcomes(self.compactions))
 
     def sum_compactions(self, agents: Container[str]) -> CompactionTotals:
-        """Every compaction of these agents, added up."""
+        """Return the totals of all compactions of these agents."""
         earlier = (totals for agent, totals in self.earlier_compactions.items() if agent in agents)
         return sum(earlier, CompactionTotals.from_outcomes(one for one in self.compactions if one.agent in agents))
 
     @property
     def report_versions(self) -> tuple[ReportVersion, ...]:
-        """Of the report, oldest first."""
+        """Versions of the report, oldest first."""
         if self.reports or self.report is None:
             return self.reports
         return (ReportVersion(number=1, report=self.report, phase=self.phase),)
 
     @property
     def shown_report(self) -> ReportVersion | None:
-        """The version that is shown: the newest that was delivered, also while the task goes on after a rewind, and
-        where that was cancelled; the newest of all where none was.
+        """The version to show: the newest delivered one, even while a reopened task is running or after it was
+        cancelled; the newest of all if none was delivered.
         """
         newest = self.report_versions[::-1]
         return next((version for version in newest if version.is_delivered), next(iter(newest), None))
 
 
 class TaskRow(Value):
-    """A task as the store keeps it."""
+    """A task as stored."""
 
     ref: TaskRef
     request: TaskRequest
@@ -446,17 +450,17 @@ class TaskRow(Value):
     title: str = ""
     submitted_at: datetime
     ended_at: datetime | None = None
-    """None while it works or waits, and where it was terminated."""
+    """None while it is running or waiting, and if it was terminated."""
     progress: TaskProgress | None = None
-    """Set when the task has ended (or, after a rewrite of history, when it was last stored)."""
+    """Set when the task has ended (or, after a rewind, as last stored)."""
 
     @property
     def was_refused(self) -> bool:
-        """Whether its session did not take it, so that it spent nothing and holds nothing."""
+        """Whether its session rejected it, so that it spent nothing and reserves nothing."""
         return self.progress is not None and self.progress.phase is TaskPhase.REFUSED
 
     def build_stored_progress(self, phase: TaskPhase) -> TaskProgress:
-        """What the store alone can say of the task in this phase."""
+        """Build what the store alone knows of the task in this phase."""
         if self.progress is not None:
             return self.progress.replace(phase=phase)
         return TaskProgress(

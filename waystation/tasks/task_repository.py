@@ -1,10 +1,6 @@
-"""Tasks: what was asked for, under which terms, and how each ended.
+"""SQL repositories of tasks, their plans, their costs, and forks.
 
-Bills: all charges of a task, and its calls that were never answered, in one look; and of all tasks, day by day.
-
-Plans: the first of a task, and those that revisions made of it. None of them is changed or removed.
-
-Forks: tasks that begin with finished work of another one, copied under their own ids in the transaction that adds them.
+Plans are never changed or removed. A fork copies finished work under its own IDs in the transaction that adds it.
 """
 
 import hashlib
@@ -87,16 +83,17 @@ from waystation.tasks.task import ReusedWork, TaskConfig, TaskPhase, TaskProgres
 
 
 class SqlTaskRepository(SqlRepository):
-    """The port `Store`: tasks, without their plans and their audit."""
+    """Part of the port `Store`: tasks, without plans and audit trail."""
 
     async def get_store_id(self) -> str:
-        """The id of this store, made when it was created."""
+        """Return the ID of this store, made when it was created."""
         return self._store_id
 
     async def register_task(self, row: TaskRow, documents: Sequence[SourceDocument]) -> bool:
-        """Store a new task with its documents. False: the same request is there already.
+        """Store a new task with its documents. Return False if the same request exists already.
 
-        Raises RequestConflict if the request id was used for another question, other documents or other terms.
+        Raises RequestConflict if the request ID was used for another question, other documents or another
+        configuration.
         """
         # Large texts are hashed before the transaction, while others can write.
         return await self._register(row, documents, [make_document(source) for source in documents])
@@ -123,7 +120,7 @@ class SqlTaskRepository(SqlRepository):
             await require_same_request(connection, row, digest)
             return False
         by_hash = {document.blob: source.text for document, source in zip(listed, documents, strict=True)}
-        # In one order everywhere: two tasks with the same documents must not wait for each other.
+        # In the same order everywhere: two tasks with the same documents must not wait for each other.
         await add_texts(connection, row.ref.scope, sorted(by_hash.items()))
         await add_documents(connection, row.ref.task_id, listed)
         self._tell(connection, row.ref.task_id, UnnumberedEvent(kind="submitted"))
@@ -132,13 +129,13 @@ class SqlTaskRepository(SqlRepository):
     async def register_scheduled_task(
         self, row: TaskRow, documents: Sequence[SourceDocument], month: MonthlyBudget
     ) -> str:
-        """Store a run of a schedule as `register` does, unless that would pass what its runs of the month may spend.
+        """Store the task of a scheduled run as `register_task` does, unless it would exceed the month's limit.
 
         Returns:
-            Why it was not stored; empty if it was, or was there already.
+            Why it was not stored; empty if it was stored, or existed already.
 
         Raises:
-            RequestConflict: as `register`.
+            RequestConflict: As in `register_task`.
         """
         return await self._register_scheduled(row, documents, [make_document(source) for source in documents], month)
 
@@ -151,7 +148,7 @@ class SqlTaskRepository(SqlRepository):
         listed: Sequence[Document],
         month: MonthlyBudget,
     ) -> str:
-        # On PostgreSQL two transactions would each count without the other's row.
+        # On PostgreSQL, two transactions would each count without the other's row.
         await lock_session(connection, SessionKey(tenant=row.ref.tenant, session=row.ref.session))
         first = month.at.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
         whole = SessionScope(tenant=row.ref.tenant, session=row.ref.session)
@@ -166,7 +163,7 @@ class SqlTaskRepository(SqlRepository):
 
     @read_transaction
     async def get_task(self, connection: AsyncConnection, task_id: str, reader: ReadScope) -> TaskRow:
-        """Raises UnknownTask, which does not tell whether somebody else has it."""
+        """Return a task. Raises UnknownTask, which does not reveal whether it exists for someone else."""
         this = select(tasks).where(tasks.c.task_id == task_id, build_owner_filter(tasks, reader))
         found = (await connection.execute(this)).one_or_none()
         if found is None:
@@ -175,7 +172,7 @@ class SqlTaskRepository(SqlRepository):
 
     @read_transaction
     async def find_task_ids(self, connection: AsyncConnection, prefix: str, reader: ReadScope) -> tuple[str, ...]:
-        """Ids of the reader's tasks that start with the prefix, newest first."""
+        """Return the IDs of the reader's tasks that start with the prefix, newest first."""
         starts = func.substr(tasks.c.task_id, 1, len(prefix)) == prefix
         found = select(tasks.c.task_id, tasks.c.terms).where(starts, build_owner_filter(tasks, reader))
         return tuple(await fetch_bodies(connection, found.order_by(tasks.c.ordinal.desc())))
@@ -190,9 +187,15 @@ class SqlTaskRepository(SqlRepository):
         ended_before: datetime | None = None,
         since: datetime | None = None,
     ) -> tuple[TaskRow, ...]:
-        """The reader's, newest first; those alone that were submitted since some moment. Of those that ended before
-        one, none is forgotten as a whole; one whose end nobody wrote down counts from when it was submitted: it was
-        terminated, or still runs.
+        """Return the reader's tasks, newest first.
+
+        Args:
+            connection: Passed by the transaction decorator.
+            reader: Scope to read in.
+            limit: Maximum number of tasks.
+            ended_before: Only tasks that ended before this time, without completely forgotten ones. A task without a
+                recorded end counts from its submission: it was terminated, or is still running.
+            since: Only tasks submitted since this time.
         """
         newest = select(tasks).where(build_owner_filter(tasks, reader)).order_by(tasks.c.ordinal.desc()).limit(limit)
         if ended_before is not None:
@@ -204,11 +207,11 @@ class SqlTaskRepository(SqlRepository):
         return tuple(parse_task_row(row) for row in rows)
 
     async def save_task_title(self, task_id: str, title: str) -> None:
-        """Keep the redacted title. Raises UnknownTask."""
+        """Store the redacted title. Raises UnknownTask."""
         await self._set(task_id, UnnumberedEvent(kind="admitted"), title=bind_to_row(title, task_id))
 
     async def save_task_progress(self, task_id: str, progress: TaskProgress) -> None:
-        """Keep how the task ended; what was kept before is replaced. Raises UnknownTask."""
+        """Store how the task ended, replacing what was stored before. Raises UnknownTask."""
         ended_at = self._clock() if progress.phase.over else None
         body = bind_to_row(progress.model_dump_json(), task_id)
         await self._set(task_id, build_phase_event(progress.phase), progress=body, ended_at=ended_at)
@@ -222,14 +225,14 @@ class SqlTaskRepository(SqlRepository):
 
 
 async def require_task(connection: AsyncConnection, task_id: str) -> None:
-    """Raises UnknownTask if the task is not there."""
+    """Raise UnknownTask if the task does not exist."""
     found = await connection.execute(select(tasks.c.ordinal).where(tasks.c.task_id == task_id))
     if found.one_or_none() is None:
         raise build_unknown_task_error(task_id)
 
 
 async def require_same_request(connection: AsyncConnection, row: TaskRow, digest: str) -> None:
-    """Raises RequestConflict where the request id was used for something else."""
+    """Raise RequestConflict if the request ID was used for something else."""
     known = select(tasks.c.digest).where(
         tasks.c.tenant == row.ref.tenant,
         tasks.c.session == row.ref.session,
@@ -243,16 +246,18 @@ async def require_same_request(connection: AsyncConnection, row: TaskRow, digest
 
 
 def compute_request_digest(request: TaskRequest, documents: Sequence[Document]) -> str:
-    """Over what the person gave. Defaults and the task's terms are left out: they change with the software."""
+    """Return the digest of what the person gave. Defaults and the configuration are excluded: they change with the
+    software.
+    """
     asked = request.model_dump(mode="json", exclude_defaults=True)
-    if asked.get("session") == "default":  # which was left out while every task without a session had this one
+    if asked.get("session") == "default":  # # omitted in the past, when every task without a session had this one
         del asked["session"]
     content = [asked, [[document.name, document.blob] for document in documents]]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def build_task_columns(row: TaskRow) -> dict[str, object]:
-    """The row as its table has it, digest and plan apart."""
+    """Build the table row, without digest and plan."""
     ref, task_id = row.ref, row.ref.task_id
     return {
         **ref.model_dump(),
@@ -267,7 +272,7 @@ def build_task_columns(row: TaskRow) -> dict[str, object]:
 
 
 def parse_task_row(row: Row[tuple[object, ...]]) -> TaskRow:
-    """The task of a row of its table."""
+    """Parse a table row."""
     return TaskRow(
         ref=TaskRef(store_id=row.store_id, tenant=row.tenant, session=row.session, task_id=row.task_id),
         request=TaskRequest.model_validate_json(row.request),
@@ -280,16 +285,16 @@ def parse_task_row(row: Row[tuple[object, ...]]) -> TaskRow:
 
 
 def build_unknown_task_error(task_id: str) -> UnknownTask:
-    """The error about a task that is not there."""
+    """Build the error about a missing task."""
     return UnknownTask(f"no task {task_id} in this store: list the tasks to see which there are")
 
 
 class SqlCostRepository(SqlRepository):
-    """What tasks have cost."""
+    """Costs of tasks."""
 
     @read_transaction
     async def list_task_charges(self, connection: AsyncConnection, task_id: str, reader: ReadScope) -> TaskCharges:
-        """The task's calls so far; none for a task that has called no model, and one that is not the reader's."""
+        """Return the task's calls so far; empty for a task without model calls, or of someone else."""
         own = await fetch_bodies(
             connection,
             select(runs.c.run_id, runs.c.proof).where(runs.c.task_id == task_id, build_owner_filter(runs, reader)),
@@ -302,7 +307,7 @@ class SqlCostRepository(SqlRepository):
 
     @read_transaction
     async def get_spending(self, connection: AsyncConnection, days: DayRange, reader: ReadScope) -> SpendingReport:
-        """What all tasks of the reader's have spent in these days. Raises BadInput where that is too much to show."""
+        """Return what the reader's tasks have spent in these days. Raises BadInput if that is too much to show."""
         kinds = [sum_or_zero(charges.c[kind]).label(kind) for kind in Usage.model_fields]
         priced = func.count(charges.c.cost_micro_usd).label("priced")
         cost = sum_or_zero(charges.c.cost_micro_usd).label("cost")
@@ -321,7 +326,7 @@ class SqlCostRepository(SqlRepository):
     async def list_sessions(
         self, connection: AsyncConnection, reader: ReadScope, first: int, count: int
     ) -> tuple[SessionSummary, ...]:
-        """So many of the reader's sessions from the `first` on, those with the newest tasks before others."""
+        """Return `count` of the reader's sessions from the `first` on, those with the newest tasks first."""
         newest = func.max(tasks.c.ordinal)
         page = select(newest).where(build_owner_filter(tasks, reader)).group_by(tasks.c.session).order_by(newest.desc())
         ordinals = (await connection.execute(page.offset(first).limit(count))).scalars().all()
@@ -336,7 +341,7 @@ async def _session(connection: AsyncConnection, newest: TaskRow, reader: ReadSco
         (build_owner_filter(table, whole), build_owner_filter(table, reader)) for table in (tasks, runs)
     ]
     known = await fetch_bodies(connection, select(tasks.c.task_id, tasks.c.terms).where(*of_tasks))
-    # A refused task never had an agent run: the progress of all others, which may be large, is not read.
+    # A rejected task never had an agent run: the progress of all others, which may be large, is not read.
     never_ran = ~exists().where(runs.c.task_id == tasks.c.task_id)
     ended = select(tasks.c.progress, tasks.c.terms).where(*of_tasks, tasks.c.ended_at.is_not(None), never_ran)
     refused = sum(
@@ -364,23 +369,24 @@ async def _session(connection: AsyncConnection, newest: TaskRow, reader: ReadSco
 
 
 def _is_refused(progress: str) -> bool:
-    """Without validating all of it: a session may have thousands of tasks."""
+    """Read the phase alone, without validating the rest: a session may have thousands of tasks."""
     return from_json(progress)["phase"] == TaskPhase.REFUSED
 
 
 def _by_day(
     connection: AsyncConnection, table: Table, days: DayRange, reader: ReadScope, sums: Sequence[Label[int]]
 ) -> Select[*tuple[Any, ...]]:
-    """Of charges or intents, by agent run, model and day; proofs of whose they are are read, too. One more than can be
-    shown at most.
+    """Select sums of charges or intents by agent run, model and day, with the proofs of ownership.
+
+    At most one row more than can be shown.
     """
     sqlite = connection.dialect.name == "sqlite"
     moment = table.c.at if sqlite else func.timezone("UTC", table.c.at)
-    # By the index of runs SQLite would fetch the rows of all days one by one; as they lie, they take a fifth of it.
+    # With the index of runs, SQLite would fetch the rows of all days one by one; a scan takes a fifth of the time.
     run = (table.c.run_id + literal("") if sqlite else table.c.run_id).label("of_run")
     chosen = select(run, table.c.model, func.date(moment).label("day"), *sums)
     within = chosen.where(table.c.at >= days.start_time, table.c.at < days.end_time)
-    # Added up before it is known whose they are: a look at the run of each charge takes twice as long.
+    # Added up before the owner is known: joining each charge with its run takes twice as long.
     added = within.group_by("of_run", table.c.model, "day").subquery()
     whose = select(runs.c.task_id, runs.c.role, runs.c.proof, added).join(added, added.c.of_run == runs.c.run_id)
     return whose.where(build_owner_filter(runs, reader)).limit(MAX_SPENDING_LINES + 1)
@@ -406,7 +412,7 @@ def _paid(row: RowMapping) -> AgentCharge:
 
 
 def parse_charge_row(row: RowMapping) -> Charge:
-    """The charge of a row of its table."""
+    """Parse a row of charges."""
     return Charge.model_validate({**row, "usage": Usage.model_validate(row, extra="ignore")}, extra="ignore")
 
 
@@ -421,11 +427,11 @@ def _agent(row: RowMapping) -> str:
 
 
 class SqlPlanRepository(SqlRepository):
-    """The port `Store`: plans."""
+    """Part of the port `Store`: plans."""
 
     @write_transaction
     async def save_plan(self, connection: AsyncConnection, task_id: str, plan: Plan) -> None:
-        """Keep the plan with its goals. The first one stays. Raises UnknownTask."""
+        """Store the first plan with its goals; a later call changes nothing. Raises UnknownTask."""
         unplanned = update(tasks).where(tasks.c.task_id == task_id, tasks.c.plan.is_(None))
         kept = await connection.execute(unplanned.values(plan=bind_to_row(plan.model_dump_json(), task_id)))
         if kept.rowcount != 1:
@@ -435,7 +441,7 @@ class SqlPlanRepository(SqlRepository):
 
     @write_transaction
     async def save_plan_version(self, connection: AsyncConnection, task_id: str, version: PlanVersion) -> None:
-        """Keep a plan that takes the place of the one before. Of each number the first stays. Raises UnknownTask."""
+        """Store a plan that replaces the previous one; the first of each number stays. Raises UnknownTask."""
         await require_task(connection, task_id)
         body = bind_to_row(version.model_dump_json(), task_id, version.number)
         row = {"task_id": task_id, "number": version.number, "body": body}
@@ -443,7 +449,7 @@ class SqlPlanRepository(SqlRepository):
             self._tell(connection, task_id, UnnumberedEvent(kind="planned", reference=str(version.number)))
 
     async def get_newest_plan(self, task_id: str, reader: ReadScope) -> Plan | None:
-        """The newest plan, goals included."""
+        """Return the newest plan with its goals."""
         versions = await self.list_plan_versions(task_id, reader)
         return versions[-1].plan if versions else None
 
@@ -451,7 +457,7 @@ class SqlPlanRepository(SqlRepository):
     async def list_plan_versions(
         self, connection: AsyncConnection, task_id: str, reader: ReadScope
     ) -> tuple[PlanVersion, ...]:
-        """All plans of the task, oldest first, each with its goals and why it was made."""
+        """Return all plans of the task, oldest first, each with its goals and the reason for it."""
         own = (tasks.c.task_id == task_id, build_owner_filter(tasks, reader))
         found = await fetch_bodies(
             connection, select(tasks.c.plan, tasks.c.terms).where(*own, tasks.c.plan.is_not(None))
@@ -465,17 +471,29 @@ class SqlPlanRepository(SqlRepository):
 
 
 class SqlForkRepository(SqlRepository):
-    """The part of the port `Store` that adds forked tasks."""
+    """Part of the port `Store`: forks."""
 
     @write_transaction
     async def register_fork(
         self, connection: AsyncConnection, row: TaskRow, plan: Plan, reused: ReusedWork, state: str
     ) -> bool:
-        """Store a new task with this plan and the documents of another one, and what these agents of it have done.
+        """Store a new task with this plan, the documents of another task, and the work of these agents. Nothing is
+        charged.
 
-        `state` is the content hash of the state in which that one ended, as it was looked at; nothing is charged.
-        False: the same request is there already. Raises RequestConflict as `register` does; UnknownTask; BadInput
-        where the other task has gone on meanwhile.
+        Args:
+            connection: Passed by the transaction decorator.
+            row: The new task.
+            plan: Its plan.
+            reused: The other task and its agents.
+            state: Content hash of the state in which the other task ended, when it was read.
+
+        Returns:
+            False if the same request exists already.
+
+        Raises:
+            RequestConflict: As in `register_task`.
+            UnknownTask: The other task does not exist, or has no stored progress.
+            BadInput: The other task has continued meanwhile.
         """
         source = reused.task_id
         tenants = TenantScope(tenant=row.ref.tenant)
@@ -503,7 +521,7 @@ class SqlForkRepository(SqlRepository):
 
 
 async def _copy_run(connection: AsyncConnection, source: str, run_id: str, own: Mapping[str, str]) -> None:
-    """What the agent said and handed over. Its charges, intents and outcomes of legs stay where they were made."""
+    """Copy what the agent said and delivered. Its charges, intents and leg outcomes stay with the original."""
     for table in (runs, messages, compactions, deliverables):
         await _copy(connection, table, table.c.run_id == source, {**own, "run_id": run_id})
     taken = select(notes.c.note_id, notes.c.body).where(notes.c.run_id == source).order_by(notes.c.ordinal)
@@ -516,9 +534,9 @@ async def _copy_run(connection: AsyncConnection, source: str, run_id: str, own: 
 
 
 async def _copy(connection: AsyncConnection, table: Table, where: ColumnElement[bool], own: Mapping[str, str]) -> None:
-    """The rows that fit, with those of these columns changed that the table has, in their order.
+    """Copy the matching rows in order, with these columns replaced if the table has them.
 
-    What is sealed is opened, and sealed again for its new row.
+    Encrypted columns are decrypted, and encrypted again for their new rows.
     """
     columns = [column for column in table.columns if column.name != "ordinal"]
     ordered = table.c.ordinal if "ordinal" in table.c else columns[0]

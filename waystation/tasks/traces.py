@@ -1,11 +1,9 @@
-"""Traces: what the store keeps of a task as spans.
+"""Builds the trace of a task, as spans, from what the store has committed.
 
-A pure function of what was committed: a crash loses no span of a committed turn, and what is sent a second time has the
-id that it had.
-
-A task is one trace, however long it lives, and no span lasts while people think: its first span ends when it is
-admitted, each leg is a span that ends with the leg, and what happened between two legs are events of the later one,
-which links to the earlier.
+A pure function of the store: a crash loses no span of a committed turn, and a span that is sent again has the same ID.
+A task is one trace, however long it lives, and no span lasts while people think: the first span ends when the task is
+admitted, each leg is a span, and what happened between two legs are events of the later one, which links to the
+earlier.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,70 +36,72 @@ from waystation.tasks.spans import (
 )
 
 RETRIEVALS: Mapping[str, str] = {"search_documents": "documents", "recall": "memory"}
-"""Tools that look something up, and where. Searches of the web are charges, and are spans by these."""
+"""Tools that look something up, with their data source. Web searches are charges, and have spans as such."""
 OTHER_TOOL = "other"
-"""In the place of a tool's name that no tool of the task has: that is a word of the model's."""
+"""Replaces a tool name that no tool of the task has: the model made it up."""
 ABANDONED = "abandoned"
-"""How a leg ended that was at work when its task ended."""
+"""Outcome of a leg that was running when its task ended."""
 _OWN_TOOLS = frozenset({"web_search", "fetch_page", *(tool for role in ROLES.values() for tool in role.tools)})
 _NOTED = frozenset({"asked", "answered", "told", "updated", "refused", "resolved", "edited", "rewound", "delivered"})
-"""Kinds of events that become events of a leg."""
+"""Kinds of task events that become events of a leg's span."""
 
 
 class RunTraceData(Value):
-    """What the store keeps of an agent run."""
+    """What the store has of an agent run."""
 
     role: str
     transcript: Transcript
     charges: tuple[Charge, ...]
-    """In the order of their commits."""
+    """In commit order."""
 
 
 class TaskTraceData(Value):
-    """What the store keeps of a task that its trace is made of."""
+    """What the store has of a task, as far as its trace needs it."""
 
     task_id: str
     tenant: str
     session: str
     model: str
-    """Of its agents."""
+    """Model of its agents."""
     events: tuple[TaskEvent, ...]
-    """All of the task's, in their order."""
+    """All events of the task, in order."""
     runs: Mapping[str, RunTraceData]
-    """By agent: of those at least that `touched` names."""
+    """By agent; at least those that `find_touched_agents` returns."""
     definitions: tuple[ToolDefinition, ...] = ()
-    """Of tools of others."""
+    """Definitions of external tools."""
 
 
 class TraceCursor(Value):
-    """The next events of a tenant whose spans are to go out."""
+    """A tenant's next events whose spans are to be sent."""
 
     tenant: str
     since: int
-    """The newest number when spans were first sent: of tasks that began before, all goes out with their next event."""
+    """Newest number when spans were first sent: tasks that began earlier are sent completely with their next event."""
     sent: int
-    """What has a number up to here has gone out, of tasks that are traced."""
+    """Number up to which events of traced tasks were sent."""
     upto: int
     tasks: tuple[str, ...]
-    """Those of these events."""
+    """Tasks of these events."""
 
     def get_sent_up_to(self, events: Sequence[TaskEvent]) -> int:
-        """Up to which number the spans of the task with these events have gone out: 0 where none has."""
+        """Return the number up to which spans of the task with these events were sent; 0 if none was."""
         return self.sent if any(self.since < event.number <= self.sent for event in events) else 0
 
 
 def find_touched_agents(events: Sequence[TaskEvent], after: int) -> frozenset[str]:
-    """Agents of whom spans can have been finished since that number; all where the task ended since."""
+    """Return the agents with spans that may have finished since that number; all if the task has ended since."""
     fresh = [event for event in events if event.number > after]
     chosen = events if any(event.kind == "ended" for event in fresh) else fresh
     return frozenset(event.agent for event in chosen if event.agent)
 
 
 def build_spans(task: TaskTraceData, after: int, providers: Mapping[str, str]) -> tuple[TraceSpan, ...]:
-    """The task's spans that were finished by events of higher numbers, in the order in which they were.
+    """Build the task's spans that were finished by events after a number, in that order.
 
-    `providers`: by name of an endpoint, and under the empty name where models without one are, how the conventions call
-    who is spoken to there.
+    Args:
+        task: What the store has of the task.
+        after: Number of the last event whose spans were sent.
+        providers: Provider names of the conventions by endpoint name; the empty name is for models without an endpoint.
     """
     trace = _SpanBuilder(task, after, providers)
     made = [
@@ -121,13 +121,13 @@ class _SpanBuilder:
 
     @cached_property
     def known_tools(self) -> frozenset[str]:
-        """Names that the task's agents have tools by."""
+        """Names of the tools that the task's agents have."""
         foreign = [UntrustedToolName(one.server, one.tool) for one in self.task.definitions]
         return _OWN_TOOLS.union(assign_model_tool_names(foreign, _OWN_TOOLS).values())
 
     @cached_property
     def legs(self) -> Mapping[str, tuple[LegEvents, ...]]:
-        """By agent, its stretches."""
+        """Legs by agent."""
         agents = dict.fromkeys(event.agent for event in self.task.events if event.agent)
         return {
             agent: tuple(iter_legs(agent, self.task.events))
@@ -137,23 +137,25 @@ class _SpanBuilder:
 
     @cached_property
     def started_legs(self) -> Sequence[LegEvents]:
-        """Every leg, in the order in which they began."""
+        """Every leg, by start."""
         every = (leg for legs in self.legs.values() for leg in legs if leg.at_work)
         return sorted(every, key=lambda leg: leg.first_event_number)
 
     def id_of(self, *parts: str | int) -> str:
-        """Of a span."""
+        """Return the ID of a span."""
         return make_span_id(self.task.task_id, *parts)
 
     def span(self, name: str, number: int, span_id: str, when: tuple[datetime, datetime], **more: object) -> TraceSpan:
-        """A span under the task's first, if nothing else is said. A clock that was put back makes none negative."""
+        """Build a span, by default below the task's first. A clock that was set back does not make a
+        duration negative.
+        """
         begun, ended = when
         fields = {"trace_id": make_trace_id(self.task.task_id), "parent": self.id_of(), **more}
         times = {"start": min(begun, ended), "end": ended}
         return TraceSpan.model_validate({"name": name, "number": number, "span_id": span_id, **times, **fields})
 
     def build_task_span(self) -> Iterator[TraceSpan]:
-        """The task itself, from when it was handed in until something became of it."""
+        """Yield the span of the task itself, from its submission until something became of it."""
         opened, *rest = self.task.events or (None,)
         if opened is None or (taken_up := next((event for event in rest if event.kind != "submitted"), None)) is None:
             return
@@ -171,7 +173,7 @@ class _SpanBuilder:
         yield self.span("invoke_workflow task", taken_up.number, self.id_of(), when, **more)
 
     def identity_attributes(self) -> dict[str, AttributeValue]:
-        """Whose every span is: hashes, no names."""
+        """Build the attributes of the owner, in every span: hashes, no names."""
         task = self.task
         return {
             "waystation.task.id": task.task_id,
@@ -180,13 +182,13 @@ class _SpanBuilder:
         }
 
     def provider(self, model: str) -> str:
-        """Who is asked, as the conventions call them."""
+        """Return the provider, as the conventions name it."""
         if parse_model_name(model).model == OFFLINE_MODEL:
             return "waystation"
         return self.providers.get(parse_model_name(model).endpoint, "anthropic")
 
     def agent_attributes(self, agent: str, operation: str) -> dict[str, AttributeValue]:
-        """Of a span of an agent's."""
+        """Build the attributes of an agent's span."""
         return {
             "gen_ai.operation.name": operation,
             "gen_ai.agent.name": agent,
@@ -195,7 +197,7 @@ class _SpanBuilder:
         }
 
     def build_oversight_spans(self) -> Iterator[TraceSpan]:
-        """Planning, revisions and reviews: one span a question that a model answered, and its call below."""
+        """Yield the spans of planning, revisions and reviews: one span per answered question, and its call below."""
         for agent in dict.fromkeys(event.agent for event in self.task.events):
             if not agent or not RESERVED_STEP_ID_PATTERN.fullmatch(agent):
                 continue
@@ -212,7 +214,7 @@ class _SpanBuilder:
                     yield chat
 
     def build_call_span(self, agent: str, call: AnsweredCall, parent: str) -> TraceSpan:
-        """A model call that was answered, with what it cost."""
+        """Build the span of an answered model call, with its cost."""
         event, run = call.event, self.task.runs.get(agent)
         charges = run.charges if run is not None else ()
         charge = next((one for one in charges if one.key == call.key), None)
@@ -245,7 +247,7 @@ class _SpanBuilder:
         return self.span(name, event.number, self.id_of(agent, "call", call.key), (call.began, event.at), **more)
 
     def build_leg_spans(self) -> Iterator[TraceSpan]:
-        """The legs, and what was done in them and between them."""
+        """Yield the spans of legs, and of what was done in and between them."""
         for agent, legs in self.legs.items():
             calls = {
                 call.event.number: call
@@ -266,7 +268,7 @@ class _SpanBuilder:
     def build_event_spans(
         self, event: TaskEvent, earlier: Sequence[TaskEvent], parent: str, calls: Mapping[int, AnsweredCall]
     ) -> Iterator[TraceSpan]:
-        """What one event of an agent finished."""
+        """Yield the spans that one event of an agent finished."""
         since = next((one.at for one in reversed(earlier) if one.kind in {"replied", "taken"}), event.at)
         if event.kind in {"replied", "charged"}:
             yield self.build_call_span(event.agent, calls[event.number], parent)
@@ -279,7 +281,9 @@ class _SpanBuilder:
             yield self.span(f"compact {event.agent}", event.number, span_id, (since, event.at), **more)
 
     def build_tool_spans(self, event: TaskEvent, since: datetime, parent: str) -> Iterator[TraceSpan]:
-        """The calls that a message answers. They have one time: from reply, or from when they were taken up, to it."""
+        """Yield the spans of the calls that a message answers. All last from the reply, or the takeover, to the
+        message.
+        """
         run, when = self.task.runs.get(event.agent), (since, event.at)
         message = run.transcript.find_message_index(event.reference) if run is not None else None
         if run is None or message is None:
@@ -311,7 +315,7 @@ class _SpanBuilder:
                 yield self.span(f"retrieval {source}", event.number, below, when, **more)
 
     def build_leg_span(self, leg: LegEvents, span_id: str) -> TraceSpan:
-        """A leg that is over."""
+        """Build the span of a leg that is over."""
         closed, run = leg.closed or leg.last_event, self.task.runs.get(leg.agent)
         charges = run.charges if run is not None else ()
         keys = [call.key for call in iter_answered_calls(leg.at_work)]
@@ -338,7 +342,7 @@ class _SpanBuilder:
         return self.span(f"invoke_agent {leg.agent}", closed.number, span_id, when, **more)
 
     def get_parent_span_id(self, leg: LegEvents) -> str:
-        """Of a subagent's, the leg by which it was started; of any other the task."""
+        """Return the parent of a leg: for a subagent, the leg that started it; otherwise the task."""
         starters = self.legs.get(leg.agent.rpartition(".")[0], ())
         started = [
             one
@@ -351,7 +355,7 @@ class _SpanBuilder:
         return self.id_of(started[-1].agent, "leg", started[-1].ordinal) if started else self.id_of()
 
     def links(self, leg: LegEvents) -> Iterator[SpanLink]:
-        """To the agent's leg before, and to the last legs of the subagents that came back meanwhile."""
+        """Yield links to the agent's previous leg, and to the last legs of the subagents that ended since."""
         trace_id = make_trace_id(self.task.task_id)
         if leg.ordinal > 1:
             answered = any(event.kind == "answered" for event in leg.before)
@@ -373,7 +377,7 @@ class _SpanBuilder:
                     yield SpanLink(trace_id=trace_id, span_id=last, why="subagent")
 
     def list_leg_events(self, leg: LegEvents) -> tuple[SpanEvent, ...]:
-        """What people did since the agent's leg before, what became of the task, and attempts that were taken over."""
+        """List people's actions since the agent's previous leg, events of the task, and takeovers by later attempts."""
         earlier = max(
             (one.first_event_number for one in self.started_legs if one.first_event_number < leg.first_event_number),
             default=0,
@@ -388,11 +392,11 @@ class _SpanBuilder:
         return build_span_events([*of_task, *own, *again])
 
     def is_task_wide(self, event: TaskEvent) -> bool:
-        """Whether it is about the task as a whole, or about its plan."""
+        """Return whether the event is about the task as a whole, or about its plan."""
         return event.kind in _NOTED and event.agent not in self.legs
 
     def build_end_spans(self) -> Iterator[TraceSpan]:
-        """The task's end, or its ends: how it ended, after how long, for how much."""
+        """Yield the spans of the task's end, or ends: outcome, duration and cost."""
         events = self.task.events
         for before, event in pairwise(events):
             if event.kind == "ended" and event.number > self.after:
@@ -412,7 +416,7 @@ class _SpanBuilder:
                 yield self.span("task ended", event.number, self.id_of("end", event.number), when, **more)
 
     def list_unreported_events(self, end: TaskEvent) -> tuple[SpanEvent, ...]:
-        """What happened before this end of the task, and after what the spans of legs tell."""
+        """List the events before this end of the task that no leg's span reports."""
         stretches = [one for legs in self.legs.values() for one in legs if one.closed == end and not one.at_work]
         own = [event for stretch in stretches for event in stretch.before if event.kind in _NOTED]
         since = max(

@@ -1,4 +1,4 @@
-"""Tasks as people see them from outside: what the client gives back, and what it concludes from two looks."""
+"""Tasks as seen from outside: what the client returns."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -32,15 +32,15 @@ class SubmittedTask(Value):
 
     task_id: str
     run_id: str | None
-    """None where the task ended so long ago that the server has forgotten it."""
+    """None if the task ended so long ago that the server has forgotten it."""
     ui_url: str | None
     warnings: tuple[str, ...] = ()
     procedures: tuple[ProcedureSource, ...] = ()
-    """What its agents follow beside the question and the instructions."""
+    """Procedures of its agents, in addition to question and instructions."""
 
 
 class TaskMessageView(Value):
-    """What a person told a task at work."""
+    """A person's message to a running task."""
 
     number: int
     by: str
@@ -48,7 +48,7 @@ class TaskMessageView(Value):
     told_at: datetime
     text: str
     heard_by: tuple[str, ...]
-    """Agents, by the ids of their steps. Others hear it at their next turn, if they have one."""
+    """Agents that have received it, by step ID. Others receive it at their next turn, if they have one."""
 
 
 DELIVERED_PHASES = frozenset({TaskPhase.DONE, TaskPhase.PARTIAL})
@@ -56,28 +56,30 @@ DELIVERED_PHASES = frozenset({TaskPhase.DONE, TaskPhase.PARTIAL})
 
 
 class TaskFilter(Value):
-    """Which tasks are looked for. What is not given narrows nothing."""
+    """Filter of tasks. An omitted field filters nothing."""
 
     session: str | None = None
     phases: frozenset[TaskPhase] = frozenset()
-    """Any of these; empty means any at all."""
+    """Any of these; empty: any phase."""
     since: UtcMoment | None = None
-    """Submitted then or later."""
+    """Submitted at this time or later."""
     text: str = ""
-    """Stands in the title, in whatever case: what is hidden there (a name, what was cut off) finds nothing."""
+    """Case-insensitive part of the title: what is hidden there (a name, what was cut off) finds nothing."""
 
     @property
     def narrows(self) -> bool:
-        """Whether all tasks that it lets through are meant, and not only the newest of a session or tenant."""
+        """Whether all matching tasks are meant, and not only the newest of a session or tenant."""
         return bool(self.phases or self.since or self.text)
 
     def matches_phase(self, phase: TaskPhase) -> bool:
-        """Whether it is one of those that are looked for."""
+        """Return whether the phase matches."""
         return not self.phases or phase in self.phases
 
     def may_match(self, row: TaskRow) -> bool:
-        """As far as the store knows. Of a task that has not ended there the server says the phase: it may have been
-        ended by force, but nothing was delivered.
+        """Return whether the task may match, as far as the store knows.
+
+        The server knows the phase of a task that has not ended in the store: it may have been terminated, but has
+        delivered nothing.
         """
         if self.text.casefold() not in row.title.casefold():
             return False
@@ -94,37 +96,37 @@ class TaskView(Value):
     ui_url: str | None = None
     submitted_at: datetime | None = None
     ended_at: datetime | None = None
-    """None while it works or waits, and where it was ended by force."""
+    """None while it is running or waiting, and if it was terminated."""
     remark: str = ""
-    """Why this is not the live state, where it is not."""
+    """Why this is not the live state, if it is not."""
     waits: tuple[str, ...] = ()
-    """Why work is tried again, where a server could be asked."""
+    """Why activities are being retried, if a server could be asked."""
     doing: tuple[AgentStatus, ...] = ()
-    """What agents are at in this moment, where a server could be asked."""
+    """What agents are doing at this moment, if a server could be asked."""
     origins: dict[str, AnswerOrigin] = {}
-    """By request id: where its answer came from. Only where it was asked for, and the server still knows."""
+    """Origins of answers by request ID. Only if requested, while the server still knows."""
     passages_waiting: int = 0
-    """Passages that memory does not have yet. Only where it was asked for, as the next."""
+    """Number of passages that memory does not have yet. Only if requested, as the next field."""
     passages_refused: tuple[str, ...] = ()
-    """Ids of passages that memory does not take."""
+    """IDs of passages that memory rejects."""
     characters_not_remembered: int = 0
-    """Of its documents, beyond what its terms let into memory."""
+    """Characters of its documents beyond its limit for memory."""
     plans: tuple[PlanVersion, ...] = ()
     """The task's plans, oldest first."""
     tellings: tuple[TaskMessageView, ...] = ()
     resolutions: tuple[PlaceholderResolution, ...] = ()
-    """What its tools were given of the vault, by placeholder. Only where it was asked for."""
+    """Originals that its tools received, by placeholder. Only if requested."""
     procedures: tuple[ProcedureSource, ...] = ()
-    """What its agents were told to follow."""
+    """Procedures of its agents."""
     servers: tuple[str, ...] | None = None
-    """Tool servers that it names; None where it names none."""
+    """Tool servers that it names; None if it names none."""
     session: str = ""
-    """By which later tasks go on with what it found."""
+    """Session in which later tasks build on its findings."""
     left_out: tuple[SkippedItem, ...] = ()
-    """What was given with its documents and is in none. Only where it was asked for."""
+    """Items given with its documents that are in none. Only if requested."""
 
     def lasted(self, now: datetime) -> timedelta | None:
-        """How long it took, or has been at work; None where that is not known."""
+        """Return how long it took, or has been running; None if unknown."""
         end = self.ended_at if self.progress.phase.over else now
         return None if self.submitted_at is None or end is None else end - self.submitted_at
 
@@ -143,15 +145,15 @@ class PendingApproval(Value):
     title: str
     approval: ApprovalRequest
     task_budget: BudgetProgress | None = None
-    """The task's account as it is now; None where no worker answers for the task."""
+    """The task's current account; None if no worker answers for the task."""
     then: Literal["partial", "wait"] | None = None
-    """What happens at its deadline; None where it is not known here."""
+    """What happens at its deadline; None if unknown here."""
     steps: tuple[StepProgress, ...] = ()
-    """Of the plan that a request is about, each with its share."""
+    """Steps of the plan that a request is about, each with its share."""
 
     @property
     def urgency(self) -> tuple[datetime, datetime, str, str]:
-        """For sorting: the next deadline first, then the oldest request."""
+        """Sort key: the next deadline first, then the oldest request."""
         asked = self.approval.requested_at or datetime.min.replace(tzinfo=UTC)
         deadline = self.approval.answer_by or datetime.max.replace(tzinfo=UTC)
         return deadline, asked, self.task_id, self.approval.request_id
@@ -166,7 +168,7 @@ class PendingApprovals(Value):
 def list_pending_approvals(
     progress: TaskProgress, then: Literal["partial", "wait"] | None = None
 ) -> tuple[PendingApproval, ...]:
-    """A task's requests that can still be answered. `then`: what happens at their deadlines, where it is known."""
+    """Return a task's requests that can still be answered. `then`: what happens at their deadlines, if known."""
     return tuple(
         PendingApproval(
             task_id=progress.task_id,
@@ -182,18 +184,18 @@ def list_pending_approvals(
 
 
 def list_open_requests(trail: Iterable[AuditEntry]) -> tuple[ApprovalRequest, ...]:
-    """The requests of an audit trail that nobody has answered."""
+    """Return the requests of an audit trail that no one has answered."""
     newest = {entry.request_id: entry for entry in trail if isinstance(entry, ApprovalRequest)}
     return tuple(approval for approval in newest.values() if approval.decision == "pending")
 
 
 def as_stored(row: TaskRow, phase: TaskPhase) -> TaskProgress:
-    """What the store alone can say of a task that has not ended there."""
+    """Return what the store alone knows of a task that has not ended there."""
     return row.build_stored_progress(phase)
 
 
 def with_stored_details(view: TaskView, row: TaskRow) -> TaskView:
-    """The view with what the store knows: the task's session, what its agents follow and may use, its times."""
+    """Add what the store knows: the task's session, procedures, tool servers and times."""
     return view.replace(
         submitted_at=row.submitted_at,
         ended_at=row.ended_at,
@@ -204,38 +206,39 @@ def with_stored_details(view: TaskView, row: TaskRow) -> TaskView:
 
 
 def with_stored_reports(row: TaskRow, live: TaskProgress) -> TaskProgress:
-    """What a workflow says of itself, with the reports that the store has and it does not know: it has just begun anew
-    after a rewind, or came to nothing before it read what it goes on from.
+    """Add stored reports that the workflow does not know.
+
+    It has just started again after a rewind, or failed before it read the state to continue from.
     """
     kept = row.progress.report_versions if row.progress is not None else ()
     return live.replace(reports=kept) if len(kept) > len(live.report_versions) else live
 
 
 def without_empty(answer: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """The fields of an answer that say something."""
+    """Return the non-empty fields of an answer."""
     return {name: value for name, value in answer.items() if value is not None and value != ""}
 
 
 class AgentPromptView(Value):
-    """The next request of one agent, in layers."""
+    """The next request of one agent, by section."""
 
     agent: str
     model: str
     turn: int
     window: int
     trigger: int
-    """From so many tokens on the context counts as full."""
+    """Tokens at which the context counts as full."""
     cached_share: float
-    """Of the input of all its calls so far, what was read from the provider's cache."""
+    """Share of the input of all its calls so far that was read from the provider's cache (0 to 1)."""
     system_known: bool
-    """Whether system prompt and tools are as a leg has measured them. Before the first has ended they are estimated
+    """Whether system prompt and tools are as measured by a leg. Before the first leg has ended they are estimated,
     without tools of the web and of tool servers.
     """
     allocation: PromptAllocation
 
 
 class MemoryWithEmbedder(NamedTuple):
-    """Memory, opened by whoever may hold it, and the embedder that it was made with."""
+    """Memory, opened by a process that may hold it, and the embedder that it was made with."""
 
     memory: Memory
     embedder: Embedder
