@@ -19,8 +19,9 @@ class MemoryActivities:
 
     @activity.defn(name="StorePendingPassages")
     async def drain_outbox(self) -> DrainResult:
-        """Write pending passages. If Qdrant is down, this does not fail: the passages stay pending, as
-        the result says.
+        """Write pending passages.
+
+        If Qdrant is down, this does not fail: the passages stay pending, as the result says.
         """
         async with heartbeating():
             with translating_errors():

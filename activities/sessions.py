@@ -56,8 +56,9 @@ SessionSender = Callable[[SessionWorkflowInput, str, JsonValue], Awaitable[None]
 
 
 class SessionActivities:
-    """Saves sessions and settles dead tasks: a terminated task sends no signal and would keep its
-    reservation forever.
+    """Saves sessions and settles dead tasks.
+
+    A terminated task sends no signal and would keep its reservation forever.
     """
 
     def __init__(self, runs: Callable[[str], Awaitable[bool]], store: Store, send: SessionSender) -> None:

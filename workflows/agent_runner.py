@@ -70,8 +70,9 @@ async def run_as_child_workflow(board: TaskRuntime, step_id: str) -> None:
 
 
 async def _lost(board: TaskRuntime, step_id: str) -> None:
-    """Settle a lost subagent from the store, and fence off any attempt that still runs so that it
-    writes nothing more.
+    """Settle a lost subagent from the store.
+
+    An attempt that still runs is fenced off, so that it writes nothing more.
     """
     run = board.get_run(step_id)
     totals = await workflow.execute_activity_method(
@@ -91,8 +92,9 @@ def _without_edits(run: AgentRun) -> AgentRun:
 
 
 class AgentRunner:
-    """Driver of one agent run: a step's agent, or a subagent, which runs in a child workflow that makes
-    no decisions.
+    """Driver of one agent run: a step's agent, or a subagent.
+
+    A subagent runs in a child workflow, which makes no decisions.
     """
 
     def __init__(self, board: TaskRuntime, gate: BudgetGate, step_id: str) -> None:

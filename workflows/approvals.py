@@ -194,8 +194,9 @@ class BudgetGate:
         return should_wait_for_release(self._board.state, step_id)
 
     async def _was_handed_back(self, step_id: str) -> bool:
-        """Wait for working agents while they may still release enough. Return whether the agent got it
-        or is stopped.
+        """Wait for working agents while they may still release enough.
+
+        Return whether the agent got it or is stopped.
         """
         board = self._board
 

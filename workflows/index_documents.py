@@ -9,8 +9,9 @@ from workflows.options import CONTEXT, with_summary
 
 @workflow.defn(name="Remember")
 class IndexDocumentsWorkflow:
-    """Index the documents slice by slice. The history holds references and numbers only; the result is
-    the final state.
+    """Index the documents slice by slice.
+
+    The history holds references and numbers only; the result is the final state.
     """
 
     @workflow.run

@@ -73,8 +73,9 @@ class ForgetTasksWorkflow:
 
     @workflow.run
     async def run(self, order: ForgetOrder) -> ErasureReceipt:
-        """Delete from the store first, so that no search finds the tasks again; then histories and reports outside of
-        it.
+        """Delete from the store first, then histories and reports outside of it.
+
+        What the store has given up cannot be found by a search again.
         """
         tasks = format_count(len(order.task_ids), "task")
         found = await workflow.execute_activity_method(

@@ -116,8 +116,9 @@ class ScheduledRunWorkflow:
 
 
 def _failures_before(start: ScheduledRunInput) -> int:
-    """Return the number of consecutive failures up to the last run. A terminated run counts as one and resets the
-    count.
+    """Return the number of consecutive failures up to the last run.
+
+    A terminated run counts as one and resets the count.
     """
     if start.before is not None:
         return start.before

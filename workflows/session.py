@@ -162,8 +162,9 @@ class SessionWorkflow:
 
     @workflow.signal(description='Limit all tasks together: {"tokens": 2000000, "usd": 50}; null lifts it.')
     async def set_session_limit(self, *sent: JsonValue) -> None:
-        """Set the limit. Accepts any JSON, or none, and validates it here; a malformed limit is logged and changes
-        nothing.
+        """Set the limit.
+
+        Accepts any JSON, or none, and validates it here; a malformed limit is logged and changes nothing.
         """
         await self._until_ready()
         if not self._takes(sent):
@@ -175,8 +176,9 @@ class SessionWorkflow:
 
     @workflow.signal(description="A task asks for more than its budget. Sent by tasks.")
     async def ask_budget(self, *sent: JsonValue) -> None:
-        """Answer a budget request at once, and only once; the next execution answers if this one is about to continue
-        as new.
+        """Answer a budget request at once, and only once.
+
+        The next execution answers if this one is about to continue as new.
         """
         await self._handle_or_hold(ASK_BUDGET, sent)
 
@@ -390,8 +392,9 @@ class SessionWorkflow:
 
 
 async def run_admission(ref: TaskRef) -> AdmissionResult:
-    """Return what workflows may know of the task. Raises the activity's own error, so that the submitter reads the
-    reason.
+    """Return what workflows may know of the task.
+
+    Raises the activity's own error, so that the submitter reads the reason.
     """
     try:
         return await workflow.execute_activity_method(
@@ -411,8 +414,9 @@ async def record_task_refusal(ref: TaskRef, reason: str) -> None:
 
 
 async def start_task(admitted: AdmissionResult, rewind: TaskRewind | None = None) -> bool:
-    """Start or resume the task. Return False if it is running or the server has run it before; it is then left as it
-    is.
+    """Start or resume the task.
+
+    Return False if it is running or the server has run it before; it is then left as it is.
     """
     once = WorkflowIDReusePolicy.REJECT_DUPLICATE
     try:

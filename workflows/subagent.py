@@ -1,5 +1,6 @@
-"""A subagent's thin child workflow, and the activities of an agent run (legs and compactions) that
-tasks share with it.
+"""A subagent's thin child workflow, and the activities of agent runs that tasks share with it.
+
+The activities are legs and compactions.
 """
 
 from typing import Protocol

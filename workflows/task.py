@@ -119,8 +119,9 @@ class SignalHandler:
             await self._handle(message)
 
     def hold_signals(self) -> None:
-        """Hold messages for the next run from now on; a steady stream of them would otherwise keep this one alive
-        forever.
+        """Hold messages for the next run from now on.
+
+        A steady stream of them would otherwise keep this one alive forever.
         """
         self._held = self.held_signals
 

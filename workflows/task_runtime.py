@@ -1,6 +1,4 @@
-"""A task's state inside its workflow, and what follows from a change: details, search attributes,
-audit, notifications.
-"""
+"""A task's state inside its workflow, and its effects: details, search attributes, audit, notifications."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -94,8 +92,9 @@ class TaskRuntime:
         )
 
     def accepts(self, sent: tuple[JsonValue, ...]) -> bool:
-        """Return whether a message may take effect: a task that was admitted under encryption accepts encrypted ones
-        only.
+        """Return whether a message may take effect.
+
+        A task that was admitted under encryption accepts encrypted messages only.
         """
         return not self.start.sealed_answers or was_encrypted(sent)
 

@@ -108,8 +108,9 @@ class UnattendedPolicy(Value):
 
 
 class PlaceholderResolution(Value):
-    """Record that a tool received the originals of placeholders in its arguments. The originals are
-    recorded nowhere.
+    """Record that a tool received the originals of placeholders in its arguments.
+
+    The originals are recorded nowhere.
     """
 
     agent: str

@@ -175,17 +175,18 @@ class AgentRun(Value):
 
     @property
     def top_up_amount(self) -> Amount:
-        """Amount that it draws when its budget is spent, in the units that it lacks: what its next call needs, plus one
-        share.
+        """Amount that it draws when its budget is spent, in the units that it lacks.
+
+        What its next call needs, plus one share.
         """
         return self._lacking_units.restrict_to_limited_units(self.share.amount) + self.needed
 
     @property
     def proposed_grant(self) -> Amount:
-        """Amount that a person is asked for: as `top_up_amount`, or enough for `STRETCH_TURNS` turns at the pace so
-        far.
+        """Amount that a person is asked for.
 
-        At most `MOST_SHARES` shares, because first turns are expensive.
+        As `top_up_amount`, or enough for `STRETCH_TURNS` turns at the pace so far. At most `MOST_SHARES` shares,
+        because first turns are expensive.
         """
         spent, turns, share = self.totals.spent, max(1, self.totals.turns), self.share.amount
         stretch = Amount(
@@ -232,8 +233,9 @@ class AgentRun(Value):
         return self.replace(phase="asking", questions=outcome.questions)
 
     def after_compaction(self, outcome: CompactionOutcome) -> "AgentRun":
-        """Apply a compaction's outcome. One that made no room, or was blocked, is repeated at most
-        `MAX_FUTILE_COMPACTIONS` times.
+        """Apply a compaction's outcome.
+
+        One that made no room, or was blocked, is repeated at most `MAX_FUTILE_COMPACTIONS` times.
         """
         base = self.replace(
             totals=outcome.totals,
@@ -275,8 +277,9 @@ class AgentRun(Value):
         return next((order for order in self.open_orders if order.id == subagent), None)
 
     def after_subagent(self, back: SubagentResult, rest: Amount, *, lacking: bool = False) -> "AgentRun":
-        """Apply a subagent's result: its unspent budget returns to this run, which continues after the
-        last subagent.
+        """Apply a subagent's result.
+
+        Its unspent budget returns to this run, which continues after the last subagent.
         """
         base = self.replace(
             limit=self.limit.increase_by(rest),
@@ -292,8 +295,9 @@ class AgentRun(Value):
         return self.replace(limit=self.limit.remaining_after(amount), spare=self.spare.subtract_clamped(amount))
 
     def after_reallocation(self, amount: Amount) -> "AgentRun":
-        """Reduce the limit by what another agent of the task received; this run, waiting for budget, then needs as much
-        more.
+        """Reduce the limit by what another agent of the task received.
+
+        This run is waiting for budget and then needs as much more.
         """
         return self.replace(
             limit=self.limit.remaining_after(amount), needed=self.limit.restrict_to_limited_units(self.needed + amount)
@@ -304,8 +308,9 @@ class AgentRun(Value):
         return self.replace(totals=news.totals, leg=news.leg, made=news.made)
 
     def reopen_run(self, share: Limit) -> "AgentRun":
-        """Restart the run after its task's end, with a share of what the task has left. Earlier
-        spending stays booked.
+        """Restart the run after its task's end, with a share of what the task has left.
+
+        Earlier spending stays booked.
         """
         return self.replace(
             phase="running",
@@ -511,10 +516,10 @@ def _pace(run: AgentRun, runs: Mapping[str, AgentRun]) -> Amount:
 
 
 def _worth(asked: Amount, needed: Amount, each: Amount) -> int:
-    """Return the number of turns until the next one no longer fits: each is admitted by its worst case and costs the
-    average.
+    """Return the number of turns until the next one no longer fits.
 
-    With `needed` alone the next turn fits; every further one takes another average of what is asked for beyond that.
+    Each is admitted by its worst case and costs the average. With `needed` alone the next turn fits; every further one
+    takes another average of what is asked for beyond that.
     """
     units = ((asked.tokens, needed.tokens, each.tokens), (asked.micro_usd, needed.micro_usd, each.micro_usd))
     return min(

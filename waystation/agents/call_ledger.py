@@ -106,8 +106,9 @@ class CallNotAffordable:
 
 @dataclass(frozen=True)
 class MeteredModel:
-    """A model whose every call is recorded in the store first. The caller commits the charge together
-    with the reply.
+    """A model whose every call is recorded in the store first.
+
+    The caller commits the charge together with the reply.
     """
 
     model: ChatModel
@@ -272,8 +273,9 @@ class CallLedger:
     async def run_metered_call(
         self, fence: Fence, key: CallKey, call: PricedCall, answer: Callable[[], Awaitable[UsedT]]
     ) -> tuple[UsedT, Charge]:
-        """Make a call and return the answer with its charge, which is not committed yet. Raises as
-        `MeteredModel.run_call` does.
+        """Make a call and return the answer with its charge, which is not committed yet.
+
+        Raises as `MeteredModel.run_call` does.
         """
         intent = CallIntent(key=str(key), model=call.model, worst_case=call.worst_case, at=self.clock())
         unanswered = await self.store.record_intent(fence, intent)

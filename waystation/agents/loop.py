@@ -193,9 +193,7 @@ async def resolve_call_permissions(attempt: LegAttempt, reply: Message) -> CallP
 async def _questions(
     attempt: LegAttempt, message_id: str, asking: Sequence[tuple[ToolUse, str]]
 ) -> list[tuple[ToolUse, ActionQuestion | None]]:
-    """Return each call's question; None if it could not be redacted, because no one can approve what
-    they cannot read.
-    """
+    """Return each call's question, or None if it could not be redacted: no one can approve what they cannot read."""
     words = [question for _, question in asking]
     redacted = await attempt.desk.redactor.redact(words, TextDestination.QUESTION, attempt.request.run.tenant)
     return [
@@ -430,8 +428,9 @@ class TurnRunner:
         return at.make_partial_outcome("the model refused to go on") if reply.stop is StopReason.REFUSAL else None
 
     def _ended(self) -> LegOutcome | None:
-        """Return the outcome if the agent has submitted. Read from the transcript, so that a retry after a crash sees
-        it too.
+        """Return the outcome if the agent has submitted.
+
+        Read from the transcript, so that a retry after a crash sees it too.
         """
         at, said = self.at, self.at.effective_messages
         if _handed_in(said, at.toolbox.ending_tool_names):

@@ -281,8 +281,9 @@ class StatusMessage(Value):
     """Recent failures, newest first. They already appear in results, so they are no reason for a new status."""
 
     def text(self, window: int) -> str:
-        """Return the text within the runtime share of this window: the last lines are left out first,
-        the budget never.
+        """Return the text within the runtime share of this window.
+
+        The last lines are left out first, the budget never.
         """
         parts = [self._head, *self._lines]
         above = {
@@ -393,8 +394,9 @@ def extract_question(transcript: Transcript) -> str:
 def compute_prompt_demands(
     transcript: Transcript, measure: TokenEstimator, result_layers: Mapping[str, PromptSection]
 ) -> Mapping[PromptSection, Sequence[PromptPart]]:
-    """Return the parts of the next request, as its provider would count them: system prompt, tools, conversation. All
-    firm.
+    """Return the parts of the next request, as its provider would count them: system prompt, tools, conversation.
+
+    All firm.
 
     Args:
         transcript: The conversation.

@@ -243,8 +243,9 @@ class RedactionRetryPolicy:
             await self.pause(pause)
 
     async def _once(self, redact: _Redact, text: str, place: TextDestination, tenant: str) -> RedactionResult:
-        """Redact one text. Raises the redactor's errors, except that a timeout is raised only if a person has to act on
-        it.
+        """Redact one text.
+
+        Raises the redactor's errors, except that a timeout is raised only if a person has to act on it.
         """
         times, key, tried = await self._known(), self._key(text, tenant), False
         while times.get(key, 0) < MAX_TIMEOUTS:
@@ -269,8 +270,9 @@ class RedactionRetryPolicy:
         return placeholder
 
     async def _known(self) -> dict[str, int]:
-        """Return the known time-outs, read once: another worker's counts are seen when the text is slow here for the
-        first time.
+        """Return the known time-outs.
+
+        Read once: another worker's counts are seen when the text is slow here for the first time.
         """
         if not self._read.is_set():
             self._times.update(await _kept(self.slow.load_slow_texts()))
@@ -447,8 +449,9 @@ class _TaskRedactor:
     task: TaskScope
 
     async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
-        """Redact texts with the names that documents have at this destination; see `Redactor`. Raises
-        StoreError, too.
+        """Redact texts with the names that documents have at this destination; see `Redactor`.
+
+        Raises StoreError, too.
         """
         documents = await self.store.list_documents(self.task.task_id, self.task)
         called = await redact_document_names(texts, documents, self.redactor, tenant, place)

@@ -98,8 +98,10 @@ def apply_tool_visibility(toolbox: Toolbox, of: ToolVisibilityContext, policy: T
 def _held(
     now: ToolVisibility, prefix: PromptPrefixRecord, known: Collection[str]
 ) -> tuple[ToolVisibility, PromptPrefixRecord]:
-    """Keep the sent tools. Tools that are missing now (their server is away) stay among them, and a call of one is
-    refused; tools that were denied since then are removed at once.
+    """Keep the sent tools.
+
+    Tools that are missing now (their server is away) stay among them, and a call of one is refused; tools that were
+    denied since then are removed at once.
     """
     admitted = {tool.name for tool in now.admitted}
     sent = tuple(spec for spec in prefix.tools if spec.name in admitted or spec.name not in known)
@@ -135,8 +137,9 @@ def _missed(offered: UntrustedTools, named: Sequence[str]) -> tuple[str, ...]:
 
 @cache
 def load_prompt(name: str) -> str:
-    """Load a prompt file of this package: `research`, `analysis`, `writing`, `plan`, `revise`, `review`, `condense` or
-    `snapshot`.
+    """Load a prompt file of this package.
+
+    `research`, `analysis`, `writing`, `plan`, `revise`, `review`, `condense` or `snapshot`.
     """
     return files("waystation.agents").joinpath("prompts", f"{name}.md").read_text(encoding="utf-8")
 
@@ -196,8 +199,9 @@ class AgentDeps:
         return apply_tool_visibility(own, ToolVisibilityContext(run, terms, transcript), self.policy)
 
     async def _foreign(self, run: RunRef, servers: ToolServers, offered: UntrustedTools) -> Sequence[Tool]:
-        """Return the external tools of the role. Each is compared with its definition when the task first had it, which
-        is what was approved.
+        """Return the external tools of the role.
+
+        Each is compared with its definition when the task first had it, which is what was approved.
         """
         first = await self.store.store_first_tool_definitions(run.task_id, [spec.definition for spec in offered.tools])
         compared = [spec.with_changes_since(before) for spec, before in zip(offered.tools, first, strict=True)]

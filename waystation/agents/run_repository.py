@@ -1,5 +1,4 @@
-"""SQL repositories of agent runs: fences, append-only transcripts, charges and intents, leg outcomes, notes,
-deliverables.
+"""SQL repositories of agent runs: fences, transcripts, charges, leg outcomes, notes and deliverables.
 
 Every write checks the run's newest fence in the same transaction. The check locks the run's row: SQLite has a single
 writer anyway, and on PostgreSQL the writers of a run, and those who take it over, wait for this row.
@@ -61,8 +60,9 @@ async def _take(connection: AsyncConnection, run_id: str) -> Fence:
 
 
 async def lock_run(connection: AsyncConnection, fence: Fence) -> int:
-    """Lock the run and return its version. Until the transaction ends, no one else can take it over. Raises
-    StaleFenceError.
+    """Lock the run and return its version.
+
+    Until the transaction ends, no one else can take it over. Raises StaleFenceError.
     """
     held = select(runs.c.version).where(runs.c.run_id == fence.run_id, runs.c.fence == fence.number)
     version: int | None = (await connection.execute(held.with_for_update())).scalar_one_or_none()
@@ -72,8 +72,9 @@ async def lock_run(connection: AsyncConnection, fence: Fence) -> int:
 
 
 async def increment_version(connection: AsyncConnection, fence: Fence, version: int) -> None:
-    """Increment the version if the run still has `version` (compare-and-set). Raises StaleFenceError,
-    VersionConflict.
+    """Increment the version if the run still has `version` (compare-and-set).
+
+    Raises StaleFenceError, VersionConflict.
     """
     unchanged = (runs.c.run_id == fence.run_id, runs.c.fence == fence.number, runs.c.version == version)
     changed = await connection.execute(update(runs).where(*unchanged).values(version=version + 1))
@@ -197,8 +198,9 @@ class SqlTranscriptRepository(SqlRepository):
 
     @read_transaction
     async def load_transcript(self, connection: AsyncConnection, run_id: str, reader: ReadScope) -> Transcript:
-        """Load the transcript with its compaction records; empty for a run without messages or outside the reader's
-        scope.
+        """Load the transcript with its compaction records.
+
+        It is empty for a run without messages or outside the reader's scope.
         """
         known = await connection.execute(select(runs.c.version, runs.c.proof).where(*_own(run_id, reader)))
         opened = known.one_or_none()
@@ -236,8 +238,9 @@ class SqlTranscriptRepository(SqlRepository):
 
     @write_transaction
     async def record_intent(self, connection: AsyncConnection, fence: Fence, intent: CallIntent) -> int:
-        """Store an intent before its call; return the number of open intents of the key. Earlier attempts' intents
-        stay.
+        """Store an intent before its call; return the number of open intents of the key.
+
+        Earlier attempts' intents stay.
 
         Raises StaleFenceError.
         """
@@ -409,8 +412,9 @@ def _newest_intent(run_id: str, key: str) -> ScalarSelect[int]:
 
 
 async def add_charge(connection: AsyncConnection, run_id: str, charge: Charge) -> bool:
-    """Insert a charge and close one intent of its key. Return False, changing nothing, if the key was
-    charged before.
+    """Insert a charge and close one intent of its key.
+
+    Return False, changing nothing, if the key was charged before.
     """
     row = {
         "run_id": run_id,

@@ -203,8 +203,9 @@ class SummaryModel:
 
 
 def _inside(text: str) -> SafeMarkup:
-    """Mark the conversation as safe. It keeps the frames of earlier compaction records; nothing in it can close its
-    tag.
+    """Mark the conversation as safe.
+
+    It keeps the frames of earlier compaction records; nothing in it can close its tag.
     """
     return SafeMarkup(escape_tags(text, "conversation", "wishes", "task"))
 

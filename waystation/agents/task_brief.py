@@ -58,8 +58,9 @@ def parse_procedures(row: TaskRow) -> tuple[Procedure | InvalidProcedure, ...]:
 
 
 def render_procedure(procedure: Procedure) -> SafeMarkup:
-    """Render a procedure for a model, in a tag that no line of it can close; for a skill also the names
-    of its files.
+    """Render a procedure for a model, in a tag that no line of it can close.
+
+    A skill is followed by the names of its files.
     """
     shown = wrap_untrusted("procedure", procedure.text, name=sanitize_line(procedure.name))
     names = ", ".join(sanitize_line(file.name) for file in procedure.files)
@@ -279,8 +280,9 @@ class EarlierTasks:
         return [_line(row) for row in rows[:_MOST_NAMED]]
 
     async def load_report(self, run: RunRef, task: str, scope: MemoryScope) -> str | None:
-        """Load the report of a task that the agent may read, by its ID or the beginning of it; None if
-        there is none.
+        """Load the report of a task that the agent may read; None if there is none.
+
+        `task` is its ID or the beginning of it.
         """
         reader = run.scope.get_recall_scope(scope)
         found = await self.store.find_task_ids(task, reader)
@@ -405,8 +407,9 @@ class BriefBuilder:
 async def record_restored_placeholders(
     store: Store, run: RunRef, call_id: str, found: Sequence[Excerpt]
 ) -> Sequence[Excerpt]:
-    """Return the excerpts after recording in the audit trail which placeholders are restored in them. Raises
-    StoreError.
+    """Return the excerpts after recording in the audit trail which placeholders are restored in them.
+
+    Raises StoreError.
     """
     if restored := frozenset[str]().union(*[turn.restored for one in found for turn in one.turns]):
         entry = PlaceholderResolution(
@@ -417,7 +420,8 @@ async def record_restored_placeholders(
 
 
 def _step_part(step_id: str, role: str, title: str, goal: str) -> SafeMarkup:
-    """Render the step. A plan is a model's words over documents: its goals are followed, but cannot imitate other
-    parts.
+    """Render the step.
+
+    A plan is a model's words over documents: its goals are followed, but cannot imitate other parts.
     """
     return wrap_untrusted("step", goal, id=step_id, role=role, title=sanitize_line(title))

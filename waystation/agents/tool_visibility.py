@@ -54,8 +54,9 @@ class ParameterLimit(Value):
         return ", ".join(filter(None, said))
 
     def apply_to_schema(self, plain: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """Return a parameter's JSON schema with the limit. A default that is not allowed is replaced by one that is, or
-        removed.
+        """Return a parameter's JSON schema with the limit.
+
+        A default that is not allowed is replaced by one that is, or removed.
         """
         limited = {**plain}
         if self.min is not None:

@@ -260,15 +260,17 @@ _ENDS = " .,;:!?…。，、；：！？"
 
 
 def normalise_words(text: str) -> str:
-    """Return the words and symbols of a text, each between spaces, without quotation marks: `in` then finds whole
-    words.
+    """Return the words and symbols of a text, each between spaces, without quotation marks.
+
+    `in` then finds whole words.
     """
     return f" {' '.join(_WORD.findall(text.casefold().translate(_QUOTES)))} "
 
 
 def has_words(words: str, text: str) -> bool:
-    """Return whether `words` (from `normalise_words`) contains those of the text in a row, ignoring its final
-    punctuation.
+    """Return whether `words` (from `normalise_words`) contains those of the text in a row.
+
+    The final punctuation of the text is ignored.
     """
     return normalise_words(text.strip(_ENDS)) in words
 

@@ -1,5 +1,4 @@
-"""The compaction pipeline: selects the stage that makes room in a full context, each only if the one before is not
-enough.
+"""The compaction pipeline: selects the next stage, each one only if the one before does not make enough room.
 
 Also decides whether a summary may be tried again after failures, which policy applies to a request, how a long middle
 is split for the summariser, and which passages a summary names as its sources.
@@ -341,8 +340,9 @@ class CompactionContext:
         return TokenEstimator(fixed=self.fixed, scale=compute_correction_factor(estimated, self.request.request_tokens))
 
     def resolve_policy(self, transcript: Transcript) -> CompactionPolicy:
-        """Return the agent's policy; with too many messages, or if a person asked, one that treats the
-        context as full.
+        """Return the agent's policy.
+
+        With too many messages, or if a person asked, it treats the context as full.
         """
         terms, shown = self.request.terms, build_model_view(transcript)
         if self.manual is None and not terms.has_too_many_messages(len(shown)):

@@ -54,8 +54,9 @@ class CompactionPolicy(Value):
         return 1 if self.crowded else min(MAX_MIN_SAVING_TOKENS, self.window // 10)
 
     def for_too_many_messages(self, request_tokens: int) -> "CompactionPolicy":
-        """Return the policy for a context with too many messages: it counts as full, and masking, which keeps them, is
-        off.
+        """Return the policy for a context with too many messages.
+
+        The context counts as full, and masking is off, since it keeps the number of messages.
         """
         return self.replace(
             trigger=min(self.trigger, request_tokens),

@@ -1,6 +1,4 @@
-"""Files that are restored with a summary: what was read in the middle, framed as data; and whether a
-file has changed.
-"""
+"""Restores recently read files with a summary, framed as data, and detects whether a file has changed."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -51,8 +51,9 @@ def build_offload_preview(text: str, blob: str) -> str:
 
 
 def truncate_middle(text: str, pointer: str) -> str:
-    """Return head and tail of 2,000 characters each (at most a quarter of the text each), with the
-    pointer in between.
+    """Return head and tail of a text, with the pointer in between.
+
+    Each has 2,000 characters, and at most a quarter of the text.
     """
     end = find_cut_position(text, min(END_CHARACTERS, len(text) // 4))
     gap = f"[The middle of this result is not shown. {pointer}, the middle begins at character {end}.]"

@@ -19,8 +19,9 @@ from waystation.context.units import MessageUnit, TranscriptLayout
 
 
 def compute_retainable_tokens(policy: CompactionPolicy, measure: TokenEstimator, summary_room: int) -> int:
-    """Return the tokens that may stay, so that the request with a summary of `summary_room` tokens is within the
-    target.
+    """Return the tokens that may stay.
+
+    With a summary of `summary_room` tokens, the request is then within the target.
     """
     return policy.target - measure.scale_estimate(measure.fixed) - summary_room
 
@@ -37,10 +38,10 @@ class _Kept:
         self.indices = set(self.layout.protected_indices)
 
     def take(self, run: Iterable[int], room: int, messages: int | None = None) -> None:
-        """Add units in this order while everything kept fits the room (tokens) and the run has at most `messages`
-        messages.
+        """Add units in this order while everything kept fits the room (tokens).
 
-        Stops at an earlier summary: those are never kept, so that they do not pile up.
+        `messages`: maximum number of messages of the run. Stops at an earlier summary: those are never kept, so that
+        they do not pile up.
         """
         units = self.layout.units
         size = sum(units[index].tokens for index in self.indices)

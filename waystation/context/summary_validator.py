@@ -304,8 +304,9 @@ def check_summary(summary: str, replaced: SummaryCheckInput) -> AcceptedSummary 
 
 
 def _plain(summary: str) -> str:
-    """Return the summary without ledger, frames and thoughts, with normalised line ends, so that no line hides its
-    start.
+    """Return the summary without ledger, frames and thoughts.
+
+    Line ends are normalised, so that no line hides its start.
     """
     thought = _THOUGHT.sub("", strip_frame_tags(without_ledger(summary)))
     return "\n".join(line.rstrip() for line in thought.splitlines()).strip()

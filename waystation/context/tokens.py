@@ -128,8 +128,9 @@ def compute_request_upper_bound(system: str, tools_json: str, messages: Iterable
 
 
 def compute_reply_upper_bound(blocks: Iterable[Block], max_output: int) -> int:
-    """Return an upper bound of a reply's tokens. With thinking it is `max_output`, since only a part of it may be
-    shown.
+    """Return an upper bound of a reply's tokens.
+
+    With thinking it is `max_output`, since only a part of it may be shown.
     """
     said = list(blocks)
     if any(isinstance(block, Thinking | RedactedThinking) for block in said):
@@ -178,8 +179,9 @@ def _beyond_ascii(text: str, ascii_characters: int) -> int:
 
 
 def compute_max_utf8_bytes(text: str) -> int:
-    """Return the maximum UTF-8 bytes; tokenisers that normalise can lengthen a text (a ligature to
-    eighteen letters).
+    """Return the maximum UTF-8 bytes of a text.
+
+    Tokenisers that normalise can lengthen it (a ligature to eighteen letters).
     """
     raw = len(text.encode())
     return raw if text.isascii() else max(raw, len(normalize("NFKC", text).encode()))

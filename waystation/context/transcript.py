@@ -393,8 +393,9 @@ class Transcript(Value):
         return sum(message.role == "assistant" for message in self.messages)
 
     def build_reply(self, blocks: Iterable[Block], said_by: str) -> Message:
-        """Build the model's next message. Call IDs are made unique in the run: some servers restart
-        them in each reply.
+        """Build the model's next message.
+
+        Call IDs are made unique in the run: some servers restart them in each reply.
         """
         known = {call.id for message in self.messages for call in message.tool_uses}
         own: list[Block] = []

@@ -215,8 +215,9 @@ def find_share_errors(plan: Plan, left: Limit) -> tuple[str, ...]:
 def compute_plan_shares(
     plan: Plan, left: Limit, agent_budget: Limit, reserves: Mapping[str, Amount]
 ) -> dict[str, Limit]:
-    """Return what each step starts with: a person's share, or its part of the rest by
-    `compute_shares_with_reserves`.
+    """Return what each step starts with.
+
+    A person's share, or its part of the rest by `compute_shares_with_reserves`.
     """
     given = {step.id: parse_step_share(step.share, left) if step.share else Limit() for step in plan.steps}
     wanted = {step.id: Amount() if step.share else reserves.get(step.role, Amount()) for step in plan.steps}
@@ -244,8 +245,9 @@ def _parts(
 
 
 def compute_even_share(left: Limit, agent_budget: Limit, steps: int) -> Limit:
-    """Return what each of `steps` agents may start with, in each unit: its own budget, or an even share if that is
-    less.
+    """Return what each of `steps` agents may start with, in each unit.
+
+    Its own budget, or an even share if that is less.
     """
     return Limit(
         tokens=_share(left.tokens, agent_budget.tokens, steps),
@@ -358,8 +360,9 @@ class PlanVersion(Value):
 
 
 def apply_plan_change(plan: Plan, change: PlanChange, begun: frozenset[str]) -> Plan:
-    """Apply a change. New steps come before the first one that has not begun; dropped steps are removed
-    from all needs.
+    """Apply a change.
+
+    New steps come before the first one that has not begun; dropped steps are removed from all needs.
     """
     changes = {one.id: one for one in change.change}
     kept = [

@@ -65,7 +65,7 @@ class NoAnswerReason(StrEnum):
     UNUSABLE = "unusable"
     """Even after one repair."""
     NO_REPLY = "no reply"
-    """The provider makes no calls because its account is empty, or its endpoint is broken."""
+    """The provider makes no calls because a spending limit is reached, or its endpoint is broken."""
 
 
 class NoAnswer(NamedTuple):

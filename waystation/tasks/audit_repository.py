@@ -61,8 +61,9 @@ class SqlAuditRepository(SqlRepository):
 
     @write_transaction
     async def add_audit_entry(self, connection: AsyncConnection, task_id: str, entry: AuditEntry) -> None:
-        """Append an approval or an edit (one entry each for opened and settled), or a rejected message. Raises
-        UnknownTask.
+        """Append an approval or an edit (one entry each for opened and settled), or a rejected message.
+
+        Raises UnknownTask.
         """
         await require_task(connection, task_id)
         if await insert_if_absent(connection, audit, build_audit_row(task_id, entry)):
@@ -91,6 +92,7 @@ class SqlAuditRepository(SqlRepository):
         self, connection: AsyncConnection, task_id: str, now: Sequence[ToolDefinition]
     ) -> tuple[ToolDefinition, ...]:
         """Store what these tools were like when the task first had them, and return that, in order.
+
         Raises UnknownTask.
         """
         ids = [f"{TOOL_DEFINITION_PREFIX}{short_hash(one.server, one.tool)}" for one in now]
@@ -201,8 +203,9 @@ class SqlTraceRepository(SqlRepository):
     async def load_task_trace_data(
         self, connection: AsyncConnection, place: TraceCursor, task_id: str
     ) -> tuple[TaskTraceData, int] | None:
-        """Load the data of a task's trace, with empty transcripts, and the event number up to which its spans were
-        sent.
+        """Load the data of a task's trace, with empty transcripts.
+
+        Also returns the event number up to which its spans were sent.
 
         Returns:
             None if the tenant has no such task.

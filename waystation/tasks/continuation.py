@@ -176,8 +176,9 @@ def _plan_with_agent(ended: TaskState, agent: str) -> Plan:
 
 
 def _revised(ended: TaskState, agent: str) -> tuple[str, ...]:
-    """Return a note if a revision saw the agent's work. It is not undone: the steps that it added may be done and paid
-    for.
+    """Return a note if a revision saw the agent's work.
+
+    It is not undone: the steps that it added may be done and paid for.
     """
     made = [revision for revision in ended.oversight.revisions if revision.version and agent in revision.seen]
     return (f"The plan stays as revision {made[-1].number} of it left it.",) if made else ()

@@ -1,5 +1,6 @@
-"""Renders a task for the Temporal UI and for commands: current details, requests, budgets, costs. No text from the
-work.
+"""Renders a task for the Temporal UI and for commands: current details, requests, budgets, costs.
+
+No text from the work.
 """
 
 import json
@@ -65,8 +66,9 @@ def format_in_units_of(amount: Amount, limit: Limit) -> str:
 
 
 def format_budget_forecast(seen: BudgetForecast, asked: Amount) -> str:
-    """Format the forecast: `7 calls so far, about 4,200 tokens each: 30,000 tokens more are worth about 7`, and the
-    ceiling.
+    """Format the forecast and what the ceiling leaves.
+
+    For example `7 calls so far, about 4,200 tokens each: 30,000 tokens more are worth about 7`.
     """
     text = "no call so far"
     if seen.calls:

@@ -58,8 +58,9 @@ class TaskNotification(Value):
 
     @property
     def event_name(self) -> str:
-        """Event name for programs: `action_asked` instead of `budget_asked` for a tool call,
-        `plan_asked` for a plan.
+        """Event name for programs.
+
+        `action_asked` instead of `budget_asked` for a tool call, `plan_asked` for a plan.
         """
         if self.request is not None and self.request.about_plan:
             return self.event.replace("budget_", "plan_")

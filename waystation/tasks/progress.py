@@ -138,8 +138,9 @@ _EntryT = TypeVar("_EntryT")
 
 
 def truncate_progress(progress: TaskProgress, most: int = MAX_PROGRESS_BYTES) -> TaskProgress:
-    """Return the progress if it has at most `most` bytes; otherwise only the newest entries of its
-    lists, with a note.
+    """Return the progress if it has at most `most` bytes.
+
+    Otherwise only the newest entries of its lists, with a note.
     """
     if _size(progress) <= most:
         return progress
@@ -325,8 +326,9 @@ class CostBreakdown(Value):
 
     @property
     def unpriced_models(self) -> tuple[str, ...]:
-        """Models without a known price, including those of calls without a reply; a model that was ever priced is
-        excluded.
+        """Models without a known price, including those of calls without a reply.
+
+        A model that was ever priced is excluded.
         """
         priced = {OFFLINE_MODEL, *(line.model for line in self.lines if line.cost_micro_usd is not None)}
         charged = [line.model for line in self.lines if line.cost_micro_usd is None]

@@ -82,8 +82,10 @@ def should_wait_for_release(state: TaskState, step_id: str) -> bool:
 
 
 def _spare(state: TaskState, step_id: str) -> dict[str, Amount]:
-    """Return what others can spare, by reservation: later steps, other runs that wait for budget without an open
-    request, and the reserve for revisions and reviews.
+    """Return what others can spare, by reservation.
+
+    Those are later steps, other runs that wait for budget without an open request, and the reserve for revisions and
+    reviews.
     """
     if state.floor is None or state.plan is None:
         return {}

@@ -84,8 +84,9 @@ def apply_plan_edit_result(
 
 
 def compute_oversight_limit(state: TaskState) -> Limit:
-    """Return what the next revision or review may spend: the rest of the share, as far as it is
-    reserved or unreserved.
+    """Return what the next revision or review may spend.
+
+    The rest of the share, as far as it is reserved or unreserved.
     """
     used = sum((totals.spent for totals in (state.planning, *state.oversight.totals)), Amount())
     share = state.account.limit.divide_by(OVERSIGHT_BUDGET_DIVISOR).remaining_after(used)
@@ -172,8 +173,9 @@ def apply_review(state: TaskState, made: ReviewResult) -> TaskState:
 
 
 def finish_report_repair(state: TaskState) -> TaskState:
-    """Complete the writer's fixes. The report was complete before, so a writer that could not go on
-    leaves it complete.
+    """Complete the writer's fixes.
+
+    The report was complete before, so a writer that could not go on leaves it complete.
     """
     oversight = state.oversight
     if not (oversight.mending and state.all_steps_delivered):
@@ -201,8 +203,9 @@ def _for_mending(state: TaskState) -> Amount:
 
 
 def _enough(run: AgentRun, more: Amount) -> bool:
-    """Return whether it pays for a turn without a cached prompt; otherwise a person would be asked for budget for
-    details.
+    """Return whether it pays for a turn without a cached prompt.
+
+    Otherwise a person would be asked for budget for details.
     """
     spent, turns = run.totals.spent, max(1, run.totals.turns)
     tokens = run.totals.last_prompt * 5 // 4 + run.terms.output_floor

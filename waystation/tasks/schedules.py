@@ -86,8 +86,9 @@ class MonthlyBudget(Value):
     """Amounts by task ID. A run without one was registered meanwhile and counts with its whole budget."""
 
     def find_overrun_reason(self, rows: Sequence[TaskRow], budget: Limit) -> str:
-        """Return why another run with this budget would exceed the limit, given these tasks of the session; empty if
-        not.
+        """Return why another run with this budget would exceed the limit; empty if not.
+
+        `rows`: tasks of the session.
         """
         own = [
             row
@@ -196,8 +197,9 @@ def make_run_request_id(schedule: str, workflow_id: str) -> str:
 
 
 def make_run_workflow_id(schedule: str, request_id: str) -> str:
-    """Return the workflow ID of the run that registered the task of this request: the inverse of
-    `make_run_request_id`.
+    """Return the workflow ID of the run that registered the task of this request.
+
+    The inverse of `make_run_request_id`.
     """
     return f"{schedule}-{request_id.removeprefix(f'{schedule}@')}"
 
@@ -239,8 +241,9 @@ def find_last_reported_task(rows: Sequence[TaskRow], question: str) -> TaskRow |
 
 
 def would_repeat(last: TaskRow, new: TaskRow, listed: Sequence[Document], given: Sequence[SourceDocument]) -> bool:
-    """Return whether a new task would repeat the last one: same request, configuration and documents, and the last one
-    done.
+    """Return whether a new task would repeat the last one.
+
+    The request, configuration and documents are the same, and the last one is done.
     """
     return (
         last.progress is not None

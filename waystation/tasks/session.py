@@ -332,8 +332,9 @@ def apply_task_grant(state: SessionState, grant: TaskGrant) -> SessionState:
 def answer_budget_request(
     state: SessionState, ask: SessionBudgetRequest
 ) -> tuple[SessionState, SessionBudgetAnswer | None]:
-    """Answer a budget request: all of it, or nothing. A session without a limit gives nothing, since no one set an
-    amount.
+    """Answer a budget request: all of it, or nothing.
+
+    A session without a limit gives nothing, since no one set an amount.
 
     A task without a reservation here is over, and would never release what it got.
 

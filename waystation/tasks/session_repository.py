@@ -47,8 +47,9 @@ class SqlSessionRepository(SqlRepository):
 
 
 async def lock_session(connection: AsyncConnection, key: SessionKey) -> None:
-    """Lock the session's row until the transaction ends, so that counts over its tasks stay valid. Inserts a missing
-    row.
+    """Lock the session's row until the transaction ends, so that counts over its tasks stay valid.
+
+    Inserts a missing row.
 
     On SQLite there is a single writer anyway.
     """

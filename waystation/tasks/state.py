@@ -222,8 +222,9 @@ class TaskState(Value):
         return state.with_budget_warnings(*((task,) if delivered else (agent, task))).with_pause_phase()
 
     def _settled(self, run: AgentRun) -> "TaskState":
-        """Settle a delivered run: its unspent budget returns to the task, or to the parent, which
-        receives the result.
+        """Settle a delivered run.
+
+        Its unspent budget returns to the task, or to the parent, which receives the result.
         """
         step_id, spent = run.run.step_id, run.totals.spent
         parent = self.runs.get(get_parent_id(step_id) or "")
@@ -296,8 +297,9 @@ class TaskState(Value):
     def build_budget_request(
         self, step_id: str, now: datetime, deadline: datetime | None = None, ceiling: Limit | None = None
     ) -> ApprovalRequest:
-        """Build the budget request of a step's agent. Its ID counts the step's requests, and is the
-        same in a replay.
+        """Build the budget request of a step's agent.
+
+        Its ID counts the step's requests, and is the same in a replay.
         """
         run = self.runs[step_id]
         number = 1 + sum(approval.agent == step_id for approval in self.approvals)
@@ -412,10 +414,9 @@ def expire_obsolete_requests(state: TaskState, step_id: str, now: datetime) -> t
 
 
 def start_subagents(state: TaskState, parent_id: str, terms: TaskConfig) -> TaskState:
-    """Add the subagents that an agent requested to the task's runs, with a part of its budget and the config of their
-    roles.
+    """Add the subagents that an agent requested to the task's runs.
 
-    Subagents that exist already stay as they are.
+    They get a part of its budget and the config of their roles. Subagents that exist already stay as they are.
     """
     for order in state.runs[parent_id].open_orders:
         if order.id not in state.runs:

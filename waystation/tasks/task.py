@@ -311,9 +311,7 @@ class ApprovalRequest(Value):
 
 
 class RejectedMessage(Value):
-    """An answer or an edit without effect: malformed, late, for an unknown request or agent, or with an impossible
-    amount.
-    """
+    """A message without effect: malformed, late, for an unknown request or agent, or with an impossible amount."""
 
     signal: str
     reason: str
@@ -434,8 +432,9 @@ class TaskProgress(Value):
 
     @property
     def shown_report(self) -> ReportVersion | None:
-        """The version to show: the newest delivered one, even while a reopened task is running or after it was
-        cancelled; the newest of all if none was delivered.
+        """The version to show: the newest delivered one, or the newest of all if none was delivered.
+
+        Also while a reopened task is running, or after it was cancelled.
         """
         newest = self.report_versions[::-1]
         return next((version for version in newest if version.is_delivered), next(iter(newest), None))

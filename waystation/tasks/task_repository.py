@@ -246,8 +246,9 @@ async def require_same_request(connection: AsyncConnection, row: TaskRow, digest
 
 
 def compute_request_digest(request: TaskRequest, documents: Sequence[Document]) -> str:
-    """Return the digest of what the person gave. Defaults and the configuration are excluded: they change with the
-    software.
+    """Return the digest of what the person gave.
+
+    Defaults and the configuration are excluded: they change with the software.
     """
     asked = request.model_dump(mode="json", exclude_defaults=True)
     if asked.get("session") == "default":  # # omitted in the past, when every task without a session had this one
@@ -477,8 +478,9 @@ class SqlForkRepository(SqlRepository):
     async def register_fork(
         self, connection: AsyncConnection, row: TaskRow, plan: Plan, reused: ReusedWork, state: str
     ) -> bool:
-        """Store a new task with this plan, the documents of another task, and the work of these agents. Nothing is
-        charged.
+        """Store a new task with this plan, the documents of another task, and the work of these agents.
+
+        Nothing is charged.
 
         Args:
             connection: Passed by the transaction decorator.

@@ -146,8 +146,9 @@ class _SpanBuilder:
         return make_span_id(self.task.task_id, *parts)
 
     def span(self, name: str, number: int, span_id: str, when: tuple[datetime, datetime], **more: object) -> TraceSpan:
-        """Build a span, by default below the task's first. A clock that was set back does not make a
-        duration negative.
+        """Build a span, by default below the task's first.
+
+        A clock that was set back does not make a duration negative.
         """
         begun, ended = when
         fields = {"trace_id": make_trace_id(self.task.task_id), "parent": self.id_of(), **more}
@@ -281,8 +282,9 @@ class _SpanBuilder:
             yield self.span(f"compact {event.agent}", event.number, span_id, (since, event.at), **more)
 
     def build_tool_spans(self, event: TaskEvent, since: datetime, parent: str) -> Iterator[TraceSpan]:
-        """Yield the spans of the calls that a message answers. All last from the reply, or the takeover, to the
-        message.
+        """Yield the spans of the calls that a message answers.
+
+        All last from the reply, or the takeover, to the message.
         """
         run, when = self.task.runs.get(event.agent), (since, event.at)
         message = run.transcript.find_message_index(event.reference) if run is not None else None

@@ -131,8 +131,9 @@ class PinMessageTool(TypedTool[PinMessageInput]):
     input_model = PinMessageInput
 
     async def run(self, arguments: PinMessageInput, at: ToolContext) -> str:
-        """Pin the message and return a description of it. The record's ID derives from the call, so a repeated call
-        pins once.
+        """Pin the message and return a description of it.
+
+        The record's ID derives from the call, so a repeated call pins once.
         """
         calls = {call.id: call for message in at.transcript.messages for call in message.tool_uses}
         message = _quoted(arguments.quote, at.transcript)
@@ -163,8 +164,9 @@ def _record(message_id: str, at: ToolContext, record_id: str, *, take_back: bool
 
 
 def _quoted(quote: str, transcript: Transcript) -> Message:
-    """Find the newest visible message with these words, except the one that makes the call. Raises
-    ToolCallRejectedError.
+    """Find the newest visible message with these words, except the one that makes the call.
+
+    Raises ToolCallRejectedError.
     """
     for message in reversed(build_model_view(transcript)[:-1]):
         texts = (message.text, *(result.content for result in message.tool_results))

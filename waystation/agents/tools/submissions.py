@@ -99,8 +99,9 @@ class WriteSectionInput(ToolInput):
 
 
 class WriteSectionTool(TypedTool[WriteSectionInput]):
-    """Adds a section to the draft, or replaces the one with the same heading. Sections are stored, so a pause can show
-    them.
+    """Adds a section to the draft, or replaces the one with the same heading.
+
+    Sections are stored, so a pause can show them.
     """
 
     name = "write_section"

@@ -196,8 +196,9 @@ class TableSourceLoader:
         return parts[0]
 
     async def _read(self, texts: Sequence[TableText], run: RunRef) -> RedactedTable:
-        """Read the part with as much of the surrounding table as is readable: the context shows what
-        the lines contain.
+        """Read the part with as much of the surrounding table as is readable.
+
+        The context shows what the lines contain.
         """
         for text in texts[:-1]:
             if len(text.text) <= _MOST_CHARACTERS:

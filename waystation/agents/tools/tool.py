@@ -146,8 +146,9 @@ class Tool(ABC):
 
 
 class _Untitled(GenerateJsonSchema):
-    """Omits the titles that pydantic derives from names: they take a sixth of all tokens of definitions and add
-    nothing.
+    """Omits the titles that pydantic derives from names.
+
+    They take a sixth of all tokens of definitions and add nothing.
     """
 
     def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002
@@ -161,8 +162,9 @@ class _Untitled(GenerateJsonSchema):
 
 @cache
 def _schema(model: type[ToolInput]) -> dict[str, JsonValue]:
-    """Return the schema, cached per process: it takes milliseconds, and every leg and compaction needs those of all
-    tools.
+    """Return the schema, cached per process.
+
+    It takes milliseconds, and every leg and compaction needs those of all tools.
     """
     return model.model_json_schema(schema_generator=_Untitled)
 

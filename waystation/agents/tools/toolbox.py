@@ -104,8 +104,9 @@ class Toolbox:
         return None if wrong is None else f"These arguments are not allowed here: {wrong}."
 
     def build_approval_question(self, call: ToolUse) -> str | None:
-        """Return what a person is asked before the call runs; None: no approval is needed, or the call is refused
-        anyway.
+        """Return what a person is asked before the call runs.
+
+        None: no approval is needed, or the call is refused anyway.
         """
         tool = self._tool(call)
         return (
@@ -173,8 +174,9 @@ class Toolbox:
     async def _with_originals(
         self, tool: Tool, given: dict[str, JsonValue], names: DocumentNames, at: ToolContext
     ) -> dict[str, JsonValue]:
-        """Restore placeholders in granted arguments; restored ones are recorded in the audit trail before the tool
-        runs.
+        """Restore placeholders in granted arguments.
+
+        Restored ones are recorded in the audit trail before the tool runs.
         """
         granted = tool.originals & TOOLS_GRANTED_ORIGINALS.get(tool.name, frozenset()) & given.keys()
         arguments = given | {name: await _original(given[name], names) for name in granted}
