@@ -1,8 +1,8 @@
-"""Waystation for scripts and notebooks: hand work over, wait, answer, read; with a `with` or without one.
+"""Python SDK for scripts and notebooks: submit tasks, wait for them, answer their requests, read their reports.
 
-`AsyncWaystation` does it, `Waystation` has the same names and waits for each. Both speak to a `waystation serve`: the
-one that is named, or the one that `waystation up` started on this machine. What they give are plain values that print
-well: amounts are written as in commands (`200k`, `$2.00`), tasks are named by their ids or the beginnings of them.
+`AsyncWaystation` is the implementation; `Waystation` has the same methods and blocks. Both talk to a `waystation
+serve`: the one given, or the one that `waystation up` started on this machine. They return plain values that print
+well. Amounts are written as in commands (`200k`, `$2.00`); a task is named by its id or the beginning of it.
 """
 
 import asyncio
@@ -46,12 +46,22 @@ _ModelT = TypeVar("_ModelT", bound=BaseModel)
 
 
 class AsyncWaystation:
-    """One tenant's tasks. Every method raises what commands say: BadInput, UnknownTask, Unreachable."""
+    """The tasks of one tenant, asynchronously.
+
+    Every method raises BadInput, UnknownTask and Unreachable, as commands do.
+    """
 
     def __init__(
         self, server: str | None = None, token: str | None = None, *, settings: Settings | None = None
     ) -> None:
-        """Without a server: that of WAYSTATION_SERVER, or what `waystation up` started on this machine."""
+        """Connect to a server.
+
+        Args:
+            server: Address of a `waystation serve`. Default: WAYSTATION_SERVER, or the server that `waystation up`
+                started on this machine.
+            token: Access token of the server.
+            settings: Settings to use instead of those of the environment and the config file.
+        """
         self._settings = settings or Settings()
         self._server, self._token = server, token
         self._client: Client | None = None
@@ -66,14 +76,14 @@ class AsyncWaystation:
         await self.close()
 
     async def close(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
         if self._client is not None and self._loop is asyncio.get_running_loop():
             await self._client.aclose()
         self._client = None
 
     def _get_client(self) -> Client:
         loop = asyncio.get_running_loop()
-        if self._client is None or self._loop is not loop:  # connections are of the loop that made them
+        if self._client is None or self._loop is not loop:  # connections belong to the loop that opened them
             self._loop = loop
             known = self._settings.token
             token = self._token or ("" if known is None else known.get_secret_value())
@@ -100,8 +110,9 @@ class AsyncWaystation:
         review_plan: bool | None = None,
         request_id: str | None = None,
     ) -> TaskSnapshot:
-        """Hand a question in with files and folders, or with the documents of a session. The same `request_id` finds
-        the same task again.
+        """Submit a question with files and folders, or with the documents of a session.
+
+        The same `request_id` always finds the same task.
         """
         identity = request_id or secrets.token_hex(8)
         loaded = await asyncio.to_thread(read_documents, docs) if docs else None
@@ -127,20 +138,22 @@ class AsyncWaystation:
         return await self.task((await client.submit(request, documents)).task_id)
 
     async def task(self, task: TaskSnapshot | str) -> TaskSnapshot:
-        """A task as it is now."""
+        """Return a task as it is now."""
         return TaskSnapshot.from_view(await self._get_client().get_task(await self._id(task)))
 
     async def tasks(
         self, *, session: str | None = None, phases: Sequence[TaskPhase | str] = (), text: str = "", most: int = 50
     ) -> ValueRows[TaskSnapshot]:
-        """The newest tasks; or all of a session, in these phases, with a text in their titles."""
+        """Return the newest tasks, or all tasks of a session, in these phases, or with this text in their titles."""
         wanted = _valid(TaskFilter, session=session, phases=_phases(phases), text=text)
         return ValueRows([TaskSnapshot.from_view(one) for one in await self._get_client().list_tasks(wanted, most)])
 
     async def wait(
         self, task: TaskSnapshot | str, *, seconds: float | None = None, through_pauses: bool = False
     ) -> TaskSnapshot:
-        """A task once it is over; or once it pauses for an answer, unless `through_pauses`; or after so many seconds as
+        """Wait until a task is over, and return it.
+
+        Also returns when the task pauses for an answer, unless `through_pauses`, and after `seconds`, with the task as
         it is then. A server that is away for a minute is waited for.
         """
         task_id, seen, clock = await self._id(task), None, asyncio.get_running_loop().time
@@ -161,21 +174,21 @@ class AsyncWaystation:
         return seen or await self.task(task_id)
 
     async def report(self, task: TaskSnapshot | str, version: int | None = None) -> Report:
-        """What it delivered last, or a version of it."""
+        """Return the newest report of a task, or this version of it."""
         client, task_id = self._get_client(), await self._id(task)
         markdown = await client.get_report(task_id, version)
         return Report(task_id=task_id, phase=(await client.get_last_known_progress(task_id)).phase, markdown=markdown)
 
     async def bill(self, task: TaskSnapshot | str) -> ValueRows[CostLine]:
-        """What it has cost so far, by agent, model and kind."""
+        """Return what a task has cost so far, by agent, model and kind of call."""
         return ValueRows((await self._get_client().get_bill(await self._id(task))).lines)
 
     async def transcript(self, task: TaskSnapshot | str, agent: str) -> ValueRows[Message]:
-        """What an agent said and was told."""
+        """Return the messages of one agent's transcript."""
         return ValueRows((await self._get_client().get_transcript(await self._id(task), agent)).messages)
 
     async def approvals(self, task: TaskSnapshot | str | None = None) -> ValueRows[ApprovalSnapshot]:
-        """What waits for an answer, the most urgent first; of all tasks or of one."""
+        """Return pending approval requests of all tasks or of one, the most urgent first."""
         client, meant = self._get_client(), None if task is None else await self._id(task)
         return ValueRows(
             [
@@ -193,7 +206,17 @@ class AsyncWaystation:
         by: str | None = None,
         note: str = "",
     ) -> str:
-        """Grant a request, or the one that a task has; without an amount what was asked for. What became of it."""
+        """Approve a request, or the only pending one of a task.
+
+        Args:
+            asked: The request, or its task.
+            add: Amount to grant, such as `200k` or `$2.00`. Default: the requested amount.
+            by: Name of the person who approves.
+            note: Remark that is stored with the approval.
+
+        Returns:
+            A sentence on what became of the answer.
+        """
         task_id, request_id = await self._asked(asked)
         amount = None if add is None else _limit(add).amount
         client = self._get_client()
@@ -208,36 +231,39 @@ class AsyncWaystation:
         by: str | None = None,
         note: str = "",
     ) -> str:
-        """Refuse a request, or the one that a task has. What became of it."""
+        """Deny a request, or the only pending one of a task. Returns a sentence on what became of the answer."""
         task_id, request_id = await self._asked(asked)
         client = self._get_client()
         answer = await client.deny(task_id, request_id=request_id, finish=finish, by=by or getuser(), note=note)
         return await self._became(task_id, request_id, answer)
 
     async def send_message(self, task: TaskSnapshot | str, words: str, *, by: str | None = None) -> str:
-        """Tell the agents of a task something, each at its next turn."""
+        """Send the agents of a task a message; each receives it at its next turn."""
         return _told(await self._get_client().send_message(await self._id(task), words, by or getuser()))
 
     async def cancel(self, task: TaskSnapshot | str) -> TaskSnapshot:
-        """Ask a task to stop; one that is over stays as it is."""
+        """Ask a task to stop. One that is over stays as it is."""
         task_id = await self._id(task)
         await self._get_client().cancel(task_id)
         return await self.task(task_id)
 
     async def fork(self, task: TaskSnapshot | str, step: str, *, budget: str | None = None) -> TaskSnapshot:
-        """A new task with what one has finished that is over; this step begins anew, with all that builds on it."""
+        """Start a new task from the finished work of one that is over.
+
+        `step` and all steps that depend on it run again.
+        """
         limit = None if budget is None else _limit(budget)
         wish = ForkRequest(step=step, request_id=secrets.token_hex(8), budget=limit)
         return await self.task((await self._get_client().fork(await self._id(task), wish)).task_id)
 
     async def sessions(self) -> ValueRows[SessionSummary]:
-        """Sessions with what their tasks have spent together, those with the newest tasks first."""
+        """Return sessions with the total spending of their tasks, those with the newest tasks first."""
         return ValueRows(await self._get_client().list_sessions())
 
     async def spending(
         self, since: date | None = None, until: date | None = None, *, session: str | None = None
     ) -> ValueRows[SpendingLine]:
-        """What tasks have spent by day, task, role and model: of the last thirty days, or of these (UTC)."""
+        """Return spending by day, task, role and model, for the last thirty days or for these (UTC)."""
         days = DayRange.resolve(since, until, utc_now().date())
         return ValueRows((await self._get_client().get_spending(days, session)).lines)
 
@@ -249,7 +275,10 @@ class AsyncWaystation:
         return await self._get_client().resolve_task_id(task)
 
     async def _became(self, task_id: str, request_id: str | None, answer: AnswerResult) -> str:
-        """A request that has become needless meanwhile fails nobody. Raises BadInput where another one was refused."""
+        """Describe the outcome of an answer.
+
+        A request that has meanwhile become unnecessary is no error. Raises BadInput if another request was refused.
+        """
         if answer.outcome == "refused" and request_id is not None:
             asked = (await self._get_client().get_task(task_id)).progress.approvals
             if any(one.request_id == request_id and one.decision == "withdrawn" for one in asked):
@@ -263,7 +292,7 @@ class AsyncWaystation:
 
 
 def read_documents(docs: Sequence[Path | str] | Path | str) -> DocumentLoadResult:
-    """One file or folder, or several: a text alone is a path, and no sequence of signs."""
+    """Read one file or folder, or several. A single string is a path, not a sequence of characters."""
     given = [docs] if isinstance(docs, Path | str) else docs
     try:
         paths = [Path(one).expanduser() for one in given]
@@ -273,12 +302,12 @@ def read_documents(docs: Sequence[Path | str] | Path | str) -> DocumentLoadResul
 
 
 def _several(given: Sequence[str] | str) -> Sequence[str]:
-    """One alone is meant as a whole."""
+    """Return a single string as a sequence of one."""
     return (given,) if isinstance(given, str) else given
 
 
 def _valid(kind: type[_ModelT], **said: object) -> _ModelT:
-    """Raises BadInput with everything that is wrong."""
+    """Build a model. Raises BadInput that lists everything that is wrong."""
     try:
         return kind.model_validate(said)
     except ValidationError as error:
@@ -290,7 +319,7 @@ _request = partial(_valid, TaskRequest)
 
 
 def _limit(written: str) -> Limit:
-    """As commands take it. Raises BadInput."""
+    """Parse a limit as commands do. Raises BadInput."""
     try:
         return parse_limit(str(written))
     except ValueError as error:
@@ -298,7 +327,7 @@ def _limit(written: str) -> Limit:
 
 
 def _phases(given: Sequence[TaskPhase | str] | str) -> frozenset[TaskPhase]:
-    """Raises BadInput."""
+    """Parse task phases. Raises BadInput."""
     try:
         return frozenset(map(TaskPhase, _several(given)))
     except (TypeError, ValueError):
@@ -306,7 +335,7 @@ def _phases(given: Sequence[TaskPhase | str] | str) -> frozenset[TaskPhase]:
 
 
 def _told(answer: AnswerResult) -> str:
-    """What became of an answer. Raises BadInput where it was refused."""
+    """Return a sentence on what became of an answer. Raises BadInput if it was refused."""
     if answer.outcome == "refused":
         raise BadInput(answer.reason)
     return f"{answer.outcome}: {answer.reason}" if answer.reason else answer.outcome
@@ -316,7 +345,7 @@ CLOSED_MESSAGE = "it is closed: make another Waystation()"
 
 
 class _Loop:
-    """An event loop in a thread of its own, so that whoever waits may have one, too, as notebooks do."""
+    """An event loop in a thread of its own, so that callers may have a running loop too, as notebooks do."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -328,7 +357,7 @@ class _Loop:
         self._loop.close()
 
     def run(self, work: Coroutine[Any, Any, _R]) -> _R:
-        """Wait for it; an interrupt ends it."""
+        """Run a coroutine and wait for its result; an interrupt cancels it."""
         going = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return going.result()
@@ -339,7 +368,7 @@ class _Loop:
             raise
 
     def end(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Do this yet, and end; whoever else waits is told that it is closed."""
+        """Run this last coroutine and stop the loop. Other callers that still wait are notified that it is closed."""
 
         async def ending() -> None:
             others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -348,7 +377,7 @@ class _Loop:
             await asyncio.gather(*others, return_exceptions=True)
             await last()
 
-        if threading.current_thread() is not self._thread:  # the collector may be there
+        if threading.current_thread() is not self._thread:  # the garbage collector may run in the loop's own thread
             self.run(ending())
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
@@ -357,7 +386,7 @@ class _Loop:
 def _blocking(
     method: Callable[Concatenate[AsyncWaystation, _P], Coroutine[Any, Any, _R]],
 ) -> Callable[Concatenate["Waystation", _P], _R]:
-    """The same method of `Waystation`."""
+    """Return the blocking version of a method, for `Waystation`."""
 
     @wraps(method)
     def waiting(self: "Waystation", *args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -367,12 +396,12 @@ def _blocking(
 
 
 class Waystation:
-    """The same, for whoever waits for each answer: scripts, notebooks, a prompt."""
+    """The tasks of one tenant, with methods that block: for scripts, notebooks and an interactive prompt."""
 
     def __init__(
         self, server: str | None = None, token: str | None = None, *, settings: Settings | None = None
     ) -> None:
-        """As `AsyncWaystation`."""
+        """Connect to a server. Arguments as for `AsyncWaystation`."""
         self.asynchronous, self._loop = AsyncWaystation(server, token, settings=settings), _Loop()
         self._end = weakref.finalize(self, self._loop.end, self.asynchronous.close)
 
@@ -385,11 +414,11 @@ class Waystation:
         self.close()
 
     def close(self) -> None:
-        """Close its connections. Nothing can be asked afterwards."""
+        """Close the connections. No method can be called afterwards."""
         self._end()
 
     def run_until_complete(self, begin: Callable[[], Coroutine[Any, Any, _R]]) -> _R:
-        """What comes of it, once it has. Raises BadInput where this is closed."""
+        """Run a coroutine and return its result. Raises BadInput if this client is closed."""
         if not self._end.alive:
             raise BadInput(CLOSED_MESSAGE)
         return self._loop.run(begin())

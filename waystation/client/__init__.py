@@ -1,12 +1,14 @@
-"""What programs and the command line ask for: one tenant's tasks, of one store and one Temporal server."""
+"""The client of programs and of the command line: one tenant's tasks, of one store and one Temporal server."""
 
 from waystation.client.client import Client as Client
 from waystation.config.settings import Settings
 
 
 async def connect_client(settings: Settings) -> Client:
-    """The tenant's client: over HTTP where the settings name a server, else of this machine's store. Raises BadInput as
-    either's `connect` does.
+    """Return the tenant's client: over HTTP if the settings name a server, else for this machine's store.
+
+    Raises:
+        BadInput: As the `connect` method of either client.
     """
     if settings.server is None:
         return await Client.connect(settings)

@@ -1,16 +1,5 @@
-"""What the client tells of agents' contexts: who gets how much, what compactions did, what an edit may change.
-
-What the client tells of agents' next requests: who gets how much of the window, from what the store holds.
-
-A desk at which nothing is called: it tells which tools agents have, and how much of a request they take.
-
-What the client tells of compactions: what they kept and lost, from the store alone or with memory beside it.
-
-What the client checks of edits before it sends them, and how it has a finished task go on.
-
-What stands in where memory and redaction are only named, and never asked: neither can be had.
-
-What searches of memory print: keys that stay.
+"""Agents' contexts as the client shows and edits them: shares of the context window, audits of compactions, searches of
+memory, and rewinds of finished tasks.
 """
 
 import asyncio
@@ -60,8 +49,11 @@ from waystation.tasks.view import AgentCompactionAudits, AgentPromptView, Memory
 
 
 def build_idle_agent_deps(store: SqlStore, policy: ToolPolicy) -> AgentDeps:
-    """Our own tools, without those of the web and of tool servers. Memory stays closed, and no text is redacted."""
-    # They take a second to load.
+    """Build the dependencies of agents that call nothing, to list their tools and count the tokens of those.
+
+    Has our own tools only, without those of the web and of tool servers. Memory stays closed, and no text is redacted.
+    """
+    # These imports take a second.
     from waystation.documents.redacted_documents import RedactedTableReader  # noqa: PLC0415
     from waystation.documents.search import Bm25DocumentSearch  # noqa: PLC0415
     from waystation.documents.table_engine.engine import DuckDbTableEngine  # noqa: PLC0415
@@ -89,13 +81,13 @@ RESULT_SECTIONS: Mapping[str, PromptSection] = {
     RecallTool.name: PromptSection.RETRIEVED,
     ExpandTool.name: PromptSection.RETRIEVED,
 }
-"""Of tools whose results are no observations."""
+"""Prompt sections of tools whose results are not observations."""
 
 
 async def load_agent_contexts(
     store: SqlStore, row: TaskRow, progress: TaskProgress, agent: str | None, policy: ToolPolicy
 ) -> tuple[AgentPromptView, ...]:
-    """Of one agent, or of each that has begun. Raises BadInput for an agent that the task does not have."""
+    """Return the prompt sections of one agent, or of each that has begun. Raises BadInput for an unknown agent."""
     steps = [step for step in progress.steps if agent is None or step.id == agent]
     if agent is not None and not steps:
         known = ", ".join(step.id for step in progress.steps) or "none yet"
@@ -117,7 +109,7 @@ async def load_agent_contexts(
 
 
 async def _own_tools(desk: AgentDeps, row: TaskRow, step: StepProgress, transcript: Transcript) -> int:
-    """Estimated tokens of system prompt and tools, as far as they are ours."""
+    """Return the estimated tokens of the system prompt and of our own tools."""
     run = RunRef.model_validate({**row.ref.model_dump(), "step_id": step.id, "role": step.role})
     toolbox = await desk.build_agent_toolbox(run, row.terms.get_config(run.role), transcript)
     return toolbox.estimate_prompt_overhead(load_role_prompt(run.role))
@@ -145,10 +137,14 @@ def _context(row: TaskRow, step: StepProgress, transcript: Transcript, standing:
 async def audit_compactions(
     settings: Settings, store: SqlStore, row: TaskRow, agent: str | None, memory: MemoryWithEmbedder | None
 ) -> tuple[AgentCompactionAudits, ...]:
-    """Of one agent, or of each that has any. Without memory, recall is judged by the passages that the store keeps.
+    """Audit the compactions of one agent, or of every agent that has any.
 
-    Raises BadInput for an agent that the task does not have, RedactionFailed, and MemoryUnavailable where memory was
-    given and does not answer.
+    Without memory, recall is judged by the passages that the store has.
+
+    Raises:
+        BadInput: The task has no such agent.
+        RedactionFailed: A text could not be redacted.
+        MemoryUnavailable: Memory was given and does not answer.
     """
     task = row.ref
     logs = {
@@ -158,7 +154,7 @@ async def audit_compactions(
     compacted = {one: log for one, log in logs.items() if log.compactions}
     if not compacted:
         return ()
-    # Presidio takes seconds and hundreds of megabytes, which nothing else of the client needs.
+    # Presidio takes seconds and hundreds of megabytes; nothing else in the client needs it.
     from waystation.runtime.redaction_setup import create_redactor  # noqa: PLC0415
 
     redactor = create_redactor(settings, await get_placeholder_key(store, settings))
@@ -180,7 +176,7 @@ STORE_POLL_INTERVAL = timedelta(milliseconds=100)
 
 
 def validate_instructions(instructions: str) -> str:
-    """The same. Raises BadInput where they are too long."""
+    """Return the instructions unchanged. Raises BadInput if they are too long."""
     if len(instructions) > MAX_INSTRUCTIONS_CHARACTERS:
         raise BadInput(
             f"the instructions have {len(instructions):,} characters; they may have {MAX_INSTRUCTIONS_CHARACTERS:,}"
@@ -191,9 +187,11 @@ def validate_instructions(instructions: str) -> str:
 async def rewind_finished_task(
     store: SqlStore, temporal: TemporalTaskClient, row: TaskRow, edit: ContextEditInput
 ) -> AnswerResult:
-    """Let a finished task go on from a message: all that can be done to its contexts.
+    """Resume a finished task from an earlier message: the only edit that its contexts allow.
 
-    Raises BadInput where it cannot be, and nothing has changed then; Unreachable.
+    Raises:
+        BadInput: The rewind is not possible; nothing has changed.
+        Unreachable: The server does not answer.
     """
     ref = row.ref
     if edit.action != "rewind" or edit.message is None:
@@ -216,7 +214,7 @@ async def rewind_finished_task(
 
 
 async def _gone_on(store: SqlStore, ended: TaskRow) -> None:
-    """Wait until the store shows it at work, `PATIENCE` at most: until then a message would be refused."""
+    """Wait until the store shows the task at work, at most `PATIENCE`: a message sent earlier would be refused."""
     for _ in range(REWIND_TIMEOUT // STORE_POLL_INTERVAL):
         if (await store.get_task(ended.ref.task_id, ended.ref.scope)).progress != ended.progress:
             return
@@ -224,7 +222,7 @@ async def _gone_on(store: SqlStore, ended: TaskRow) -> None:
 
 
 async def _check(store: SqlStore, row: TaskRow, asked: TaskRewind) -> None:
-    """As the worker will do it, without an effect."""
+    """Validate a rewind as the worker will, without any effect."""
     if row.progress is None or row.progress.state is None:
         raise BadInput(f"{row.ref.task_id} ended under a release that kept no state: submit it anew")
     ended = TaskState.model_validate_json(await store.get_text(row.progress.state, row.ref.scope))
@@ -241,7 +239,7 @@ MEMORY_CLOSED_REASON = "this process has none open"
 
 
 class UnavailableMemory:
-    """Implements the port `MemorySearch` without a memory. Every method raises MemoryUnavailable."""
+    """A `MemorySearch` without a memory. Every method raises MemoryUnavailable."""
 
     async def search(self, query: MemoryQuery) -> tuple[ScoredPassage, ...]:  # noqa: ARG002
         """Raises MemoryUnavailable."""
@@ -253,7 +251,7 @@ class UnavailableMemory:
 
 
 class UnavailableRedactor:
-    """Implements the ports `Redactor` and `PlaceholderFactory` without any: no text gets by."""
+    """A `Redactor` and `PlaceholderFactory` that redacts nothing: every text is refused."""
 
     async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:  # noqa: ARG002
         """Raises RedactionFailed."""
@@ -268,24 +266,28 @@ MAX_QUERY_CHARACTERS, MAX_RECALLED_TOKENS = 2_000, 20_000
 
 
 class MemorySearchRequest(Value):
-    """What somebody looks for in memory, by the names that people know. What is not given narrows nothing."""
+    """A person's search of memory, in terms that people know. Fields that are not given do not narrow it."""
 
     query: str = Field(min_length=1, max_length=MAX_QUERY_CHARACTERS)
-    """Redacted before anything searches for it."""
+    """Redacted before the search."""
     session: str | None = Field(default=None, min_length=1, max_length=200)
     task: str | None = Field(default=None, min_length=1, max_length=200)
-    """The beginning of its id is enough."""
+    """Task id; its beginning is enough."""
     agent: str | None = Field(default=None, min_length=1, max_length=200)
-    """Like research-1."""
+    """Agent name, such as `research-1`."""
     kind: PassageKind | None = None
     since: UtcMoment | None = None
-    """Hidden or remembered then or later."""
+    """Only what was hidden or remembered at this time or later."""
     until: UtcMoment | None = None
     tokens: int = Field(default=RECALLED_TOKENS, ge=1, le=MAX_RECALLED_TOKENS)
-    """So many at most are given back."""
+    """Maximum size of the result, in tokens."""
 
     async def to_query(self, tenant: str, resolve: Callable[[str], Awaitable[str]]) -> MemoryQuery:
-        """In the words of memory. Raises BadInput for a query of blanks, or no time; and whatever `resolve` raises."""
+        """Build the memory query.
+
+        Raises:
+            BadInput: The query is blank, or the time is invalid; also whatever `resolve` raises.
+        """
         if not self.query.strip():
             raise BadInput("there is nothing to look for: give a few words")
         if self.since is not None and self.until is not None and self.since >= self.until:
@@ -319,12 +321,15 @@ class MemoryMatchJson(Value):
     created: datetime
     text: str
     has_words: bool
-    """Of what was looked for, one at least. Vectors find what is nearest, however far that is."""
+    """Whether the text has at least one word of the query.
+
+    Vector search returns the nearest text, however far away it is.
+    """
 
     @classmethod
     def from_excerpt(cls, excerpt: Excerpt, query: str) -> "MemoryMatchJson":
-        """The excerpt, flat. Its words are told apart, so the first call may take a while."""
-        # The libraries that tell words apart take a while to load.
+        """Build it from an excerpt. Splitting it into words loads libraries, so the first call may take a while."""
+        # The libraries that split text into words take a while to load.
         from waystation.documents.search_terms import find_term_spans  # noqa: PLC0415
 
         first, last = excerpt.turns[0], excerpt.turns[-1]
@@ -346,7 +351,7 @@ class MemoryMatchJson(Value):
 
 
 def format_passage_origin(found: MemoryMatchJson | Passage) -> str:
-    """Of whom, or of which document, for people."""
+    """Format which agent or which document a passage comes from, for people."""
     agent = found.agent if isinstance(found, MemoryMatchJson) else found.step_id
     match found.kind:
         case "conversation":
@@ -360,15 +365,15 @@ def format_passage_origin(found: MemoryMatchJson | Passage) -> str:
 
 
 class RecallResultJson(Value):
-    """What was found in memory, the best first."""
+    """The result of a search of memory, best matches first."""
 
     found: tuple[MemoryMatchJson, ...]
     remark: str
-    """Says where perhaps nothing of it fits."""
+    """Warns if perhaps none of the matches is relevant."""
 
     @classmethod
     def from_matches(cls, found: tuple[MemoryMatchJson, ...]) -> "RecallResultJson":
-        """What was found, and what is to be said of it."""
+        """Build the result with its remark."""
         return cls(found=found, remark=build_recall_remark(found))
 
 
@@ -376,5 +381,5 @@ NOTHING_FITS = "none of these has a word of what was looked for: perhaps nothing
 
 
 def build_recall_remark(found: Sequence[MemoryMatchJson]) -> str:
-    """What is to be said of what was found; empty where that speaks for itself."""
+    """Return a remark on the matches; empty if they need none."""
     return NOTHING_FITS if found and not any(one.has_words for one in found) else ""

@@ -1,10 +1,5 @@
-"""What the client tells of requests, and how it answers them.
-
-What the client tells of requests for money: those that wait, what they would deliver now, and who answered them.
-
-What is usual for a task of the tenant's, for whoever is to agree to a plan.
-
-Sends a task what a person decided, and looks what became of it.
+"""Approval requests as the client lists and answers them, with the plans and the drafts that a person needs in order to
+decide.
 """
 
 import asyncio
@@ -46,20 +41,20 @@ NOT_TAKEN = (
     "the server does not know this task: no session has taken it yet; submitting it again is safe, and so is "
     "cancelling it"
 )
-"""What is said of a task that was submitted and stands in the store alone."""
+"""Remark on a submitted task that so far exists in the store only."""
 
 
 async def load_pending_approvals(
     temporal: "TemporalTaskClient", store: SqlStore, reader: TenantScope
 ) -> tuple[PendingApproval, ...]:
-    """Requests that wait, of the tenant's tasks that the server lists as waiting. Raises Unreachable."""
+    """Return pending requests of the tenant's tasks that the server lists as waiting. Raises Unreachable."""
     rows = await asyncio.gather(*(_row(store, reader, task_id) for task_id in await temporal.list_waiting_task_ids()))
     found = await asyncio.gather(*(_requests(temporal, store, row) for row in rows if row is not None))
     return tuple(sorted((request for of_task in found for request in of_task), key=lambda request: request.urgency))
 
 
 async def _requests(temporal: "TemporalTaskClient", store: SqlStore, row: TaskRow) -> Sequence[PendingApproval]:
-    """As the task says itself; where no worker answers for it, as this store's audit has it."""
+    """Return the requests as the task reports them; if no worker answers for it, as this store's audit has them."""
     task_id, then = row.ref.task_id, row.terms.unattended.then
     progress = await temporal.query_progress(task_id)
     if progress is not None:
@@ -71,18 +66,22 @@ async def _requests(temporal: "TemporalTaskClient", store: SqlStore, row: TaskRo
 
 
 async def _row(store: SqlStore, reader: TenantScope, task_id: str) -> TaskRow | None:
-    """None for a task of another tenant or store, which the same namespace may have."""
+    """Return a task's row; None for a task of another tenant or store, which may share the namespace."""
     with suppress(UnknownTask):
         return await load_owned_task(store, reader, task_id)
     return None
 
 
 async def build_report_draft(settings: Settings, store: SqlStore, ref: TaskRef, view: TaskView) -> UnfinishedReport:
-    """The report over what agents have handed over so far. Raises BadInput where there is a report, or no work yet."""
+    """Build the report over the work that agents have submitted so far.
+
+    Raises:
+        BadInput: There is a report already, or no work yet.
+    """
     task_id, progress = ref.task_id, view.progress
     if progress.report is not None:
         raise BadInput(f"{task_id} is {progress.phase} and has its report: `waystation report {task_id}`")
-    # Presidio takes seconds and hundreds of megabytes, which nothing else of the client needs.
+    # Presidio takes seconds and hundreds of megabytes; nothing else in the client needs it.
     from waystation.agents.redaction import TextRedactor  # noqa: PLC0415
     from waystation.documents.redacted_documents import RedactedDocumentStore  # noqa: PLC0415
     from waystation.reports.publisher import CitationChecker, ReportPublisher  # noqa: PLC0415
@@ -107,15 +106,17 @@ async def build_report_draft(settings: Settings, store: SqlStore, ref: TaskRef, 
 
 
 async def build_stored_task_view(store: SqlStore, row: TaskRow, remark: str) -> TaskView:
-    """A task that has not ended, as far as the store alone knows it."""
+    """Build the view of an unfinished task from the store alone."""
     phase = TaskPhase.WORKING if await store.get_newest_plan(row.ref.task_id, row.ref.scope) else TaskPhase.SUBMITTED
     view = TaskView(progress=await with_spending(store, as_stored(row, phase)), remark=remark)
     return with_stored_details(view, row)
 
 
 async def with_spending(store: SqlStore, progress: TaskProgress) -> TaskProgress:
-    """With what the store says was spent so far: every charge, also of legs that are not over, which the workflow does
-    not know yet. One that is over stands as it ended.
+    """Return the progress with the spending that the store has: every charge, including those of unfinished legs, which
+    the workflow does not know yet.
+
+    A task that is over stays as it ended.
     """
     if progress.phase.over:
         return progress
@@ -123,7 +124,7 @@ async def with_spending(store: SqlStore, progress: TaskProgress) -> TaskProgress
 
 
 async def find_answer_origins(temporal: "TemporalTaskClient", progress: TaskProgress) -> dict[str, AnswerOrigin]:
-    """By request id, where each answer came from. The server is not asked where nobody has answered."""
+    """Return where each answer came from, by request id. The server is not asked if no request was answered."""
     answered = [approval for approval in progress.approvals if approval.decision in SIGNALS_BY_DECISION]
     asked_at = [approval.requested_at for approval in answered if approval.requested_at is not None]
     if not asked_at:
@@ -134,7 +135,7 @@ async def find_answer_origins(temporal: "TemporalTaskClient", progress: TaskProg
 
 
 def describe_unresponsive_task(run: "TaskRun | None") -> tuple[TaskPhase, str]:
-    """How a task stands that does not answer, and a remark on it."""
+    """Return the phase of a task that does not answer, and a remark on it."""
     if run is None:
         return TaskPhase.SUBMITTED, NOT_TAKEN
     if run.ended is not None:
@@ -143,12 +144,12 @@ def describe_unresponsive_task(run: "TaskRun | None") -> tuple[TaskPhase, str]:
 
 
 MIN_SAMPLE_TASKS, MAX_SAMPLE_TASKS = 5, 50
-"""Tasks: fewer tell nothing of what is usual; of more, the newest count."""
+"""Sample size in tasks: fewer say nothing about what is usual; of more, the newest count."""
 
 
 class StepTokenSummary(Value):
-    """What a step of a tenant's earlier tasks has spent, in tokens: every tenth task spent less than the least, every
-    tenth more than the most.
+    """Average spending of a step in the tenant's earlier tasks, in tokens: 10th percentile, median and 90th
+    percentile.
     """
 
     tasks: int
@@ -158,7 +159,7 @@ class StepTokenSummary(Value):
 
 
 def compute_step_token_summary(rows: Iterable[TaskRow]) -> StepTokenSummary | None:
-    """None where there are too few tasks that ended as they should."""
+    """Compute the summary. None if too few tasks ended regularly."""
     ended = (row.progress for row in rows if row.progress is not None and row.progress.phase is TaskPhase.DONE)
     each = [one.budget.spent.tokens // len(one.steps) for one in ended if one.steps]
     if len(each) < MIN_SAMPLE_TASKS:
@@ -168,18 +169,18 @@ def compute_step_token_summary(rows: Iterable[TaskRow]) -> StepTokenSummary | No
 
 
 class PlannedTask(Value):
-    """A plan, and what a person wants to know who is to agree to it."""
+    """A plan with what a person needs to know before approving it."""
 
     plan: Plan
-    """With its goals."""
+    """Includes the goals of its steps."""
     progress: TaskProgress
     documents: tuple[str, ...]
-    """Names of what the task may read."""
+    """Names of the documents that the task may read."""
     usual: StepTokenSummary | None
 
 
 async def load_planned_task(store: SqlStore, row: TaskRow, progress: TaskProgress) -> PlannedTask:
-    """The plan with what a person wants to know of it. Raises BadInput as `load_plan` does."""
+    """Load a task's plan with what a person needs to know before approving it. Raises BadInput as `load_plan` does."""
     documents = await store.list_documents(row.ref.task_id, row.ref.scope)
     return PlannedTask(
         plan=await load_plan(store, row),
@@ -191,7 +192,7 @@ async def load_planned_task(store: SqlStore, row: TaskRow, progress: TaskProgres
 
 ANSWER_SECONDS = 10.0
 EDIT_SECONDS = 60.0
-"""So long a summary may take, or the rest of a leg, before nobody looks any more."""
+"""Seconds to wait for the effect of an edit, which may take a summary or the rest of a leg."""
 ANSWER_POLL_SECONDS = 0.2
 UNATTENDED = AnswerResult(outcome="unseen", reason="no worker answers for this task; it will be read when one runs")
 UNREAD = AnswerResult(outcome="unseen", reason="no worker has read it yet; `waystation show` tells when one has")
@@ -200,17 +201,20 @@ ENDED = AnswerResult(outcome="refused", reason="the task ended before it had rea
 
 
 class TaskSignalClient(NamedTuple):
-    """A task at work, to which messages are sent; each is known again by an id of its own."""
+    """Sends signals to a running task and waits for their effect; each is recognised by an id of its own."""
 
     temporal: "TemporalTaskClient"
     task_id: str
     look: Callable[[], Awaitable[TaskProgress]]
-    """Gives the task as it is now."""
+    """Returns the task's current progress."""
 
     async def send(self, signal: str, said: Mapping[str, JsonValue], answer_id: str = "") -> AnswerResult:
-        """Send the signal, and wait until it has had its effect; an edit that still waits by then, waits.
+        """Send the signal and wait until it has had its effect; an edit that is still pending by then is reported as
+        pending.
 
-        Raises BadInput where the task does not run; Unreachable.
+        Raises:
+            BadInput: The task does not run.
+            Unreachable: The server does not answer.
         """
         answer_id = answer_id or token_hex(8)
         attended = await self.temporal.query_progress(self.task_id) is not None
@@ -228,14 +232,14 @@ class TaskSignalClient(NamedTuple):
         return seen or (UNREAD if await self._runs() else ENDED)
 
     async def _runs(self) -> bool:
-        """Whether the task can still read what was sent to it."""
+        """Return whether the task can still read what was sent to it."""
         run = await self.temporal.find_task_run(self.task_id)
         return run is not None and run.ended is None and (run.progress is None or not run.progress.phase.over)
 
     async def answer_requests(
         self, signal: str, request_ids: Sequence[str], said: Mapping[str, JsonValue]
     ) -> dict[str, AnswerResult]:
-        """Answer these requests in one moment; by request id what became of each. Raises as `send` does."""
+        """Answer these requests in one signal. Returns the result of each by request id; raises as `send` does."""
         if not request_ids:
             return {}
         first, *others = request_ids

@@ -1,7 +1,8 @@
-"""The Python client, also of the command line: submits, follows and forks tasks, answers and tells, edits contexts.
+"""The Python client, also of the command line: submits, follows and forks tasks, answers requests, sends messages,
+edits contexts.
 
-The store knows what was asked for and how it ended, Temporal what happens now; a task is looked up in both, so that an
-answer comes also when the server has forgotten the task or no worker runs.
+The store knows what was requested and how it ended, Temporal what happens now. A task is looked up in both, so that
+there is an answer even if the server has forgotten the task or no worker runs.
 """
 
 import asyncio
@@ -91,8 +92,8 @@ if TYPE_CHECKING:
     from waystation.client.schedules import ScheduleClient
     from waystation.runtime.temporal.task_client import TemporalTaskClient
 
-# temporalio takes as long to load as the store, and agents' tools as long as the domain: what is answered by the store
-# alone, as `waystation list` of finished tasks, loads neither.
+# temporalio takes as long to load as the store, and agents' tools as long as the domain: a command that the store alone
+# can answer, such as `waystation list` of finished tasks, loads neither.
 
 EVENT_PAGE_LIMIT = 200
 EVERY_TASK = TaskFilter()
@@ -100,9 +101,9 @@ _Finish = Literal["partial", "cancel"]
 
 
 class Client:
-    """One tenant's tasks, of one store and one Temporal server. Close it, or use it with `async with`."""
+    """The tasks of one tenant, of one store and one Temporal server. Close it, or use it with `async with`."""
 
-    watch_seconds = 0.5  # between two looks at a task that is followed
+    watch_seconds = 0.5  # polling interval of `watch`
 
     def __init__(self, settings: Settings, store: SqlStore) -> None:
         self._settings = settings
@@ -112,7 +113,7 @@ class Client:
 
     @classmethod
     async def connect(cls, settings: Settings) -> Self:
-        """Open the store; Temporal is connected when it is first needed. Raises BadInput for a URL or key of no use."""
+        """Open the store; Temporal is connected when it is first needed. Raises BadInput for an invalid URL or key."""
         store_queries.require_local_store(settings)
         create_private_folder(settings.home)
         return cls(settings, await open_store(settings))
@@ -140,11 +141,15 @@ class Client:
         return self._connected
 
     async def list_unattended_queues(self) -> tuple[str, ...]:
-        """Task queues without a worker: what is submitted waits until one comes. Raises Unreachable."""
+        """Return task queues without a worker; submitted tasks wait until one starts. Raises Unreachable."""
         return await (await self._temporal()).list_queues_without_workers()
 
     async def prepare_task(self, request: TaskRequest) -> TaskRow:
-        """The task with its terms; nothing is stored yet. Raises BadInput where they cannot work, or are another's."""
+        """Build the task with its configuration; nothing is stored yet.
+
+        Raises:
+            BadInput: The configuration cannot work, or the request belongs to another tenant.
+        """
         store_queries.require_same_tenant(request, self._settings.tenant)
         return await prepare_task_row(self._settings, self._store, request)
 
@@ -155,11 +160,17 @@ class Client:
         *,
         start_timeout: timedelta = START_TIMEOUT,
     ) -> SubmittedTask:
-        """Store the task and hand it to its session. The same request id again finds the same task.
+        """Store the task and start it in its session. The same request id always finds the same task.
 
-        A row is what `prepare` gave: its terms hold as they were shown. Raises BadInput as that does; RequestConflict
-        where the id was used for another question, other documents or other terms; Unreachable, where it is unknown
-        whether the task was accepted.
+        Args:
+            request: The request, or a row from `prepare_task`, whose configuration is used exactly as it was shown.
+            documents: The documents with their texts.
+            start_timeout: Maximum time to wait until the session has accepted the task.
+
+        Raises:
+            BadInput: As `prepare_task`.
+            RequestConflict: The id was used for another question, other documents or another configuration.
+            Unreachable: It is unknown whether the task was accepted.
         """
         validate_document_count(len(documents))
         temporal = await self._temporal()
@@ -168,7 +179,7 @@ class Client:
         return await submit_stored_task(self._settings, self._store, temporal, row, start_timeout)
 
     async def get_schedule_client(self) -> "ScheduleClient":
-        """The tenant's questions that come back. Raises Unreachable."""
+        """Return the client of the tenant's schedules. Raises Unreachable."""
         from waystation.client.schedules import ScheduleClient  # noqa: PLC0415
         from waystation.runtime.temporal.connect import find_target  # noqa: PLC0415
         from waystation.runtime.temporal.schedule_client import TemporalScheduleClient  # noqa: PLC0415
@@ -179,21 +190,26 @@ class Client:
         return ScheduleClient(self._settings, self._store, temporal)
 
     async def fork(self, task_id: str, wish: ForkRequest) -> SubmittedTask:
-        """A new task that reuses the finished steps of one that is over. The same request id finds the same task.
+        """Start a new task that reuses the finished steps of one that is over. The same request id finds the same task.
 
-        Raises BadInput, RequestConflict and Unreachable as `submit` does; UnknownTask.
+        Raises:
+            BadInput, RequestConflict, Unreachable: As `submit`.
+            UnknownTask: There is no such task.
         """
         temporal = await self._temporal()
         row = await register_fork(self._settings, self._store, await self._load_row(task_id), wish)
         return await submit_stored_task(self._settings, self._store, temporal, row)
 
     async def get_session_documents(self, session: str) -> tuple[SourceDocument, ...]:
-        """Those of the newest task of a session of this tenant: what a follow-up works on if it is given no others."""
+        """Return the documents of the session's newest task, which a follow-up uses if it is given none."""
         return await load_session_documents(self._store, self._settings.tenant, session)
 
     async def set_session_limit(self, session: str, limit: Limit) -> None:
-        """Set what a session of this tenant may spend in all. Raises BadInput for a name that no session may have;
-        Unreachable.
+        """Set the spending limit of a whole session.
+
+        Raises:
+            BadInput: The name is not a valid session name.
+            Unreachable: The server does not answer.
         """
         require_one_line("a session", session)
         tenant = self._settings.tenant
@@ -201,16 +217,22 @@ class Client:
         await (await self._temporal()).set_session_limit(start, make_session_workflow_id(tenant, session), limit)
 
     async def resolve_task_id(self, prefix: str) -> str:
-        """The one task id that starts so, with or without `task-`. Raises UnknownTask; BadInput if several do."""
+        """Return the only task id that starts with `prefix`, with or without `task-`.
+
+        Raises UnknownTask; BadInput if several do.
+        """
         return await store_queries.resolve_task_id(self._store, self._reader, prefix)
 
     async def get_task(self, task_id: str) -> TaskView:
-        """The task as it is now, or as well as can be told. Raises UnknownTask; Unreachable while it has not ended."""
+        """Return the task as it is now, or as well as it is known.
+
+        Raises UnknownTask; Unreachable while it has not ended.
+        """
         row = await self._load_row(task_id)
         view = with_stored_details(await self._view(row), row)
         if not view.progress.phase.over:
             return view
-        # The store has all that matters of a task that is over; the server may still show its history.
+        # The store has everything that matters about a finished task; the server may still show its history.
         with suppress(Unreachable):
             temporal = await self._temporal()
             run_id = await temporal.run_id(task_id)
@@ -218,7 +240,10 @@ class Client:
         return view
 
     async def get_last_known_task(self, task_id: str) -> TaskView:
-        """The same where no server answers, too: then from the store, with a remark on why. Raises UnknownTask."""
+        """Return the task as `get_task` does; if no server answers, from the store, with a remark that says so.
+
+        Raises UnknownTask.
+        """
         row = await self._load_row(task_id)
         try:
             return await self.get_task(task_id)
@@ -242,7 +267,7 @@ class Client:
         return TaskView(progress=progress, run_id=run.run_id if run else None, ui_url=ui_url, remark=remark)
 
     async def watch(self, task_id: str, again: float = inf) -> AsyncGenerator[TaskView]:
-        """The task whenever it has changed, or after so many seconds in which it has not, until it is over."""
+        """Yield the task whenever it has changed, or after `again` seconds without a change, until it is over."""
         clock, yielded, shown = asyncio.get_running_loop().time, 0.0, None
         while shown is None or not shown.progress.phase.over:
             if (seen := await self.get_task(task_id)) == shown and clock() - yielded < again:
@@ -254,7 +279,7 @@ class Client:
     async def list_tasks(
         self, wanted: TaskFilter = EVERY_TASK, most: int = store_queries.DEFAULT_TASK_LIMIT
     ) -> tuple[TaskView, ...]:
-        """The newest tasks, or all that the filter means. Without a server, those at work are as last stored."""
+        """Return the newest tasks, or all that match the filter. Without a server, running tasks are as last stored."""
         rows = await store_queries.list_task_rows(self._store, self._settings.tenant, wanted, most)
         views = await asyncio.gather(*(self._view_or_stored(row) for row in rows))
         return tuple(view for view in views if wanted.matches_phase(view.progress.phase))
@@ -266,72 +291,78 @@ class Client:
             return await build_stored_task_view(self._store, row, str(unreachable))
 
     async def list_events(self, after: int, task_id: str | None = None, limit: int = EVENT_PAGE_LIMIT) -> EventPage:
-        """What happened to one task, or to all of the tenant's, behind that number: so many. Raises UnknownTask."""
+        """Return up to `limit` events after the number `after`, of one task or of all of the tenant's.
+
+        Raises UnknownTask.
+        """
         if task_id is not None:
             await self._load_row(task_id)
         return await self._store.list_events(self._reader, after, limit, task_id)
 
     async def get_newest_event_number(self) -> int:
-        """The number of the newest event of the tenant's tasks; 0 before the first."""
+        """Return the number of the newest event of the tenant's tasks; 0 before the first."""
         return await self._store.get_newest_event_number(self._reader)
 
     async def is_over(self, task_id: str) -> bool:
-        """Whether the task has ended, as the store knows it. Raises UnknownTask."""
+        """Return whether the task has ended, according to the store. Raises UnknownTask."""
         progress = (await self._load_row(task_id)).progress
         return progress is not None and progress.phase.over
 
     async def get_report(self, task_id: str, version: int | None = None) -> str:
-        """The report as Markdown, from the store: the one delivered last, or this version. Raises BadInput."""
+        """Return the newest report, or this version of it, as Markdown, from the store. Raises BadInput."""
         return await self.get_report_text(
             store_queries.get_report_version(await self.get_last_known_progress(task_id), version)
         )
 
     async def get_last_known_progress(self, task_id: str) -> TaskProgress:
-        """The task with the versions of its report, also where no server answers. Raises UnknownTask."""
+        """Return the task's progress with its report versions, also if no server answers. Raises UnknownTask."""
         return (await self._view_or_stored(await self._load_row(task_id))).progress
 
     async def get_report_text(self, version: ReportVersion) -> str:
-        """One version of a report as Markdown."""
+        """Return one version of a report as Markdown."""
         return await self._store.get_text(version.report, self._reader)
 
     async def build_draft(self, task_id: str) -> UnfinishedReport:
-        """What the task would deliver if it ended now. Raises BadInput where there is nothing to show."""
+        """Build the report that the task would deliver if it ended now. Raises BadInput if there is nothing to show."""
         row = await self._load_row(task_id)
         store_queries.require_not_forgotten(task_id, row.title)
         return await build_report_draft(self._settings, self._store, row.ref, await self._view_or_stored(row))
 
     async def with_origins(self, view: TaskView) -> TaskView:
-        """The view with where the answers to its requests came from, where a server can be asked."""
+        """Return the view with the origins of the answers to its requests, if a server can be asked."""
         with suppress(Unreachable):
             return view.replace(origins=await find_answer_origins(await self._temporal(), view.progress))
         return view
 
     async def with_stored_details(self, view: TaskView) -> TaskView:
-        """The view with what memory does not have of the task, and what was told to it, from the store."""
+        """Return the view with what only the store has: what memory lacks of the task, and the messages sent to it."""
         known = await store_queries.with_stored_details(self._store, view, self._reader)
         return await with_task_messages(self._store, known, self._reader)
 
     async def get_bill(self, task_id: str) -> CostBreakdown:
-        """What the task has cost so far, from the store. Raises UnknownTask."""
+        """Return the task's cost so far, from the store. Raises UnknownTask."""
         return (await self.get_payments(task_id)).cost_breakdown
 
     async def get_payments(self, task_id: str) -> TaskCharges:
-        """The same call by call."""
+        """Return the task's charges, call by call."""
         reused = progress.reused if (progress := (await self._load_row(task_id)).progress) else None
         return (await self._store.list_task_charges(task_id, self._reader)).replace(reused=reused)
 
     async def get_spending(self, days: DayRange, session: str | None = None) -> SpendingReport:
-        """What the tenant's tasks, or those of a session, have spent in these days. Raises BadInput for too much."""
+        """Return the spending of the tenant's tasks, or of a session's, in these days.
+
+        Raises BadInput if that is too much.
+        """
         return await self._store.get_spending(days, build_reader_scope(self._settings.tenant, session))
 
     async def list_sessions(
         self, first: int = 0, count: int = store_queries.DEFAULT_TASK_LIMIT
     ) -> tuple[SessionSummary, ...]:
-        """So many of the tenant's sessions from the `first` on, those with the newest tasks before others."""
+        """Return `count` of the tenant's sessions, starting at index `first`, those with the newest tasks first."""
         return await self._store.list_sessions(self._reader, first, count)
 
     async def get_transcript(self, task_id: str, agent: str) -> Transcript:
-        """Everything that one agent said and was told. Raises BadInput for an agent that the task does not have."""
+        """Return the transcript of one agent. Raises BadInput for an agent that the task does not have."""
         store_queries.require_not_forgotten(task_id, (await self._load_row(task_id)).title)
         (agent,) = await store_queries.list_agent_ids(self._store, task_id, self._reader, agent)
         return await self._store.load_transcript(f"{task_id}/{agent}", self._reader)
@@ -339,13 +370,16 @@ class Client:
     async def audit_compactions(
         self, task_id: str, agent: str | None = None, memory: MemoryWithEmbedder | None = None
     ) -> tuple[AgentCompactionAudits, ...]:
-        """What the compactions of one agent, or of all of them, kept and lost. Raises as `client_audit.audits` does."""
+        """Return what the compactions of one agent, or of all, kept and lost.
+
+        Raises as `agent_contexts.audit_compactions`.
+        """
         from waystation.client.agent_contexts import audit_compactions  # noqa: PLC0415
 
         return await audit_compactions(self._settings, self._store, await self._load_row(task_id), agent, memory)
 
     async def list_agent_contexts(self, task_id: str, agent: str | None = None) -> tuple[AgentPromptView, ...]:
-        """Who gets how much of agents' next requests. Raises as `client_context.contexts` does."""
+        """Return the prompt sections of agents' next requests. Raises as `agent_contexts.load_agent_contexts`."""
         from waystation.client.agent_contexts import load_agent_contexts  # noqa: PLC0415
 
         progress = (await self.get_task(task_id)).progress
@@ -354,7 +388,10 @@ class Client:
         )
 
     async def list_approvals(self, session: str | None = None) -> tuple[PendingApproval, ...]:
-        """What waits for an answer in the tenant's tasks, or a session's, the most urgent first. Raises Unreachable."""
+        """Return pending requests of the tenant's tasks, or of a session's, the most urgent first.
+
+        Raises Unreachable.
+        """
         return await load_pending_approvals(
             await self._temporal(), self._store, build_reader_scope(self._settings.tenant, session)
         )
@@ -368,9 +405,11 @@ class Client:
         by: AnswerAuthor = "",
         note: str = "",
     ) -> AnswerResult:
-        """Grant what was asked for, or another amount. Without a request id the one pending request is meant.
+        """Approve a request with the requested amount or another one. Without a request id: the only pending request.
 
-        Raises BadInput where the task does not run; Unreachable.
+        Raises:
+            BadInput: The task does not run.
+            Unreachable: The server does not answer.
         """
         answer = {
             "request_id": request_id,
@@ -389,7 +428,7 @@ class Client:
         by: AnswerAuthor = "",
         note: str = "",
     ) -> AnswerResult:
-        """Refuse the money: the task ends with what there is, or is cancelled. Raises as `approve` does."""
+        """Deny a budget request: the task ends with a partial report, or is cancelled. Raises as `approve` does."""
         answer = {"request_id": request_id, "finish": finish, **build_author_fields(by), "note": note}
         return await self._send(task_id, DENY_BUDGET, without_empty(answer))
 
@@ -402,30 +441,42 @@ class Client:
         by: AnswerAuthor = "",
         note: str = "",
     ) -> dict[str, AnswerResult]:
-        """Grant several requests in one moment; by request id what became of it. Raises as `approve` does."""
+        """Approve several requests in one signal.
+
+        Returns the result of each by request id; raises as `approve` does.
+        """
         said = {**build_optional_grant_fields(amount), **build_author_fields(by), "note": note}
         return await (await self._signal_client(task_id)).answer_requests(APPROVE_BUDGET, request_ids, said)
 
     async def deny_many(
         self, task_id: str, request_ids: Sequence[str], *, by: AnswerAuthor = "", note: str = ""
     ) -> dict[str, AnswerResult]:
-        """Refuse several in one moment, so that none goes on with what another leaves. Raises as `approve` does."""
+        """Deny several requests in one signal, so that none uses the budget that another leaves.
+
+        Raises as `approve` does.
+        """
         return await (await self._signal_client(task_id)).answer_requests(
             DENY_BUDGET, request_ids, {**build_author_fields(by), "note": note}
         )
 
     async def get_plan(self, task_id: str) -> Plan:
-        """The newest plan of a task, goals included. Raises UnknownTask; BadInput where it has none yet."""
+        """Return a task's newest plan, goals included. Raises UnknownTask; BadInput if it has none yet."""
         return await store_queries.load_plan(self._store, await self._load_row(task_id))
 
     async def get_planned_task(self, task_id: str) -> PlannedTask:
-        """The same with what each step may spend, what it may read and what is usual. Raises as above; Unreachable."""
+        """Return the plan with the budget of each step, the documents and the usual spending.
+
+        Raises as `get_plan`; Unreachable.
+        """
         row = await self._load_row(task_id)
         return await load_planned_task(self._store, row, (await self._view_or_stored(row)).progress)
 
     async def review_plan(self, task_id: str, plan: Plan, by: str = "", note: str = "") -> AnswerResult:
-        """Have a task whose plan waits work by this one instead. Raises BadInput, also where there is no plan yet;
-        Unreachable.
+        """Replace the plan of a task that waits for its approval.
+
+        Raises:
+            BadInput: Also if there is no plan yet.
+            Unreachable: The server does not answer.
         """
         row = await self._load_row(task_id)
         await store_queries.load_plan(self._store, row)
@@ -434,9 +485,16 @@ class Client:
         return await self._send(task_id, REVIEW_PLAN, without_empty({"plan": blob, "by": by, "note": note}))
 
     async def edit_context(self, task_id: str, edit: ContextEditInput, instructions: str = "") -> AnswerResult:
-        """Change the context of an agent at work; or take an agent of a finished task back, which then goes on.
+        """Edit the context of a running agent, or rewind an agent of a finished task, which then continues.
 
-        `instructions`: what a compaction's summary is to heed. Raises BadInput, Unreachable.
+        Args:
+            task_id: Id of the task.
+            edit: The edit.
+            instructions: What the summary of a compaction must preserve or stress.
+
+        Raises:
+            BadInput: The edit is not possible.
+            Unreachable: The server does not answer.
         """
         from waystation.client.agent_contexts import rewind_finished_task, validate_instructions  # noqa: PLC0415
 
@@ -449,7 +507,7 @@ class Client:
         )
 
     async def send_message(self, task_id: str, words: str, by: str = "") -> AnswerResult:
-        """Tell all agents of a task at work something, each at its next turn. Raises BadInput, Unreachable."""
+        """Send all agents of a running task a message, each at its next turn. Raises BadInput, Unreachable."""
         progress = (await self.get_task(task_id)).progress
         row = await self._load_row(task_id)
         blob = await self._store.put_text(validate_message_text(row, progress.phase, words), row.ref.scope)
@@ -457,24 +515,30 @@ class Client:
         return annotate_message_answer(answer, progress.model)
 
     async def list_documents(self, task_id: str) -> tuple[Document, ...]:
-        """A task's documents as they are now, in the order of their numbers. Raises UnknownTask."""
+        """Return a task's current documents, in the order of their numbers. Raises UnknownTask."""
         return await self._store.list_documents((await self._load_row(task_id)).ref.task_id, self._reader)
 
     async def get_document_text(self, task_id: str, name: str) -> str:
-        """One of them, as it was handed in. Raises UnknownTask; BadInput where no document has that name now."""
+        """Return the text of a document as it was submitted.
+
+        Raises UnknownTask; BadInput if no document has that name now.
+        """
         return await store_queries.load_document_text(self._store, await self._load_row(task_id), name)
 
     async def update_documents(
         self, task_id: str, paths: Sequence[Path], *, remove_missing: bool = False, by: str = ""
     ) -> DocumentUpdateAnswer:
-        """Read what has changed of a running task's documents, and tell its agents. Raises BadInput, Unreachable."""
+        """Read those documents of a running task that have changed, and notify its agents.
+
+        Raises BadInput, Unreachable.
+        """
         loaded = await reload_changed_documents(await self.list_documents(task_id), paths)
         return await self.apply_loaded_documents(task_id, loaded, remove_missing=remove_missing, by=by)
 
     async def apply_loaded_documents(
         self, task_id: str, loaded: DocumentLoadResult, *, remove_missing: bool = False, by: str = ""
     ) -> DocumentUpdateAnswer:
-        """The same with what was read. Raises BadInput, Unreachable."""
+        """Update a running task with documents that were read already. Raises BadInput, Unreachable."""
         row = await self._load_row(task_id)
         progress = require_running(row, (await self.get_task(task_id)).progress)
         again = await compare_documents(self._store, row.ref.scope, loaded, remove_missing=remove_missing)
@@ -495,7 +559,7 @@ class Client:
         return await (await self._signal_client(task_id)).send(signal, said)
 
     async def cancel(self, task_id: str) -> TaskPhase:
-        """Ask the task to stop, unless it is over; the phase that it had. Raises UnknownTask, Unreachable."""
+        """Ask the task to stop, unless it is over. Returns its phase from before. Raises UnknownTask, Unreachable."""
         phase = (await self.get_task(task_id)).progress.phase
         if phase.over:
             return phase

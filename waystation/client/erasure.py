@@ -1,8 +1,5 @@
-"""How the client has tasks forgotten and one person erased.
-
-One person is erased: that no task has them that runs, what the workers carry out, and the receipt.
-
-Tasks are forgotten: which ones, that none of them runs, and what is carried out where.
+"""Forgetting tasks and erasing a person: select them, check that no affected task runs, have the workers carry it out,
+return the receipt.
 """
 
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -39,29 +36,29 @@ from waystation.runtime.temporal.erasure_client import erase_person, forget_task
 from waystation.tasks.task import TaskRow, build_reader_scope, tenant_hash
 
 _ELSEWHERE = frozenset({ErasureLocation.VAULT, ErasureLocation.HISTORY, ErasureLocation.REPORT_FILE})
-"""Not in the store's texts: a task that runs does not write there."""
+"""Locations that are not texts of the store: a running task does not write there."""
 
 
 class PersonErasureReceipt(Value):
-    """What was erased. It has no content, and may be kept."""
+    """The result of an erasure. It has no content, so it may be kept."""
 
     id: str
     at: datetime
     known_as: tuple[str, ...]
-    """SHA-256 of each placeholder that stood for the value."""
+    """SHA-256 of each placeholder of the value."""
     found: dict[ErasureLocation, int]
     left: dict[ErasureLocation, int]
     originals: int
-    """Entries that the vault has no more."""
+    """Number of entries deleted from the vault."""
     files: int
-    """Reports that were written anew, by the workers and on this machine."""
+    """Number of report files rewritten, by the workers and on this machine."""
     histories_deleted: int
     histories_left: tuple[str, ...]
-    """Ids of workflows whose histories still have the person."""
+    """Ids of workflows whose histories still contain the person."""
 
     @classmethod
     def from_erasure(cls, done: ErasureResult) -> "PersonErasureReceipt":
-        """What the order did; on this machine there may have been more files."""
+        """Build the receipt of a finished order. More files may have been rewritten on this machine."""
         left = [one.workflow_id for one in done.order.histories if one not in done.order.histories_to_delete]
         return cls(
             id=done.id,
@@ -77,8 +74,11 @@ class PersonErasureReceipt(Value):
 
 
 async def require_tasks_finished(client: Client, settings: Settings, found: PersonLocations) -> None:
-    """Raise BadInput where a task has the person that is not over, or whose documents are being remembered; Unreachable
-    without a server, which alone knows.
+    """Check that no affected task is running.
+
+    Raises:
+        BadInput: A task that has the person is not over, or its documents are still being indexed.
+        Unreachable: There is no server, and only the server knows.
     """
     task_ids = sorted({trace.task_id for trace in found.traces if trace.place not in _ELSEWHERE})
     at_work = [one for one in task_ids if not (await client.get_task(one)).progress.phase.over]
@@ -99,24 +99,26 @@ async def require_tasks_finished(client: Client, settings: Settings, found: Pers
 async def run_erasure(
     search: PersonSearch, found: PersonLocations, *, histories: bool, tell: Callable[[str], None] = lambda _: None
 ) -> PersonErasureReceipt:
-    """Erase the person; closed histories that have them are deleted as a whole where that is wanted.
+    """Erase the person, and delete closed workflow histories that contain them if `histories`.
 
-    `tell` gets a few words whenever another step is under way. Raises Unreachable without a server, BadInput, WrongKey.
+    `tell` is called with a short text whenever another step begins. Raises Unreachable without a server, BadInput,
+    WrongKey.
     """
     temporal = await connect_to_temporal(search.settings)
     order = await create_erasure_order(search, found, histories=histories)
     async with _answering():
         receipt = PersonErasureReceipt.from_erasure(await erase_person(temporal, order, tell))
-    # The workers have done those of their home folder, which may be another one.
+    # The workers have rewritten those of their own home folder, which may be another one.
     in_files = [trace.task_id for trace in found.traces if trace.place is ErasureLocation.REPORT_FILE]
     own_files = rewrite_matching_reports(search.settings.reports_folder, in_files, search.sought)
     return receipt.replace(files=receipt.files + own_files)
 
 
 async def load_last_receipt(search: PersonSearch) -> PersonErasureReceipt | None:
-    """What the last order for this value did; one that is under way is waited for. None: Temporal keeps none.
+    """Return the receipt of the last order for this value, waiting for one that is running. None: Temporal has none.
 
-    Raises Unreachable without a server.
+    Raises:
+        Unreachable: There is no server.
     """
     temporal = await connect_to_temporal(search.settings)
     async with _answering():
@@ -125,14 +127,14 @@ async def load_last_receipt(search: PersonSearch) -> PersonErasureReceipt | None
 
 
 async def is_erasure_running(search: PersonSearch) -> bool:
-    """Whether an order for this value is being carried out. Raises Unreachable without a server."""
+    """Return whether an order for this value is being carried out. Raises Unreachable without a server."""
     temporal = await connect_to_temporal(search.settings)
     async with _answering():
         return await is_workflow_running(temporal, search.erasure_workflow_id)
 
 
 async def create_erasure_order(search: PersonSearch, found: PersonLocations, *, histories: bool) -> PersonErasureOrder:
-    """The order, with the value in the vault until it has been carried out."""
+    """Build the order; the value stays in the vault until it has been carried out."""
     tenant, value = tenant_hash(search.settings.tenant), search.sought.value
     original = VaultEntry(
         type=WANTED_TYPE,
@@ -153,7 +155,7 @@ async def create_erasure_order(search: PersonSearch, found: PersonLocations, *, 
 
 @asynccontextmanager
 async def _answering() -> AsyncGenerator[None]:
-    """Turns Temporal's errors into Unreachable."""
+    """Translate Temporal's errors into Unreachable."""
     try:
         yield
     except RPCError as error:
@@ -167,15 +169,15 @@ _MOST_TASKS = 10_000
 
 
 class ForgetResult(ErasureReceipt):
-    """What was forgotten."""
+    """The result of forgetting tasks."""
 
     remains: tuple[str, ...] = ()
-    """Where something of it still is, and until when: sentences."""
+    """Sentences that say where some of it remains, and until when."""
 
 
 @dataclass(frozen=True)
 class TaskSelection:
-    """Whose tasks: one of the first three, or all that ended before some moment."""
+    """Selects tasks by exactly one of the first three criteria, or by the time before which they ended."""
 
     session: str | None = None
     task: str | None = None
@@ -183,7 +185,7 @@ class TaskSelection:
     ended_before: datetime | None = None
 
     def require_single_criterion(self) -> None:
-        """Raise BadInput unless exactly one is given."""
+        """Raise BadInput unless exactly one criterion is given."""
         given = (self.session is not None) + (self.task is not None) + self.all_of_tenant
         if given > 1 or (not given and self.ended_before is None):
             raise BadInput(
@@ -194,11 +196,11 @@ class TaskSelection:
 
 
 async def select_task_ids(client: Client, settings: Settings, selection: TaskSelection) -> tuple[str, ...]:
-    """Ids of the tasks that are meant, all of them over. Those that run have not ended before any moment.
+    """Return the ids of the selected tasks, all of them over. A running task has not ended before any time.
 
     Raises:
-        BadInput: there are none, or one still runs.
-        Unreachable: whether one runs cannot be told without a server.
+        BadInput: There are none, or one still runs.
+        Unreachable: There is no server to say whether one still runs.
     """
     selection.require_single_criterion()
     async with aclosing(await open_store(settings)) as store:
@@ -246,7 +248,7 @@ async def forget_selected_tasks(settings: Settings, task_ids: tuple[str, ...], *
             f"the Temporal server at {target.address} does not answer ({error.status.name}): the order may be carried "
             "out all the same; giving it again is safe"
         ) from error
-    # The workers have deleted those of their home folder, which may be another one.
+    # The workers have deleted those of their own home folder, which may be another one.
     own_files = delete_task_files(settings.reports_folder, task_ids) if everything else 0
     return ForgetResult(
         forgotten=done.forgotten,
@@ -257,7 +259,7 @@ async def forget_selected_tasks(settings: Settings, task_ids: tuple[str, ...], *
 
 
 def describe_remaining_data(settings: Settings, *, everything: bool) -> tuple[str, ...]:
-    """Where something of what was forgotten still is. Embedded memory and SQLite have overwritten it."""
+    """Return sentences on where forgotten data remains. Embedded memory and SQLite have overwritten theirs."""
     said = {
         "Transcripts, documents, reports and workflow histories stay: --everything takes them, too.": not everything,
         "The Temporal server deletes histories a moment later.": everything,

@@ -1,4 +1,4 @@
-"""Reports and drafts as files to send, for the command line, the API and the pages alike."""
+"""Reports and drafts as files to send, for the command line, the API and the web pages."""
 
 from typing import Literal, NamedTuple
 
@@ -16,26 +16,26 @@ ReportFormat = Literal["md", "html", "pdf", "docx", "json"]
 
 
 class ReportWithImprint(NamedTuple):
-    """A report or a draft, and what its imprint says."""
+    """A report or a draft with the metadata of its imprint."""
 
     report: ReportJson
     imprint: ReportMetadata
 
 
 class ReportFile(NamedTuple):
-    """A file, and what could not be shown in it; empty: nothing."""
+    """A file, with a remark on what could not be shown in it; empty if there is nothing to remark."""
 
     content: bytes
     lacking: str = ""
 
 
 async def load_report(client: Client, task_id: str, version: int | None = None) -> ReportWithImprint:
-    """The report that was delivered last, or this version of it. Raises BadInput where there is none; UnknownTask."""
+    """Load the newest report, or this version of it. Raises BadInput if there is none; UnknownTask."""
     return await load_report_version(client, await client.get_last_known_progress(task_id), version)
 
 
 async def load_report_version(client: Client, progress: TaskProgress, version: int | None) -> ReportWithImprint:
-    """The same of a task that was looked up already."""
+    """Load a report of a task whose progress was loaded already."""
     found = get_report_version(progress, version)
     return ReportWithImprint(
         build_report_json(progress, found, await client.get_report_text(found)), build_imprint(progress, found)
@@ -43,14 +43,14 @@ async def load_report_version(client: Client, progress: TaskProgress, version: i
 
 
 async def load_draft(client: Client, task_id: str) -> ReportWithImprint:
-    """What the task would deliver if it ended now. Raises BadInput where there is nothing to show, or a report."""
+    """Build what the task would deliver if it ended now. Raises BadInput if there is nothing to show, or a report."""
     found = await client.build_draft(task_id)
     report = ReportJson(task_id=task_id, phase=found.phase, version=None, report=found.markdown)
     return ReportWithImprint(report, ReportMetadata(task_id=task_id, phase=found.phase))
 
 
 def build_imprint(progress: TaskProgress, version: ReportVersion) -> ReportMetadata:
-    """What a file says of one version of a report: which it is, how its task ended, when it was stored."""
+    """Build the metadata of one report version: its number, how its task ended, when it was stored."""
     return ReportMetadata(
         task_id=progress.task_id,
         phase=version.phase,
@@ -61,9 +61,10 @@ def build_imprint(progress: TaskProgress, version: ReportVersion) -> ReportMetad
 
 
 def render_report_file(found: ReportWithImprint, form: ReportFormat) -> ReportFile:
-    """The report in this format. A long one takes seconds: not on a loop that answers others.
+    """Render the report in this format. A long one takes seconds: do not call it on an event loop that serves others.
 
-    Raises BadInput where a package that makes it is not installed.
+    Raises:
+        BadInput: A package that renders it is not installed.
     """
     stored = parse_stored_report(found.report.report)
     whole = build_report_export(stored, found.imprint)

@@ -1,4 +1,4 @@
-"""One person, looked for in everything of the settings' tenant: what a value is taken for, and where it is."""
+"""Search for one person in all data of the settings' tenant: what the value is recognised as, and where it occurs."""
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
@@ -48,27 +48,27 @@ from waystation.tasks.task import make_session_workflow_id, tenant_hash
 
 _MOST_TASKS = 1_000_000
 MIN_CHARACTERS = 3
-"""Letters and digits. With fewer, half of every text would be meant."""
+"""Letters and digits. A shorter value would match half of every text."""
 
 
 class PersonLocations(Value):
-    """Where a person is, without a word of what is there."""
+    """Where a person occurs, without any of the text there."""
 
     known_as: tuple[str, ...]
-    """SHA-256 of each placeholder that stands for the value."""
+    """SHA-256 of each placeholder of the value."""
     recognised: bool
-    """Whether the type is known: by the rules of redaction, or because it was given."""
+    """Whether the type is known, from the redaction rules or because it was given."""
     types: tuple[str, ...]
-    """The types whose placeholders for the value were looked for."""
+    """Types whose placeholders for the value were searched for."""
     traces: tuple[ErasureMatch, ...]
     histories: tuple[MatchedHistory, ...]
     finding: str
-    """Why workflow histories were not looked at; empty where they were."""
+    """Why workflow histories were not searched; empty if they were."""
 
 
 @dataclass(frozen=True)
 class PersonSearch:
-    """A value that is looked for: in this store, with this key."""
+    """A search for one value in this store, with this key."""
 
     settings: Settings
     store: SqlStore
@@ -80,16 +80,19 @@ class PersonSearch:
 
     @property
     def erasure_placeholder(self) -> str:
-        """The placeholder under which the vault has the value while it is being erased."""
+        """Placeholder under which the vault has the value while it is being erased."""
         return build_placeholder(self.key, tenant_hash(self.settings.tenant), WANTED_TYPE, self.sought.value)
 
     @property
     def erasure_workflow_id(self) -> str:
-        """Workflow id of an order to erase it."""
+        """Workflow id of an order to erase the value."""
         return make_erasure_workflow_id(tenant_hash(self.settings.tenant), self.erasure_placeholder)
 
     async def find_locations(self) -> PersonLocations:
-        """Where it is. Memory itself is not asked: it has what the store's passages have. Raises WrongKey."""
+        """Find where the value occurs.
+
+        Memory itself is not searched: it has what the store's passages have. Raises WrongKey.
+        """
         tenant = tenant_hash(self.settings.tenant)
         rows = await self.store.list_tasks(TenantScope(tenant=tenant), _MOST_TASKS)
         task_ids = {row.ref.task_id for row in rows}
@@ -118,8 +121,10 @@ class PersonSearch:
         )
 
     async def find_near_values(self) -> Sequence[RelatedValue]:
-        """Other values that may be the same person's: on the same lines, by the rules and by placeholders; and those of
-        the vault that are alike. Secrets are nobody's names, and are not shown. Raises WrongKey.
+        """Find other values that may belong to the same person: on the same lines, found by rules and by placeholders,
+        and similar values of the vault.
+
+        Secrets are not names, and are not shown. Raises WrongKey.
         """
         # See _recognised.
         from waystation.runtime.redaction_setup import create_redactor  # noqa: PLC0415
@@ -156,10 +161,14 @@ class PersonSearch:
 
 @asynccontextmanager
 async def open_person_search(settings: Settings, value: str, kind: str | None) -> AsyncGenerator[PersonSearch]:
-    """Look for this value; `kind` is what its placeholders have before the digits, where the rules cannot tell.
+    """Open a search for this value. `kind` is the part of its placeholders before the digits, if the rules cannot
+    recognise it.
 
-    A name is looked for as PERSON and as LOCATION, and so is what no rule recognises: in a sentence it may be seen as
-    one. Raises BadInput where the value is too short, the type unknown, or the key not the store's.
+    A name is searched for as PERSON and as LOCATION, and so is a value that no rule recognises: in a sentence it may be
+    recognised as either.
+
+    Raises:
+        BadInput: The value is too short, the type is unknown, or the key is not the store's.
     """
     given = normalize_search_value(value)
     wanted = None if kind is None else _known(settings, kind)
@@ -167,7 +176,7 @@ async def open_person_search(settings: Settings, value: str, kind: str | None) -
     try:
         key = await get_placeholder_key(store, settings)
         recognised = {wanted} if wanted else await _recognised(settings, key, given)
-        # These depend on the sentence: a name alone is often none to a language model, or another one.
+        # These depend on the sentence: a language model often does not recognise a name alone, or as another type.
         types = recognised | NAME_TYPES if not wanted and recognised <= NAME_TYPES else recognised
         made = {build_placeholder(key, tenant_hash(settings.tenant), one, given) for one in types}
         vault = store.build_vault(build_cipher(settings, "vault"))
@@ -179,7 +188,7 @@ async def open_person_search(settings: Settings, value: str, kind: str | None) -
 
 
 def normalize_search_value(value: str) -> str:
-    """The value with single spaces. Raises BadInput where it is too short to mean anybody."""
+    """Return the value with single spaces. Raises BadInput if it is too short to identify a person."""
     given = " ".join(value.split())
     if sum(character.isalnum() for character in given) < MIN_CHARACTERS:
         raise BadInput(f"the value needs {MIN_CHARACTERS} letters or digits: give the name or number as a whole")
@@ -187,7 +196,7 @@ def normalize_search_value(value: str) -> str:
 
 
 async def connect_to_temporal(settings: Settings) -> TemporalClient:
-    """The server. Raises Unreachable."""
+    """Connect to the server. Raises Unreachable."""
     target = find_target(settings)
     return await connect_as_person(target, build_client_data_converter(settings))
 
@@ -203,8 +212,8 @@ def _known(settings: Settings, kind: str) -> str:
 
 
 async def _recognised(settings: Settings, key: bytes, value: str) -> set[str]:
-    """Types that the rules find over the whole of the value."""
-    # Presidio takes seconds and hundreds of megabytes, and wrong input should not wait for it.
+    """Return the types that the rules find for the whole value."""
+    # Presidio takes seconds and hundreds of megabytes; invalid input should not wait for it.
     from waystation.runtime.redaction_setup import create_redactor  # noqa: PLC0415
 
     with closing(create_redactor(settings, key, RedactionPolicy.STRICT)) as redactor:
@@ -213,7 +222,7 @@ async def _recognised(settings: Settings, key: bytes, value: str) -> set[str]:
 
 
 async def _kept(settings: Settings, vault: SqlVault, value: str) -> set[str]:
-    """Placeholders whose originals have the value in them: of other types, with titles, with more digits."""
+    """Return placeholders whose originals contain the value: of other types, with titles, with more digits."""
     plain = ErasureQuery(value)
     try:
         originals = await vault.load_all_originals(tenant_hash(settings.tenant))

@@ -1,7 +1,7 @@
-"""The client of whoever has a token of `waystation serve`, and neither its Temporal server nor its store.
+"""The client of a program that has a token of `waystation serve`, but neither its Temporal server nor its store.
 
-What may be asked so is what the class lists, each with the role that it takes: one row gives a method of `Client` to
-both sides. Arguments and results go as JSON, and are checked on either side by the annotations of that method.
+The class lists the remote methods, each with the role that it needs: one row gives a method of `Client` to both sides.
+Arguments and results travel as JSON, and both sides validate them by the annotations of that method.
 """
 
 import inspect
@@ -29,13 +29,15 @@ from waystation.tasks.approvals import AnswerAuthor
 from waystation.tasks.view import UnfinishedReport
 
 CALL_PATH_PREFIX = "/v1/client/"
-"""Below it is what the class lists, at ROLE/METHOD."""
+"""Path prefix of the remote methods, which are at ROLE/METHOD."""
 VERSION_HEADER = "waystation-version"
-"""Header: values of the client change with its version."""
+"""Header with the client's version: its values change with the version."""
 ANSWER_TIMEOUT = 120.0
-"""A message to a task waits a minute for its effect."""
+"""Seconds. A message to a task waits up to a minute for its effect."""
 MAX_ANSWER_BYTES = 200_000_000
-"""Of an answer: a longer one is no server's of ours, or nothing that a program should hold at once."""
+"""Maximum size of an answer in bytes: a longer one is not from our server, or too much for a program to hold at
+once.
+"""
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _LIKE = "like https://waystation.example.org, or the one that `waystation serve` printed"
 _PROBLEM = TypeAdapter(dict[str, JsonValue])
@@ -47,10 +49,10 @@ _MethodT = TypeVar("_MethodT", bound=Callable[..., Coroutine[Any, Any, Any]])
 
 
 class RemoteMethod(Generic[_P, _R]):
-    """A method of `Client` that is asked for over HTTP."""
+    """A method of `Client` that is called over HTTP."""
 
     def __init__(self, method: _Method[_P, _R], role: ClientPermission, here: tuple[str, ...] = ()) -> None:
-        """Arguments that are named `here` have a meaning on one machine alone, and are not sent."""
+        """Describe the method. Arguments named in `here` are meaningful on one machine only, and are not sent."""
         hints = get_type_hints(method, include_extras=True)
         self.name, self.method = method.__name__, method
         self.role: ClientPermission = role
@@ -60,7 +62,7 @@ class RemoteMethod(Generic[_P, _R]):
         }
         self.result = TypeAdapter[_R](hints["return"])
         self.signs = hints.get("by") == AnswerAuthor
-        """Whether it takes a name that was proved."""
+        """Whether it takes the authenticated name of the caller."""
         self.__doc__ = method.__doc__
 
     def __get__(self, client: "RemoteClient", owner: type["RemoteClient"]) -> Callable[_P, Awaitable[_R]]:
@@ -78,7 +80,7 @@ class RemoteMethod(Generic[_P, _R]):
         return {name: self._as_json(name, one, given[name]) for name, one in self.parameters.items() if name in given}
 
     def _as_json(self, name: str, kind: TypeAdapter[object], value: object) -> JsonValue:
-        """Raises BadInput for what is nothing of that kind."""
+        """Serialise an argument. Raises BadInput if the value is not of that type."""
         try:
             return kind.dump_python(kind.validate_python(value), mode="json")
         except ValidationError as error:
@@ -86,11 +88,11 @@ class RemoteMethod(Generic[_P, _R]):
             raise BadInput(f"{self.name}: {name} cannot be used: {faults}") from None
 
     def serialize_result(self, result: _R) -> bytes:
-        """As it goes to whoever asked."""
+        """Serialise the result as it is sent to the caller."""
         return self.result.dump_json(result)
 
     def parse_arguments(self, sent: Mapping[str, JsonValue]) -> dict[str, object]:
-        """As the method takes them. Raises ValidationError; BadInput where one is missing, or is none of its."""
+        """Parse arguments for the method. Raises ValidationError; BadInput if one is missing or unknown."""
         if unknown := sorted(sent.keys() - self.parameters.keys()):
             raise BadInput(f"{self.name} takes {', '.join(self.parameters)}, and no {', '.join(unknown)}")
         try:
@@ -101,19 +103,21 @@ class RemoteMethod(Generic[_P, _R]):
 
 
 def make_http_method(method: _MethodT, role: ClientPermission, here: tuple[str, ...] = ()) -> _MethodT:
-    """The method as it is asked for over HTTP."""
+    """Return the method as one that is called over HTTP."""
     return cast("_MethodT", RemoteMethod(method, role, here))
 
 
 class RemoteClient(Client):
-    """One tenant's tasks, by the `waystation serve` that has them. Every method raises Unreachable where it does not
-    answer, and BadInput where the token opens nothing, or not this.
+    """The tasks of one tenant, through its `waystation serve`.
+
+    Every method raises Unreachable if the server does not answer, and BadInput if the token is invalid or lacks the
+    permission.
     """
 
     watch_seconds = 2.0
 
     def __init__(self, address: str, token: str, transport: httpx2.AsyncBaseTransport | None = None) -> None:
-        """Raises BadInput for an address to which no token may be sent."""
+        """Prepare the client. Raises BadInput for an address to which no token may be sent."""
         self.address, its_own = _address(address)
         token = its_own or token
         if not token:
@@ -125,25 +129,25 @@ class RemoteClient(Client):
             headers={"authorization": f"Bearer {token}", VERSION_HEADER: __version__},
             timeout=ANSWER_TIMEOUT,
             transport=transport,
-            # What the environment names as a proxy would read the token on its way to this very machine.
+            # A proxy named in the environment would read the token on its way to this machine.
             trust_env=urlsplit(self.address).hostname not in _LOOPBACK,
         )
 
     @classmethod
     async def connect(cls, settings: Settings) -> Self:
-        """By the settings. Nothing is asked yet. Raises BadInput."""
+        """Build the client from the settings. Sends no request yet. Raises BadInput."""
         return cls(settings.server or "", "" if settings.token is None else settings.token.get_secret_value())
 
     async def aclose(self) -> None:
-        """Close its connections."""
+        """Close the connections."""
         await self._http.aclose()
 
     async def call_method(self, name: str, role: ClientPermission, given: Mapping[str, JsonValue]) -> bytes:
-        """What the server answers, as JSON."""
+        """Call a method and return the server's answer, as JSON."""
         return await self._answered(self._http.build_request("POST", f"{CALL_PATH_PREFIX}{role}/{name}", json=given))
 
     def parse_answer(self, kind: TypeAdapter[_R], answer: bytes) -> _R:
-        """What was answered. Raises WaystationError where it is none of that."""
+        """Parse an answer. Raises WaystationError if it is not of that type."""
         try:
             return kind.validate_json(answer, extra="ignore")
         except ValidationError as error:
@@ -166,20 +170,23 @@ class RemoteClient(Client):
         return content
 
     async def build_draft(self, task_id: str) -> UnfinishedReport:
-        """Refused: it is redacted on the spot, which takes hundreds of megabytes each time. Raises BadInput."""
+        """Not available: a draft is redacted on the spot, which takes hundreds of megabytes each time.
+
+        Raises BadInput.
+        """
         raise BadInput(
             f"a draft of {task_id} is made where its store is, without WAYSTATION_SERVER: `show` has its notes"
         )
 
     async def get_schedule_client(self) -> ScheduleClient:
-        """Refused: schedules name files of the workers' machine. Raises BadInput."""
+        """Not available: schedules name files on the workers' machine. Raises BadInput."""
         raise BadInput(
             "schedules name files of the machine that the workers run on: `waystation schedule` is used there, without "
             "WAYSTATION_SERVER"
         )
 
     async def search_memory(self, wish: MemorySearchRequest) -> tuple[MemoryMatchJson, ...]:
-        """What agents would recall, the best first."""
+        """Search memory as agents do; best matches first."""
         asked = wish.model_dump(mode="json", exclude_none=True)
         content = await self._answered(self._http.build_request("GET", "/v1/memory", params=asked))
         return self.parse_answer(_FOUND, content)
@@ -230,11 +237,11 @@ REMOTE_METHODS: Mapping[str, RemoteMethod[Any, Any]] = {
     for name, one in vars(RemoteClient).items()
     if isinstance(one, RemoteMethod)
 }
-"""By the method's name."""
+"""Remote methods by name."""
 
 
 def _address(written: str) -> tuple[str, str]:
-    """The server's, and the token that an address has which `waystation serve` printed. Raises BadInput."""
+    """Split an address as `waystation serve` prints it into the server's address and the token. Raises BadInput."""
     try:
         parts = urlsplit(written.strip())
         port = parts.port
@@ -252,7 +259,7 @@ def _address(written: str) -> tuple[str, str]:
 
 
 async def _content(address: str, answer: httpx2.Response) -> bytes:
-    """Unpacked. Raises WaystationError for more than any answer of ours has."""
+    """Read and decompress an answer. Raises WaystationError if it is larger than any answer of ours."""
     content = bytearray()
     async for part in answer.aiter_bytes():
         content += part
@@ -269,7 +276,9 @@ def _is_json(answer: httpx2.Response) -> bool:
 
 
 def _failure(address: str, answer: httpx2.Response, content: bytes) -> WaystationError:
-    """What was refused, or went wrong there; an answer of anybody in between is none of these."""
+    """Translate an error answer into ours; an answer of a proxy in between is neither a refusal nor a failure of our
+    server.
+    """
     try:
         problem = _PROBLEM.validate_json(content, extra="ignore")
     except ValidationError:

@@ -1,4 +1,6 @@
-"""How the client has questions come back: what is asked goes into the store, when it is asked to the server."""
+"""Schedules, on which a question is asked again and again: what is asked is in the store, when it is asked on the
+server.
+"""
 
 from waystation.client.store_queries import require_same_tenant
 from waystation.client.submission import prepare_task_row
@@ -24,25 +26,26 @@ from waystation.tasks.task import build_reader_scope
 
 
 class ScheduleDescription(Value):
-    """A schedule with what it asks."""
+    """A schedule with its question."""
 
     name: str
     seen: ScheduleView
     wish: ScheduleDefinition | None = None
-    """None where the store does not have it."""
+    """None if the store does not have it."""
 
 
 class ScheduleClient:
-    """One tenant's schedules. Every method raises Unreachable where the server does not answer."""
+    """The schedules of one tenant. Every method raises Unreachable if the server does not answer."""
 
     def __init__(self, settings: Settings, store: SqlStore, temporal: TemporalScheduleClient) -> None:
         self._settings, self._store, self._temporal = settings, store, temporal
         self._reader: TenantScope = build_reader_scope(settings.tenant)
 
     async def add(self, wish: ScheduleDefinition) -> ScheduleDescription:
-        """Have the question come back. Nothing is kept of one that is refused.
+        """Create a schedule. Nothing is stored of one that is refused.
 
-        Raises BadInput for terms that cannot work, a name that is taken, and times that cannot be read.
+        Raises:
+            BadInput: The configuration cannot work, the name is taken, or the times cannot be parsed.
         """
         require_same_tenant(wish.request, self._settings.tenant)
         row = await prepare_task_row(self._settings, self._store, wish.request)
@@ -65,26 +68,32 @@ class ScheduleClient:
         return known
 
     async def list(self) -> tuple[ScheduleDescription, ...]:
-        """All of the tenant in this store, by name. One that was removed a moment ago may be listed still."""
+        """Return all schedules of the tenant in this store, by name. One that was just removed may still be listed."""
         listed = await self._temporal.list_schedule_ids(make_schedule_id_prefix(self._settings.tenant))
         found = [seen for one in listed if (seen := await self._temporal.find_schedule(one)) is not None]
         store_id = await self._store.get_store_id()
         return tuple([await self._known(seen) for seen in found if seen.order.own.store_id == store_id])
 
     async def pause(self, name: str, note: str) -> None:
-        """No run until somebody resumes it; one that is under way goes on. Raises BadInput for an unknown name."""
+        """Pause runs until someone resumes the schedule; a run in progress continues.
+
+        Raises BadInput for an unknown name.
+        """
         await self._temporal.pause(self._id(name), note)
 
     async def resume(self, name: str, note: str) -> None:
-        """Raises BadInput for an unknown name."""
+        """Resume a paused schedule. Raises BadInput for an unknown name."""
         await self._temporal.resume(self._id(name), note)
 
     async def trigger(self, name: str) -> bool:
-        """Ask for a run now. False: one is under way already. Raises BadInput for an unknown name."""
+        """Request a run now. Returns False if one is in progress. Raises BadInput for an unknown name."""
         return await self._temporal.run(self._id(name))
 
     async def remove(self, name: str) -> None:
-        """And what it asks. Tasks stay, and a run that is under way goes on. Raises BadInput for an unknown name."""
+        """Remove a schedule and its question.
+
+        Tasks stay, and a run in progress continues. Raises BadInput for an unknown name.
+        """
         seen = await self._temporal.get_schedule(self._id(name))
         await self._temporal.remove(seen.schedule_id)
         await self._store.release_task_texts(seen.order.own.scope)

@@ -1,4 +1,6 @@
-"""What scripts and notebooks are given: tasks, requests, reports, and rows of values, each of which prints well."""
+"""The values that the SDK returns to scripts and notebooks: tasks, requests, reports and rows, each of which prints
+well.
+"""
 
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime, timedelta
@@ -17,11 +19,11 @@ from waystation.tasks.view import PendingApproval, TaskView
 
 _RowT = TypeVar("_RowT", bound=Value)
 MAX_TABLE_COLUMNS, MAX_CELL_CHARACTERS = 9, 120
-"""Of a table in a notebook; characters of a cell."""
+"""Columns of a table in a notebook; characters of a cell."""
 
 
 class ValueRows(Sequence[_RowT], Generic[_RowT]):
-    """Rows that print as a table, and become a data frame."""
+    """Rows that print as a table and convert to a data frame."""
 
     def __init__(self, rows: Sequence[_RowT]) -> None:
         self._rows = tuple(rows)
@@ -31,7 +33,7 @@ class ValueRows(Sequence[_RowT], Generic[_RowT]):
     @overload
     def __getitem__(self, at: slice) -> "ValueRows[_RowT]": ...
     def __getitem__(self, at: int | slice) -> "_RowT | ValueRows[_RowT]":
-        """A row, or some of them."""
+        """Return a row, or a slice of them."""
         return ValueRows(self._rows[at]) if isinstance(at, slice) else self._rows[at]
 
     def __len__(self) -> int:
@@ -44,7 +46,10 @@ class ValueRows(Sequence[_RowT], Generic[_RowT]):
         return "\n".join(map(repr, self._rows)) or "(none)"
 
     def to_frame(self) -> Any:
-        """A pandas `DataFrame`: what a row has inside stands in columns with dots. Raises BadInput without pandas."""
+        """Return a pandas `DataFrame`; nested fields become columns with dotted names.
+
+        Raises BadInput without pandas.
+        """
         try:
             pandas = import_module("pandas")
         except ModuleNotFoundError:
@@ -56,7 +61,7 @@ class ValueRows(Sequence[_RowT], Generic[_RowT]):
 
 
 def render_html_table(rows: Sequence[Value]) -> str:
-    """A table as notebooks show it. What stands in it is text, whoever wrote it."""
+    """Render a table for notebooks. All cells are escaped, whoever wrote them."""
     names = (
         [] if not rows else [name for name in type(rows[0]).model_fields if _is_shown(rows, name)][:MAX_TABLE_COLUMNS]
     )
@@ -75,7 +80,7 @@ def _cell(value: object) -> str:
 
 
 class TaskSnapshot(Value):
-    """A task as it was when it was asked for."""
+    """A task as it was when it was fetched."""
 
     task_id: str
     phase: TaskPhase
@@ -87,13 +92,13 @@ class TaskSnapshot(Value):
     spent: str
     budget: str
     waiting: int
-    """Requests that nobody has answered."""
+    """Number of unanswered requests."""
     details: TaskJson
-    """All that `waystation show --json` prints."""
+    """Everything that `waystation show --json` prints."""
 
     @classmethod
     def from_view(cls, view: TaskView) -> "TaskSnapshot":
-        """What is known of it."""
+        """Build a snapshot from a task view."""
         progress = view.progress
         return cls(
             task_id=progress.task_id,
@@ -110,7 +115,7 @@ class TaskSnapshot(Value):
 
     @property
     def over(self) -> bool:
-        """Whether nothing will come any more."""
+        """Whether the task has ended."""
         return self.phase.over
 
     def __str__(self) -> str:
@@ -124,7 +129,7 @@ class TaskSnapshot(Value):
 
 
 class ApprovalSnapshot(Value):
-    """Something that waits for an answer: money, a call of a tool, or a plan."""
+    """Something that waits for an answer: a budget, a tool call or a plan."""
 
     task_id: str
     request_id: str
@@ -135,7 +140,7 @@ class ApprovalSnapshot(Value):
 
     @classmethod
     def from_pending(cls, one: PendingApproval) -> "ApprovalSnapshot":
-        """What is asked."""
+        """Build a snapshot from a pending approval."""
         asked = one.approval
         wants = format_amount(asked.asked) if not asked.asked.is_zero else "agreement to its plan"
         return cls(

@@ -1,10 +1,5 @@
-"""What the client looks up in the store alone.
-
-What the client looks up in the store alone: which task is meant, and what memory does not have of it.
-
-Which agents a task has, as the store knows them: those of its plan, its planner, and all others that have begun.
-
-Texts as their owner may read them: whose they are, and with which key.
+"""What the client reads from the store alone: tasks, their agents, plans, reports and documents, and texts with their
+originals restored.
 """
 
 from contextlib import aclosing
@@ -33,13 +28,13 @@ from waystation.tasks.view import TaskFilter, TaskView
 
 
 def require_local_store(settings: Settings) -> None:
-    """Raise BadInput where another machine is meant than the one that has the store."""
+    """Raise BadInput if the settings name another machine than the one that has the store."""
     if settings.server is not None:
         raise BadInput("this is done where the store is, and not by WAYSTATION_SERVER: run it there, without that")
 
 
 def require_same_tenant(request: TaskRequest, tenant: str) -> None:
-    """Raise BadInput where a request is another tenant's: whoever hands it in could not follow it."""
+    """Raise BadInput if a request belongs to another tenant: its submitter could not follow the task."""
     if request.tenant != tenant:
         raise BadInput(
             f"the request is of tenant {request.tenant!r} and the settings of {tenant!r}: set WAYSTATION_TENANT, or "
@@ -48,7 +43,7 @@ def require_same_tenant(request: TaskRequest, tenant: str) -> None:
 
 
 def require_not_forgotten(task_id: str, title: str) -> None:
-    """Raise BadInput where the task was forgotten, every word of it."""
+    """Raise BadInput if the task, with all its texts, was forgotten."""
     if title == FORGOTTEN:
         raise BadInput(
             f"{task_id} was forgotten, every word of it: only numbers stay (`waystation cost {task_id}`, "
@@ -57,7 +52,7 @@ def require_not_forgotten(task_id: str, title: str) -> None:
 
 
 def build_missing_report_error(progress: TaskProgress) -> BadInput:
-    """Why there is none. Raises BadInput itself where the task was forgotten."""
+    """Build the error that says why there is no report. Raises BadInput itself if the task was forgotten."""
     task_id = progress.task_id
     require_not_forgotten(task_id, progress.title)
     follows = "" if progress.phase.over else f": `waystation watch {task_id}` follows it"
@@ -65,7 +60,7 @@ def build_missing_report_error(progress: TaskProgress) -> BadInput:
 
 
 def get_report_version(progress: TaskProgress, number: int | None) -> ReportVersion:
-    """The version of its report with this number; None: the one that is shown. Raises BadInput where there is none."""
+    """Return the report version with this number; None: the one that is shown. Raises BadInput if it does not exist."""
     if progress.shown_report is None:
         raise build_missing_report_error(progress)
     if number is None:
@@ -79,7 +74,7 @@ def get_report_version(progress: TaskProgress, number: int | None) -> ReportVers
 
 
 def format_report_versions(progress: TaskProgress) -> str:
-    """All versions of its report, each with how the task ended with it, and when."""
+    """Format all versions of a report, each with how the task ended with it, and when."""
     return ", ".join(
         f"{one.number} ({one.phase}{f', {one.stored_at:%Y-%m-%d %H:%M} UTC' if one.stored_at else ''})"
         for one in progress.report_versions
@@ -87,12 +82,12 @@ def format_report_versions(progress: TaskProgress) -> str:
 
 
 async def load_owned_task(store: SqlStore, reader: TenantScope, task_id: str) -> TaskRow:
-    """The task, if it is the tenant's. Raises UnknownTask, which does not tell whether another tenant has it."""
+    """Load the task if it is the tenant's. Raises UnknownTask, which does not reveal whether another tenant has it."""
     return await store.get_task(task_id, reader)
 
 
 async def load_plan(store: SqlStore, row: TaskRow) -> Plan:
-    """The newest plan of a task, goals included. Raises BadInput where it has none yet."""
+    """Load a task's newest plan, goals included. Raises BadInput if it has none yet."""
     task_id = row.ref.task_id
     plan = await store.get_newest_plan(task_id, row.ref.scope)
     if plan is None:
@@ -104,8 +99,8 @@ DEFAULT_TASK_LIMIT, MAX_TASK_LIMIT = 50, 10_000
 
 
 async def list_task_rows(store: SqlStore, tenant: str, wanted: TaskFilter, most: int) -> list[TaskRow]:
-    """So many of the tenant's or session's newest tasks; where more than that is wanted of them, as good as all that
-    may be meant.
+    """Return up to `most` of the tenant's or session's newest tasks; if the filter narrows them later, up to
+    `MAX_TASK_LIMIT`.
     """
     reader = build_reader_scope(tenant, wanted.session)
     rows = await store.list_tasks(reader, MAX_TASK_LIMIT if wanted.narrows else most, since=wanted.since)
@@ -113,7 +108,10 @@ async def list_task_rows(store: SqlStore, tenant: str, wanted: TaskFilter, most:
 
 
 async def resolve_task_id(store: SqlStore, reader: TenantScope, prefix: str) -> str:
-    """The tenant's one task id that starts so, with or without `task-`. Raises UnknownTask; BadInput if several do."""
+    """Return the tenant's only task id that starts with `prefix`, with or without `task-`.
+
+    Raises UnknownTask; BadInput if several do.
+    """
     if not prefix.strip():
         raise BadInput("the id of the task is empty: `waystation list` shows what there is")
     any_task = "task-".startswith(prefix)
@@ -131,7 +129,7 @@ async def resolve_task_id(store: SqlStore, reader: TenantScope, prefix: str) -> 
 
 
 async def load_document_text(store: SqlStore, row: TaskRow, name: str) -> str:
-    """A document as it was handed in. Raises BadInput where none has that name now."""
+    """Load a document as it was submitted. Raises BadInput if none has that name now."""
     for document in await store.list_documents(row.ref.task_id, row.ref.scope):
         if document.name == name:
             return await store.get_text(document.blob, row.ref.scope)
@@ -139,8 +137,8 @@ async def load_document_text(store: SqlStore, row: TaskRow, name: str) -> str:
 
 
 async def with_stored_details(store: SqlStore, view: TaskView, reader: TenantScope) -> TaskView:
-    """The view with what memory does not have of the task: passages that wait, or that it does not take, and documents
-    beyond what the terms let into it; with its plans, what its tools were given of the vault, and files left out.
+    """Return the view with what the store has besides: passages that wait for memory or that it rejects, documents
+    beyond the task's limit of memory, plans, originals that its tools received from the vault, and files left out.
     """
     task_id = view.progress.task_id
     row = await store.get_task(task_id, reader)
@@ -163,14 +161,15 @@ async def with_stored_details(store: SqlStore, view: TaskView, reader: TenantSco
 async def list_agent_ids(
     store: SqlStore, task_id: str, reader: ReadScope, wanted: str | None = None
 ) -> tuple[str, ...]:
-    """Ids of all of them, subagents among them, or the one that is wanted. None before there is a plan.
+    """Return the ids of all agents, subagents included, or the wanted one. Empty before there is a plan.
 
-    Raises BadInput for an agent that the task does not have.
+    Raises:
+        BadInput: The task has no such agent.
     """
     plan = await store.get_newest_plan(task_id, reader)
     runs = [
         run_id for run_id in await store.list_run_ids(task_id, reader) if not run_id.endswith("/")
-    ]  # not its documents
+    ]  # without the run that indexes its documents
     begun = [run_id.removeprefix(f"{task_id}/") for run_id in runs]
     agents = tuple(dict.fromkeys((*(step.id for step in plan.steps), PLANNING_ID, *begun))) if plan else ()
     if wanted is not None and wanted not in agents:
@@ -179,11 +178,11 @@ async def list_agent_ids(
 
 
 async def restore_task_text(settings: Settings, task_id: str, text: str) -> RestoredText:
-    """A text of this task, with what its placeholders stand for.
+    """Restore the originals of a task's text, in place of its placeholders.
 
     Raises:
-        UnknownTask: the tenant of the settings has no such task.
-        BadInput: the key is not here, or is another one.
+        UnknownTask: The tenant of the settings has no such task.
+        BadInput: The key is missing, or is another one.
     """
     async with aclosing(await open_store(settings)) as store:
         await load_owned_task(store, build_reader_scope(settings.tenant), task_id)
@@ -191,7 +190,10 @@ async def restore_task_text(settings: Settings, task_id: str, text: str) -> Rest
 
 
 async def restore_tenant_text(settings: Settings, text: str) -> RestoredText:
-    """Any text, with what the placeholders of the settings' tenant stand for. Raises BadInput for the key."""
+    """Restore the originals of any text, in place of the placeholders of the settings' tenant.
+
+    Raises BadInput for the key.
+    """
     async with aclosing(await open_store(settings)) as store:
         return await _restored(settings, store, text)
 
@@ -207,12 +209,20 @@ async def _restored(settings: Settings, store: SqlStore, text: str) -> RestoredT
 
 
 async def load_redacted_document_text(settings: Settings, task_id: str, name: str) -> str:
-    """A document of this task as agents were shown it, line for line as it was handed in: for who is told no more than
-    a model is. `name`: as handed in, as agents know it, or as that is shown to people.
+    """Load a document of this task as agents were shown it, with the lines of the submitted one: for readers who may
+    know no more than a model.
 
-    Raises UnknownTask; BadInput where no document is called so; RedactionFailed.
+    Args:
+        settings: The settings, with the store, the tenant and the key.
+        task_id: Id of the task.
+        name: Name of the document: as submitted, as agents know it, or as it is shown to people.
+
+    Raises:
+        UnknownTask: The tenant of the settings has no such task.
+        BadInput: No document has that name.
+        RedactionFailed: The text could not be redacted.
     """
-    # Presidio takes seconds, where the text is not kept as it was shown.
+    # Presidio takes seconds; it is needed if the text is not stored as it was shown.
     from waystation.runtime.redaction_setup import build_redaction_config, create_redactor  # noqa: PLC0415
 
     async with aclosing(await open_store(settings)) as store:
@@ -238,7 +248,7 @@ async def load_redacted_document_text(settings: Settings, task_id: str, name: st
 
 
 def validate_plan_shares(plan: Plan, progress: TaskProgress) -> None:
-    """Raises BadInput where a person gave shares that do not fit, while the plan waits."""
+    """Raise BadInput if a person gave shares that do not fit, while the plan waits."""
     left = get_pending_plan_limit(progress)
     if left is not None and (faults := find_share_errors(plan, left)):
         raise BadInput(f"the plan cannot be paid for: {'; '.join(faults)}")

@@ -1,11 +1,4 @@
-"""How the client hands tasks in and lets sessions go on.
-
-How the client lets sessions go on: messages to tasks at work, forks of finished ones, documents of earlier ones.
-
-How the client hands a task in: under which terms, to which session, and what it tells of that.
-
-How the client gives a task at work its documents again: read where they changed, compared by content, sent.
-"""
+"""Submitting tasks to sessions, forking finished ones, messages to running ones, and updates of their documents."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -74,14 +67,17 @@ START_TIMEOUT = timedelta(seconds=20)
 
 
 async def build_session_start(store: SqlStore, tenant: str, session: str) -> SessionWorkflowInput:
-    """What a session is started with."""
+    """Build the input with which a session workflow is started."""
     return SessionWorkflowInput(
         store_id=await store.get_store_id(), tenant=tenant_hash(tenant), session=session_hash(tenant, session)
     )
 
 
 async def prepare_task_row(settings: Settings, store: SqlStore, request: TaskRequest) -> TaskRow:
-    """The task as it is to be stored. Raises BadInput for terms that cannot work, and names that lists cannot show."""
+    """Build the task row to be stored.
+
+    Raises BadInput for a configuration that cannot work, and for names that lists cannot show.
+    """
     require_one_line("a session", request.session)
     require_one_line("a tenant", request.tenant)
     _require_servers(settings, request.servers or ())
@@ -96,7 +92,7 @@ def require_one_line(what: str, name: str) -> None:
 
 
 def _require_servers(settings: Settings, named: Sequence[str]) -> None:
-    """Raises BadInput for tool servers that the config file does not have, where it is on this machine, too."""
+    """Raise BadInput for tool servers that the config file does not have, if it is on this machine too."""
     if settings.tool_servers is not None and not {DEFAULT_SERVERS}.issuperset(named):
         known = list_server_names(settings.tool_servers)
         if unknown := [name for name in named if name not in {DEFAULT_SERVERS, *known}]:
@@ -111,7 +107,7 @@ async def submit_stored_task(
     row: TaskRow,
     patience: timedelta = START_TIMEOUT,
 ) -> SubmittedTask:
-    """Hand a stored task to its session. Raises BadInput where that refuses it, Unreachable."""
+    """Submit a stored task to its session. Raises BadInput if the session refuses it, Unreachable."""
     left_out = find_unindexed_documents(
         await store.list_documents(row.ref.task_id, row.ref.scope), row.terms.remembered_characters
     )
@@ -124,7 +120,7 @@ async def submit_stored_task(
             patience,
         )
     except BadInput as refused:
-        # A session that works has kept it; not one of other workers than this store's, or that reads no plain messages.
+        # A working session has stored it; one of another store's workers, or one that refuses plain payloads, has not.
         known = await store.get_task(task_id, row.ref.scope)
         if not known.was_refused and await temporal.run_id(task_id) is None:
             reason = str(refused).removeprefix(REFUSAL_PREFIX)
@@ -144,37 +140,40 @@ async def submit_stored_task(
 
 
 class ForkRequest(Value):
-    """What a fork of a finished task begins anew, and what of the request changes; the rest stays as it was."""
+    """Where a fork of a finished task starts, and what of the request changes; the rest stays the same."""
 
     step: str
-    """Id of the step."""
+    """Id of the first step to run again."""
     request_id: str = Field(min_length=1, max_length=200)
-    """The same one again finds the same task."""
+    """The same id always finds the same task."""
     instructions: str | None = None
     budget: TaskBudget | None = None
-    """Of the new task; by default what the first one was submitted with."""
+    """Budget of the new task; default: what the first one was submitted with."""
 
 
-# ----------------------------------------------------------------------------------------------------------- telling
+# ---------------------------------------------------------------------------------------------------------- messages
 
 
 NOT_FOLLOWED = "the built-in model works by rules and cannot follow a message; it is kept all the same"
 
 
 def get_ignored_message_reason(model: str) -> str:
-    """Why a model makes nothing of what its agents are told; empty where it does."""
+    """Return why a model ignores messages to its agents; empty if it reads them."""
     return NOT_FOLLOWED if model == OFFLINE_MODEL else ""
 
 
 def annotate_message_answer(answer: AnswerResult, model: str) -> AnswerResult:
-    """What became of words for a task's agents, and where the model makes nothing of them, that."""
+    """Return the answer to a message, with a remark if the model ignores messages."""
     if answer.outcome == "refused":
         return answer
     return answer.replace(reason="; ".join(filter(None, [answer.reason, get_ignored_message_reason(model)])))
 
 
 def validate_message_text(row: TaskRow, phase: TaskPhase, words: str) -> str:
-    """The words as they can be told to this task. Raises BadInput where it has ended, and for blank or long words."""
+    """Return the text as it can be sent to this task.
+
+    Raises BadInput if the task has ended, and for a blank or long text.
+    """
     task_id = row.ref.task_id
     if phase.over:
         raise BadInput(
@@ -193,7 +192,7 @@ def validate_message_text(row: TaskRow, phase: TaskPhase, words: str) -> str:
 
 
 async def with_task_messages(store: SqlStore, view: TaskView, reader: TenantScope) -> TaskView:
-    """The view with what was told to the task, and who has heard it by now."""
+    """Return the view with the messages sent to the task, and who has received each so far."""
     task_id = view.progress.task_id
     kept = [telling for telling in view.progress.tellings if telling.text]
     if not kept:
@@ -220,9 +219,11 @@ async def with_task_messages(store: SqlStore, view: TaskView, reader: TenantScop
 
 
 async def register_fork(settings: Settings, store: SqlStore, row: TaskRow, wish: ForkRequest) -> TaskRow:
-    """Store a task that begins with the finished steps of this one. The same wish again finds it again.
+    """Store a task that begins with the finished steps of this one. The same request finds it again.
 
-    Raises BadInput for a task that is not over or a step that it does not have; RequestConflict.
+    Raises:
+        BadInput: The task is not over, or has no such step.
+        RequestConflict: The id was used for another request.
     """
     request = _request(row, wish)
     if (known := await _known(store, request)) is not None:
@@ -261,7 +262,7 @@ def _request(row: TaskRow, wish: ForkRequest) -> TaskRequest:
 
 
 async def _known(store: SqlStore, request: TaskRequest) -> TaskRow | None:
-    """The task of the same wish, also where the other task has been forgotten meanwhile."""
+    """Return the task of the same request, also if the other task has been forgotten meanwhile."""
     try:
         known = await store.get_task(make_task_id(request), build_reader_scope(request.tenant))
     except UnknownTask:
@@ -279,7 +280,7 @@ async def _known(store: SqlStore, request: TaskRequest) -> TaskRow | None:
 
 
 async def load_session_documents(store: SqlStore, tenant: str, session: str) -> tuple[SourceDocument, ...]:
-    """The documents of the newest task of a session; none where it has no task, or all was forgotten."""
+    """Load the documents of a session's newest task; empty if it has no task, or all was forgotten."""
     reader = build_reader_scope(tenant, session)
     newest = await store.list_tasks(reader, limit=1)
     found = [one for row in newest for one in await store.list_documents(row.ref.task_id, reader) if not one.removed]
@@ -292,14 +293,14 @@ UNCHANGED = AnswerResult(outcome="done", reason="nothing has changed")
 
 
 class DocumentUpdateAnswer(Value):
-    """What became of documents that were given again."""
+    """The result of an update of documents."""
 
     answer: AnswerResult
     changes: tuple[DocumentChange, ...] = ()
     not_given: tuple[str, ...] = ()
-    """Documents of the task that are not among what was given, and stay as they are."""
+    """Documents of the task that were not given, and stay as they are."""
     left_out: tuple[SkippedItem, ...] = ()
-    """What was given and cannot be used; a document that was read from it before stays as it is."""
+    """Given items that cannot be used; a document that was read from one before stays as it is."""
 
 
 class DocumentSetDiff(NamedTuple):
@@ -307,19 +308,19 @@ class DocumentSetDiff(NamedTuple):
 
     given: DocumentSet
     texts: Mapping[str, str]
-    """By content hash, of those that the task does not have."""
+    """Texts that the task does not have, by content hash."""
     changes: tuple[DocumentChange, ...]
     not_given: tuple[str, ...]
     left_out: tuple[SkippedItem, ...]
 
     def to_answer(self, answer: AnswerResult) -> DocumentUpdateAnswer:
-        """With what became of it; what a task refused has changed nothing."""
+        """Combine the diff with the task's answer; an update that the task refused has changed nothing."""
         made = () if answer.outcome == "refused" else self.changes
         return DocumentUpdateAnswer(answer=answer, changes=made, not_given=self.not_given, left_out=self.left_out)
 
 
 def require_running(row: TaskRow, now: TaskProgress) -> TaskProgress:
-    """How the task is now. Raises BadInput where it has ended."""
+    """Return the task's progress. Raises BadInput if it has ended."""
     task_id = row.ref.task_id
     if now.phase.over:
         raise BadInput(
@@ -331,7 +332,7 @@ def require_running(row: TaskRow, now: TaskProgress) -> TaskProgress:
 
 
 async def reload_changed_documents(known: Iterable[Document], paths: Sequence[Path]) -> DocumentLoadResult:
-    """Read what has changed of these files and folders. Raises BadInput as `load_documents` does."""
+    """Read those of these files and folders that have changed. Raises BadInput as `load_documents` does."""
     sources = frozenset(one.source for one in known if one.source)
     return await asyncio.to_thread(load_documents, paths, known=sources)
 
@@ -339,7 +340,10 @@ async def reload_changed_documents(known: Iterable[Document], paths: Sequence[Pa
 async def compare_documents(
     store: SqlStore, task: TaskScope, loaded: DocumentLoadResult, *, remove_missing: bool
 ) -> DocumentSetDiff:
-    """What was read again, beside what the task has. Nothing is stored. Raises BadInput where it is another's."""
+    """Compare documents that were read again with those of the task.
+
+    Stores nothing. Raises BadInput if it is another tenant's.
+    """
     known = await store.list_documents(task.task_id, task)
     sources = {one.source: one for one in known if one.source}
     if any(one.source not in sources for one in loaded.unread):
@@ -362,19 +366,19 @@ async def compare_documents(
 
 
 async def store_document_set(store: SqlStore, again: DocumentSetDiff, task: TaskScope) -> str:
-    """Store the texts that are new, then the list of all; returns the list's content hash."""
+    """Store the new texts, then the list of all documents. Returns the list's content hash."""
     for text in again.texts.values():
         await store.put_text(text, task)
     return await store.put_text(again.given.model_dump_json(), task)
 
 
 def is_document_set_unchanged(again: DocumentSetDiff, now: TaskProgress) -> bool:
-    """Whether the task has all of it already, and no other update is on its way."""
+    """Return whether the task has all of it already, and no other update is pending."""
     return not again.changes and all(update.kept for update in now.updates)
 
 
 def _found(loaded: DocumentLoadResult, sources: Mapping[str, Document]) -> tuple[list[Document], dict[str, str]]:
-    """The documents by the names as given, and the texts of those that were read, by content hash."""
+    """Return the documents by their given names, and the texts of those that were read, by content hash."""
     read = [make_document(document) for document in loaded.documents]
     texts = {one.blob: document.text for one, document in zip(read, loaded.documents, strict=True)}
     same = [sources[file.source].replace(name=file.name, removed=False) for file in loaded.unread]
@@ -382,7 +386,7 @@ def _found(loaded: DocumentLoadResult, sources: Mapping[str, Document]) -> tuple
 
 
 def _absent(known: Sequence[Document], given: Sequence[Document], left_out: Sequence[SkippedItem]) -> tuple[str, ...]:
-    """Documents that nobody gave again. What could not be read is there all the same."""
+    """Return documents that were not given again. One that was given but could not be read is not absent."""
     there = {one.name for one in given}
     unreadable = [one.name for one in left_out]
     return tuple(

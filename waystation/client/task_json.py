@@ -1,4 +1,7 @@
-"""What `--json` prints of a task, of its requests and their answers, and `waystation serve` answers: keys that stay."""
+"""JSON of a task, its requests and their answers, as `--json` prints it and `waystation serve` returns it.
+
+Its keys are stable.
+"""
 
 from datetime import datetime
 from pathlib import Path
@@ -49,7 +52,7 @@ class BudgetForecastJson(Value):
 
     @classmethod
     def from_forecast(cls, seen: BudgetForecast, agent: str) -> "BudgetForecastJson":
-        """The outlook, flat, and in a sentence what a denial would deliver."""
+        """Flatten a forecast, with a sentence on what a denial would deliver."""
         return cls(
             calls=seen.calls,
             call_tokens=seen.each.tokens,
@@ -82,7 +85,7 @@ class ActionJson(Value):
 
     @classmethod
     def from_question(cls, question: ActionQuestion) -> "ActionJson":
-        """What a person reads of it."""
+        """Build it from what a person reads of the call."""
         return cls(tool=question.tool, text=question.text, hidden=question.hidden)
 
 
@@ -114,7 +117,7 @@ class ApprovalJson(Value):
 
     @classmethod
     def from_approval(cls, approval: ApprovalRequest, origin: AnswerOrigin | None = None) -> "ApprovalJson":
-        """The request, its amounts in tokens and dollars."""
+        """Build it from a request, with amounts in tokens and dollars."""
         return cls(
             action=None if approval.action is None else ActionJson.from_question(approval.action),
             asked_tokens=approval.asked.tokens,
@@ -150,15 +153,15 @@ class UsageJson(Value):
     output: int
     total: int
     cached_share: float
-    """Of the input, what was read from the provider's cache, from 0 to 1."""
+    """Share of the input that was read from the provider's cache, from 0 to 1."""
     searches: int
-    """Of the web, by the provider."""
+    """Web searches that the provider ran."""
     estimated: int
-    """Tokens among these that the endpoint did not report: bounds."""
+    """Tokens among these that the endpoint did not report: upper bounds."""
 
     @classmethod
     def from_usage(cls, usage: Usage) -> "UsageJson":
-        """The usage with its sum."""
+        """Build it from a usage, with the sum."""
         return cls(**usage.model_dump(), total=usage.total, cached_share=round(usage.cached_share, 4))
 
 
@@ -166,7 +169,7 @@ class CompactionJson(Value):
     """One compaction. Token counts are of the whole request."""
 
     id: str
-    """What `waystation restore --compaction` takes."""
+    """The id that `waystation restore --compaction` takes."""
     agent: str
     status: str
     tokens_before: int
@@ -176,7 +179,7 @@ class CompactionJson(Value):
 
     @classmethod
     def from_compaction(cls, compaction: AgentCompaction) -> "CompactionJson":
-        """Without strategy, notes and totals."""
+        """Build it without strategy, notes and totals."""
         return cls(
             id=compaction.compaction_id,
             agent=compaction.agent,
@@ -200,7 +203,7 @@ class BudgetJson(Value):
 
     @classmethod
     def from_progress(cls, budget: BudgetProgress) -> "BudgetJson":
-        """The account in tokens and dollars."""
+        """Build it with amounts in tokens and dollars."""
         return cls(
             limit_tokens=budget.limit.tokens,
             limit_usd=budget.limit.usd,
@@ -228,7 +231,7 @@ class StepJson(Value):
 
     @classmethod
     def from_progress(cls, step: StepProgress) -> "StepJson":
-        """The step, its budget in tokens and dollars."""
+        """Build it with the budget in tokens and dollars."""
         return cls(
             usage=UsageJson.from_usage(step.usage),
             limit_tokens=step.limit.tokens,
@@ -264,7 +267,7 @@ class PlanStepJson(Value):
 
     @classmethod
     def from_step(cls, step: Step) -> "PlanStepJson":
-        """Without its goal and share."""
+        """Build it without the goal and the share."""
         return cls(id=step.id, role=step.role, title=step.title, needs=step.needs)
 
 
@@ -278,7 +281,7 @@ class PlanJson(Value):
 
     @classmethod
     def from_version(cls, version: PlanVersion) -> "PlanJson":
-        """The version as it is shown."""
+        """Build it from a plan version."""
         steps = tuple(map(PlanStepJson.from_step, version.plan.steps))
         return cls(version=version.number, made_by=version.made_by, reason=version.reason, steps=steps)
 
@@ -292,7 +295,7 @@ class ReviewJson(Value):
 
     @classmethod
     def from_review(cls, review: ReportReview) -> "ReviewJson":
-        """Without the reference to its faults."""
+        """Build it without the reference to the findings."""
         return cls(number=review.number, faults=review.faults, sent_back=review.sent_back)
 
 
@@ -319,7 +322,7 @@ class DocumentUpdateJson(Value):
 
     @classmethod
     def from_update(cls, update: DocumentsUpdate) -> "DocumentUpdateJson":
-        """Without the references to what was given."""
+        """Build it without the references to the documents."""
         return cls(
             number=update.number,
             by=update.by,
@@ -359,7 +362,7 @@ class TaskJson(Value):
     phase: TaskPhase
     submitted_at: datetime | None
     ended_at: datetime | None
-    """Null while it works or waits, and where it was ended by force."""
+    """Null while the task works or waits, and if it was terminated."""
     model: str
     models: dict[str, str]
     usage: UsageJson
@@ -388,7 +391,7 @@ class TaskJson(Value):
 
 
 def build_task_json(view: TaskView, report_path: Path | None) -> TaskJson:
-    """The view as it is printed."""
+    """Build the JSON of a task view."""
     progress = view.progress
     micro_usd = get_known_cost(progress)
     return TaskJson(
@@ -444,16 +447,16 @@ class ReportJson(Value):
 
     task_id: str
     phase: TaskPhase
-    """How the task stands now: after a rewind it goes on."""
+    """Current phase of the task: after a rewind it runs again."""
     version: int | None
-    """Of the report, from 1 on; null of a draft."""
+    """Version of the report, from 1; null for a draft."""
     versions: tuple[ReportVersionJson, ...] = ()
-    """All that there are, oldest first."""
+    """All versions, oldest first."""
     report: str
 
 
 def build_report_json(progress: TaskProgress, version: ReportVersion, text: str) -> ReportJson:
-    """One version of a task's report, with which others there are."""
+    """Build the JSON of one report version, with the list of all versions."""
     each = [
         ReportVersionJson(number=one.number, phase=one.phase, stored_at=one.stored_at)
         for one in progress.report_versions
@@ -469,9 +472,9 @@ class ExportJson(ReportJson):
     stored_at: datetime | None
     model: str
     checked: str
-    """What the check of its citations said."""
+    """Result of the citation check, as a sentence."""
     sources: tuple[NumberedSource, ...]
-    """In the order in which the report first cites them."""
+    """Sources in the order in which the report first cites them."""
 
 
 class AgentJson(Value):
@@ -497,7 +500,7 @@ class CancelJson(Value):
 
     @classmethod
     def from_phase(cls, task_id: str, phase: TaskPhase) -> Self:
-        """`phase`: the one before."""
+        """Build it from the phase that the task had before."""
         return cls(task_id=task_id, phase=phase.value, asked=not phase.over)
 
 
