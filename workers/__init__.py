@@ -1,1 +1,1 @@
-"""The entry point of the processes that do the work: settings are read here, and everything is wired together."""
+"""The entry point of worker processes: reads the settings and wires everything together."""

@@ -14,8 +14,12 @@ from workers.wiring import serve
 
 
 def main() -> int:
-    """Work until told to stop. Exit code 1: the work failed; 2: bad settings or options; 3: something is not there."""
-    # What else writes in this process, like embedded memory, goes by it: nobody else may read the home folder.
+    """Work until a signal stops it.
+
+    Returns:
+        Exit code. 1: the work failed; 2: invalid settings or options; 3: something required is missing.
+    """
+    # Also holds for other writers in this process, such as embedded memory: no one else may read the home folder.
     os.umask(0o077)
     parser = argparse.ArgumentParser(prog="python -m workers", description="Run the workers until SIGINT or SIGTERM.")
     parser.add_argument("--queues", help="serve only these: workflows, agents, context, with commas between")
@@ -38,5 +42,5 @@ def _say(sentence: str) -> None:
 
 
 if __name__ == "__main__":
-    # The SDK's native runtime can crash while the interpreter winds down; the exit code must be ours.
+    # The SDK's native runtime can crash while the interpreter shuts down; the exit code must be ours.
     os._exit(main())

@@ -1,6 +1,5 @@
-"""What activities work with: which adapter stands behind which port, opened where a process needs them.
-
-Which session the code at work belongs to, as the input of its activity says.
+"""The dependencies of activities: which adapter implements which port, opened when a process needs it; and the session
+that the current activity belongs to.
 """
 
 from collections.abc import AsyncGenerator
@@ -46,21 +45,21 @@ from waystation.tasks.context_editor import TranscriptRewinder
 from workers.external_systems import ToolBackendDeps, ToolBackends, open_tool_backends
 
 DEPTH = 3
-"""Of the reference in an input: an order, its request, its run."""
+"""Nesting depth of the reference in an input: an order, its request, its run."""
 
 _PRESENT: ContextVar[str] = ContextVar("session", default="")
 
 
 def get_current_session() -> str:
-    """The session's hash; empty where the work belongs to none."""
+    """Return the hash of the current session; empty if the work belongs to none."""
     return _PRESENT.get()
 
 
 class SessionContextInterceptor(Interceptor):
-    """Makes the session of every activity known to what it calls."""
+    """Makes the session of every activity available to the code that it calls."""
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
-        """One for each activity."""
+        """Wrap the interceptor of an activity."""
         return _Scoped(next)
 
 
@@ -75,7 +74,7 @@ class _Scoped(ActivityInboundInterceptor):
 
 
 def find_session_hash(given: object, depth: int = DEPTH) -> str:
-    """That of the first reference to a run or a task in an input; empty where there is none."""
+    """Return the session hash of the first run or task reference in an input; empty if there is none."""
     match given:
         case RunRef() | TaskRef():
             return given.session
@@ -88,7 +87,7 @@ def find_session_hash(given: object, depth: int = DEPTH) -> str:
 
 @dataclass(frozen=True)
 class ActivityDeps:
-    """Everything that activities work with."""
+    """Everything that activities depend on."""
 
     store: SqlStore
     model: ChatModel
@@ -100,17 +99,22 @@ class ActivityDeps:
     search: DocumentSearch
     meter: Meter
     key_check: str = ""
-    """By what other workers of the store see whether they make placeholders with the same key."""
+    """By this, other workers of the store check that they make placeholders with the same key."""
     hooks: CompactionHooks = NO_HOOKS
     vault: Vault | None = None
     placeholders: PlaceholderFactory | None = None
-    """What makes those of private cells; without it no table is queried."""
+    """Makes the placeholders of private table cells; without it no table is queried."""
     reach: ToolBackends | None = None
-    """Beyond the store; without it agents read documents alone."""
+    """Tool backends besides the store; without them agents only read documents."""
     tool_policy: ToolPolicy = field(default_factory=ToolPolicy)
 
     async def claim_key(self) -> None:
-        """The workers of a store share one key: else one could not find what another has redacted. Raises BadInput."""
+        """Claim the key for this store: all its workers must share one, or one could not find what another has
+        redacted.
+
+        Raises:
+            BadInput: The store has another key.
+        """
         if not await self.store.claim_key(self.key_check):
             raise BadInput(
                 "other workers of this store make their placeholders with another key: set WAYSTATION_KEY to theirs, "
@@ -120,12 +124,12 @@ class ActivityDeps:
 
     @property
     def metered_model(self) -> MeteredModel:
-        """The model, with its calls announced in the store."""
+        """The model, which records its calls in the store before it makes them."""
         return MeteredModel(model=self.model, store=self.store, clock=utc_now, meter=self.meter, tell=set_agent_status)
 
     @property
     def memory_recall(self) -> MemoryRecall:
-        """Search in memory."""
+        """Search of memory."""
         store = self.store
         return MemoryRecall(
             memory=self.memory,
@@ -138,7 +142,7 @@ class ActivityDeps:
 
     @property
     def agent_deps(self) -> AgentDeps:
-        """What the agents' tools work with."""
+        """The dependencies of the agents' tools."""
         store, reach = self.store, self.reach
         return AgentDeps(
             store=store,
@@ -155,19 +159,19 @@ class ActivityDeps:
 
     @cached_property
     def table_reader(self) -> RedactedTableReader | None:
-        """What reads and queries tables; it keeps for a while what it redacted."""
+        """Reads and queries tables; caches redacted tables for a while."""
         if self.reach is None or self.placeholders is None:
             return None
         return RedactedTableReader(self.reach.tables, ColumnRedactor(self.redactor, self.placeholders), utc_now)
 
     @property
     def outbox_drainer(self) -> OutboxDrainer:
-        """The way from outbox to memory."""
+        """Moves passages from the outbox into memory."""
         return OutboxDrainer(store=self.store, embedder=self.embedder, memory=self.memory, redactor=self.redactor)
 
     @property
     def document_indexer(self) -> DocumentIndexer:
-        """What brings documents into memory."""
+        """Indexes documents in memory."""
         store = self.store
         return DocumentIndexer(
             store=store,
@@ -180,7 +184,7 @@ class ActivityDeps:
 
     @property
     def report_indexer(self) -> ReportIndexer:
-        """What brings the results of tasks into memory."""
+        """Indexes the results of tasks in memory."""
         store = self.store
         return ReportIndexer(
             store=store,
@@ -208,19 +212,19 @@ class ActivityDeps:
 
     @property
     def reviser(self) -> PlanReviser:
-        """What revises plans."""
+        """Revises plans."""
         store = self.store
         return PlanReviser(model=self.metered_model, store=store, redactor=self.redactor)
 
     @property
     def citation_check(self) -> CitationChecker:
-        """What checks citations."""
+        """Checks citations."""
         store = self.store
         return CitationChecker(store, self.redactor, self.redacted, self.vault)
 
     @property
     def reviewer(self) -> ReportReviewer:
-        """What reviews reports."""
+        """Reviews reports."""
         store = self.store
         return ReportReviewer(
             model=self.metered_model,
@@ -231,19 +235,19 @@ class ActivityDeps:
 
     @property
     def compactor(self) -> Compactor:
-        """What makes room in contexts."""
+        """Compacts contexts."""
         return Compactor(
             model=self.metered_model, desk=self.agent_deps, archive=self.outbox_drainer, clock=utc_now, hooks=self.hooks
         )
 
     @property
     def rewinder(self) -> TranscriptRewinder:
-        """What takes conversations back."""
+        """Rewinds transcripts."""
         return TranscriptRewinder(store=self.store, archive=self.outbox_drainer)
 
     @property
     def publisher(self) -> ReportPublisher:
-        """What makes the report."""
+        """Writes reports."""
         store = self.store
         return ReportPublisher(
             chronicler=self.report_indexer,
@@ -255,13 +259,13 @@ class ActivityDeps:
 
 @asynccontextmanager
 async def open_activity_deps(settings: Settings, store: SqlStore, meter: Meter) -> AsyncGenerator[ActivityDeps]:
-    """The adapters that these settings ask for, opened, and closed at the end.
+    """Open the adapters that these settings select, and close them at the end.
 
     Raises:
-        BadInput: another process has the embedded memory of this home folder open, or a setting cannot be used.
-        MemoryUnavailable: the memory cannot be opened.
+        BadInput: Another process has the embedded memory of this home folder open, or a setting cannot be used.
+        MemoryUnavailable: The memory cannot be opened.
     """
-    # Presidio, the model's SDK and Qdrant take seconds and hundreds of megabytes, which workflows need not pay for.
+    # Presidio, the model's SDK and Qdrant take seconds and hundreds of megabytes, which workflow workers do not need.
     with pause_gc_for_imports():
         from waystation.runtime.redaction_setup import build_redaction_config, create_redactor, open_embedder  # noqa: PLC0415
         from workers.external_systems import open_compaction_hooks  # noqa: PLC0415
@@ -304,7 +308,7 @@ async def open_activity_deps(settings: Settings, store: SqlStore, meter: Meter) 
 def _endurance(
     settings: Settings, store: SqlStore, rules: RedactionConfig, originals: VaultPlaceholderFactory
 ) -> RedactionRetryPolicy:
-    """Under other rules, and with other patience, texts that were put aside are tried again."""
+    """Build the retry policy: with other rules or time limits, texts that were set aside are tried again."""
     slow = store.build_slow_text_store(f"{rules.policy}/{rules.version}/{settings.redaction_seconds:g}")
     most, then = settings.redaction_attempts, settings.redaction_failure
     return RedactionRetryPolicy(originals.fingerprint, slow, get_current_attempt, most, then)

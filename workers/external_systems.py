@@ -1,14 +1,5 @@
-"""What this process reaches outside: tools, hooks, notices, and what is removed there.
-
-How scheduled runs hand their tasks in.
-
-What is removed outside the store: histories on the Temporal server, and reports in this home folder.
-
-What agents' tools reach beyond the store, as the settings want it: tables, the web, tool servers.
-
-What this process calls before and after compactions: the commands and addresses that are set, or nothing.
-
-Where this process sends notices: to the webhook and the addresses that are set, or nowhere.
+"""What this process reaches outside the store: tool backends, compaction hooks, notifiers, Temporal histories and
+report files to delete, and the intake of scheduled tasks.
 """
 
 import os
@@ -60,7 +51,7 @@ from waystation.tasks.task import TaskRequest, TaskRow
 
 @dataclass(frozen=True)
 class ExternalDataEraser:
-    """Implements the port `ExternalTaskData`."""
+    """Implements the port `ExternalTaskData`: histories on the Temporal server, and reports in this home folder."""
 
     client: Client
     settings: Settings
@@ -84,7 +75,7 @@ class ExternalDataEraser:
 
 @dataclass(frozen=True)
 class TemporalTaskIntake:
-    """Implements the port `TaskIntake`."""
+    """Implements the port `TaskIntake`, by which scheduled runs submit their tasks."""
 
     client: Client
     store: SqlStore
@@ -92,7 +83,7 @@ class TemporalTaskIntake:
 
     @property
     def tasks(self) -> TemporalTaskClient:
-        """Sessions and tasks on the server. Nothing of it that waits for workflows is for activities."""
+        """Sessions and tasks on the server. Activities must not use the methods that wait for workflows."""
         return TemporalTaskClient(self.client, find_target(self.settings))
 
     def read_documents(self, paths: Sequence[str]) -> ScheduleDocuments:
@@ -101,7 +92,7 @@ class TemporalTaskIntake:
         try:
             gone = sum(not place.exists() for place in places)
             loaded = load_documents(places) if not gone else DocumentLoadResult(documents=())
-        except (BadInput, OSError):  # it names files, and what fails a workflow stands on the server in plain text
+        except (BadInput, OSError):  # its message names files, and the server keeps failures of workflows in plain text
             raise BadInput(
                 "its documents cannot be read: `waystation schedule list` names their places, and `waystation submit` "
                 "with those tells why"
@@ -137,7 +128,7 @@ USER_AGENT = f"Waystation/{__version__} (research agents; who runs them did not 
 
 @dataclass(frozen=True)
 class ToolBackends:
-    """What the tools of one process reach."""
+    """The backends of one process's tools."""
 
     tables: TableEngine
     web: Sequence[Tool] = ()
@@ -146,7 +137,7 @@ class ToolBackends:
 
 @dataclass(frozen=True)
 class ToolBackendDeps:
-    """Where pages are kept, and searches are charged; and what of both is shown."""
+    """Where pages are stored and searches are charged, and what redacts both."""
 
     store: SqlStore
     meter: Meter
@@ -155,8 +146,11 @@ class ToolBackendDeps:
 
 @asynccontextmanager
 async def open_tool_backends(settings: Settings, ledgers: ToolBackendDeps) -> AsyncGenerator[ToolBackends]:
-    """Opened where they are first used, closed at the end. Raises BadInput for a setting that cannot be used."""
-    # DuckDB and the protocol of tool servers take a second to load.
+    """Open tool backends on their first use, and close them at the end.
+
+    Raises BadInput for a setting that cannot be used.
+    """
+    # DuckDB and the MCP client take a second to load.
     from waystation.documents.table_engine.engine import DuckDbTableEngine  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
@@ -178,7 +172,7 @@ def _web(settings: Settings, ledgers: ToolBackendDeps, stack: AsyncExitStack) ->
     stack.push_async_callback(pages.aclose)
     fetch = FetchPageTool(pages, ledgers.store, ledgers.redacted, domains)
     key = settings.anthropic_api_key
-    if key is None:  # searches are made by the provider
+    if key is None:  # the model's provider runs the searches
         return (fetch,)
     return (_search(settings, key.get_secret_value(), domains, ledgers, stack), fetch)
 
@@ -214,7 +208,11 @@ BEFORE, AFTER = "compaction_before", "compaction_after"
 
 @asynccontextmanager
 async def open_compaction_hooks(settings: Settings) -> AsyncGenerator[CompactionHooks]:
-    """The hooks, as long as the block lasts. Raises BadInput where a program is not there, and names the setting."""
+    """Open the configured hooks that are called before and after compactions, while the block lasts.
+
+    Raises:
+        BadInput: A program does not exist; the message names the setting.
+    """
     async with AsyncExitStack() as stack:
         yield CompactionHooks(
             before=await _hook(BEFORE, settings.compaction_before, stack),
@@ -239,9 +237,12 @@ async def _hook(setting: str, written: str | None, stack: AsyncExitStack) -> Com
 async def open_notification_activities(
     settings: Settings, target: TemporalTarget
 ) -> AsyncGenerator[NotificationActivities]:
-    """Where nothing is set there are notices only where another worker that has it admitted the task: none is lost.
+    """Open the configured notifiers.
 
-    Raises BadInput for an address that cannot be used.
+    If none is configured, notifications arrive only if another worker that has some admitted the task: none is lost.
+
+    Raises:
+        BadInput: An address cannot be used.
     """
     link = partial(build_task_link, settings.page, target)
     async with AsyncExitStack() as stack:
@@ -250,12 +251,14 @@ async def open_notification_activities(
 
 
 def build_task_link(page: str | None, target: TemporalTarget, task_id: str) -> str | None:
-    """A task's page where it can be answered, too; else in the Temporal UI, where one is known."""
+    """Return the address of a task's web page, where it can be answered, or of its page in the Temporal UI, if one is
+    known.
+    """
     return f"{page}/tasks/{task_id}" if page is not None else build_workflow_link(target, task_id)
 
 
 def create_notifiers(settings: Settings) -> list[WebhookNotifier | AppriseNotifier]:
-    """Everybody who is to be told. Raises BadInput."""
+    """Create all configured notifiers. Raises BadInput."""
     addresses = settings.notify.get_secret_value().split() if settings.notify is not None else []
     messages = [AppriseNotifier(SecretStr(one), number, settings.page) for number, one in enumerate(addresses, 1)]
     return [*([WebhookNotifier(settings.webhook)] if settings.webhook is not None else []), *messages]

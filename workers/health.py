@@ -1,10 +1,5 @@
-"""Health of a worker: its endpoint, what it depends on, and gauges that are read from time to time.
-
-The health endpoint: `/livez` says that this process answers, `/readyz` that it can take work on.
-
-Cheap looks at what a worker depends on.
-
-Gauges: what is read from time to time, because nothing happens where it changes.
+"""Health of a worker: the endpoints `/livez` (the process answers) and `/readyz` (it can take work), cheap checks of
+its dependencies, and gauges that are sampled because no event reports their changes.
 """
 
 import asyncio
@@ -29,11 +24,11 @@ from waystation.runtime.sql_store import SqlStore
 
 _PATIENCE = timedelta(seconds=2)
 NOT_ANSWERED = (WaystationError, RPCError, SQLAlchemyError, OSError, TimeoutError)
-"""How the outside fails: Temporal, store or memory."""
+"""Failures of external systems: Temporal, store or memory."""
 
 
 async def is_responding(look: Awaitable[object]) -> bool:
-    """Whether it comes to an end in time and without an error."""
+    """Return whether a check ends in time and without an error."""
     try:
         await asyncio.wait_for(look, _PATIENCE.total_seconds())
     except NOT_ANSWERED:
@@ -42,12 +37,12 @@ async def is_responding(look: Awaitable[object]) -> bool:
 
 
 async def check_temporal(client: Client) -> None:
-    """The cheapest call that every server answers. Raises RPCError."""
+    """Make the cheapest call that every server answers. Raises RPCError."""
     await client.workflow_service.get_system_info(GetSystemInfoRequest(), timeout=_PATIENCE)
 
 
 async def check_store(store: SqlStore) -> None:
-    """`select 1`. Raises SQLAlchemyError, OSError."""
+    """Run `select 1`. Raises SQLAlchemyError, OSError."""
     async with store.database.read() as connection:
         await connection.exec_driver_sql("select 1")
 
@@ -58,26 +53,29 @@ HEALTH_ADDRESS_SETTING = "WAYSTATION_HEALTH_ADDRESS"
 
 @dataclass(frozen=True)
 class HealthCheck:
-    """What is looked at."""
+    """The dependencies to check."""
 
     client: Client
     store: SqlStore
     memory: Memory | None
-    """None: nothing that this process does needs it."""
+    """None: nothing in this process needs memory."""
     workers: Sequence[Worker]
 
     async def handle_livez(self, _request: web.Request) -> web.Response:
-        """The event loop runs."""
+        """Answer: the event loop runs."""
         return web.json_response({"live": True})
 
     async def handle_readyz(self, _request: web.Request) -> web.Response:
-        """Each part by name: whether it is there. No words of errors: they might quote an address or a key."""
+        """Answer whether each dependency is available, by name.
+
+        Without error messages, which might quote an address or a key.
+        """
         temporal, store, memory = await asyncio.gather(
             is_responding(check_temporal(self.client)), is_responding(check_store(self.store)), self._memory_answers()
         )
         needed = {"workers": all(worker.is_running for worker in self.workers), "temporal": temporal, "store": store}
         ready = all(needed.values())
-        # Runs go on without memory: their passages wait in the store.
+        # Runs continue without memory: their passages wait in the store.
         parts = needed if memory is None else {**needed, "memory": memory}
         return web.json_response({"ready": ready, "parts": parts}, status=OK if ready else UNAVAILABLE)
 
@@ -87,7 +85,7 @@ class HealthCheck:
 
 @asynccontextmanager
 async def run_health_server(address: str, health: HealthCheck) -> AsyncGenerator[None]:
-    """Answer at this host and port until the block ends. Raises BadInput."""
+    """Serve the endpoints at this host and port until the block ends. Raises BadInput."""
     listening = parse_listen_address(HEALTH_ADDRESS_SETTING, address)
     app = web.Application()
     app.add_routes([web.get("/livez", health.handle_livez), web.get("/readyz", health.handle_readyz)])
@@ -109,7 +107,7 @@ _INTERVAL = timedelta(seconds=15)
 
 
 class Gauge(NamedTuple):
-    """A number that goes up and down."""
+    """A number that goes up and down, with the function that reads it."""
 
     name: str
     read: Callable[[], Awaitable[int]]
@@ -120,7 +118,7 @@ class Gauge(NamedTuple):
 async def run_gauge_sampler(
     gauges: tuple[Gauge, ...], meter: Meter, interval: timedelta = _INTERVAL
 ) -> AsyncGenerator[None]:
-    """Read and show the gauges now and at every interval, until the block ends. A failure is counted, no more."""
+    """Read and record the gauges now and at every interval, until the block ends. A failure is only counted."""
     sampling = asyncio.create_task(_sample(gauges, meter, interval))
     try:
         yield

@@ -1,6 +1,6 @@
-"""Which memory this process works with: a Qdrant server, or the embedded engine, which it then has to itself.
+"""Opens memory for workers and commands: a Qdrant server, or the embedded engine, which one process has to itself.
 
-How a command looks into memory: it opens it, and where workers have it open already, it asks them.
+A command that finds it locked by workers searches through them.
 """
 
 import asyncio
@@ -26,26 +26,26 @@ from waystation.tasks.task import build_reader_scope
 from workers.health import NOT_ANSWERED
 
 LOOK_SECONDS, LOOK_AGAIN_SECONDS = 10.0, 0.05
-"""So long one waits for those who only look into embedded memory, each for a moment, and so long between two tries."""
+"""Seconds to wait for processes that read embedded memory, each briefly, and between two attempts."""
 DRAIN_EVERY = timedelta(seconds=30)
-"""So long passages may wait after memory is back."""
+"""Maximum time that passages wait once memory is available again."""
 _LOCK, _REINDEX = ".lock", b"reindex"
-"""The file beside the folder that is locked by who has memory open, and what is in it while memory is made anew."""
+"""Suffix of the lock file next to the memory folder, and its content while memory is rebuilt."""
 _NOBODY = ""
-"""A tenant without passages: memory that is there counts none."""
+"""A tenant without passages: memory that is available counts none."""
 
 
 @asynccontextmanager
 async def open_memory(settings: Settings, embedder: Embedder) -> AsyncGenerator[Memory]:
-    """The memory, closed at the end. A server that is down now may come later: that is no failure here.
+    """Open the memory; closed at the end. A server that is down now may come back later: that is no failure here.
 
-    What was made with another embedder is refused here and now.
+    A memory that was made with another embedder is refused at once.
 
     Raises:
-        BadInput: QDRANT_URL is no address.
-        MemoryInUse: another process has the embedded memory of this home folder.
-        OtherEmbedder: the memory was made with another embedder.
-        MemoryUnavailable: the embedded memory cannot be opened.
+        BadInput: QDRANT_URL is not an address.
+        MemoryInUse: Another process has the embedded memory of this home folder open.
+        OtherEmbedder: The memory was made with another embedder.
+        MemoryUnavailable: The embedded memory cannot be opened.
     """
     if settings.qdrant_url is not None:
         from workers.memory_server import open_server_memory  # noqa: PLC0415
@@ -54,7 +54,7 @@ async def open_memory(settings: Settings, embedder: Embedder) -> AsyncGenerator[
             yield memory
     else:
         async with AsyncExitStack() as stack:
-            # Whoever only looks into it is done in a moment.
+            # A process that only reads it is done in a moment.
             async with _looking(settings):
                 memory = await stack.enter_async_context(_embedded(settings, embedder))
             yield memory
@@ -70,10 +70,10 @@ async def _embedded(settings: Settings, embedder: Embedder) -> AsyncGenerator[Me
 
 @asynccontextmanager
 async def run_drain_loop(archive: OutboxDrainer, interval: timedelta = DRAIN_EVERY) -> AsyncGenerator[None]:
-    """While this lasts, what waits in the outbox is brought into memory again and again, as soon as that takes it.
+    """Keep moving passages from the outbox into memory until the block ends, as soon as memory accepts them.
 
-    Nothing is kept of it anywhere: the outbox is what survives. Where nothing waits, the store alone is asked, once an
-    interval; and before anything is embedded, which may cost, memory is asked whether it is there.
+    No state is kept: the outbox is what survives. If nothing waits, only the store is queried, once per interval.
+    Before anything is embedded, which may cost, memory is asked whether it is available.
     """
     drain = asyncio.create_task(_drain(archive, interval.total_seconds()))
     try:
@@ -86,7 +86,7 @@ async def run_drain_loop(archive: OutboxDrainer, interval: timedelta = DRAIN_EVE
 async def _drain(archive: OutboxDrainer, seconds: float) -> None:
     while True:
         await asyncio.sleep(seconds)
-        with suppress(*NOT_ANSWERED):  # the next time does it
+        with suppress(*NOT_ANSWERED):  # the next iteration retries
             if await archive.store.list_pending_passages(1) or await archive.store.list_passage_ids_to_delete(1):
                 await archive.memory.count(_NOBODY)
                 await archive.drain()
@@ -96,9 +96,10 @@ async def _drain(archive: OutboxDrainer, seconds: float) -> None:
 async def open_memory_draft(
     settings: Settings, embedder: Embedder, *, anew: bool = False
 ) -> AsyncGenerator[MemoryDraft]:
-    """The memory that is made anew with this embedder, as far as it is; closed at the end. Raises as above.
+    """Open the memory that is being rebuilt with this embedder, as far as it exists; closed at the end. Raises as
+    `open_memory`.
 
-    `anew`: all of it, also where this embedder made the one that is in use, which may be damaged.
+    `anew`: rebuild everything, also if the memory in use was made with this embedder, since it may be damaged.
     """
     if settings.qdrant_url is not None:
         from workers.memory_server import open_server_draft  # noqa: PLC0415
@@ -114,7 +115,7 @@ async def open_memory_draft(
 
 
 async def has_memory(settings: Settings) -> bool:
-    """Whether some worker has made it already. Raises BadInput, MemoryUnavailable."""
+    """Return whether a worker has made the memory already. Raises BadInput, MemoryUnavailable."""
     if settings.qdrant_url is None:
         return settings.memory_folder.exists()
     from workers.memory_server import has_server_memory  # noqa: PLC0415
@@ -123,19 +124,19 @@ async def has_memory(settings: Settings) -> bool:
 
 
 FAR_FEWER = 0.9
-"""A smaller share of its passages is said with what a search found."""
+"""If memory has a smaller share of its passages than this, search results say so."""
 
 
 class PassageCounts(NamedTuple):
-    """What memory has of a tenant, and what the store says was written to it."""
+    """Number of a tenant's passages in memory, and of those that were written to it according to the store."""
 
     points: int
     stored: int
-    """Passages. Each is a point: there are fewer only where some were lost."""
+    """Passages written. Each is one point, so memory has fewer only if some were lost."""
 
     @property
     def loss_note(self) -> str:
-        """What is missing, and the next step; empty where nothing is."""
+        """What is missing, and the next step; empty if nothing is."""
         if self.points >= self.stored:
             return ""
         return (
@@ -146,21 +147,21 @@ class PassageCounts(NamedTuple):
 
     @property
     def major_loss_note(self) -> str:
-        """The same where far fewer are there."""
+        """The loss note if far fewer passages remain; else empty."""
         return self.loss_note if self.points < FAR_FEWER * self.stored else ""
 
 
 async def get_passage_counts(settings: Settings, store: SqlStore, memory: MemorySearch | None) -> PassageCounts:
-    """`memory`: None where there is none. Raises as its `count` does."""
+    """Count passages. `memory`: None if there is none. Raises as its `count` does."""
     reader = build_reader_scope(settings.tenant)
     before = await store.count_stored_passages(reader)
     points = 0 if memory is None else await memory.count(reader.tenant)
-    # Workers bring in and forget meanwhile.
+    # Workers add and delete passages meanwhile.
     return PassageCounts(points, min(before, await store.count_stored_passages(reader)))
 
 
 async def load_passage_counts(settings: Settings, store: SqlStore, embedder: Embedder) -> PassageCounts:
-    """The same of the memory that is there; a look makes none. Raises as `open_memory_for_search` does."""
+    """Count the passages of the existing memory, without creating one. Raises as `open_memory_for_search` does."""
     if not await has_memory(settings):
         return await get_passage_counts(settings, store, None)
     async with open_memory_for_search(settings, store, embedder) as memory:
@@ -168,7 +169,7 @@ async def load_passage_counts(settings: Settings, store: SqlStore, embedder: Emb
 
 
 async def describe_lost_passages(settings: Settings) -> str:
-    """Of memory, with the next step; empty where nothing is, or where that cannot be told now."""
+    """Describe what memory has lost, with the next step; empty if nothing, or if that is unknown now."""
     from waystation.runtime.redaction_setup import open_embedder  # noqa: PLC0415  numpy comes with it
 
     with suppress(StoreError, BadInput, WrongKey, Unreachable, MemoryUnavailable):
@@ -178,7 +179,9 @@ async def describe_lost_passages(settings: Settings) -> str:
 
 
 async def describe_embedded_memory_problem(settings: Settings) -> str:
-    """Why no worker could open the embedded memory, or what it has lost; empty where neither is so, or one has it."""
+    """Return why no worker could open the embedded memory, or what it has lost; empty if neither, or if a worker has
+    it.
+    """
     from waystation.runtime.redaction_setup import open_embedder  # noqa: PLC0415  numpy comes with it
 
     try:
@@ -196,7 +199,7 @@ async def describe_embedded_memory_problem(settings: Settings) -> str:
 def _alone(settings: Settings, purpose: bytes = b"") -> Generator[None]:
     """Hold the lock of the embedded memory; the kernel releases it when this process ends, however it ends.
 
-    `purpose`: what is written into the file, for who finds it locked.
+    `purpose`: content of the lock file, for a process that finds it locked.
     """
     lock = _locked(settings, _LOCK)
     if lock is None:
@@ -223,7 +226,7 @@ def _who_has_it(settings: Settings) -> str:
 
 @asynccontextmanager
 async def _looking(settings: Settings) -> AsyncGenerator[None]:
-    """Hold the lock of those who only look: who has it finds memory open by those alone that keep it so."""
+    """Hold the readers' lock: the owner of the main lock then knows that memory is only open for brief reads."""
     try:
         async with asyncio.timeout(LOOK_SECONDS):
             while (lock := _locked(settings, ".look.lock")) is None:  # noqa: ASYNC110  the kernel tells nobody
@@ -236,7 +239,7 @@ async def _looking(settings: Settings) -> AsyncGenerator[None]:
 
 
 def _locked(settings: Settings, suffix: str) -> IO[bytes] | None:
-    """The file that is locked as long as it is open; None where somebody else has it."""
+    """Return a file that stays locked until it is closed; None if another process has locked it."""
     file = open_private_file(settings.memory_folder.with_suffix(suffix))
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -250,9 +253,9 @@ def _locked(settings: Settings, suffix: str) -> IO[bytes] | None:
 async def open_memory_for_search(
     settings: Settings, store: SqlStore, embedder: Embedder
 ) -> AsyncGenerator[MemorySearch]:
-    """The memory of these settings, as far as it can be searched.
+    """Open the memory of these settings for searching.
 
-    Raises as `open_memory` does, and Unreachable where the process that has it open is not to be asked.
+    Raises as `open_memory` does, and Unreachable if the process that has it open cannot be asked.
     """
     if settings.qdrant_url is not None:
         async with open_memory(settings, embedder) as shared:
@@ -263,7 +266,7 @@ async def open_memory_for_search(
         try:
             memory: MemorySearch = await stack.enter_async_context(_embedded(settings, embedder))
         except MemoryInUse:
-            await stack.aclose()  # the others need not wait for what workers answer
+            await stack.aclose()  # other processes need not wait for the workers' answer
             memory = await _of_workers(settings, store)
         yield memory
 
@@ -286,26 +289,26 @@ class _Opened(NamedTuple):
 
 
 class MemoryReader:
-    """Looks into memory as agents do, again and again: what takes seconds to load is loaded at the first look alone.
+    """Searches memory repeatedly as agents do; what takes seconds to load is loaded by the first search only.
 
-    Memory itself is opened for each look, since workers may want to open it meanwhile.
+    Memory itself is opened for each search, since workers may want to open it in between.
     """
 
     def __init__(self, settings: Settings, *, compares: bool = False) -> None:
-        """`compares`: each look also tells whether memory has what was written to it."""
+        """Prepare the reader. `compares`: each search also checks whether memory still has what was written to it."""
         self._settings, self._compares = settings, compares
         self.lost = ""
-        """Where memory had far fewer passages than were written to it: that, and the next step."""
+        """Set if memory has far fewer passages than were written to it: what is missing, and the next step."""
         self._opened: _Opened | None = None
         self._opening = asyncio.Lock()
         self._stack = AsyncExitStack()
 
     async def aclose(self) -> None:
-        """Close what was opened."""
+        """Close everything that was opened."""
         await self._stack.aclose()
 
     async def search(self, wanted: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
-        """What agents would recall, the best first, in so many tokens; nothing where no worker has made memory yet.
+        """Return what agents would recall, the best first, within `tokens`; nothing if no worker has made memory yet.
 
         Raises as `open_memory_for_search` does, RedactionFailed, StoreError.
         """

@@ -1,4 +1,7 @@
-"""Memory on a Qdrant server, apart: its client takes a second to load, which the embedded engine needs not."""
+"""Memory on a Qdrant server.
+
+A module of its own because its client takes a second to load, which the embedded engine does not need.
+"""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
@@ -10,14 +13,16 @@ from waystation.memory.qdrant.collection import CLIENT_ERRORS, CollectionLayout,
 from waystation.memory.qdrant.server import QdrantServerDraft, QdrantServerMemory
 
 _LOOK_SECONDS = 3
-"""How long the server may take to say whether memory is there."""
+"""Seconds that the server may take to say whether memory exists."""
 
 
 @asynccontextmanager
 async def open_server_memory(settings: Settings, url: str, embedder: Embedder) -> AsyncGenerator[Memory]:
-    """The memory, closed at the end. A server that is down now may come later: that is no failure here.
+    """Open the memory; closed at the end. A server that is down now may come back later: that is no failure here.
 
-    Raises BadInput where the URL is no address, and OtherEmbedder.
+    Raises:
+        BadInput: The URL is not an address.
+        OtherEmbedder: The memory was made with another embedder.
     """
     server = build_qdrant_server(settings, url)
     async with aclosing(QdrantServerMemory.open(server, embedder.name, embedder.dimension)) as memory:
@@ -31,14 +36,14 @@ async def _checked(memory: QdrantServerMemory) -> None:
     except OtherEmbedder:
         raise
     except MemoryUnavailable:
-        return  # passages wait until it answers
+        return  # passages wait in the outbox until it answers
 
 
 @asynccontextmanager
 async def open_server_draft(
     settings: Settings, url: str, embedder: Embedder, *, anew: bool
 ) -> AsyncGenerator[MemoryDraft]:
-    """The memory that is made anew, closed at the end. Raises BadInput where the URL is no address."""
+    """Open the memory that is being rebuilt; closed at the end. Raises BadInput if the URL is not an address."""
     server = build_qdrant_server(settings, url)
     async with aclosing(QdrantServerDraft.open(server, embedder.name, embedder.dimension)) as draft:
         draft.anew = anew
@@ -46,7 +51,7 @@ async def open_server_draft(
 
 
 async def has_server_memory(settings: Settings, url: str) -> bool:
-    """Whether some worker has made the memory already. Raises BadInput, MemoryUnavailable."""
+    """Return whether a worker has made the memory already. Raises BadInput, MemoryUnavailable."""
     server = build_qdrant_server(settings, url)
     client = server.create_client(_LOOK_SECONDS)
     try:
@@ -59,7 +64,7 @@ async def has_server_memory(settings: Settings, url: str) -> bool:
 
 
 def build_qdrant_server(settings: Settings, url: str) -> QdrantServerConfig:
-    """The Qdrant server at this URL, with what the settings say of it."""
+    """Build the configuration of the Qdrant server at this URL."""
     return QdrantServerConfig(
         url=url,
         api_key=settings.qdrant_api_key,

@@ -1,4 +1,6 @@
-"""Which model answers a request: the built-in offline one, the provider's, or one at a named endpoint."""
+"""Routes requests to models: the built-in offline one, the provider's, or those of named endpoints, with fallbacks
+between them.
+"""
 
 import asyncio
 import logging
@@ -31,14 +33,17 @@ from waystation.plugins.offline.transport import create_offline_transport
 _log = logging.getLogger(__name__)
 
 REST_SECONDS = 60.0
-"""So long an endpoint that did not answer is passed by where another one can take its calls."""
+"""Seconds for which an endpoint that did not answer is skipped if another one can take its calls."""
 SHORT_WAIT = 10.0
-"""Seconds that a named delay may take before another endpoint is asked: what is in the cache there is worth that."""
+"""Maximum `Retry-After` in seconds that is waited for instead of asking another endpoint: the prompt cache there is
+worth it.
+"""
 
 
 class LazyChatModel:
-    """A model whose client is made when it is first asked, in a thread, since that may load the vendor's SDK. What
-    nobody asks may lack its key or its packages.
+    """A model whose client is created on its first call, in a thread, since that may load the vendor's SDK.
+
+    A model that is never called may lack its key or its packages.
     """
 
     def __init__(self, make: Callable[[], ChatModel]) -> None:
@@ -47,7 +52,7 @@ class LazyChatModel:
         self._making = asyncio.Lock()
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """See `ChatModel`. Raises ModelRejected where there is no client to be made."""
+        """See `ChatModel`. Raises ModelRejected if no client can be created."""
         return await (await self._model()).complete(request)
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
@@ -55,7 +60,7 @@ class LazyChatModel:
         return await (await self._model()).count_tokens(request)
 
     async def aclose(self) -> None:
-        """Close what was made."""
+        """Close the client, if one was created."""
         if self._made is not None:
             await self._made.aclose()
 
@@ -70,8 +75,9 @@ class LazyChatModel:
 
 
 class ModelRouter:
-    """Sends a request where its model lives, so that one worker serves offline tasks and others; and where that is
-    gone, overloaded or over its spending limit, to who may take its place.
+    """Sends a request to the endpoint of its model, so that one worker serves offline tasks and others.
+
+    If that endpoint is down, overloaded or over its spending limit, the request goes to a fallback.
     """
 
     def __init__(
@@ -82,21 +88,24 @@ class ModelRouter:
         places: EndpointRegistry,
         keys: Mapping[str, str] | None = None,
     ) -> None:
-        """`keys`: by name of the endpoint, empty for the provider's, the variable that has its key."""
+        """Build the router. `keys`: environment variable of each endpoint's key, by endpoint name; empty name: the
+        provider's.
+        """
         self._keys = keys or {}
         self._offline, self._provider, self._named, self._places = offline, provider, named, places
         self._rests: dict[str, float] = {}
-        """Until when, by full name of a model, on the clock of the event loop."""
+        """End of each model's rest, by its full name, on the event loop's clock."""
 
     def list_fallbacks(self, model: str) -> tuple[str, ...]:
         """See `FallbackChatModel`."""
         return self._places.list_fallbacks(model)
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """See `ChatModel`. A call that was refused, and certainly not billed, goes to the next that may take it; one
-        that may have been billed fails, and the next attempt of whoever asked goes there. That another one does not
-        take the call in its place (a wrong key, too long a request) is nobody's error but its own. Errors name the
-        model.
+        """See `ChatModel`.
+
+        A call that was refused and certainly not charged goes to the next fallback. One that may have been charged
+        fails, and the caller's next attempt goes to the fallback. If a fallback does not take the call (a wrong key,
+        too long a request), only its own error says so. Errors name the model.
         """
         refused: ModelError | None = None
         for model in self._order(request):
@@ -118,7 +127,7 @@ class ModelRouter:
         raise refused or ModelRejected("no model was asked")
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
-        """See `ChatModel`. Nobody waits for a count where another model can take the call."""
+        """See `ChatModel`. If another model can take the call, a count is not waited for."""
         if self._rests.get(request.model, 0.0) > _now():
             return None
         try:
@@ -130,13 +139,13 @@ class ModelRouter:
             return None
 
     async def aclose(self) -> None:
-        """Close all."""
+        """Close all models."""
         for model in (self._offline, self._provider, *self._named.values()):
             if model is not None:
                 await model.aclose()
 
     def _rested(self, model: str, request: ModelRequest, error: ModelError) -> bool:
-        """Whether others can take the calls of who did not answer, which then rests for a while."""
+        """Return whether others can take the calls of a model that did not answer, and let it rest for a while."""
         if not self.list_fallbacks(request.model):
             return False
         self._rests[model] = _now() + REST_SECONDS
@@ -144,13 +153,13 @@ class ModelRouter:
         return True
 
     def _order(self, request: ModelRequest) -> Sequence[str]:
-        """Who is asked: first those that did answer when they were last asked."""
+        """Return the models to try: first those that answered their last call."""
         now = _now()
         return sorted((request.model, *request.fallbacks), key=lambda model: self._rests.get(model, 0.0) > now)
 
     @contextmanager
     def _named_in_errors(self, model: str, asked: str = "") -> Generator[None]:
-        """`asked`: the same name, if the model was asked in another one's place."""
+        """Name the model in errors. `asked`: the requested model, if this one is its fallback."""
         variable = self._keys.get(parse_model_name(model).endpoint or "", "")
         try:
             yield
@@ -177,15 +186,17 @@ def _now() -> float:
 
 
 def _without_delay(error: ModelUnavailable) -> ModelUnavailable:
-    """The same, worth another attempt at once: that one goes to another model."""
+    """Return the error without a delay before the next attempt, which goes to another model."""
     told = ModelUnavailable(str(error))
     vars(told).update({name: vars(error)[name] for name in ("reported", "asked") if name in vars(error)})
     return told
 
 
 def _passed_on(error: ModelError, *, asked: bool) -> bool:
-    """Whether another model may be asked instead. `asked`: it comes from the one that was asked for, whose refusals of
-    the request itself are the caller's. A delay that is over soon is waited for, and a blocked reply may be billed.
+    """Return whether another model may be tried after this error.
+
+    `asked`: the error comes from the requested model, whose rejections of the request itself go to the caller. A short
+    delay is waited for, and a blocked reply may be charged.
     """
     if isinstance(error, ModelRejected):
         return isinstance(error, ModelNotFoundError | BrokenEndpointError) or not (
@@ -197,9 +208,10 @@ def _passed_on(error: ModelError, *, asked: bool) -> bool:
 
 
 def create_model_router(settings: Settings) -> ModelRouter:
-    """The models that these settings reach.
+    """Create the router over the models that these settings reach.
 
-    Raises BadInput for a named endpoint that these settings use, and that lacks what it needs.
+    Raises:
+        BadInput: A named endpoint that these settings use lacks something that it needs.
     """
     used = settings.used_endpoints
     makers = {name: partial(_named_model, settings, name) for name in settings.named_endpoints}
@@ -212,7 +224,7 @@ def create_model_router(settings: Settings) -> ModelRouter:
 
 
 def create_offline_model() -> ChatModel:
-    """The built-in model, behind the same adapter as the provider's."""
+    """Create the built-in model, behind the same adapter as the provider's."""
     with pause_gc_for_imports():
         from waystation.models.anthropic.model import create_anthropic_model  # noqa: PLC0415  it loads the SDK
 
@@ -230,7 +242,7 @@ def _named_model(settings: Settings, name: str) -> ChatModel:
 
 
 def create_probe_model(settings: Settings, model: str, endpoint: ModelEndpoint) -> ChatModel:
-    """A model at its endpoint, of which nothing is taken for granted. Raises BadInput without a key."""
+    """Create a model at its endpoint without assumptions about its abilities. Raises BadInput without a key."""
     if place := parse_model_name(model).endpoint:
         return create_endpoint_model(settings.named_endpoints[place], endpoint, get_model_timeouts(settings))
     if settings.anthropic_api_key is None:
@@ -241,7 +253,7 @@ def create_probe_model(settings: Settings, model: str, endpoint: ModelEndpoint) 
 def create_endpoint_model(
     endpoint: NamedEndpoint, row: ModelEndpoint, patience: ModelTimeouts, http_client: httpx2.AsyncClient | None = None
 ) -> ChatModel:
-    """The models of a named endpoint. Raises BadInput where it lacks a key or packages."""
+    """Create the client of a named endpoint. Raises BadInput if it lacks a key or packages."""
     key = os.environ.get(endpoint.key_variable) or None
     if key is None and endpoint.required_key_variable:
         raise BadInput(endpoint.missing_key_message)
@@ -268,5 +280,5 @@ def _provider(settings: Settings, endpoint: ModelEndpoint) -> ChatModel:
 
 
 def get_model_timeouts(settings: Settings) -> ModelTimeouts:
-    """How long the provider may be silent."""
+    """Return how long the provider may be silent."""
     return ModelTimeouts(settings.model_patience, settings.model_patience_thinking, settings.model_stream_patience)

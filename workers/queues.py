@@ -1,6 +1,5 @@
-"""One worker for each queue: workflows with their bookkeeping, agents (they wait for models), context (CPU).
-
-How much work a worker takes at once: a fixed number of activities, or as many as memory and processors bear.
+"""The workers of the task queues: workflows with their bookkeeping, agents (which wait for models) and context
+(CPU-bound), with their concurrency and shutdown timing.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -52,14 +51,16 @@ from workflows.task import TaskWorkflow
 
 
 class WorkerTuningOptions(NamedTuple):
-    """What one queue's worker takes on."""
+    """Concurrency of one queue's worker."""
 
     slots: WorkerTuner
     polling: PollerBehavior
 
 
 def build_worker_tuning(settings: Settings, at_once: int) -> WorkerTuningOptions:
-    """At most `at_once` activities; fewer while memory or processors are used beyond the settings' targets."""
+    """Build the concurrency: at most `at_once` activities; fewer while memory or CPU use exceeds the settings'
+    targets.
+    """
     memory, cpu = settings.target_memory, settings.target_cpu
     if memory is None and cpu is None:
         return WorkerTuningOptions(WorkerTuner.create_fixed(activity_slots=at_once), PollerBehaviorSimpleMaximum())
@@ -72,27 +73,30 @@ def build_worker_tuning(settings: Settings, at_once: int) -> WorkerTuningOptions
 
 
 class WorkerTiming(NamedTuple):
-    """How a worker stops, and how often the server hears of its activities."""
+    """Timing of a worker's shutdown and heartbeats."""
 
     grace: timedelta
-    """How long activities may go on after the worker was told to stop. A call in flight that is given up is paid."""
+    """Time that activities have to finish after the worker is asked to stop.
+
+    A call in flight that is abandoned is still charged.
+    """
     heartbeats: timedelta
-    """How often a heartbeat reaches the server at most. Its answer tells an activity that it was cancelled."""
+    """Minimum interval between heartbeats that reach the server. Their answers tell activities of a cancellation."""
 
 
 DEV_TIMING = WorkerTiming(grace=timedelta(seconds=20), heartbeats=timedelta(seconds=4))
-"""For one person at one machine: stopping and cancelling are quick, and there is no load that would matter."""
+"""For one person on one machine: stopping and cancelling are quick, and server load does not matter."""
 HEARTBEATS = timedelta(seconds=20)
-"""Each heartbeat is a write of the server's. Well under the time-out (`workflows.options`), so that one may be lost."""
+"""Each heartbeat is a write on the server. Well below the timeout (`workflows.options`), so that one may be lost."""
 
 
 def get_worker_timing(settings: Settings) -> WorkerTiming:
-    """Timing of workers that serve a team."""
+    """Return the timing of workers that serve a team."""
     return WorkerTiming(grace=settings.worker_grace, heartbeats=HEARTBEATS)
 
 
 NOTICES_HEARD_WITHIN = timedelta(milliseconds=100)
-"""So soon the server knows who took a notice, for the attempt after one whose worker was killed."""
+"""Heartbeat interval of notifications: the attempt after a killed worker's knows who has received them already."""
 
 
 @dataclass(frozen=True)
@@ -104,29 +108,29 @@ class WorkerContext:
     settings: Settings
     runner: WorkflowRunner
     search_attributes: bool
-    """Whether workflows may set them."""
+    """Whether workflows may set search attributes."""
     notices: NotificationActivities
     timing: WorkerTiming
     attempts: Sequence[Interceptor] = ()
-    """Told of every attempt at an activity."""
+    """Interceptors that see every attempt at an activity."""
 
     @property
     def external_data_eraser(self) -> ExternalDataEraser:
-        """What lies outside the store."""
+        """Deletes data outside the store."""
         return ExternalDataEraser(self.client, self.settings)
 
     @property
     def task_intake(self) -> TemporalTaskIntake:
-        """Where the work of this process reaches sessions."""
+        """Connects activities to sessions."""
         return TemporalTaskIntake(self.client, self.store, self.settings)
 
     @property
     def schedule_activities(self) -> ScheduleActivities:
-        """What scheduled runs do."""
+        """Activities of scheduled runs."""
         return ScheduleActivities(self.store, self.task_intake, utc_now)
 
     def build_planning_activities(self, parts: ActivityDeps) -> PlanningActivities:
-        """Admission and plans."""
+        """Build the activities of admission and planning."""
         equipment = WorkerCapabilities(
             search_attributes=self.search_attributes,
             notices=self.settings.sends_notifications,
@@ -140,11 +144,11 @@ class WorkerContext:
 DEPLOYMENT_CONFIG = WorkerDeploymentConfig(
     version=WorkerDeploymentVersion(deployment_name="waystation", build_id=__version__), use_worker_versioning=False
 )
-"""What Temporal's histories name as the code that ran. Without it the SDK hashes every loaded module at the start."""
+"""Version of the code as Temporal's histories name it. Without it the SDK hashes every loaded module at start-up."""
 
 
 def create_workflows_worker(shop: WorkerContext) -> Worker:
-    """Workflows, and the activities that need nothing but the store or the webhook."""
+    """Create the worker of workflows, and of activities that need only the store or the notifiers."""
     store = shop.store
     runs = partial(is_workflow_running, shop.client)
     ledger, sessions = LedgerActivities(store), SessionActivities(runs, store, shop.task_intake.tasks.signal_session)
@@ -194,7 +198,7 @@ def create_workflows_worker(shop: WorkerContext) -> Worker:
 
 
 def create_agents_worker(shop: WorkerContext, parts: ActivityDeps) -> Worker:
-    """Legs and plans: they wait for models most of the time."""
+    """Create the worker of legs and plans, which wait for models most of the time."""
     agents, oversight = AgentActivities(parts.agent_loop), OversightActivities(parts.reviser, parts.reviewer)
     taken_on = build_worker_tuning(shop.settings, shop.settings.agents_at_once)
     return Worker(
@@ -218,7 +222,7 @@ def create_agents_worker(shop: WorkerContext, parts: ActivityDeps) -> Worker:
 
 
 def create_context_worker(shop: WorkerContext, parts: ActivityDeps) -> Worker:
-    """Compaction, memory, admission and reports: what redacts and embeds."""
+    """Create the worker of compaction, memory, admission and reports: everything that redacts and embeds."""
     taken_on = build_worker_tuning(shop.settings, shop.settings.contexts_at_once)
     context, planning = ContextActivities(parts.compactor, parts.meter), shop.build_planning_activities(parts)
     forgetting = TaskRemovalActivities(shop.store, parts.outbox_drainer, shop.external_data_eraser)
@@ -252,7 +256,7 @@ def create_context_worker(shop: WorkerContext, parts: ActivityDeps) -> Worker:
 
 
 def _persons(shop: WorkerContext, parts: ActivityDeps) -> Sequence[Callable[..., Awaitable[object]]]:
-    """Nobody can be erased without the vault, which has the value meanwhile."""
+    """Return the activities that erase a person; none without the vault, which keeps the value meanwhile."""
     if parts.vault is None:
         return ()
     persons = PersonErasureActivities(shop.store, parts.outbox_drainer, parts.vault, shop.external_data_eraser)
@@ -273,10 +277,10 @@ WORKER_FACTORIES: Mapping[str, Callable[[WorkerContext, ActivityDeps], Worker]] 
 
 
 def select_served_queues(settings: Settings) -> frozenset[str]:
-    """The queues that this process shall serve: all, or those that `queues` names.
+    """Return the queues that this process serves: all, or those that `queues` names.
 
     Raises:
-        BadInput: a name that no queue has, or fewer than all with embedded memory.
+        BadInput: There is no queue of that name, or fewer than all queues are named with embedded memory.
     """
     short = {queue.removeprefix(QUEUE_PREFIX): queue for queue in QUEUES}
     names = [name.strip() for name in settings.queues.split(",") if name.strip()]

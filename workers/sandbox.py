@@ -1,7 +1,7 @@
-"""The only passthrough list: what a workflow's sandbox shares with the worker instead of importing it again.
+"""The only list of passthrough modules: what a workflow's sandbox shares with the worker instead of importing it again.
 
-Importing these anew costs tens of milliseconds and over a megabyte for every workflow instance. They hold no mutable
-state, and a linter bans clock, randomness and environment in them; tests run all workflows in a strict sandbox, too.
+Importing these again costs tens of milliseconds and over a megabyte for every workflow instance. They hold no mutable
+state, and a linter bans clock, randomness and environment in them; tests also run all workflows in a strict sandbox.
 """
 
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
@@ -34,7 +34,7 @@ CAPABILITIES = (
     "store",
     "tasks",
 )
-"""The core's folders; not what runs processes, serves pages or talks to people."""
+"""The core's folders, without those that run processes, serve pages or contact people."""
 PASSTHROUGH_MODULES = (
     *(f"waystation.{capability}" for capability in CAPABILITIES),
     "activities",
@@ -44,7 +44,7 @@ PASSTHROUGH_MODULES = (
 
 
 def create_sandboxed_runner() -> SandboxedWorkflowRunner:
-    """The runner that production uses."""
+    """Create the workflow runner that production uses."""
     return SandboxedWorkflowRunner(
         restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSTHROUGH_MODULES)
     )

@@ -1,4 +1,4 @@
-"""How a process is told to stop."""
+"""Stops a process on signals."""
 
 import asyncio
 import os
@@ -7,15 +7,15 @@ import stat
 from collections.abc import Callable
 
 INTERRUPTED = 130
-"""Exit code of what was ended at once, as shells have it."""
+"""Exit code of an interrupted process, by the convention of shells."""
 _OUTPUTS = (1, 2)
 
 
 def stop_on_signals(told: Callable[[], None] | None = None) -> None:
-    """Let Ctrl-C, SIGTERM and a closed terminal cancel the current task once, so that everything winds down.
+    """Cancel the current task once on Ctrl-C, SIGTERM or a closed terminal, so that everything shuts down in order.
 
-    Ctrl-C while it does ends the process at once, with exit code 130, as a kill does: nothing that is kept suffers, and
-    its children end with it. Other signals that come twice change nothing. `told` says so to who pressed Ctrl-C once.
+    A second Ctrl-C ends the process at once with exit code 130, like a kill: no stored data suffers, and its children
+    end with it. Other repeated signals change nothing. `told` is called after the first Ctrl-C, to say so.
     """
     task, stopping = asyncio.current_task(), False
 
@@ -33,13 +33,13 @@ def stop_on_signals(told: Callable[[], None] | None = None) -> None:
             told()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # `nohup` has closed terminals ignored, and who asked for that is not to be stopped by one.
+        # `nohup` ignores closed terminals, and a process started with it must not be stopped by one.
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
             asyncio.get_running_loop().add_signal_handler(number, stop, number)
 
 
 def _leave_terminal() -> None:
-    """Have nothing written to a terminal that is gone: that fails, and would break off what winds down."""
+    """Redirect output away from a closed terminal: writing to it fails, and would abort the shutdown."""
     for output in _OUTPUTS:
         if stat.S_ISCHR(os.fstat(output).st_mode):
             nowhere = os.open(os.devnull, os.O_WRONLY)

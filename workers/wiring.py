@@ -1,4 +1,4 @@
-"""The composition root: settings become workers that poll, with what belongs to them."""
+"""The composition root: turns settings into polling workers, with everything that belongs to them."""
 
 import asyncio
 import os
@@ -47,7 +47,10 @@ if TYPE_CHECKING:
 
 
 async def serve(settings: Settings, say: Callable[[str], None]) -> None:
-    """Run this process's workers until a signal, then let the legs reach a turn boundary. Raises as below."""
+    """Run this process's workers until a signal, then let the legs reach a turn boundary.
+
+    Raises as `run_configured_workers`.
+    """
     stop_on_signals()
     for sentence in describe_unknown_variables():
         say(sentence)
@@ -61,14 +64,16 @@ async def serve(settings: Settings, say: Callable[[str], None]) -> None:
 
 @asynccontextmanager
 async def run_configured_workers(settings: Settings, timing: WorkerTiming | None = None) -> AsyncGenerator[Client]:
-    """The workers of this process, polling; at the end they finish their turns and yield.
+    """Run the workers of this process; at the end they finish their turns.
 
-    `timing` is that of the settings unless given.
+    Args:
+        settings: The settings.
+        timing: Timing of shutdown and heartbeats; default: that of the settings.
 
     Raises:
-        Unreachable: no Temporal server answers, or it does not have the namespace.
-        BadInput: a queue or an address that cannot be served; another process has the embedded memory open.
-        MemoryUnavailable, StoreError: memory or store cannot be opened.
+        Unreachable: No Temporal server answers, or it does not have the namespace.
+        BadInput: A queue or an address cannot be served, or another process has the embedded memory open.
+        MemoryUnavailable, StoreError: Memory or store cannot be opened.
     """
     queues, traces = select_served_queues(settings), resolve_trace_target()
     runtime = _runtime(settings)
@@ -97,7 +102,7 @@ async def run_configured_workers(settings: Settings, timing: WorkerTiming | None
                 run_gauge_sampler(_gauges(shop, TemporalTaskClient(client, target), meter), meter)
             )
         if parts is not None:
-            # Last, when nothing else can fail: a process that does not start must not leave its key behind.
+            # Last, when nothing else can fail: a process that does not start must not have claimed the store's key.
             await parts.claim_key()
             if CONTEXT_QUEUE in queues:
                 from workers.memory import run_drain_loop  # noqa: PLC0415  it loads the embedded engine
@@ -114,7 +119,7 @@ async def run_configured_workers(settings: Settings, timing: WorkerTiming | None
 
 @asynccontextmanager
 async def _attempts() -> AsyncGenerator[Interceptor]:
-    """Spans of attempts at activities."""
+    """Record spans of attempts at activities."""
     with pause_gc_for_imports():
         from waystation.runtime.telemetry import build_trace_resource, open_tracing_interceptor  # noqa: PLC0415  it loads the SDK
 
@@ -124,7 +129,7 @@ async def _attempts() -> AsyncGenerator[Interceptor]:
 
 @asynccontextmanager
 async def _fed(target: TraceTarget, settings: Settings, store: SqlStore, parts: ActivityDeps) -> AsyncGenerator[None]:
-    """The spans of tasks, from those workers that redact: what was said may be asked for."""
+    """Export the spans of tasks, from workers that redact: their texts may be requested."""
     from waystation.runtime.telemetry import (  # noqa: PLC0415
         SdkSpanBuilder,
         TraceFeed,
@@ -146,7 +151,7 @@ async def _fed(target: TraceTarget, settings: Settings, store: SqlStore, parts: 
 
 
 def _people(settings: Settings, parts: ActivityDeps) -> "KnownPeopleRedactor | None":
-    """Whom spans do not name; None where the policy has names shown."""
+    """Return the redactor of known people's names in spans; None if the policy shows names."""
     from waystation.plugins.redaction.people import ORDINARY_WORDS  # noqa: PLC0415
     from waystation.plugins.redaction.placeholders import compute_fingerprint  # noqa: PLC0415
     from waystation.runtime.telemetry import KnownPeopleRedactor  # noqa: PLC0415  it loads the SDK
@@ -168,13 +173,15 @@ def _runtime(settings: Settings) -> Runtime:
 def _gauges(shop: WorkerContext, tasks: TemporalTaskClient, meter: Meter) -> tuple[Gauge, ...]:
     outbox = Gauge("outbox_passages", shop.store.count_pending_passages, meter.set_pending_passages)
     paused = Gauge("paused_tasks", tasks.count_waiting_tasks, meter.set_paused_tasks)
-    # Without its attribute the server cannot tell.
+    # Without its search attribute the server cannot count them.
     return (outbox, paused) if shop.search_attributes else (outbox,)
 
 
 @asynccontextmanager
 async def run_workers(workers: Sequence[Worker]) -> AsyncGenerator[None]:
-    """Let them poll until the block ends, and then stop all at once: one after another, graces would add up."""
+    """Let the workers poll until the block ends, then stop all at once: one after another, their graces would
+    add up.
+    """
     async with AsyncExitStack() as stack:
         for worker in workers:
             await stack.enter_async_context(worker)
