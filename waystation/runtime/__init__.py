@@ -1,1 +1,1 @@
-"""What connects the parts: Temporal, the store, telemetry, hooks."""
+"""Connections of the parts: Temporal, the store, telemetry, hooks."""

@@ -1,8 +1,8 @@
-"""One message to people through Apprise, in a process of its own.
+"""Sends one message to people through Apprise, in a process of its own.
 
-`python -P -m waystation.runtime.apprise_sender BOUNDS` reads what to send from its standard input, so that no address
-stands in its arguments, and ends with 0 if the service took it. Apprise reads whole answers, however long they are and
-however slowly they come: what bounds them is that this process has little memory, and is ended from outside.
+`python -P -m waystation.runtime.apprise_sender BOUNDS` reads the message from its standard input, so that no address
+appears in its arguments, and exits with 0 if the service accepted it. Apprise reads whole answers, however long and
+slow they are; they are bounded because this process has little memory and is ended from outside.
 """
 
 import json
@@ -16,33 +16,33 @@ if TYPE_CHECKING:
 
 
 class AppriseMessage(NamedTuple):
-    """What is sent."""
+    """The message to send."""
 
     address: str
-    """Of Apprise's, with its secrets."""
+    """Apprise URL, with its secrets."""
     title: str
     body: str
     patience_s: float
-    """For each step of the service's."""
+    """Timeout of each step of the service, in seconds."""
 
 
 def build_apprise_service(address: str, patience_s: float) -> "Apprise | None":
-    """What sends there; None if Apprise knows no such address. Needs the package apprise."""
+    """Build the sender; None if Apprise does not know such an address. Needs the package apprise."""
     import apprise  # noqa: PLC0415 - of an extra
 
     to = apprise.Apprise(asset=apprise.AppriseAsset(app_id="Waystation", http_redirects=False))
     if not to.add(address):  # pyright: ignore[reportUnknownMemberType]: it takes more than one
         return None
     for service in to:
-        # An address may ask for them: who is told would then say who else is.
+        # An address may ask for them: recipients would then see the other recipients.
         service.redirects = False
-        # Apprise's own are 4 and 15 s. For mail the first is that of every step.
+        # Apprise's defaults are 4 and 15 s. For mail the first applies to every step.
         service.socket_connect_timeout = service.socket_read_timeout = patience_s
     return to
 
 
 def send_notification(letter: AppriseMessage) -> bool:
-    """Send it; whether it was taken."""
+    """Send the message. Returns whether it was accepted."""
     to = build_apprise_service(letter.address, letter.patience_s)
     if to is None:
         return False
@@ -50,7 +50,7 @@ def send_notification(letter: AppriseMessage) -> bool:
 
 
 def main() -> None:
-    """Send what stands on the standard input."""
+    """Send the message on the standard input."""
     apply_bounds(ResourceLimits(**json.loads(sys.argv[1])))
     sys.exit(0 if send_notification(AppriseMessage(**json.load(sys.stdin))) else 1)
 

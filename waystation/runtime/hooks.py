@@ -1,14 +1,5 @@
-"""Hooks and notices: programs and addresses of the team's that are told.
-
-Posts JSON to an address of the team's, and keeps that to itself: who knows its path may post, too.
-
-A hook that is an address: told by a POST, it answers by its status alone.
-
-Posts notices to a webhook: what it takes, and what is worth another attempt.
-
-Messages to people by e-mail, chat or push, through Apprise: one for all that comes together.
-
-A hook that is a program: told on its standard input, it answers by its exit code alone.
+"""Compaction hooks (programs and webhooks of the team) and notifiers (webhooks, and e-mail, chat or push through
+Apprise).
 """
 
 import asyncio
@@ -40,10 +31,13 @@ from waystation.tasks.notifications import TaskNotification
 
 
 class SecretUrlClient:
-    """An http or https URL. Redirects are not followed, and what is posted is posted once."""
+    """Posts JSON to a secret http or https URL: anyone who knows its path may post, so nothing reveals it.
+
+    Redirects are not followed, and every value is posted once.
+    """
 
     def __init__(self, address: SecretStr, patience_s: float) -> None:
-        """`patience_s`: from the first packet to the status of the answer."""
+        """Prepare the client. `patience_s`: seconds from the first packet to the status of the answer."""
         self._url = httpx2.URL(address.get_secret_value())
         self._patience_s = patience_s
         self._client = httpx2.AsyncClient(timeout=None, follow_redirects=False)
@@ -51,12 +45,12 @@ class SecretUrlClient:
 
     @property
     def host(self) -> str:
-        """For messages."""
+        """Host, for messages."""
         return self._url.host
 
     @asynccontextmanager
     async def post(self, body: str) -> AsyncGenerator[httpx2.Response]:
-        """Post one JSON value, and have its answer's status and headers; the rest of it is not read.
+        """Post one JSON value and yield its answer's status and headers; the body is not read.
 
         Raises TimeoutError, httpx2.HTTPError.
         """
@@ -73,7 +67,7 @@ class SecretUrlClient:
         logging.getLogger("httpx2").removeFilter(self._keeps_the_secret)
 
     def _keeps_the_secret(self, record: logging.LogRecord) -> bool:
-        """At level INFO the HTTP client logs the whole URL of every request."""
+        """Filter the HTTP client's log: at level INFO it has the whole URL of every request."""
         return str(self._url) not in record.getMessage()
 
 
@@ -81,10 +75,16 @@ HOOK_PATIENCE_S = 30.0
 
 
 class HttpCompactionHook:
-    """A `CompactionHook`. It is told once: nothing of an answer but a success is one."""
+    """A `CompactionHook` that posts to an address. It is called once; any status but a success is a failure."""
 
     def __init__(self, setting: str, address: SecretStr, patience_s: float = HOOK_PATIENCE_S) -> None:
-        """`setting`: its name, for messages; `address`: an http or https URL."""
+        """Prepare the hook.
+
+        Args:
+            setting: Name of its setting, for messages.
+            address: An http or https URL.
+            patience_s: Timeout in seconds.
+        """
         self._address = SecretUrlClient(address, patience_s)
         self._patience_s = patience_s
         self._name = f"{setting} ({self._address.host})"
@@ -107,24 +107,24 @@ class HttpCompactionHook:
 
 
 PATIENCE_S = 10.0
-"""Until the status of the answer."""
+"""Seconds until the status of the answer."""
 LONGEST_WAIT = timedelta(hours=12)
-"""A server that names a later time is asked again by then."""
+"""Maximum wait if a server names a later time."""
 _PASSING = frozenset({408, 429})
-"""What the server itself says may go otherwise next time, beside 5xx."""
+"""Status codes that the server itself declares temporary, besides 5xx."""
 
 
 class WebhookNotifier:
-    """A `Notifier` behind one address. An answer's body is never read: its status says everything."""
+    """A `Notifier` that posts to one webhook. The body of an answer is never read: its status is enough."""
 
     def __init__(self, address: SecretStr, patience_s: float = PATIENCE_S) -> None:
-        """`address`: an http or https URL."""
+        """Prepare the notifier. `address`: an http or https URL."""
         self._address = SecretUrlClient(address, patience_s)
         self._patience_s = patience_s
 
     @property
     def name(self) -> str:
-        """For messages: without the secret."""
+        """Name for messages, without the secret."""
         return f"the webhook at {self._address.host}"
 
     async def send(self, notice: TaskNotification, link: str | None) -> None:
@@ -154,7 +154,7 @@ class WebhookNotifier:
 
 
 def _body(notice: TaskNotification, link: str | None) -> dict[str, JsonValue]:
-    """Fields that Slack does not know could make it refuse a message; `metadata` is where it takes any."""
+    """Build the body. Slack may refuse a message with unknown fields; `metadata` may have any."""
     return {
         "text": notifications.render_mrkdwn(notice, link),
         "metadata": {
@@ -165,7 +165,7 @@ def _body(notice: TaskNotification, link: str | None) -> dict[str, JsonValue]:
 
 
 def _retry_after(headers: httpx2.Headers) -> float | None:
-    """Seconds to wait, where the server names them or a date, which is read against the answer's own."""
+    """Return seconds to wait, if the server names them or a date, which is compared with the answer's own date."""
     named = headers.get("retry-after", "")
     if named.isascii() and named.isdigit():
         return min(float(named), LONGEST_WAIT.total_seconds())
@@ -184,37 +184,46 @@ def _date(text: str) -> datetime | None:
 
 
 GATHER_S = 10.0
-"""What comes within this time of a first notice is told with it. With the patience it stays under an attempt's time."""
+"""Seconds for which notifications are collected into one message after the first.
+
+Together with the timeout, shorter than an attempt.
+"""
 MESSAGE_PATIENCE_S = 60.0
-"""Until a service says whether it took a message. Mail servers look at one before they say so (RFC 5321, 4.5.3.2)."""
+"""Seconds until a service says whether it accepted a message. Mail servers inspect it first (RFC 5321, 4.5.3.2)."""
 REMEMBERED = 1_000
-"""Notices whose fate is open: none is told twice by this process."""
+"""Maximum number of notifications with an unknown outcome that are remembered, so that none is sent twice by this
+process.
+"""
 MESSAGE_ENDS_S = 600.0
-"""Then a service that still answers is left, and has taken nothing: ten steps of a mail server that takes its time."""
+"""Seconds after which a service that still answers is abandoned as not having accepted the message: ten steps of a slow
+mail server.
+"""
 MESSAGE_BYTES = 512 * 1024 * 1024
-"""Of address space, of the process that sends: some 80 MB before it is answered."""
+"""Address space of the sending process, in bytes; it needs about 80 MB before the answer."""
 MESSENGER_SEES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-"""Of the environment, beside what every child does; the first four also in small letters."""
+"""Environment variables of the sending process, besides those of every child process; the first four also in lower
+case.
+"""
 TALKATIVE = ("apprise", "urllib3.connectionpool", "requests_oauthlib.oauth1_auth", "requests_oauthlib.oauth2_session")
-"""Loggers that name whole addresses, or quote what was answered."""
+"""Loggers that log whole addresses, or quote answers."""
 
 
 class _MessageBatch:
-    """Notices that are told in one message."""
+    """Notifications that are sent in one message."""
 
     def __init__(self) -> None:
         self.notices: dict[str, tuple[TaskNotification, str | None]] = {}
-        """By what they are deliveries of, each with the page of its task."""
+        """Notifications by delivery id, each with the address of its task's page."""
         self.sending: asyncio.Task[bool] | None = None
-        """Whether it was taken."""
+        """The result says whether it was accepted."""
 
 
 class AppriseNotifier:
-    """A `Notifier` behind one address of Apprise's, like `mailto://…`, `slack://…`, `msteams://…` or `ntfy://…`.
+    """A `Notifier` for one Apprise address, such as `mailto://…`, `slack://…`, `msteams://…` or `ntfy://…`.
 
-    Redirects are not followed: a notice that is answered by one was not taken. A message whose fate is not known yet is
-    not sent again: the next attempt of its notices waits for it. Each is sent by a process of its own
-    (`waystation.runtime.apprise_sender`), which ends with the worker.
+    Redirects are not followed: a notification that is answered by one was not accepted. A message whose outcome is not
+    known yet is not sent again; the next attempt of its notifications waits for it. Each message is sent by a process
+    of its own (`waystation.runtime.apprise_sender`), which ends with the worker.
     """
 
     def __init__(
@@ -227,11 +236,19 @@ class AppriseNotifier:
         ends_s: float = MESSAGE_ENDS_S,
         memory: int = MESSAGE_BYTES,
     ) -> None:
-        """`number`: its place in the setting, from 1; `inbox`: where requests are answered; `patience_s`: for an
-        attempt, and for each step of the service's; `ends_s`: for all of them; `memory`: bytes of address space of the
-        process that sends.
+        """Prepare the notifier.
 
-        Raises BadInput: Apprise is not installed, or does not know such an address.
+        Args:
+            address: An Apprise URL.
+            number: Position in the setting, from 1.
+            inbox: Address where requests are answered.
+            gather_s: Seconds for which notifications are collected.
+            patience_s: Timeout of an attempt, and of each step of the service, in seconds.
+            ends_s: Timeout of all steps, in seconds.
+            memory: Address space of the sending process, in bytes.
+
+        Raises:
+            BadInput: Apprise is not installed, or does not know such an address.
         """
         if find_spec("apprise") is None:
             raise BadInput("WAYSTATION_NOTIFY needs the package apprise: `pip install 'waystation[notices]'`")
@@ -245,14 +262,17 @@ class AppriseNotifier:
             )
         self._address, self._ends_s, self._memory = address, ends_s, memory
         self.name = f"address {number} of WAYSTATION_NOTIFY ({written.partition('://')[0]})"
-        """For messages: without the secret."""
+        """Name for messages, without the secret."""
         self._inbox, self._gather_s, self._patience_s = inbox, gather_s, patience_s
         self._together = _MessageBatch()
         self._told: dict[str, _MessageBatch] = {}
-        """Where each notice is that no attempt has heard the fate of."""
+        """Batch of each notification whose outcome no attempt has received yet."""
 
     async def send(self, notice: TaskNotification, link: str | None) -> None:
-        """Tell it, with what else comes meanwhile; see `Notifier`. The service does not say what is final."""
+        """Send the notification together with others that arrive meanwhile; see `Notifier`.
+
+        The service does not say which failures are final.
+        """
         try:
             async with asyncio.timeout(self._gather_s + self._patience_s):
                 taken = await self._fate(notice.delivery_id)
@@ -265,7 +285,7 @@ class AppriseNotifier:
             raise WebhookUnavailable(f"{self.name} did not take it")
 
     async def _fate(self, delivery_id: str) -> bool:
-        """Whether it was taken, once that is known. Who waits may go: the message does not."""
+        """Wait for the outcome. A waiter may be cancelled; the message is not."""
         together = self._told.get(delivery_id)
         if together is None or together.sending is None:
             return False
@@ -288,7 +308,7 @@ class AppriseNotifier:
         return await self._sent(AppriseMessage(self._address.get_secret_value(), title, body, self._patience_s))
 
     async def _sent(self, letter: AppriseMessage) -> bool:
-        """Whether the service took it, as far as it has said so in time."""
+        """Send the message. Returns whether the service accepted it in time."""
         bounds = json.dumps(asdict(ResourceLimits(os.getpid(), self._memory)))
         try:
             process = await asyncio.create_subprocess_exec(
@@ -312,7 +332,7 @@ class AppriseNotifier:
         return process.returncode == 0
 
     async def aclose(self) -> None:
-        """What still waits is told by the attempt after this one, perhaps of another worker."""
+        """Cancel what still waits: the next attempt sends it, perhaps on another worker."""
         sending = {one.sending for one in (self._together, *self._told.values()) if one.sending is not None}
         for one in sending:
             one.cancel()
@@ -332,18 +352,27 @@ def _say_nothing(_: logging.LogRecord) -> bool:
 
 
 COMMAND_PATIENCE_S = 30.0
-"""From its start to its end; then it is ended, and what it started with it."""
+"""Maximum run time in seconds; then the program is ended, with everything that it started."""
 ENVIRONMENT = ("PATH", "HOME", "LANG")
-"""All that a program sees of the worker's environment: the rest holds keys."""
+"""All that the program sees of the worker's environment: the rest has keys."""
 
 
 class CommandCompactionHook:
-    """A `CompactionHook`. What it prints goes nowhere: it may be anything, and would be told further."""
+    """A `CompactionHook` that runs a program: it gets the event on its standard input and answers by its exit code.
+
+    Its output is discarded: it may contain anything, and would be passed on.
+    """
 
     def __init__(self, setting: str, arguments: Sequence[str], patience_s: float = COMMAND_PATIENCE_S) -> None:
-        """`setting`: its name, for messages; `arguments`: the program and what it gets, as they are.
+        """Prepare the hook.
 
-        Raises BadInput: there is no such program.
+        Args:
+            setting: Name of its setting, for messages.
+            arguments: The program and its arguments, passed unchanged.
+            patience_s: Maximum run time in seconds.
+
+        Raises:
+            BadInput: There is no such program.
         """
         program = shutil.which(arguments[0])
         if program is None:
@@ -381,7 +410,7 @@ class CommandCompactionHook:
 
 
 async def _end(process: Process) -> None:
-    """With everything that it started in its process group, unless it has ended by itself."""
+    """End the process with everything in its process group, unless it has ended by itself."""
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,9 +1,4 @@
-"""Redaction and embeddings as the settings want them, for workers and commands alike.
-
-The embedder that the settings want, for workers and commands alike.
-
-Redaction as the settings want it, for workers and commands alike.
-"""
+"""Builds the redactor and the embedder that the settings select, for workers and commands."""
 
 import json
 from collections.abc import AsyncGenerator, Iterator
@@ -40,7 +35,7 @@ from waystation.privacy.ports import Redactor, Vault
 
 @asynccontextmanager
 async def open_embedder(settings: Settings) -> AsyncGenerator[Embedder]:
-    """The embedder, closed at the end. Nothing is loaded or asked before the first text. Raises BadInput."""
+    """Open the embedder; closed at the end. Nothing is loaded or called before the first text. Raises BadInput."""
     match settings.embedder:
         case "static":
             yield create_default_embedder()
@@ -70,13 +65,13 @@ def _over_http(settings: Settings, vendor: EmbeddingVendor) -> HttpEmbedder:
 
 
 VERSION_DIGITS = 16
-"""Hexadecimal digits (64 bits) that tell rules apart."""
+"""Hexadecimal digits (64 bits) that distinguish versions of the rules."""
 KEPT_FORM = 2
-"""Of what is kept of a redaction, counted up where more of it is needed: what was kept before is not read any more."""
+"""Format of stored redactions, incremented when more of them is needed: stored ones of an older format are ignored."""
 
 
 def build_detection_rules(settings: Settings, policy: RedactionPolicy | None = None) -> DetectionConfig:
-    """What is looked for. `policy` beats the setting. Raises BadInput."""
+    """Build the detection rules. `policy` overrides the setting. Raises BadInput."""
     return DetectionConfig(
         policy=policy or settings.privacy,
         models=resolve_spacy_models(settings.languages),
@@ -86,8 +81,8 @@ def build_detection_rules(settings: Settings, policy: RedactionPolicy | None = N
 
 
 def list_placeholder_types(settings: Settings) -> tuple[str, ...]:
-    """What placeholders call values, of every country and of rules of your own. Raises BadInput."""
-    # Presidio and spaCy come with this import.
+    """List the types that placeholders name, of all countries and of custom rules. Raises BadInput."""
+    # This import loads Presidio and spaCy.
     from waystation.plugins.redaction.engines import build_format_recognizers  # noqa: PLC0415
 
     rules = replace(build_detection_rules(settings), countries=sorted(COUNTRIES))
@@ -98,19 +93,22 @@ def list_placeholder_types(settings: Settings) -> tuple[str, ...]:
 def create_redactor(
     settings: Settings, key: bytes, policy: RedactionPolicy | None = None, *, processes: int = 0
 ) -> PresidioRedactor:
-    """The redactor, to be closed. Workers have child processes search; a command does it itself. Raises BadInput."""
+    """Create the redactor, which the caller closes.
+
+    Workers detect in child processes; a command does it itself. Raises BadInput.
+    """
     rules = build_detection_rules(settings, policy)
     return PresidioRedactor(key, rules, seconds=settings.redaction_seconds, processes=processes)
 
 
 class EvaluationVault(NamedTuple):
-    """A vault that nothing but a trial of memory uses."""
+    """A vault that only an evaluation of memory uses."""
 
     vault: Vault
     key: bytes
 
     def wrap_redactor(self, redactor: Redactor, session: str = "") -> TextRedactor:
-        """The same redactor, which keeps here what it replaces in texts of this session, as that of workers does."""
+        """Wrap the redactor so that it stores here what it replaces in this session's texts, as workers do."""
         return TextRedactor(
             redactor,
             VaultPlaceholderFactory(self.vault, partial(compute_fingerprint, self.key), utc_now, lambda: session),
@@ -119,7 +117,7 @@ class EvaluationVault(NamedTuple):
 
 @asynccontextmanager
 async def open_evaluation_vault(file: Path, key: bytes) -> AsyncGenerator[EvaluationVault]:
-    """In a database of its own. Raises StoreError."""
+    """Open a vault in a database of its own. Raises StoreError."""
     # SQLAlchemy takes a while to load.
     from waystation.runtime.sql_store import SqlStore  # noqa: PLC0415
 
@@ -128,9 +126,9 @@ async def open_evaluation_vault(file: Path, key: bytes) -> AsyncGenerator[Evalua
 
 
 def build_redaction_config(settings: Settings, key: bytes) -> RedactionConfig:
-    """By what a redactor of these settings redacts: another version wherever it could find or replace anything else.
+    """Build the configuration of a redactor: its version changes whenever it could find or replace anything else.
 
-    Our own recognisers count by their source, so that no change of them can be forgotten here. Raises BadInput.
+    Our own recognisers count by their source, so that no change of them can be missed. Raises BadInput.
     """
     rules = build_detection_rules(settings)
     told = {
@@ -147,7 +145,7 @@ def build_redaction_config(settings: Settings, key: bytes) -> RedactionConfig:
 
 
 def _recognisers() -> Iterator[str]:
-    """The sources of our own recognisers and their lists of words, by digests in the order of their names."""
+    """Yield digests of the sources of our recognisers and of their word lists, in the order of their names."""
     folder = files("waystation.plugins.redaction")
     for file in sorted(folder.iterdir(), key=lambda one: one.name):
         if file.name.endswith((".py", ".txt")):

@@ -1,4 +1,4 @@
-"""Seals everything in a store again: to its row, with the newest key; or plain again."""
+"""Re-encrypts everything in a store: bound to its row, with the newest key; or decrypts it."""
 
 from collections.abc import Mapping
 
@@ -13,24 +13,30 @@ from waystation.store.schema import identity, metadata, tasks, texts
 
 
 async def is_row_encrypted(database: Database, clock: Clock, *, seals: bool) -> bool:
-    """Whether everything is sealed to its row. A store that is empty begins so, where texts are to be sealed."""
+    """Return whether everything is encrypted to its row. An empty store starts so if texts are to be encrypted."""
     async with database.read() as connection:
         if (await connection.execute(select(identity.c.sealed_since))).scalar_one() is not None:
             return True
         if not seals or await _has_rows(connection):
             return False
     async with database.write() as connection:
-        if await _has_rows(connection):  # written meanwhile, by a process that may not seal
+        if await _has_rows(connection):  # written meanwhile, by a process that may not encrypt
             return False
         await connection.execute(update(identity).values(sealed_since=clock()))
     return True
 
 
 async def reencrypt_database(database: Database, clock: Clock, *, seals: bool) -> int:
-    """Write every text as this database writes now, in one transaction; how many there were.
+    """Rewrite every text as this database writes now, in one transaction.
 
-    From then on what is not sealed to its row is refused; where nothing is sealed, everything is read. Raises WrongKey,
-    and StoreError for a content that does not fit its hash: nothing has changed then.
+    From then on, text that is not encrypted to its row is refused; if nothing is encrypted, everything is read.
+
+    Returns:
+        Number of texts.
+
+    Raises:
+        WrongKey: A text cannot be decrypted; nothing has changed.
+        StoreError: A content does not match its hash; nothing has changed.
     """
     count = 0
     async with database.write() as connection:

@@ -1,6 +1,5 @@
-"""The store as the rest of the program sees it: one database behind five ports.
-
-What an operator does with a store as a whole: look at its schema, upgrade it, count what of it is encrypted.
+"""The store as the rest of the program uses it: one database behind five ports; and what an operator does with it:
+check its schema, migrate it, count encrypted values.
 """
 
 import secrets
@@ -53,7 +52,7 @@ from waystation.tasks.task_repository import SqlCostRepository, SqlForkRepositor
 
 
 def generate_store_id() -> str:
-    """64 random bits, in hex."""
+    """Return 64 random bits in hexadecimal."""
     return secrets.token_hex(8)
 
 
@@ -85,15 +84,15 @@ class SqlStore(
         new_store_id: Callable[[], str] = generate_store_id,
         at_rest: EncryptionConfig = UNENCRYPTED,
     ) -> "SqlStore":
-        """Open the database of a SQLAlchemy URL. A SQLite file is made, with folders and tables, where it is missing.
+        """Open the database of a SQLAlchemy URL. A missing SQLite file is created, with folders and tables.
 
         `at_rest` says whether texts are encrypted, and with which key. Reading one without it raises WrongKey.
 
         Raises:
-            BadInput: the URL cannot be used.
-            StoreUnavailable: the database does not answer.
-            StoreError: the database cannot be used, is newer than this version of Waystation, or is a PostgreSQL
-                database that is empty or older: `waystation store migrate` makes it ready.
+            BadInput: The URL cannot be used.
+            StoreUnavailable: The database does not answer.
+            StoreError: The database cannot be used, is newer than this version of Waystation, or is an empty or older
+                PostgreSQL database, which `waystation store migrate` prepares.
         """
         async with AsyncExitStack() as on_failure:
             with translate_database_errors():
@@ -107,33 +106,33 @@ class SqlStore(
 
     @write_transaction
     async def claim_key(self, connection: AsyncConnection, check: str) -> bool:
-        """Whether the key with this check is the store's. The first that is claimed becomes it."""
+        """Return whether the key with this check is the store's. The first one claimed becomes it."""
         first = update(identity).values(key_check=func.coalesce(identity.c.key_check, check))
         return (await connection.execute(first.returning(identity.c.key_check))).scalar_one() == check
 
     @write_transaction
     async def adopt_key(self, connection: AsyncConnection, check: str) -> str | None:
-        """Make the key with this check the store's, whichever it was. Returns the check of the one before."""
+        """Make the key with this check the store's, whatever it was before. Returns the previous check."""
         before = (await connection.execute(select(identity.c.key_check))).scalar_one()
         await connection.execute(update(identity).values(key_check=check))
         return before
 
     def build_vault(self, cipher: Cipher) -> SqlVault:
-        """The originals behind placeholders, as this cipher encrypts them."""
+        """Return the vault of originals, which this cipher encrypts."""
         return SqlVault(self.database, self._clock, self._store_id, cipher)
 
     def build_slow_text_store(self, rules: str) -> SqlSlowTextStore:
-        """Which texts take too long to redact under these rules."""
+        """Return the record of texts that take too long to redact under these rules."""
         return SqlSlowTextStore(self.database, self._clock, self._store_id, rules)
 
     @read_transaction
     async def get_key_check(self, connection: AsyncConnection) -> str | None:
-        """The check of the store's key; None while no worker has claimed it."""
+        """Return the check of the store's key; None while no worker has claimed it."""
         return (await connection.execute(select(identity.c.key_check))).scalar_one()
 
     @property
     def is_row_encrypted(self) -> bool:
-        """Whether everything in the store is encrypted to its row, and nothing else is taken."""
+        """Whether everything in the store is encrypted to its row, and nothing else is accepted."""
         return self.database.requires_encryption
 
     async def aclose(self) -> None:
@@ -142,7 +141,7 @@ class SqlStore(
 
 
 async def count_encrypted_values(database: Database) -> tuple[int, int]:
-    """Encrypted, plain; NULL and empty values are neither."""
+    """Return the number of encrypted and of plain values; NULL and empty values are neither."""
     sealed = total = 0
     async with database.read() as connection:
         for table in metadata.sorted_tables:
@@ -156,7 +155,7 @@ async def count_encrypted_values(database: Database) -> tuple[int, int]:
 
 
 def _marked(column: ColumnElement[object]) -> ColumnElement[bool] | None:
-    """Whether the column's value begins with the mark of what is sealed; None for a column that has no texts."""
+    """Return the condition that a column's value has the mark of encrypted text; None for a column without texts."""
     if isinstance(column.type, EncryptedText) and not isinstance(column.type, RowProofType):
         return func.substr(type_coerce(column, Text), 1, 1) == TEXT_MARK
     if isinstance(column.type, EncryptedBytes):
@@ -165,7 +164,7 @@ def _marked(column: ColumnElement[object]) -> ColumnElement[bool] | None:
 
 
 class StoreStatus(Value):
-    """A database as an operator sees it. Without credentials."""
+    """A database as an operator sees it, without credentials."""
 
     backend: str
     """`sqlite` or `postgresql`."""
@@ -174,29 +173,29 @@ class StoreStatus(Value):
     store_id: str | None
     """None for a database that is empty or another program's."""
     schema_here: str
-    """Revision of the database; empty for none."""
+    """Revision of the database; empty if it has none."""
     schema_needed: str = REVISION
-    """Revision that this version of Waystation works with."""
+    """Revision that this version of Waystation needs."""
     ready: bool
     encrypted: int = 0
-    """Texts that are encrypted, in all tables together."""
+    """Number of encrypted texts in all tables."""
     plain: int = 0
-    """Texts that are not: encryption was not on when they were written."""
+    """Number of texts that were written while encryption was off."""
     finding: str
     """`ready`, or what to do."""
 
 
 class MigrationResult(Value):
-    """What a migration did."""
+    """The result of a migration."""
 
     before: str
-    """Revision; empty for an empty database."""
+    """Previous revision; empty for an empty database."""
     after: str
     store_id: str
 
 
 async def load_store_status(url: str) -> StoreStatus:
-    """Look at the database, and change nothing. Raises BadInput, StoreError, StoreUnavailable."""
+    """Inspect the database without changing it. Raises BadInput, StoreError, StoreUnavailable."""
     with translate_database_errors():
         async with aclosing(Database(url)) as database:
             found = await run_to_completion(read_schema_state(database))
@@ -214,25 +213,28 @@ async def load_store_status(url: str) -> StoreStatus:
 
 
 def has_database(url: str) -> bool:
-    """Whether there is a database to look at: a SQLite file would be made by that. Raises BadInput."""
+    """Return whether the database exists: inspecting a missing SQLite file would create it. Raises BadInput."""
     parsed = parse_database_url(url)
     return parsed.get_backend_name() != "sqlite" or Path(str(parsed.database)).exists()
 
 
 async def migrate(url: str, clock: Clock) -> MigrationResult:
-    """Bring the database to this version's schema. Where it is there already, nothing happens.
+    """Migrate the database to this version's schema; a current one is left unchanged.
 
-    Raises BadInput, StoreUnavailable, and StoreError for a database that is newer or another program's.
+    Raises:
+        BadInput: The URL cannot be used.
+        StoreUnavailable: The database does not answer.
+        StoreError: The database is newer or another program's.
     """
     with translate_database_errors():
-        # A migration of large tables takes its time.
+        # Migrating large tables takes time.
         async with aclosing(Database(url, answer_timeout_s=None)) as database:
             before, after = await run_to_completion(upgrade_schema(database, clock, generate_store_id))
     return MigrationResult(before=before.revision, after=after.revision, store_id=str(after.store_id))
 
 
 def format_database_location(url: URL) -> str:
-    """Where the database is, without user and password."""
+    """Format where the database is, without user and password."""
     if url.get_backend_name() == "sqlite":
         return str(url.database)
     return f"{url.host or url.query.get('host', 'localhost')}:{url.port or 5432}/{url.database or ''}"

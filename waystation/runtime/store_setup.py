@@ -1,10 +1,5 @@
-"""The store of these settings, the key of this installation, and what is encrypted with it.
-
-The store of these settings: which database, and with which key its texts are encrypted.
-
-The key of this installation, as commands and workers find it, and what each of them seals with it.
-
-How this process reads and writes what Temporal keeps, by the settings.
+"""The store of these settings, the key of this installation, and the ciphers of stored texts and Temporal payloads that
+use it.
 """
 
 from collections.abc import Collection, Mapping
@@ -33,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def load_or_create_installation_key(settings: Settings) -> bytes:
-    """The key that is set, else the one in the home folder, made there where it is missing. Raises BadInput."""
+    """Return the configured key, or the one in the home folder, which is created if missing. Raises BadInput."""
     try:
         return resolve_key(settings.key.get_secret_value() if settings.key else None, settings.key_file)
     except ValueError as error:
@@ -41,12 +36,12 @@ def load_or_create_installation_key(settings: Settings) -> bytes:
 
 
 def load_key_if_exists(settings: Settings) -> bytes | None:
-    """The same, and None where there is none. No key is made. Raises BadInput."""
+    """Return the key; None if there is none. None is created. Raises BadInput."""
     return load_or_create_installation_key(settings) if settings.key or settings.key_file.exists() else None
 
 
 def load_previous_keys(settings: Settings) -> tuple[bytes, ...]:
-    """Keys that were used before, the newest first. Raises BadInput."""
+    """Return the keys used earlier, the newest first. Raises BadInput."""
     if settings.previous_keys is None:
         return ()
     try:
@@ -56,12 +51,12 @@ def load_previous_keys(settings: Settings) -> tuple[bytes, ...]:
 
 
 def load_oldest_key(settings: Settings) -> bytes:
-    """The oldest key that is known: placeholders are made with it, so that a new key changes none. Raises BadInput."""
+    """Return the oldest known key: it makes all placeholders, so that a new key changes none. Raises BadInput."""
     return (load_or_create_installation_key(settings), *load_previous_keys(settings))[-1]
 
 
 def build_cipher(settings: Settings, purpose: KeyPurpose) -> Cipher:
-    """Seals with the key, which is made where it is missing, and opens what previous keys have sealed, too.
+    """Build a cipher that encrypts with the key, which is created if missing, and also decrypts with previous keys.
 
     Raises BadInput.
     """
@@ -69,14 +64,14 @@ def build_cipher(settings: Settings, purpose: KeyPurpose) -> Cipher:
 
 
 def build_cipher_if_key_exists(settings: Settings, purpose: KeyPurpose) -> Cipher | None:
-    """The same without making a key; None where there is none. Raises BadInput."""
+    """Build the cipher without creating a key; None if there is none. Raises BadInput."""
     key = load_key_if_exists(settings)
     keys = (*(() if key is None else (key,)), *load_previous_keys(settings))
     return _cipher(keys, purpose) if keys else None
 
 
 def build_missing_key_error(settings: Settings, what: str) -> BadInput:
-    """What to tell a person who wants to read something encrypted without a key."""
+    """Build the error for a person who wants to read encrypted data without a key."""
     return BadInput(
         f"{what} is encrypted, and the key is not here: set WAYSTATION_KEY to the key of the workers, or put their key "
         f"file back as {settings.key_file}"
@@ -84,7 +79,7 @@ def build_missing_key_error(settings: Settings, what: str) -> BadInput:
 
 
 def build_wrong_key_error(settings: Settings) -> BadInput:
-    """What to tell a person whose key does not open what is there."""
+    """Build the error for a person whose key does not decrypt the data."""
     given = "WAYSTATION_KEY" if settings.key else str(settings.key_file)
     return BadInput(
         f"the key in {given} is not the one with which this was encrypted: set WAYSTATION_KEY to the key of the "
@@ -93,7 +88,7 @@ def build_wrong_key_error(settings: Settings) -> BadInput:
 
 
 def build_placeholder_key_missing_error(settings: Settings) -> BadInput:
-    """What to tell a person who would make a new key beside a store that has one."""
+    """Build the error for a person who would create a new key although the store has one."""
     return BadInput(
         "the store's placeholders are made with a key that is not here, and a new key would make others: set "
         f"WAYSTATION_KEY to the key of the workers, or put their key file back as {settings.key_file}; where it is "
@@ -102,7 +97,7 @@ def build_placeholder_key_missing_error(settings: Settings) -> BadInput:
 
 
 def build_placeholder_key_mismatch_error(settings: Settings) -> BadInput:
-    """What to tell a person whose key is not the one of the store's placeholders."""
+    """Build the error for a person whose key does not match the store's placeholders."""
     given = "WAYSTATION_KEY" if settings.key else str(settings.key_file)
     return BadInput(
         f"the key in {given} is not the one that the store's placeholders are made with: set WAYSTATION_KEY to the key "
@@ -116,11 +111,14 @@ def _cipher(keys: tuple[bytes, ...], purpose: KeyPurpose) -> Cipher:
 
 
 async def open_store(settings: Settings) -> SqlStore:
-    """Open it; whoever asks closes it.
+    """Open the store; the caller closes it.
 
-    Raises as `SqlStore.open` does; and BadInput where texts are to be encrypted with another key than the workers of
-    this store have, since nobody could read what was written then; StoreError where everything in it was encrypted
-    when this machine last saw it, and the database does not say so any more.
+    Raises:
+        BadInput: Texts would be encrypted with another key than the one of this store's workers, which could not read
+            them; also as `SqlStore.open`.
+        StoreUnavailable: The database does not answer.
+        StoreError: Everything was encrypted when this machine last opened the store, and the database no longer says
+            so; also as `SqlStore.open`.
     """
     store = await _opened(settings)
     store_id = await store.get_store_id()
@@ -138,10 +136,11 @@ async def open_store(settings: Settings) -> SqlStore:
 
 
 def _seen_sealed(settings: Settings, store_id: str) -> tuple[Path, Path]:
-    """Empty files by which this machine knows that everything in the store is encrypted.
+    """Return the empty files by which this machine remembers that everything in the store is encrypted.
 
-    The database says it in the clear, and whoever can write plain rows into it could take that away. So one is named by
-    the database's place, which stands in no database; the other, by the store's id, finds it in another place again.
+    The database says so in the clear, and an attacker who can write plain rows into it could remove that. One file is
+    named after the database's location, which no database contains; the other, after the store's id, recognises it at
+    another location.
     """
     url = parse_database_url(settings.database_url)
     place = (
@@ -153,7 +152,7 @@ def _seen_sealed(settings: Settings, store_id: str) -> tuple[Path, Path]:
 
 
 def _remember_sealed(settings: Settings, store_id: str) -> None:
-    with suppress(OSError):  # on a machine that keeps nothing the database is believed
+    with suppress(OSError):  # on a machine that cannot store files, the database is believed
         for seen in _seen_sealed(settings, store_id):
             ensure_private_file(create_private_folder(settings.home) / seen.name)
 
@@ -169,11 +168,13 @@ async def _opened(settings: Settings) -> SqlStore:
 
 
 async def reencrypt_store(settings: Settings) -> int:
-    """Write every text of the store as these settings have it: sealed with the key, or plain; how many there were.
+    """Rewrite every text of the store as these settings require: encrypted with the key, or plain.
 
-    Raises as `open_store` does, and WrongKey where a text cannot be read.
+    Returns the number of texts. Raises as `open_store` does, and WrongKey if a text cannot be read.
     """
-    async with aclosing(await _opened(settings)) as store:  # it is this version's, and the key is its workers'
+    async with aclosing(
+        await _opened(settings)
+    ) as store:  # checks the schema version, and that the key is its workers'
         store_id = await store.get_store_id()
     seals = settings.encrypts_at_rest
     cipher = build_cipher(settings, "rest") if seals else build_cipher_if_key_exists(settings, "rest")
@@ -190,9 +191,10 @@ async def reencrypt_store(settings: Settings) -> int:
 
 
 async def get_placeholder_key(store: SqlStore, settings: Settings) -> bytes:
-    """The key of this store's placeholders. It is made only where no worker has one yet.
+    """Return the key of this store's placeholders. It is created only if no worker has one yet.
 
-    Raises BadInput where the store knows another one: placeholders that are made with it would match nothing there.
+    Raises:
+        BadInput: The store has another key: placeholders made with this one would match nothing there.
     """
     known = await store.get_key_check()
     if known is not None and load_key_if_exists(settings) is None:
@@ -204,9 +206,9 @@ async def get_placeholder_key(store: SqlStore, settings: Settings) -> bytes:
 
 
 async def find_placeholder_key(settings: Settings) -> bytes:
-    """The same for a command that needs no store: one that is there is asked, and none is made.
+    """Return the placeholder key for a command that needs no store: an existing store is asked, none is created.
 
-    Where it does not answer, a key that is here is taken as it is. Raises as `key_of`, and StoreError.
+    If it does not answer, an existing key is used as it is. Raises as `get_placeholder_key`, and StoreError.
     """
     if not has_database(settings.database_url):
         return load_oldest_key(settings)
@@ -220,7 +222,10 @@ async def find_placeholder_key(settings: Settings) -> bytes:
 
 
 def build_payload_codec(settings: Settings) -> "EncryptionCodec":
-    """Decrypts with every key that is there, and encrypts with the first of them where that is set. Raises BadInput."""
+    """Build the codec: it decrypts with every known key, and encrypts with the first if that is enabled.
+
+    Raises BadInput.
+    """
     from waystation.runtime.temporal.codec import EncryptionCodec  # noqa: PLC0415
 
     own = load_or_create_installation_key(settings) if settings.encrypts_payloads else load_key_if_exists(settings)
@@ -230,15 +235,19 @@ def build_payload_codec(settings: Settings) -> "EncryptionCodec":
 
 
 def build_client_data_converter(settings: Settings) -> "DataConverter":
-    """For clients and workers. Raises BadInput."""
+    """Build the data converter of clients and workers. Raises BadInput."""
     from waystation.runtime.temporal.codec import build_data_converter  # noqa: PLC0415
 
     return build_data_converter(build_payload_codec(settings))
 
 
 async def require_store_key(store: SqlStore, settings: Settings) -> None:
-    """Refuse to encrypt where the key of this store's workers is not here: they could not read what was sent, and a
-    workflow that cannot read a message stands still. Raises BadInput.
+    """Refuse to encrypt without the key of this store's workers.
+
+    They could not read what was sent, and a workflow that cannot read a message makes no progress.
+
+    Raises:
+        BadInput: The key is missing or another one.
     """
     if not settings.encrypts_payloads:
         return
@@ -247,12 +256,12 @@ async def require_store_key(store: SqlStore, settings: Settings) -> None:
 
 
 async def load_tool_secrets(settings: Settings, store: SqlStore, names: Collection[str]) -> Mapping[str, str]:
-    """What the vault has of these secrets of tool servers, by name. Raises BadInput where the key is not here."""
+    """Load these secrets of tool servers from the vault, by name. Raises BadInput if the key is missing."""
     if not names:
         return {}
     if (cipher := build_cipher_if_key_exists(settings, "vault")) is None:
         if await store.get_key_check() is None:
-            return {}  # nobody has sealed anything yet
+            return {}  # nothing has been encrypted yet
         raise build_missing_key_error(settings, "a secret of a tool server")
     try:
         return await store.build_vault(cipher).load_originals(TOOL_SECRETS, names)

@@ -1,11 +1,12 @@
-"""Spans on their way out, by OTLP over HTTP: made of what the store keeps, in the order of its events.
+"""Exports spans by OTLP over HTTP, built from what the store has, in the order of its events; and records a span for
+each attempt at an activity.
 
-How far they have gone is kept in the store, after they went: whoever crashes in between sends spans again, under the
-ids that they had. OpenTelemetry's SDK reads its own variables; no provider of it becomes the process's, so that nothing
-that others instrumented sends anything, and no call counts twice.
+Progress is stored after sending: a process that crashes in between sends spans again, under the same ids.
+OpenTelemetry's SDK reads its own variables. No provider is installed globally, so that other instrumentations export
+nothing and no call counts twice.
 
-Attempts at activities, as spans beside ours. Nothing hangs below them: a killed attempt has
-none. Workflows have none either: theirs would last as long as a task, and what they decide is in the store's events.
+Spans of attempts have no children: a killed attempt has none. Workflows have none either: they would last as long as a
+task, and their decisions are in the store's events.
 """
 
 import asyncio
@@ -56,9 +57,9 @@ from waystation.tasks.traces import TaskTraceData, TraceCursor, build_spans
 
 _INTERVAL = timedelta(seconds=5)
 _LEASE = timedelta(seconds=30)
-"""So long after a process was killed another one sends what it would have."""
+"""Time after which another process takes over from one that was killed."""
 _LAST_WORD = timedelta(seconds=5)
-"""So long a process that stops may take to send what its last turns committed."""
+"""Maximum time at shutdown to send what the last turns committed."""
 _EVENTS_AT_ONCE = 500
 _SPANS_AT_ONCE = 256
 _REDIRECT, _FAULT, _TOO_LARGE = 300, 400, 413
@@ -68,14 +69,14 @@ _OF_THE_FORM = frozenset(
     {"text", "tool_call", "tool_call_response", "user", "assistant"}
     | {"type", "role", "parts", "name", "content", "finish_reason"}
 )
-"""Words of the conventions' own in what was said, which nobody has to redact."""
+"""Words of the semantic conventions themselves, which need no redaction."""
 _PERSON = "PERSON"
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 _log = logging.getLogger(__name__)
 
 
 class _GivenIds(IdGenerator):
-    """Spans get the ids that they have in the store."""
+    """Generates the span ids that the store has."""
 
     trace_id = span_id = 0
 
@@ -89,7 +90,7 @@ class _GivenIds(IdGenerator):
 
 
 class _Collected(SpanProcessor):
-    """Keeps what has ended, until it is taken."""
+    """Collects ended spans until they are taken."""
 
     def __init__(self) -> None:
         self.ended: list[ReadableSpan] = []
@@ -100,7 +101,7 @@ class _Collected(SpanProcessor):
 
 
 class SdkSpanBuilder:
-    """Our spans as the SDK's, under its sampler, its limits and its resource, which its variables set."""
+    """Builds SDK spans from ours, under the SDK's sampler, limits and resource, which its variables set."""
 
     def __init__(self, resource: Resource) -> None:
         self._ids, self._collected = _GivenIds(), _Collected()
@@ -108,7 +109,7 @@ class SdkSpanBuilder:
         self._provider.add_span_processor(self._collected)
 
     def build_spans(self, spans: Sequence[TraceSpan]) -> Sequence[ReadableSpan]:
-        """Those of traces that the sampler takes: it takes a trace whole or not at all."""
+        """Build the spans of sampled traces; a trace is sampled as a whole."""
         tracer, self._collected.ended = self._provider.get_tracer(_SCOPE), []
         for span in spans:
             self._ids.trace_id, self._ids.span_id = int(span.trace_id, 16), int(span.span_id, 16)
@@ -142,16 +143,18 @@ def _nanoseconds(at: datetime) -> int:
 
 
 class KnownPeopleRedactor(NamedTuple):
-    """People whom the vault knows, by words: a name in small letters is seen as one by no language model."""
+    """Replaces names of people that the vault knows, word by word: language models do not recognise a name in lower
+    case.
+    """
 
     vault: Vault
     fingerprint: Callable[[str, str, str], str]
-    """Of tenant, type and value, whatever its case; placeholders begin with it."""
+    """Fingerprint of tenant, type and value, ignoring case; placeholders begin with it."""
     ordinary: Set[str]
-    """Words in lower case of which one alone is a name only as the vault spells it."""
+    """Lower-case words that, alone, are a name only as the vault spells it."""
 
     async def hide_known_names(self, texts: Collection[str], tenant: str) -> Mapping[str, str]:
-        """By text, what is shown of it. Raises StoreError, WrongKey."""
+        """Return the redacted version of each text. Raises StoreError, WrongKey."""
         found = {text: await asyncio.to_thread(self._placeholders, text, tenant) for text in texts}
         wanted = {placeholder for names in found.values() for placeholder in names.values()}
         known = await self.vault.load_originals(tenant, wanted)
@@ -177,23 +180,23 @@ class KnownPeopleRedactor(NamedTuple):
 
 @dataclass
 class TraceFeed:
-    """Sends what the store has that was not sent. Of the processes that share a store one does, the others wait."""
+    """Sends unsent spans of the store. Of the processes that share a store one does this, the others wait."""
 
     store: TraceSource
     exporter: SpanExporter
     maker: SdkSpanBuilder
     holder: str
-    """Names this process among them."""
+    """Identifies this process as the holder of the lease."""
     providers: Mapping[str, str]
-    """By name of an endpoint, who is spoken to there."""
+    """Provider behind each endpoint, by endpoint name."""
     redactor_of: Callable[[TaskScope], Redactor] | None = None
-    """Of one task, by which what was said in it is redacted; None: nothing of it goes out."""
+    """Returns the redactor of a task's texts; None: texts are not exported."""
     people: KnownPeopleRedactor | None = None
-    """Whom nothing that was said names, either; None: names are shown."""
+    """Also hides known people in texts; None: names are shown."""
     _away: bool = field(default=False, init=False)
 
     async def send(self) -> None:
-        """Everything that there is now, if it is this process's to send and somebody takes it.
+        """Send all current spans, if this process has the lease and the receiver takes them.
 
         Raises StoreError.
         """
@@ -217,7 +220,7 @@ class TraceFeed:
         return True
 
     async def _spans(self, place: TraceCursor, task_id: str) -> Sequence[tuple[TaskScope, TraceSpan]]:
-        """Those that were finished since, and whose they are."""
+        """Return spans that have finished since, and their tasks."""
         found = await self.store.load_task_trace_data(place, task_id)
         if found is None:
             return ()
@@ -234,8 +237,9 @@ class TraceFeed:
         return task.replace(runs=runs)
 
     async def _spoken(self, task: TaskScope, span: TraceSpan) -> TraceSpan:
-        """With what was said, redacted as titles are, where it was asked for. What cannot be redacted stays here, and
-        holds up no other span. Raises StoreError.
+        """Return the span with its texts, redacted as titles are, if they are requested.
+
+        A text that cannot be redacted is left out, and delays no other span. Raises StoreError.
         """
         if self.redactor_of is None or not span.said:
             return span
@@ -257,7 +261,7 @@ class TraceFeed:
         return span.replace(attributes={**span.attributes, **words})
 
     def _tell(self, *, taken: bool) -> None:
-        """Log once that nobody takes spans, and once that somebody does again."""
+        """Log once when the receiver stops taking spans, and once when it takes them again."""
         if self._away is taken:
             self._away = not taken
             _log.warning("spans go out again" if taken else "nobody takes our spans: they are sent when somebody does")
@@ -269,14 +273,14 @@ def _json(body: JsonValue) -> str:
 
 @asynccontextmanager
 async def run_trace_feed(feed: TraceFeed, interval: timedelta = _INTERVAL) -> AsyncGenerator[None]:
-    """Send now and at every interval, until the block ends, and then what is left."""
+    """Send spans now and at every interval until the block ends, then send the rest."""
     stopping = asyncio.Event()
     following = asyncio.create_task(_follow(feed, interval, stopping))
     try:
         yield
     finally:
         stopping.set()
-        await asyncio.wait([following], timeout=_LAST_WORD.total_seconds())  # the next process does the rest
+        await asyncio.wait([following], timeout=_LAST_WORD.total_seconds())  # the next process sends the rest
         following.cancel()
         await asyncio.gather(following, return_exceptions=True)
 
@@ -285,7 +289,7 @@ async def _follow(feed: TraceFeed, interval: timedelta, stopping: asyncio.Event)
     last = False
     while not last:
         last = stopping.is_set()
-        with suppress(StoreError):  # the next time does it
+        with suppress(StoreError):  # the next iteration retries
             await feed.send()
         with suppress(TimeoutError):
             async with asyncio.timeout(interval.total_seconds()):
@@ -293,7 +297,7 @@ async def _follow(feed: TraceFeed, interval: timedelta, stopping: asyncio.Event)
 
 
 def build_trace_resource() -> Resource:
-    """What every span says of this program, unless OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES say otherwise."""
+    """Build the resource of all spans; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override it."""
     own = Resource({"service.name": _SCOPE, "service.version": __version__})
     found = Resource.create()
     unnamed = str(found.attributes.get("service.name", "")).startswith("unknown_service")
@@ -301,23 +305,25 @@ def build_trace_resource() -> Resource:
 
 
 class OtlpExporter(OTLPSpanExporter):
-    """The SDK's, which follows no redirect and takes one for success: here it is none, and spans wait. A batch that is
-    too large for the receiver is halved, and a single span left out.
+    """The SDK's exporter, which does not follow redirects but counts them as success: here a redirect is a failure, and
+    spans wait.
+
+    A batch that is too large for the receiver is halved, and a single such span left out.
     """
 
     _heard: int | None = None
     """Status of the last answer to the last batch."""
     _left_out = _told_of = 0
-    """Spans, of all so far."""
+    """Spans left out so far, and how many of them were logged."""
 
     def __init__(self) -> None:
-        """Raises BadInput for a provider of credentials that is not installed."""
+        """Build the exporter. Raises BadInput for a credentials provider that is not installed."""
         session = _session()
         session.hooks["response"].append(self._hear)
         super().__init__(session=session)
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """See base class. What is left out is told with its number: at the first, and when it has doubled."""
+        """See base class. Spans left out are logged with their number: at the first, and whenever it has doubled."""
         result = self._in_parts(spans)
         if self._left_out > 2 * self._told_of:
             self._told_of = self._left_out
@@ -344,7 +350,9 @@ class OtlpExporter(OTLPSpanExporter):
 
 
 def _session() -> requests.Session:
-    """With credentials where OpenTelemetry's variables name who has them: the SDK would hide such a session from us."""
+    """Build the HTTP session, with the credentials provider that OpenTelemetry's variables name: the SDK would hide
+    such a session from us.
+    """
     named = next(filter(None, map(os.environ.get, _CREDENTIALS)), None)
     if named is None:
         return requests.Session()
@@ -355,8 +363,8 @@ def _session() -> requests.Session:
 
 
 def create_span_exporter() -> SpanExporter:
-    """To where OpenTelemetry's variables say. Raises BadInput where they do not make sense together."""
-    # That nobody takes spans is said once, by ourselves: the SDK would say it with every batch.
+    """Create the exporter that OpenTelemetry's variables describe. Raises BadInput if they contradict each other."""
+    # We log once that no receiver takes spans; the SDK would log it for every batch.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     try:
         return OtlpExporter()
@@ -366,7 +374,7 @@ def create_span_exporter() -> SpanExporter:
 
 @asynccontextmanager
 async def open_tracing_interceptor(resource: Resource) -> AsyncGenerator["ActivityTracingInterceptor"]:
-    """The interceptor that makes a span of each attempt at an activity; at the end the last of them go out."""
+    """Open the interceptor that records a span for each attempt at an activity; at the end the last spans are sent."""
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     provider.add_span_processor(BatchSpanProcessor(create_span_exporter()))
     try:
@@ -378,8 +386,9 @@ async def open_tracing_interceptor(resource: Resource) -> AsyncGenerator["Activi
 
 
 class ActivityTracingInterceptor(Interceptor):
-    """A span of each attempt at an activity, in the trace of its task. Temporal's own interceptor would put messages of
-    errors into it, and where the code lies that they came from.
+    """Records a span for each attempt at an activity, in its task's trace.
+
+    Temporal's own interceptor would include error messages and the paths of the code that raised them.
     """
 
     def __init__(self, tracer: Tracer) -> None:
@@ -418,7 +427,9 @@ class _OfTask(ActivityInboundInterceptor):
 
 
 def _whose(info: activity.Info) -> Mapping[str, str]:
-    """Ids as Temporal's interceptor calls them; without that of a schedule's run, which has the schedule's name."""
+    """Return the ids, named as Temporal's interceptor does; without that of a scheduled run, which has the schedule's
+    name.
+    """
     found = {
         "temporalWorkflowID": "" if _own_id(info).startswith(SCHEDULE_ID_PREFIX) else info.workflow_id or "",
         "temporalRunID": info.workflow_run_id or "",
@@ -428,12 +439,12 @@ def _whose(info: activity.Info) -> Mapping[str, str]:
 
 
 def _own_id(info: activity.Info) -> str:
-    """The workflow's id without the prefix of the installation; empty where no workflow has called."""
+    """Return the workflow id without the installation's prefix; empty if no workflow made the call."""
     return (info.workflow_id or "").removeprefix(get_installation_prefix(info.task_queue))
 
 
 def _task_of(given: object, depth: int = 3) -> str:
-    """That of the first reference in an activity's input; empty where there is none."""
+    """Return the task id of the first reference in an activity's input; empty if there is none."""
     if not isinstance(given, BaseModel) or not depth:
         return ""
     found: object = getattr(given, "task_id", "")

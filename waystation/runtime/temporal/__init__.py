@@ -1,1 +1,1 @@
-"""The connection to Temporal and the dev server that this machine can start."""
+"""The connection to Temporal, and the dev server that this machine can start."""

@@ -1,4 +1,4 @@
-"""Encrypts what Temporal keeps of us: payloads, failures and the summaries that its UI shows."""
+"""Encrypts what Temporal stores of ours: payloads, failures and the summaries that its UI shows."""
 
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -28,28 +28,38 @@ from waystation.tasks.signals import DecryptedPayload
 ENCODING, KEY_ID = "encoding", "encryption-key-id"
 ENCRYPTED = b"binary/encrypted"
 UNBOUND = b"temporal"
-"""What payloads are bound to of which the SDK does not say where they belong."""
+"""Binding of payloads whose workflow the SDK does not name."""
 WORKFLOW = "encrypted-for"
-"""Names namespace and workflow in the clear, since a codec server is told neither; what is encrypted is bound to it."""
+"""Metadata key with namespace and workflow in the clear, since a codec server receives neither; the encryption is bound
+to them.
+"""
 OPENED = "waystation-opened"
-"""Metadata of a payload that was decrypted, inside this process. What comes with it from outside loses it."""
+"""Metadata key of payloads that were decrypted, inside this process.
+
+It is removed from payloads that arrive with it.
+"""
 
 
 class EncryptionCodec(PayloadCodec, WithSerializationContext):
-    """Encrypts payloads with one key, and decrypts those of several. Payloads that are plain pass as they are.
+    """Encrypts payloads with one key and decrypts those of several. Plain payloads pass unchanged.
 
-    Each is bound to the workflow that it is for: moved to another it does not open there, whatever it says of itself.
+    Each payload is bound to its workflow: moved to another one it cannot be decrypted, whatever its metadata says.
     """
 
     def __init__(self, ciphers: Mapping[str, Cipher], encrypts_with: str | None) -> None:
-        """`ciphers` by the id of their key; `encrypts_with` is the id of one of them, or None: nothing is encrypted."""
+        """Build the codec.
+
+        Args:
+            ciphers: Ciphers by key id.
+            encrypts_with: Id of the key that encrypts; None: nothing is encrypted.
+        """
         self.ciphers = ciphers
         self._own = encrypts_with
         self._prefix = ""
         self._workflow: bytes | None = None
 
     def with_installation_prefix(self, prefix: str) -> Self:
-        """The same for workflows whose ids have this prefix on the server."""
+        """Return a copy for workflows whose ids have this prefix on the server."""
         within = copy(self)
         within._prefix = prefix
         return within
@@ -68,7 +78,7 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
 
     @property
     def key_id(self) -> str | None:
-        """The id of the key that encrypts; None where nothing is encrypted."""
+        """Id of the key that encrypts; None if nothing is encrypted."""
         return self._own
 
     async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
@@ -76,7 +86,7 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
         return [self._encrypted(payload) for payload in payloads]
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
-        """See base class. Raises WrongKey, also for a payload that was changed; the message has nothing of it."""
+        """See base class. Raises WrongKey, also for a payload that was changed; the message reveals nothing of it."""
         return [self._decrypted(payload) for payload in payloads]
 
     def _name(self, namespace: str, workflow_id: str) -> bytes:
@@ -114,8 +124,8 @@ def _context(workflow: bytes | None) -> bytes:
 
 
 class MarkingEncryptionCodec(EncryptionCodec):
-    """Payloads that were decrypted are marked, so that `EncryptionAwarePayloadConverter` knows them from those that
-    came plain.
+    """Marks decrypted payloads, so that `EncryptionAwarePayloadConverter` can tell them from those that arrived
+    plain.
     """
 
     async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
@@ -129,7 +139,7 @@ def _is_encrypted(payload: Payload) -> bool:
 
 
 def _marked(payload: Payload, *, encrypted: bool) -> Payload:
-    """A copy that has the mark where it is due, and nowhere else: whoever sends a payload may have set one."""
+    """Return a copy with the mark only if it was encrypted: a sender may have set one."""
     marked = Payload()
     marked.CopyFrom(payload)
     marked.metadata.pop(OPENED, None)
@@ -139,7 +149,7 @@ def _marked(payload: Payload, *, encrypted: bool) -> Payload:
 
 
 class EncryptionAwarePayloadConverter(PydanticPayloadConverter):
-    """JSON objects that are read without a type, as handlers of signals read them, keep that they came encrypted."""
+    """Marks JSON objects that are read without a type, as signal handlers read them, as having arrived encrypted."""
 
     def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
         """See base class."""
@@ -155,15 +165,18 @@ class EncryptionAwarePayloadConverter(PydanticPayloadConverter):
 
 
 TRACE = 1500
-"""Bytes of a failure's stack trace that are kept where it is encrypted. Of an attempt that is to be repeated a server
-keeps 4 KB; of a longer failure it keeps message and trace in the clear alone, which are empty here."""
+"""Bytes of a failure's stack trace that are kept if it is encrypted.
+
+Of an attempt that will be retried a server keeps 4 KB; of a longer failure it keeps only the plain message and trace,
+which are empty here.
+"""
 _MARKERS = " ~^"
-"""Lines of these alone stand below a frame's code, and say which part of it was at work."""
+"""Lines of only these characters follow a frame's code and mark the part that was running."""
 
 
 class EncryptedFailureConverter(DefaultFailureConverter):
-    """Messages and stack traces of failures are encrypted, too, but for those about the key: whoever reads that the
-    key is wrong does not have the wrong one.
+    """Also encrypts messages and stack traces of failures, except failures about the key: a reader with the wrong key
+    must be able to read that it is wrong.
     """
 
     def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
@@ -177,7 +190,7 @@ class EncryptedFailureConverter(DefaultFailureConverter):
 
 
 def _end_of(trace: str) -> str:
-    """The innermost lines of a stack trace, as many as may stay."""
+    """Return the innermost lines of a stack trace, as many as are kept."""
     lines = [line for line in trace.splitlines() if line.strip(_MARKERS)]
     room, kept = TRACE, len(lines)
     while kept and (room := room - len(lines[kept - 1].encode(errors="replace")) - 1) >= 0:
@@ -186,7 +199,7 @@ def _end_of(trace: str) -> str:
 
 
 def build_data_converter(codec: EncryptionCodec) -> DataConverter:
-    """Pydantic payloads through this codec; failures encrypted where it encrypts."""
+    """Build the converter: Pydantic payloads through this codec, and encrypted failures if it encrypts."""
     marking = MarkingEncryptionCodec(codec.ciphers, codec.key_id)
     converter = replace(
         pydantic_data_converter, payload_codec=marking, payload_converter_class=EncryptionAwarePayloadConverter
@@ -195,6 +208,6 @@ def build_data_converter(codec: EncryptionCodec) -> DataConverter:
 
 
 def is_encryption_enabled(converter: DataConverter) -> bool:
-    """Whether who uses this converter encrypts what is sent."""
+    """Return whether this converter encrypts what is sent."""
     codec = converter.payload_codec
     return isinstance(codec, EncryptionCodec) and codec.key_id is not None

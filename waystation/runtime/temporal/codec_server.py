@@ -1,7 +1,6 @@
 """The codec server: decrypts what Temporal's UI and command line show, over Temporal's remote codec protocol.
 
-It decrypts for whoever may ask, so asking takes a token, or a path that nobody guesses; and a browser asks only for
-pages of the UI.
+Requests need a token or a secret path, and browsers are answered only for pages of the UI.
 """
 
 import hmac
@@ -20,9 +19,9 @@ from waystation.kernel.errors import BadInput, WrongKey
 from waystation.kernel.value import Value
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
-"""Of a request. A page of history is 4 MiB at most, a third more in JSON."""
+"""Maximum size of a request in bytes. A page of history is at most 4 MiB, a third more in JSON."""
 PREFLIGHT_SECONDS = 600
-"""So long a browser need not ask again whether it may ask."""
+"""Seconds for which a browser may cache the answer to a preflight request."""
 LOOPBACK = "127.0.0.1"
 OK, NO_CONTENT, BAD_REQUEST, UNAUTHORIZED, FORBIDDEN = 200, 204, 400, 401, 403
 NOT_FOUND, TOO_LARGE, UNREADABLE = 404, 413, 422
@@ -31,7 +30,7 @@ PayloadTransform = Callable[[list[Payload]], Awaitable[list[Payload]]]
 
 
 class CodecServerAddress(NamedTuple):
-    """Where the server listens: an IP address, and a port, 0 for any free one."""
+    """Where the server listens: an IP address and a port; port 0: any free one."""
 
     host: str = LOOPBACK
     port: int = 0
@@ -42,23 +41,23 @@ AT_ANY_PORT = CodecServerAddress()
 
 @dataclass(frozen=True)
 class CodecAccessPolicy:
-    """Who may ask."""
+    """Who may use the codec server."""
 
     origins: frozenset[str]
-    """Of the UIs, like http://127.0.0.1:8233. Programs that are no browsers send none."""
+    """Origins of the UIs, such as http://127.0.0.1:8233. Clients other than browsers send none."""
     path: str = ""
-    """The secret segment; empty where the token alone keeps others out."""
+    """The secret path segment; empty if only the token protects the server."""
     token: SecretStr | None = None
-    """Asked for as `Authorization: Bearer`."""
+    """Required as `Authorization: Bearer`."""
     encodes: bool = False
-    """Whether it also encrypts, as a UI asks for before it sends a signal."""
+    """Whether it also encrypts, which a UI needs in order to send signals."""
 
     def is_secret_path(self, given: str) -> bool:
-        """Whether it is the secret one."""
+        """Return whether this is the secret path segment, in constant time."""
         return hmac.compare_digest(given.encode(errors="replace"), self.path.encode())
 
     def is_valid_token(self, header: str) -> bool:
-        """Whether the header carries the token that is asked for."""
+        """Return whether the header has the required token."""
         if self.token is None:
             return True
         kind, _, given = header.partition(" ")
@@ -67,13 +66,13 @@ class CodecAccessPolicy:
 
 
 class CodecRequestBody(Value):
-    """What is asked: checked first, since protobuf's own reader takes lists and text for an object."""
+    """A request's payloads. Validated first, since protobuf's own parser accepts lists and text as an object."""
 
     payloads: list[dict[str, JsonValue]]
 
 
 class _Refused(Exception):
-    """A request that is not answered. The message says why, and repeats nothing of it."""
+    """A refused request. The message gives the reason, and repeats nothing of the request."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -82,13 +81,13 @@ class _Refused(Exception):
 
 @dataclass(frozen=True)
 class CodecServer:
-    """Answers `POST <path>/decode`, and `POST <path>/encode` where that is wanted. Nothing is logged."""
+    """Answers `POST <path>/decode`, and `POST <path>/encode` if enabled. Nothing is logged."""
 
     codec: PayloadCodec
     access: CodecAccessPolicy
 
     async def handle_request(self, request: web.Request) -> web.Response:
-        """Decoded payloads, or a status from 400 on with a message in JSON."""
+        """Return the converted payloads, or a status of 400 or more with a message in JSON."""
         allowed = {"Vary": "Origin"}
         try:
             allowed |= self._admit(request)
@@ -104,7 +103,7 @@ class CodecServer:
         return web.json_response(MessageToDict(Payloads(payloads=coded)), status=OK, headers=allowed)
 
     def _admit(self, request: web.Request) -> dict[str, str]:
-        """The headers by which a browser lets the UI have the answer. Raises Refused."""
+        """Return the CORS headers that let the UI read the answer. Raises `_Refused`."""
         if not self.access.is_secret_path(request.match_info.get("path", "")):
             raise _Refused(NOT_FOUND, "there is nothing here")
         origin = request.headers.get("Origin")
@@ -141,9 +140,10 @@ async def _payloads(request: web.Request) -> Payloads:
 
 @asynccontextmanager
 async def run_codec_server(server: CodecServer, listening: CodecServerAddress = AT_ANY_PORT) -> AsyncGenerator[str]:
-    """Answer until the block ends; yields the endpoint for the UI, which has the secret path in it.
+    """Serve until the block ends; yields the endpoint for the UI, which includes the secret path.
 
-    Raises BadInput where nothing can listen there, or others could ask without a token.
+    Raises:
+        BadInput: The address cannot be bound, or others could use the server without a token.
     """
     if listening.host not in {LOOPBACK, "::1"} and server.access.token is None:
         raise BadInput(

@@ -1,13 +1,12 @@
-"""Reaching Temporal: which server, with which payloads, and a clear word when it is not there.
+"""Connects to Temporal: finds the server, sets how payloads are converted, registers search attributes, and raises
+clear errors.
 
 `TEMPORAL_ADDRESS` or `TEMPORAL_PROFILE` in the environment come first, then the run file of a live `waystation dev`,
-then the default profile of Temporal's configuration file. Nothing is assumed beyond that: whatever answers at
-Temporal's usual port may be somebody else's.
+then the default profile of Temporal's configuration file. No other default is assumed: a server at Temporal's usual
+port may be someone else's.
 
-Registering the search attributes of a task.
-
-Upserting an attribute that the server does not know hangs a workflow until somebody registers it, so workers ask here
-first and do without where they may not register.
+Setting a search attribute that the server does not know blocks a workflow until someone registers it, so workers check
+first, and do without if they may not register them.
 """
 
 import os
@@ -51,7 +50,7 @@ NEXT_STEP = "start one with `waystation dev` (or `waystation up` in the backgrou
 RPC_TIMEOUT = timedelta(seconds=10)
 REFUSED = frozenset({RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED})
 REFUSED_IN_WORDS = ("code: PermissionDenied", "code: Unauthenticated")
-"""How the bridge words the same where a connection fails."""
+"""The same statuses as the bridge words them when a connection fails."""
 
 
 class TemporalTarget(NamedTuple):
@@ -60,29 +59,29 @@ class TemporalTarget(NamedTuple):
     profile: ClientConfigProfile
     ui_url: str | None
     run: RunFile | None = None
-    """What runs the server, where that is a `waystation dev`."""
+    """The `waystation dev` that runs the server, if one does."""
     prefix: str = ""
-    """Of the task queues, workflows and schedules of this installation there."""
+    """Prefix of this installation's task queues, workflows and schedules."""
 
     @property
     def has_ended(self) -> bool:
-        """Whether it was the server of a `waystation dev` that has ended: another one may listen there by now."""
+        """Whether the server belonged to a `waystation dev` that has ended: another one may listen there by now."""
         return self.run is not None and not self.run.is_server_alive
 
     @property
     def task_page_prefix(self) -> str | None:
-        """What stands before a task's id in the address of its page, where pages are served beside the server."""
-        # Without the token: who follows it has opened the pages, or is told how.
+        """Address prefix of task pages, before the task's id, if web pages are served next to the server."""
+        # Without the token: a person who follows the link has opened the pages before, or is told how.
         return urljoin(self.run.pages, "/tasks/") if self.run is not None and self.run.pages else None
 
     @property
     def address(self) -> str:
-        """Host and port; empty where no server is named and none of ours runs."""
+        """Host and port; empty if no server is named and none of ours runs."""
         return self.profile.address or (DEFAULT_ADDRESS if has_server_in_environment() else "")
 
     @property
     def namespace(self) -> str:
-        """The namespace that everything of ours lives in."""
+        """The namespace of everything of ours."""
         return self.profile.namespace or DEFAULT_NAMESPACE
 
     @property
@@ -92,12 +91,12 @@ class TemporalTarget(NamedTuple):
 
     @property
     def uses_tls(self) -> bool:
-        """Whether the connection is encrypted: by a TLS section, and with an API key unless that says otherwise."""
+        """Whether the connection is encrypted: by a TLS section, and by default with an API key."""
         return self.has_api_key if self.profile.tls is None else not self.profile.tls.disabled
 
     @property
     def access_denied_error(self) -> Unreachable:
-        """What to say where the server answers and lets us do nothing."""
+        """The error for a server that answers but denies access."""
         sent = (
             "TEMPORAL_API_KEY" if self.has_api_key else "no API key was sent: TEMPORAL_API_KEY or a client certificate"
         )
@@ -108,26 +107,26 @@ class TemporalTarget(NamedTuple):
 
 
 class ServerSettings(Protocol):
-    """What settings say of the server."""
+    """The settings of the server."""
 
     @property
     def run_file(self) -> Path:
-        """Where a `waystation dev` of this machine says where it listens."""
+        """File in which a `waystation dev` of this machine records where it listens."""
         ...
 
     @property
     def temporal_ui(self) -> str | None:
-        """Address of the UI, where a person has set one."""
+        """Address of the UI, if a person has set one."""
         ...
 
     @property
     def prefix(self) -> str:
-        """Of this installation's names there."""
+        """Prefix of this installation's names on the server."""
         ...
 
 
 def find_target(settings: ServerSettings) -> TemporalTarget:
-    """Where to connect to."""
+    """Find the server to connect to."""
     run = None if has_server_in_environment() else read_run_file(settings.run_file)
     if run is not None and run.is_server_alive:
         profile = ClientConfigProfile(address=run.address, namespace=run.namespace)
@@ -141,7 +140,7 @@ def _named_profile() -> ClientConfigProfile:
     try:
         return ClientConfigProfile.load()
     except RuntimeError:
-        # Neither its message nor the chain: a TOML error quotes the line that it is about, which may hold a key.
+        # Neither its message nor the chain: a TOML error quotes the line, which may have a key.
         raise BadInput(
             "the Temporal profile cannot be read: check that the file (TEMPORAL_CONFIG_FILE) is TOML and has the "
             f"profile {os.environ.get('TEMPORAL_PROFILE', 'default')!r} (TEMPORAL_PROFILE)"
@@ -149,17 +148,17 @@ def _named_profile() -> ClientConfigProfile:
 
 
 def get_client_identity() -> str:
-    """What a person's program calls itself to the server, which shows it beside what that person sent: a claim."""
+    """Return the identity of a person's program, which the server shows with what that person sent: a claim only."""
     try:
         user = getuser()
-    except (KeyError, OSError):  # nobody has this process's user id
+    except (KeyError, OSError):  # no user has this process's user id
         user = str(os.getuid())
     return f"{user}@{gethostname()} (waystation)"
 
 
 @cache
 def get_quiet_runtime() -> Runtime:
-    """For programs that people look at: a call that fails is an error there, and needs no log of its retries beside."""
+    """Return the runtime of interactive programs: a failed call raises there, so its retries need no log."""
     quiet = LoggingConfig(filter=TelemetryFilter(core_level="ERROR", other_level="ERROR"))
     return Runtime(telemetry=TelemetryConfig(logging=quiet))
 
@@ -170,18 +169,17 @@ async def connect(
     runtime: Runtime | None = None,
     identity: str | None = None,
 ) -> Client:
-    """A connected client.
+    """Connect a client.
 
     Args:
-        target: the server.
-        converter: how payloads are read and written; by default as plain JSON.
-        runtime: another than the process's own.
-        identity: what the server shall know this process as; by default its pid and host. Profiles have no field
-            for it.
+        target: The server.
+        converter: How payloads are read and written; default: plain JSON.
+        runtime: Runtime to use instead of the process's own.
+        identity: Identity of this process on the server; default: its pid and host. Profiles have no field for it.
 
     Raises:
-        Unreachable: no server answers, it does not let us in, or it does not have the namespace.
-        BadInput: a certificate that the profile names cannot be read.
+        Unreachable: No server answers, it denies access, or it does not have the namespace.
+        BadInput: A certificate that the profile names cannot be read.
     """
     if "://" in target.address:
         raise BadInput("TEMPORAL_ADDRESS is a host and a port without a scheme, like temporal.example.com:7233")
@@ -206,8 +204,10 @@ async def connect(
 
 
 async def without_retries(client: Client) -> Client:
-    """The same client over a connection of its own, on which a call that fails is not sent again: its caller learns of
-    a busy server at once, and decides how long to wait. Raises Unreachable.
+    """Return the client over a connection of its own without retries, so that the caller learns of a busy server at
+    once and decides how long to wait.
+
+    Raises Unreachable.
     """
     impatient = replace(client.service_client.config, retry_config=RetryConfig(max_retries=1))
     try:
@@ -220,12 +220,12 @@ async def without_retries(client: Client) -> Client:
 
 
 async def connect_as_person(target: TemporalTarget, converter: DataConverter = pydantic_data_converter) -> Client:
-    """As `connect`, for a program that a person looks at, under that person's name. Raises as it does."""
+    """Connect an interactive program, under its user's identity. Raises as `connect`."""
     return await connect(target, converter, get_quiet_runtime(), get_client_identity())
 
 
 async def describe_latest_run(client: Client, workflow_id: str) -> WorkflowExecutionDescription | None:
-    """The newest run of a workflow; None where the server knows no such workflow. Raises RPCError."""
+    """Describe the newest run of a workflow; None if the server does not know it. Raises RPCError."""
     try:
         return await client.get_workflow_handle(workflow_id).describe(rpc_timeout=RPC_TIMEOUT)
     except RPCError as error:
@@ -246,7 +246,7 @@ def _options(target: TemporalTarget) -> ClientConnectConfig:
 
 
 async def _enter_namespace(client: Client, target: TemporalTarget) -> None:
-    """Else a missing namespace shows in whatever is done first, in words of its own."""
+    """Check that the namespace exists: otherwise the first call would fail with a less clear error."""
     try:
         await client.workflow_service.describe_namespace(
             DescribeNamespaceRequest(namespace=target.namespace), timeout=RPC_TIMEOUT
@@ -265,7 +265,7 @@ async def _enter_namespace(client: Client, target: TemporalTarget) -> None:
 
 
 def build_workflow_link(target: TemporalTarget, workflow_id: str) -> str | None:
-    """The page of a workflow in the Temporal UI; None where no UI is known."""
+    """Return the workflow's page in the Temporal UI; None if no UI is known."""
     if target.ui_url is None:
         return None
     on_server = add_installation_prefix(target.prefix, workflow_id)
@@ -284,22 +284,26 @@ FIELDS: Mapping[str, IndexedValueType.ValueType] = {
     "Int": IndexedValueType.INDEXED_VALUE_TYPE_INT,
     "Double": IndexedValueType.INDEXED_VALUE_TYPE_DOUBLE,
 }
-"""The types of ours, as the fields are named that a namespace gives to its attributes: `Keyword01`, `Int02`."""
+"""Types of our attributes, by the names of the fields that a namespace assigns to them: `Keyword01`, `Int02`."""
 NOT_OFFERED = REFUSED | {RPCStatusCode.UNIMPLEMENTED}
-"""Temporal Cloud, for one, keeps the operator's calls to itself."""
+"""Statuses of a server without the operator's calls: Temporal Cloud, for one, does not offer them."""
 
 
 async def list_unusable_search_attributes(client: Client) -> tuple[str, ...]:
-    """Names that are not registered, with another type than ours, or not to be seen. Raises Unreachable."""
+    """Return attributes that are not registered, of another type than ours, or not visible. Raises Unreachable."""
     with _answering():
         found = await _registered(client)
     return tuple(name for name, wanted in SEARCH_ATTRIBUTE_TYPES.items() if found.get(name) != wanted)
 
 
 async def ensure_search_attributes(client: Client) -> bool:
-    """Register what is missing. False: the server does not let us, or has one of the names with another type.
+    """Register missing search attributes.
 
-    Raises Unreachable.
+    Returns:
+        False if the server does not allow it, or has one of the names with another type.
+
+    Raises:
+        Unreachable: The server does not answer.
     """
     missing = await list_unusable_search_attributes(client)
     if not missing:
@@ -314,7 +318,7 @@ async def ensure_search_attributes(client: Client) -> bool:
             if error.status in NOT_OFFERED:
                 return False
             raise
-    # Adding a name that exists with another type is answered with success: only listing again tells.
+    # Adding a name that exists with another type succeeds without effect: only listing again shows it.
     return not await list_unusable_search_attributes(client)
 
 
@@ -329,7 +333,7 @@ async def _registered(client: Client) -> Mapping[str, IndexedValueType.ValueType
 
 
 async def _aliases(client: Client) -> Mapping[str, IndexedValueType.ValueType]:
-    """What every client may see of a namespace: which name stands for which of its numbered fields."""
+    """Return the name of each numbered field of the namespace, which every client may read."""
     described = await client.workflow_service.describe_namespace(
         DescribeNamespaceRequest(namespace=client.namespace), timeout=RPC_TIMEOUT
     )

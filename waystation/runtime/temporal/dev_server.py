@@ -1,8 +1,8 @@
-"""Temporal's development server as a child process: a whole server with UI and an SQLite file, for one machine.
+"""Temporal's development server as a child process: a complete server with UI and an SQLite file, for one machine.
 
-It answers HTTP at three ports besides gRPC, and checks neither `Host` nor `Origin` at any of them, or not on every
-path. No page of a browser may get there: all three are ports that browsers refuse to connect to, the HTTP API allows no
-host, and a person reaches the UI through a proxy that checks who asks.
+It serves HTTP at three ports besides gRPC, and checks neither `Host` nor `Origin` at any of them, or not on every path.
+No web page may reach them: all three are ports that browsers refuse to connect to, the HTTP API allows no host, and
+people reach the UI through a proxy that checks requests.
 """
 
 import asyncio
@@ -46,25 +46,25 @@ POLL_SECONDS = 0.05
 _STARTS = 5
 _TAKEN = b"address already in use"
 BROWSERS_REFUSE = (6666, 6667, 6668, 6669, 6665, 6566, 6697, 10080, 5060, 5061, 6000, 3659, 4045, 1719, 1720, 1723)
-"""Ports that no page can ask for anything: "bad ports" of the Fetch standard, of those that need no privilege."""
+"""Ports that no web page can request: the "bad ports" of the Fetch standard that need no privilege."""
 
 CodecForUi = Callable[[str], AbstractAsyncContextManager[str]]
-"""Given the UI's address, serves the codec to its pages and gives the endpoint."""
+"""Serves the codec to pages at the UI's address and yields the endpoint."""
 
 
 class DevServer(NamedTuple):
-    """A dev server that serves."""
+    """A running dev server."""
 
     pid: int
     client: Client
     target: TemporalTarget
     codec_endpoint: str | None
     remarks: tuple[str, ...] = ()
-    """What it does without, and what a person can do about that."""
+    """What it has to do without, and what a person can do about it."""
 
 
 def find_temporal_executable() -> str:
-    """The `temporal` program: of this Python environment, else of the PATH. Raises Unreachable."""
+    """Find the `temporal` program: of this Python environment, else on the PATH. Raises Unreachable."""
     beside = Path(sys.prefix, "bin", "temporal")
     found = str(beside) if os.access(beside, os.X_OK) else shutil.which("temporal")
     if found is None:
@@ -83,24 +83,24 @@ async def run_dev_server(
     codec: CodecForUi | None = None,
     prefix: str = "",
 ) -> AsyncGenerator[DevServer]:
-    """Start a server, wait until it serves, and stop it in the end. It dies with this process, even by kill -9.
+    """Start a server, wait until it serves, and stop it at the end. It dies with this process, even by kill -9.
 
     Args:
-        database: its SQLite file, made where it is missing.
-        log: file that its output is appended to.
-        port: where it listens, if nobody else does there; 0 or a taken one: at any free port.
-        ui_port: the same for its UI. There is no UI if every port for the server's own end of it is taken.
-        codec: what decrypts payloads for its UI, as long as the server runs. A person gives the UI its endpoint.
-        prefix: of the installation whose client comes with the server.
+        database: Its SQLite file, created if missing.
+        log: File that its output is appended to.
+        port: Port to listen at if it is free; 0 or a taken one: any free port.
+        ui_port: The same for its UI. There is no UI if every port for the server's own end of it is taken.
+        codec: Decrypts payloads for its UI while the server runs. A person enters its endpoint in the UI.
+        prefix: Prefix of the installation of the client that the server comes with.
 
     Raises:
-        Unreachable: it ended early or does not serve; the message names the log.
+        Unreachable: It ended early or does not serve; the message names the log.
     """
     async with AsyncExitStack() as life:
         async with _starting_alone(database.parent):
             server = None
             for _ in range(_STARTS):
-                # Between the look for a free port and the server's bind, any process of the machine can take it.
+                # Between the search for a free port and the server's bind, any process of the machine can take it.
                 with suppress(PortInUseError):
                     started = _started(database, log, find_free_port(port), find_free_port(ui_port), codec, prefix)
                     server = await life.enter_async_context(started)
@@ -120,7 +120,7 @@ async def _started(
         if behind:
             await life.enter_async_context(run_ui_proxy(UiAddress(HOST, ui_port), behind))
         endpoint = await life.enter_async_context(codec(ui_url)) if codec and ui_url else None
-        # The server is not told: its arguments, and what its UI publishes, are everybody's on this machine.
+        # Not passed to the server: its arguments, and what its UI publishes, are visible to everyone on this machine.
         guarded = _guarded_ports()
         process, before = _start(database, log, port, _options(behind, guarded))
         life.push_async_callback(asyncio.to_thread, _stop, process)
@@ -137,11 +137,11 @@ async def _started(
 
 @asynccontextmanager
 async def _starting_alone(home: Path) -> AsyncGenerator[None]:
-    """One server of this person's starts at a time, from the look for a port until it serves: two that found the same
-    port free would end with one server, and the other's tasks on it.
+    """Let one server of this user start at a time, from the search for a port until it serves: two that found the same
+    port free would end as one server that has the other's tasks.
     """
     with open_private_file(get_lock_folder(home) / "waystation-dev-server.lock") as lock:
-        # Nobody waits for ever: without the lock, all is as likely to go well as it was.
+        # Do not wait for ever: without the lock, a collision is merely possible.
         with suppress(TimeoutError):
             async with asyncio.timeout(2 * _START_SECONDS):
                 while not _locked(lock):  # noqa: ASYNC110  the kernel gives no event
@@ -150,8 +150,9 @@ async def _starting_alone(home: Path) -> AsyncGenerator[None]:
 
 
 def get_lock_folder(home: Path) -> Path:
-    """Where all of this person's servers find one lock, and nobody else can touch it. Where others hold every such
-    place, the server's own folder: then only those that start there wait for each other.
+    """Return the folder where all servers of this user find one lock that no one else can touch.
+
+    If others own every such place, the server's own folder: then only those that start there wait for each other.
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if runtime and is_private_folder(Path(runtime)):
@@ -163,7 +164,7 @@ def get_lock_folder(home: Path) -> Path:
 
 
 def _locked(lock: IO[bytes]) -> bool:
-    """Whether the lock is ours now; the kernel releases it when the file is closed, or its process ends."""
+    """Return whether we hold the lock now; the kernel releases it when the file is closed or its process ends."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -172,10 +173,10 @@ def _locked(lock: IO[bytes]) -> bool:
 
 
 def find_free_port(usual: int) -> int:
-    """The usual port if nobody listens there, else any free one."""
+    """Return the usual port if it is free, else any free one."""
     for port in (usual, 0):
         with socket.socket() as probe:
-            # As the server will: else a port whose last connections are still winding down looks taken.
+            # As the server will: otherwise a port whose last connections are still closing looks taken.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((HOST, port))
@@ -186,8 +187,9 @@ def find_free_port(usual: int) -> int:
 
 
 def select_private_ui_address() -> UiAddress | None:
-    """Where the server's own UI listens, which only the proxy asks; None if there is no free port for it. On Linux the
-    whole of 127.0.0.0/8 is loopback, so that servers do not compete for the few ports.
+    """Return where the server's own UI listens, which only the proxy uses; None if no port for it is free.
+
+    On Linux the whole of 127.0.0.0/8 is loopback, so that servers do not compete for the few ports.
     """
     host = f"127.{'.'.join(str(1 + secrets.randbelow(253)) for _ in range(3))}" if sys.platform == "linux" else HOST
     port = _out_of_reach(host)
@@ -195,13 +197,13 @@ def select_private_ui_address() -> UiAddress | None:
 
 
 def _out_of_reach(host: str) -> int:
-    """A free port of those that browsers refuse; 0 if there is none."""
+    """Return a free port of those that browsers refuse; 0 if there is none."""
     return next((port for port in BROWSERS_REFUSE if _is_free(host, port)), 0)
 
 
 def _is_free(host: str, port: int) -> bool:
     with socket.socket() as probe:
-        # As the server will: else a port whose last connections are still winding down looks taken.
+        # As the server will: otherwise a port whose last connections are still closing looks taken.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
@@ -211,20 +213,20 @@ def _is_free(host: str, port: int) -> bool:
 
 
 class _GuardedPorts(NamedTuple):
-    """Where the server listens besides, out of reach of pages; 0 where every such port is taken."""
+    """Further ports of the server, out of reach of web pages; 0 if every such port is taken."""
 
     http: int
     metrics: int
 
 
 def _guarded_ports() -> _GuardedPorts:
-    # Its routes for Nexus check no host, and cannot be turned off; /metrics does not either.
+    # Its routes for Nexus check no host, and cannot be turned off; nor does /metrics.
     http = _out_of_reach(HOST)
     return _GuardedPorts(http, next((port for port in BROWSERS_REFUSE if port != http and _is_free(HOST, port)), 0))
 
 
 def _options(behind: UiAddress | None, guarded: _GuardedPorts) -> list[str]:
-    """The server's options that keep pages of browsers away."""
+    """Return the server's options that keep web pages away."""
     ports = [("--http-port", guarded.http), ("--metrics-port", guarded.metrics)]
     options = [word for name, port in ports if port for word in (name, str(port))]
     ui = ["--ui-ip", behind.host, "--ui-port", str(behind.port)] if behind else ["--headless"]
@@ -232,7 +234,7 @@ def _options(behind: UiAddress | None, guarded: _GuardedPorts) -> list[str]:
 
 
 def _remarks(behind: UiAddress | None, guarded: _GuardedPorts) -> tuple[str, ...]:
-    """What is missing since ports are taken, and the next step."""
+    """Return what is missing because ports are taken, and the next step."""
     ports = ", ".join(map(str, sorted(BROWSERS_REFUSE)))
     step = (
         f"the ports that no web page can ask are taken ({ports}); free one of them (`ss -ltnp` or `lsof -iTCP "
@@ -247,7 +249,7 @@ def _remarks(behind: UiAddress | None, guarded: _GuardedPorts) -> tuple[str, ...
 
 
 def _start(database: Path, log: Path, port: int, more: Sequence[str]) -> tuple[subprocess.Popen[bytes], int]:
-    """The server's process, and how many bytes its log had before."""
+    """Start the server. Returns its process, and the number of bytes that its log had before."""
     create_private_folder(database.parent)
     ensure_private_folder(log.parent)
     for beside in ("", "-wal", "-shm", "-journal"):
@@ -275,7 +277,7 @@ async def _wait_until_serving(
     answer = asyncio.create_task(_answer(target))
     try:
         async with asyncio.timeout(_START_SECONDS):
-            # Not only the answer: where somebody else has the port, one may never come, or be that one's.
+            # Not only the answer: if another process has the port, there may be none, or it may be that process's.
             while process.poll() is None:
                 if answer.done():
                     return answer.result()

@@ -1,7 +1,7 @@
 """Runs a command that ends when its parent ends, however that ends: `python die_with_parent.py PARENT_PID COMMAND…`.
 
 A program of its own, because Python code between fork and exec can deadlock in a process with threads. Only Linux can
-tell a child of its parent's death; elsewhere the command simply runs.
+notify a child of its parent's death; elsewhere the command simply runs.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def build_parent_bound_command(command: Sequence[str]) -> list[str]:
-    """The command that runs this one, whose first word is a path, until this process ends."""
+    """Return the command that runs this one, whose first word is a path, until this process ends."""
     return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *command]
 
 

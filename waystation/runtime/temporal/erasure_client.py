@@ -1,10 +1,5 @@
-"""What is ordered over a Temporal server: removal, with what its histories have, and looks into open memory.
-
-How tasks are forgotten over a Temporal server: the order as a workflow, and the histories that the server keeps.
-
-One person over a Temporal server: the order as a workflow, and what closed and open histories have of them.
-
-Memory that workers have open: each look is an activity of its own, and leaves nothing behind on the server.
+"""Erasure over a Temporal server: orders to forget tasks or to erase a person, as workflows; search and deletion of
+histories; and searches of memory that workers have open, as activities.
 """
 
 import asyncio
@@ -51,10 +46,11 @@ from waystation.runtime.temporal.installation import get_client_installation_pre
 
 
 async def forget_tasks(client: Client, order: ForgetOrder, summary: str) -> ErasureReceipt:
-    """Have the workers carry the order out, and wait for it. Where the same order is under way, it is carried out
-    after that, and finds what that has left: what went is counted once.
+    """Have the workers carry the order out, and wait for it. If the same order is running, this one runs after it and
+    finds what is left: everything deleted is counted once.
 
-    Raises BadInput where they refuse it.
+    Raises:
+        BadInput: The workers refuse the order.
     """
     try:
         return await client.execute_workflow(
@@ -74,13 +70,13 @@ async def forget_tasks(client: Client, order: ForgetOrder, summary: str) -> Eras
 
 
 def _refused(error: WorkflowFailureError, what: str) -> BadInput:
-    """What to say where the workers did not carry an order out, which is to do `what`."""
+    """Build the error for workers that did not carry out an order to do `what`."""
     reason = error.cause.cause if isinstance(error.cause, ActivityError) else error.cause
     return BadInput(f"the workers could not {what}: {reason}")
 
 
 async def ensure_retention_workflow(client: Client, store_id: str) -> None:
-    """Have tasks of this store forgotten when their time is over. Where that is seen to, it goes on."""
+    """Start the workflow that forgets tasks of this store when their time is over, unless it runs."""
     await client.start_workflow(
         RETENTION_WORKFLOW,
         id=make_retention_workflow_id(store_id),
@@ -91,14 +87,15 @@ async def ensure_retention_workflow(client: Client, store_id: str) -> None:
 
 
 async def delete_histories(client: Client, task_ids: Iterable[str]) -> int:
-    """Delete every execution of these tasks, of their subagents and notices, and of what brought their documents into
-    memory; how many the server still had. It deletes them a moment later. Raises RPCError.
+    """Delete every execution of these tasks, of their subagents, notifications and indexing of documents.
+
+    Returns the number that the server still had; it deletes them a moment later. Raises RPCError.
     """
     return sum([await _delete_all_of(client, task_id) for task_id in task_ids])
 
 
 async def _delete_all_of(client: Client, task_id: str) -> int:
-    """The list of executions lags behind the server: the newest ones of the ids that are known are asked for."""
+    """Delete all executions of a task. The server's list lags, so the newest runs of known ids are requested too."""
     listed = {(found.id, found.run_id) async for found in client.list_workflows(_executions_of(client, task_id))}
     newest = {(name, await _newest_run(client, name)) for name in (task_id, make_indexing_workflow_id(task_id))}
     found = {(workflow_id, run_id) for workflow_id, run_id in listed | newest if run_id is not None}
@@ -106,19 +103,21 @@ async def _delete_all_of(client: Client, task_id: str) -> int:
 
 
 def _executions_of(client: Client, task_id: str) -> str:
-    """The task's own, its subagents' (their ids begin with the task's), its notices', and its documents'."""
+    """Build the query for the task's execution, its subagents' (their ids begin with the task's), its notifications'
+    and its documents'.
+    """
     beginnings = (task_id, make_notification_id_prefix(task_id), make_indexing_workflow_id(task_id))
     return " OR ".join(f'WorkflowId STARTS_WITH "{to_server_id(client, one)}"' for one in beginnings)
 
 
 async def _newest_run(client: Client, workflow_id: str) -> str | None:
-    """None: the server knows no such workflow."""
+    """Return the newest run id; None: the server does not know the workflow."""
     newest = await describe_latest_run(client, workflow_id)
     return newest.run_id if newest is not None else None
 
 
 async def delete_history(client: Client, workflow_id: str, run_id: str = "") -> bool:
-    """Delete one execution, by default the newest of the id. False: the server did not have it."""
+    """Delete one execution, by default the newest of the id. Returns False if the server did not have it."""
     execution = WorkflowExecution(workflow_id=to_server_id(client, workflow_id), run_id=run_id)
     request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
     try:
@@ -139,13 +138,13 @@ ERASURE_STEPS = {
     "DeleteHistories": "deleting closed workflow histories",
     "DropOriginals": "taking originals out of the vault",
 }
-"""By activity, what is going on."""
+"""Description of each step, by activity."""
 
 
 async def erase_person(client: Client, order: PersonErasureOrder, tell: Callable[[str], None]) -> ErasureResult:
     """Have the workers carry the order out, and wait for it. The same order while it runs is the same workflow.
 
-    `tell` gets a few words whenever another step is under way. Raises BadInput where they refuse it.
+    `tell` is called with a short text whenever another step begins. Raises BadInput if they refuse it.
     """
     handle = await client.start_workflow(
         ERASE_WORKFLOW,
@@ -166,7 +165,9 @@ async def erase_person(client: Client, order: PersonErasureOrder, tell: Callable
 
 
 async def _tell_steps(handle: WorkflowHandle[object, ErasureResult], tell: Callable[[str], None]) -> None:
-    """Tell each step once, until this is cancelled, or the server gives no answer: whoever waits for the end hears."""
+    """Report each step once, until this is cancelled or the server does not answer: the caller's own wait
+    reports that.
+    """
     told = ""
     with suppress(RPCError):
         while True:
@@ -182,8 +183,9 @@ async def _tell_steps(handle: WorkflowHandle[object, ErasureResult], tell: Calla
 
 
 async def get_last_erasure(client: Client, workflow_id: str) -> ErasureResult | None:
-    """What the last order of this id did; one that is under way is waited for. None: the server has none that was
-    carried out. Raises RPCError.
+    """Return the result of the last order of this id, waiting for one that is running.
+
+    None: the server has none that was carried out. Raises RPCError.
     """
     try:
         return await client.get_workflow_handle(workflow_id, result_type=ErasureResult).result()
@@ -198,7 +200,7 @@ async def get_last_erasure(client: Client, workflow_id: str) -> ErasureResult | 
 async def find_histories(
     client: Client, own: Collection[str], count: Callable[[str], int]
 ) -> tuple[MatchedHistory, ...]:
-    """Histories of these workflows, or of workflows about them, in which `count` finds something.
+    """Find histories of these workflows, or of workflows about them, in which `count` finds something.
 
     Payloads are decrypted; `own` are ids of a tenant's tasks and sessions. Raises RPCError, WrongKey.
     """
@@ -215,18 +217,21 @@ async def find_histories(
 
 
 async def delete_found_histories(client: Client, seen: Collection[MatchedHistory]) -> int:
-    """Delete these; how many the server still had. It deletes them a moment later. Raises RPCError."""
+    """Delete these histories.
+
+    Returns the number that the server still had; it deletes them a moment later. Raises RPCError.
+    """
     return sum([await delete_history(client, one.workflow_id, one.run_id) for one in seen])
 
 
 async def is_workflow_running(client: Client, workflow_id: str) -> bool:
-    """Whether the newest run of this workflow is open. Raises RPCError."""
+    """Return whether the newest run of this workflow is open. Raises RPCError."""
     newest = await describe_latest_run(client, workflow_id)
     return newest is not None and newest.status == WorkflowExecutionStatus.RUNNING
 
 
 async def _texts(client: Client, listed: ListedExecution) -> AsyncGenerator[str]:
-    """Every text of a history, what payloads hold among them."""
+    """Yield every text of a history, including those in payloads."""
     handle = client.get_workflow_handle(listed.id, run_id=listed.run_id)
     codec = client.data_converter.payload_codec
     async for event in handle.fetch_history_events():
@@ -240,7 +245,7 @@ async def _texts(client: Client, listed: ListedExecution) -> AsyncGenerator[str]
 
 
 def _parts(message: object) -> Iterator[str | Payload]:
-    """What a message says, as protobuf's JSON has it: texts, and payloads."""
+    """Yield the texts and payloads of a message, as in protobuf's JSON."""
     match message:
         case str():
             yield message
@@ -264,7 +269,11 @@ _T = TypeVar("_T")
 
 
 class WorkerMemorySearch:
-    """Implements the port `MemorySearch`. What is found comes back as ids; `get_passages` has the passages."""
+    """Implements the port `MemorySearch` over memory that workers have open: each search is an activity of its own, and
+    leaves nothing on the server.
+
+    Results arrive as ids; `get_passages` loads the passages.
+    """
 
     def __init__(
         self, client: Client, passages_with: Callable[[Sequence[str], ReadScope], Awaitable[tuple[Passage, ...]]]
@@ -272,9 +281,9 @@ class WorkerMemorySearch:
         self._client, self._passages_with = client, passages_with
 
     async def search(self, query: MemoryQuery) -> tuple[ScoredPassage, ...]:
-        """The best passages that the query admits. Its text must be redacted, since the server sees it.
+        """Return the best passages that match the query. Its text must be redacted, since the server sees it.
 
-        Raises Unreachable where no worker takes it, MemoryUnavailable.
+        Raises Unreachable if no worker takes it, MemoryUnavailable.
         """
         located = await self._asked(SEARCH_MEMORY, query, tuple[ScoredPassageRef, ...])
         ids = [one.passage_id for one in located]
@@ -286,7 +295,7 @@ class WorkerMemorySearch:
         )
 
     async def count(self, tenant: str) -> int:
-        """Points of a tenant. Raises as above."""
+        """Return the number of a tenant's points. Raises as `search`."""
         return await self._asked(COUNT_PASSAGES, tenant, int)
 
     async def _asked(self, name: str, about: MemoryQuery | str, kind: type[_T]) -> _T:

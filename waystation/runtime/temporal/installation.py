@@ -1,7 +1,7 @@
 """Several installations in one Temporal namespace: queues, workflow ids and schedule ids of each have its prefix.
 
 All other code uses names without the prefix. A client plugin adds it to what is sent to the server, and workers inherit
-the plugin from their client. Names that come back from the server have the prefix; adding it again changes nothing.
+the plugin from their client. Names that the server returns have the prefix; adding it again changes nothing.
 """
 
 from dataclasses import replace
@@ -62,11 +62,11 @@ from waystation.runtime.temporal.codec import EncryptionCodec
 class InstallationPlugin(SimplePlugin):
     """Gives a client, and the workers that are made with it, the prefix of their installation.
 
-    Also where the prefix is empty: lists of workflows then leave out what other installations run in the namespace.
+    Also needed for an empty prefix: lists of workflows then leave out those of other installations in the namespace.
     """
 
     def __init__(self, prefix: str) -> None:
-        """`prefix` ends with a dot, or is empty."""
+        """Build the plugin. `prefix` ends with a dot, or is empty."""
         super().__init__(  # pyright: ignore[reportUnknownMemberType]: a bare generic
             "waystation.installation",
             data_converter=self._sealing_for_prefixed_ids,
@@ -81,7 +81,9 @@ class InstallationPlugin(SimplePlugin):
         return config
 
     def _sealing_for_prefixed_ids(self, converter: DataConverter | None) -> DataConverter:
-        """Payloads are bound to the id on the server, also where a handle was made with the id without the prefix."""
+        """Return the converter that binds payloads to the id on the server, also if a handle was made with the
+        unprefixed id.
+        """
         converter = converter or default()
         codec = converter.payload_codec
         if not isinstance(codec, EncryptionCodec):
@@ -90,13 +92,15 @@ class InstallationPlugin(SimplePlugin):
 
 
 def get_client_installation_prefix(client: Client) -> str:
-    """The prefix of the client's installation."""
+    """Return the prefix of the client's installation."""
     plugins = client.config().get("plugins", ())
     return next((plugin.prefix for plugin in plugins if isinstance(plugin, InstallationPlugin)), "")
 
 
 def to_server_id(client: Client, name: str) -> str:
-    """A workflow id or queue with the prefix of the client's installation: for calls that no interceptor sees."""
+    """Return a workflow id or queue with the prefix of the client's installation, for calls that no interceptor
+    sees.
+    """
     return add_installation_prefix(get_client_installation_prefix(client), name)
 
 
@@ -109,7 +113,7 @@ class _ClientPrefix(ClientInterceptor):
 
 
 class _ClientCalls(OutboundInterceptor):
-    """Every call of ours that names a workflow, a schedule or a task queue."""
+    """Adds the prefix to every call that names a workflow, a schedule or a task queue."""
 
     def __init__(self, next: OutboundInterceptor, prefix: str) -> None:
         super().__init__(next)
@@ -223,7 +227,7 @@ class _WorkflowPrefix(WorkerInterceptor):
 
 class _Inbound(WorkflowInboundInterceptor):
     prefix: ClassVar[str]
-    """The SDK makes instances from the class alone."""
+    """A class variable because the SDK makes instances from the class alone."""
 
     def init(self, outbound: WorkflowOutboundInterceptor) -> None:
         super().init(_WorkflowCalls(outbound, self.prefix))

@@ -1,12 +1,9 @@
-"""Metrics and logs of a worker: ours and the SDK's.
+"""Metrics and logs of a worker: Prometheus metrics of the Temporal SDK and ours, at one endpoint, and the logs of the
+SDK's core through Python's logging.
 
-Prometheus metrics: those of the Temporal SDK, and ours through the same runtime and endpoint.
-
-Labels are names of models, kinds and statuses: never ids, so that their number stays small.
-
-What the SDK's core logs, for workers: through Python's logging, without colours, and an outage in one line a minute.
-
-Each poller would tell of each of its retries; programs that people look at take `connect.get_quiet_runtime` instead.
+Labels are names of models, kinds and statuses, never ids, so that their number stays small. The core's log has no
+colours, and one line a minute during an outage: each poller would log each of its retries. Interactive programs use
+`connect.get_quiet_runtime` instead.
 """
 
 import logging
@@ -34,7 +31,7 @@ _RETRIES = "temporalio_client::retry"
 
 
 class OutageFilter(logging.Filter):
-    """Lets one record about retries through in a minute, and words it; all others as they are."""
+    """Passes one record a minute about retries, reworded; all others unchanged."""
 
     _told = float("-inf")
 
@@ -50,7 +47,7 @@ class OutageFilter(logging.Filter):
 
 @cache
 def get_core_logging_config() -> LoggingConfig:
-    """Warnings and errors go to the logger `temporalio.core`."""
+    """Return the configuration that sends warnings and errors to the logger `temporalio.core`."""
     logger = logging.getLogger("temporalio.core")
     logger.addFilter(OutageFilter())
     forwarded = LogForwardingConfig(logger=logger, prepend_target_on_message=False, append_log_fields_to_message=False)
@@ -59,19 +56,19 @@ def get_core_logging_config() -> LoggingConfig:
 
 @cache
 def get_worker_runtime() -> Runtime:
-    """For workers without metrics."""
+    """Return the runtime of workers without metrics."""
     return Runtime(telemetry=TelemetryConfig(logging=get_core_logging_config()))
 
 
 def create_prometheus_runtime(host: str, port: int) -> Runtime:
-    """A runtime that serves `/metrics` there for as long as it lives. Clients have to be connected with it.
+    """Create a runtime that serves `/metrics` while it lives. Clients must be connected with it.
 
     Args:
-        host: an IP address.
+        host: An IP address.
         port: TCP port.
 
     Raises:
-        BadInput: nothing can listen there.
+        BadInput: The address cannot be bound.
     """
     address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     config = PrometheusConfig(

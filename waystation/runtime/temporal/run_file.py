@@ -1,4 +1,4 @@
-"""Which server runs on this machine: the run file of a `waystation dev`, or what the environment names."""
+"""The run file, in which a `waystation dev` of this machine records the server and workers that it runs."""
 
 import os
 from datetime import datetime
@@ -12,19 +12,19 @@ from waystation.kernel.value import Value
 
 
 class ProcessIdentity(Value):
-    """One process: pids are used again, so the moment of its start belongs to it."""
+    """Identifies one process: pids are reused, so its start time belongs to it."""
 
     pid: int
     uptime: float
-    """Seconds from the machine's start to the process's. A time of day would move whenever the clock is set."""
+    """Seconds from the machine's boot to the process's start. A time of day would change whenever the clock is set."""
 
     @classmethod
     def from_pid(cls, pid: int) -> "ProcessIdentity":
-        """The process that has this pid now. Raises psutil.NoSuchProcess."""
+        """Return the identity of the process that has this pid now. Raises psutil.NoSuchProcess."""
         return cls(pid=pid, uptime=_uptime(psutil.Process(pid)))
 
     def find_process(self) -> psutil.Process | None:
-        """The process, unless it has ended."""
+        """Return the process, unless it has ended."""
         try:
             found = psutil.Process(self.pid)
             same = _uptime(found) == self.uptime and found.status() != psutil.STATUS_ZOMBIE
@@ -34,7 +34,7 @@ class ProcessIdentity(Value):
 
 
 def _uptime(process: psutil.Process) -> float:
-    # Both come from the same clock. The kernel counts in hundredths.
+    # Both come from the same clock. The kernel counts in hundredths of a second.
     return round(process.create_time() - psutil.boot_time(), 2)
 
 
@@ -46,25 +46,25 @@ class RunFile(Value):
     ui_url: str
     server: ProcessIdentity
     workers: ProcessIdentity
-    """The process that runs the workers and that started the server."""
+    """The process that runs the workers and started the server."""
     started: datetime
     codec_endpoint: str | None = None
-    """Where payloads are decrypted for the UI, its secret path included; None where they are not encrypted."""
+    """Where payloads are decrypted for the UI, including the secret path; None if they are not encrypted."""
     ready: bool = False
-    """Whether the workers poll, and pages are served where they are wanted."""
+    """Whether the workers poll, and web pages are served if they are wanted."""
     pages: str = ""
-    """Where pages are served, with the token; empty where they are not."""
+    """Address of the web pages, with the token; empty if they are not served."""
     remarks: tuple[str, ...] = ()
-    """What it does without, and what to do about that."""
+    """What the server has to do without, and what to do about it."""
 
     @property
     def is_server_alive(self) -> bool:
-        """Whether the server's process is still there. Whether it answers shows only in connecting."""
+        """Whether the server's process still exists. Whether it answers shows only in connecting."""
         return self.server.find_process() is not None
 
 
 def read_run_file(path: Path) -> RunFile | None:
-    """What is recorded; None where nothing (or nothing legible) is."""
+    """Read the run file; None if there is none, or it is unreadable."""
     try:
         return RunFile.model_validate_json(path.read_bytes(), extra="ignore")
     except (FileNotFoundError, ValidationError):
@@ -72,13 +72,13 @@ def read_run_file(path: Path) -> RunFile | None:
 
 
 def is_started_by_this_process(path: Path) -> bool:
-    """Whether the server recorded there was started by this process, and so ends with it."""
+    """Return whether this process started the recorded server, which then ends with it."""
     run = read_run_file(path)
     return run is not None and run.workers == ProcessIdentity.from_pid(os.getpid())
 
 
 def write_run_file(path: Path, run: RunFile) -> None:
-    """Replace the run file in one step, so that a reader never sees half of it."""
+    """Replace the run file atomically, so that a reader never sees half of it."""
     create_private_folder(path.parent)
     write_private_file(path, run.model_dump_json(indent=2).encode())
 
@@ -91,5 +91,5 @@ def remove_run_file(path: Path, run: RunFile) -> None:
 
 
 def has_server_in_environment() -> bool:
-    """Whether the environment names a server, so that no other is meant."""
+    """Return whether the environment names a server, which then takes precedence."""
     return bool(os.environ.get("TEMPORAL_ADDRESS") or os.environ.get("TEMPORAL_PROFILE"))

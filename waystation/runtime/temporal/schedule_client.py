@@ -1,7 +1,7 @@
-"""Schedules on a Temporal server: made, listed, paused, run, removed. What they ask is in the store.
+"""Schedules on a Temporal server: created, listed, paused, triggered, removed. What they ask is in the store.
 
-What stands there in plain text: ids, and so the name; cron, zone, overlap and catch-up; whether it is paused, and the
-note on it.
+The server has in plain text: ids, and so the name; cron, zone, overlap and catch-up; whether it is paused, and its
+note.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -46,20 +46,21 @@ BEING_STORED = "what it asks is being stored"
 
 
 class TemporalScheduleClient:
-    """Schedules on one server. Every method raises Unreachable where it does not answer."""
+    """Schedules on one server. Every method raises Unreachable if it does not answer."""
 
     def __init__(self, client: Client, target: TemporalTarget) -> None:
         self._client, self._target = client, target
 
     @classmethod
     async def connect(cls, target: TemporalTarget, converter: DataConverter) -> "TemporalScheduleClient":
-        """As `TemporalTaskClient` does."""
+        """Connect as `TemporalTaskClient` does."""
         return cls(await connect_as_person(target, converter), target)
 
     async def create(self, start: ScheduledRunInput, timing: ScheduleTiming) -> None:
-        """Make it, paused: it runs once `begin` is called. Of two at once the server takes one.
+        """Create a schedule, paused: it runs once `resume` is called. Of two concurrent calls the server accepts one.
 
-        Raises BadInput where the name is taken, or the server cannot read cron or zone.
+        Raises:
+            BadInput: The name is taken, or the server cannot parse the cron expression or time zone.
         """
         name = start.order.own.task_id
         action = ScheduleActionStartWorkflow(  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
@@ -88,17 +89,17 @@ class TemporalScheduleClient:
             ) from None
 
     async def pause(self, schedule_id: str, note: str) -> None:
-        """Raises BadInput where there is none."""
+        """Pause a schedule. Raises BadInput if there is none."""
         async with self._answering(schedule_id):
             await self._handle(schedule_id).pause(note=note, rpc_timeout=RPC_TIMEOUT)
 
     async def resume(self, schedule_id: str, note: str) -> None:
-        """Raises BadInput where there is none."""
+        """Resume a schedule. Raises BadInput if there is none."""
         async with self._answering(schedule_id):
             await self._handle(schedule_id).unpause(note=note, rpc_timeout=RPC_TIMEOUT)
 
     async def run(self, schedule_id: str) -> bool:
-        """Ask for a run now. False: one is under way, and what the schedule does then holds. Raises BadInput."""
+        """Request a run now. Returns False if one is in progress: the overlap policy then applies. Raises BadInput."""
         async with self._answering(schedule_id):
             handle = self._handle(schedule_id)
             busy = bool((await handle.describe(rpc_timeout=RPC_TIMEOUT)).info.running_actions)
@@ -106,23 +107,23 @@ class TemporalScheduleClient:
         return not busy
 
     async def remove(self, schedule_id: str) -> None:
-        """A run that is under way goes on. Raises BadInput where there is none."""
+        """Remove a schedule; a run in progress continues. Raises BadInput if there is none."""
         async with self._answering(schedule_id):
             await self._handle(schedule_id).delete(rpc_timeout=RPC_TIMEOUT)
 
     async def get_schedule(self, schedule_id: str) -> ScheduleView:
-        """The schedule as it is now. Raises BadInput where there is none."""
+        """Return the schedule as it is now. Raises BadInput if there is none."""
         async with self._answering(schedule_id):
             return await self._seen(schedule_id, await self._handle(schedule_id).describe(rpc_timeout=RPC_TIMEOUT))
 
     async def find_schedule(self, schedule_id: str) -> ScheduleView | None:
-        """The same; None where there is none."""
+        """Return the schedule as it is now; None if there is none."""
         with suppress(BadInput):
             return await self.get_schedule(schedule_id)
         return None
 
     async def list_schedule_ids(self, beginning: str) -> tuple[str, ...]:
-        """Ids that begin so. A list lags a moment behind the server."""
+        """Return ids with this prefix. The list lags a moment behind the server."""
         async with self._answering():
             listed = await self._client.list_schedules(rpc_timeout=RPC_TIMEOUT)
             prefix = get_client_installation_prefix(self._client)
@@ -151,7 +152,7 @@ class TemporalScheduleClient:
         )
 
     async def _last(self, info: ScheduleInfo) -> str:
-        """What became of the last run; empty where the server has it no more."""
+        """Return the outcome of the last run; empty if the server no longer has it."""
         action = info.recent_actions[-1].action if info.recent_actions else None
         if not isinstance(action, ScheduleActionExecutionStartWorkflow):
             return ""

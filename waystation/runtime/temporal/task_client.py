@@ -1,10 +1,8 @@
-"""What the outside says to running sessions and tasks, by the names of `names`, and what the server answers.
+"""Signals, updates and queries to running sessions and tasks, with what the server says about them: pending activities
+and their retries, agents' heartbeats, and the origins of answers.
 
-What a workflow's activities do at the moment: what agents are at, by heartbeats; which are tried again, and why.
-
-Where answers to requests came from, as the history of a task's workflow has it.
-
-The workflow itself cannot see it: signals reach it without their sender.
+The origins come from the history of a task's workflow; the workflow itself cannot see them, since signals arrive
+without their sender.
 """
 
 import asyncio
@@ -68,11 +66,11 @@ ACTIVE_ACTIVITY_STATES = frozenset(
         PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED,
     }
 )
-"""One that waits for another attempt still has the last words of the one before."""
+"""States of running activities. One that waits for its next attempt still has the previous one's heartbeat details."""
 
 
 async def describe_retries(described: WorkflowExecutionDescription, converter: DataConverter) -> tuple[str, ...]:
-    """A sentence for each: our errors hold values, never content. Raises WrongKey."""
+    """Return a sentence for each activity that is retried: our errors have values, never content. Raises WrongKey."""
     failed = [one for one in described.raw_description.pending_activities if one.HasField("last_failure")]
     return tuple([f"{one.activity_type.name} is tried again: {await _why(one, converter)}" for one in failed])
 
@@ -80,20 +78,20 @@ async def describe_retries(described: WorkflowExecutionDescription, converter: D
 async def list_agent_statuses(
     described: WorkflowExecutionDescription, converter: DataConverter
 ) -> tuple[AgentStatus, ...]:
-    """What agents are at, as far as their activities have said so. Raises WrongKey."""
+    """Return what agents are doing, as far as their activities have reported it. Raises WrongKey."""
     working = [one for one in described.raw_description.pending_activities if one.state in ACTIVE_ACTIVITY_STATES]
     said = [await _doing(one, converter) for one in working if one.heartbeat_details.payloads]
     return tuple([doing for doing in said if doing is not None])
 
 
 def list_subagent_ids(described: WorkflowExecutionDescription) -> tuple[str, ...]:
-    """Ids of the workflows in which subagents of this task work now."""
+    """Return the ids of the workflows in which subagents of this task work now."""
     children = (child.workflow_id for child in described.raw_description.pending_children)
     return tuple(sorted(child for child in children if child.startswith(f"{described.id}/")))
 
 
 async def _doing(pending: PendingActivityInfo, converter: DataConverter) -> AgentStatus | None:
-    """None for details of another release."""
+    """Return an agent's status; None for heartbeat details of another release."""
     with suppress(ValidationError, TypeError, RuntimeError):
         (doing,) = await converter.decode(pending.heartbeat_details.payloads, [AgentStatus])
         seen = pending.last_heartbeat_time.ToDatetime(UTC) if pending.HasField("last_heartbeat_time") else None
@@ -103,27 +101,27 @@ async def _doing(pending: PendingActivityInfo, converter: DataConverter) -> Agen
 
 async def _why(pending: PendingActivityInfo, converter: DataConverter) -> str:
     failure = type(pending.last_failure)()
-    failure.CopyFrom(pending.last_failure)  # decoding changes it
+    failure.CopyFrom(pending.last_failure)  # decoding changes it in place
     error = await converter.decode_failure(failure)
-    # Our messages stand by themselves; the type is the name of a class.
+    # Our messages are complete; the type is merely the name of a class.
     return error.message if isinstance(error, ApplicationError) and error.message else str(error)
 
 
 PAGE_EVENTS = 500
 _MOST_PAGES = 20
-"""A history of more than 10,000 events is not read to its beginning."""
+"""Pages of history that are read: one of more than 10,000 events is not read to its beginning."""
 _FIELDS: TypeAdapter[tuple[RecordedAnswerFields, ...]] = TypeAdapter(tuple[RecordedAnswerFields, ...])
 
 
 async def fetch_sent_answers(client: Client, task_id: str, since: datetime) -> tuple[RecordedAnswer, ...]:
-    """Every answer that was sent to the task since then, the newest first, also to earlier runs of its workflow.
+    """Return every answer sent to the task since then, the newest first, also those to earlier runs of its workflow.
 
     Raises RPCError.
     """
     found: list[RecordedAnswer] = []
     async for event in _newest_first(client, task_id):
         if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
-            continue  # written when the activity ends, under the time at which it began
+            continue  # written when the activity ends, with the time at which it began
         at = event.event_time.ToDatetime(tzinfo=UTC)
         if at < since:
             break
@@ -143,7 +141,7 @@ async def fetch_sent_answers(client: Client, task_id: str, since: datetime) -> t
 
 
 async def _newest_first(client: Client, task_id: str) -> AsyncGenerator[HistoryEvent]:
-    """The events of the newest run, then those of the run that it continues, and so on."""
+    """Yield the events of the newest run, then those of the run that it continues, and so on."""
     run_id, token = "", b""
     for _ in range(_MOST_PAGES):
         page = await client.workflow_service.get_workflow_execution_history_reverse(
@@ -166,7 +164,7 @@ async def _newest_first(client: Client, task_id: str) -> AsyncGenerator[HistoryE
 
 
 async def _fields(client: Client, event: HistoryEvent) -> RecordedAnswerFields:
-    """What tells one answer from another; nothing of one that cannot be read."""
+    """Return what distinguishes one answer from another; empty for one that cannot be read."""
     payloads = event.workflow_execution_signaled_event_attributes.input.payloads
     try:
         (fields,) = _FIELDS.validate_python(await client.data_converter.decode(list(payloads)), extra="ignore")
@@ -194,13 +192,13 @@ _BUSY = frozenset(
         RPCStatusCode.DEADLINE_EXCEEDED,
         RPCStatusCode.CANCELLED,
         RPCStatusCode.RESOURCE_EXHAUSTED,
-        # A connection that broke while a call was under way.
+        # A connection that broke during a call.
         RPCStatusCode.UNKNOWN,
-        # A workflow that cannot take a message now, since its worker's attempts fail.
+        # A workflow that cannot take a message now, since its workflow tasks fail.
         RPCStatusCode.FAILED_PRECONDITION,
     }
 )
-"""The same call may succeed later."""
+"""Statuses after which the same call may succeed later."""
 
 
 _NOTHING_ACCEPTED: Mapping[RPCStatusCode, str] = {
@@ -208,11 +206,11 @@ _NOTHING_ACCEPTED: Mapping[RPCStatusCode, str] = {
     RPCStatusCode.NOT_FOUND: "the session's workflow ended before it took the request",
     RPCStatusCode.ABORTED: "the session's workflow ended before it took the request",
 }
-"""With these an update was certainly not accepted, and why."""
+"""Statuses after which an update was certainly not accepted, and the reason."""
 _ACCEPTED_AND_ENDED = "AcceptedUpdateCompletedWorkflow"
-"""What the server calls the failure of an update that was accepted by a workflow that has ended without an answer."""
+"""The server's name for the failure of an update that was accepted by a workflow that then ended without an answer."""
 _FIRST_PAUSE, _LAST_PAUSE = 0.1, 8.0
-"""Seconds between two attempts at an update."""
+"""Minimum and maximum seconds between two attempts at an update."""
 
 
 class _NotAccepted(Exception):
@@ -224,7 +222,7 @@ class _OutcomeUnknown(Exception):
 
 
 class _SessionUpdate(NamedTuple):
-    """An update of a session that is started if it does not run."""
+    """An update of a session, which is started if it does not run."""
 
     start: SessionWorkflowInput
     workflow_id: str
@@ -234,19 +232,19 @@ class _SessionUpdate(NamedTuple):
 
 
 class _Updated(NamedTuple):
-    """The answer to an update, and how many earlier attempts may have been accepted, too."""
+    """The answer to an update, and how many earlier attempts may have been accepted too."""
 
     admission: SubmissionResult
     lost_answers: int
 
 
 def _update_id(name: str, task_id: str) -> str:
-    """A new one: with that of an earlier call the server would repeat what it answered to that one."""
+    """Return a new update id: with that of an earlier call the server would repeat its answer to that one."""
     return f"{name}-{task_id}-{uuid.uuid4().hex}"
 
 
 def _pauses() -> Iterator[float]:
-    """Jittered, so that clients that were turned away together do not come back together."""
+    """Yield jittered pauses, so that clients that were rejected together do not return together."""
     longest = _FIRST_PAUSE
     while True:
         yield random.uniform(longest / 2, longest)
@@ -254,7 +252,7 @@ def _pauses() -> Iterator[float]:
 
 
 def _failed(error: WorkflowUpdateFailedError) -> Exception:
-    """What to make of an update that was rejected or failed."""
+    """Translate the error of an update that was rejected or failed."""
     cause = error.cause
     if isinstance(cause, ApplicationError) and cause.type == names.SESSION_CONTINUES:
         return _NotAccepted("the session continued as new")
@@ -268,17 +266,17 @@ class TaskRun(Value):
 
     run_id: str
     progress: TaskProgress | None = None
-    """None where no worker answers, and where the workflow ended without a result."""
+    """None if no worker answers, or the workflow ended without a result."""
     waits: tuple[str, ...] = ()
-    """Why work is tried again, a sentence each."""
+    """Why activities are retried, a sentence each."""
     doing: tuple[AgentStatus, ...] = ()
-    """What agents are at, those of subagents included."""
+    """What agents are doing, subagents included."""
     ended: TaskPhase | None = None
-    """Set where the workflow ended without a result."""
+    """Set if the workflow ended without a result."""
 
 
 class TemporalTaskClient:
-    """Sessions and tasks on one Temporal server. Every method raises Unreachable when the server does not answer."""
+    """Sessions and tasks on one Temporal server. Every method raises Unreachable if the server does not answer."""
 
     def __init__(self, client: Client, target: TemporalTarget) -> None:
         self._client = client
@@ -289,28 +287,28 @@ class TemporalTaskClient:
     async def connect(
         cls, target: TemporalTarget, converter: DataConverter = pydantic_data_converter
     ) -> "TemporalTaskClient":
-        """Connect to the server, under the name of whoever runs this program. Raises Unreachable, BadInput.
+        """Connect to the server, under the identity of the user who runs this program. Raises Unreachable, BadInput.
 
-        Where payloads are encrypted and `converter` has not the key, what reads one raises WrongKey.
+        If payloads are encrypted and `converter` does not have the key, methods that read one raise WrongKey.
         """
         return cls(await connect_as_person(target, converter), target)
 
     def _begun(self, start: SessionWorkflowInput) -> SessionWorkflowInput:
-        """What a session is started with: one that is started by who encrypts takes only what was encrypted."""
+        """Return the start input of a session: one that is started with encryption accepts only encrypted messages."""
         sealed = is_encryption_enabled(self._client.data_converter)
         return start.replace(state=start.state.replace(sealed=sealed))
 
     @property
     def has_ended(self) -> bool:
-        """Whether the server has ended for good: its address says nothing more."""
+        """Whether the server has ended for good: its address is then meaningless."""
         return self._target.has_ended
 
     def build_task_link(self, task_id: str) -> str | None:
-        """The task's page in the Temporal UI, where one is known."""
+        """Return the task's page in the Temporal UI, if one is known."""
         return build_workflow_link(self._target, task_id)
 
     async def list_queues_without_workers(self) -> tuple[str, ...]:
-        """Task queues that no worker has polled in the last minutes."""
+        """Return task queues that no worker has polled in the last minutes."""
         return tuple([queue for queue in names.QUEUES if not await self._has_poller(queue)])
 
     async def _has_poller(self, queue: str) -> bool:
@@ -328,12 +326,12 @@ class TemporalTaskClient:
     async def admit(
         self, start: SessionWorkflowInput, workflow_id: str, task: TaskRef, patience: timedelta
     ) -> SubmissionResult:
-        """Hand a stored task to its session, which is started if it does not run.
+        """Submit a stored task to its session, which is started if it does not run.
 
         Raises:
-            BadInput: the session refused the task.
-            Busy: server or session took no more within `patience`; the task was not accepted.
-            Unreachable: no answer within `patience`; whether the task was taken is then unknown.
+            BadInput: The session refused the task.
+            Busy: Server or session took no more within `patience`; the task was not accepted.
+            Unreachable: There was no answer within `patience`; whether the task was accepted is unknown.
         """
         try:
             return (await self._update(start, workflow_id, names.SUBMIT_TASK, task, patience)).admission
@@ -346,7 +344,7 @@ class TemporalTaskClient:
             ) from error
 
     async def signal_session(self, start: SessionWorkflowInput, name: str, message: object) -> None:
-        """Signal a session, which is started if it does not run. This waits for no workflow: activities may call it."""
+        """Signal a session, which is started if it does not run. Waits for no workflow, so activities may call it."""
         async with self._answering():
             await self._client.start_workflow(
                 names.SESSION_WORKFLOW,
@@ -362,7 +360,7 @@ class TemporalTaskClient:
     async def rewind(
         self, start: SessionWorkflowInput, workflow_id: str, rewind: TaskRewind, patience: timedelta
     ) -> SubmissionResult:
-        """Have the session let a finished task go on. Raises as `admit` does."""
+        """Have the session resume a finished task. Raises as `admit` does."""
         task_id = rewind.ref.task_id
         try:
             updated = await self._update(start, workflow_id, names.REWIND_TASK, rewind, patience)
@@ -370,12 +368,12 @@ class TemporalTaskClient:
             raise Unreachable(
                 f"no answer in {patience.total_seconds():.0f} s: `waystation show {task_id}` tells whether it goes on"
             ) from error
-        # An earlier attempt, of which the answer was lost, has let it go on.
+        # An earlier attempt, whose answer was lost, has resumed it.
         repeated = updated.admission.state == "running" and updated.lost_answers
         return updated.admission.replace(state="started") if repeated else updated.admission
 
     async def _has_begun(self, task_id: str) -> bool:
-        """Whether the server runs the task already. False where it does not say so at once."""
+        """Return whether the server runs the task already. False if it does not say so at once."""
         with suppress(TimeoutError, Unreachable, RPCError):
             async with asyncio.timeout(QUERY_TIMEOUT.total_seconds()):
                 found = await describe_latest_run(self._client, task_id)
@@ -389,10 +387,10 @@ class TemporalTaskClient:
         one whose answer was lost is not carried out twice.
 
         Raises:
-            BadInput: the session refuses it.
-            Busy: nothing was accepted within `patience`.
-            TimeoutError: there was no answer, so that the outcome is unknown.
-            Unreachable: the server does not let us in.
+            BadInput: The session refuses it.
+            Busy: Nothing was accepted within `patience`.
+            TimeoutError: There was no answer, so the outcome is unknown.
+            Unreachable: The server denies access.
         """
         task_id = sent.ref.task_id if isinstance(sent, TaskRewind) else sent.task_id
         update = _SessionUpdate(self._begun(start), workflow_id, name, sent, _update_id(name, task_id))
@@ -420,7 +418,7 @@ class TemporalTaskClient:
         raise AssertionError("there is always another pause")
 
     async def _send_update(self, update: "_SessionUpdate") -> SubmissionResult:
-        """One attempt. Raises BadInput, Unreachable, _NotAccepted, _OutcomeUnknown."""
+        """Make one attempt. Raises BadInput, Unreachable, `_NotAccepted`, `_OutcomeUnknown`."""
         session: WithStartWorkflowOperation[object, object] = WithStartWorkflowOperation(
             names.SESSION_WORKFLOW,
             update.start,
@@ -449,7 +447,7 @@ class TemporalTaskClient:
         return admission
 
     async def find_task_run(self, task_id: str) -> TaskRun | None:
-        """The task as it is now; None where the server does not know it."""
+        """Return the task as it is now; None if the server does not know it."""
         found = await self._describe(task_id)
         if found is None:
             return None
@@ -462,7 +460,7 @@ class TemporalTaskClient:
         return await self._at_work(run.replace(progress=await self.query_progress(task_id)), found)
 
     async def _at_work(self, run: TaskRun, task: WorkflowExecutionDescription) -> TaskRun:
-        """What its activities are at, and why they are tried again: its own, and those of its subagents."""
+        """Add what the task's activities, and those of its subagents, are doing, and why they are retried."""
         children = await asyncio.gather(*map(self._describe, list_subagent_ids(task)))
         found, converter = [task, *(child for child in children if child is not None)], self._client.data_converter
         why = [sentence for one in found for sentence in await describe_retries(one, converter)]
@@ -471,7 +469,7 @@ class TemporalTaskClient:
         return run.replace(waits=tuple(why), doing=tuple(doing))
 
     async def run_id(self, task_id: str) -> str | None:
-        """The task's run; None where the server does not know the task, or no longer."""
+        """Return the task's run id; None if the server does not know the task, or no longer."""
         found = await self._describe(task_id)
         return found.run_id if found is not None else None
 
@@ -480,7 +478,7 @@ class TemporalTaskClient:
             return await describe_latest_run(self._client, task_id)
 
     async def query_progress(self, task_id: str) -> TaskProgress | None:
-        """What the workflow itself says; None where no worker answers for it."""
+        """Return the progress that the workflow itself reports; None if no worker answers for it."""
         try:
             return await self._handle(task_id).query(
                 names.PROGRESS, result_type=TaskProgress, rpc_timeout=QUERY_TIMEOUT
@@ -500,7 +498,7 @@ class TemporalTaskClient:
             await self._handle(task_id).signal(signal, answer, rpc_timeout=RPC_TIMEOUT)
 
     async def list_sent_answers(self, task_id: str, since: datetime) -> tuple[RecordedAnswer, ...]:
-        """Answers that were sent to the task since then; none where the server has forgotten it."""
+        """Return answers sent to the task since then; empty if the server has forgotten it."""
         try:
             async with self._answering():
                 return await fetch_sent_answers(self._client, task_id, since)
@@ -515,7 +513,7 @@ class TemporalTaskClient:
             await self._handle(task_id).cancel(rpc_timeout=RPC_TIMEOUT)
 
     async def set_session_limit(self, start: SessionWorkflowInput, workflow_id: str, limit: Limit) -> None:
-        """Set what a session may spend in all. The session is started if it does not run."""
+        """Set the spending limit of a whole session, which is started if it does not run."""
         async with self._answering():
             await self._client.start_workflow(
                 names.SESSION_WORKFLOW,
@@ -529,7 +527,7 @@ class TemporalTaskClient:
             )
 
     async def list_waiting_task_ids(self) -> tuple[str, ...]:
-        """Ids of running tasks that wait for an answer; of all running tasks where the server cannot tell."""
+        """Return ids of running tasks that wait for an answer; of all running tasks if the server cannot tell."""
         try:
             return await self._ids(WAITING_TASKS_QUERY)
         except RPCError as error:
@@ -538,7 +536,7 @@ class TemporalTaskClient:
             return await self._ids(RUNNING_TASKS_QUERY)
 
     async def count_waiting_tasks(self) -> int:
-        """How many running tasks wait for an answer. Only where the search attributes are registered."""
+        """Count running tasks that wait for an answer. Requires registered search attributes."""
         async with self._answering():
             return (await self._client.count_workflows(WAITING_TASKS_QUERY, rpc_timeout=RPC_TIMEOUT)).count
 
@@ -568,6 +566,8 @@ class TemporalTaskClient:
 
 
 async def _look_at_error(operation: WithStartWorkflowOperation[object, object]) -> None:
-    """The operation keeps a second error for its handle, and asyncio logs errors that nobody has looked at."""
+    """Retrieve the error: the operation keeps a second one for its handle, and asyncio logs errors that are never
+    retrieved.
+    """
     with suppress(asyncio.CancelledError, RPCError):
         await operation.workflow_handle()

@@ -1,4 +1,4 @@
-"""Stands before the UI of the dev server, which answers whatever `Host` and `Origin` a request names: a page of another
+"""A proxy in front of the dev server's UI, which answers whatever `Host` and `Origin` a request has: a page of another
 site could otherwise read histories, answer requests and start workflows through it (DNS rebinding).
 """
 
@@ -21,7 +21,9 @@ _CHUNK_BYTES = 65_536
 _CONNECT_SECONDS = 5
 _CLOSE_SECONDS = 1.0
 IDLE_SECONDS, IDLE_AT_ONCE = 10.0, 300
-"""As the pages' server has it: until a whole head has arrived, and connections without a request at one moment."""
+"""As in the web pages' server: seconds until a complete request head has arrived, and the number of simultaneous
+connections without a request.
+"""
 _HOP_BY_HOP = frozenset(
     {
         "connection",
@@ -36,7 +38,7 @@ _HOP_BY_HOP = frozenset(
         "upgrade",
     }
 )
-"""Headers of one connection, which say nothing on the next one; and `Host`, which the UI is asked under its own."""
+"""Headers of one connection, which do not apply to the next; and `Host`, which the UI receives as its own."""
 
 
 class UiAddress(NamedTuple):
@@ -47,16 +49,16 @@ class UiAddress(NamedTuple):
 
 
 class PortInUseError(Exception):
-    """Another process listens there."""
+    """Another process listens at the port."""
 
 
 @asynccontextmanager
 async def run_ui_proxy(listening: UiAddress, ui: UiAddress) -> AsyncGenerator[None]:
-    """Forward requests to the UI until the block ends. Refused are those under any name but that of this address, and
-    those of pages of other sites.
+    """Forward requests to the UI until the block ends. Requests under any name but that of this address, and those of
+    other sites' pages, are refused.
 
     Raises:
-        PortInUseError: another process listens there.
+        PortInUseError: Another process listens there.
     """
     connector = aiohttp.TCPConnector(limit=0)
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
@@ -84,8 +86,8 @@ async def run_ui_proxy(listening: UiAddress, ui: UiAddress) -> AsyncGenerator[No
 
 
 class IdleConnectionReaper:
-    """Connections without a request: each is closed after some seconds, and those that have waited longest sooner where
-    they are too many. aiohttp closes one that is idle behind an answer after an hour, and no other.
+    """Closes connections without a request after some seconds, and the longest-waiting ones earlier if there are too
+    many. aiohttp closes one that is idle after an answer after an hour, and no other.
     """
 
     def __init__(self, seconds: float = IDLE_SECONDS, at_once: int = IDLE_AT_ONCE) -> None:
@@ -93,7 +95,7 @@ class IdleConnectionReaper:
         self._waiting: OrderedDict[web.RequestHandler, asyncio.TimerHandle] = OrderedDict()
 
     def accept(self, runner: web.AppRunner) -> web.RequestHandler:
-        """What serves a new connection."""
+        """Return the protocol that serves a new connection."""
         if runner.server is None:
             raise RuntimeError("the proxy has ended")
         connection = runner.server()
@@ -102,7 +104,7 @@ class IdleConnectionReaper:
 
     @property
     def middleware(self) -> Middleware:
-        """Knows which connections have a request at work. What is sent of a head alone is none."""
+        """A middleware that tracks which connections have a request in progress. An incomplete head is no request."""
 
         @web.middleware
         async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -132,8 +134,8 @@ class IdleConnectionReaper:
 
 
 def create_same_origin_middleware(port: int) -> Middleware:
-    """A middleware of a server on loopback: requests name it as `127.0.0.1` or `localhost`, and no other site sends
-    them.
+    """Create a middleware for a server on loopback: requests must name it as `127.0.0.1` or `localhost`, and must not
+    come from another site.
     """
     hosts = frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost"))
 
@@ -142,7 +144,7 @@ def create_same_origin_middleware(port: int) -> Middleware:
         named = request.headers.getall("Host", [])
         if len(named) != 1 or named[0].lower() not in hosts:
             return _refusal(MISDIRECTED, f"this server is asked as {' or '.join(sorted(hosts))}, and by no other name")
-        # A target in absolute form names another host than the header does.
+        # A request target in absolute form may name another host than the header does.
         if not request.raw_path.startswith("/"):
             return _refusal(MISDIRECTED, "this server is no proxy")
         origins = request.headers.getall("Origin", [])
@@ -162,8 +164,8 @@ class _Forwarder(NamedTuple):
     ui: UiAddress
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """What the UI answers, as it comes."""
-        # As it was written: a path that is decoded and encoded again may be another one.
+        """Stream the UI's answer."""
+        # Unchanged: a path that is decoded and encoded again may become another one.
         url = URL(f"http://{self.ui.host}:{self.ui.port}{request.raw_path}", encoded=True)
         body = request.content.iter_chunked(_CHUNK_BYTES) if request.can_read_body else None
         try:
@@ -181,5 +183,5 @@ class _Forwarder(NamedTuple):
 
 
 def _end_to_end(headers: Mapping[str, str]) -> CIMultiDict[str]:
-    """The headers without those of one connection."""
+    """Return the headers without those of one connection."""
     return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in _HOP_BY_HOP)
