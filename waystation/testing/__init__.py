@@ -1,1 +1,1 @@
-"""Doubles of the ports and a Messages server in process, for our tests and for yours."""
+"""Test doubles of the ports and an in-process Messages server, for our tests and for yours."""

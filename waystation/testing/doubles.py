@@ -1,4 +1,4 @@
-"""Public doubles of the ports, held to the same contract tests as the real adapters."""
+"""Public test doubles of the ports, which pass the same contract tests as the real adapters."""
 
 import hashlib
 import json
@@ -39,7 +39,7 @@ from waystation.tasks.notifications import TaskNotification
 
 CHARACTERS_PER_TOKEN = 4
 SCRIPTED_USAGE = Usage(input=100, output=20)
-"""What a scripted reply cost unless the script says otherwise."""
+"""Usage of a scripted reply unless the script sets another."""
 
 Script = Sequence[ModelResponse | ModelError] | Callable[[ModelRequest], ModelResponse]
 
@@ -47,9 +47,9 @@ Script = Sequence[ModelResponse | ModelError] | Callable[[ModelRequest], ModelRe
 def make_scripted_response(
     *blocks: Block, usage: Usage = SCRIPTED_USAGE, stop: StopReason | None = None, model: str = ""
 ) -> ModelResponse:
-    """A reply of these blocks; it stops for its tools if it calls any, else because it is done.
+    """Build a reply of these blocks. Its stop reason is tool use if it calls any tool, else the end of the turn.
 
-    Without `model` it does not say who answered.
+    Without `model` it does not say which model answered.
     """
     calls = any(isinstance(block, ToolUse) for block in blocks)
     reason = stop or (StopReason.TOOL_USE if calls else StopReason.END_TURN)
@@ -60,25 +60,25 @@ _WORD = compile_bounded(r"\w+")
 
 
 class ScriptedModel:
-    """A `ChatModel` that says what it was told to say.
+    """A `ChatModel` that replies from a script.
 
-    A sequence is said in order, each of its errors raised; a call after its end raises ModelRejected, so that nothing
-    waits on retries. A function answers each request by itself, and may raise.
+    A sequence is replied in order, and its errors are raised; a call after its end raises ModelRejected, so that no
+    retry waits. A function answers each request by itself, and may raise.
     """
 
     def __init__(self, script: Script) -> None:
         self._script = script
         self.requests: list[ModelRequest] = []
-        """Every request for a reply, oldest first. Counting tokens leaves no trace here."""
+        """Every request for a reply, oldest first. Token counts are not recorded."""
         self.closed = False
 
     @property
     def calls(self) -> int:
-        """How many replies were asked for."""
+        """Number of requests for a reply."""
         return len(self.requests)
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """The script's next reply; see `ChatModel`."""
+        """Return the script's next reply; see `ChatModel`."""
         self.requests.append(request)
         if callable(self._script):
             return self._script(request)
@@ -90,18 +90,18 @@ class ScriptedModel:
         return said
 
     async def count_tokens(self, request: ModelRequest) -> int:
-        """A quarter of the request's characters, rounded up."""
+        """Return a quarter of the request's characters, rounded up."""
         sent = request.model_dump(mode="json", include={"system", "messages", "tools"})
         return -(-len(json.dumps(sent, ensure_ascii=False)) // CHARACTERS_PER_TOKEN)
 
     async def aclose(self) -> None:
-        """Note that it was closed."""
+        """Record that it was closed."""
         self.closed = True
 
 
 class PlainRedactor:
-    """A `Redactor`, with its `PlaceholderFactory`, that replaces given texts by given placeholders: some everywhere,
-    some only on the way to memory.
+    """A `Redactor` and `PlaceholderFactory` that replaces given texts by given placeholders: some everywhere, some only
+    on the way to memory.
     """
 
     def __init__(self, everywhere: Mapping[str, str], in_memory: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -110,11 +110,11 @@ class PlainRedactor:
             RedactionLevel.NAMES: {**everywhere, **in_memory},
         }
         self.tenants: set[str] = set()
-        """Every tenant it was asked for. The placeholders do not depend on it."""
+        """Every tenant that it was called for. The placeholders do not depend on it."""
         self.failing = False
-        """Set to True: nothing can be redacted any more."""
+        """Set to True to make every redaction fail."""
         self.failing_at: frozenset[TextDestination] = frozenset()
-        """On its way to these places no text can be redacted, as it seems for the text's own sake."""
+        """Destinations for which redaction fails as if because of the text itself."""
 
     async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
         """See `Redactor`."""
@@ -128,7 +128,7 @@ class PlainRedactor:
         )
 
     async def make_placeholders(self, type_: str, values: Sequence[str], tenant: str) -> dict[str, str]:
-        """See `PlaceholderFactory`: those that were given, and others by a hash that anybody could make."""
+        """See `PlaceholderFactory`: the given placeholders, and others by a hash that anyone could compute."""
         self.tenants.add(tenant)
         given = self._placeholders[RedactionLevel.NAMES]
         return {
@@ -156,7 +156,7 @@ class InMemorySlowTextStore:
         self.failing = False
 
     async def load_slow_texts(self) -> Mapping[str, int]:
-        """A copy."""
+        """Return a copy."""
         self._answer()
         return dict(self.times)
 
@@ -177,17 +177,17 @@ class InMemorySlowTextStore:
 
 
 class ListMemory:
-    """A `Memory` in a list: passages are found by runs of three letters that they share with the query, and by vectors.
+    """A `Memory` in a list: passages are found by the trigrams that they share with the query, and by vectors.
 
-    `dimension` is that of the vectors; None takes passages without them.
+    `dimension` is that of the vectors; None accepts passages without them.
     """
 
     def __init__(self, dimension: int | None = None) -> None:
         self._dimension = dimension
         self.passages: dict[str, EmbeddedPassage] = {}
-        """By passage id, in the order in which they first came."""
+        """Passages by id, in the order in which they first arrived."""
         self.failing = False
-        """Set to True: memory does not answer any more."""
+        """Set to True to make memory unavailable."""
 
     async def upsert(self, passages: Sequence[EmbeddedPassage]) -> None:
         """See `Memory`."""
@@ -215,11 +215,11 @@ class ListMemory:
         return sum(item.passage.tenant == tenant for item in self.passages.values())
 
     async def erase_deleted_points(self) -> None:
-        """There are no files."""
+        """Do nothing: there are no files."""
         self._answer()
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
     def _admitted(self, query: MemoryQuery) -> Iterator[EmbeddedPassage]:
         for item in self.passages.values():
@@ -235,7 +235,7 @@ class ListMemory:
 
 
 def _likeness(item: EmbeddedPassage, query: MemoryQuery) -> float:
-    """The mean of both likenesses, each from 0 to 1."""
+    """Return the mean of both similarities, each from 0 to 1."""
     wanted, held = _threes(query.text), _threes(item.passage.text)
     by_words = len(wanted & held) / max(1, len(wanted))
     return (by_words + _cosine(item.dense or (), query.dense or ())) / 2
@@ -253,18 +253,18 @@ def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 class RecordingMeter:
-    """A `Meter` that keeps what it is told."""
+    """A `Meter` that records its calls."""
 
     def __init__(self) -> None:
         self.charges: list[Charge] = []
         self.failures: list[tuple[CallKind, str, ModelError]] = []
-        """Kind of the call, model, error."""
+        """Kind of call, model, error."""
         self.compactions: list[CompactionOutcome] = []
         self.redactions: Counter[TextDestination] = Counter()
         self.gauges: dict[str, int] = {}
         """The last value of `set_pending_passages` and of `set_paused_tasks`."""
         self.missed: Counter[str] = Counter()
-        """How often a gauge could not be read."""
+        """How often each gauge could not be read."""
 
     def record_model_reply(self, charge: Charge) -> None:
         """See `Meter`."""
@@ -296,14 +296,14 @@ class RecordingMeter:
 
 
 class RecordingNotifier:
-    """A `Notifier` that keeps what it is given."""
+    """A `Notifier` that records its notifications."""
 
     def __init__(self) -> None:
         self.name = "the list"
         self.sent: list[tuple[TaskNotification, str | None]] = []
-        """Every notice that was taken, with the link that came with it."""
+        """Every accepted notification, with its link."""
         self.failing = False
-        """Set to True: it does not answer any more."""
+        """Set to True to make it unavailable."""
 
     async def send(self, notice: TaskNotification, link: str | None) -> None:
         """See `Notifier`."""
@@ -313,13 +313,13 @@ class RecordingNotifier:
 
 
 class RecordingHook:
-    """A `CompactionHook` that keeps what it is told."""
+    """A `CompactionHook` that records its events."""
 
     def __init__(self) -> None:
         self.told: list[CompactionEvent] = []
-        """Every event, also of the calls that failed."""
+        """Every event, including those of failed calls."""
         self.failing = False
-        """Set to True: it reports a failure."""
+        """Set to True to make it report a failure."""
 
     async def call(self, event: CompactionEvent) -> None:
         """See `CompactionHook`."""
@@ -329,21 +329,21 @@ class RecordingHook:
 
 
 class FixedToolServers:
-    """A `ToolServers` with these tools. Each call gives the next result; it keeps what it was asked."""
+    """A `ToolServers` with fixed tools. Each call returns the next result and is recorded."""
 
     def __init__(
         self, tools: Sequence[UntrustedToolSpec], results: Sequence[UntrustedToolResult | ToolServerFailed] = ()
     ) -> None:
         self._tools, self._results = tuple(tools), list(results)
         self.called: list[tuple[str, dict[str, JsonValue]]] = []
-        """Name of the tool, as the model has it, and arguments."""
+        """Name of the tool, as the model knows it, and arguments."""
 
     async def list_tools(
         self,
         taken: Collection[str] = (),  # noqa: ARG002
         servers: Sequence[str] | None = None,
     ) -> UntrustedTools:
-        """See `ToolServers`; under the names that they have. All are usual ones."""
+        """See `ToolServers`; names stay unchanged. All of them are default servers."""
         wanted = [
             one for one in self._tools if servers is None or not {one.server, DEFAULT_SERVERS}.isdisjoint(servers)
         ]

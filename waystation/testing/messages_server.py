@@ -1,16 +1,9 @@
-"""Messages servers in process, for tests and benchmarks: scripted, and with a prompt cache.
+"""In-process Messages servers for tests and benchmarks: one replies from a script through the real client and its
+streams, one caches prompts and binds thinking as the provider does.
 
-A Messages server in process that caches prompts as the provider does, to measure what that saves.
-
-The provider's prompt cache as a double: which tokens of a request it reads, which it writes, and why one missed.
-
-By its published rules: everything up to a mark is one prefix, in the order tools, system prompt, messages; a prefix is
-written at marks only, is long enough or not cached at all, and lives five minutes from its last use; it is found at a
-mark or at most twenty blocks before one.
-
-How the provider binds thinking to what stands before it, as a double.
-
-A Messages server in process, for tests: it says what its script says, through the real client and its streams.
+The cache follows the published rules: everything up to a mark is one prefix, in the order tools, system prompt,
+messages. A prefix is written at marks only, must be long enough to be cached, and lives five minutes from its last use.
+It is found at a mark or at most twenty blocks before one.
 """
 
 import hashlib
@@ -32,9 +25,9 @@ from waystation.models.ports import ModelResponse
 
 CACHE_LIFETIME = timedelta(minutes=5)
 _LEAST_TOKENS = 1_024
-"""Of a prefix; more for some models."""
+"""Minimum tokens of a cached prefix; more for some models."""
 LOOK_BACK = 20
-"""Blocks."""
+"""Blocks before a mark at which a prefix is still found."""
 BYTES_PER_TOKEN = 4
 _MARK = "cache_control"
 
@@ -43,22 +36,22 @@ CacheMissCause = Literal["tools changed", "system changed", "messages changed", 
 
 
 class CacheMissEvent(NamedTuple):
-    """A request that read less than the request before it had left for it."""
+    """A request that read less from the cache than the request before it had written for it."""
 
     model: str
     request: int
-    """Which one of this model, from 1."""
+    """Number of the request to this model, from 1."""
     cause: CacheMissCause
     lost: int
-    """Tokens that were to be read, and were not."""
+    """Tokens that should have been read and were not."""
 
 
 class _Block(NamedTuple):
     part: _Part
     digest: str
-    """Of everything up to here."""
+    """Digest of everything up to and including this block."""
     tokens: int
-    """The same."""
+    """Tokens of everything up to and including this block."""
     marked: bool
 
 
@@ -68,13 +61,13 @@ class _Request(NamedTuple):
 
     @property
     def written(self) -> int:
-        """Blocks up to the last mark."""
+        """Number of blocks up to the last mark."""
         return max((place for place, block in enumerate(self.blocks, 1) if block.marked), default=0)
 
 
 @dataclass
 class PrefixCache:
-    """What the provider remembers. Times come in; nothing here knows the clock."""
+    """The provider's prompt cache as a double. Times are arguments; it has no clock."""
 
     least: int = _LEAST_TOKENS
     breaks: list[CacheMissEvent] = field(default_factory=list[CacheMissEvent])
@@ -82,7 +75,7 @@ class PrefixCache:
     _requests: dict[str, list[_Request]] = field(default_factory=dict[str, list[_Request]])
 
     def record_request(self, body: Mapping[str, JsonValue], now: datetime) -> Usage:
-        """The input of a request by kind, output 0. What it marks is known from then on."""
+        """Return a request's input tokens by kind, with output 0. What it marks is cached from then on."""
         request = _Request([*_blocks(body)], now)
         hit = max(
             (place for place in self._in_reach(request.blocks) if self._lives(request.blocks[place].digest, now)),
@@ -105,7 +98,7 @@ class PrefixCache:
         return digest in self._dies and self._dies[digest] > now
 
     def _compare(self, model: str, request: _Request, read: int) -> None:
-        """Note what the request could not read of what the one before it had marked."""
+        """Record what the request could not read of what the previous one had marked."""
         earlier = self._requests.setdefault(model, [])
         if earlier and (left := earlier[-1].written):
             before = earlier[-1].blocks[left - 1].tokens
@@ -116,7 +109,7 @@ class PrefixCache:
 
 
 def _cause(before: _Request, now: _Request) -> CacheMissCause:
-    """What comes first of what is another one now, or is there or gone."""
+    """Return the first difference that explains the miss: something changed, added or removed."""
     marked = before.blocks[: before.written]
     pairs = list(zip(marked, now.blocks, strict=False))
     changed = [part for old, new in pairs if old.digest != new.digest for part in (old.part, new.part)][:2]
@@ -140,7 +133,7 @@ def _blocks(body: Mapping[str, JsonValue]) -> Iterator[_Block]:
 
 
 def _parts(body: Mapping[str, JsonValue]) -> Iterator[tuple[_Part, JsonValue, bool]]:
-    """In the order in which the provider reads them; marks are no part of what they mark."""
+    """Yield the parts in the order in which the provider reads them; marks are not part of what they mark."""
     for tool in _objects(body.get("tools")):
         yield "tools", *_unmarked(tool)
     for text in _objects(body.get("system")):
@@ -148,7 +141,7 @@ def _parts(body: Mapping[str, JsonValue]) -> Iterator[tuple[_Part, JsonValue, bo
     for message in _objects(body["messages"]):
         for block in _objects(message["content"]):
             said, marked = _unmarked(block)
-            # Another choice of tools or way of thinking leaves the cache of tools and system prompt alone.
+            # Another tool choice or thinking setting does not invalidate the cache of tools and system prompt.
             yield "messages", [message["role"], body.get("tool_choice"), body.get("thinking"), said], marked
 
 
@@ -157,7 +150,7 @@ def _unmarked(part: Mapping[str, JsonValue]) -> tuple[JsonValue, bool]:
 
 
 def _objects(listed: JsonValue) -> Iterator[dict[str, JsonValue]]:
-    """The objects of a list; a bare text is one block of text."""
+    """Return the objects of a list; a bare text is one text block."""
     if isinstance(listed, str):
         yield {"type": "text", "text": listed}
     for item in listed if isinstance(listed, list) else ():
@@ -176,11 +169,12 @@ class TurnCounter:
 
     known: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
     """Turn numbers by the digest of the end; one table for each agent and first message, because agents of different
-    tasks may have the same name."""
+    tasks may have the same name.
+    """
     _lock: Lock = field(default_factory=Lock)
 
     def get_turn(self, agent: str, body: Mapping[str, JsonValue]) -> int:
-        """The number of this request's turn, from 1."""
+        """Return the number of this request's turn, from 1."""
         blocks = [block for message in _objects(body["messages"]) for block in _objects(message["content"])]
         said = [block for block in blocks if not is_status(block)]
         calls = [at for at, block in enumerate(said) if block["type"] == "tool_use"]
@@ -195,13 +189,13 @@ def _digest_of(blocks: Sequence[Mapping[str, JsonValue]]) -> str:
 
 
 def is_status(block: Mapping[str, JsonValue]) -> bool:
-    """Whether a block is an agent's status message."""
+    """Return whether a block is an agent's status message."""
     text = block.get("text")
     return isinstance(text, str) and text.startswith(STATUS_OPEN) and text.endswith(STATUS_CLOSE)
 
 
 def has_status(body: Mapping[str, JsonValue]) -> bool:
-    """Whether a request has one: those of agents do, and no others."""
+    """Return whether a request has a status message: those of agents do, and no others."""
     return any(is_status(block) for message in _objects(body["messages"]) for block in _objects(message["content"]))
 
 
@@ -210,20 +204,20 @@ _THINKING = ("thinking", "redacted_thinking")
 
 @dataclass
 class PrefixBinding:
-    """How the provider binds thinking: each block is signed over everything before it (tools, system prompt, messages,
-    earlier blocks of its reply), and a block that is sent back behind anything else is left out, with the rest of the
-    thinking of its message.
+    """Binds thinking as the provider does: each block is signed over everything before it (tools, system prompt,
+    messages, earlier blocks of its reply). A block that is sent back behind anything else is dropped, with the rest of
+    its message's thinking.
 
-    A signature is the hash of the thought, a dot, and the hash of the prefix, so that this needs no memory.
+    A signature is the hash of the thinking, a dot, and the hash of the prefix, so that no memory is needed.
     """
 
     sent_back: int = 0
-    """Thinking blocks in requests so far, however often each of them was sent."""
+    """Thinking blocks in all requests so far, counted each time they were sent."""
     dropped: list[str] = field(default_factory=list[str])
-    """Of these, where each was that did not fit: `messages.4.content.0`."""
+    """Positions of those that did not match: `messages.4.content.0`."""
 
     def find_dropped_thinking(self, body: Mapping[str, JsonValue]) -> list[JsonValue]:
-        """What of the request's thinking is left out, as `input_transformations` report it. Counts it."""
+        """Return the request's dropped thinking as `input_transformations` reports it, and count it."""
         found = [*self.iter_thinking_blocks(body)]
         self.sent_back += len(found)
         left_out = [path for path, fits in found if not fits]
@@ -231,7 +225,7 @@ class PrefixBinding:
         return [{"type": "thinking_dropped", "reason": "prefix_binding_mismatch", "path": path} for path in left_out]
 
     def iter_thinking_blocks(self, body: Mapping[str, JsonValue]) -> Iterator[tuple[str, bool]]:
-        """Where each thinking block of the request is, and whether it fits what stands before it."""
+        """Yield the position of each thinking block of the request, and whether it matches its prefix."""
         prefix = _Prefix(body)
         for index, message in enumerate(_objects(body["messages"])):
             broken = False
@@ -242,7 +236,7 @@ class PrefixBinding:
                 prefix.add(message["role"], block)
 
     def sign_reply(self, reply: ModelResponse, body: Mapping[str, JsonValue]) -> ModelResponse:
-        """The reply to this request, with its thinking signed."""
+        """Return the reply to this request, with its thinking signed."""
         prefix = _Prefix(body)
         for message in _objects(body["messages"]):
             for block in _objects(message["content"]):
@@ -259,8 +253,9 @@ class PrefixBinding:
 
 
 class _Prefix:
-    """The hash of what stands before a block, without marks. How blocks of one speaker are spread over messages is no
-    part of it.
+    """The hash of what precedes a block, without marks.
+
+    How one speaker's blocks are split into messages does not matter.
     """
 
     def __init__(self, body: Mapping[str, JsonValue]) -> None:
@@ -282,7 +277,7 @@ class _Prefix:
 
 
 def hash_thinking(text: str) -> str:
-    """The first part of a signature: of what was thought."""
+    """Return the first part of a signature: the hash of the thinking."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
@@ -291,7 +286,7 @@ def _sealed(block: Mapping[str, JsonValue]) -> JsonValue:
 
 
 ScriptedAnswer = httpx2.Response | httpx2.TransportError
-"""One item of a script: a response, or what the connection does instead."""
+"""One item of a script: a response, or an error of the connection."""
 
 
 REQUEST_ID = "req_scripted"
@@ -309,11 +304,11 @@ class ScriptedServer:
 
     @property
     def request_bodies(self) -> list[StreamEvent]:
-        """What the requests for a reply carried, oldest first."""
+        """Bodies of the requests for a reply, oldest first."""
         return [_BODY.validate_json(request.content) for request in self.requests if not _counts(request)]
 
     def build_http_client(self) -> httpx2.AsyncClient:
-        """A client whose every request comes here."""
+        """Return an HTTP client whose every request reaches this server."""
         return httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer))
 
     def _answer(self, request: httpx2.Request) -> httpx2.Response:
@@ -329,7 +324,7 @@ class ScriptedServer:
 
 
 def build_message_body(reply: ModelResponse) -> StreamEvent:
-    """A reply as the Messages API would send it unstreamed."""
+    """Return a reply as the Messages API sends it without streaming."""
     return {
         "id": reply.id,
         "type": "message",
@@ -348,7 +343,7 @@ def build_message_body(reply: ModelResponse) -> StreamEvent:
 
 
 def build_stream_response(message: Mapping[str, JsonValue]) -> httpx2.Response:
-    """The whole message as an event stream."""
+    """Return the whole message as an event stream."""
     return _stream(iter_message_events(message))
 
 
@@ -365,14 +360,14 @@ EndpointGap = Literal[
     "a page",
     "small window",
 ]
-"""What endpoints that speak the protocol do not do, or do in another way."""
+"""What some endpoints of the protocol do not do, or do differently."""
 _SMALL = 12_000
-"""Characters of a request."""
+"""Characters of a request that counts as small."""
 _CACHE_FIELDS = ("cache_creation_input_tokens", "cache_read_input_tokens")
 
 
 def build_response_with_gaps(message: Mapping[str, JsonValue], gaps: Collection[EndpointGap]) -> httpx2.Response:
-    """The message as an endpoint with these gaps streams it."""
+    """Return the message as an endpoint with these gaps streams it."""
     said = {**message, "model": "another-model"} if "another model" in gaps else {**message}
     if "no cache fields" in gaps and isinstance(used := said["usage"], dict):
         left = {name: tokens for name, tokens in used.items() if name not in _CACHE_FIELDS}
@@ -384,7 +379,7 @@ def build_response_with_gaps(message: Mapping[str, JsonValue], gaps: Collection[
 
 
 def build_gap_error_response(body: Mapping[str, JsonValue], gaps: Collection[EndpointGap]) -> httpx2.Response | None:
-    """What an endpoint with these gaps answers at once, in the place of a reply."""
+    """Return the error with which an endpoint with these gaps rejects the request; None if it accepts it."""
     if "a page" in gaps:
         return build_html_response("text/html", "<html>Sign in</html>")
     choice = body.get("tool_choice")
@@ -411,31 +406,31 @@ def _without_usage(event: bytes) -> bytes:
 def build_failing_stream(
     message: Mapping[str, JsonValue], kind: str, words: str = "", after: int = 2
 ) -> httpx2.Response:
-    """A stream that ends with an error of this kind after so many events."""
+    """Return a stream that ends with an error of this kind after `after` events."""
     return _stream([*islice(iter_message_events(message), after), encode_error_event(kind, words, REQUEST_ID)])
 
 
 def build_truncated_stream(message: Mapping[str, JsonValue], after: int = 2) -> httpx2.Response:
-    """A stream that ends as if it were whole after so many events."""
+    """Return a stream that ends after `after` events as if it were complete."""
     return _stream(islice(iter_message_events(message), after))
 
 
 def build_dropped_stream(message: Mapping[str, JsonValue], after: int = 2) -> httpx2.Response:
-    """A stream whose connection breaks after so many events."""
+    """Return a stream whose connection breaks after `after` events."""
     return _stream(islice(iter_message_events(message), after), breaks=True)
 
 
 def build_error_response(
     status: int, kind: str, words: str = "", headers: Mapping[str, str] | None = None
 ) -> httpx2.Response:
-    """An error response; `words` is the provider's message."""
+    """Return an error response; `words` is the provider's message."""
     body = {"type": "error", "error": {"type": kind, "message": words}, "request_id": REQUEST_ID}
     sent = {"content-type": "application/json", "request-id": REQUEST_ID, **(headers or {})}
     return httpx2.Response(status, headers=sent, content=json.dumps(body))
 
 
 def build_html_response(content_type: str, body: str) -> httpx2.Response:
-    """What something that is no Messages server answers."""
+    """Return the response of a server that is not a Messages server."""
     return httpx2.Response(200, headers={"content-type": content_type}, content=body)
 
 
@@ -459,19 +454,19 @@ _REQUEST: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
 
 @dataclass
 class CachingServer:
-    """Answers each request with what `answer` says to its body, and reports what of the input came from the cache."""
+    """Answers each request with `answer(body)`, and reports what of the input came from the cache."""
 
     answer: Callable[[dict[str, JsonValue]], ModelResponse]
-    """Its usage is replaced, but for the output."""
+    """Returns the reply; its usage is replaced, except the output."""
     now: Callable[[], datetime]
     cache: PrefixCache = field(default_factory=PrefixCache)
     usages: list[Usage] = field(default_factory=list[Usage])
-    """Of every reply, oldest first."""
+    """Usage of every reply, oldest first."""
     binding: PrefixBinding = field(default_factory=PrefixBinding)
     """Signs the thinking of its replies."""
 
     def build_http_client(self) -> httpx2.AsyncClient:
-        """A client whose every request comes here."""
+        """Return an HTTP client whose every request reaches this server."""
         return httpx2.AsyncClient(transport=httpx2.MockTransport(self._respond))
 
     def _respond(self, request: httpx2.Request) -> httpx2.Response:
