@@ -1,15 +1,8 @@
-"""`waystation approvals`, `approve` and `deny`: what waits for a person, and the answers.
+"""`waystation approvals`, `approve` and `deny`: list pending requests and answer one or several, with a line on the
+outcome of each.
 
-`waystation approvals`: what waits for an answer.
-
-Answers to one request or to several: a line for each, and never to a call that nobody named. Several are one message,
-so that none goes on with what another leaves, or was given.
-
-Answers to requests from the command line: which request is meant, and what became of the answer.
-
-`waystation approve`: a task gets more tokens or dollars, or a call is carried out.
-
-`waystation deny`: a task gets no more money, or a call is not carried out.
+Answers to several requests are one signal, so that none of them uses the budget that another leaves or received. A tool
+call is only approved if its request is named.
 """
 
 import asyncio
@@ -95,31 +88,31 @@ class AnswerCommand(NamedTuple):
     command: Literal["approve", "deny"]
     task: str
     request_ids: tuple[str, ...]
-    """Those that are meant; none where it is the only one, or all of them."""
+    """The named requests; empty for the only open one, or for all."""
     options: Mapping[str, str | None]
-    """By their names; None and empty where they were not given."""
+    """Values by option name; None or empty if not given."""
     amount: Amount | None = None
-    """What each request is granted; None: what it asked for."""
+    """Amount granted to each request; None: the requested amount."""
     every: bool = False
-    """All open requests for money are meant."""
+    """Whether all open budget requests are answered."""
 
     @property
     def is_multiple(self) -> bool:
-        """Whether it is told for each request by its id what became of the answer, as for more than one."""
+        """Whether the outcome is reported per request id, as for more than one request."""
         return self.every or len(self.request_ids) > 1
 
     def render_command_for(self, task_id: str, request_id: str) -> str:
-        """The same command for this request."""
+        """Return the same command for this request."""
         options = [word for name, value in self.options.items() if value for word in (name, value)]
         return shlex.join(["waystation", self.command, task_id, "--request", request_id, *options])
 
 
 async def answer_request(client: Client, typed: AnswerCommand, send: Send) -> AnswerResult:
-    """Send the answer; a refusal names whoever answered before. The one open request is meant where none is named.
+    """Send the answer to the named request, or to the only open one. A refusal names who answered before.
 
     Raises:
-        BadInput: the task is over, or has several open requests and none is named, or the one to approve is for a call,
-            which nobody shall approve unseen; nothing is sent then.
+        BadInput: The task is over; or several requests are open and none is named; or the one to approve is a tool
+            call, which no one may approve unseen. Nothing was sent.
     """
     progress = await load_answerable_task(client, typed)
     meant = typed.request_ids[0] if typed.request_ids else _only_one(typed, progress)
@@ -132,7 +125,7 @@ async def answer_request(client: Client, typed: AnswerCommand, send: Send) -> An
 
 
 async def load_answerable_task(client: Client, typed: AnswerCommand) -> TaskProgress:
-    """The task, which can still be answered. Raises BadInput, UnknownTask."""
+    """Load a task that can still be answered. Raises BadInput, UnknownTask."""
     task_id = await client.resolve_task_id(typed.task)
     progress = (await client.get_task(task_id)).progress
     if progress.phase.over:
@@ -151,15 +144,17 @@ async def _refused_late(
 async def send_answer(
     client: Client, typed: AnswerCommand, task_id: str, request_id: str | None, send: Send
 ) -> AnswerResult:
-    """Send one answer; a refusal names whoever answered before."""
+    """Send one answer; a refusal names who answered before."""
     return await _refused_late(client, typed, task_id, request_id, await send(task_id, request_id))
 
 
 def describe_late_answer(
     typed: AnswerCommand, refused: AnswerResult, view: TaskView, request_id: str | None
 ) -> AnswerResult:
-    """A refusal with whoever answered before. Among all open requests, one that was withdrawn meanwhile fails nobody:
-    the money that an earlier answer freed was enough for it.
+    """Add to a refusal who answered before.
+
+    If all open requests are answered, one that was withdrawn meanwhile is no error: the budget that an earlier answer
+    freed was enough for it.
     """
     before = describe_previous_answer(view, request_id)
     found = (asked.decision for asked in view.progress.approvals if asked.request_id == request_id)
@@ -169,7 +164,7 @@ def describe_late_answer(
 
 
 def _only_one(typed: AnswerCommand, progress: TaskProgress) -> str | None:
-    """The one open request, where none is named; None where none is open. Raises BadInput."""
+    """Return the only open request if none is named; None if none is open. Raises BadInput."""
     task_id, waiting = progress.task_id, list_pending_approvals(progress)
     if len(waiting) > 1:
         for one in waiting:
@@ -185,7 +180,9 @@ def _only_one(typed: AnswerCommand, progress: TaskProgress) -> str | None:
 
 
 def describe_insufficient_grant(amount: Amount | None, asked: ApprovalRequest, answer: AnswerResult) -> str:
-    """What to say of a grant with which its agent can do nothing; empty where it is enough, or was not given."""
+    """Return a remark on a grant that is too small for its agent to continue; empty if it is enough, or was not
+    given.
+    """
     if amount is None or answer.outcome not in {"approved", "unseen"} or asked.needed.subtract_clamped(amount).is_zero:
         return ""
     return (
@@ -195,7 +192,7 @@ def describe_insufficient_grant(amount: Amount | None, asked: ApprovalRequest, a
 
 
 def describe_previous_answer(view: TaskView, request_id: str | None) -> str:
-    """Who answered the request, when, and what; empty while it is open. None means whichever was answered last."""
+    """Return who answered the request, when, and how; empty while it is open. None: the request answered last."""
     answered = [
         approval
         for approval in view.progress.approvals
@@ -212,12 +209,12 @@ def _answered_line(view: TaskView, approval: ApprovalRequest) -> str:
 
 
 def print_answer(answer: AnswerResult) -> None:
-    """What became of an answer."""
+    """Print the outcome of an answer."""
     print_message(format_answer_outcome(answer))
 
 
 def format_answer_outcome(answer: AnswerResult) -> str:
-    """What became of an answer, in a line."""
+    """Format the outcome of an answer in one line."""
     match answer.outcome:
         case "approved" | "denied" as decided:
             return decided
@@ -234,7 +231,7 @@ def format_answer_outcome(answer: AnswerResult) -> str:
 
 
 def report_and_exit(answer: AnswerResult, *failing: AnswerOutcome, as_json: bool) -> NoReturn:
-    """Tell what became of an order, print it where that is asked for, and exit: 1 with an outcome that is failing."""
+    """Report the outcome of an order, as JSON if requested, and exit: with 1 if the outcome is one of `failing`."""
     print_answer(answer)
     if as_json:
         print_json(answer)
@@ -242,32 +239,33 @@ def report_and_exit(answer: AnswerResult, *failing: AnswerOutcome, as_json: bool
 
 
 SendWith = Callable[[Client, str, str | None], Awaitable[AnswerResult]]
-"""Sends an answer by a client to a task, by its id, for a request, by its id."""
+"""Sends an answer through a client to a task, by its id, for a request, by its id."""
 SendSeveral = Callable[[Client, str, Sequence[str]], Awaitable[Mapping[str, AnswerResult]]]
-"""The same for several requests: by id, what became of the answer."""
+"""Sends an answer to several requests; returns each outcome by request id."""
 FAILING: dict[str, tuple[AnswerOutcome, ...]] = {"approve": ("refused", "denied"), "deny": ("refused", "approved")}
-"""By command: outcomes that are not what was wanted."""
+"""Outcomes that count as failure, by command."""
 
 
 class _Answered(AnswerResult):
-    """What became of the answer to one of several requests."""
+    """The outcome of the answer to one of several requests."""
 
     request_id: str
 
 
 class RequestSelection(NamedTuple):
-    """Which requests are answered together, and what is said of the others."""
+    """The requests that are answered together, and remarks on the others."""
 
     request_ids: tuple[str, ...]
     asked: dict[str, ApprovalRequest]
-    """Those of them that are open."""
+    """Those that are open."""
     left_out: tuple[str, ...] = ()
 
 
 def send_answers_and_exit(typed: AnswerCommand, send: SendWith, together: SendSeveral, *, as_json: bool) -> NoReturn:
-    """Answer what is meant, print what became of it where that is asked for, and exit: 1 where any answer failed.
+    """Answer the selected requests, print the outcomes as JSON if requested, and exit: with 1 if any answer failed.
 
-    Raises BadInput where nothing was sent, or the command cannot be meant so.
+    Raises:
+        BadInput: Nothing was sent, or the options contradict each other.
     """
     if typed.every and typed.request_ids:
         raise BadInput("--request and --all exclude each other: name the requests, or answer all that ask for money")
@@ -289,9 +287,10 @@ async def _answered(typed: AnswerCommand, send: SendWith, together: SendSeveral)
 
 
 async def answer_several(client: Client, typed: AnswerCommand, send: SendSeveral) -> list[_Answered]:
-    """Answer several requests, and tell of each.
+    """Answer several requests, and report each outcome.
 
-    Raises BadInput where none is open of those that are meant; nothing is sent then.
+    Raises:
+        BadInput: None of the selected requests is open; nothing was sent.
     """
     progress = await load_answerable_task(client, typed)
     meant = select_requests(typed, progress)
@@ -311,7 +310,9 @@ async def answer_several(client: Client, typed: AnswerCommand, send: SendSeveral
 
 
 def select_requests(typed: AnswerCommand, progress: TaskProgress) -> RequestSelection:
-    """The requests that are named, each once; or all that ask for money, and a line for each that does not."""
+    """Return the named requests, each once; or all budget requests, with a line for each open request of
+    another kind.
+    """
     waiting = [one.approval for one in list_pending_approvals(progress)]
     if not typed.every:
         named = tuple(dict.fromkeys(typed.request_ids))
@@ -324,7 +325,7 @@ def select_requests(typed: AnswerCommand, progress: TaskProgress) -> RequestSele
 
 
 def format_announcement(typed: AnswerCommand, meant: RequestSelection) -> str:
-    """What is about to happen: how many answers, and for what sum."""
+    """Format what is about to happen: the number of answers, and the total amount."""
     requests = format_count(len(meant.request_ids), "request")
     if typed.command == "deny":
         return f"denying {requests}"

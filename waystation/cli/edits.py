@@ -1,14 +1,5 @@
-"""`waystation compact`, `pin`, `restore` and `rewind`: the context of a running agent is edited.
-
-What the commands share that edit the context of a running agent: send the edit, tell what became of it.
-
-`waystation compact`: a running agent's context is summarised now, however full it is.
-
-`waystation pin`: no compaction hides a message of a running agent.
-
-`waystation restore`: one compaction of a running agent is undone.
-
-`waystation rewind`: an agent goes back to a message; a finished task goes on from there.
+"""`waystation compact`, `pin`, `restore` and `rewind`: edit the context of a running agent; `rewind` also resumes a
+finished task.
 """
 
 import asyncio
@@ -43,7 +34,7 @@ class _Asked(Value):
 
 
 def edit_context(asked: _Asked, *, as_json: bool) -> None:
-    """Have it carried out, and exit: 1 where it was refused."""
+    """Have the edit carried out, and exit: with 1 if it was refused."""
     report_and_exit(asyncio.run(_edit(asked)), "refused", as_json=as_json)
 
 
@@ -112,7 +103,7 @@ def restore(
 
 
 async def _which(task: str, agent: str) -> str:
-    """What there is to choose from."""
+    """Describe the compactions to choose from."""
     async with await connect_client(Settings()) as client:
         progress = (await client.get_task(await client.resolve_task_id(task))).progress
     made = [one for one in progress.compactions if one.agent == agent and one.status.made_room]

@@ -1,4 +1,4 @@
-"""`waystation eval`: how good reports are, measured on questions whose answers are known."""
+"""`waystation eval`: measures the quality of reports on questions with known answers."""
 
 import asyncio
 import secrets
@@ -55,7 +55,7 @@ app = typer.Typer()
 
 
 class EvaluationConfig(NamedTuple):
-    """One way to answer a set: settings, and what each request asks for beyond them."""
+    """One configuration to evaluate: settings, and what each request sets beyond them."""
 
     label: str
     settings: Settings
@@ -63,7 +63,7 @@ class EvaluationConfig(NamedTuple):
     window: int | None
 
     def request(self, one: EvaluationQuestion) -> TaskRequest:
-        """In a session of its own: what one question found must not help the next."""
+        """Build the request, in a session of its own: the findings for one question must not help the next."""
         identity = secrets.token_hex(8)
         return TaskRequest(
             question=" ".join(one.gold.question.split()),
@@ -77,14 +77,14 @@ class EvaluationConfig(NamedTuple):
 
 
 class EvaluationsJson(Value):
-    """What `--json` prints: each way with its answers, and their comparison where there are two."""
+    """What `--json` prints: each configuration with its answers, and the comparison of two."""
 
     evaluations: tuple[Evaluation, ...]
     means: tuple[dict[str, float | None], ...]
     compared: tuple[MetricComparison, ...]
     test: str
     under: tuple[str, ...]
-    """What `--least` asked for and was not reached."""
+    """Thresholds of `--least` that were not reached."""
 
 
 @app.command("eval")
@@ -139,7 +139,7 @@ def _pairs(found: Sequence[Evaluation]) -> tuple[MetricComparison, ...]:
 
 
 def _tell(found: Sequence[Evaluation], floors: Sequence[tuple[Metric, float]], *, as_json: bool) -> None:
-    """Print it all. Raises Exit with 1 where a floor is not reached."""
+    """Print everything. Raises Exit with code 1 if a threshold is not reached."""
     pairs = _pairs(found)
     under = [text for one in found for text in _under(one, floors)]
     if as_json:
@@ -168,7 +168,7 @@ def _floor(text: str) -> tuple[Metric, float]:
 
 
 def _under(found: Evaluation, floors: Sequence[tuple[Metric, float]]) -> list[str]:
-    """What was asked for and not reached. What no question asks for is not reached either."""
+    """Return the thresholds that were not reached. One that no question measures is not reached either."""
     means = [(measure, floor, found.mean(measure)) for measure, floor in floors]
     return [
         f"{found.label}: {measure} {'nothing to measure' if mean is None else f'{mean:.3f}'}, under {floor}"
@@ -189,7 +189,7 @@ def _read_result(path: Path) -> Evaluation:
 
 
 def _way(text: str, budget: Limit, window: int | None) -> EvaluationConfig:
-    """Settings of a file, a model's name, or the settings as they are."""
+    """Parse a configuration: a settings file, a model's name, or the current settings."""
     if not text:
         settings = Settings()
         return EvaluationConfig(_model(settings), settings, budget, window)
@@ -207,7 +207,7 @@ def _model(settings: Settings) -> str:
 async def _evaluated(
     questions: str, ways: Sequence[EvaluationConfig], only: Sequence[str], at_once: int
 ) -> list[Evaluation] | None:
-    """Each way in turn; None where somebody stopped it."""
+    """Evaluate each configuration in turn; None if interrupted."""
     stop_on_signals()
     path = find_question_set(questions)
     asked = load_question_set(path)
@@ -248,7 +248,7 @@ async def _answered_in(
 
 
 async def _answered(client: Client, way: EvaluationConfig, one: EvaluationQuestion) -> ScoredAnswer:
-    """The question asked and its report scored; what fails is scored 0. Raises Unreachable."""
+    """Submit the question and score its report; a failure scores 0. Raises Unreachable."""
     begun, task_id = time.perf_counter(), ""
     failed = ScoredAnswer(id=one.gold.id, question=one.gold.question, scores=make_zero_score(one.gold))
     try:
@@ -283,7 +283,7 @@ def _with_cost(answer: ScoredAnswer, progress: TaskProgress) -> ScoredAnswer:
 
 
 async def _followed(client: Client, task_id: str) -> TaskView:
-    """The task at its end. Its plan is agreed to; what else it asks for is refused, so that it delivers what it has."""
+    """Follow the task to its end. Its plan is approved; other requests are denied, so that it delivers what it has."""
     refused: set[str] = set()
     view = await client.get_task(task_id)
     async for view in client.watch(task_id):
@@ -296,7 +296,7 @@ async def _followed(client: Client, task_id: str) -> TaskView:
 
 
 def format_scored_answer(answer: ScoredAnswer) -> str:
-    """One question on a line."""
+    """Format one question's score in one line."""
     scores = " ".join(f"{measure} {_number(answer.scores.get(measure))}" for measure in MEASURES)
     cost = "unpriced" if answer.micro_usd is None else format_usd(answer.micro_usd)
     told = f"{answer.tokens:,} tokens, {cost}, {answer.seconds:,.0f} s"
@@ -311,7 +311,7 @@ def _number(score: float | None) -> str:
 
 
 def format_evaluation(found: Evaluation) -> str:
-    """The means of a set, and what it cost."""
+    """Format the mean scores of a set, and its cost."""
     answers = found.answers
     lines = [f"{found.set}, {found.label}: {format_count(len(answers), 'question')}, {len(found.failed)} failed"]
     lines += [f"  {measure:<10}{_number(found.mean(measure))}  {MEANS[measure]}" for measure in MEASURES]
@@ -328,7 +328,7 @@ def format_evaluation(found: Evaluation) -> str:
 
 
 def format_comparison(pairs: Sequence[MetricComparison]) -> str:
-    """Two ways, measure by measure."""
+    """Format the comparison of two configurations, metric by metric."""
     lines = ["second against first, question by question (exact sign test, two sides, ties left out):"]
     lines += [
         f"  {pair.measure:<10}{pair.first:.3f} to {pair.second:.3f} ({pair.second - pair.first:+.3f}); "

@@ -1,8 +1,5 @@
-"""Following a task until it is over: a live view at a terminal, sentences elsewhere, and an answer to every pause.
-
-Reports as files in the home folder, and what is said of one that is not the last word on its task.
-
-A task on its way: what a person should know when it was handed in, then its end, and what is printed of it.
+"""Follows a task until it is over: a live view at a terminal, sentences elsewhere, an answer to every pause, and its
+report as a file in the home folder.
 """
 
 import asyncio
@@ -48,11 +45,13 @@ AnswerPause = Callable[[Client, str, ApprovalRequest], Awaitable[None]]
 
 
 SIGN_OF_LIFE = timedelta(seconds=15)
-"""So long nothing is printed, and then what agents are at."""
+"""Maximum time without output, after which the agents' activity is printed."""
 
 
 def format_liveness(view: TaskView, now: datetime) -> str:
-    """That it goes on: since when, and when one of its agents was last heard of; empty of a task that is over."""
+    """Format how long the task has been running, and when one of its agents was last heard from; empty for a finished
+    task.
+    """
     if view.progress.phase.over:
         return ""
     since = "" if view.submitted_at is None else f", submitted {format_elapsed(view.submitted_at, now)} ago"
@@ -62,7 +61,7 @@ def format_liveness(view: TaskView, now: datetime) -> str:
 
 
 class TaskScreen:
-    """Shows a task as it changes, and between its changes that somebody is at work."""
+    """Shows a task as it changes, and signs of activity in between."""
 
     def __init__(self) -> None:
         self._live: Live | None = None
@@ -85,7 +84,7 @@ class TaskScreen:
         self._said_at = now if lines else self._said_at
 
     def _screen(self) -> RenderableType:
-        """Drawn anew at every refresh: it says since when something is waited for."""
+        """Render the screen, at every refresh, since it says how long the task has been waiting."""
         if self._shown is None:
             return ""
         now = utc_now()
@@ -97,7 +96,7 @@ class TaskScreen:
 
     @contextmanager
     def live_display(self) -> Generator[None]:
-        """Redraw in place while this lasts, where the output is a terminal."""
+        """Redraw in place until the block ends, if the output is a terminal."""
         if not progress.is_terminal:
             yield
             return
@@ -107,7 +106,7 @@ class TaskScreen:
 
     @contextmanager
     def pause_live_display(self) -> Generator[None]:
-        """Do not redraw while a person types."""
+        """Stop redrawing while a person types."""
         if self._live is None:
             yield
             return
@@ -117,9 +116,10 @@ class TaskScreen:
 
 
 async def watch_task(client: Client, task_id: str, answer_pause: AnswerPause) -> TaskView:
-    """Show the task until it is over, answering each of its requests for money once; returns how it ended.
+    """Show the task until it is over, and answer each of its budget requests once. Returns how it ended.
 
-    Raises Unreachable where the server ends meanwhile: the task does not, and the message says how it goes on.
+    Raises:
+        Unreachable: The server ended meanwhile. The task did not, and the message says how to continue.
     """
     lost = _what_is_lost(Settings(), task_id)
     try:
@@ -150,7 +150,7 @@ async def _follow(client: Client, task_id: str, answer_pause: AnswerPause) -> Ta
 
 
 def _what_is_lost(settings: Settings, task_id: str) -> Callable[[Unreachable], str]:
-    """What to say when the server that answers now has gone: only one of ours is started again by `up`."""
+    """Return the message for a server that has gone: only one of ours is started again by `up`."""
     run = None if has_server_in_environment() else read_run_file(settings.run_file)
     ours = run if run is not None and run.is_server_alive else None
 
@@ -166,7 +166,7 @@ def _what_is_lost(settings: Settings, task_id: str) -> Callable[[Unreachable], s
 
 
 async def ask_at_terminal(client: Client, task_id: str, approval: ApprovalRequest) -> None:
-    """Ask at the terminal, under the pause that is shown; elsewhere the task waits for the printed commands."""
+    """Ask at the terminal, below the displayed pause; elsewhere the task waits for the printed commands."""
     if not can_ask():
         return
     if approval.about_plan:
@@ -209,7 +209,7 @@ async def _ask_for_money(client: Client, task_id: str, approval: ApprovalRequest
 
 
 async def _typed(client: Client, task_id: str, approval: ApprovalRequest, question: str) -> str:
-    """What a person typed; nothing where the request was settled meanwhile without that, which is said."""
+    """Return what a person typed; empty if the request was settled otherwise meanwhile, which is reported."""
     typing = asyncio.create_task(prompt_line(question))
     watching = asyncio.create_task(_settled(client, task_id, approval.request_id))
     try:
@@ -226,7 +226,7 @@ async def _typed(client: Client, task_id: str, approval: ApprovalRequest, questi
 
 
 async def _settled(client: Client, task_id: str, request_id: str) -> str:
-    """Comes back when a request cannot be answered any more, with how that came. Raises Unreachable."""
+    """Wait until a request can no longer be answered, and return how it was settled. Raises Unreachable."""
     view = await client.get_task(task_id)
     async for view in client.watch(task_id):
         if all(one.approval.request_id != request_id for one in list_pending_approvals(view.progress)):
@@ -251,14 +251,17 @@ async def _ask_yes_or_no(client: Client, task_id: str, approval: ApprovalRequest
 
 
 class AutoApprover:
-    """Grants what is asked for through the same signal as a person would, where there is nobody to ask."""
+    """Approves requests by the same signal as a person, if there is no one to ask."""
 
     def __init__(self, room: Amount | None = None) -> None:
-        """`room`: what it may grant in all; None means whatever is asked for."""
+        """Build the approver. `room`: total amount that it may grant; None: unlimited."""
         self._room = room
 
     async def __call__(self, client: Client, task_id: str, approval: ApprovalRequest) -> None:
-        """Grant or, with no room left, end with what there is. What somebody has to look at first is refused."""
+        """Approve the request or, if the amount is used up, deny it with a partial report.
+
+        Requests that a person must see are denied.
+        """
         if approval.about_plan:
             print_message("Nobody to ask here: the demo works by its plan.")
             print_answer(await client.approve(task_id, request_id=approval.request_id, by="demo"))
@@ -286,27 +289,28 @@ class AutoApprover:
 
 
 def get_exit_code(view: TaskView) -> int:
-    """Exit code of a task that is over: a partial report is a report."""
+    """Return the exit code of a finished task: a partial report is a report."""
     return OK if view.progress.phase in {TaskPhase.DONE, TaskPhase.PARTIAL} else WORK_FAILED
 
 
 async def write_report_versions(client: Client, settings: Settings, progress: TaskProgress) -> Path | None:
-    """Write each version of the task's report to its file; the path of the one that is shown, None while it has none.
+    """Write each version of the task's report to its file. Returns the path of the one that is shown, None if there is
+    none.
 
-    A file holds its version and never a later one: what a cancelled rewind leaves overwrites no finished report.
+    A file has its version and never a later one: the result of a cancelled rewind overwrites no finished report.
     """
     task_id, readable = progress.task_id, progress.shown_report
     for version in progress.report_versions:
         path = get_report_path(settings.reports_folder, task_id, version.number)
         ensure_private_folder(path.parent)
         text = await client.get_report_text(version)
-        if not path.exists() or path.read_text(encoding="utf-8") != text:  # somebody was erased from it
+        if not path.exists() or path.read_text(encoding="utf-8") != text:  # a person was erased from it
             write_private_file(path, text.encode())
     return None if readable is None else get_report_path(settings.reports_folder, task_id, readable.number)
 
 
 def describe_shown_version(progress: TaskProgress) -> str:
-    """Why the version that is shown is not the end of it; empty where it is."""
+    """Return why the version that is shown is not the task's final one; empty if it is."""
     task_id, shown = progress.task_id, progress.shown_report
     if shown is None or (progress.phase.over and shown == progress.report_versions[-1]):
         return ""
@@ -320,7 +324,7 @@ def describe_shown_version(progress: TaskProgress) -> str:
 
 
 def print_submission(submitted: SubmittedTask) -> None:
-    """What its agents follow, its warnings, its id, its page."""
+    """Print a submitted task's procedures, warnings, id and web page."""
     for one in submitted.procedures:
         skill = f"skill {one.display_name}, {format_count(len(one.file_names), 'file')}"
         what = skill if one.skill else f"procedure {one.name}"
@@ -331,13 +335,13 @@ def print_submission(submitted: SubmittedTask) -> None:
 
 
 async def warn_if_unattended(client: Client) -> None:
-    """Where nobody would take it up. Raises Unreachable."""
+    """Warn if no worker would take up a task. Raises Unreachable."""
     if unattended := await client.list_unattended_queues():
         print_message(f"No worker polls {', '.join(unattended)}: the task waits until one runs (`waystation worker`).")
 
 
 async def require_workers(client: Client) -> None:
-    """Raise Unreachable where nobody would carry an order out, or there is no server."""
+    """Raise Unreachable if no worker would carry out an order, or there is no server."""
     if unattended := await client.list_unattended_queues():
         raise Unreachable(f"no worker polls {', '.join(unattended)}: start one (`waystation up`), then try again")
 
@@ -345,7 +349,7 @@ async def require_workers(client: Client) -> None:
 async def watch_and_print_result(
     client: Client, settings: Settings, task_id: str, *, detach: bool, as_json: bool
 ) -> int:
-    """Follow it until it is over, unless that is not wanted; print the result. The exit code."""
+    """Follow the task until it is over, unless `detach`, and print the result. Returns the exit code."""
     view = await client.get_task(task_id) if detach else await watch_task(client, task_id, ask_at_terminal)
     path = await write_report_versions(client, settings, view.progress)
     if as_json:

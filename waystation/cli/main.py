@@ -1,6 +1,6 @@
 """The entry point `waystation`: finds the command, runs it, and turns errors into one line and an exit code.
 
-Only the module of the command that was called is imported, so that help comes at once.
+Only the module of the called command is imported, so that help appears at once.
 """
 
 import os
@@ -22,10 +22,10 @@ from waystation.security.untrusted import replace_control_characters
 
 
 class CommandInfo(NamedTuple):
-    """A command as the help of all commands lists it."""
+    """A command as the top-level help lists it."""
 
     module: str
-    """Of `waystation.cli`, imported only where the command is called."""
+    """Module of `waystation.cli`, imported only if the command is called."""
     summary: str
 
 
@@ -98,16 +98,16 @@ GROUPS = {
         "codec-server": CommandInfo("codec_server", "Decrypt what the Temporal UI shows."),
     },
 }
-"""By headings of the help."""
+"""Commands by name, by heading of the help."""
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 
 DEBUG, SERVER = "--debug", "--server"
 COMPLETING = "_WAYSTATION_COMPLETE"
-"""Set by shells: the arguments are in the environment then."""
+"""Variable that shells set for completion: the arguments are in the environment then."""
 
 
 class _Commands(TyperGroup):
-    """All of them: what is wrong with a value is said without the words of the library that found it."""
+    """The group of all commands: reports invalid values without the wording of the library that found them."""
 
     def invoke(self, ctx: typer.Context) -> object:  # pyright: ignore[reportIncompatibleMethodOverride]: its own is private
         """See base class."""
@@ -119,7 +119,7 @@ class _Commands(TyperGroup):
 
 
 def build_app(command: str | None) -> typer.Typer:
-    """The command line with one real command, or with all of them as far as their help needs."""
+    """Build the command line with the one real command, or with all of them as far as their help needs."""
     app = typer.Typer(
         cls=_Commands,
         help="Long-running research, analysis and writing agents on Temporal.",
@@ -140,9 +140,9 @@ def build_app(command: str | None) -> typer.Typer:
 
 
 def parse_command_name(arguments: Sequence[str], environment: Mapping[str, str]) -> str | None:
-    """The first word, which names the command; of a line that a shell asks to complete, the one that it has there.
+    """Return the first word, which names the command; for shell completion, that of the line to complete.
 
-    None for such a line that does not go on behind its first word: any command may be meant.
+    None if the line to complete ends within its first word: any command may be meant.
     """
     if COMPLETING not in environment:
         before = 2 if arguments[:1] == [SERVER] else sum(one.startswith(f"{SERVER}=") for one in arguments[:1])
@@ -156,7 +156,7 @@ def parse_command_name(arguments: Sequence[str], environment: Mapping[str, str])
 
 
 def _waystation() -> None:
-    """Stands for a command whose module is not imported."""
+    """Stand in for a command whose module is not imported."""
 
 
 def _show_version(asked: bool) -> None:
@@ -174,13 +174,13 @@ def _before_any_command(
         typer.Option(SERVER, help="Address of a `waystation serve` whose tasks are meant; WAYSTATION_TOKEN opens it."),
     ] = None,
 ) -> None:
-    """Options that belong to no command."""
+    """Handle options that belong to no command."""
     if server is not None:
         os.environ["WAYSTATION_SERVER"] = server
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command line; returns its exit code."""
+    """Run one command line. Returns its exit code."""
     given = [argument for argument in arguments if argument != DEBUG]
     try:
         app = build_app(parse_command_name(given, os.environ))
@@ -196,7 +196,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _open_closed_streams() -> None:
-    """Put the null device where a standard stream was closed (`>&-`), lest a file of ours takes its number."""
+    """Open the null device for a closed standard stream (`>&-`), so that no file of ours gets its number."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  open to the end
@@ -204,7 +204,7 @@ def _open_closed_streams() -> None:
 
 def main() -> NoReturn:
     """Run the command line and end the process."""
-    # The home folder holds documents and transcripts: nobody else on this machine may read them.
+    # The home folder has documents and transcripts, which no one else on this machine may read.
     os.umask(0o077)
     _open_closed_streams()
     code = run(sys.argv[1:])

@@ -1,9 +1,4 @@
-"""`waystation memory`: what agents can recall, for whoever operates it.
-
-`waystation memory search`: what agents would recall, for whoever operates memory.
-
-`waystation memory forget`: memory, and where asked for every word, of tasks that are over.
-"""
+"""`waystation memory`: searches, measures, forgets and rebuilds what agents can recall."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -94,7 +89,7 @@ def _question(tasks: int, *, everything: bool) -> str:
 
 
 def format_removed_counts(gone: ForgetResult) -> str:
-    """How many of each kind went, and what still has them."""
+    """Format how many items of each kind were removed, and what still has them."""
     counts = {**gone.forgotten.model_dump(), "histories": gone.histories, "files": gone.files}
     listed = [f"{count:,} {_one(kind) if count == 1 else kind}" for kind, count in counts.items() if count]
     went = f"forgotten: {', '.join(listed)}" if listed else "there was nothing left to forget"
@@ -157,14 +152,14 @@ def search(
 
 
 def _require_given(**options: str | None) -> None:
-    """None of them is blank. Raises BadInput."""
+    """Raise BadInput if one of the options is blank."""
     for name, given in options.items():
         if given is not None and not given.strip():
             raise BadInput(f"--{name} is empty: say which one, or leave it out to search all")
 
 
 def _known_kind(kind: str | None) -> PassageKind | None:
-    """Raises BadInput."""
+    """Parse a kind of passage. Raises BadInput."""
     if kind is None:
         return None
     for known in _KINDS:
@@ -174,8 +169,8 @@ def _known_kind(kind: str | None) -> PassageKind | None:
 
 
 def _print_found(query: str, found: Sequence[MemoryMatchJson]) -> None:
-    """For people: when, who and where, and the words that match in bold where there is bold."""
-    # The libraries that tell words apart take a while to load.
+    """Print results for people: when, who and where, with matching words in bold if the terminal has it."""
+    # The libraries that split text into words take a while to load.
     from waystation.documents.search_terms import find_term_spans  # noqa: PLC0415
 
     if remark := build_recall_remark(found):
@@ -213,7 +208,7 @@ async def _found(settings: Settings, wish: MemorySearchRequest) -> tuple[MemoryM
 
 
 PROGRESS_STEP = 1_000
-"""Passages between two lines about how far it is."""
+"""Passages between two progress messages."""
 
 
 memory = typer.Typer(
@@ -233,23 +228,23 @@ def _memory() -> None:
 
 
 class MemoryJson(Value):
-    """What memory is, and what the store has for it."""
+    """The state of memory, and what the store has for it."""
 
     place: str
     """The folder, or the collection on the Qdrant server."""
     embedder: str
-    """As the settings want it."""
+    """Name of the configured embedder."""
     dimension: int | None
     points: int | None
-    """Of this tenant; None where memory cannot be opened now."""
+    """Points of this tenant; None if memory cannot be opened now."""
     passages: int
-    """In the store, of all tenants, as far as they count."""
+    """Passages in the store, of all tenants."""
     waiting: int
     refused: tuple[str, ...]
     retention_days: int | None
-    """So long after its end a task is kept; None: for ever."""
+    """Days for which a task is kept after its end; None: for ever."""
     finding: str
-    """Why memory cannot be opened, or what it has lost; empty where nothing is wrong."""
+    """Why memory cannot be opened, or what it has lost; empty if nothing is wrong."""
 
 
 @memory.command("status")
@@ -298,7 +293,7 @@ def reindex(
 
 
 class ReindexedJson(ReindexResult):
-    """And what made its vectors."""
+    """The result of reindexing, with the embedder."""
 
     embedder: str
     dimension: int | None
@@ -322,15 +317,15 @@ async def _reindex(settings: Settings, *, with_refused: bool, anew: bool) -> Rei
 
 @dataclass
 class _Told:
-    """How far it is, and how long what is left will take."""
+    """Reports progress, with an estimate of the remaining time."""
 
     clock: Callable[[], float]
     _first: tuple[int, float] | None = None
-    """How many there were when something was first told, and when."""
+    """Count and time of the first report."""
 
     def report_progress(self, there: int, wanted: int) -> None:
         self._first = self._first or (there, self.clock())
-        # Batches are smaller than a step: one of them at most passes it.
+        # Batches are smaller than a step, so at most one of them passes it.
         if there == wanted or there % PROGRESS_STEP < EMBEDDING_BATCH:
             done, seconds = there - self._first[0], self.clock() - self._first[1]
             left = f", about {seconds * (wanted - there) / done:,.0f} s more" if done and there < wanted else ""
@@ -357,7 +352,7 @@ async def _status(settings: Settings) -> MemoryJson:
 
 
 async def _points(settings: Settings, store: SqlStore, embedder: Embedder) -> tuple[int | None, str]:
-    """How many there are, with what is wrong; None where that cannot be told. A look makes no memory."""
+    """Return the number of points, with a remark on problems; None if it is unknown. Creates no memory."""
     from workers.memory import has_memory, load_passage_counts  # noqa: PLC0415
 
     try:

@@ -1,6 +1,6 @@
-"""`waystation memory eval`: how well a conversation in a file is found again by the questions in another.
+"""`waystation memory eval`: measures recall of a conversation in one file by the questions in another.
 
-Files with one JSON object a line, with file and line in every complaint.
+Both have one JSON object per line, and errors name file and line.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _T = TypeVar("_T", bound=Value)
 
 
 def _read_lines(path: Path, option: str, kind: type[_T]) -> Mapping[int, _T]:
-    """What the lines are, by their numbers; empty ones are left out. Raises BadInput."""
+    """Parse the lines, by number; empty ones are skipped. Raises BadInput."""
     lines = enumerate(read_text(path, option).split("\n"), 1)
     found = {number: _read(path, number, text, kind) for number, text in lines if text.strip()}
     if not found:
@@ -40,7 +40,7 @@ def _read_lines(path: Path, option: str, kind: type[_T]) -> Mapping[int, _T]:
 
 
 def make_line_error(path: Path, number: int, why: str) -> BadInput:
-    """To be raised."""
+    """Build the error for a line."""
     return BadInput(f"{path}, line {number}: {why}")
 
 
@@ -50,7 +50,7 @@ def _read(path: Path, number: int, text: str, kind: type[_T]) -> _T:
         json.loads(text, object_pairs_hook=_each_once, parse_constant=_no_number, parse_int=str)
         return found
     except ValidationError as error:
-        # Without what it validated: a line may have anything.
+        # Without the validated value: a line may have anything.
         faults = [
             f"{'.'.join(map(str, fault.place))}: {_said(fault.words)}" for fault in extract_validation_faults(error)
         ]
@@ -74,18 +74,18 @@ def _said(words: str) -> str:
 
 
 _KEY = bytes(32)
-"""Of placeholders that nobody sees: the same files give the same numbers."""
+"""Key of placeholders that no one sees, fixed so that the same files give the same numbers."""
 
 
 class EvaluationJson(RecallMetrics):
-    """And what was measured."""
+    """The metrics, and what was measured."""
 
     messages: int
     sessions: int
     questions: int
     passages: int
     bytes_a_passage: float
-    """Of its text, in UTF-8."""
+    """Mean size of a passage's text, in bytes of UTF-8."""
     redacted: bool
     embedder: str
 
@@ -136,7 +136,7 @@ def _budgets(text: str) -> tuple[int, ...]:
 def _require_sound(
     lines: Mapping[int, EvalMessage], conversation: Path, questions: Mapping[int, EvalQuestion], queries: Path
 ) -> None:
-    """Every message has an id of its own, as every question, the questions name no other, and something is said.
+    """Check that all ids are unique, that questions refer to existing messages, and that there is any text.
 
     Raises BadInput.
     """
@@ -154,7 +154,7 @@ def _require_sound(
 
 
 def _by_id(lines: Mapping[int, EvalMessage] | Mapping[int, EvalQuestion], path: Path) -> Mapping[str, int]:
-    """The number of each line. Raises BadInput where two have one id."""
+    """Return the line number of each id. Raises BadInput for a duplicate."""
     known: dict[str, int] = {}
     for number, line in lines.items():
         if line.id in known:
@@ -209,7 +209,7 @@ async def _evaluated(
 
 
 def _told(found: EvaluationJson) -> str:
-    """The same in a few lines."""
+    """Format the result in a few lines."""
     recall = ", ".join(f"{one.recall:.2f} within {format_count(one.tokens, 'token')}" for one in found.recall)
     private = "private parts replaced" if found.redacted else "nothing replaced"
     return "\n".join(

@@ -1,12 +1,7 @@
-"""Arguments and options that commands share: amounts, moments, what is decided in advance.
+"""Arguments and options that commands share: amounts, times, and answers decided in advance (`--top-up 50kx3`,
+`--answer-by 07:00`, `--then partial`).
 
-Arguments and options that several commands share.
-
-Amounts in options: read with the option's name in every complaint, and shown at a glance.
-
-Moments in options: `--before 2026-11-01`, `--since 2026-11-01T07:00`.
-
-What a person decides in advance, as options: `--top-up 50kx3`, `--answer-by 07:00`, `--then partial`.
+Every error names its option.
 """
 
 import re
@@ -55,7 +50,7 @@ MIN_BUDGET = Amount(tokens=LOWEST_BUDGET, micro_usd=LOWEST_BUDGET_MICRO_USD)
 
 
 def parse_tokens(text: str, name: str, lowest: int = 1, highest: int = LARGEST_AMOUNT.tokens) -> int:
-    """A number of tokens. Raises BadInput with the option's name and what it allows."""
+    """Parse a number of tokens. Raises BadInput with the option's name and its range."""
     allowed = f"{name} takes {lowest:,} to {highest:,} tokens, written like 30k, 1.5M or 600_000"
     try:
         tokens = parse_token_amount(text)
@@ -67,7 +62,10 @@ def parse_tokens(text: str, name: str, lowest: int = 1, highest: int = LARGEST_A
 
 
 def parse_limit(text: str, name: str, least: Amount = MIN_LIMIT) -> Limit:
-    """Tokens, dollars or both, at least `least` of each. Raises BadInput with the option's name and what it takes."""
+    """Parse tokens, dollars or both, at least `least` of each.
+
+    Raises BadInput with the option's name and what it accepts.
+    """
     try:
         return parse_bounded_limit(text, least)
     except ValueError as error:
@@ -75,29 +73,29 @@ def parse_limit(text: str, name: str, least: Amount = MIN_LIMIT) -> Limit:
 
 
 def parse_budget(text: str, name: str) -> Limit:
-    """What a session, a task or an agent may spend: enough to begin with."""
+    """Parse the budget of a session, a task or an agent: enough to start with."""
     return parse_limit(text, name, MIN_BUDGET)
 
 
 def parse_amount(text: str, name: str) -> Amount:
-    """The same, of what is given."""
+    """Parse an amount to grant."""
     return parse_limit(text, name).amount
 
 
 def format_amount_option(amount: Amount) -> str:
-    """The amount as an option takes it back."""
+    """Format the amount as an option accepts it."""
     parts = [str(amount.tokens)] if amount.tokens else []
     return "+".join([*parts, *([format_usd(amount.micro_usd)] if amount.micro_usd else [])])
 
 
 def format_short_limit(limit: Limit) -> str:
-    """A limit at a glance: `600k`, `$2.00`, `600k $2.00`."""
+    """Format a limit briefly: `600k`, `$2.00`, `600k $2.00`."""
     parts = [format_tokens_short(limit.tokens)] if limit.tokens is not None else []
     return " ".join([*parts, *([format_usd(limit.micro_usd)] if limit.micro_usd is not None else [])]) or "-"
 
 
 def format_short_spent(spent: Amount, limit: Limit) -> str:
-    """What was spent, in the units of its limit."""
+    """Format the spent amount, in the units of its limit."""
     return format_short_limit(
         Limit(
             tokens=None if limit.tokens is None and limit.micro_usd is not None else spent.tokens,
@@ -107,7 +105,7 @@ def format_short_spent(spent: Amount, limit: Limit) -> str:
 
 
 def format_moment(moment: datetime, now: datetime) -> str:
-    """When something was, by the clock of `now`: `18:03` today, `24 Nov 18:03` this year, else `24 Nov 2025`."""
+    """Format a time in the zone of `now`: `18:03` today, `24 Nov 18:03` this year, else `24 Nov 2025`."""
     there = moment.astimezone(now.tzinfo)
     if there.date() == now.date():
         return f"{there:%H:%M}"
@@ -118,7 +116,7 @@ DATE_OR_MOMENT = "a date (2026-11-01) or a moment (2026-11-01T07:00)"
 
 
 def parse_moment(text: str | None, option: str, now: datetime, takes: str = DATE_OR_MOMENT) -> datetime | None:
-    """The moment; None where none is given. A date is its first moment, without a zone the person's, which `now` has.
+    """Parse a time; None if none is given. A date is its first moment; without a zone, that of `now` holds.
 
     Raises BadInput.
     """
@@ -132,7 +130,7 @@ def parse_moment(text: str | None, option: str, now: datetime, takes: str = DATE
 
 
 def _in_time(found: datetime, option: str) -> datetime:
-    """The moment, which UTC has, too. Raises BadInput."""
+    """Return the time if UTC can express it. Raises BadInput."""
     try:
         to_utc(found)
     except ValueError as error:
@@ -141,14 +139,14 @@ def _in_time(found: datetime, option: str) -> datetime:
 
 
 def parse_moment_or_age(text: str | None, option: str, now: datetime) -> datetime | None:
-    """The same; or so long ago, like 2d. Raises BadInput."""
+    """Parse a time, or an age such as 2d. Raises BadInput."""
     if text is not None and _SPAN.fullmatch(text.strip()):
         return now - parse_span(text, option)
     return parse_moment(text, option, now, "a date (2026-11-01), a moment (2026-11-01T07:00) or how long ago (2d)")
 
 
 def parse_past_moment(text: str | None, option: str, now: datetime) -> datetime | None:
-    """The same, of what is over. Raises BadInput."""
+    """Parse a time in the past, or an age. Raises BadInput."""
     found = parse_moment_or_age(text, option, now)
     if found is not None and found > now:
         raise BadInput(f"{option} {text} has not come yet: it is {now:%Y-%m-%dT%H:%M} now")
@@ -162,7 +160,7 @@ MAX_TOP_UPS = 1_000
 
 
 def parse_span(text: str, name: str) -> timedelta:
-    """A while, like 90m, 12h or 7d. Raises BadInput with the option's name."""
+    """Parse a duration such as 90m, 12h or 7d. Raises BadInput with the option's name."""
     span = _SPAN.fullmatch(text.strip())
     if span is None:
         raise BadInput(f"{name} takes minutes, hours or days, like 90m, 12h or 7d; {sanitize_line(text)!r} is none")
@@ -176,7 +174,7 @@ Deadline = Literal["partial", "wait"]
 def parse_unattended_options(
     top_up: str | None, answer_by: str | None, then: Deadline | None, now: datetime
 ) -> UnattendedPolicy:
-    """The options as they hold for the task. `now` has the person's time zone. Raises BadInput."""
+    """Parse the options into the task's policy. `now` has the person's time zone. Raises BadInput."""
     raises = None if top_up is None else _top_up(top_up)
     if answer_by is None:
         if then is not None:
@@ -202,7 +200,7 @@ def _top_up(text: str) -> TopUpPolicy:
 
 
 def _moment(text: str, now: datetime) -> datetime:
-    """A clock time is the next one; a date with time without a zone is the person's."""
+    """Parse a time: a clock time is the next one; a date and time without a zone is in the person's zone."""
     try:
         clock = time.fromisoformat(text)
     except ValueError:

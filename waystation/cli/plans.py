@@ -1,6 +1,5 @@
-"""`waystation plan`: what a task is about to do, read and changed before a person agrees to it.
-
-Plans are printed as YAML, with what a person wants to know of them as comments.
+"""`waystation plan`: prints a task's plan as YAML, with comments for the reader, and replaces it while it waits for
+approval.
 """
 
 import asyncio
@@ -35,9 +34,9 @@ from waystation.tasks.signals import AnswerResult
 
 app = typer.Typer()
 MAX_PLAN_CHARACTERS = 200_000
-"""Characters of a plan that a person gives."""
+"""Maximum characters of a plan that a person submits."""
 MENTIONED = 20
-"""Documents that are named: of more, the number is told."""
+"""Maximum number of documents that are named; of more, only the number is shown."""
 
 
 @app.command()
@@ -63,7 +62,7 @@ def plan(
 
 
 def _of_editor(settings: Settings, planned: PlannedTask, by: str, note: str) -> AnswerResult:
-    """What became of the plan as a person left it. It is kept where it was not taken. Raises BadInput, Unreachable."""
+    """Let a person edit the plan, and submit it. A plan that was refused is saved. Raises BadInput, Unreachable."""
     task_id, before = planned.progress.task_id, render_plan_text(planned)
     if get_pending_plan_limit(planned.progress) is None:
         raise BadInput(f"the plan of {task_id} does not wait to be agreed to: nobody would read another one")
@@ -85,7 +84,10 @@ def _of_editor(settings: Settings, planned: PlannedTask, by: str, note: str) -> 
 
 
 def edit_in_editor(text: str) -> str | None:
-    """As it was left in the person's editor; None where nothing was changed. Raises BadInput without an editor."""
+    """Open the text in the person's editor.
+
+    Returns the edited text; None if it is unchanged. Raises BadInput without an editor.
+    """
     editor = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
     with TemporaryDirectory(prefix="waystation-plan-") as folder:
         file = Path(folder) / "plan.yaml"
@@ -102,15 +104,15 @@ def edit_in_editor(text: str) -> str | None:
 
 
 def render_plan_text(planned: PlannedTask) -> str:
-    """The plan as a person reads and edits it."""
-    # No YAML has signs that steer, not even in its comments, and names of documents are anybody's.
+    """Render the plan as a person reads and edits it."""
+    # YAML allows no control characters, not even in comments, and document names are untrusted.
     return "\n".join(
         [*(f"# {replace_control_characters(remark)}" for remark in _remarks(planned)), format_plan_yaml(planned.plan)]
     )
 
 
 def _remarks(planned: PlannedTask) -> list[str]:
-    """One line each; nothing of them is read again."""
+    """Return comment lines, which are ignored when the plan is parsed."""
     budget, seen, names = planned.progress.budget, planned.usual, planned.documents
     more = f" and {len(names) - MENTIONED} more" if len(names) > MENTIONED else ""
     lines = [f"{planned.progress.task_id} has spent {format_used_amount(budget.spent, budget.limit)}."]
@@ -131,7 +133,7 @@ def _remarks(planned: PlannedTask) -> list[str]:
 
 
 def format_plan_yaml(plan: Plan) -> str:
-    """A plan alone, as it is read again."""
+    """Format the plan alone, as it is parsed again."""
     steps = [step.model_dump(mode="json", exclude=None if step.share else {"share"}) for step in plan.steps]
     return yaml.safe_dump({"steps": steps}, sort_keys=False, allow_unicode=True, width=100).rstrip()
 
@@ -140,11 +142,11 @@ _CONTENT = TypeAdapter[JsonValue](JsonValue)
 
 
 def parse_plan(written: str) -> Plan:
-    """What a person made of it, which can be run. Raises BadInput with everything that is wrong."""
+    """Parse an edited plan and check that it can run. Raises BadInput with everything that is wrong."""
     if len(written) > MAX_PLAN_CHARACTERS:
         raise BadInput(f"the plan has more than {MAX_PLAN_CHARACTERS:,} characters: no plan is that long")
     try:
-        # What is written once and meant a thousand times would be copied a thousand times.
+        # An anchor that is referenced a thousand times would be copied a thousand times.
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(written, yaml.SafeLoader)):
             raise BadInput("the plan cannot be read: it has aliases (*name); write out what they stand for")
         content = _CONTENT.validate_python(yaml.safe_load(written))
@@ -162,7 +164,7 @@ def parse_plan(written: str) -> Plan:
 
 
 def _place(place: tuple[int | str, ...]) -> str:
-    """Where in the plan, its steps counted from 1."""
+    """Format a location in the plan, with steps counted from 1."""
     match place:
         case ("steps", int(step), *field):
             return ".".join((f"step {step + 1}", *map(str, field)))
@@ -171,7 +173,7 @@ def _place(place: tuple[int | str, ...]) -> str:
 
 
 def read_plan_file(file: Path) -> str:
-    """What stands in it. Raises BadInput."""
+    """Read a plan file. Raises BadInput."""
     try:
         return file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -185,7 +187,7 @@ async def _planned(settings: Settings, task: str) -> PlannedTask:
 
 
 async def _replanned(settings: Settings, task: str, plan: Plan, by: str, note: str) -> AnswerResult:
-    """What became of it; a refusal names whoever answered before. Raises BadInput, Unreachable."""
+    """Submit the plan. A refusal names who answered before. Raises BadInput, Unreachable."""
     async with await connect_client(settings) as client:
         task_id = await client.resolve_task_id(task)
         phase = (await client.get_task(task_id)).progress.phase

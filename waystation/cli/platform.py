@@ -1,16 +1,5 @@
-"""`waystation dev`, `up`, `down`, `status` and `worker`: what runs on this machine.
-
-`waystation dev`: server and workers in the foreground.
-
-`waystation down`: what `up` or `dev` started ends.
-
-Waystation on this machine: the dev server as a child, the workers in this process, and the record of both.
-
-`waystation status`: what runs on this machine.
-
-`waystation up`: server and workers in the background.
-
-`waystation worker`: the workers alone, for a server that runs elsewhere.
+"""`waystation dev`, `up`, `down`, `status` and `worker`: the dev server as a child process, the workers in this
+process, and the run file that records both.
 """
 
 import asyncio
@@ -52,25 +41,25 @@ if TYPE_CHECKING:
 
 CHECK_SECONDS = 1.0
 POLLED_SECONDS = 10.0
-"""Workers poll a moment after they start; who submits later than this is told that none does."""
+"""Workers poll a moment after they start; a person who submits later than this is warned if none does."""
 POLLED_CHECK_SECONDS = 0.1
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 10, 0.1
-"""Who looks whether the lock is taken holds it for an instant, and that must not look like another run."""
+"""A process that checks whether the lock is taken holds it for an instant, which must not look like another run."""
 ORPHAN_SECONDS = 10.0
-"""How long a server may take to end after its workers' process was killed."""
+"""Maximum seconds that a server may take to end after its workers' process was killed."""
 
 
 @asynccontextmanager
 async def run_platform_locally(settings: Settings) -> AsyncGenerator[RunFile]:
-    """Server, workers and, where settings have them, pages, until the block ends.
+    """Run server, workers and, if the settings have them, web pages, until the block ends.
 
     Raises:
-        BadInput: one runs here already, or the environment names another server.
-        Unreachable: the server does not start.
+        BadInput: One runs here already, or the environment names another server.
+        Unreachable: The server does not start.
     """
     validate_no_named_server()
     with pause_gc_for_imports():
-        # `up`, `down` and whoever asks for help need not wait for what these load.
+        # `up`, `down` and help need not wait for these imports.
         from waystation.runtime.temporal.connect import ensure_search_attributes  # noqa: PLC0415
         from waystation.runtime.temporal.dev_server import run_dev_server  # noqa: PLC0415
 
@@ -94,7 +83,7 @@ async def run_platform_locally(settings: Settings) -> AsyncGenerator[RunFile]:
 
 @asynccontextmanager
 async def _loading_meanwhile() -> AsyncGenerator[None]:
-    """Load what workers need in a thread, while the server starts."""
+    """Import what workers need in a thread while the server starts."""
     loaded = asyncio.create_task(asyncio.to_thread(_load))
     try:
         yield
@@ -117,7 +106,10 @@ def _without_pages(settings: Settings, why: str) -> None:
 
 @asynccontextmanager
 async def ensure_platform_running(settings: Settings, who: str) -> AsyncGenerator[None]:
-    """The platform that runs here already, or is named; else one of our own, until the block ends. Raises as above."""
+    """Use the platform that runs here or is named; else run one of our own until the block ends.
+
+    Raises as `run_platform_locally`.
+    """
     run = read_run_file(settings.run_file)
     if has_server_in_environment() or (run is not None and run.is_server_alive):
         yield
@@ -145,7 +137,7 @@ async def _only_run(settings: Settings) -> AsyncGenerator[None]:
 
 
 def is_home_in_use(settings: Settings) -> bool:
-    """Whether a process runs, or just starts, server and workers in this home folder."""
+    """Return whether a process runs, or is starting, server and workers in this home folder."""
     try:
         with _lock_path(settings).open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -177,7 +169,7 @@ async def _orphan_ended(settings: Settings) -> None:
 
 
 def validate_no_named_server() -> None:
-    """Raise BadInput where the environment names a server, which our own would then be in vain."""
+    """Raise BadInput if the environment names a server: our own would then be unused."""
     if has_server_in_environment():
         raise BadInput(
             "the environment names a Temporal server (TEMPORAL_ADDRESS or TEMPORAL_PROFILE), and `dev` starts its own: "
@@ -187,8 +179,8 @@ def validate_no_named_server() -> None:
 
 @asynccontextmanager
 async def run_local_workers(settings: Settings) -> AsyncGenerator[None]:
-    """All workers in this process, until the block ends. Raises Unreachable, BadInput."""
-    # Presidio, the model's SDK and Qdrant come with this import: whoever asks for help should not wait for them.
+    """Run all workers in this process until the block ends. Raises Unreachable, BadInput."""
+    # This import loads Presidio, the model's SDK and Qdrant, which help should not wait for.
     with pause_gc_for_imports():
         from workers.queues import DEV_TIMING  # noqa: PLC0415
         from workers.wiring import run_configured_workers  # noqa: PLC0415
@@ -210,14 +202,14 @@ async def _until_polled(server: "DevServer") -> None:
 def _codec(settings: Settings) -> "CodecForUi | None":
     if not settings.encrypts_payloads:
         return None
-    # A web server comes with this import, which who encrypts nothing does not need.
+    # This import loads a web server, which is only needed with encryption.
     from waystation.cli.codec_server import serve_codec_for_ui  # noqa: PLC0415
 
     return partial(serve_codec_for_ui, settings)
 
 
 def build_run_file(server: "DevServer") -> RunFile:
-    """What other processes are told of the server, which this one started."""
+    """Build the run file for a server that this process started."""
     return RunFile(
         address=server.target.address,
         namespace=server.target.namespace,
@@ -231,7 +223,7 @@ def build_run_file(server: "DevServer") -> RunFile:
 
 
 def print_run_info(run: RunFile) -> None:
-    """Tell a person where UI and server are, and what the UI needs to show encrypted payloads."""
+    """Print where UI and server are, and what the UI needs to show encrypted payloads."""
     print_message(f"Temporal UI {run.ui_url or '-'}  server {run.address}")
     if run.pages:
         print_message(f"Pages {run.pages} (for this run; tell nobody)")
@@ -245,7 +237,7 @@ def print_run_info(run: RunFile) -> None:
 
 
 async def wait_until_server_ends(run: RunFile) -> None:
-    """Wait for as long as the server runs. Raises Unreachable when it has ended."""
+    """Wait while the server runs. Raises Unreachable when it has ended."""
     while run.is_server_alive:  # noqa: ASYNC110  a process gives no event
         await asyncio.sleep(CHECK_SECONDS)
     raise Unreachable("the Temporal dev server has ended; its log is in the logs folder (`waystation status`)")
@@ -275,7 +267,7 @@ async def _dev(settings: Settings) -> None:
 
 
 WIND_DOWN_SECONDS = 40
-"""Workers let running activities reach a safe point first."""
+"""Maximum seconds of a shutdown: workers let running activities reach a safe point first."""
 ENDED_POLL_SECONDS = 0.1
 
 
@@ -308,22 +300,22 @@ def _end(mark: ProcessIdentity) -> bool:
 
 
 class StatusJson(Value):
-    """What runs."""
+    """What runs on this machine."""
 
     home: str
     address: str
     namespace: str
     ui_url: str | None
     pages: str | None
-    """Where pages are served, with the token of this run; None where `dev` serves none."""
+    """Address of the web pages, with this run's token; None if `dev` serves none."""
     codec_endpoint: str | None
-    """Where the UI has payloads decrypted, its secret path included; None where `dev` serves none."""
+    """Where the UI has payloads decrypted, including the secret path; None if `dev` serves none."""
     started_here: bool
     """Whether `dev` or `up` started the server on this machine."""
     server_answers: bool
     unattended_queues: tuple[str, ...]
     waiting_approvals: int | None
-    """None where no server answers."""
+    """None if no server answers."""
     offline: bool
 
     @property
@@ -362,7 +354,7 @@ async def _status(settings: Settings) -> StatusJson:
         offline=settings.uses_offline_model,
     )
     try:
-        # The client takes half a second to load, which `down` and `up` need not.
+        # The client takes half a second to load, and `down` and `up` do not need it.
         from waystation.client import Client  # noqa: PLC0415
 
         async with await Client.connect(settings) as client:
@@ -413,7 +405,7 @@ async def _up(settings: Settings) -> RunFile:
     process: subprocess.Popen[bytes] | None = None
     try:
         async with asyncio.timeout(START_SECONDS):
-            # Two may start at once: whichever lost waits for the other.
+            # Two may start at once: the one that lost waits for the other.
             while process is None or process.poll() is None or is_home_in_use(settings):
                 run = read_run_file(settings.run_file)
                 if run is not None and run.ready and run.is_server_alive and run.workers.find_process() is not None:
@@ -435,7 +427,7 @@ async def _up(settings: Settings) -> RunFile:
 
 
 def _last_line(log: Path) -> str:
-    """Why what wrote it ended, most likely."""
+    """Return the last line of the log: most likely why its writer ended."""
     lines = log.read_text(errors="replace").strip().splitlines()
     return lines[-1] if lines else "it said nothing"
 
@@ -445,7 +437,7 @@ def _start(log: Path) -> subprocess.Popen[bytes]:
     with open_private_file(log) as output:
         return subprocess.Popen(
             build_module_command("waystation.cli.main", "dev"),
-            # The workers read settings and keys from it.
+            # The workers read settings and keys from the environment.
             env={**os.environ, "PYTHONPATH": "", **build_python_path()},
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -468,7 +460,7 @@ def worker(
             "workers run here already (`waystation status`): stop them with `waystation down`, "
             "or set WAYSTATION_HOME to another folder"
         )
-    # Temporal's SDK comes with this import: whoever asks for help should not wait for it.
+    # This import loads Temporal's SDK, which help should not wait for.
     with pause_gc_for_imports():
         from workers.wiring import serve  # noqa: PLC0415
 

@@ -1,13 +1,4 @@
-"""`waystation privacy`: what is replaced in a text, and where one person is.
-
-`waystation privacy erase`: one person is taken out of everything, with a receipt that has no content.
-
-`waystation privacy find`: where one person is, by count and place.
-
-`waystation privacy redact`: a text with its private parts replaced.
-
-`waystation privacy redact --restore`: a text with what its placeholders stand for, for its owner.
-"""
+"""`waystation privacy`: redacts a text or restores its originals, and finds or erases one person."""
 
 import asyncio
 import sys
@@ -65,7 +56,7 @@ from waystation.tasks.task import tenant_hash
 
 
 def print_restored(text: str, *, as_json: bool) -> None:
-    """Print it, and say beside it how many placeholders stayed. Raises BadInput where the key does not open them."""
+    """Print the text, with a message on how many placeholders were not restored. Raises BadInput for the wrong key."""
     found = asyncio.run(restore_tenant_text(Settings(), text))
     print_message(format_restored_counts(found))
     if as_json:
@@ -78,7 +69,7 @@ _STDIN = "-"
 PLACES = [
     place for place in TextDestination if get_redaction_level(place, RedactionPolicy.STRICT) is RedactionLevel.NAMES
 ]
-"""Those before which something is replaced."""
+"""Destinations for which anything is replaced."""
 
 app = typer.Typer()
 privacy = typer.Typer(
@@ -141,7 +132,7 @@ async def _redacted(
 
 
 def _read_text(file: str) -> str:
-    """The text of a file or of stdin, its line ends kept. Raises BadInput."""
+    """Read the text of a file or of stdin with its line ends. Raises BadInput."""
     try:
         read = sys.stdin.buffer.read() if file == _STDIN else Path(file).read_bytes()
     except OSError as error:
@@ -167,13 +158,13 @@ TypeOption = Annotated[
     typer.Option("--type", help="What placeholders call it, like PHONE: for a value that the rules do not recognise."),
 ]
 MAX_NEAR_VALUES = 20
-"""Other values that are shown."""
+"""Maximum number of related values that are shown."""
 MAX_PLACES = 5
-"""Ids of tasks or workflows that are listed beside a count."""
+"""Maximum number of task or workflow ids that are listed with a count."""
 
 
 class PersonFindResult(PersonLocations):
-    """Where a person is, and what may be theirs, too."""
+    """Where a person occurs, with values that may also be theirs."""
 
     near: tuple[RelatedValue, ...]
 
@@ -209,7 +200,7 @@ def find(
 
 
 def _given(value: str) -> str:
-    """The value; from stdin where it should stay out of the shell's history. Raises BadInput."""
+    """Return the value; from stdin if it should stay out of the shell's history. Raises BadInput."""
     return _read_text(value) if value == _STDIN else value
 
 
@@ -220,7 +211,7 @@ async def _found(value: str, kind: str | None, *, near: bool) -> PersonLocations
 
 
 def print_search_limits(found: PersonLocations) -> None:
-    """What was not looked for, and where."""
+    """Print what was not searched for, and where."""
     if not found.recognised:
         print_message(
             "no rule recognises this value by itself: it was looked for as it is written, as "
@@ -232,7 +223,7 @@ def print_search_limits(found: PersonLocations) -> None:
 
 
 def format_found_places(found: PersonLocations) -> str:
-    """A line for each kind of place: how often, and in which tasks."""
+    """Format one line per kind of location: how often, and in which tasks."""
     if not found.traces:
         return "found nowhere"
     lines = [
@@ -243,7 +234,7 @@ def format_found_places(found: PersonLocations) -> str:
 
 
 def format_near_values(near: Sequence[RelatedValue]) -> list[str]:
-    """A line for each other value that may be the same person's, and what to do with them."""
+    """Format one line per related value, and what to do with them."""
     if not near:
         return ["nothing else stands near it"]
     more = [f"and {len(near) - MAX_NEAR_VALUES:,} more: --json has all"] if len(near) > MAX_NEAR_VALUES else []
@@ -255,7 +246,7 @@ def format_near_values(near: Sequence[RelatedValue]) -> list[str]:
 
 
 def _described(one: RelatedValue) -> str:
-    """A value, what it is, and why it is shown."""
+    """Format a value, its type, and why it is shown."""
     beside = f"on {format_count(one.lines, 'line')} with it" if one.lines else ""
     return f"{one.text} ({', '.join(filter(None, (one.type, 'alike' if one.alike else '', beside)))})"
 
@@ -316,15 +307,15 @@ def erase_person(
 
 
 class ErasureOptions(NamedTuple):
-    """How to erase."""
+    """Options of an erasure."""
 
     histories: bool
     yes: bool
-    """Nobody is asked."""
+    """Do not ask for confirmation."""
 
 
 class ErasureTarget(NamedTuple):
-    """A value that is to be erased, and where it was found."""
+    """A value to erase, and where it was found."""
 
     search: PersonSearch
     found: PersonLocations
@@ -333,8 +324,9 @@ class ErasureTarget(NamedTuple):
 async def _erase_all(
     value: str, kind: str | None, also: Sequence[str], wish: ErasureOptions
 ) -> list[PersonErasureReceipt]:
-    """Erase the value, those that were named with it, and those that a person at a terminal adds: all are looked at,
-    shown and agreed to before the first is erased.
+    """Erase the value, those named with it, and those that a person adds at the terminal.
+
+    All are searched for, shown and confirmed before the first is erased.
     """
     named = [normalize_search_value(_given(one)) for one in (value, *also)]
     async with AsyncExitStack() as stack:
@@ -344,7 +336,7 @@ async def _erase_all(
         if first is not None:
             with show_spinner("looking for what stands near it"):
                 near = await first.search.find_near_values()
-            # The person says yes to each of these by name.
+            # The person confirms each of these by name.
             others = await select_near_values([one for one in near if one.text not in named], wish)
             sure = replace(desk, wish=wish._replace(yes=True))
             agreed += [await sure.confirm_erasure(one, told_as=one) for one in others]
@@ -358,16 +350,16 @@ async def _erase_all(
 
 @dataclass(frozen=True)
 class _Desk:
-    """Where values are looked at. The stores that they are found in stay open until all are erased."""
+    """Searches for values. The stores in which they are found stay open until all are erased."""
 
     stack: AsyncExitStack
     client: Client
     wish: ErasureOptions
 
     async def confirm_erasure(self, value: str, kind: str | None = None, told_as: str = "") -> ErasureTarget | None:
-        """Show where one value is, and ask; None where it is nowhere, or the person says no.
+        """Show where one value occurs, and ask; None if it occurs nowhere, or the person declines.
 
-        `told_as`: how it is named in what is said, where it is one of several.
+        `told_as`: its name in messages, if it is one of several.
         """
         settings, which = Settings(), f" ({told_as})" if told_as else ""
         search = await self.stack.enter_async_context(open_person_search(settings, value, kind))
@@ -389,7 +381,9 @@ class _Desk:
 
 
 async def select_near_values(near: Sequence[RelatedValue], wish: ErasureOptions) -> list[str]:
-    """Those of other values that the person says are the same person's; where nobody is asked, they are told."""
+    """Return the related values that the person confirms as the same person's; without a terminal, they are only
+    listed.
+    """
     if not wish.yes:
         offered = near[:MAX_NEAR_VALUES]
         return [one.text for one in offered if await ask_confirmation(f"Erase {_described(one)}, too? [y/N]")]
@@ -411,7 +405,7 @@ async def _printed_again(value: str, kind: str | None) -> PersonErasureReceipt |
 
 
 async def _say_earlier(search: PersonSearch) -> None:
-    """What was erased before, by an order whose command perhaps never saw its end. Without a server nobody knows."""
+    """Print what an earlier order erased, whose command perhaps never saw its end. Without a server this is unknown."""
     with suppress(Unreachable):
         if await is_erasure_running(search):
             print_message("an order for this value is under way: `--receipt` waits for it")
@@ -423,7 +417,7 @@ async def _say_earlier(search: PersonSearch) -> None:
 
 
 def format_receipt(receipt: PersonErasureReceipt) -> str:
-    """The receipt as text."""
+    """Format the receipt as text."""
     lines = [
         f"receipt {receipt.id}",
         _erased(receipt),

@@ -1,4 +1,4 @@
-"""`waystation read`: what agents will see of files, and what of them they will not."""
+"""`waystation read`: shows what agents will see of files, and what is left out."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -30,12 +30,12 @@ app = typer.Typer()
 
 
 class DocumentPreview(Value):
-    """One document."""
+    """One document as agents see it."""
 
     name: str
-    """As agents know it."""
+    """Name by which agents know it."""
     lines: tuple[str, ...]
-    """Numbered from 1 where agents read and cite them."""
+    """Lines, which agents read and cite by number, from 1."""
     characters: int
 
 
@@ -47,7 +47,7 @@ class SkippedFile(Value):
 
 
 class FilePreviews(Value):
-    """What the given files and folders become."""
+    """Documents made from the given files and folders."""
 
     documents: tuple[DocumentPreview, ...]
     left_out: tuple[SkippedItem, ...]
@@ -55,7 +55,7 @@ class FilePreviews(Value):
     refused: tuple[SkippedFile, ...]
     redacted: bool
     notes: tuple[str, ...] = ()
-    """What a person should know of the redaction."""
+    """Remarks on the redaction."""
 
 
 @app.command()
@@ -81,7 +81,7 @@ def read(
 
 
 def render_files(found: FilePreviews) -> str:
-    """For people: each document under its name, then what is in none."""
+    """Render for people: each document under its name, then everything that was left out."""
     parts = [_render_document(one) for one in found.documents]
     if found.left_out:
         parts.append("\n".join(["left out:", *(f"  {one.name}: {one.reason}" for one in found.left_out)]))
@@ -98,7 +98,7 @@ def _render_document(document: DocumentPreview) -> str:
 
 
 def _read(paths: Sequence[Path]) -> FilePreviews:
-    """All at once, so that names are those of a task; without what cannot be used where that is so."""
+    """Read all files together, so that names are those of a task; if some are unusable, without those."""
     refused: list[SkippedFile] = []
     try:
         loaded = load_documents(paths)

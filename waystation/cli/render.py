@@ -1,6 +1,6 @@
-"""Tasks as text: tables for a terminal, sentences for what happened between two looks. Pure: values in, text out.
+"""Renders tasks, their cost and prices as text: tables for a terminal, sentences for changes between two looks.
 
-A task's bill as text: a table where the terminal is wide enough for it, else a list; no number is ever cut.
+Pure: values in, text out.
 """
 
 from collections.abc import Iterable, Sequence
@@ -44,19 +44,21 @@ PHASE_STYLES = {
 }
 NOTHING = "-"
 OVER = frozenset({"done", "partial", "skipped"})
-"""States of a step whose agent's context is not edited any more."""
+"""States of a step whose agent's context can no longer be edited."""
 SHOWN_COMPACTIONS = SHOWN_ANSWERS = 3
-"""The newest ones: a screen that is redrawn in place must not grow over the terminal's height."""
+"""Number of newest items: a screen that is redrawn in place must not exceed the terminal's height."""
 SHORT_ID = 8
 """Characters of the id of a task or compaction: its beginning is enough to name it."""
 TOLD_CHARACTERS = 120
-"""Of what was told to a task."""
+"""Maximum characters of a message to a task."""
 T = TypeVar("T")
 
 
 def render_task_screen(view: TaskView, now: datetime, width: int) -> RenderableType:
-    """The whole task, for a terminal of this many columns. Printed with `soft_wrap`, only words are wrapped: commands
-    and addresses can be copied. A live view, which has to know how high it is, wraps those, too.
+    """Render the whole task for a terminal of this many columns.
+
+    With `soft_wrap` only words are wrapped, so that commands and addresses can be copied. A live view, which must know
+    its height, wraps those too.
     """
     progress = view.progress
     style = PHASE_STYLES.get(progress.phase, "cyan")
@@ -88,7 +90,7 @@ def render_task_screen(view: TaskView, now: datetime, width: int) -> RenderableT
 
 
 def format_agent_activity(view: TaskView, now: datetime) -> list[str]:
-    """What each agent at work does at this moment, and what it has spent so far."""
+    """Format what each running agent is doing, and what it has spent so far."""
     steps, heard = view.progress.steps, {one.agent for one in view.doing}
     spent = {step.id: f"; {format_used_amount(step.spent, step.limit)} so far" for step in steps}
     quiet = [
@@ -98,7 +100,9 @@ def format_agent_activity(view: TaskView, now: datetime) -> list[str]:
 
 
 def _told(view: TaskView) -> list[str]:
-    """What people told the task, and who has heard it; what they did to its documents; what tools had of the vault."""
+    """Format messages to the task and who has received them, changes of its documents, and originals that tools
+    received from the vault.
+    """
     updates = [
         f"Documents updated by {render_claimed_name(one.by)}: {one.text}" for one in view.progress.updates if one.kept
     ]
@@ -114,7 +118,7 @@ def _told(view: TaskView) -> list[str]:
 
 
 def _oversight(view: TaskView) -> list[str]:
-    """What became of the plan, and why; what reviews found."""
+    """Format the outcome of the plan and the reasons, and the findings of reviews."""
     reasons = {plan.number: plan.reason for plan in view.plans}
     revisions = [f"{one.text} {reasons.get(one.version or 0, '')}".strip() for one in view.progress.revisions]
     return [*revisions, *(review.text for review in view.progress.reviews)]
@@ -133,7 +137,7 @@ def _words(text: str, style: str = "") -> Text:
 
 
 def _answered(view: TaskView) -> list[str]:
-    """Requests that have their answer, and who gave it."""
+    """Format answered requests, with who answered."""
     answered = [approval for approval in view.progress.approvals if approval.decision != "pending"]
     origins = {request_id: origin.text for request_id, origin in view.origins.items()}
     newest = [
@@ -155,12 +159,12 @@ def _newest_compactions(progress: TaskProgress) -> list[str]:
 
 
 def format_restore_command(task_id: str, made: AgentCompaction) -> str:
-    """The command that undoes a compaction of an agent at work."""
+    """Format the command that undoes a compaction of a running agent."""
     return f"waystation restore {task_id} --agent {made.agent} --compaction {made.compaction_id[:SHORT_ID]}"
 
 
 def format_budget(progress: TaskProgress) -> str:
-    """The task's account in one line."""
+    """Format the task's account in one line."""
     budget = progress.budget
     return (
         f"{format_used_amount(budget.spent, budget.limit)} spent, "
@@ -178,7 +182,7 @@ def _models(progress: TaskProgress) -> str:
 
 
 def build_steps_table(progress: TaskProgress) -> Table:
-    """One row a step."""
+    """Build a table with one row per step."""
     rows = [
         (
             step.id,
@@ -195,7 +199,9 @@ def build_steps_table(progress: TaskProgress) -> Table:
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> Table:
-    """Only the last column gives way on a narrow terminal: a number that is cut is another, an id cannot be copied."""
+    """Build a table in which only the last column is shortened on a narrow terminal: a cut number is a different
+    number, and a cut id cannot be copied.
+    """
     table = Table(box=None, pad_edge=False)
     for place, heading in enumerate(headings[:-1]):
         widest = max(len(heading), *(len(row[place]) for row in rows)) if rows else 0
@@ -207,9 +213,9 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> Tab
 
 
 def format_compaction(compaction: AgentCompaction) -> str:
-    """One compaction in one line."""
+    """Format one compaction in one line."""
     waiting = f" ({compaction.passages_waiting} still waiting)" if compaction.passages_waiting else ""
-    # What made no room left nothing that could be named.
+    # A compaction that freed nothing has no id to name.
     name = f" ({compaction.compaction_id[:SHORT_ID]})" if compaction.status.made_room else ""
     return (
         f"{compaction.agent} compacted{name}: {compaction.status}, {compaction.tokens_before:,} to "
@@ -219,9 +225,9 @@ def format_compaction(compaction: AgentCompaction) -> str:
 
 
 def render_changes(before: TaskView | None, seen: TaskView, now: datetime, width: int) -> tuple[str, ...]:
-    """What changed between two looks, a sentence or block each, for output that cannot be redrawn.
+    """Return a sentence or block for each change between two looks, for output that cannot be redrawn.
 
-    Compactions, answers and refusals that were there at the first look are counted: they did not happen now.
+    Compactions, answers and refusals that existed at the first look are only counted: they did not happen now.
     """
     then = before.progress if before is not None else None
     progress = seen.progress
@@ -246,9 +252,9 @@ def render_changes(before: TaskView | None, seen: TaskView, now: datetime, width
 
 
 def _compacted(then: TaskProgress | None, now: TaskProgress) -> list[str]:
-    """New compactions, and in a line how many others have come to be seen."""
+    """Format new compactions, and in one line the number of others that became visible."""
     found = _new(then.compactions if then else (), now.compactions)
-    # A forked task may be looked at before it has the agents that it reuses: those were compacted in another one.
+    # A forked task may be shown before it has the agents that it reuses: those were compacted in another task.
     reused = now.reused.agents if now.reused is not None and (then is None or then.reused is None) else ()
     new = [made for made in found if then is not None and made.agent not in reused]
     count = now.all_compactions.count - (then.all_compactions.count if then is not None else 0)
@@ -273,11 +279,11 @@ def _new(before: Sequence[T], now: Iterable[T]) -> list[T]:
 
 
 MIN_CUT_COLUMNS = 10
-"""Columns that the last one of a cut line has, however narrow the terminal is."""
+"""Minimum columns of the last cell of a cut line, however narrow the terminal is."""
 
 
 def format_columns(rows: Sequence[Sequence[str | Text]], width: int) -> list[Text]:
-    """One line a row, in columns; what is too long for the terminal is cut from the last one."""
+    """Format one line per row, in columns; the last one is cut if the terminal is too narrow."""
     cells = [[Text(cell) if isinstance(cell, str) else cell for cell in row] for row in rows]
     widths = [max(cell.cell_len for cell in column) for column in zip(*cells, strict=True)]
     room = max(width - sum(widths[:-1]) - 2 * (len(widths) - 1), MIN_CUT_COLUMNS)
@@ -289,12 +295,12 @@ def format_columns(rows: Sequence[Sequence[str | Text]], width: int) -> list[Tex
 
 
 def shorten_task_id(task_id: str) -> str:
-    """The beginning of a task's id, which is enough to name it."""
+    """Return the beginning of a task's id, which is enough to name it."""
     return task_id.removeprefix("task-")[:SHORT_ID]
 
 
 def format_inbox_lines(waiting: Sequence[PendingApproval], now: datetime, width: int) -> list[Text]:
-    """Everything that waits, in the order given, a line each: task, request, deadline, what is asked, the question."""
+    """Format pending requests in the given order, one line each: task, request, deadline, subject, question."""
     return format_columns(
         [
             (
@@ -317,7 +323,7 @@ def _until(answer_by: datetime | None, now: datetime) -> Text:
 
 
 def format_message(message: Message, remarks: Sequence[str] = ()) -> str:
-    """One message of a transcript, with remarks on it in its heading."""
+    """Format one message of a transcript, with remarks in its heading."""
     return "\n".join(
         [
             " · ".join([f"[{message.id}] {message.role}", *filter(None, [message.said_by]), *remarks]),
@@ -348,7 +354,7 @@ _HEADINGS = (
     ("", "kind", "calls", "input", "write", "read", "output", "cost"),
 )
 _WORDS = 2
-"""So many columns are words, at the left; the others are numbers."""
+"""Number of text columns, at the left; the others are numbers."""
 
 
 class _Section(NamedTuple):
@@ -357,7 +363,10 @@ class _Section(NamedTuple):
 
 
 def format_cost_report(bill: CostBreakdown, width: int) -> str:
-    """What a task has cost, for a terminal of this many columns."""
+    """Format a task's cost for a terminal of this many columns: as a table if it fits, else as a list.
+
+    Numbers are never cut.
+    """
     reused = () if bill.reused is None else bill.reused.format_sentences(bill.reused.agents)
     if not bill.lines:
         silent = ["no call of a model has its reply", *_open(bill)]
@@ -369,7 +378,7 @@ def format_cost_report(bill: CostBreakdown, width: int) -> str:
 
 
 def _sections(bill: CostBreakdown) -> list[_Section]:
-    """By model; then what they cost together, and what of it were compactions, numbered."""
+    """Return the sections: by model, then the total, and the share of compactions, numbered."""
     models = dict.fromkeys(line.model for line in bill.lines)
     sections = [_Section(model, [line for line in bill.lines if line.model == model]) for model in models]
     sections.append(_Section("", [bill.total.replace(agent="total")]))
@@ -450,7 +459,7 @@ def _remarks(bill: CostBreakdown) -> list[str]:
 
 
 def _open(bill: CostBreakdown) -> list[str]:
-    """Calls without a reply, which are under way or will never have one, and models without a price."""
+    """Format calls without a reply, which are in progress or will never have one, and models without a price."""
     named = f"{UNPRICED}: {', '.join(bill.unpriced_models)}; a file that WAYSTATION_PRICES names can say it"
     return [
         f"{call.agent}: {call.intent.key} has no reply so far; possibly billed, "
@@ -460,7 +469,7 @@ def _open(bill: CostBreakdown) -> list[str]:
 
 
 def format_prices(known: Sequence[Price]) -> str:
-    """Each price on a line, by source, model and day."""
+    """Format each price in one line, by source, model and day."""
     sources = dict.fromkeys(price.source for price in known)
     ordered = sorted(known, key=lambda price: (price.model, price.since))
     return "\n\n".join(
@@ -484,6 +493,6 @@ def _in_and_out(rates: TokenRates) -> str:
 
 
 def _rate(rate: Decimal) -> str:
-    """Exact, with cents where they are not whole dollars."""
+    """Format a rate exactly, with cents unless it is in whole dollars."""
     whole, point, cents = f"{rate.normalize():f}".partition(".")
     return f"${whole}{point}{cents.ljust(2, '0') if point else ''}"

@@ -1,6 +1,5 @@
-"""An agent's next request as a table of its layers; its log, with compactions in place; what its endpoint can do.
-
-What is said of a restored text, beside it: numbers only.
+"""Renders an agent's next request as a table of its sections, its transcript with compactions in place, the
+capabilities of its endpoint, and counts of restored placeholders.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,11 +15,11 @@ from waystation.tasks.view import AgentPromptView
 
 _HEADINGS = ("layer", "share", "asked", "got", "gave way", "gives way first")
 _WORDS = {0, 5}
-"""Columns of words, at the left; the others are numbers."""
+"""Indices of the text columns; the others are numbers."""
 
 
 def format_context(context: AgentPromptView) -> str:
-    """The table under a line that says what it is of."""
+    """Format the table, under a line that says what it shows."""
     allocation = context.allocation
     rows = [_HEADINGS, *map(_cells, allocation.rows)]
     total = sum(row.asked for row in allocation.rows)
@@ -71,9 +70,9 @@ _KINDS = {"summarised": "summary", "masked": "mask", "truncated": "marker"}
 
 
 def format_transcript(log: TranscriptView) -> Iterator[str]:
-    """One text for each message, and before the first message that a compaction touches, one for that."""
+    """Yield one text per message, and one per compaction, before the first message that it affects."""
     kinds = {compaction.id: _KINDS[compaction.type] for compaction in log.compactions}
-    # The latest first: it is around those before it.
+    # The latest first: it encloses the earlier ones.
     newest_first = log.compactions[::-1]
     for message in log.messages:
         yield from (_compaction(one, kinds) for one in newest_first if one.originals[:1] == (message.id,))
@@ -127,7 +126,7 @@ def _by(what: str, compaction: str, kinds: dict[str, str]) -> str:
 
 
 def format_restored_counts(restored: RestoredText) -> str:
-    """How many placeholders were replaced, and how many stayed."""
+    """Format how many placeholders were replaced, and how many remain."""
     said = f"{_placeholders(restored.replaced)} restored: what is printed now is private"
     if restored.unknown:
         said += f"; {_placeholders(restored.unknown)} stayed, whose originals are not kept (credentials never are)"
@@ -148,7 +147,7 @@ FIT_MARKS: Mapping[ProbeVerdict, str] = {
 
 
 def format_probe_table(probed: ProbeResult) -> Iterator[str]:
-    """What was found, in lines of at most 80 columns."""
+    """Yield the findings in lines of at most 80 columns."""
     yield from wrap(f"{probed.model} at {probed.endpoint}", TABLE_COLUMNS)
     for line in probed.lines:
         head = f"{FIT_MARKS[line.fit]:<7}{line.name:<15}"

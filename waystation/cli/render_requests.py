@@ -1,6 +1,6 @@
-"""Requests as blocks of text: what each is for, and the commands that answer it, never broken over lines.
+"""Renders requests as blocks of text: what each is for, and the commands that answer it, never broken over lines.
 
-What a tool asks before it is called, as lines of a terminal that cannot pass for lines of ours.
+A tool's own text is rendered so that it cannot be mistaken for lines of ours.
 """
 
 import shlex
@@ -28,12 +28,12 @@ from waystation.tasks.task import ApprovalRequest, BudgetProgress
 from waystation.tasks.view import PendingApproval
 
 BAR = "  | "
-"""Before every line of the question, however narrow the terminal is."""
+"""Prefix of every line of the question, however narrow the terminal is."""
 NARROWEST_TEXT = 20
 
 
 def format_question(one: PendingApproval, question: ActionQuestion, width: int) -> list[str]:
-    """The question, and where the rest of it is read."""
+    """Format the question, and where to read the rest of it."""
     room = max(width - len(BAR), NARROWEST_TEXT)
     words = [part for line in question.text.split("\n") for part in wrap(line, room, drop_whitespace=False) or [""]]
     rest = format_hidden_call_hint(one.task_id, one.approval.agent, question)
@@ -41,7 +41,7 @@ def format_question(one: PendingApproval, question: ActionQuestion, width: int) 
 
 
 def build_action_rows(one: PendingApproval) -> list[tuple[str, str]]:
-    """What an answer does."""
+    """Return label and text of what each answer does."""
     agent = one.approval.agent
     return [
         ("approved", "it is called once, with exactly these arguments"),
@@ -50,27 +50,27 @@ def build_action_rows(one: PendingApproval) -> list[tuple[str, str]]:
 
 
 NARROWEST = 40
-"""Columns: narrower than this, words are not wrapped any more."""
+"""Minimum columns at which words are still wrapped."""
 INDENT = "  "
 LABEL = 11
-"""Columns that the labels of a block take."""
+"""Columns of the labels of a block."""
 MOMENT = "%Y-%m-%d %H:%M %Z"
 
 
 def format_approve_command(task_id: str, approval: ApprovalRequest) -> str:
-    """The command that grants what was asked for."""
+    """Format the command that grants the request."""
     add = "" if approval.asked.is_zero else f" --add {shlex.quote(format_amount_option(approval.asked))}"
     return f"waystation approve {task_id} --request {approval.request_id}{add}"
 
 
 def format_deny_command(task_id: str, approval: ApprovalRequest) -> str:
-    """The command that refuses it and takes what there is, or goes on without the call."""
+    """Format the command that denies it and delivers a partial report, or continues without the tool call."""
     finish = " --finish partial" if approval.action is None and not approval.about_plan else ""
     return f"waystation deny {task_id} --request {approval.request_id}{finish}"
 
 
 def format_requested(approval: ApprovalRequest) -> str:
-    """What is asked, in a few words."""
+    """Format the requested amount or action in a few words."""
     if approval.about_plan:
         return f"plan of {approval.steps_left} steps"
     if approval.action is not None:
@@ -79,7 +79,7 @@ def format_requested(approval: ApprovalRequest) -> str:
 
 
 def format_inbox(waiting: Sequence[PendingApproval], now: datetime, width: int) -> str:
-    """Everything that waits, in the order given, under its task: said once for requests that follow each other."""
+    """Format pending requests in the given order, under their tasks; consecutive requests share the task's heading."""
     found: list[str] = []
     for (task_id, title), requests in groupby(waiting, key=lambda one: (one.task_id, one.title)):
         first, *others = (format_request(one, now, width) for one in requests)
@@ -88,7 +88,7 @@ def format_inbox(waiting: Sequence[PendingApproval], now: datetime, width: int) 
 
 
 def format_request(one: PendingApproval, now: datetime, width: int) -> str:
-    """What a request is about and how to answer it. Words are wrapped at `width` columns, commands are not."""
+    """Format what a request is about and how to answer it. Words are wrapped at `width` columns, commands are not."""
     approval = one.approval
     since = f", since {approval.requested_at:{MOMENT}}" if approval.requested_at is not None else ""
     if approval.about_plan:
@@ -124,7 +124,7 @@ def _facts(one: PendingApproval, now: datetime) -> list[tuple[str, str]]:
 
 
 def _numbers(one: PendingApproval) -> list[tuple[str, str]]:
-    """What the money is for, where it is money that is missing."""
+    """Return what the requested budget is for, if it is a budget request."""
     approval, seen = one.approval, one.approval.outlook
     rest = _rest(approval, one.task_budget) if one.task_budget is not None else ""
     return [
@@ -143,7 +143,7 @@ def _task_spent(one: PendingApproval) -> str:
 
 
 def _rest(approval: ApprovalRequest, budget: BudgetProgress) -> str:
-    """Where the money is that the task has not spent, and that does not help this agent."""
+    """Describe where the task's unspent budget is, which this agent cannot use."""
     left = budget.limit.remaining_after(budget.spent).amount
     own = budget.limit.restrict_to_limited_units(approval.limit.remaining_after(approval.spent).amount).min_with(
         budget.reserved
@@ -170,7 +170,7 @@ def _steps(approval: ApprovalRequest) -> str:
 
 
 def _deadline(one: PendingApproval, answer_by: datetime, now: datetime) -> tuple[str, str]:
-    """What a deadline does. A task that is worked on ends its requests itself, where it was told to."""
+    """Describe what a deadline does. A running task ends its requests itself, if configured to."""
     delivers = "delivers what it has" if one.approval.action is None else "goes on without the call"
     if one.approval.about_plan:
         delivers = "is not worked on: the task ends" if one.approval.asked.is_zero else "stays as it was"

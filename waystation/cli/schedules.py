@@ -1,4 +1,4 @@
-"""`waystation schedule`: questions that come back, by Temporal's schedules."""
+"""`waystation schedule`: questions that are asked again and again, by Temporal's schedules."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,16 +44,16 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of the schedu
 
 
 class ScheduleJson(Value):
-    """A schedule, as `--json` prints it. Of one whose words the store does not have they are empty."""
+    """A schedule as `--json` prints it. If the store does not have its question, the texts are empty."""
 
     name: str
     question: str
     session: str
     documents: tuple[str, ...]
     servers: tuple[str, ...] | None
-    """None where each run has those of the session's newest task."""
+    """None if each run uses those of the session's newest task."""
     procedures: tuple[str, ...]
-    """What agents follow, by name; skills among it."""
+    """Names of the procedures that agents follow, including skills."""
     cron: str
     zone: str
     budget: str
@@ -120,7 +120,7 @@ def add(
 
 
 def _wish(given: Mapping[str, object], request: TaskRequest) -> ScheduleDefinition:
-    """In a session of its own, where none was named. Raises BadInput."""
+    """Build the schedule, in a session of its own if none was named. Raises BadInput."""
     session = make_own_session_name(f"schedule {given['name']}") if request.session == NOT_NAMED else request.session
     try:
         return ScheduleDefinition.model_validate({**given, "request": request.replace(session=session)})
@@ -212,7 +212,7 @@ def _show(found: Sequence[ScheduleDescription], *, as_json: bool) -> None:
 
 
 def build_schedule_json(known: ScheduleDescription) -> ScheduleJson:
-    """With stable keys."""
+    """Build the JSON, with stable keys."""
     wish, seen = known.wish, known.seen
     return ScheduleJson(
         name=known.name,
@@ -243,7 +243,7 @@ def _budget(wish: ScheduleDefinition | None) -> str:
 
 
 def _beside(request: TaskRequest) -> Iterator[str]:
-    """What a run has beside its documents, where somebody said it."""
+    """Yield what a run has besides its documents, if it was set explicitly."""
     if request.servers is not None:
         yield f"  tool servers: {', '.join(request.servers) or NO_SERVER}"
     if request.procedures:
@@ -251,7 +251,7 @@ def _beside(request: TaskRequest) -> Iterator[str]:
 
 
 def format_schedule(known: ScheduleDescription) -> str:
-    """A schedule in a few lines."""
+    """Format a schedule in a few lines."""
     wish, seen = known.wish, known.seen
     state = f"paused ({seen.note})" if seen.paused else "on"
     lines = [f"{known.name}  {f'{wish.timing.cron} {wish.timing.zone}' if wish is not None else ''}  {state}"]

@@ -1,6 +1,5 @@
-"""`waystation serve`: pages in the browser, an HTTP API and an MCP server; `waystation mcp`: the last of these, over
-standard streams; `waystation keys`, who may ask it from elsewhere; and `waystation secrets`, with what tool servers are
-asked from here.
+"""`waystation serve`: web pages, an HTTP API and an MCP server; `waystation mcp`: the MCP server over standard streams;
+`waystation keys`: API keys of remote clients; `waystation secrets`: secrets that are sent to tool servers.
 """
 
 import asyncio
@@ -79,23 +78,23 @@ def serve(
             "whoever reached it could spend and approve: make an API key (`waystation keys make NAME --role read`), or "
             "set WAYSTATION_OIDC_ISSUER, WAYSTATION_OIDC_AUDIENCE and WAYSTATION_OIDC_JWKS"
         )
-    # Taken before anything is loaded or told: an address is printed by the server that listens there.
+    # Bound before anything is loaded or printed: an address is only printed by the server that listens there.
     with _listening(listener.host, listener.port) as taken:
         asyncio.run(_serve(settings, identities, taken, names))
 
 
 @asynccontextmanager
 async def serve_pages(settings: Settings, failed: Callable[[str], None]) -> AsyncGenerator[str]:
-    """Serve pages in this process, for this machine alone, until the block ends; gives their address.
+    """Serve web pages in this process, for this machine alone, until the block ends; yields their address.
 
-    Another process may have their usual port: then they have any. Nothing of them is loaded before somebody comes.
+    If another process has the usual port, any free one is used. Nothing is loaded before the first connection.
 
     Args:
-        settings: whose tasks; where they want no pages, the address is empty.
-        failed: told why they cannot be served, should that turn out when somebody comes.
+        settings: The settings; if they disable web pages, the address is empty.
+        failed: Called with the reason if serving fails after the first connection.
 
     Raises:
-        BadInput: a part of what OpenID needs is missing.
+        BadInput: A setting that OpenID needs is missing.
     """
     if not settings.pages:
         yield ""
@@ -123,7 +122,7 @@ async def serve_pages(settings: Settings, failed: Callable[[str], None]) -> Asyn
 
 
 async def _connection_waits(listener: socket) -> None:
-    """Return when somebody connects; the connection is left for others to accept."""
+    """Return when a client connects; the connection is left for others to accept."""
     loop, asked = asyncio.get_running_loop(), asyncio.Event()
     loop.add_reader(listener.fileno(), asked.set)
     try:
@@ -147,7 +146,10 @@ def _usual_listener() -> socket:
 
 
 def build_authenticator(settings: Settings) -> Authenticator:
-    """Whom a server of these settings knows. Raises BadInput where a part of what OpenID needs is missing."""
+    """Build the authenticator of a server with these settings.
+
+    Raises BadInput if a setting that OpenID needs is missing.
+    """
     openid = (settings.oidc_issuer, settings.oidc_audience, settings.oidc_jwks)
     if not any(openid):
         return Authenticator(_keys(settings))
@@ -182,7 +184,7 @@ def _listening(host: str, port: int) -> socket:
 
 
 async def _serve(settings: Settings, identities: Authenticator, listener: socket, names: tuple[str, ...]) -> None:
-    # FastAPI and the client's SDKs come with these imports: whoever asks for help should not wait for them.
+    # These imports load FastAPI and the client's SDKs, which help should not wait for.
     with pause_gc_for_imports():
         from waystation.plugins.web.app import create_access_policy, format_assistant_endpoint, get_sign_in_url  # noqa: PLC0415
         from waystation.plugins.web.site import open_site_server  # noqa: PLC0415
@@ -203,7 +205,7 @@ async def _serve(settings: Settings, identities: Authenticator, listener: socket
 
 
 _CLIENT_NAME = compile_bounded(r"\A[a-z0-9][a-z0-9-]{0,59}\Z")
-"""As the setting `mcp_client` has it."""
+"""Same pattern as the setting `mcp_client`."""
 
 
 @app.command("mcp")
@@ -231,7 +233,7 @@ def mcp(
 
 
 async def _mcp(settings: Settings, roots: list[Path]) -> None:
-    # The SDKs come with these imports, as above.
+    # These imports load the SDKs, as above.
     with pause_gc_for_imports():
         from waystation.client import Client  # noqa: PLC0415
         from waystation.plugins.web.assistant_gateway import AssistantGateway  # noqa: PLC0415
@@ -239,13 +241,13 @@ async def _mcp(settings: Settings, roots: list[Path]) -> None:
         from workers.memory import MemoryReader  # noqa: PLC0415
 
     rights = AssistantPolicy.from_settings(settings, roots)
-    # A thread waits for input and could not be cancelled; nothing that is kept suffers.
+    # A thread waits for input and cannot be cancelled; no stored data suffers.
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, os._exit, INTERRUPTED)
     async with await Client.connect(settings) as known, aclosing(MemoryReader(settings)) as memory:
         try:
             await AssistantServer(AssistantGateway(known, settings, rights, memory)).run_stdio_async()
         except* BrokenPipeError:
-            pass  # its client is gone before an answer: an end of input
+            pass  # the client left before an answer, which is the same as an end of input
 
 
 class ApiKeyJson(Value):
@@ -340,7 +342,7 @@ SecretArgument = Annotated[str, typer.Argument(metavar="NAME", help="As the file
 
 
 class StoredSecretJson(Value):
-    """What `secrets list` prints of one: never what it is."""
+    """What `secrets list` prints of a secret: never its value."""
 
     name: str
     kept_at: datetime
@@ -387,7 +389,7 @@ def forget_secret(name: SecretArgument) -> None:
 
 @asynccontextmanager
 async def _vault() -> AsyncGenerator["SqlVault"]:
-    """That of this store. Raises BadInput where its key is not here."""
+    """Open the vault of this store. Raises BadInput if its key is missing."""
     from waystation.runtime.store_setup import build_cipher, get_placeholder_key, open_store  # noqa: PLC0415  pages need no store to begin
 
     settings = Settings()
@@ -397,7 +399,7 @@ async def _vault() -> AsyncGenerator["SqlVault"]:
 
 
 async def _keep(name: str, text: str) -> None:
-    # The vault's other rows are found by a fingerprint of what they hold; of these nobody is to see which are equal.
+    # The vault's other rows are found by a fingerprint of their value; equal secrets must not be recognisable.
     secret = VaultEntry(type="SECRET", placeholder=name, fingerprint=token_hex(32), text=text)
     async with _vault() as vault:
         await vault.replace_original(TOOL_SECRETS, secret)
@@ -414,7 +416,7 @@ async def _forgotten(name: str) -> bool:
 
 
 def _typed(name: str) -> str:
-    """What a person types unseen, or what stdin has, without the end of its line. Raises BadInput."""
+    """Read a secret unseen from the terminal, or from stdin without its final newline. Raises BadInput."""
     if sys.stdin.isatty():
         text = getpass(f"{name}: ")
     else:

@@ -1,16 +1,5 @@
-"""`waystation show`, `watch`, `report`, `diff`, `cost`, `prices` and `transcript`: a task as people see it.
-
-`waystation show`: a task as it is now.
-
-`waystation cost`: a task's bill. `waystation prices`: what it is reckoned with.
-
-`waystation report`: what a task has written.
-
-`waystation diff`: what changed between two reports.
-
-`waystation transcript`: what an agent said and was told.
-
-`waystation watch`: a task until it is over.
+"""`waystation show`, `watch`, `report`, `diff`, `cost`, `prices` and `transcript`: a task and its results as people see
+them.
 """
 
 import asyncio
@@ -98,7 +87,7 @@ def show(
 
 
 async def _write_run(settings: Settings, task: str, path: Path, *, restore: bool) -> None:
-    # Templates come with this import, which nothing else of these commands needs.
+    # This import loads templates, which no other command here needs.
     from waystation.plugins.web.task_page import find_placeholders, render_run_file, restore_originals  # noqa: PLC0415
 
     async with await connect_client(settings) as client:
@@ -160,7 +149,7 @@ async def _bill(task: str) -> CostBreakdown:
 
 
 class PricesJson(Value):
-    """Prices in USD per million tokens, exact and so in text, and the models in use that have none today."""
+    """Prices in USD per million tokens, as text because they are exact, and the models in use that have none today."""
 
     prices: tuple[Price, ...]
     without: tuple[str, ...]
@@ -191,7 +180,7 @@ def prices(as_json: JsonOption = False) -> None:
 
 
 def _price_there(model: str, prices: Sequence[Price], settings: Settings) -> Price | None:
-    """The price that holds today where the model is."""
+    """Return the current price of the model at its endpoint."""
     holding = (
         prices
         if model == OFFLINE_MODEL
@@ -244,7 +233,7 @@ def report(
 
 
 def _format_of(output: Path) -> ReportFormat:
-    """By the ending of its name. Raises BadInput."""
+    """Return the format by the file's extension. Raises BadInput."""
     ending = output.suffix.removeprefix(".").lower()
     for form in get_args(ReportFormat):
         if ending == form:
@@ -255,7 +244,7 @@ def _format_of(output: Path) -> ReportFormat:
 
 
 def _exported(found: ReportWithImprint, form: ReportFormat) -> bytes:
-    """Raises BadInput where a package for it is not installed."""
+    """Render the report. Raises BadInput if a package for it is not installed."""
     file = render_report_file(found, form)
     if file.lacking:
         print_message(file.lacking)
@@ -263,7 +252,7 @@ def _exported(found: ReportWithImprint, form: ReportFormat) -> bytes:
 
 
 def _hand_over(content: bytes, output: Path | None, name: str) -> None:
-    """To a file, whose path is printed; or to where output goes."""
+    """Write to a file and print its path; or write to stdout."""
     if output is not None:
         path = output / name if output.is_dir() else output
         write_private_file(path, content)
@@ -320,7 +309,7 @@ async def _diff(before: str, after: str) -> ReportChanges:
 
 
 def format_report_changes(found: ReportChanges) -> str:
-    """The changes, by kind, a claim a line; both ways where it is said otherwise."""
+    """Format the changes by kind, one claim per line; both versions if it was reworded."""
     parts = [
         _claim_list("New", [f"+ {render_claim_with_citations(claim)}" for claim in found.new]),
         _claim_list("Gone", [f"- {render_claim_with_citations(claim)}" for claim in found.gone]),

@@ -1,4 +1,4 @@
-"""`waystation store`: the database as a whole, for whoever operates it."""
+"""`waystation store`: operations on the database as a whole."""
 
 import asyncio
 from contextlib import aclosing

@@ -1,4 +1,4 @@
-"""`waystation submit`: a question and documents become a task."""
+"""`waystation submit`: creates a task from a question and documents."""
 
 import asyncio
 import secrets
@@ -50,7 +50,7 @@ from waystation.tasks.view import SubmittedTask
 
 app = typer.Typer()
 NO_SERVER = "none"
-"""No tool server may be called so where a task is to name it."""
+"""Reserved: no tool server that a task may name can have this name."""
 
 
 @app.command()
@@ -112,7 +112,7 @@ def submit(
 def _with_amounts(
     request: TaskRequest, budget: str | None, agent_budget: str | None, ceiling: str | None, window: str | None
 ) -> TaskRequest:
-    """As they were written. Raises BadInput."""
+    """Return the request with the parsed amounts. Raises BadInput."""
     given = {
         "budget": parse_budget(budget, "--budget") if budget is not None else None,
         "agent_budget": parse_budget(agent_budget, "--agent-budget") if agent_budget is not None else None,
@@ -125,7 +125,7 @@ def _with_amounts(
 
 
 def parse_server_names(written: str | None) -> tuple[str, ...] | None:
-    """As they were written, with commas between. Raises BadInput."""
+    """Parse a comma-separated list of server names. Raises BadInput."""
     if written is None:
         return None
     names = tuple(dict.fromkeys(name.strip() for name in written.split(",")))
@@ -137,7 +137,7 @@ def parse_server_names(written: str | None) -> tuple[str, ...] | None:
 
 
 def load_task_procedures(settings: Settings, procedures: list[Path], skills: list[Path]) -> tuple[ProcedureSource, ...]:
-    """Both kinds, those of the settings where no procedures are named. Raises BadInput."""
+    """Load procedures and skills; those of the settings if no procedures are named. Raises BadInput."""
     given = load_procedures(procedures or ([settings.procedures.expanduser()] if settings.procedures else []))
     found = load_skills(skills)
     _tell_left_out(found.left_out)
@@ -148,7 +148,7 @@ def load_task_procedures(settings: Settings, procedures: list[Path], skills: lis
 
 
 def read_instructions(path: Path) -> str:
-    """Instructions in a file. Raises BadInput."""
+    """Read instructions from a file. Raises BadInput."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -184,7 +184,7 @@ async def _submit(
 
 
 async def _known_documents(client: Client, session: str) -> tuple[SourceDocument, ...]:
-    """Those of the session's newest task. Raises BadInput where there are none."""
+    """Return the documents of the session's newest task. Raises BadInput if there are none."""
     documents = await client.get_session_documents(session)
     if not documents:
         raise BadInput(
@@ -201,7 +201,7 @@ def _own(request: TaskRequest) -> str:
 
 
 def print_task_config(settings: Settings, row: TaskRow, documents: int) -> None:
-    """Print every default and choice that the task will run by, and what was meant as one."""
+    """Print every default and choice of the task's configuration, with the source of each."""
     for sentence in describe_unknown_variables():
         print_message(sentence)
     request, terms = row.request, row.terms
@@ -231,14 +231,14 @@ def print_task_config(settings: Settings, row: TaskRow, documents: int) -> None:
 
 
 def _tell_servers(row: TaskRow, *, inherited: bool) -> None:
-    """Which a task names is told with where that is from."""
+    """Print the tool servers that a task names, with the source of the choice."""
     if (named := row.request.servers) is not None:
         whence = f"No --servers: as the newest task in session {row.request.session}. " if inherited else ""
         print_message(f"{whence}Tool servers: {', '.join(named) or NO_SERVER}.")
 
 
 def _tell_likely(documents: Sequence[SourceDocument]) -> None:
-    """Where files are named as procedures are elsewhere: who relies on that should learn of it here."""
+    """Warn about documents named like other tools' procedure files: a person who relies on those should know."""
     if count := sum(is_procedure_file_name(one.name) for one in documents):
         print_message(
             f"{format_count(count, 'document')} in folders named skills: read as documents, not followed. Give "
@@ -248,7 +248,7 @@ def _tell_likely(documents: Sequence[SourceDocument]) -> None:
 
 
 def _by(chosen: ResolvedConfig, *names: str) -> str:
-    """Who said so, where it was neither a default nor this request."""
+    """Return the source of a choice, unless it is a default or this request."""
     named = dict.fromkeys(chosen.origins[name] for name in names if chosen.origins.get(name, REQUEST) != REQUEST)
     return f" ({', '.join(named)})" if named else ""
 
@@ -263,7 +263,7 @@ def _agent_budget(terms: TaskConfig, chosen: ResolvedConfig) -> str:
 
 
 def _window(agent: AgentConfig, chosen: ResolvedConfig) -> str:
-    """A window that was asked for and cannot be had is named with its size."""
+    """Describe the window; one that was requested but is unavailable is named with its size."""
     cut = f" of {chosen.window:,}" if chosen.window is not None and agent.window < chosen.window else ""
     full = f"full at {agent.trigger:,}{_by(chosen, 'trigger_percent')}"
     return f"window {agent.window:,}{cut}{_by(chosen, 'window')}, {full}"
@@ -292,7 +292,7 @@ def _compaction(agent: AgentConfig) -> str:
 
 
 def _kept(agent: AgentConfig) -> str:
-    """What a compaction leaves of the messages."""
+    """Describe what a compaction leaves of the messages."""
     match agent.strategy:
         case "window":
             return f"the first {agent.primers} and the last {agent.recents} stay"
@@ -326,7 +326,7 @@ def _span(span: timedelta) -> str:
 
 
 async def submit_and_report(client: Client, row: TaskRow, documents: tuple[SourceDocument, ...]) -> SubmittedTask:
-    """Submit, and say what a person should know of it."""
+    """Submit the task, and print what a person should know about it."""
     await warn_if_unattended(client)
     try:
         submitted = await client.submit(row, documents)

@@ -1,19 +1,5 @@
-"""`waystation list`, `tell`, `documents`, `fork`, `cancel`, `session` and `spending`: which tasks there are, what they
-have spent, and work on them.
-
-`waystation list`: which there are, the newest first.
-
-`waystation cancel`: a task stops.
-
-`waystation documents`: the documents of a task; given again, agents at work go on with what has changed.
-
-`waystation fork`: a new task that reuses finished steps of one that is over.
-
-`waystation session`: which there are, and what one may spend.
-
-`waystation spending`: what all tasks have spent, by model, agent or task.
-
-`waystation tell`: all agents of a running task hear something at their next turns.
+"""`waystation list`, `tell`, `documents`, `fork`, `cancel`, `session` and `spending`: lists of tasks and sessions,
+their spending, and operations on tasks.
 """
 
 import asyncio
@@ -86,12 +72,12 @@ PHASE_MARKS = {
     TaskPhase.REFUSED: "✗",
 }
 WIDE = 100
-"""Columns: from here on a list has the states in words, and costs."""
+"""Minimum columns at which a list spells out states and shows costs."""
 
 
 def format_task_lines(views: Sequence[TaskView], now: datetime, width: int) -> list[Text]:
-    """A line a task, the question cut to fit: state, the beginning of its id, when it was submitted (as clocks are in
-    the zone of `now`), for how long it was or has been at work, what it spent of its budget.
+    """Format one line per task, with the question cut to fit: state, short id, time of submission (in the zone of
+    `now`), duration of work, spending and budget.
     """
     return format_columns([_listed(view, now, wide=width >= WIDE) for view in views], width)
 
@@ -114,7 +100,9 @@ def _listed(view: TaskView, now: datetime, *, wide: bool) -> tuple[str | Text, .
 
 
 def format_short_usage(spent: Amount, limit: Limit) -> str:
-    """`41.2k/200k` or `$0.12/$2.00`: of two units the one that is used up further; less than a cent is `$0.00`."""
+    """Format `41.2k/200k` or `$0.12/$2.00`: of two units the one that is closer to its limit; less than a cent is
+    `$0.00`.
+    """
     in_dollars = limit.micro_usd is not None and (
         limit.tokens is None
         or Limit(micro_usd=limit.micro_usd).compute_used_share(spent)
@@ -130,7 +118,7 @@ def format_short_usage(spent: Amount, limit: Limit) -> str:
 
 
 def format_phase_legend(views: Iterable[TaskView]) -> str:
-    """What the marks of these tasks mean, in the order of a task's life."""
+    """Return the legend of these tasks' marks, in the order of a task's life."""
     seen = {view.progress.phase for view in views}
     meant: dict[str, list[str]] = {}
     for phase in TaskPhase:
@@ -195,7 +183,7 @@ async def _cancel(task: str) -> CancelJson:
 
 
 NAMED = 20
-"""Documents of a kind that are named."""
+"""Maximum number of documents of a kind that are named."""
 
 
 @app.command()
@@ -331,7 +319,7 @@ def list_sessions(as_json: JsonOption = False) -> None:
 
 
 def _short_amount(amount: Amount) -> str:
-    """At a glance: `200k`, `$1.50`, `200k+$1.50`."""
+    """Format an amount briefly: `200k`, `$1.50`, `200k+$1.50`."""
     parts = [format_tokens_short(amount.tokens)] if amount.tokens or not amount.micro_usd else []
     return "+".join([*parts, *([format_usd_short(amount.micro_usd)] if amount.micro_usd else [])])
 
@@ -410,7 +398,7 @@ def spending(
 
 
 def build_spending_rows(found: SpendingReport, by: SpendingGrouping) -> list[tuple[str | Text, ...]]:
-    """A line a task, role or model: money, fresh tokens, calls, its name."""
+    """Build one row per task, role or model: cost, fresh tokens, calls, name."""
     whole = group_spending(found.lines, by)
     dearest = sorted(whole, key=lambda name: (-whole[name].cost_micro_usd, -whole[name].usage.fresh, name))
     return [
@@ -427,7 +415,7 @@ def build_spending_rows(found: SpendingReport, by: SpendingGrouping) -> list[tup
 
 
 def format_spending_line(line: SpendingLine) -> str:
-    """In a sentence."""
+    """Format the line as a sentence."""
     unpriced = f" and {format_count(line.unpriced_calls, 'call')} without a known price" if line.unpriced_calls else ""
     return f"{format_usd_short(line.cost_micro_usd)}{unpriced}, {line.usage.fresh:,} fresh tokens"
 

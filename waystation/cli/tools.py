@@ -1,6 +1,5 @@
-"""`waystation tools`: what tool servers offer to agents, what asks a person first, and what is hidden and why.
-
-Which tools the agents of a task see now, which are hidden and why: from its store and the settings here.
+"""`waystation tools`: lists what tool servers offer to agents, what requires approval, and what is hidden and why, for
+a config file or for the agents of a task.
 """
 
 import asyncio
@@ -51,7 +50,10 @@ def tools(
 
 
 def format_tool_lines(found: UntrustedTools, by_name: Collection[str] = ()) -> Iterator[str]:
-    """A block for each server, in the file's order, and what is hidden behind it. `by_name`: those to be named."""
+    """Yield a block for each server, in the file's order, and what is hidden after it.
+
+    `by_name`: servers that tasks have to name.
+    """
     for server, specs in groupby(found.tools, key=lambda spec: spec.server):
         yield f"{server} (for tasks that name it)" if server in by_name else server
         yield from (f"  {spec.name}  {_notes(spec)}" for spec in specs)
@@ -63,14 +65,14 @@ def format_tool_lines(found: UntrustedTools, by_name: Collection[str] = ()) -> I
 
 
 def _silent(found: UntrustedTools) -> set[str]:
-    """The servers that told nothing of their tools."""
+    """Return the servers that did not list their tools."""
     told = {spec.server for spec in found.tools} | {one.server for one in found.hidden if one.tool}
     return {one.server for one in found.hidden} - told
 
 
 async def _found(file: Path) -> tuple[UntrustedTools, frozenset[str]]:
-    """Of all servers, and which of them only tasks have that name them."""
-    # The protocol's library takes half a second to load.
+    """Return the tools of all servers, and the servers that only tasks that name them have."""
+    # The MCP library takes half a second to load.
     from waystation.mcp.config import list_secret_names, load_servers  # noqa: PLC0415
     from waystation.mcp.servers import McpServers  # noqa: PLC0415
 
@@ -99,18 +101,18 @@ class ToolCost(Value):
 
     name: str
     tokens: int
-    """Estimated, of its definition."""
+    """Estimated tokens of its definition."""
     limits: tuple[str, ...] = ()
-    """On values of its parameters, as the agent is told them."""
+    """Limits on the values of its parameters, as shown to the agent."""
 
 
 class HiddenCost(Value):
     """A tool that an agent does not see."""
 
     name: str
-    """`server` or `server tool` where a tool server, or the file that names it, keeps it back."""
+    """`server` or `server tool` if a tool server, or the file that names it, withholds it."""
     tokens: int
-    """0 where the definition is not known."""
+    """0 if the definition is not known."""
     reason: str
 
 
@@ -128,9 +130,11 @@ class AgentTools(Value):
 async def list_agent_tools(
     client: Client, settings: Settings, task_id: str, agent: str | None
 ) -> tuple[AgentTools, ...]:
-    """Of one agent, or of each that the task has by now.
+    """Return the tools of one agent, or of every agent that the task has so far.
 
-    Raises BadInput for an agent that the task does not have, StoreError, and as the settings' tool servers do.
+    Raises:
+        BadInput: The task has no such agent.
+        StoreError: The store failed. Also whatever the settings' tool servers raise.
     """
     steps = [step for step in (await client.get_task(task_id)).progress.steps if agent in {None, step.id}]
     if agent is not None and not steps:
@@ -166,8 +170,8 @@ async def _of(desk: AgentDeps, run: RunRef, terms: AgentConfig) -> AgentTools:
 
 @asynccontextmanager
 async def _desk(settings: Settings) -> AsyncGenerator[AgentDeps]:
-    """As a worker with these settings has it."""
-    # They take a second to load.
+    """Open the agents' dependencies as a worker with these settings has them."""
+    # These imports take a second.
     from temporalio.common import MetricMeter  # noqa: PLC0415
 
     from waystation.runtime.temporal.metrics import TemporalMeter  # noqa: PLC0415
@@ -182,7 +186,7 @@ async def _desk(settings: Settings) -> AsyncGenerator[AgentDeps]:
 
 
 def format_agent_tools(agents: Sequence[AgentTools]) -> str:
-    """A block for each agent."""
+    """Format a block for each agent."""
     return "\n\n".join("\n".join(_lines(agent)) for agent in agents) or "nothing yet: the task has no agents"
 
 

@@ -1,4 +1,4 @@
-"""`waystation context`: the context engine on a request body from a file, and what it did to a task's agents."""
+"""`waystation context`: the context engine on a request body from a file, and audits of a task's agents."""
 
 import typer
 

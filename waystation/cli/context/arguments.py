@@ -1,8 +1,5 @@
-"""Arguments of the `context` commands: files, options, and the terms of a compaction.
-
-Files that the `context` commands read, with the file's name in every complaint.
-
-What a conversation in a file is compacted by: window, threshold and tools that can be called again.
+"""Arguments of the `context` commands: files (errors name them), options, and the policy by which a conversation in a
+file is compacted.
 """
 
 import sys
@@ -34,7 +31,7 @@ _STDIN = Path("-")
 
 
 def read_bytes(path: Path) -> bytes:
-    """What is in the file, or comes from stdin. Raises BadInput."""
+    """Read the file, or stdin. Raises BadInput."""
     try:
         return sys.stdin.buffer.read() if path == _STDIN else path.read_bytes()
     except OSError as error:
@@ -42,7 +39,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_request_file(path: Path) -> RequestBody:
-    """The request body in the file. Raises BadInput, naming file and place."""
+    """Read the request body in the file. Raises BadInput that names file and location."""
     raw = read_bytes(path)
     try:
         return read_request_body(raw)
@@ -51,7 +48,7 @@ def read_request_file(path: Path) -> RequestBody:
 
 
 def read_text(path: Path, option: str) -> str:
-    """The text of a file that an option names. Raises BadInput."""
+    """Read the text of a file that an option names. Raises BadInput."""
     try:
         return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -119,17 +116,17 @@ READING = frozenset(
     {"read", "get", "list", "search", "find", "view", "fetch", "query", "grep", "glob", "ls", "cat", "show", "open"}
     | {"look", "lookup", "recall", "browse", "describe", "inspect", "retrieve", "scan"}
 )
-"""With what the names of tools begin that can be called again without harm."""
+"""First words of the names of tools that can be called again without harm."""
 FILE_ARGUMENTS = ("path", "file_path", "filename", "file")
-"""What the argument of a tool is called that names a file, the likeliest first."""
+"""Names of tool arguments that name a file, the likeliest first."""
 _WORDS = compile_bounded(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _PREFIXES = frozenset({"web", "file", "fs"})
-"""What may stand before that word: web_search, file_read."""
+"""Prefixes before the first word: web_search, file_read."""
 
 
 @dataclass
 class CompactionOptions:
-    """What the options say, as they were typed."""
+    """The options as they were typed."""
 
     window: str | None = None
     max_output: str | None = None
@@ -137,10 +134,10 @@ class CompactionOptions:
     strategy: StrategyName = "ends"
     instructions: str = ""
     notes: list[str] = field(default_factory=list[str])
-    """What could not be had as it was wished."""
+    """Options that could not be applied as requested."""
 
     def build_policy(self, body: RequestBody, settings: Settings) -> CompactionPolicy:
-        """The numbers that hold. Raises BadInput for what is no number at all."""
+        """Build the policy. Raises BadInput for invalid numbers."""
         window, profile = self._window(body, settings), get_profile_layer(body, settings, self.strategy)
         given = settings.trigger_percent if "trigger_percent" in settings.model_fields_set else None
         percent = self._percent(given or profile.trigger_percent or settings.trigger_percent)
@@ -201,18 +198,18 @@ class CompactionOptions:
 
 
 def get_profile_layer(body: RequestBody, settings: Settings, strategy: StrategyName) -> ConfigLayer:
-    """What the profile of the body's model wants; nothing without one."""
+    """Return the configuration layer of the model's profile; empty without one."""
     found = find_compaction_profile(body.model or "", settings.profiles)
     return build_profile_layer(found[1], body.model or "", keeps_ends=strategy == "ends") if found else ConfigLayer()
 
 
 def build_token_estimator(body: RequestBody) -> TokenEstimator:
-    """What requests with this body's system prompt and tools are measured by."""
+    """Build the estimator for requests with this body's system prompt and tools."""
     return TokenEstimator(fixed=estimate_fixed_tokens(body.system, body.tools_json))
 
 
 def select_summary_model(body: RequestBody, settings: Settings) -> str:
-    """Which model writes the summaries."""
+    """Return the model that writes the summaries."""
     if settings.uses_offline_model:
         return OFFLINE_MODEL
     by_profile = get_profile_layer(body, settings, settings.strategy).condense_model
@@ -224,20 +221,20 @@ def select_summary_model(body: RequestBody, settings: Settings) -> str:
 
 
 def find_repeatable_tools(body: RequestBody) -> frozenset[str]:
-    """The tools whose calls can be repeated, as their names have it."""
+    """Return the tools whose calls can be repeated, judged by their names."""
     used = {call.name for message in body.transcript.messages for call in message.tool_uses}
     return frozenset(name for name in used if _only_reads(name))
 
 
 def find_file_reading_tools(body: RequestBody) -> dict[str, str]:
-    """The tools that read files, as it seems, each with the argument that names the file."""
+    """Return the tools that appear to read files, each with the argument that names the file."""
     tools = find_repeatable_tools(body)
     called = (call for message in body.transcript.messages for call in message.tool_uses if call.name in tools)
     return {call.name: name for call in called for name in reversed(FILE_ARGUMENTS) if name in call.input}
 
 
 def _only_reads(tool: str) -> bool:
-    # What stands before a double underscore is the server that the tool is from: mcp__github__get_issue.
+    # The part before a double underscore is the tool's server: mcp__github__get_issue.
     words = [word.lower() for word in _WORDS.findall(tool.rpartition("__")[2])]
     while words and words[0] in _PREFIXES:
         words.pop(0)

@@ -1,12 +1,5 @@
-"""`waystation context compact` and `mask`: a conversation in a file is made shorter.
-
-`waystation context compact`: what a full conversation would be compacted to.
-
-`waystation context mask`: old results of tools that can be called again become placeholders.
-
-Who writes the summary of a conversation in a file: the person who gives one, or the model that the settings name.
-
-What was done to a conversation in a file: as JSON with stable keys, and as a short text.
+"""`waystation context compact` and `mask`: shorten a conversation in a file, with a given summary or one by the
+configured model; the result is JSON with stable keys, or a short text.
 """
 
 import asyncio
@@ -101,7 +94,7 @@ from waystation.security.untrusted import escape_control_characters_in_json
 
 
 class NoOpRedactor:
-    """A redactor for texts that go nowhere: it replaces nothing."""
+    """A redactor for texts that are sent nowhere: it replaces nothing."""
 
     async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:  # noqa: ARG002
         """See `Redactor`."""
@@ -109,7 +102,7 @@ class NoOpRedactor:
 
 
 def make_fixed_summariser(text: str, policy: CompactionPolicy) -> SummaryWriter:
-    """The text is the summary. Nothing leaves this machine, so nothing is redacted."""
+    """Return a summariser that returns this text. Nothing leaves this machine, so nothing is redacted."""
 
     async def ask(transcript: Transcript, rung: SummariseDecision) -> SummaryVerdict:
         middle, _ = await SummaryInput.build_redacted(rung.middle, transcript, NoOpRedactor(), "")
@@ -120,20 +113,20 @@ def make_fixed_summariser(text: str, policy: CompactionPolicy) -> SummaryWriter:
 
 @dataclass(frozen=True)
 class ModelSummariser:
-    """The model that the settings name, asked as it is for agents: redacted, and in parts where it is much to read.
+    """Summarises with the configured model, as for agents: redacted, and in parts if there is much to read.
 
-    Its calls are written down in a store that is thrown away afterwards.
+    Its calls are recorded in a temporary store.
     """
 
     settings: Settings
     model: str
     policy: CompactionPolicy
     notes: list[str]
-    """Gets what a person should know of the call."""
+    """Receives remarks on the call for the person."""
 
     async def __call__(self, transcript: Transcript, rung: SummariseDecision) -> SummaryVerdict:
-        """Ask once. Raises RedactionFailed: then nothing went anywhere."""
-        # They take seconds to load, and most of these commands need no model.
+        """Summarise once. Raises RedactionFailed: nothing was sent."""
+        # These imports take seconds, and most of these commands need no model.
         from waystation.runtime.redaction_setup import create_redactor  # noqa: PLC0415
         from waystation.runtime.store_setup import load_oldest_key  # noqa: PLC0415
 
@@ -205,16 +198,16 @@ SHOWN_FAULTS = 20
 
 @dataclass(frozen=True)
 class CompactionResult:
-    """A conversation in which room was made, beside the file that it comes from."""
+    """A compacted conversation, with the file that it comes from."""
 
     body: RequestBody
     conversation: Conversation
     tokens_before: int
 
     def to_json(self) -> dict[str, JsonValue]:
-        """Everything, under stable keys; indices are those of the file's messages.
+        """Return everything, under stable keys; indices are those of the file's messages.
 
-        Every other field of the request stands beside them as it was given, so that the result is a request again.
+        All other fields of the request are included unchanged, so that the result is a request again.
         """
         done = self.conversation
         found: dict[str, JsonValue] = {
@@ -237,7 +230,7 @@ class CompactionResult:
         return found | {key: value for key, value in self.body.given.items() if key not in found}
 
     def to_text(self) -> str:
-        """The same, for people: without the messages."""
+        """Return the result for people, without the messages."""
         done = self.conversation
         lines = [
             f"{done.status}  {self.tokens_before:,} → {done.tokens:,} tokens, system prompt and tools included "
@@ -257,13 +250,13 @@ class CompactionResult:
 
     @cached_property
     def hidden_indices(self) -> list[int]:
-        """Indices of the messages that a summary or a marker stands for."""
+        """Indices of the messages that a summary or a marker replaces."""
         covered = {name for record in self._records if not isinstance(record, MaskRecord) for name in record.covered}
         return [index for index in _places(covered | self._merged_into(covered)) if index not in set(self._kept)]
 
     @property
     def _hidden_unread(self) -> Counter[str]:
-        """Blocks by their type in which more is hidden than their words, which nobody was shown."""
+        """Number of hidden blocks by type, for types with content besides text, which no summariser read."""
         hidden = {build_message_id(index) for index in self.hidden_indices}
         blocks = [block for one in self.body.transcript.messages if one.id in hidden for block in one.blocks]
         attached = [part for block in blocks if isinstance(block, ToolResult) for part in block.attached]
@@ -271,7 +264,7 @@ class CompactionResult:
         return Counter(block.kind for block in opaque if block.kind != SYSTEM_MESSAGE_TYPE and not block.is_readable)
 
     def _merged_into(self, covered: Set[str]) -> set[str]:
-        """Ids of the file's messages whose results were brought together with others in these."""
+        """Return ids of the file's messages whose results were merged with others in these."""
         before = build_model_view(self.body.transcript)
         answers = {result.tool_use_id for message in before if message.id in covered for result in message.tool_results}
         return {
@@ -314,7 +307,7 @@ class CompactionResult:
 
     @property
     def _records(self) -> tuple[Compaction, ...]:
-        """Of this compaction."""
+        """Records of this compaction."""
         return self.conversation.transcript.compactions[len(self.body.transcript.compactions) :]
 
     @property
@@ -325,7 +318,7 @@ class CompactionResult:
 
 
 def print_result(result: CompactionResult, *, as_json: bool) -> None:
-    """The result on stdout: one JSON value, or a text that says where the messages are to be had."""
+    """Print the result: one JSON value, or a text that says how to get the messages."""
     if as_json:
         print_object(result.to_json())
         return
@@ -334,7 +327,7 @@ def print_result(result: CompactionResult, *, as_json: bool) -> None:
 
 
 def print_object(value: Mapping[str, JsonValue]) -> None:
-    """One JSON value. Not by way of the console, which takes minutes over a long conversation."""
+    """Print one JSON value. Not through the console, which takes minutes for a long conversation."""
     sys.stdout.write(escape_control_characters_in_json(json.dumps(value, ensure_ascii=False, indent=2)) + "\n")
 
 
@@ -348,7 +341,7 @@ def _places(message_ids: Iterable[str]) -> list[int]:
 
 
 def _ranges(indices: list[int]) -> str:
-    """The indices as people write them: 0, 3-9."""
+    """Format indices as people write them: 0, 3-9."""
     runs: list[list[int]] = []
     for index in indices:
         if runs and index == runs[-1][-1] + 1:
@@ -414,7 +407,10 @@ async def _make_room(
 
 
 def _pinned(body: RequestBody, indices: Sequence[int], policy: CompactionPolicy, measure: TokenEstimator) -> Transcript:
-    """The conversation with these messages pinned. Raises BadInput for unknown ones, and where they pass their cap."""
+    """Return the conversation with these messages pinned.
+
+    Raises BadInput for unknown ones, and if they exceed their cap.
+    """
     transcript = body.transcript
     for index in dict.fromkeys(indices):
         transcript = with_record(

@@ -1,10 +1,5 @@
-"""`waystation context tokens`, `check` and `audit`: what a request has, and what compactions lost.
-
-`waystation context tokens`: what a request is estimated to have, part by part.
-
-`waystation context check`: what the Messages API would not accept of a conversation.
-
-`waystation context audit`: what the compactions of a task's agents kept, and what they lost.
+"""`waystation context tokens`, `check` and `audit`: the estimated size of a request, what the Messages API would reject
+in it, and what compactions of a task's agents kept and lost.
 """
 
 import asyncio
@@ -65,7 +60,7 @@ def tokens(
 
 
 def _by_kind(message: Message) -> Counter[str]:
-    """Tokens by the type of the blocks, and those of the message itself as `overhead`."""
+    """Count tokens by block type, with those of the message itself as `overhead`."""
     counts = Counter({"overhead": MESSAGE_TOKENS})
     for block in message.blocks:
         whole = estimate_message(message.replace(blocks=(block,))) - MESSAGE_TOKENS
@@ -166,7 +161,7 @@ def audit(
 async def _audited(
     task: str, agent: str | None, settings: Settings
 ) -> tuple[Sequence[AgentCompactionAudits], str, str]:
-    """What was found, where recall was tried, and a note on that."""
+    """Return the audits, where recall was tried, and a remark on that."""
     async with await connect_client(settings) as client:
         task_id = await client.resolve_task_id(task)
         try:
@@ -182,10 +177,10 @@ async def _audited(
 
 @asynccontextmanager
 async def _memory(settings: Settings) -> AsyncGenerator[MemoryWithEmbedder]:
-    """Memory as a worker has it. Raises MemoryUnavailable, also where a worker has embedded memory to itself."""
+    """Open memory as a worker does. Raises MemoryUnavailable, also if a worker has the embedded memory open."""
     if settings.qdrant_url is None and not settings.memory_folder.exists():
         raise MemoryUnavailable("there is none in this home folder")
-    # They take a second to load.
+    # These imports take a second.
     from waystation.runtime.redaction_setup import open_embedder  # noqa: PLC0415
     from workers.memory import open_memory  # noqa: PLC0415
 
@@ -199,7 +194,7 @@ async def _memory(settings: Settings) -> AsyncGenerator[MemoryWithEmbedder]:
 
 
 def _audit_by_kind(one: CompactionAudit) -> dict[str, list[AuditItem]]:
-    """The items of each kind that there is."""
+    """Group the items by kind."""
     kinds = {kind: [item for item in one.items if item.kind == kind] for kind in AUDIT_KINDS}
     return {kind: items for kind, items in kinds.items() if items}
 
@@ -211,7 +206,7 @@ def _counts(items: Sequence[AuditItem]) -> dict[str, int]:
 
 
 def _examples(items: Sequence[AuditItem], sample: int) -> list[AuditItem]:
-    """What cannot be recalled comes first."""
+    """Return the first items, those that cannot be recalled first."""
     return sorted((item for item in items if item.kept is None), key=lambda item: item.recallable)[:sample]
 
 
