@@ -1,1 +1,1 @@
-"""What the core does without: redaction by Presidio, the offline model, web, exports, evaluation."""
+"""What the core does without: redaction by Presidio, the offline model, web, exports, evaluation, request files."""

@@ -1,1 +1,1 @@
-"""Evaluation: questions with what is known of their answers, scores, and a page of them."""
+"""Evaluation of reports: question sets with known answers, scores, and an HTML page of results."""

@@ -1,4 +1,4 @@
-"""Evaluations as one HTML page: tables, and plots drawn as SVG; nothing is loaded, everything is escaped."""
+"""Renders evaluations as one HTML page of tables and SVG plots; nothing is loaded, everything is escaped."""
 
 from collections.abc import Sequence
 from html import escape
@@ -7,7 +7,7 @@ from waystation.plugins.evaluation.scores import MEANS, MEASURES, Evaluation, Me
 
 _COLOURS = "#1f6f8b", "#c8553d"
 _LEFT, _WIDTH, _ROW, _RADIUS = 190, 420, 18, 5
-"""Pixels: room for names, from 0 to 1, of a line, of a dot."""
+"""Pixels: width of the names, width of the scale from 0 to 1, height of a row, radius of a dot."""
 _STYLE = (
     "body{font:14px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}"
     "table{border-collapse:collapse;margin:1rem 0}td,th{border:1px solid #ccc;padding:.2rem .5rem;text-align:left}"
@@ -16,7 +16,9 @@ _STYLE = (
 
 
 def render_evaluation_page(found: Sequence[Evaluation], pairs: Sequence[MetricComparison]) -> str:
-    """The page: means, a plot for each measure with a dot for each question, what compaction costs, each answer."""
+    """Render the page: means, a plot for each metric with a dot for each question, the effect of compactions, each
+    answer.
+    """
     parts = [
         f"<h1>{escape(found[0].set)}</h1>",
         _legend(found),
@@ -36,7 +38,7 @@ def _number(score: float | None) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Cells are HTML already."""
+    """Render a table; cells are HTML already."""
     first = "".join(f"<th>{escape(name)}</th>" for name in head)
     rest = "\n".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><tr>{first}</tr>\n{rest}</table>"
@@ -97,7 +99,7 @@ def _axis(top: int, bottom: int) -> list[str]:
 
 
 def _plot(measure: Metric, found: Sequence[Evaluation]) -> str:
-    """A line for each question, with a dot for each way."""
+    """Plot a row for each question, with a dot for each configuration."""
     rows = {answer.id: number for number, answer in enumerate(found[0].answers)}
     bottom = len(rows) * _ROW
     drawn = _axis(0, bottom)
@@ -111,7 +113,7 @@ def _plot(measure: Metric, found: Sequence[Evaluation]) -> str:
 
 
 def _by_compactions(found: Sequence[Evaluation]) -> str:
-    """Facts found, by how often a task's contexts were compacted."""
+    """Plot facts found by the number of compactions of a task's contexts."""
     counts = sorted({answer.compactions for one in found for answer in one.answers})
     bottom = len(counts) * _ROW
     drawn = _axis(0, bottom)

@@ -1,4 +1,4 @@
-"""Sets of questions with what is known of their answers: YAML, with file and line in every complaint, and documents."""
+"""Loads question sets with known answers from YAML, and their documents; every error names file and line."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 
 def find_question_set(name: str) -> Path:
-    """The file of that path, or the set of that name that ships with Waystation. Raises BadInput."""
+    """Return the file at that path, or the question set of that name that ships with Waystation. Raises BadInput."""
     if Path(name).is_file():
         return Path(name)
     shipped = sorted(path.stem for path in SHIPPED.glob("*.yaml"))
@@ -35,7 +35,7 @@ def _list(names: Sequence[str]) -> str:
 
 
 def load_question_set(path: Path) -> QuestionSet:
-    """The set of questions in a file. Every scalar is text, so that `3.10` stays what it is. Raises BadInput."""
+    """Load a question set. Every scalar is text, so that `3.10` stays what it is. Raises BadInput."""
     node = _composed(path, _text(path))
     if twice := next(_twice(node), None):
         raise _at(path, twice, "it is given twice")
@@ -64,7 +64,7 @@ def _text(path: Path) -> str:
 
 def _composed(path: Path, text: str) -> yaml.Node:
     try:
-        # What is written once and meant a thousand times would be copied a thousand times.
+        # An anchor that is referenced a thousand times would be copied a thousand times.
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.BaseLoader)):
             raise BadInput(f"{path}: aliases (*name) are not taken: write it out")
         node = yaml.compose(text, yaml.BaseLoader)
@@ -91,7 +91,7 @@ def _parts(node: yaml.Node) -> Sequence[yaml.Node]:
 
 
 def _twice(node: yaml.Node) -> Iterator[yaml.Node]:
-    """Keys that stand in one table twice: the first would be lost."""
+    """Yield keys that occur twice in one mapping: the first would be lost."""
     seen: set[str] = set()
     for key, _ in _pairs(node):
         if str(key.value) in seen:
@@ -102,7 +102,7 @@ def _twice(node: yaml.Node) -> Iterator[yaml.Node]:
 
 
 def _node(node: yaml.Node, place: Sequence[int | str]) -> tuple[yaml.Node, str]:
-    """What stands at the place, as deep as there is something, and what it is called there."""
+    """Return the node at that place, as deep as it exists, and its name there."""
     name = ""
     for step in place:
         if isinstance(step, int) and isinstance(node, yaml.SequenceNode) and step < len(node.value):
@@ -112,7 +112,7 @@ def _node(node: yaml.Node, place: Sequence[int | str]) -> tuple[yaml.Node, str]:
         found = next(((key, value) for key, value in _pairs(node) if key.value == step), None)
         if found is None:
             break
-        # A key names its line better than what stands below it.
+        # A key locates an error better than its value.
         node = found[1] if isinstance(found[1], yaml.SequenceNode | yaml.MappingNode) else found[0]
     return node, name
 
@@ -125,15 +125,18 @@ class EvaluationQuestion(NamedTuple):
 
     @property
     def lines(self) -> Mapping[str, Sequence[str]]:
-        """Of the documents, by name."""
+        """Lines of the documents, by name."""
         return {document.name: document.text.split("\n") for document in self.documents}
 
 
 def load_evaluation_questions(asked: QuestionSet, folder: Path, scratch: Path) -> tuple[EvaluationQuestion, ...]:
-    """Each question with its documents, whose paths are relative to the folder. `scratch`: where descriptions of
-    installed packages are written.
+    """Load each question with its documents, whose paths are relative to the folder.
 
-    Raises BadInput, naming the question, for what is missing, and for a gold document that is none of its documents.
+    `scratch`: folder for the descriptions of installed packages.
+
+    Raises:
+        BadInput: Something is missing, or a gold document is not among the question's documents; the message names the
+            question.
     """
     shelf = _Shelf(asked, folder, scratch)
     found: list[EvaluationQuestion] = []
@@ -155,12 +158,13 @@ def load_evaluation_questions(asked: QuestionSet, folder: Path, scratch: Path) -
 
 
 def _own(asked: QuestionSet, gold: GoldQuestion) -> GoldQuestion | QuestionSet:
-    """Who names the documents of the question."""
+    """Return where the documents of the question are named: the question itself, or its set."""
     return gold if gold.documents or gold.packages else asked
 
 
 def _inside(folder: Path, entry: str, question: str) -> Path:
-    """A set may be a stranger's, and what it names is sent to a model: no link and no .. leads to keys.
+    """Resolve an entry within the folder. A set may come from a stranger, and what it names is sent to a model: no link
+    and no `..` may lead to keys.
 
     Raises BadInput.
     """
@@ -173,10 +177,10 @@ def _inside(folder: Path, entry: str, question: str) -> Path:
 
 
 class _Shelf:
-    """All documents of a set, read once and together: what starts a reader for each waits for each."""
+    """All documents of a set, read once and together: starting a reader for each would wait for each."""
 
     def __init__(self, asked: QuestionSet, folder: Path, scratch: Path) -> None:
-        """Raises BadInput, naming the question, for what is missing."""
+        """Read the documents. Raises BadInput, naming the question, if something is missing."""
         self._folders: dict[str, tuple[SourceDocument, ...]] = {}
         self._files: dict[str, Path] = {}
         installed = {path.stem: path for path in write_package_documents(scratch)}
@@ -197,7 +201,9 @@ class _Shelf:
         self._read = dict(zip(once, read, strict=True))
 
     def documents(self, own: GoldQuestion | QuestionSet) -> list[SourceDocument]:
-        """In the order in which they are named, packages first; files under the names that the set gives them."""
+        """Return the documents in the order in which they are named, packages first; files under the names that the set
+        gives them.
+        """
         found = [self._file(f"{package}.md") for package in own.packages]
         for entry in own.documents:
             found += self._folders.get(entry) or [self._file(entry)]

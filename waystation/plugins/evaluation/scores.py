@@ -1,7 +1,7 @@
-"""How good a report is, by code: questions with what is known of their answers, and the scores of reports against them.
+"""Scores reports by code against known answers, and compares evaluations.
 
-Words and figures are compared, never meaning: a negated fact is found, and one in other words is missed unless the set
-names these, too, or a model judges it.
+Words and figures are compared, not meaning: a negated fact counts as found, and a paraphrased one as missed unless the
+set lists the paraphrase or a model judges it.
 """
 
 import unicodedata
@@ -41,23 +41,25 @@ _MONTHS = (
 )
 _MONTH = {name: number for number, month in enumerate(_MONTHS, 1) for name in (month, month[:3])} | {"sept": 9}
 _MOST_DIGITS = 18
-"""Of a number that is worth something; longer ones are identifiers, and stay as they are written."""
+"""Maximum digits of a number whose value matters; longer ones are identifiers, and are kept as written."""
 TELLING_LETTERS = 4
 HELD_SHARE = 0.5
-"""Of a sentence's telling words, how many at least its cited lines have; and all of its figures."""
+"""Minimum share of a sentence's content words that its cited lines must have, besides all of its figures."""
 
 
 def normalize_words(text: str) -> tuple[str, ...]:
-    """The words and figures of a text in one writing: `1,234` is `1234`, `1.5 million` is `1500000`, `three` is `3`,
-    `12 percent` is `12 %`, `$5` is `5 $`, and `22 November 2026` or `Nov 22nd, 2026` is `2026-11-22`. Versions stay
-    (`3.10` is not `3.1`), and marks between words are none.
+    """Normalise the words and figures of a text.
+
+    `1,234` becomes `1234`, `1.5 million` `1500000`, `three` `3`, `12 percent` `12 %`, `$5` `5 $`, and `22 November
+    2026` or `Nov 22nd, 2026` `2026-11-22`. Versions are kept (`3.10` is not `3.1`), and marks between words are
+    dropped.
     """
     found = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
     return tuple(_joined([_SAME.get(part, part) for word in found for part in _figures(word)]))
 
 
 def _figures(word: str) -> Sequence[str]:
-    """A run of digits and marks, apart where it is several figures."""
+    """Split a run of digits and marks if it is several figures."""
     if not word[0].isdecimal():
         return (word,)
     word = word.rstrip(".,/-")
@@ -88,7 +90,7 @@ def _without_thousands(part: str) -> Sequence[str]:
 
 
 def _joined(words: Sequence[str]) -> Iterable[str]:
-    """What takes several words, as one: dates, scales, amounts of money, shares."""
+    """Join what takes several words: dates, scales, amounts of money, percentages."""
     at = 0
     while at < len(words):
         took, meant = _date_at(words, at) or _amount_at(words, at) or (1, (words[at],))
@@ -97,11 +99,11 @@ def _joined(words: Sequence[str]) -> Iterable[str]:
 
 
 _Meant = tuple[int, tuple[str, ...]]
-"""How many words it takes, and what they are in one writing."""
+"""Number of words it takes, and their normalised form."""
 
 
 def _date_at(words: Sequence[str], at: int) -> _Meant | None:
-    """`22 november 2026`, `22nd of november 2026`, `november 22 2026`."""
+    """Parse `22 november 2026`, `22nd of november 2026` or `november 22 2026`."""
     near = [
         (place, word) for place, word in enumerate(words[at : at + 6]) if word not in {"st", "nd", "rd", "th", "of"}
     ]
@@ -138,7 +140,7 @@ def _decimal(word: str) -> Decimal | None:
 
 
 def contains_phrase(text_words: Sequence[str], phrase: str) -> bool:
-    """Whether the words and figures of the phrase stand in the text, in their order and side by side."""
+    """Return whether the words and figures of the phrase occur in the text, consecutively and in order."""
     wanted = " ".join(normalize_words(phrase))
     return bool(wanted) and f" {wanted} " in f" {' '.join(text_words)} "
 
@@ -149,26 +151,26 @@ def _several(written: object) -> object:
 
 _Phrase = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2_000)]
 Fact = Annotated[tuple[_Phrase, ...], BeforeValidator(_several), Field(min_length=1)]
-"""One thing that an answer must hold, in any of these wordings."""
+"""One fact that an answer must state, in any of these wordings."""
 MAX_QUESTIONS = 1_000
 
 
 class GoldQuestion(Value):
-    """A question, and what is known of its answer."""
+    """A question with its known answer."""
 
     id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$")]
     question: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20_000)]
     documents: tuple[str, ...] = ()
-    """Files and folders, relative to the set; with none here or in the packages, those of the set."""
+    """Files and folders, relative to the set; if neither these nor packages are given, those of the set."""
     packages: tuple[str, ...] = ()
     """Installed distributions whose descriptions are documents."""
     facts: tuple[Fact, ...] = ()
     cites: tuple[_Phrase, ...] = ()
-    """Names of documents that have to be cited."""
+    """Names of documents that must be cited."""
     never: tuple[_Phrase, ...] = ()
-    """What must not be said."""
+    """Phrases that must not occur."""
     criteria: tuple[_Phrase, ...] = ()
-    """For the task, as `submit --accept` has them; judged by a model only."""
+    """Criteria of the task, as in `submit --accept`; judged by a model only."""
 
     @model_validator(mode="after")
     def _sound(self) -> "GoldQuestion":
@@ -211,7 +213,9 @@ MEANS: Mapping[Metric, str] = {
 
 
 class ReportScore(Value):
-    """Of one report, each from 0 to 1; None where the question does not ask for it, or nothing is there to measure."""
+    """Scores of one report, each from 0 to 1; None if the question does not ask for it, or there is nothing to
+    measure.
+    """
 
     facts: float | None = None
     citations: float | None = None
@@ -222,14 +226,14 @@ class ReportScore(Value):
     judged: tuple[str, ...] = ()
     """Facts that only the judge found."""
     unheld: tuple[str, ...] = ()
-    """Citations, with their sentence, whose lines do not hold it."""
+    """Citations, with their sentences, whose lines do not support them."""
     uncited: tuple[str, ...] = ()
     """Gold documents that were not cited."""
     contradictions: tuple[str, ...] = ()
-    """What must not be said, and was."""
+    """Forbidden phrases that occur."""
 
     def get(self, measure: Metric) -> float | None:
-        """The score of that name."""
+        """Return the score of that metric."""
         match measure:
             case "facts":
                 return self.facts
@@ -242,7 +246,7 @@ class ReportScore(Value):
 
 
 class ScoredAnswer(Value):
-    """How one question went. `tokens` are fresh; `micro_usd` is None where a price is not known."""
+    """The result of one question. `tokens` are fresh tokens; `micro_usd` is None if a price is unknown."""
 
     id: str
     question: str = ""
@@ -255,30 +259,30 @@ class ScoredAnswer(Value):
     compactions: int = 0
     pauses: int = 0
     fault: str = ""
-    """Why it failed; it is scored 0 then."""
+    """Why it failed; its score is then 0."""
 
 
 class Evaluation(Value):
-    """A set of questions, answered in one way. What a result file holds."""
+    """A question set answered with one configuration: the content of a result file."""
 
     set: str
     label: str
-    """In which way: the settings' file, the model, or whatever the person called it."""
+    """Name of the configuration: the settings file, the model, or a name that the person chose."""
     version: str
     model: str
     judge: str = ""
-    """The model that was asked for facts which code did not find; empty: none was."""
+    """Model that was asked about facts that code did not find; empty: none was."""
     judge_micro_usd: int | None = 0
     answers: tuple[ScoredAnswer, ...]
 
     def mean(self, measure: Metric) -> float | None:
-        """Over the questions that ask for it."""
+        """Return the mean over the questions that measure it."""
         found = [score for answer in self.answers if (score := answer.scores.get(measure)) is not None]
         return sum(found) / len(found) if found else None
 
     @property
     def micro_usd(self) -> int | None:
-        """All tasks together; None where a price is not known."""
+        """Cost of all tasks; None if a price is unknown."""
         costs = [answer.micro_usd for answer in self.answers]
         return None if None in costs else sum(cost or 0 for cost in costs)
 
@@ -291,11 +295,16 @@ class Evaluation(Value):
 def score_report(
     gold: GoldQuestion, report: str, documents: Mapping[str, Sequence[str]], judged: Iterable[str] = ()
 ) -> ReportScore:
-    """The report against what is known. `documents`: their lines, by name. `judged`: facts, in their first wording,
-    that a model has found where code did not.
+    """Score the report against the known answer.
+
+    Args:
+        gold: The question with its known answer.
+        report: The report as Markdown.
+        documents: Lines of the documents, by name.
+        judged: Facts, in their first wording, that a model found and code did not.
     """
     answer = extract_answer(report)
-    # What a document is called is not said by the report.
+    # A document's name is not a statement of the report.
     words, by_judge = normalize_words(CITATION_PATTERN.sub(" ", answer)), set(judged)
     missed = [
         wordings[0] for wordings in gold.facts if not any(contains_phrase(words, wording) for wording in wordings)
@@ -320,7 +329,7 @@ def score_report(
 
 
 def make_zero_score(gold: GoldQuestion) -> ReportScore:
-    """Of a task that has no report: 0 in everything that is asked for."""
+    """Return the score of a task without a report: 0 for everything that is measured."""
     return ReportScore(
         facts=0.0 if gold.facts else None,
         citations=0.0,
@@ -338,7 +347,7 @@ def _share(part: int, whole: int) -> float | None:
 def _held(
     pointing: Sequence[Claim], cited: Sequence[Claim], documents: Mapping[str, Sequence[str]]
 ) -> tuple[set[str], list[str]]:
-    """The documents with a citation that can be looked up, and the claims that their lines do not hold."""
+    """Return the documents with a citation that can be resolved, and the claims that their lines do not support."""
     whole = {name: CitedDocument(lines) for name, lines in documents.items()}
     faults = check_citations((citation for claim in pointing for citation in claim.citations), whole)
     there = {citation.document for citation, fault in faults.items() if fault is None}
@@ -351,8 +360,10 @@ def _held(
 
 
 def is_claim_supported(claim: Claim, documents: Mapping[str, Sequence[str]]) -> bool:
-    """Whether the cited lines, together, have every figure of the sentence and half of its telling words. A quotation
-    that is most of a sentence stands for it: what leads to it is often the writer's own count.
+    """Return whether the cited lines, together, have every figure of the sentence and half of its content words.
+
+    A quotation that is most of a sentence is checked in its place: the words that introduce it are often the writer's
+    own count.
     """
     text = PLACEHOLDER_PATTERN.sub(" ", claim.text)
     said = normalize_words(text)
@@ -360,7 +371,7 @@ def is_claim_supported(claim: Claim, documents: Mapping[str, Sequence[str]]) -> 
     if 2 * len(words := normalize_words(PLACEHOLDER_PATTERN.sub(" ", quoted))) >= len(said):
         text, said = quoted, words
     lines = normalize_words("\n".join(line for citation in claim.citations for line in _lines(citation, documents)))
-    # A small number in words may be none: `one of them`.
+    # A small number in words may not be a figure: `one of them`.
     digits = {figure for word in _WORD.findall(text) for figure in _figures(word)}
     figures = {word for word in said if word[0].isdecimal() and (len(word) > len("12") or word in digits)}
     telling, there = _stems(said), _stems(lines)
@@ -376,23 +387,25 @@ def _stems(words: Iterable[str]) -> set[str]:
 
 
 class MetricComparison(Value):
-    """One measure of two evaluations of the same set, question by question."""
+    """One metric of two evaluations of the same set, question by question."""
 
     measure: Metric
     questions: int
-    """That both have a score for."""
+    """Number of questions that both have a score for."""
     first: float
     second: float
     better: int
-    """Questions in which the second has more."""
+    """Number of questions in which the second scores higher."""
     worse: int
     p: float
-    """Of the exact sign test with two sides: how likely so uneven a count is if neither way were better. Ties say
-    nothing, and are left out."""
+    """p-value of the exact two-sided sign test: the probability of so uneven a count if neither were better.
+
+    Ties are left out.
+    """
 
 
 def compare_evaluations(first: Evaluation, second: Evaluation) -> tuple[MetricComparison, ...]:
-    """Every measure that both have. Raises BadInput where they are not of the same questions."""
+    """Compare every metric that both have. Raises BadInput if they are not of the same questions."""
     ours, theirs = ({answer.id: answer.scores for answer in one.answers} for one in (first, second))
     if ours.keys() != theirs.keys():
         other = ", ".join(sorted(ours.keys() ^ theirs.keys())[:3])
@@ -420,6 +433,8 @@ def _compared(
 
 
 def compute_sign_test(better: int, worse: int) -> float:
-    """The exact p of two sides: twice the chance of at most as many of the rarer sign among fair coins, 1 at most."""
+    """Return the exact two-sided p-value: twice the probability of at most as many of the rarer sign in fair coin
+    tosses, at most 1.
+    """
     tosses = better + worse
     return min(1.0, 2 * sum(comb(tosses, heads) for heads in range(min(better, worse) + 1)) / 2**tosses)

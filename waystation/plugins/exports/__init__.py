@@ -1,1 +1,1 @@
-"""Reports as people send them: HTML, PDF and DOCX."""
+"""Exports reports as HTML, PDF and DOCX."""

@@ -1,8 +1,8 @@
-"""A report as DOCX, to be edited and commented on: its looks are styles, its headings make a table of contents, and a
-citation leads to the list of sources and has a footnote where its source is first cited, if the pages have room.
+"""Renders a report as DOCX for editing and comments: formatting is by styles, headings make a table of contents, and a
+citation links to the list of sources, with a footnote at its source's first citation if the pages have room.
 
-The package around it is python-docx's; the text is written as XML, once, since a report can have megabytes. Letters of
-every script are left to the fonts of the program that opens it.
+The package is made by python-docx; the text is written as XML in one pass, since a report can have megabytes. The fonts
+for each script are left to the program that opens the file.
 """
 
 import unicodedata
@@ -44,18 +44,18 @@ _LEFT_TO_RIGHT = "\u200e"
 _BREAKS = {"\n": "<w:br/>", "\t": "<w:tab/>"}
 _LOWEST_HEADING = 4
 _DEEPEST, _INDENT = 9, 360
-"""Levels of a list, and what each of them is indented; here and below twentieths of a point."""
+"""Maximum list level, and indentation per level; here and below in twentieths of a point."""
 _BULLETS, _NUMBERS = 1, 2
-"""Lists that are counted anew have the numbers after these."""
+"""Numbering ids; lists that restart their numbering have the following ids."""
 _MOST_COLUMNS, _WIDTH = 63, 8846
-"""Of a table in Word, and of the text on a page."""
+"""Maximum columns of a table in Word, and the width of the text on a page."""
 _NARROW, _WIDE = 8, 60
-"""Signs that a column has room for at least, and at most beside others."""
+"""Minimum and maximum characters of a column's width."""
 _LONGEST_PROPERTY = 255
 _MANY = 24
-"""Sources that are listed in two columns."""
+"""From this number on, sources are listed in two columns."""
 _ROOM = 300
-"""Characters of text for each of many sources, with which footnotes leave room for it on the pages."""
+"""Characters of text per source from which footnotes leave room for the text on the pages."""
 _SECTION = (
     '<w:sectPr><w:footerReference w:type="default" r:id="footer"/><w:type w:val="continuous"/>'
     '<w:pgSz w:w="11906" w:h="16838"/>'
@@ -74,7 +74,7 @@ _SEPARATORS = (
 
 
 def render_docx(report: ExportedReport) -> bytes:
-    """The file. Raises BadInput where the package that makes it is not installed."""
+    """Render the file. Raises BadInput if python-docx is not installed."""
     if find_spec("docx") is None:
         raise BadInput("a report as DOCX needs the package python-docx: `pip install 'waystation[reports]'`")
     from docx.opc.constants import RELATIONSHIP_TYPE as KIND  # noqa: PLC0415 - of an extra
@@ -102,7 +102,7 @@ def render_docx(report: ExportedReport) -> bytes:
     about.title, about.subject = _clean(report.title)[:_LONGEST_PROPERTY], report.imprint.task_id
     about.author = about.last_modified_by = "Waystation"
     if (at := report.imprint.stored_at) is not None:
-        # It takes whole seconds of UTC, and does not want to be told so.
+        # python-docx takes whole seconds of UTC, without a time zone.
         about.created = about.modified = at.astimezone(UTC).replace(tzinfo=None, microsecond=0)
     made = BytesIO()
     package.save(made)
@@ -115,7 +115,7 @@ def _root(name: str, inside: str) -> bytes:
 
 
 def _numbering(firsts: Iterable[tuple[int, int]]) -> str:
-    """Bullets, numbers, and a list for each that begins anew: its level and first number."""
+    """Define bullets, numbers, and a list for each restart: its level and first number."""
     bullets = _levels("bullet", ["–" if level % 2 else "•" for level in range(_DEEPEST)])
     numbers = _levels("decimal", [f"%{level}." for level in range(1, _DEEPEST + 1)])
     lists = [(_BULLETS, ""), (_NUMBERS, "")] + [
@@ -152,27 +152,27 @@ def _footer(report: ExportedReport) -> str:
 
 
 class _Where(NamedTuple):
-    """Where a block stands."""
+    """The position of a block."""
 
     style: str = ""
-    """Of its paragraphs; empty: of running text."""
+    """Style of its paragraphs; empty: body text."""
     depth: int = 0
-    """Lists around it."""
+    """Number of enclosing lists."""
 
 
 class _Writer:
-    """Writes the text, and keeps what stands in the other parts of the file."""
+    """Writes the text, and collects the contents of the other parts of the file."""
 
     def __init__(self, sources: Iterable[NumberedSource]) -> None:
         self._sources = {source.number: source for source in sources}
         self._cited: set[int] = set()
         self._notes = True
         self.footnotes: list[str] = []
-        """In the order of the text, which is that of the sources' numbers; none where they would fill the pages."""
+        """In the order of the text, which is that of the sources' numbers; none if they would fill the pages."""
         self.addresses: dict[str, str] = {}
-        """Where links lead, each with its key."""
+        """Targets of links, with their keys."""
         self.firsts: list[tuple[int, int]] = []
-        """Level and first number of each list with numbers."""
+        """Level and first number of each numbered list."""
 
     def render(self, report: ExportedReport) -> str:
         text = sum(len(said) for _, said in iter_strings([block.model_dump(mode="json") for block in report.blocks]))
@@ -263,7 +263,9 @@ class _Writer:
         return f"<w:p>{f'<w:pPr>{said}</w:pPr>' if said else ''}{text}</w:p>"
 
     def _inline(self, inline: Inline, backwards: bool, around: str) -> str:
-        """`around`: what keeps the number of a citation in brackets among letters that go the other way."""
+        """Write inline text. `around`: marks that keep the number of a citation in its brackets within right-to-left
+        text.
+        """
         if inline.source:
             return f"{around}{self._citation(self._sources[inline.source])}{around}"
         if inline.address:
@@ -278,7 +280,9 @@ class _Writer:
         return _runs(inline.text, "".join(look for wanted, look in looks if wanted), backwards)
 
     def _citation(self, source: NumberedSource) -> str:
-        """Leads to the list of sources; the first of its source has the footnote, as far as the two count alike."""
+        """Write a link to the list of sources; the first citation of a source has the footnote, while both are numbered
+        alike.
+        """
         leads, first = f"source_{source.number}", source.number not in self._cited
         self._cited.add(source.number)
         if not first:
@@ -292,23 +296,23 @@ class _Writer:
         return _marked(f"cite_{source.number}", len(self._sources) + source.number, _link(leads, source, mark))
 
     def _link(self, leads: str, source: NumberedSource) -> str:
-        """With the number that the footnote has, also when somebody has put in another one before it."""
+        """Write a link with the footnote's number, which stays right if someone inserts another footnote before it."""
         return _link(leads, source, follows=source.number <= len(self.footnotes))
 
 
 def _ends(columns: int) -> str:
-    """What stood in so many columns."""
+    """Return the paragraph that ends a section with this number of columns."""
     small = '<w:spacing w:after="0" w:line="20" w:lineRule="exact"/>'
     return f"<w:p><w:pPr>{small}{_SECTION.format(columns)}</w:pPr></w:p>"
 
 
 def _indent(where: _Where) -> str:
-    """What goes on in a list stands under its words."""
+    """Return the indentation of a list item's continuation, which is aligned with its text."""
     return f'<w:ind w:left="{_INDENT * min(where.depth, _DEEPEST)}"/>' if where.depth else ""
 
 
 def _widths(rows: Iterable[tuple[tuple[Inline, ...], ...]], columns: int) -> list[int]:
-    """By the longest cell of each column, as far as a narrow one keeps room for a word."""
+    """Return widths by the longest cell of each column, while a narrow one keeps room for a word."""
     longest = [_NARROW] * columns
     for row in rows:
         for place, cell in enumerate(row):
@@ -322,7 +326,7 @@ def _marked(name: str, key: int, inside: str) -> str:
 
 
 def _link(leads: str, source: NumberedSource, mark: str = "", *, follows: bool = False) -> str:
-    """`[12]`, or `[12?]` where it does not hold. `mark`: what stands for the number."""
+    """Write `[12]`, or `[12?]` if the citation does not hold. `mark`: replaces the number."""
     style = "Fault" if source.fault else "Citation"
     look = f'<w:rPr><w:rStyle w:val="{style}"/><w:u w:val="none"/><w:vertAlign w:val="baseline"/></w:rPr>'
     begin, _, end = render_citation_number(source).partition(str(source.number))
@@ -339,7 +343,7 @@ def _place(source: NumberedSource) -> str:
 
 
 def _runs(text: str, looks: str = "", backwards: bool = False) -> str:
-    """The words, and where they are written from right to left, in runs of one direction."""
+    """Write the text in runs of one direction."""
     return "".join(
         f"<w:r><w:rPr>{looks}{'<w:rtl/>' if back else ''}</w:rPr>{_written(part)}</w:r>"
         for back, part in _stretches(_clean(text), backwards)
@@ -354,7 +358,10 @@ def _written(text: str) -> str:
 
 
 def _stretches(text: str, backwards: bool) -> Iterator[tuple[bool, str]]:
-    """What has no direction of its own, between words of one direction, goes with them, else with its paragraph."""
+    """Split the text by direction.
+
+    Characters without a direction belong to the words around them if those agree, else to the paragraph's direction.
+    """
     if not text:
         return
     if not backwards and not _has_right_to_left(text):
@@ -376,11 +383,11 @@ def _has_right_to_left(text: str) -> bool:
 
 
 def _direction(sign: str) -> bool | None:
-    """Whether it is written from right to left; None: as its neighbours."""
+    """Return whether a character is written from right to left; None: as its neighbours."""
     direction = unicodedata.bidirectional(sign)
     return True if direction in RIGHT_TO_LEFT_CLASSES else False if direction == "L" else None
 
 
 def _clean(text: str) -> str:
-    """Without what XML cannot have."""
+    """Remove characters that XML does not allow."""
     return text.translate(_NO_XML)

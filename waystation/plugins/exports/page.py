@@ -1,5 +1,5 @@
-"""A report as one HTML page: no scripts, nothing that is loaded, everything escaped; for screens, light and dark, and
-for paper.
+"""Renders a report as one HTML page: no scripts, nothing loaded, everything escaped; for light and dark screens and for
+paper.
 """
 
 from collections.abc import Iterable
@@ -63,7 +63,7 @@ li,blockquote,tr{break-inside:avoid}p{orphans:3;widows:3}}
 
 
 def render_html_page(report: ExportedReport) -> str:
-    """The page. Each citation leads to its place in the list of sources, and each source back to its first citation."""
+    """Render the page. Each citation links to the list of sources, and each source back to its first citation."""
     return "\n".join([
         '<!doctype html>\n<html lang="en">\n<head>',
         f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
@@ -76,12 +76,12 @@ def render_html_page(report: ExportedReport) -> str:
 
 
 def render_html_body(report: ExportedReport, page: str) -> str:
-    """What the page has of a report, for another page, whose citations lead to `page` with the number of the source."""
+    """Render the body of a report for another page; its citations link to `page` with the source's number."""
     return _Writer(report.sources, page).render(report)
 
 
 class _Writer:
-    """Writes HTML, and knows which sources it has led to before."""
+    """Writes HTML, and tracks which sources were cited already."""
 
     def __init__(self, sources: Iterable[NumberedSource], page: str = "") -> None:
         self._sources = {source.number: source for source in sources}

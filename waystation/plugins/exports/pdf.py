@@ -1,6 +1,6 @@
-"""A report as PDF, typeset by Typst with the fonts that come with it and those of the machine.
+"""Renders a report as PDF, typeset by Typst with its own fonts and those of the machine.
 
-Its words are handed over as data and never read as Typst's markup; the typesetter gets an empty folder, and no package.
+The text is passed as data and never read as Typst markup; the typesetter gets an empty folder and no packages.
 Characters that no font has are described instead of shown as boxes.
 """
 
@@ -41,14 +41,14 @@ _PROBE = b"""#set page(width: 40pt, height: 40pt, margin: 0pt)
 #for it in json(bytes(sys.inputs.probed)) { page(text(font: "Libertinus Serif", it)) }"""
 _GLYPH = compile_bounded(r'href="#(g[0-9A-F]{1,40})"')
 _NOWHERE = "\U0010fffe"
-"""No font has it: its glyph is the one for what is missing."""
+"""A character that no font has: its glyph is that of missing characters."""
 _EVERYWHERE = frozenset(map(chr, range(0x180)))
-"""Latin, which the typesetter's own fonts have."""
+"""Latin characters, which the typesetter's own fonts have."""
 _MOST_NAMED = 3
-"""Signs in a row that are described by their names."""
+"""Maximum number of consecutive characters that are described by name."""
 _MOST_KINDS = 5
 _LONGEST_WORD, _PART = 60, 20
-"""Characters: a longer word may be broken after each such part, or it would leave the page."""
+"""Characters: a longer word may be broken after each such part, or it would run off the page."""
 _MAY_BREAK = "\u200b"
 _LOWEST_HEADING = 4
 
@@ -61,7 +61,7 @@ class PdfResult(NamedTuple):
 
 
 def render_pdf(report: ExportedReport) -> PdfResult:
-    """Raises BadInput where the typesetter is not installed."""
+    """Render the file. Raises BadInput if the typesetter is not installed."""
     if find_spec("typst") is None:
         raise BadInput("a report as PDF needs the package typst: `pip install 'waystation[reports]'`")
     written = _Writer(report.sources, str).build_data(report)
@@ -70,7 +70,7 @@ def render_pdf(report: ExportedReport) -> PdfResult:
     shown = _Writer(report.sources, lambda text: _breakable(_described(text, missing))).build_data(report)
     inputs: dict[str, JsonValue] = {"report": shown, "lacking": lacking}
     stored_at = report.imprint.stored_at
-    # The typesetter takes whole seconds.
+    # Typst accepts whole seconds only.
     at = None if stored_at is None else stored_at.replace(microsecond=0)
     (content,) = _typeset(_TEMPLATE.read_bytes(), inputs, "pdf", at)
     return PdfResult(content, lacking)
@@ -79,7 +79,7 @@ def render_pdf(report: ExportedReport) -> PdfResult:
 def _typeset(
     source: bytes, inputs: Mapping[str, JsonValue], form: Literal["pdf", "svg"], at: datetime | None = None
 ) -> list[bytes]:
-    """The file, or a picture of each page."""
+    """Return the file, or an image of each page."""
     import typst  # noqa: PLC0415 - of an extra
 
     given = {name: json.dumps(value) for name, value in inputs.items()}
@@ -90,7 +90,9 @@ def _typeset(
 
 
 def _missing(signs: Set[str]) -> frozenset[str]:
-    """Those that no font has: each is set on a page of its own, and has the glyph of a character that there is not."""
+    """Return the characters that no font has: each is typeset on a page of its own, and has the glyph of a missing
+    character.
+    """
     if not signs:
         return frozenset()
     probed = sorted(signs)
@@ -100,7 +102,7 @@ def _missing(signs: Set[str]) -> frozenset[str]:
 
 
 def _described(text: str, missing: Set[str]) -> str:
-    """`‹13 CJK characters›` for letters, `‹ship›` for a sign."""
+    """Return `‹13 CJK characters›` for letters, `‹ship›` for a symbol."""
     if missing.isdisjoint(text):
         return text
     runs = groupby(text, key=lambda sign: _kind(sign) if sign in missing else "")
@@ -108,7 +110,7 @@ def _described(text: str, missing: Set[str]) -> str:
 
 
 def _kind(sign: str) -> str:
-    """The script of a letter, as its name begins; what joins or varies others has none to speak of."""
+    """Return the script of a letter, which its Unicode name begins with; joiners and variation selectors have none."""
     name = unicodedata.name(sign, "unnamed")
     category = unicodedata.category(sign)
     if category in {"Mn", "Me", "Cf"}:
@@ -147,10 +149,10 @@ def _parts(word: str) -> list[str]:
 
 
 class _Writer:
-    """Writes what the template reads."""
+    """Writes the data that the template reads."""
 
     def __init__(self, sources: Iterable[NumberedSource], shown: Callable[[str], str]) -> None:
-        """`shown`: a text as it is shown; where links lead stays as it is."""
+        """Prepare the writer. `shown`: returns a text as it is displayed; the targets of links stay unchanged."""
         self._sources = {source.number: source for source in sources}
         self._shown = shown
 

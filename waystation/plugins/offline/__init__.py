@@ -1,1 +1,1 @@
-"""The built-in offline model: no LLM, extractive, small, behind the same Messages protocol as every other model."""
+"""The built-in offline model: no LLM, extractive and small, behind the same Messages protocol as every other model."""

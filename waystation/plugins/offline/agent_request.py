@@ -1,4 +1,4 @@
-"""What an agent's request shows: its contract, the calls made so far with their results, and what is hidden."""
+"""Parses an agent's request: its task brief, the calls so far with their results, and what may be hidden."""
 
 import re
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from waystation.kernel.value import Value
 from waystation.models.anthropic.requests import MessagesRequest, TextBlock, ToolResultBlock, ToolUseBlock
 
 FINISH_BELOW_TOKENS = 4_000
-"""Tokens: with less budget left than this, an agent hands in what it has."""
+"""With fewer tokens of budget left, an agent submits what it has."""
 NOTHING_NEW = "Nothing new was kept in this part."
-"""What a summary of ours says when it follows another one and no note or section came between."""
+"""Text of a summary that follows another one without a note or section in between."""
 STALLED = "Nothing new was kept in the last two parts."
-"""What the next such summary says: the window is too small to go on, so the agent hands in."""
+"""Text of the next such summary: the window is too small to continue, so the agent submits."""
 
 _PARTS = ("question", "accept", "step", "context", "documents", "needs")
 _TITLE = compile_bounded(r'title="(.*)"')
@@ -27,22 +27,22 @@ _BUDGET = compile_bounded(r"budget left (\d[\d,]{0,29}+) tokens(?P<asks>[^;\n<]{
 
 
 class _Tagged(NamedTuple):
-    """A part of a contract."""
+    """A part of a task brief."""
 
     head: str
-    """What its opening says besides its name."""
+    """Text of its opening tag besides the name."""
     body: str
 
 
 class UpstreamStep(Value):
-    """An earlier step whose findings this agent builds on."""
+    """An earlier step on whose findings this agent builds."""
 
     step: str
     title: str
 
 
 class TaskBrief(Value):
-    """What the first message says."""
+    """The content of the first message."""
 
     question: str = ""
     goal: str = ""
@@ -53,7 +53,7 @@ class TaskBrief(Value):
     needs: tuple[UpstreamStep, ...] = ()
     first_document: int = 1
     last_document: int | None = None
-    """A subagent keeps to a part of the documents; None: all of them."""
+    """A subagent keeps to a range of documents; None: all of them."""
 
 
 class ToolCallRecord(Value):
@@ -65,58 +65,58 @@ class ToolCallRecord(Value):
     failed: bool = False
 
     def text(self, key: str) -> str:
-        """An argument that is text; empty where it is not."""
+        """Return a text argument; empty if it is not a text."""
         value = self.input.get(key)
         return value if isinstance(value, str) else ""
 
     def number(self, key: str) -> int:
-        """An argument that is a number; 0 where it is not."""
+        """Return a number argument; 0 if it is not a number."""
         value = self.input.get(key)
         return value if isinstance(value, int) else 0
 
 
 class AgentRequestView(Value):
-    """An agent's request, read."""
+    """An agent's request, parsed."""
 
     contract: TaskBrief
     opening: str = ""
     """The whole first message."""
     exchanges: tuple[ToolCallRecord, ...] = ()
     after_gap: int = 0
-    """Index of the first exchange after the last place where something may be hidden."""
+    """Index of the first exchange after the last place where messages may be hidden."""
     gap: bool = False
-    """Whether something may be hidden at all."""
+    """Whether any messages may be hidden."""
     earlier: str = ""
-    """Summaries of what is hidden."""
+    """Summaries of hidden messages."""
     budget_now: int | None = None
-    """What is left before somebody is asked; None where nothing is told in tokens."""
+    """Tokens left before a person is asked; None if the budget is not in tokens."""
     can_ask: bool = False
-    """More is asked for when that is spent."""
+    """Whether more is requested when the budget is spent."""
     tools: frozenset[str] = frozenset()
     max_tokens: int
 
     def calls(self, name: str) -> tuple[ToolCallRecord, ...]:
-        """The visible calls of a tool, oldest first."""
+        """Return the visible calls of a tool, oldest first."""
         return tuple(exchange for exchange in self.exchanges if exchange.name == name)
 
     @property
     def budget_left(self) -> int | None:
-        """What is left for good. Where more is asked for, a small rest is no reason to hurry."""
+        """Tokens left in total. If more can be requested, a small remainder is no reason to hurry."""
         return None if self.can_ask else self.budget_now
 
     @property
     def is_stalled(self) -> bool:
-        """Whether whole stretches between compactions brought nothing."""
+        """Whether the last parts between compactions brought nothing."""
         return STALLED in self.earlier
 
     @property
     def must_finish(self) -> bool:
-        """Whether going on is pointless: hardly any budget left, or no progress."""
+        """Whether continuing is pointless: hardly any budget left, or no progress."""
         return self.is_stalled or (self.budget_left is not None and self.budget_left < FINISH_BELOW_TOKENS)
 
 
 def parse_task_brief(text: str) -> TaskBrief:
-    """The parts of a contract; absent ones stay empty."""
+    """Parse a task brief; absent parts stay empty."""
     found = {name: part for name in _PARTS if (part := _tagged(text, name))}
     body = {name: part.body.strip() for name, part in found.items()}
     title = _TITLE.search(found["step"].head) if "step" in found else None
@@ -134,14 +134,14 @@ def parse_task_brief(text: str) -> TaskBrief:
 
 
 def _tagged(text: str, name: str) -> _Tagged | None:
-    """The first part of this name: its opening ends its line, and the next closing ends it."""
+    """Return the first part of this name: its opening tag ends its line, and the next closing tag ends it."""
     opening = f"<{name}"
     at = text.find(opening)
     while at >= 0 and (line_end := text.find("\n", at)) >= 0:
         if text[line_end - 1] == ">":
             body, closing, _ = text[line_end + 1 :].partition(f"</{name}>")
             return _Tagged(text[at + len(opening) : line_end - 1], body) if closing else None
-        # Whatever else opens on this line does not end it either.
+        # Another tag that opens on this line does not end it either.
         at = text.find(opening, line_end)
     return None
 
@@ -152,7 +152,7 @@ def _is_status(text: str) -> bool:
 
 
 def format_document_range(first: int, last: int) -> str:
-    """How a subagent is told which documents are its own."""
+    """Format the range of documents of a subagent, as it is told."""
     return f"Keep to the documents {first} to {last} of the list."
 
 
@@ -162,7 +162,7 @@ def _part(context: str) -> dict[str, int]:
 
 
 def parse_agent_request(request: MessagesRequest) -> AgentRequestView:
-    """The request as an agent sees it."""
+    """Parse the request as an agent sees it."""
     blocks = [block for message in request.messages for block in message.content]
     first = blocks[0].text if isinstance(blocks[0], TextBlock) else ""
     exchanges: list[ToolCallRecord] = []
@@ -176,7 +176,7 @@ def parse_agent_request(request: MessagesRequest) -> AgentRequestView:
             case ToolResultBlock():
                 exchanges.append(_exchange(calls[block.tool_use_id], block))
             case _ if not _is_status(block.text):
-                # Any other words of a user's may stand for hidden messages: a summary, or a marker.
+                # Any other user text may replace hidden messages: a summary, or a marker.
                 after_gap, gap = len(exchanges), True
                 summaries.append(block.text)
             case _:
@@ -198,7 +198,7 @@ def parse_agent_request(request: MessagesRequest) -> AgentRequestView:
 
 
 def _told(request: MessagesRequest) -> Sequence[TextBlock | ToolUseBlock | ToolResultBlock]:
-    """The user's texts, the calls and the results, in order."""
+    """Return the user's texts, the calls and the results, in order."""
     return [
         block
         for message in request.messages

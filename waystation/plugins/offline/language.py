@@ -1,4 +1,4 @@
-"""Words and what they stand for: terms, stems, concepts with their synonyms, sentences. Any script, no model."""
+"""Text analysis without a model, for any script: words, stems, query terms with synonyms, sentences."""
 
 import math
 import re
@@ -16,7 +16,7 @@ _ABBREVIATED = compile_bounded(
     r"(?:\b(?:\w|No|Nos|Mrs?|Ms|Dr|Prof|St|Inc|Corp|Co|Ltd|Fig|Sec|Art|Abs|Nr|Bd|Abb|vs|cf|approx|ca|bzw|Jan|Feb|Aug"
     r"|Sept?|Oct|Nov|Dec))\.$"
 )
-"""Ends no sentence, though it ends in a full stop: `U.S. Treasury`, `ASU No. 5`."""
+"""A full stop that ends no sentence: `U.S. Treasury`, `ASU No. 5`."""
 _VERSION_TAIL = compile_bounded(r"(?<=[a-z]{3})v?\d+$")
 
 _STOP_WORDS = """
@@ -34,7 +34,7 @@ quelles quels qui se ses son sont sur un une como con cual cuales cuando del don
 por qué quién sin su sus una y
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
-"""Words that say nothing about a topic, in English, German, French and Spanish."""
+"""Words without topical meaning, in English, German, French and Spanish."""
 
 _RELATED: tuple[tuple[str, ...], ...] = (
     ("licence", "license", "licences", "licensing", "licensed"),
@@ -62,7 +62,7 @@ _RELATED: tuple[tuple[str, ...], ...] = (
     ("install", "installation", "setup", "configure"),
     ("decision", "decided", "agreed", "concluded", "resolution"),
 )  # fmt: skip
-"""Words of general use that stand for one another in documents; the first is the name of the group."""
+"""Common words that are synonyms in documents; the first names the group."""
 
 _INTENTS: tuple[tuple[re.Pattern[str] | LinearPattern, str], ...] = (
     (
@@ -77,7 +77,7 @@ _INTENTS: tuple[tuple[re.Pattern[str] | LinearPattern, str], ...] = (
     (compile_bounded(r"^who\b", re.IGNORECASE), "author"),
     (compile_bounded(r"\bcapital (?:expenditures?|spending)\b", re.IGNORECASE), "property plant equipment"),
 )
-"""What a way of asking is about, where its words alone do not say so: a group of related words, or these words."""
+"""Topics of question forms whose words alone do not express them: a group of related words, or these words."""
 
 _SHORT_FORMS = tuple(
     (compile_bounded(rf"\b(?:{short})\b", re.IGNORECASE), long)
@@ -91,7 +91,7 @@ _SHORT_FORMS = tuple(
         ("net ar", "accounts receivable, net"),
     )
 )
-"""Short forms of questions for figures, and what the documents write for them."""
+"""Short forms in questions for figures, with the words that documents use."""
 
 _FIGURE_ASKED = compile_bounded(
     r"\b(?:how (?:many|much|long|high|old|far|fast|often|large|big)|what (?:percentage|share|number|amount)"
@@ -105,16 +105,14 @@ _FIGURE_ASKED = compile_bounded(
 )
 _DATE_ASKED = compile_bounded(r"\bwhen\b|\bwhat (?:year|date)\b|\b(?:wann|quand|cuándo)\b", re.IGNORECASE)
 _FIGURE, _DATE = "0", "00"
-"""Stand for any figure among the stems of a text that has one, and for a figure that may be a date or a number of a
-place alone.
-"""
+"""Stems that stand for any figure in a text, and for a figure that may be only a date or a reference number."""
 _MONTHS = "january|february|march|april|may|june|july|august|september|october|november|december"
 _PLACED = compile_bounded(
     rf"\b(?:{_MONTHS}|notes?|items?|sections?|tables?|pages?|parts?|forms?|no\.)\s+\d+(?:[.,-]\w+)*+"
     r"|(?<![\d,.$€£])\b(?:19|20)\d\d\b(?![,.]\d)|\bfy\d+",
     re.IGNORECASE,
 )
-"""Figures that tell when or where, and not how much."""
+"""Figures that state a time or a place, not a quantity."""
 _DIGIT = compile_bounded(r"\d")
 _YEAR = compile_bounded(r"(?:fy)?\d{1,9}$", re.IGNORECASE)
 _ADJUNCT = compile_bounded(
@@ -123,7 +121,7 @@ _ADJUNCT = compile_bounded(
 _RANGE = compile_bounded(
     r"\b(?:documents?|pages?|lines?|seiten?)\s+\d{1,9}\s?(?:to|bis|-|–)\s?\d{1,9}\b", re.IGNORECASE
 )
-"""Says where to look, and nothing of what is looked for."""
+"""States where to look, not what to look for."""
 _ASKS = compile_bounded(r"[,:]\s+(?=(?:what|which|how|who|whose|when|where|why)\b)", re.IGNORECASE)
 _DIRECTS = compile_bounded(
     r"^(?:according|based|basing|by|considering|given|taking|using|when)\b"
@@ -131,7 +129,7 @@ _DIRECTS = compile_bounded(
     r"|solution)\b",
     re.IGNORECASE,
 )
-"""Of a sentence, or of what stands before the question in one: it says how to answer, and not what is asked."""
+"""Matches a sentence, or the part before the question in one, that says how to answer, not what is asked."""
 _UNIT_ASKED = compile_bounded(r"\((?:in|as) [^()?]{0,60}\)", re.IGNORECASE)
 _COLLECTION = compile_bounded(
     r"\b(?:each|every|all|these|those|jede[rsnm]?|alle[rn]?|diese[rnms]?|chaque|tous|toutes|ces|cada|todos|todas|estos|estas)"
@@ -143,23 +141,28 @@ _COLLECTION = compile_bounded(
 FIGURE_WEIGHT, ASIDE = 2.0, 0.25
 _WHEN = "end ended year years fiscal quarter period amount number total"
 _ASIDE = frozenset([*_MONTHS.split("|"), *_WHEN.split()])
-"""Of a question for a figure these say when, or that it is one. The row of a table that has it says neither."""
+"""Words of a question for a figure that say when, or that a figure is wanted.
+
+The table row that has it says neither.
+"""
 
 
 class QueryTerm(NamedTuple):
-    """One thing that is looked for: the words to search with, and the stems that show it in a text."""
+    """One thing to look for: the words to search with, and the stems that show it in a text."""
 
     words: tuple[str, ...]
-    """None of a figure: any will do."""
+    """Empty for a figure: any will do."""
     stems: frozenset[str]
     weight: float = 1.0
-    """What it counts, beside the others: see `weighed`."""
+    """Weight relative to the other terms; see `apply_idf_weights`."""
     aside: bool = False
-    """Says when, or that a figure is asked for: a text that shows nothing else says nothing of what is looked for."""
+    """Whether it only says when, or that a figure is wanted: a text that shows nothing else is not about the
+    question.
+    """
 
 
 def iter_words(text: str) -> Iterator[str]:
-    """The words of a text in lower case; scripts without spaces give pairs of characters."""
+    """Yield the words of a text in lower case; scripts without spaces give character pairs."""
     for match in _WORD.finditer(text):
         word = _POSSESSIVE.sub("", match.group().casefold())
         if not _CJK.search(word):
@@ -171,7 +174,7 @@ def iter_words(text: str) -> Iterator[str]:
 
 @lru_cache(maxsize=20_000)
 def compute_stem(word: str) -> str:
-    """A crude stem, for comparing only: `licences` and `licence`, `shipping` and `ship` come together."""
+    """Return a crude stem, for comparisons only: `licences` and `licence`, `shipping` and `ship` are equal."""
     root = _VERSION_TAIL.sub("", word.casefold())
     if root.endswith("ies") and len(root) > 4:
         return f"{root[:-3]}y"
@@ -185,7 +188,7 @@ def compute_stem(word: str) -> str:
 
 
 def build_stem_set(text: str) -> frozenset[str]:
-    """The stems of a text's words, with one for its figures."""
+    """Return the stems of a text's words, with one for its figures."""
     found = frozenset(map(compute_stem, iter_words(text)))
     if not _DIGIT.search(text):
         return found
@@ -193,13 +196,13 @@ def build_stem_set(text: str) -> frozenset[str]:
 
 
 def is_figure_question(text: str) -> bool:
-    """Whether a question is answered with a figure or a date: that has no exceptions to look for."""
+    """Return whether the answer is a figure or a date: such a question has no exceptions to look for."""
     text = normalize_question(text)
     return _FIGURE_ASKED.search(text) is not None or _DATE_ASKED.search(text) is not None
 
 
 def strip_answer_instructions(text: str) -> str:
-    """A question without what says how to answer it: "Answer in USD millions", "Using only the balance sheet, …"."""
+    """Remove how to answer from a question: "Answer in USD millions", "Using only the balance sheet, …"."""
     told = split_sentences(text)
     asking = [sentence for sentence in told if sentence.endswith(("?", "？")) or not _DIRECTS.search(sentence)]
     return " ".join(map(_without_lead, asking)) if any(one.endswith(("?", "？")) for one in asking) else text
@@ -211,7 +214,7 @@ def _without_lead(sentence: str) -> str:
 
 
 def normalize_question(text: str) -> str:
-    """A question or goal with its short forms written out, without where to look and how to answer."""
+    """Expand the short forms of a question or goal, and remove where to look and how to answer."""
     text = _RANGE.sub(" ", _UNIT_ASKED.sub(" ", strip_answer_instructions(text)))
     for short, long in _SHORT_FORMS:
         text = short.sub(long, text)
@@ -219,14 +222,14 @@ def normalize_question(text: str) -> str:
 
 
 def extract_stems(text: str) -> list[str]:
-    """The stems of a text's words that are no stop words, in order."""
+    """Return the stems of a text's words without stop words, in order."""
     return [compute_stem(word) for word in iter_words(text) if word not in STOP_WORDS]
 
 
 def extract_query_terms(text: str) -> tuple[QueryTerm, ...]:
-    """What a question or goal looks for, in its order, each with its synonyms.
+    """Return what a question or goal looks for, in order, each with its synonyms.
 
-    What it calls the documents ("these packages") and when it is wanted ("before shipping") are not looked for.
+    Leaves out what it calls the documents ("these packages") and when the answer is wanted ("before shipping").
     """
     text = normalize_question(text)
     found: dict[str, QueryTerm] = {}
@@ -239,7 +242,7 @@ def extract_query_terms(text: str) -> tuple[QueryTerm, ...]:
             found.setdefault(min(concept.stems), concept._replace(weight=ASIDE, aside=True) if aside else concept)
     for pattern, name in _INTENTS:
         if pattern.search(text):
-            # A question for a person is not answered by a sentence that shares only the word "owner" with it.
+            # A question about a person is not answered by a sentence that shares only the word "owner" with it.
             concept = _concept(*name.split())._replace(aside=name == "author")
             found.setdefault(min(concept.stems), concept)
     if all(concept.aside for concept in found.values()):
@@ -251,7 +254,7 @@ def extract_query_terms(text: str) -> tuple[QueryTerm, ...]:
 
 
 def extract_proper_names(question: str) -> list[str]:
-    """The names in an English question, as it writes them."""
+    """Return the names in an English question, as written."""
     question = normalize_question(question)
     found = _NAME.findall(question) if _ENGLISH.search(question) else []
     return [name for name in dict.fromkeys(found) if not _ASIDE.union(STOP_WORDS).issuperset(iter_words(name))]
@@ -259,12 +262,12 @@ def extract_proper_names(question: str) -> list[str]:
 
 _NAME = compile_bounded(r"(?<=[a-z,(] )[A-Z][A-Za-z]+(?:(?: & | of | )[A-Z][A-Za-z]+)*+")
 _ENGLISH = compile_bounded(r"\b(?:the|what|which|how|who|when|where|why|is|are|do|does|did|were)\b", re.IGNORECASE)
-"""Without such a word it may be German, which writes every noun as a name."""
+"""Without such a word the text may be German, which capitalises every noun."""
 
 
 def apply_idf_weights(looked_for: Sequence[QueryTerm], texts: Sequence[str]) -> tuple[QueryTerm, ...]:
-    """The concepts with less weight for those that more of these texts show (inverse document frequency): of those that
-    any of them shows, the rarest keeps its own.
+    """Reduce the weight of terms that more of these texts show (inverse document frequency); the rarest term that any
+    text shows keeps its weight.
     """
     present = [build_stem_set(text) for text in texts]
     counts = [sum(not concept.stems.isdisjoint(own) for own in present) for concept in looked_for]
@@ -277,17 +280,17 @@ def apply_idf_weights(looked_for: Sequence[QueryTerm], texts: Sequence[str]) -> 
 
 
 def is_about_every_document(text: str) -> bool:
-    """Whether a question or goal is about all documents alike: "which licences do these packages carry"."""
+    """Return whether a question or goal concerns all documents: "which licences do these packages carry"."""
     return _COLLECTION.search(text) is not None
 
 
 def split_sentences(text: str) -> list[str]:
-    """A text in sentences, each with single spaces."""
+    """Split a text into sentences with single spaces."""
     return [sentence for start, end in find_sentence_spans(text) if (sentence := " ".join(text[start:end].split()))]
 
 
 def find_sentence_spans(text: str) -> list[tuple[int, int]]:
-    """Where the sentences of a text begin and end, in characters."""
+    """Return start and end of each sentence, in characters."""
     cuts = [
         (match.start(), match.end())
         for match in _SENTENCE_END.finditer(text)
@@ -299,7 +302,7 @@ def find_sentence_spans(text: str) -> list[tuple[int, int]]:
 
 
 def truncate_at_word(text: str, characters: int) -> str:
-    """The beginning of a text, cut between words where it has any."""
+    """Return the beginning of a text, cut between words if it has any."""
     if len(text) <= characters:
         return text
     cut = text[: max(0, characters)]

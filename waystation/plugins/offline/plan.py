@@ -1,6 +1,7 @@
-"""Plans: one research step for each part of the question, then analysis, then writing. They are never revised.
+"""Plans of the offline model: one research step for each part of the question, then analysis, then writing. They are
+never revised.
 
-A report is judged by nobody here: what code can check is checked before a model is asked, and the rest takes one that
+Reports are not judged here: code checks what it can before a model is asked, and the rest needs a model that
 understands.
 """
 
@@ -31,7 +32,7 @@ _CUT = compile_bounded(
 
 
 def split_clauses(question: str) -> tuple[str, ...]:
-    """The parts of a question, at most three; what is over joins the last one."""
+    """Split a question into at most three parts; further parts join the last one."""
     parts = [
         part
         for piece in _CUT.split(strip_answer_instructions(question))
@@ -43,7 +44,7 @@ def split_clauses(question: str) -> tuple[str, ...]:
 
 
 def build_plan_turn(view: AgentRequestView) -> OfflineResponse:
-    """The plan of a question; one research step only where a plan was refused before."""
+    """Build the plan of a question; with only one research step if a plan was refused before."""
     question = view.contract.question
     research = [("Find what answers it", question)] if view.calls("submit_plan") or view.gap else _research(question)
     ids = [f"research-{number}" for number in range(1, len(research) + 1)]
@@ -60,7 +61,7 @@ def build_plan_turn(view: AgentRequestView) -> OfflineResponse:
 
 
 def _research(question: str) -> list[tuple[str, str]]:
-    """Title and goal of each research step."""
+    """Return title and goal of each research step."""
     parts = split_clauses(question)
     if len(parts) > 1:
         return [(_title(part), f"{part}?") for part in parts]
@@ -78,7 +79,7 @@ def _step(step_id: str, role: str, title: str, goal: str, needs: list[str]) -> J
 
 NOTHING_ANSWERS = "Nothing that was found in the documents answers the question."
 PERHAPS_NOTHING = "perhaps nothing in the documents answers the question."
-"""So a sentence on top of a report ends whose quotations are far from the question."""
+"""End of the sentence at the top of a report whose quotations are far from the question."""
 KEPT = (
     "The plan is kept: a step that finds little searches with the words of the whole question by itself. No LLM judged "
     "this."
@@ -86,12 +87,12 @@ KEPT = (
 
 
 def build_revision_turn(_: AgentRequestView) -> OfflineResponse:
-    """Keeps the plan."""
+    """Keep the plan."""
     return OfflineResponse(calls=(build_call("revise_plan", reason=KEPT),))
 
 
 def build_review_turn(view: AgentRequestView) -> OfflineResponse:
-    """Adds no fault to those that code has found, except that nothing answers the question if the report says so."""
+    """Add no finding to those of code, except that nothing answers the question if the report says so."""
     draft = view.opening.rpartition("<draft>")[2].splitlines()
     said = [line for line in draft if line == NOTHING_ANSWERS or line.endswith(PERHAPS_NOTHING)]
     faults: list[JsonValue] = [{"kind": "uncovered", "text": line} for line in said[:1]]

@@ -1,6 +1,6 @@
-"""Quotations: cuts numbered lines into sentences and header lines, and picks those that say most about a goal.
+"""Quotations: splits numbered lines into sentences and header lines, and selects those most relevant to a goal.
 
-How places are written and read: citations, the passages of a search, the lines of a document, notes.
+Also parses and formats citations, search hits, document lines and notes.
 """
 
 import csv
@@ -27,26 +27,26 @@ from waystation.plugins.offline.language import (
 from waystation.reports.blocks import AMBIGUOUS_FILE_STEMS
 
 QUOTE_CHARACTERS = 1_000
-"""A longer sentence is quoted up to here."""
+"""Maximum characters of a quotation; a longer sentence is cut."""
 MAX_QUOTES = 2
 LACKING = 0.5
-"""What a quotation counts without the figure that is asked for."""
+"""Factor for a quotation without the requested figure."""
 TOGETHER = 1.0
-"""What two words count that stand side by side in question and text: "total assets"."""
+"""Score of two words that are adjacent in question and text: "total assets"."""
 TORN = 0.5
-"""What a long quotation counts that begins or ends within a sentence, as where a page ends."""
+"""Factor for a long quotation that begins or ends within a sentence, as at the end of a page."""
 IN_PART = 0.9
 LONG = 80
 WRAPPED = 0.75
-"""Of the longest line's length: where the next word would have fitted below that, a line was ended on purpose."""
+"""Share of the longest line's length: if the next word would have fitted below it, a line was ended on purpose."""
 SECOND_BEST = 0.5
-"""A second quotation must score at least this share of the first, and say something that the first does not."""
+"""Minimum score of a second quotation, as a share of the first; it must also say something new."""
 
 DIRECT_WORDS = 6
-"""A header line of no more words says no more than its key and what it shows of the question."""
+"""A header line with at most this number of words says no more than its key and what it shows of the question."""
 
 NAMED_SHARE = 0.5
-"""Share of a key's words that name what is looked for, from which on its line is an answer."""
+"""Minimum share of a key's words that name the term for its line to be an answer."""
 
 MIN_WORDS = 3
 """Fewer words are a heading or a fragment, unless they are a header line."""
@@ -58,32 +58,34 @@ _RULE = compile_bounded(r"^\s*([=~^*+#\-_.])\1{2,}\s*$")
 _MARKUP = compile_bounded(r"^\s*(?:!?\[!|\[[^\]]*\]:|<|\.\.|>>>|\||,)|\w::\s|::$")
 _SYMBOL = compile_bounded(r"[^\w\s.,;:'’!?|$€£%-]")
 MAX_SYMBOL_SHARE = 0.1
-"""Of the characters of a quotation: with more it is code or markup rather than words."""
+"""Maximum share of symbols in a quotation: above it, it is code or markup."""
 MAX_IDENTIFIER_SHARE = 0.5
 _URL = compile_bounded(r"https?://\S+")
 _POINTERS = frozenset({"file", "url", "urls", "link", "links", "dynamic"})
-"""A header line of these only points at where something is said."""
+"""A header line with these keys only points to where something is said."""
 _OF_ENVELOPES = (
     "from to cc bcc date sent received subject reply message id content type transfer encoding mime metadata"
 )
 _ENVELOPE = frozenset(_OF_ENVELOPES.split())
-"""A header line of these tells of the file or the mail: no answer, unless the question says the word itself."""
+"""A header line with these keys describes the file or mail: it is an answer only if the question has the word
+itself.
+"""
 _FIGURE = compile_bounded(r"^[$€£(+-]{0,3}\d[\d.,]{0,20}(?<![.,])[)%]{0,2}$")
 _PART = compile_bounded(r"(?:item|part|note|section|chapter|appendix)\b", re.IGNORECASE)
 _PAGE = compile_bounded(r"[| ]\d{1,3}\Z")
-"""At the end of a line of a table of contents, which begins with a part."""
+"""Page number at the end of a line of a table of contents."""
 MANY_CELLS = 3
 _FIGURE_CELL = compile_bounded(
     r"^(?:[A-Z]{1,3}\b)?\W{0,5}\d[\d.,' ]{0,20}\W{0,4}(?:[KMBkmx]|bn|mn|pp|bps|pts|million|billion|thousand)?\W{0,2}$"
 )
 _IN_MARKS = compile_bounded(r'"[^"]*+"')
 _ALONE_WITH_NUMBER = compile_bounded(r"^(?:[^.!?:]{1,80} \d{1,4}|\d{1,4} [^.!?:]{1,80})$")
-"""Between blank lines, or at the end or the beginning of a page: what pages have at their foot or head."""
+"""Page header or footer: between blank lines, or at the end or the beginning of a page."""
 _PAGE_NUMBER = compile_bounded(
     r"^\W{0,3}(?:(?:page|seite|p\.) ?)?(?:[A-Z]-)?\d{1,4}(?: ?(?:of|/|von) ?\d{1,4})?\W{0,3}$", re.IGNORECASE
 )
 _PARTIAL = compile_bounded(r"[%]| [—–] ")
-"""In a row of a table that has shares, or nothing for a column: the row of the whole says more."""
+"""Marks of a table row with percentages, or without a value in a column: the row of the total says more."""
 _OF_SHARES = frozenset(
     map(compute_stem, ("percent", "percentage", "rate", "margin", "share", "ratio", "growth", "change"))
 )
@@ -102,17 +104,17 @@ _Line = tuple[int, str]
 
 
 class Quote(Value):
-    """Words of a document, verbatim but for white space, and the lines that they stand in."""
+    """Words of a document, verbatim except for white space, and their lines."""
 
     text: str
     first_line: int
     last_line: int
     key: str = ""
-    """Of JSON, the member that this is the value of; of a row of a table, the headings of its columns."""
+    """In JSON, the key of the value; in a table row, the headings of its columns."""
 
     @property
     def sentence(self) -> str:
-        """The words with their key; a row says what it is about itself."""
+        """The words with their key; a table row names its subject itself."""
         return (
             strip_column_headings(self.note_text)
             if _CELL_SIGN in self.note_text
@@ -121,7 +123,7 @@ class Quote(Value):
 
     @property
     def note_text(self) -> str:
-        """As a note has it: quotation marks part the key, which stands elsewhere, from the words."""
+        """The text for a note: quotation marks separate the key, which is elsewhere in the document, from the words."""
         return f'{self.key}: "{self.text}"' if self.key else self.text
 
 
@@ -133,12 +135,15 @@ class _Scored(Value):
 
 
 def select_best_quotes(lines: Sequence[_Line], looked_for: Sequence[QueryTerm], several: int = 0) -> tuple[Quote, ...]:
-    """The quotations that say most about what is looked for, best first.
+    """Return the quotations most relevant to the terms, best first.
 
-    `several`: so many at most, which may say the same of different things, as the rows of tables do.
+    At least one if there is any text: a document that was read leaves a trace. Questions answer nothing; they, code and
+    header lines are quoted only if nothing else is as relevant.
 
-    One at least wherever there is any text: a document that was read leaves a trace. Questions answer nothing, and
-    they, code and header lines are quoted only where nothing else says as much.
+    Args:
+        lines: Numbered lines of the document.
+        looked_for: The terms.
+        several: Maximum number of quotations, which may say the same about different things, as table rows do.
     """
     candidates = [
         one
@@ -162,8 +167,8 @@ def select_best_quotes(lines: Sequence[_Line], looked_for: Sequence[QueryTerm], 
 
 
 def score_quotation(text: str, looked_for: Sequence[QueryTerm]) -> float:
-    """How directly a quotation speaks of what is looked for: how many of the concepts it shows, where further words of
-    the same concept add a quarter each, and its form.
+    """Score how directly a quotation addresses the terms: the number of concepts it shows (further words of the same
+    concept add a quarter each), and its form.
     """
     noted, text = text, strip_column_headings(text)
     present, said = build_stem_set(text), extract_stems(text)
@@ -184,8 +189,8 @@ def score_quotation(text: str, looked_for: Sequence[QueryTerm]) -> float:
 
 
 def _of_period(noted: str, looked_for: Sequence[QueryTerm]) -> float:
-    """What the headings of a row make of its score: those of the year that is asked for tell more than of another, and
-    than those that part a whole.
+    """Return the factor for the headings of a row: those of the requested year count more than those of another, or of
+    parts of a whole.
     """
     headings, mark, row = noted.partition(': "')
     if not mark or not split_row_cells(row.removesuffix('"')):
@@ -202,7 +207,7 @@ PARTED, OF_YEAR, OF_OTHER_YEAR, ALL_SHARES = 0.9, 1.05, 0.8, 0.5
 
 
 def strip_column_headings(noted: str) -> str:
-    """Of a row that was noted with the headings of its columns, the row."""
+    """Return the row of a note that has it with the headings of its columns."""
     key, headed, row = noted.removesuffix('"').partition(': "')
     if headed and split_row_cells(row):
         return row
@@ -210,13 +215,15 @@ def strip_column_headings(noted: str) -> str:
 
 
 def extract_entry_value(text: str, looked_for: Sequence[QueryTerm]) -> str:
-    """What a header line says of what its key names; empty where that is not looked for, or the text is none."""
+    """Return what a header line says about its key; empty if that is not looked for, or the text is no header line."""
     key, value = parse_header_line(text)
     return value if _named(key, looked_for) >= NAMED_SHARE else ""
 
 
 def parse_header_line(text: str) -> tuple[str, str]:
-    """Key and value of a header line such as `License: MIT` (all but the last `::` part are key); else `("", text)`."""
+    """Return key and value of a header line such as `License: MIT` (all but the last `::` part are key); else `("",
+    text)`.
+    """
     match = _HEADER.match(text)
     if match is None:
         return "", text
@@ -252,8 +259,8 @@ def _scored(candidates: Sequence[Quote], looked_for: Sequence[QueryTerm], code: 
 
 
 def _named(key: str, looked_for: Sequence[QueryTerm]) -> float:
-    """Which share of a key's words, before its path narrows, names what is looked for; of an envelope's only in the
-    words of the question.
+    """Return the share of a key's words, before its qualifiers, that name a term; for an envelope key only in the
+    question's own words.
     """
     keys = list(iter_words(key.partition(" :: ")[0]))
     own = _ENVELOPE.issuperset(keys)
@@ -264,8 +271,8 @@ def _named(key: str, looked_for: Sequence[QueryTerm]) -> float:
 
 
 def _form(text: str, looked_for: Sequence[QueryTerm]) -> float:
-    """What the form of a line makes of its score: header lines that name what is looked for tell most, those of
-    something else nothing, markup and links little.
+    """Return the factor for the form of a line: header lines that name a term count most, those of something else
+    nothing, markup and links little.
     """
     key, value = parse_header_line(text)
     named = _named(key, looked_for)
@@ -297,18 +304,18 @@ def _form(text: str, looked_for: Sequence[QueryTerm]) -> float:
 
 
 def _has_figure(text: str, looked_for: Sequence[QueryTerm]) -> bool:
-    """Whether it has the figure that is asked for; without one asked for, no."""
+    """Return whether it has the requested figure; False if none is requested."""
     present = build_stem_set(text)
     return any(not concept.words and not concept.stems.isdisjoint(present) for concept in looked_for)
 
 
 def _is_identifier(word: str) -> bool:
-    """Of code; not where it stands between back quotes, as sentences have it."""
+    """Return whether a word is a code identifier; False within backticks, as in sentences."""
     return "`" not in word and (not {"_", "=", "("}.isdisjoint(word) or word.partition(".")[2][:1].isalpha())
 
 
 def _code(lines: Sequence[_Line]) -> frozenset[int]:
-    """The lines between fences."""
+    """Return the lines between code fences."""
     inside, code = False, set[int]()
     for number, line in lines:
         fence = line.lstrip().startswith(("```", "~~~"))
@@ -336,8 +343,9 @@ def _quotes(lines: Sequence[_Line]) -> Iterator[Quote]:
 
 
 def _row_quotes(row: Sequence[str], at: _Line, lines: Sequence[_Line]) -> Iterator[Quote]:
-    """A row, without the cells that a wide cell is repeated in. Of CSV with quotation marks, which no quotation has in
-    it, each figure, with label and heading as its key.
+    """Yield the quotes of a row, without the repeats of a wide cell.
+
+    For CSV with quotation marks, which no quotation may have, each figure, with label and heading as its key.
     """
     number, line = at
     headings = _headings(line, [above for above in lines if above[0] < number][-MAX_LINES_ABOVE:])
@@ -354,8 +362,10 @@ def _row_quotes(row: Sequence[str], at: _Line, lines: Sequence[_Line]) -> Iterat
 
 
 def _headings(row: str, above: Sequence[_Line]) -> list[str]:
-    """What stands above the figures of a row, nearest lines of its table first; before it the period that a line above
-    names for all of them. Of text alone, a line with as many years.
+    """Return the texts above the figures of a row, the table's nearest lines first, after the period that a line above
+    names for all of them.
+
+    In plain text, a line with as many years.
     """
     cells = _parted(row)
     columns = [at for at, cell in enumerate(cells) if at and cell.strip("-—–") and cell != cells[0]]
@@ -378,7 +388,7 @@ def _headings(row: str, above: Sequence[_Line]) -> list[str]:
 
 
 def _pieces(text: str, start: int, end: int, starts: Sequence[tuple[int, int]]) -> Iterator[Quote]:
-    """A sentence, without its bullet; of one that quotes something itself, its longest part without quotation marks."""
+    """Yield a sentence without its bullet; for one with a quotation in it, its longest part without quotation marks."""
     bullet = _BULLET.match(text[start:end]) if start == 0 else None
     begin = start + (bullet.end() if bullet else 0)
     sentence = truncate_at_word(text[begin:end], QUOTE_CHARACTERS)
@@ -393,7 +403,7 @@ def _pieces(text: str, start: int, end: int, starts: Sequence[tuple[int, int]]) 
 
 
 def _paragraphs(lines: Sequence[_Line]) -> Iterator[list[_Line]]:
-    """Lines that belong together: running text, one bullet, or one header line. Headings are left out."""
+    """Yield lines that belong together: running text, one bullet, or one header line. Headings are left out."""
     paragraph: list[_Line] = []
     previous = 0
     widest = max((len(line) for _, line in lines), default=0)
@@ -418,7 +428,7 @@ def _paragraphs(lines: Sequence[_Line]) -> Iterator[list[_Line]]:
 
 
 def _begins_anew(above: str, line: str, widest: int) -> bool:
-    """Whether a line does not go on with the one above: that is a heading or a row of a table, or this is one."""
+    """Return whether a line does not continue the one above: one of them is a heading or a table row."""
     begin = line.lstrip()
     end = above.rstrip()
     if begin[:1].islower() or end.endswith(_OPEN_SIGNS) or end.rpartition(" ")[2] in _OPEN_WORDS:
@@ -429,9 +439,9 @@ def _begins_anew(above: str, line: str, widest: int) -> bool:
 
 
 def split_row_cells(line: str) -> list[str]:
-    """The cells of a row that has figures, with its label first; none of any other line.
+    """Return the cells of a row that has figures, with its label first; empty for any other line.
 
-    Of text alone a row is a label, then two figures or more; where cells are parted, one will do.
+    In plain text a row is a label followed by at least two figures; if cells have separators, one is enough.
     """
     cells = _cells(line)
     said = [cell for cell in cells[1:] if cell.strip("-—–")]
@@ -445,7 +455,7 @@ def split_row_cells(line: str) -> list[str]:
 
 
 def _cells(line: str) -> list[str]:
-    """The cells of a line of a table, without those that repeat the one before as wide cells do."""
+    """Return the cells of a table line, without repeats of the one before, as wide cells have."""
     cells = _parted(line)
     while cells and not _LETTER.search(cells[0]):
         del cells[0]
@@ -453,7 +463,7 @@ def _cells(line: str) -> list[str]:
 
 
 def _parted(line: str) -> list[str]:
-    """All cells of a line of a table; of CSV only where it has figures, or years."""
+    """Return all cells of a table line; of CSV only if it has figures or years."""
     if (cells := f"{line} ".split(" | " if not line.startswith("|") else "|"))[1:]:
         return [cell.strip(" |") for cell in cells]
     if "\t" in line:
@@ -469,9 +479,9 @@ _CELL_SIGN = " | "
 _YEARS = compile_bounded(r"(?<![\d,.$])(?:19|20)\d\d(?![\d,.]\d)")
 _LETTER, _A_YEAR = compile_bounded(r"[^\W\d_]"), compile_bounded(r"^(?:19|20)\d\d$")
 MAX_CSV_CHARACTERS = 100_000
-"""Characters of a line: fewer than a cell may have for the library."""
+"""Maximum characters of a CSV line: below the library's limit of a cell."""
 MAX_LINES_ABOVE = 40
-"""Lines above a row in which the headings of its table are looked for."""
+"""Number of lines above a row that are searched for the headings of its table."""
 
 
 def _is_of_contents(line: str) -> bool:
@@ -481,7 +491,7 @@ def _is_of_contents(line: str) -> bool:
 
 
 def _feet(lines: Sequence[_Line]) -> frozenset[int]:
-    """The lines at the foot or head of pages: with a number, and by themselves."""
+    """Return the lines of page headers and footers: with a number, and alone."""
     texts = dict(lines)
 
     def ends(number: int) -> bool:
@@ -525,7 +535,7 @@ def _line_at(starts: Sequence[tuple[int, int]], position: int) -> int:
 CITED = compile_bounded(r"\[([^\[\]]+):(\d{1,9})-(\d{1,9})\]")
 QUOTED = compile_bounded(r"\"(.*)\"", re.DOTALL)
 TOPIC = " – "
-"""Stands between the step that a conclusion belongs to and what it says."""
+"""Separates the step of a conclusion from its text."""
 _READ_HEADER = compile_bounded(r"^.+, lines \d+-\d+ of \d+$")
 _NUMBERED = compile_bounded(r"^(\d{1,9})\| (.*)$", re.MULTILINE)
 _CUT_LINE = compile_bounded(r" … \([\d,]+ characters in all[^()\n]{0,80}\)$")
@@ -534,7 +544,7 @@ _NOTE = compile_bounded(r"^\d+\. \[([^\[\]]+):(\d{1,9})-(\d{1,9})\] (.*)$", re.M
 
 
 class LineRange(Value):
-    """Lines of a document."""
+    """A range of lines of a document."""
 
     document: str
     first_line: int
@@ -542,7 +552,7 @@ class LineRange(Value):
 
     @property
     def citation(self) -> str:
-        """Written as everywhere: `[document:first-last]`."""
+        """The citation, as written everywhere: `[document:first-last]`."""
         return f"[{self.document}:{self.first_line}-{self.last_line}]"
 
 
@@ -554,7 +564,7 @@ class NoteRecord(Value):
 
 
 def format_document_label(document: str) -> str:
-    """A document's name as a reader would say it: without ending, and without folder where its name says something."""
+    """Return a readable document name: without extension, and without folder if the name alone is meaningful."""
     name = document.rsplit("/", 1)[-1]
     stem, dot, ending = name.rpartition(".")
     if stem.strip("_").lower() in AMBIGUOUS_FILE_STEMS:
@@ -563,17 +573,17 @@ def format_document_label(document: str) -> str:
 
 
 def extract_citations(text: str) -> tuple[LineRange, ...]:
-    """All citations in a text."""
+    """Return all citations in a text."""
     return tuple(_place(*found) for found in CITED.findall(text))
 
 
 def parse_search_hits(result: str) -> tuple[LineRange, ...]:
-    """The places of a search's passages, best first."""
+    """Return the places of a search's passages, best first."""
     return tuple(place for line in result.splitlines() if CITED.fullmatch(line) for place in extract_citations(line))
 
 
 def read_lines(result: str) -> Sequence[_Line]:
-    """The numbered lines of a page of a document; none where the result is something else."""
+    """Return the numbered lines of a page of a document; empty if the result is something else."""
     header, _, body = result.partition("\n")
     if _READ_HEADER.match(header) is None:
         return ()
@@ -581,20 +591,20 @@ def read_lines(result: str) -> Sequence[_Line]:
 
 
 def parse_note_list(result: str) -> Iterator[NoteRecord]:
-    """The notes of a page of `read_notes`."""
+    """Yield the notes of a page of `read_notes`."""
     for document, first, last, text in _NOTE.findall(result):
         yield NoteRecord(text=text, place=_place(document, first, last))
 
 
 def parse_summary_notes(summary: str) -> Iterator[NoteRecord]:
-    """The beginnings of the notes that a summary of ours carries."""
+    """Yield the beginnings of the notes in a summary of ours."""
     for document, first, last, text in _SUMMARISED_NOTE.findall(summary):
         yield NoteRecord(text=text, place=_place(document, first, last))
 
 
 def parse_subagent_notes(result: str) -> Iterator[NoteRecord]:
-    """The quotations in what a subagent has handed in, one a line, with its place behind it: of one that was stopped
-    they are its notes, without quotation marks.
+    """Yield the quotations in a subagent's result, one per line, followed by their places; of one that was stopped they
+    are its notes, without quotation marks.
     """
     for line in result.splitlines():
         cited = extract_citations(line)
@@ -604,7 +614,7 @@ def parse_subagent_notes(result: str) -> Iterator[NoteRecord]:
 
 
 def parse_taken_note(exchange: ToolCallRecord) -> NoteRecord:
-    """The note that a call of `take_note` keeps."""
+    """Return the note that a call of `take_note` stores."""
     place = _place(exchange.text("document"), exchange.number("first_line"), exchange.number("last_line"))
     return NoteRecord(text=" ".join(exchange.text("text").split()), place=place)
 

@@ -1,10 +1,7 @@
-"""The analysis agent and the writing agent: what was handed in becomes conclusions, and a report.
+"""The analysis agent and the writing agent.
 
-The writing agent: one section of quotations for each step, then the report, whose summary has what was counted.
-
-The analysis agent: counts which documents say the same, and picks the findings nearest to the question.
-
-Reading what earlier steps handed in: page by page, as far as the view shows it.
+The analysis agent counts which documents say the same and selects the findings nearest to the question; the writing
+agent writes a section of quotations for each step, then the report with its summary.
 """
 
 import re
@@ -51,7 +48,7 @@ from waystation.plugins.offline.responses import (
 
 PAGE = 40
 MAX_PAGE_TRIES = 2
-"""A page that was asked for this often and does not show is given up."""
+"""A page that was requested this often and is not visible is given up."""
 
 _HEADER = compile_bounded(r"^findings \d+-\d+ of (\d{1,9}) of step (.+)$", re.MULTILINE)
 _NONE = compile_bounded(r"^Step .+ has (\d{1,9}) findings; none")
@@ -61,7 +58,7 @@ _Kind = Literal["claim", "open", "conclusion", "contradiction", "gap"]
 
 
 class StepResultEntry(Value):
-    """One line of what a step handed in."""
+    """One line of a step's result."""
 
     kind: _Kind
     text: str
@@ -75,28 +72,28 @@ class StepResultEntry(Value):
 
     @property
     def citations(self) -> tuple[str, ...]:
-        """Where it stands."""
+        """Its citations."""
         return tuple(place.citation for place in self.places)
 
 
 class StepResultState(Value):
-    """What is known of a step's result: its entries by number, and how many there are (None: not read yet)."""
+    """What is known of a step's result: its entries by number, and their total number (None: not read yet)."""
 
     entries: dict[int, StepResultEntry]
     total: int | None
 
     @property
     def missing(self) -> int:
-        """Entries that are there and were not seen."""
+        """Number of entries that exist and were not seen."""
         return (self.total or 0) - len(self.entries)
 
     def select(self, *kinds: _Kind) -> tuple[StepResultEntry, ...]:
-        """The entries of these kinds, in order."""
+        """Return the entries of these kinds, in order."""
         return tuple(entry for _, entry in sorted(self.entries.items()) if entry.kind in kinds)
 
 
 def _handed_in(view: AgentRequestView, step: str) -> StepResultState:
-    """What the view shows of a step's result."""
+    """Return what the view shows of a step's result."""
     entries: dict[int, StepResultEntry] = {}
     total: int | None = None
     for exchange in view.calls("read_findings"):
@@ -113,7 +110,7 @@ def _handed_in(view: AgentRequestView, step: str) -> StepResultState:
 
 
 def build_next_page_call(view: AgentRequestView, step: str) -> OfflineToolCall | None:
-    """The call that shows what is missing of a step's result; None where everything that can be read was read."""
+    """Return the call that shows what is missing of a step's result; None if everything that can be read was read."""
     known = _handed_in(view, step)
     total = 1 if known.total is None else known.total
     first = next((number for number in range(1, total + 1) if number not in known.entries), None)
@@ -134,7 +131,7 @@ def _entries(text: str) -> dict[int, StepResultEntry]:
 
 
 def _without_citations(text: str) -> str:
-    """The claim in front of the citations at a line's end."""
+    """Return the claim before the citations at the end of a line."""
     claim = text.rstrip()
     while (last := _last_citation(claim)) is not None:
         claim = claim[:last].rstrip()
@@ -150,12 +147,12 @@ def _kind(word: str) -> _Kind:
 
 
 _Said = tuple[str, tuple[str, ...]]
-"""Words, and the citations behind them."""
+"""Words, and the citations after them."""
 
 CONCLUSIONS = "Conclusions"
 _TITLE_CHARACTERS = 300
 _FEW = 6
-"""So many quotations of a topic are seen at a glance: of them there is nothing to conclude but what several say."""
+"""With at most this many quotations of a topic, there is nothing to conclude except what several documents say."""
 SECTION_CHARACTERS = 24_000
 NOT_JUDGED = "Whether the acceptance criteria are met was not judged: that takes a language model."
 QUOTED_ALREADY = "Quoted above already"
@@ -170,7 +167,7 @@ _KEPT = compile_bounded(r"\bsection \d+ kept: (.+?)(?=; (?:section|note) \d+ kep
 
 
 def build_writing_turn(view: AgentRequestView) -> OfflineResponse:
-    """The next turn of a writing agent. What is written is known from the results of `write_section`."""
+    """Build the next turn of a writing agent. What is written already is known from the results of `write_section`."""
     kept = {heading.rstrip() for text in _told(view) for heading in _KEPT.findall(text)}
     tried = kept | {made.text("heading") for made in view.calls("write_section") if made.failed}
     if not (view.must_finish and kept):
@@ -191,7 +188,7 @@ def build_writing_turn(view: AgentRequestView) -> OfflineResponse:
 
 
 def _sections(view: AgentRequestView) -> tuple[UpstreamStep, ...]:
-    """The steps that have one; an analysis only where it is all there is, since the summary says what it says."""
+    """Return the steps that have a section; an analysis only if there is nothing else, since the summary repeats it."""
     research = tuple(need for need in view.contract.needs if not _is_analysis(need))
     return research or view.contract.needs
 
@@ -201,7 +198,7 @@ def _summarised(view: AgentRequestView) -> list[UpstreamStep]:
 
 
 def _next_section(view: AgentRequestView, need: UpstreamStep) -> OfflineResponse:
-    """Reads what the step handed in, then writes its section; right away where there is no budget for reading."""
+    """Read the step's result, then write its section; at once if there is no budget for reading."""
     if not view.must_finish and (page := build_next_page_call(view, need.step)) is not None:
         return OfflineResponse(text=f"I read what {need.step} handed in.", calls=(page,))
     looked_for = extract_query_terms(need.title) or extract_query_terms(view.contract.question)
@@ -210,7 +207,7 @@ def _next_section(view: AgentRequestView, need: UpstreamStep) -> OfflineResponse
 
 
 def _above(view: AgentRequestView, need: UpstreamStep) -> frozenset[_Said]:
-    """What the sections above this one quote, as far as it is in view."""
+    """Return what earlier sections quote, as far as it is visible."""
     sections = _sections(view)
     above = sections[: sections.index(need)]
     return frozenset(_said(entry) for other in above for entry in _handed_in(view, other.step).select("claim"))
@@ -226,7 +223,7 @@ def _is_analysis(need: UpstreamStep) -> bool:
 
 
 def _heading(view: AgentRequestView, need: UpstreamStep) -> str:
-    """The step's title; with its id where two steps have the same."""
+    """Return the step's title; with its id if two steps have the same."""
     if _is_analysis(need):
         return CONCLUSIONS
     same = sum(other.title == need.title for other in view.contract.needs)
@@ -234,7 +231,7 @@ def _heading(view: AgentRequestView, need: UpstreamStep) -> str:
 
 
 def _section(view: AgentRequestView, heading: str, said: Iterable[str]) -> OfflineResponse:
-    """As many lines as the reply may hold; what is left out is said."""
+    """Write as many lines as fit the reply, and say what is left out."""
     lines = list(said) or ["Nothing was found for this part."]
     room = min(SECTION_CHARACTERS, view.max_tokens * CHARACTERS_A_TOKEN - len(heading) - 3 * CALL_OVERHEAD - 120)
     taken: list[str] = []
@@ -269,9 +266,9 @@ def _lines(result: StepResultState, above: frozenset[_Said], looked_for: Sequenc
 
 
 def _alike(entries: Iterable[StepResultEntry], looked_for: Sequence[QueryTerm]) -> list[list[StepResultEntry]]:
-    """Those of several documents that say the same, the most first, then the others in their order.
+    """Group entries of several documents that say the same, the largest groups first, then the others in order.
 
-    `License: MIT` and `License :: MIT License` say the same where the licence is asked for.
+    `License: MIT` and `License :: MIT License` say the same if the licence is asked for.
     """
     wanted = frozenset[str]().union(*(concept.stems for concept in looked_for))
     groups: dict[object, list[StepResultEntry]] = {}
@@ -283,7 +280,7 @@ def _alike(entries: Iterable[StepResultEntry], looked_for: Sequence[QueryTerm]) 
 
 
 def _shared_bullet(group: Sequence[StepResultEntry], looked_for: Sequence[QueryTerm]) -> str:
-    """What they say in the words of the most, then who says it, with their own words where these differ; of one
+    """Format what they say in the most common wording, then who says it, with their own words if these differ; for one
     document, its words with their places.
     """
     said = _most_say(group, looked_for)
@@ -304,7 +301,7 @@ def _most_say(group: Sequence[StepResultEntry], looked_for: Sequence[QueryTerm])
 
 
 def _shown(entry: StepResultEntry, looked_for: Sequence[QueryTerm]) -> str:
-    """The quoted words; of a header line that names what is asked for, what it says."""
+    """Return the quoted words; for a header line that names a term, its value."""
     return extract_entry_value(entry.quote, looked_for) or entry.quote or entry.text
 
 
@@ -321,7 +318,7 @@ def _name(entry: StepResultEntry) -> str:
 
 
 def _by_topic(conclusions: Sequence[StepResultEntry]) -> dict[str, list[StepResultEntry]]:
-    """The conclusions without their topics, by topic, in order."""
+    """Group the conclusions, without their topics, by topic, in order."""
     topics: dict[str, list[StepResultEntry]] = {}
     for entry in conclusions:
         topic, said = _topic(entry.text)
@@ -330,13 +327,13 @@ def _by_topic(conclusions: Sequence[StepResultEntry]) -> dict[str, list[StepResu
 
 
 def _topic(text: str) -> tuple[str, str]:
-    """Topic and what is said of it; the mark between them stands before any quotation."""
+    """Split topic and text; the mark between them precedes any quotation."""
     topic, mark, said = text.partition(TOPIC)
     return (topic, said) if mark and '"' not in topic else ("", text)
 
 
 def _bullet(entry: StepResultEntry, looked_for: Sequence[QueryTerm] = ()) -> str:
-    """A quotation stands directly before its citation, after the document's name."""
+    """Format a bullet: the document's name, the quotation, and directly after it the citation."""
     name = _name(entry)
     cited = " ".join(entry.citations)
     if name and entry.text.startswith(f"{name}: "):
@@ -346,7 +343,7 @@ def _bullet(entry: StepResultEntry, looked_for: Sequence[QueryTerm] = ()) -> str
 
 
 def _summary(view: AgentRequestView, kept: set[str]) -> Iterator[str]:
-    """Where the quotations are from, then of each topic what its section cannot show at a glance."""
+    """Yield where the quotations are from, then for each topic what its section cannot show at a glance."""
     found = {need: _handed_in(view, need.step) for need in _sections(view)}
     claims = {_said(entry): entry for result in found.values() for entry in result.select("claim")}
     unread = any(result.total is None or result.missing for result in found.values())
@@ -366,7 +363,7 @@ def _summary(view: AgentRequestView, kept: set[str]) -> Iterator[str]:
     concluded = [one for need in _summarised(view) for one in _handed_in(view, need.step).select("conclusion")]
     for topic, entries in _by_topic(concluded).items():
         if topic == EXCEPTIONS_TITLE or not any(_QUOTED in entry.text for entry in entries):
-            continue  # its section says all of it
+            continue  # its section already says everything
         yield f"\n**{topic or CONCLUSIONS}**\n"
         yield from (_bullet(entry, extract_query_terms(topic)) for entry in entries)
     if unwritten := [heading for need in found if (heading := _heading(view, need)) not in kept]:
@@ -376,7 +373,7 @@ def _summary(view: AgentRequestView, kept: set[str]) -> Iterator[str]:
 
 
 def _share(view: AgentRequestView, need: UpstreamStep, entry: StepResultEntry) -> float:
-    """Of what its step looks for, how much a quotation shows, with the name of its document."""
+    """Return the share of its step's terms that a quotation shows, with the name of its document."""
     said = build_stem_set(f"{entry.text} {_name(entry)}")
     named = match_document_names(view.contract.question, [place.document for place in entry.places])
     names = {compute_stem(word) for words_of in named.values() for word in words_of}
@@ -386,7 +383,7 @@ def _share(view: AgentRequestView, need: UpstreamStep, entry: StepResultEntry) -
 
 
 def _unsaid_names(view: AgentRequestView, claims: Iterable[StepResultEntry]) -> list[str]:
-    """The names in an English question, where no quotation says any of them, nor the name of any document."""
+    """Return the names in an English question that neither a quotation nor a document name has."""
     told = " ".join(
         [*(entry.text for entry in claims), *map(format_document_label, view.contract.documents)]
     ).casefold()
@@ -400,13 +397,13 @@ IN_THE_SECTIONS = "What was found, and what is missing, stands in the sections b
 _QUOTED = "quoted documents"
 MAX_GROUPS = 6
 MAX_SINGLE_FINDINGS = 5
-"""Findings that no other document shares, beside what was counted."""
+"""Maximum number of findings of one document only, besides those that were counted."""
 MAX_NEAREST_FINDINGS = 3
 MAX_CITATIONS = 5
 
 
 def build_analysis_turn(view: AgentRequestView) -> OfflineResponse:
-    """The next turn of an analysis agent: read every needed step, then hand in."""
+    """Build the next turn of an analysis agent: read every needed step, then submit."""
     if not view.must_finish:
         for need in view.contract.needs:
             if (page := build_next_page_call(view, need.step)) is not None:
@@ -426,7 +423,7 @@ def build_analysis_turn(view: AgentRequestView) -> OfflineResponse:
 def _conclusions(
     view: AgentRequestView, need: UpstreamStep, result: StepResultState
 ) -> Iterator[tuple[str, Sequence[str]]]:
-    """What most documents say in the same words, counted; then the findings nearest to the question."""
+    """Yield what most documents say in the same words, counted; then the findings nearest to the question."""
     claims = [entry for entry in result.select("claim") if entry.places]
     documents = {place.document for entry in claims for place in entry.places}
     looked_for = extract_query_terms(need.title) or extract_query_terms(view.contract.question)

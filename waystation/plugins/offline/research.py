@@ -1,6 +1,6 @@
-"""The research agent: search, read around the hits, quote, hand in the quotations. Its memory is its notes.
+"""The research agent: searches, reads around the hits, quotes, and submits the quotations; its memory is its notes.
 
-Divides many documents among subagents where there is much to read in them, and collects what they hand in.
+Large sets of documents are divided among subagents.
 """
 
 import json
@@ -52,18 +52,20 @@ from waystation.plugins.offline.responses import (
 )
 
 MANY_DOCUMENTS = 200
-"""From so many on a research agent may have subagents read them."""
+"""From this number on, a research agent may have subagents read them."""
 PARTS = 4
 PERCENT = 20
-"""Of the budget, for each of them: what is left is for handing in."""
+"""Share of the budget for each subagent; the rest is for submitting."""
 MIN_PART_TOKENS = 12_000
-"""Tokens, of budget and of text for each of them: with less budget they would hand in, or ask for more, before they
-have read anything; with less to read, what they are told and say costs more than what they read.
+"""Minimum tokens of budget and of text for each subagent.
+
+With less budget they would submit, or request more, before reading anything; with less text, their messages would cost
+more than their reading.
 """
 LISTED = 100
-"""Documents whose sizes are looked at; the others are taken to be like them."""
+"""Number of documents whose sizes are checked; the others are assumed to be similar."""
 READ_CHARACTERS = 3_000
-"""Of one document at most: an agent reads its beginning, or what stands around a hit, however long it is."""
+"""Maximum characters read of one document: its beginning, or the text around a hit."""
 GOAL_CHARACTERS = 4_000
 _MORE = compile_bounded(r'expand with id "([^"]+)" shows all of them')
 _CONTINUES = compile_bounded(r"continues at character (\d[\d,]{0,15})")
@@ -72,12 +74,12 @@ _SIZE = compile_bounded(r"^.+ \([\d,]+ lines, (\d[\d,]{0,15}) characters\)$", re
 
 
 def has_delegated(view: AgentRequestView) -> bool:
-    """Whether subagents have done the reading."""
+    """Return whether subagents have done the reading."""
     return any(not asked.failed for asked in view.calls("delegate"))
 
 
 def list_unfinished_parts(view: AgentRequestView) -> tuple[str, ...]:
-    """The parts of the documents that their subagents did not finish."""
+    """Return the ranges of documents that their subagents did not finish."""
     return tuple(asked.text("title") for asked in view.calls("delegate") if _is_partial(asked.result))
 
 
@@ -87,8 +89,9 @@ def _is_partial(result: str) -> bool:
 
 
 def build_delegation_turn(view: AgentRequestView) -> OfflineResponse | None:
-    """A look at the sizes of many documents, the subagents, then the rest of what they handed in. None: all of that is
-    there, there is little to read, or nobody can be asked.
+    """Check the sizes of many documents, start the subagents, then fetch the rest of their results.
+
+    None: all of that is done, there is little to read, or no subagent can be started.
     """
     if has_delegated(view):
         return _expansion(view)
@@ -105,7 +108,7 @@ def build_delegation_turn(view: AgentRequestView) -> OfflineResponse | None:
 
 
 def _to_read(view: AgentRequestView, page: str) -> int:
-    """Tokens that reading all documents takes, judged by those on a page of the list."""
+    """Estimate the tokens of reading all documents from those on a page of the list."""
     read = [min(int(size.replace(",", "")), READ_CHARACTERS) for size in _SIZE.findall(page)]
     return characters_to_tokens(sum(read) * view.contract.document_count // max(1, len(read)))
 
@@ -128,12 +131,12 @@ def _delegation(view: AgentRequestView) -> OfflineResponse:
 
 
 def _expansion(view: AgentRequestView) -> OfflineResponse | None:
-    """The rest of the results that were too long to be shown, side by side."""
+    """Fetch the rest of results that were too long to be shown, in parallel."""
     seen = {(made.text("id"), made.number("first")): made.result for made in view.calls("expand")}
     calls: list[OfflineToolCall] = []
     for name in (found[1] for made in view.calls("delegate") if (found := _MORE.search(made.result))):
         first = 0
-        # Words of others in a result may say that it continues where it began.
+        # Untrusted text in a result may claim that it continues where it began.
         while (after := _continues(seen.get((name, first), ""))) > first:
             first = after
         if (name, first) not in seen:
@@ -142,14 +145,14 @@ def _expansion(view: AgentRequestView) -> OfflineResponse | None:
 
 
 def _continues(result: str) -> int:
-    """At which character; 0 where it does not."""
+    """Return the character at which it continues; 0 if it does not."""
     more = _CONTINUES.search(result)
     return int(more[1].replace(",", "")) if more else 0
 
 
 ENOUGH_DOCUMENTS = 30
 ENOUGH_OF_EVERY = 150
-"""Where the question is about each of the documents."""
+"""Maximum number of quotations if the question is about each of the documents."""
 READS_A_TURN = 3
 LINES_BEFORE, LINES_AFTER = 4, 16
 HEAD_LINES = 30
@@ -158,29 +161,30 @@ MAX_SEARCHES = 4
 WORDS_A_QUERY = 8
 NOTES_A_PAGE = 50
 MAX_UNQUOTED_NAMES = 5
-"""Documents that are named as not quoted."""
+"""Maximum number of documents named as not quoted."""
 OPEN_QUESTIONS_CHARACTERS = 400
-"""Room that a hand-in keeps for them."""
+"""Characters reserved for them in a submission."""
 EXCEPTIONS_TITLE = "Exceptions, limits and gaps"
 MAX_PLACES, MAX_QUOTES_PER_NAMED = 32, 4
-"""Read of a document that the question names, and quoted of it."""
+"""Maximum places read of a document that the question names, and quotations of it."""
 MAX_NAMED_DOCUMENTS = 3
-"""So many of the documents that the question names are searched by themselves."""
+"""Maximum number of documents named in the question that are searched separately."""
 TABLE_WORDS = (("consolidated", "statements", "millions"), ("total",))
 _OF_PART = "first_document", "last_document"
 NAMED = 2.0
-"""The weight of a quotation of it, relative to one of another document."""
+"""Weight of a quotation of a named document, relative to one of another document."""
 _IN_NAME = compile_bounded(r"[^\W_]+")
 TELLING = 0.2
-"""A quotation that says less than this share of what the best one says is not handed in."""
+"""Minimum score of a submitted quotation, as a share of the best one's."""
 FRUGAL_BELOW = 12_000
-"""Tokens of budget left: below, read one document at a time, and search for few passages."""
+"""With fewer tokens of budget left, read one document at a time, and search for few passages."""
 
 
 def match_document_names(text: str, documents: Sequence[str]) -> dict[str, frozenset[str]]:
-    """The documents whose names a text says, the nearest first, each with those words: of `EBAY_2022_10K.pdf`, "eBay".
+    """Return the documents whose names a text has, nearest first, each with the matching words: for
+    `EBAY_2022_10K.pdf`, "eBay".
 
-    A name may stand there in several words ("Best Buy"). What most documents are called tells none of them apart.
+    A name may be several words in the text ("Best Buy"). Words in most documents' names distinguish none of them.
     """
     said = list(iter_words(text))
     runs = {
@@ -197,12 +201,12 @@ def match_document_names(text: str, documents: Sequence[str]) -> dict[str, froze
 
 
 def build_research_turn(view: AgentRequestView) -> OfflineResponse:
-    """The next turn of a research agent."""
+    """Build the next turn of a research agent."""
     return ResearchTurnBuilder(view).next_turn()
 
 
 class ResearchTurnBuilder:
-    """One request of a research agent: what is known, and what that leads to."""
+    """Decides on one request of a research agent."""
 
     def __init__(self, view: AgentRequestView) -> None:
         self._view = view
@@ -221,8 +225,8 @@ class ResearchTurnBuilder:
         self._noted = frozenset(note.place.document for note in self._notes)
 
     def next_turn(self) -> OfflineResponse:
-        """Notes first where they may be hidden; much to read is divided among subagents; else quote and read on;
-        then search again; then hand in.
+        """Return the turn: first read notes that may be hidden; delegate if there is much to read; else quote and read
+        on; then search again; then submit.
         """
         if (page := self._hidden_notes()) is not None:
             return OfflineResponse(text="I look up my notes.", calls=(page,))
@@ -247,7 +251,7 @@ class ResearchTurnBuilder:
         return self._hand_in()
 
     def _hidden_notes(self) -> OfflineToolCall | None:
-        """The next page of notes to read after a stretch that may hide some."""
+        """Return the call for the next page of notes after a gap that may hide some."""
         if not self._view.gap or self._view.is_stalled:
             return None
         pages = [made for made in self._view.exchanges[self._view.after_gap :] if made.name == "read_notes"]
@@ -262,7 +266,7 @@ class ResearchTurnBuilder:
         )
 
     def _quoting(self) -> tuple[OfflineToolCall, ...]:
-        """Notes for the documents that were read and have none yet."""
+        """Return notes for the documents that were read and have none yet."""
         tried = self._noted | {made.text("document") for made in self._view.calls("take_note")}
         lines: dict[str, dict[int, str]] = {}
         for read in self._view.calls("read_document"):
@@ -285,7 +289,7 @@ class ResearchTurnBuilder:
         )
 
     def _reading(self) -> tuple[OfflineToolCall, ...]:
-        """The next places to read: all those of one document, and of more as long as the reads are few."""
+        """Return the next places to read: all of one document, and of further ones while the reads are few."""
         seen = self._noted | {made.text("name") for made in self._view.calls("read_document")}
         unread = (place for place in self._places() if place.document not in seen)
         chosen: list[LineRange] = []
@@ -300,15 +304,15 @@ class ResearchTurnBuilder:
         )
 
     def _places(self) -> Iterator[LineRange]:
-        """What is worth reading, best first: each found document around its best hit.
+        """Yield places worth reading, best first: each found document around its best hit.
 
-        Where the question is about every document, their beginnings come too: there documents say what they are. Where
-        the goal itself is, so do the beginnings of those that no search found.
+        If the question is about every document, their beginnings are added: there documents say what they are. If the
+        goal itself is, so are the beginnings of those that no search found.
         """
         found: dict[str, LineRange] = {}
         named: dict[str, list[LineRange]] = {name: [] for name in self._named}
         searches = [parse_search_hits(search.result) for search in self._view.calls("search_documents")]
-        # The best hits of each search come before the next ones of any.
+        # The best hits of each search come before the second-best of any.
         for hit in (hit for rank in zip_longest(*searches) for hit in rank if hit is not None):
             if len(known := named.get(hit.document, [])) < MAX_PLACES and hit not in known:
                 known.append(hit)
@@ -328,14 +332,14 @@ class ResearchTurnBuilder:
             yield LineRange(document=hit.document, first_line=1, last_line=HEAD_LINES)
         if not self._beginnings or hit.last_line > HEAD_LINES:
             after = LINES_BEFORE if self._frugal else LINES_AFTER
-            # The headings of a table stand far above its last rows.
+            # The headings of a table are far above its last rows.
             before = LINES_AFTER if hit.document in self._named and not self._frugal else LINES_BEFORE
             first = max(HEAD_LINES + 1 if self._beginnings else 1, hit.first_line - before)
             yield LineRange(document=hit.document, first_line=first, last_line=hit.last_line + after)
 
     @property
     def _unknown_names(self) -> list[str]:
-        """The names in a question for a figure that no document is called by: of a company, whose reports they are."""
+        """The names in a question for a figure that no document name has: of a company, whose reports they are."""
         contract = self._view.contract
         called = " ".join(map(format_document_label, contract.documents)).casefold()
         several = (
@@ -345,7 +349,7 @@ class ResearchTurnBuilder:
         return [name for name in names if not any(word in called for word in iter_words(name))][:MAX_NAMED_DOCUMENTS]
 
     def _told_of(self) -> dict[str, frozenset[str]]:
-        """The documents that say a name most often, with its words."""
+        """The documents that mention a name most often, with its words."""
         said: dict[str, frozenset[str]] = {}
         for search in self._view.calls("search_documents"):
             if (name := search.text("query")) in self._unknown_names:
@@ -355,9 +359,10 @@ class ResearchTurnBuilder:
         return said
 
     def _named_searches(self) -> tuple[OfflineToolCall, ...]:
-        """Searches in each of the documents that are named: among all, the others would have most of the passages.
+        """Return searches in each of the named documents: in a search of all, the others would have most of the
+        passages.
 
-        Figures stand in tables, so where one is asked for the words around tables are searched for, too.
+        Figures are in tables, so for a figure the words around tables are searched for too.
         """
         documents = self._view.contract.documents
         own, related = self._search_words()
@@ -370,7 +375,7 @@ class ResearchTurnBuilder:
         )
 
     def _searching(self) -> OfflineToolCall | None:
-        """The next search that was not made yet."""
+        """Return the next search that was not made yet."""
         made = [search.input for search in self._view.calls("search_documents")]
         contract = self._view.contract
         own: dict[str, JsonValue] = {}
@@ -380,13 +385,13 @@ class ResearchTurnBuilder:
         query = next((query for query in self._queries() if query not in asked), None)
         if query is None:
             return None
-        # What is noted comes up again, so a search that is to bring something new has to look beyond that.
+        # Noted passages are found again, so a search for something new has to look beyond them.
         frugal = min(SEARCH_LIMIT, FRUGAL_SEARCH_LIMIT + len(self._noted))
         limit = frugal if self._frugal else SEARCH_LIMIT
         return build_call("search_documents", query=query, limit=limit, **own)
 
     def _queries(self) -> list[str]:
-        """What is looked for in its own words, then in related words, then in the words of title and question."""
+        """Return the goal in its own words, then in related words, then the words of title and question."""
         own, related = self._search_words()
         context = iter_words(normalize_question(f"{self._view.contract.title} {self._view.contract.question}"))
         pool = list(dict.fromkeys([*own, *related]))
@@ -395,7 +400,7 @@ class ResearchTurnBuilder:
         return [" ".join(lot) for lot in [*lots[:MAX_SEARCHES], context[:WORDS_A_QUERY]] if lot]
 
     def _search_words(self) -> tuple[list[str], list[str]]:
-        """What is looked for, and the words that stand for the same."""
+        """Return the words to search for, and their synonyms."""
         telling = [concept for concept in self._told_by_text if concept.weight > ASIDE]
         own = [word for concept in telling for word in concept.words[:1]]
         return own, [word for concept in telling for word in concept.words[1:]]
@@ -406,7 +411,7 @@ class ResearchTurnBuilder:
         return self._view.gap or (left is not None and left < FRUGAL_BELOW)
 
     def _hand_in(self) -> OfflineResponse:
-        """The findings; after a refusal fewer of them, and none that the refusal names."""
+        """Submit the findings; after a refusal fewer of them, and none that the refusal names."""
         refusals = [made.result for made in self._view.calls("submit_findings") if made.failed]
         notes = [note for note in self._notes if self._bears(note)] or ([] if self._own else self._notes)
         rare = apply_idf_weights(self._told_by_text, [note.text for note in notes])
@@ -437,14 +442,14 @@ class ResearchTurnBuilder:
 
     @property
     def _told_by_text(self) -> Sequence[QueryTerm]:
-        """What is looked for in the text of a document: what it is called says no more there."""
+        """The terms to find in a document's text: its name says no more there."""
         names = {compute_stem(name) for name in self._names}
         told = [one for one in self._looked_for if names.isdisjoint(one.stems)]
         aside = [one._replace(weight=ASIDE, aside=True) for one in self._looked_for if not names.isdisjoint(one.stems)]
         return [*told, *aside] if told else self._looked_for
 
     def _bears(self, note: NoteRecord) -> bool:
-        """Whether it is about what the question names, and an exception of what the question says."""
+        """Return whether a note is about what the question names, and an exception that it asks for."""
         present = build_stem_set(note.text)
         own = sum(not one.stems.isdisjoint(present) for one in self._own)
         named = (
@@ -454,7 +459,7 @@ class ResearchTurnBuilder:
 
     @property
     def _proper(self) -> frozenset[str]:
-        """The stems of names that are written as names: what does not say them is about something else."""
+        """Stems of proper names: a text without them is about something else."""
         asked = _IN_NAME.findall(self._view.contract.question)[1:]
         return frozenset(compute_stem(word) for word in asked if not word.islower() and word.casefold() in self._names)
 
@@ -490,7 +495,7 @@ class ResearchTurnBuilder:
             )
 
     def _others(self, quoted: Set[str]) -> str:
-        """By name where they are few."""
+        """Name the documents if they are few."""
         contract = self._view.contract
         names = [format_document_label(name) for name in contract.documents if name not in quoted]
         if (

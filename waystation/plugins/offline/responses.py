@@ -1,6 +1,5 @@
-"""Replies: what the model says and calls, made to fit the reply's maximum without ever cutting a tool call.
-
-What a request costs here: four characters a token, and a memory of prompt prefixes that stands for the cache.
+"""Replies of the offline model, fitted to the maximum output without cutting a tool call, and their usage: four
+characters per token, and remembered prompt prefixes that act as the cache.
 """
 
 import hashlib
@@ -18,28 +17,28 @@ from waystation.plugins.offline.language import truncate_at_word
 
 CHARACTERS_A_TOKEN = 4
 MIN_CACHED_TOKENS = 256
-"""Tokens: a shorter prefix is never cached."""
+"""Minimum tokens of a cached prefix."""
 KEPT_PREFIXES = 1_024
 
 
 def characters_to_tokens(characters: int) -> int:
-    """Tokens of so many characters, rounded up."""
+    """Return the tokens of this many characters, rounded up."""
     return -(-characters // CHARACTERS_A_TOKEN)
 
 
 def count_input_tokens(request: CountTokensRequest) -> int:
-    """The tokens of system prompt, tools and messages."""
+    """Return the tokens of system prompt, tools and messages."""
     return characters_to_tokens(sum(len(text) for text, _ in _parts(request)))
 
 
 class PromptCache:
-    """Remembers the prefixes that requests marked, the most recently used `KEPT_PREFIXES` of them. No expiry."""
+    """Remembers the marked prefixes of requests, the `KEPT_PREFIXES` most recently used. They do not expire."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, None] = OrderedDict()
 
     def charge(self, request: CountTokensRequest) -> Usage:
-        """The input of this request by kind, output 0; its marked prefixes are known from here on."""
+        """Return the input of this request by kind, with output 0; its marked prefixes are known from here on."""
         boundaries = _boundaries(request)
         total = boundaries[-1][1]
         marked = [(digest, tokens) for digest, tokens, mark in boundaries if mark and tokens >= MIN_CACHED_TOKENS]
@@ -57,7 +56,9 @@ class PromptCache:
 
 
 def _boundaries(request: CountTokensRequest) -> list[tuple[str, int, bool]]:
-    """After each part of the prompt: the digest and the tokens of everything so far, and whether it ends a stretch."""
+    """Return after each part of the prompt the digest and the tokens of everything so far, and whether it ends a
+    prefix.
+    """
     digest = hashlib.sha256()
     characters = 0
     boundaries: list[tuple[str, int, bool]] = []
@@ -71,7 +72,7 @@ def _boundaries(request: CountTokensRequest) -> list[tuple[str, int, bool]]:
 
 
 def _parts(request: CountTokensRequest) -> Iterator[tuple[str, bool]]:
-    """The prompt in the order in which it is cached; marks are no part of the text."""
+    """Yield the prompt in the order in which it is cached; marks are not part of the text."""
     for tool in request.tools:
         yield _text(tool), tool.cache_control is not None
     for block in request.system:
@@ -101,7 +102,7 @@ class OfflineToolCall(Value):
 
     @property
     def characters(self) -> int:
-        """Length, as the output is counted."""
+        """Length as output, in characters."""
         return len(self.name) + len(json.dumps(self.input, ensure_ascii=False)) + CALL_OVERHEAD
 
 
@@ -111,33 +112,33 @@ class OfflineResponse(Value):
     text: str = ""
     calls: tuple[OfflineToolCall, ...] = ()
     cut: bool = False
-    """The text ends early because the reply's maximum was reached."""
+    """Whether the text was cut at the maximum output."""
 
     @property
     def tokens(self) -> int:
-        """Output tokens of the reply, 1 at least."""
+        """Output tokens of the reply, at least 1."""
         return max(1, characters_to_tokens(len(self.text) + sum(call.characters for call in self.calls)))
 
     @property
     def stop_reason(self) -> str:
-        """As the protocol names it."""
+        """The stop reason, in the protocol's terms."""
         if self.calls:
             return "tool_use"
         return "max_tokens" if self.cut else "end_turn"
 
 
 def build_call(tool: str, /, **arguments: JsonValue) -> OfflineToolCall:
-    """One call of a tool with these arguments."""
+    """Build a call of a tool with these arguments."""
     return OfflineToolCall(name=tool, input=arguments)
 
 
 def build_finding(claim: str, citations: Sequence[str]) -> JsonValue:
-    """A finding or conclusion as the tools take it."""
+    """Build a finding or conclusion as the tools accept it."""
     return {"claim": claim, "citations": [*citations]}
 
 
 def fit_to_max_tokens(reply: OfflineResponse, max_tokens: int) -> OfflineResponse:
-    """The reply within `max_tokens`: without its text, then with fewer calls, then with less in its last call."""
+    """Fit the reply into `max_tokens`: without its text, then with fewer calls, then with less in its last call."""
     if reply.tokens <= max_tokens:
         return reply
     if not reply.calls:
@@ -153,7 +154,7 @@ def fit_to_max_tokens(reply: OfflineResponse, max_tokens: int) -> OfflineRespons
 
 
 def _with_less(calls: Sequence[OfflineToolCall]) -> tuple[OfflineToolCall, ...]:
-    """One call less; of a single call, one item less in its longest list or the last line less of its longest text."""
+    """Drop a call; if there is only one, an item of its longest list or the last line of its longest text."""
     if len(calls) > 1:
         return tuple(calls[:-1])
     smaller = _smaller(calls[0].input)
@@ -174,7 +175,7 @@ def _smaller(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue] | None:
 
 
 def build_message(reply: OfflineResponse, prompt: Usage, digest: str) -> dict[str, JsonValue]:
-    """The reply as the protocol's message; `digest` of the request makes the ids."""
+    """Build the protocol's message; the ids are derived from the request's `digest`."""
     content: list[JsonValue] = [{"type": "text", "text": reply.text}] if reply.text else []
     for index, made in enumerate(reply.calls):
         content.append(

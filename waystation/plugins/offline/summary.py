@@ -1,4 +1,4 @@
-"""Summaries of a conversation: what was searched, read, noted and written, and its key sentences, word for word."""
+"""Summaries of a conversation: what was searched, read, noted and written, and its key sentences, verbatim."""
 
 import re
 from collections import Counter
@@ -16,7 +16,7 @@ from waystation.plugins.offline.responses import CHARACTERS_A_TOKEN, OfflineResp
 MIN_SUMMARY_TOKENS, MAX_SUMMARY_TOKENS = 400, 2_000
 KEY_SENTENCE_CHARACTERS = 300
 MIN_STEMS = 4
-"""A key sentence has as many telling words at least."""
+"""Minimum number of content words of a key sentence."""
 BULLET = "- "
 NOTE_CHARACTERS = 100
 LABELS = ("Asked", "Kept", "Documents read", "Searches", "Findings read", "Failed", "Last actions")
@@ -29,11 +29,14 @@ SECTIONS = {
     "recent_actions": ("Searches", "Last actions"),
     "current_plan": ("Kept",),
 }
-"""The parts of a snapshot, with the lists that belong there. Key sentences are knowledge; a standstill is a plan's."""
+"""The parts of a snapshot, with the lists that belong there.
+
+Key sentences are knowledge; a stall belongs to the plan.
+"""
 UNTOLD = "(Demands stand with what was asked: the offline model does not tell them apart.)"
 DONE = "[DONE] "
 SNAPSHOT_CHARACTERS = 400
-"""What the parts of a snapshot need besides the lists."""
+"""Characters of a snapshot's parts besides the lists."""
 
 _RANGE = compile_bounded(r"(?<![\d,])(\d[\d,]{0,29}+)\s{0,9}+(?:to|-|–)\s{0,9}+(\d[\d,]{0,29}+)\s{0,9}+tokens")
 _CONVERSATION, _CONVERSATION_END = "<conversation>", "</conversation>"
@@ -55,12 +58,12 @@ class _Part(Value):
 
 
 def build_summary_response(prompt: str, max_tokens: int, *, snapshot: bool = False) -> OfflineResponse:
-    """The summary that `prompt` asks for, on request in the parts of a snapshot."""
+    """Build the summary that `prompt` asks for, with the parts of a snapshot if requested."""
     asked = _RANGE.findall(prompt)
     most = int(asked[-1][1].replace(",", "")) if asked else MAX_SUMMARY_TOKENS
     least = int(asked[-1][0].replace(",", "")) if asked else MIN_SUMMARY_TOKENS
     conversation = _conversation(prompt)
-    # Less than half of what it stands for: a summary that saves little is refused.
+    # Less than half of what it replaces: a summary that saves little is refused.
     room = min(most, max_tokens, max(len(conversation) // 2 // CHARACTERS_A_TOKEN, 40)) * CHARACTERS_A_TOKEN
     room = max(0, room - SNAPSHOT_CHARACTERS) if snapshot else room
     earlier = [stretch.inside.strip() for stretch in _EARLIER.finditer(conversation)]
@@ -68,7 +71,7 @@ def build_summary_response(prompt: str, max_tokens: int, *, snapshot: bool = Fal
     parts = _parts(new) if new or not earlier else []
     lists = _lists(parts, earlier)
     lines = _within(lists, room)
-    # Nothing but earlier summaries is the parts of one middle, to be joined: no standstill.
+    # Only earlier summaries: these are parts of one summary to be merged, not a stall.
     if earlier and parts and not any(_KEPT.search(part.text) for part in parts):
         again = any(NOTHING_NEW in text or STALLED in text for text in earlier)
         lines.append(STALLED if again else NOTHING_NEW)
@@ -78,14 +81,16 @@ def build_summary_response(prompt: str, max_tokens: int, *, snapshot: bool = Fal
 
 
 def _conversation(prompt: str) -> str:
-    """What is to be condensed: everything where nothing marks it."""
+    """Return the text to summarise: everything if nothing marks it."""
     begin, end = prompt.find(_CONVERSATION), prompt.rfind(_CONVERSATION_END)
     inside = begin + len(_CONVERSATION)
     return prompt[inside:end].removeprefix("\n") if begin >= 0 and inside <= end else prompt
 
 
 def _snapshot(lines: Sequence[str], room: int) -> str:
-    """The lines in the parts of a snapshot; each stays a line of its own, so that the next summary can carry it on."""
+    """Format the lines in the parts of a snapshot; each stays a line of its own, so that the next summary can carry it
+    on.
+    """
     labels = {label: name for name, labels in SECTIONS.items() for label in labels}
     parts: dict[str, list[str]] = {name: [] for name in SECTIONS}
     for line in truncate_at_word("\n".join(lines), room).splitlines():
@@ -101,7 +106,7 @@ def _snapshot(lines: Sequence[str], room: int) -> str:
 
 
 def _parts(conversation: str) -> list[_Part]:
-    """The rendered messages; a conversation that is not rendered so is one text of a user's."""
+    """Return the rendered messages; a conversation in another form is one user text."""
     marks = list(_ENTRY.finditer(conversation))
     if not marks:
         return [_Part(who="user", tool="", text=conversation.strip())]
@@ -113,7 +118,7 @@ def _parts(conversation: str) -> list[_Part]:
 
 
 def _lists(parts: Sequence[_Part], earlier: Sequence[str]) -> dict[str, list[str]]:
-    """What happened, by label; the lists of earlier summaries are carried on."""
+    """Return what happened, by label; the lists of earlier summaries are carried on."""
     lists: dict[str, list[str]] = {label: [] for label in LABELS}
     for line in (line for text in earlier for line in text.splitlines()):
         label, separator, items = line.removeprefix(DONE).partition(": ")
@@ -160,7 +165,9 @@ def _called(part: _Part) -> Iterator[tuple[str, str]]:
 
 
 def _within(lists: dict[str, list[str]], room: int) -> list[str]:
-    """The lists as lines; where they are too long, the oldest items of the longest go, never the last of any."""
+    """Format the lists as lines; if they are too long, the oldest items of the longest are dropped, never the last of
+    any.
+    """
     lists = {label: items for label, items in lists.items() if items}
     sizes = {label: sum(len(item) + 2 for item in items) + len(label) for label, items in lists.items()}
     while sum(sizes.values()) > room:
@@ -172,7 +179,7 @@ def _within(lists: dict[str, list[str]], room: int) -> list[str]:
 
 
 def _key_sentences(parts: Sequence[_Part], earlier: Sequence[str], room: int) -> list[str]:
-    """The sentences whose words come up most and were not said yet, in their order, as many as fit."""
+    """Return the sentences whose words are most frequent and new, in their order, as many as fit."""
     told = [line.removeprefix(BULLET) for text in earlier for line in text.splitlines() if line.startswith(BULLET)]
     lines = [line for part in parts if part.who in {"assistant", "result of"} for line in part.text.splitlines()]
     content = (text for line in lines if parse_place_marker(text := _NUMBER.sub("", line)) is None)

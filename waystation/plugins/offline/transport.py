@@ -1,6 +1,6 @@
-"""The offline model as an HTTP transport: the SDK's client, and so our adapter, talk to it without any network.
+"""The offline model as an HTTP transport, for the SDK's client without a network.
 
-The offline model: decides by the tools on offer which work a request asks for, and has it done.
+It decides by the offered tools which work a request asks for.
 """
 
 import asyncio
@@ -46,15 +46,15 @@ _WORK = {
     "submit_report": build_writing_turn,
     "review_report": build_review_turn,
 }
-"""What the tool that ends the work says about its kind."""
+"""The kind of work, by the tool that ends it."""
 _CONDENSING, _SNAPSHOT = "You condense", "<state_snapshot>"
 
 
 def build_offline_response(request: MessagesRequest) -> OfflineResponse:
-    """The reply; it depends on nothing but the request, and fits into its `max_tokens`.
+    """Build the reply; it depends on nothing but the request, and fits into its `max_tokens`.
 
     Raises:
-        MessagesApiError: the request forces a tool that this model has no work for.
+        MessagesApiError: The request forces a tool for which this model has no work.
     """
     return fit_to_max_tokens(_reply(request), request.max_tokens)
 
@@ -87,14 +87,14 @@ _MODEL: dict[str, JsonValue] = {
 
 
 def create_offline_transport() -> httpx2.AsyncBaseTransport:
-    """A transport for `httpx2.AsyncClient` that answers Messages requests for `OFFLINE_MODEL` in process."""
+    """Create a transport for `httpx2.AsyncClient` that answers Messages requests for `OFFLINE_MODEL` in process."""
     return OfflineTransport()
 
 
 class OfflineTransport(httpx2.AsyncBaseTransport):
-    """Answers `/v1/messages`, `/v1/messages/count_tokens` and `/v1/models`. Holds the prompt cache, nothing else.
+    """Answers `/v1/messages`, `/v1/messages/count_tokens` and `/v1/models`. Its only state is the prompt cache.
 
-    The work of a request runs in a thread, so that a long conversation does not stop the event loop.
+    Requests are processed in a thread, so that a long conversation does not block the event loop.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class OfflineTransport(httpx2.AsyncBaseTransport):
         self._cache_lock = threading.Lock()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """The response; requests that the protocol does not allow get its error form."""
+        """Return the response; requests that the protocol does not allow get its error format."""
         body = await request.aread()
         digest = hashlib.sha256(body).hexdigest()
         request_id = f"req_{digest[:24]}"

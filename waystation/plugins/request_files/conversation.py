@@ -1,4 +1,4 @@
-"""Makes room in a conversation that is in no store: the rungs of `CompressAndStoreContext`, one after another."""
+"""Runs the compaction pipeline on a conversation that is in no store."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ from waystation.kernel.value import Value
 
 
 class MissingSummary(Value):
-    """There was nobody to write a summary, or it failed."""
+    """No summary: there was no summariser, or it failed."""
 
     reason: str
 
@@ -35,13 +35,13 @@ SummaryWriter = Callable[[Transcript, SummariseDecision], Awaitable[SummaryVerdi
 
 
 class StageAttempt(Value):
-    """One rung that was tried. Tokens are of the whole request."""
+    """One stage that was tried. Tokens are of the whole request."""
 
     status: CompactionStatus
     rule: str = ""
-    """Which check a summary failed."""
+    """The validation rule that a summary failed."""
     reason: str = ""
-    """Why the rung failed, for a person."""
+    """Why the stage failed, for a person."""
     tokens_before: int
     tokens_after: int
     compaction_id: str = ""
@@ -53,7 +53,7 @@ def _unchanged(_: RestorableFile) -> bool:
 
 @dataclass
 class Conversation:
-    """A conversation, and what was done to make room in it."""
+    """A conversation, and what was done to compact it."""
 
     transcript: Transcript
     measure: TokenEstimator
@@ -63,18 +63,18 @@ class Conversation:
     readers: Mapping[str, str]
     """Tools that read files, each with the argument that names the file."""
     has_changed: Callable[[RestorableFile], bool] = _unchanged
-    """Whether a file is not what it was when it was read."""
+    """Returns whether a file has changed since it was read."""
     attempts: list[StageAttempt] = field(default_factory=list[StageAttempt])
     notes: list[str] = field(default_factory=list[str])
 
     @property
     def tokens(self) -> int:
-        """Of the whole request, as the view has it now."""
+        """Tokens of the whole request, as the view has it now."""
         return self.measure.request(build_model_view(self.transcript))
 
     @property
     def status(self) -> CompactionStatus:
-        """How it all ended."""
+        """The final status."""
         ends = [attempt.status for attempt in self.attempts]
         if ends and ends[-1] is CompactionStatus.CANNOT_FIT:
             return CompactionStatus.CANNOT_FIT
@@ -82,9 +82,9 @@ class Conversation:
         return (made or ends or [CompactionStatus.NOOP])[-1]
 
     async def make_room(self, ask: SummaryWriter, offloaded: Callable[[Transcript], Transcript]) -> None:
-        """Rung after rung, until the context is not full any more or nothing helps.
+        """Run stage after stage until the context is no longer full, or nothing helps.
 
-        It ends: a rung either makes the view smaller, or is the last one, or takes summaries out of the question.
+        This ends: a stage either makes the view smaller, or is the last one, or rules out further summaries.
         """
         if self.tokens >= self.policy.trigger:
             self._offload(offloaded)
@@ -108,7 +108,7 @@ class Conversation:
                     summaries = await self._summarise(ask, rung)
 
     async def force_summary(self, ask: SummaryWriter) -> bool:
-        """A manual compaction, however full the context is; whether there was something to summarise.
+        """Compact manually, however full the context is. Returns whether there was anything to summarise.
 
         A summary that is refused leaves everything as it was.
         """
@@ -119,13 +119,13 @@ class Conversation:
         return isinstance(rung, SummariseDecision)
 
     def force_masking(self) -> None:
-        """Masks what can be masked, however full the context is."""
+        """Mask what can be masked, however full the context is."""
         masks = mask_tool_results(self.transcript, build_layout(self.transcript), self.policy, self.rereadable)
         if masks is not None:
             self._commit(CompactionStatus.MASKED, masks.record)
 
     async def _summarise(self, ask: SummaryWriter, rung: SummariseDecision) -> bool:
-        """Whether the summary was good."""
+        """Summarise. Returns whether the summary was accepted."""
         verdict = await ask(self.transcript, rung)
         match verdict:
             case AcceptedSummary():

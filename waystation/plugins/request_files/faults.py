@@ -1,4 +1,4 @@
-"""Everything in a request body that the Messages API does not accept, each with its place. Nothing is mended here."""
+"""Finds everything in a request body that the Messages API rejects, each with its place. Repairs nothing."""
 
 from collections.abc import Iterator, Sequence
 
@@ -24,26 +24,26 @@ _TOOL_NAME = compile_bounded(r"[a-zA-Z0-9_-]{1,128}")
 
 
 class _Fault(Value):
-    """A rule that is broken."""
+    """A violated rule."""
 
     path: str
     rule: str
 
     @property
     def index(self) -> int | None:
-        """Of the message; None where it is about none."""
+        """Index of the message; None if it concerns none."""
         return parse_message_index(self.path.partition("]")[0] + "]")
 
 
 def find_request_faults(raw: bytes) -> tuple[_Fault, ...]:
-    """All of them, in the order of the messages. Raises BadInput where there is no request body at all."""
+    """Return all faults, in the order of the messages. Raises BadInput if there is no request body at all."""
     root = parse_root_node(raw)
     found = [*_of_head(root), *_of_tools(root)]
     nodes = root.require(MESSAGES).as_items
     if not nodes:
         found.append(_Fault(path=MESSAGES, rule="must not be empty"))
     messages = [_message(node, found) for node in nodes]
-    # Without a place, and of calls only: those that occur twice are looked for below, with theirs.
+    # Has no place, and concerns calls only: duplicate ids are found below, with their places.
     found += (_fault(line) for line in find_violations(messages) if ": " in line)
     found += _of_calls(nodes)
     found += _of_parts(nodes)
@@ -52,7 +52,7 @@ def find_request_faults(raw: bytes) -> tuple[_Fault, ...]:
 
 
 def _message(node: JsonNode, found: list[_Fault]) -> Message:
-    """The message, as far as it can be read; what cannot is written down, and something stands in its place."""
+    """Read the message as far as possible; record what cannot be read, and put a substitute in its place."""
     try:
         return read_message(node).message
     except BadInput as error:
@@ -75,14 +75,14 @@ def _message(node: JsonNode, found: list[_Fault]) -> Message:
 
 
 def _typed(nodes: Sequence[JsonNode], kind: str) -> Iterator[JsonNode]:
-    """The blocks of this type in these messages."""
+    """Yield the blocks of this type in these messages."""
     for block in (block for node in nodes for block in _listed(node, "content")):
         if isinstance(block.value, dict) and block.value.get("type") == kind:
             yield block
 
 
 def _of_calls(nodes: Sequence[JsonNode]) -> Iterator[_Fault]:
-    """Ids and names of calls."""
+    """Check ids and names of calls."""
     seen: set[str] = set()
     for call in _typed(nodes, "tool_use"):
         name, call_id = call.as_object.get("name"), call.as_object.get("id")
@@ -97,7 +97,7 @@ def _of_calls(nodes: Sequence[JsonNode]) -> Iterator[_Fault]:
 
 
 def _of_parts(nodes: Sequence[JsonNode]) -> Iterator[_Fault]:
-    """What a result may consist of."""
+    """Check the parts of results."""
     for part in (part for result in _typed(nodes, "tool_result") for part in _listed(result, "content")):
         kind = part.value.get("type") if isinstance(part.value, dict) else None
         if isinstance(kind, str) and kind not in RESULT_PARTS:
@@ -118,7 +118,7 @@ def _of_tools(root: JsonNode) -> Iterator[_Fault]:
 
 
 def _of_head(root: JsonNode) -> Iterator[_Fault]:
-    """Model and system prompt."""
+    """Check model and system prompt."""
     model = root.find("model")
     if model is not None and not (isinstance(model.value, str) and model.value):
         yield _Fault(path=model.path, rule="must be a string that is not empty")
@@ -129,7 +129,7 @@ def _of_head(root: JsonNode) -> Iterator[_Fault]:
 
 
 def _of_marks(root: JsonNode, nodes: Sequence[JsonNode]) -> Iterator[_Fault]:
-    """How many ends of a prefix to keep there are."""
+    """Check the number of cache marks."""
     blocks = [block for node in nodes for block in _listed(node, "content")]
     places = [*_listed(root, "system"), *_listed(root, "tools"), *blocks]
     places += [part for block in blocks for part in _listed(block, "content")]
@@ -139,12 +139,12 @@ def _of_marks(root: JsonNode, nodes: Sequence[JsonNode]) -> Iterator[_Fault]:
 
 
 def _listed(node: JsonNode, key: str) -> list[JsonNode]:
-    """The items of an object's array, where it is one."""
+    """Return the items of an object's array, if it is one."""
     items = node.value.get(key) if isinstance(node.value, dict) else None
     return JsonNode(items, join_json_path(node.path, key)).as_items if isinstance(items, list) else []
 
 
 def _fault(line: str) -> _Fault:
-    """Of a line that names the place first."""
+    """Build a fault from a line that begins with the place."""
     path, _, rule = line.partition(": ")
     return _Fault(path=path, rule=rule)

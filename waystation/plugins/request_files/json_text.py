@@ -1,8 +1,5 @@
-"""JSON of a conversation: read strictly, and each value with its place.
-
-Bytes to JSON, strictly: what another parser could read in another way is refused, with its place.
-
-A JSON value that knows its place, so that every complaint names it: `messages[3].content[0].tool_use_id: …`.
+"""Strict JSON: anything that another parser could read differently is refused, and each value knows its place, so that
+every error names it: `messages[3].content[0].tool_use_id: …`.
 """
 
 import json
@@ -22,16 +19,17 @@ _SURROGATE = compile_bounded("[\ud800-\udfff]")
 
 
 class _Doubled(dict[str, JsonValue]):
-    """An object in which a key occurs twice."""
+    """An object with a duplicate key."""
 
     twice: str = ""
 
 
 def read_json(raw: bytes) -> JsonValue:
-    """The one JSON value in these bytes (UTF-8, UTF-16 or UTF-32, with or without a byte order mark).
+    """Parse the one JSON value in these bytes (UTF-8, UTF-16 or UTF-32, with or without a byte order mark).
 
-    Raises BadInput for anything else, and for NaN, infinities, keys that occur twice, lone surrogates, and nesting
-    that is too deep.
+    Raises:
+        BadInput: For anything else, and for NaN, infinities, duplicate keys, lone surrogates, and nesting that is too
+            deep.
     """
     if len(raw) > _MOST_BYTES:
         raise BadInput(f"it has {len(raw):,} bytes, and {_MOST_BYTES:,} are the most that can be read")
@@ -39,14 +37,14 @@ def read_json(raw: bytes) -> JsonValue:
         raise BadInput("it is empty: give a request body of the Messages API, as JSON")
     text = _decoded(raw)
     value, is_doubled = _parsed(text)
-    # A walk over all of it takes long, and hardly any file has something that it would find.
+    # Walking over everything takes long, and hardly any file has such a fault.
     if is_doubled or _ESCAPED_SURROGATE.search(text):
         _refuse_unsound(value)
     return value
 
 
 def join_json_path(path: str, key: str) -> str:
-    """The path of an object's value."""
+    """Return the path of an object's value."""
     return f"{path}.{key}" if path else key
 
 
@@ -59,7 +57,7 @@ def _decoded(raw: bytes) -> str:
 
 
 def _parsed(text: str) -> tuple[JsonValue, bool]:
-    """The value, and whether an object of it has a key twice."""
+    """Return the value, and whether any of its objects has a duplicate key."""
     doubled: list[_Doubled] = []
 
     def made(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
@@ -95,7 +93,7 @@ def _refuse_unsound(value: JsonValue) -> None:
 
 
 def _walk(value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
-    """Everything in the value with its path, in the order of the text."""
+    """Yield every value with its path, in the order of the text."""
     waiting: list[tuple[str, JsonValue]] = [("", value)]
     while waiting:
         path, found = waiting.pop()
@@ -119,14 +117,14 @@ def _finite(digits: str) -> float:
 
 @dataclass(frozen=True)
 class JsonNode:
-    """A value and its path. Whatever is asked of it and does not hold raises BadInput, without its content."""
+    """A value and its path. Accessors raise BadInput, without the value, if it is not of the expected type."""
 
     value: JsonValue
     path: str = ""
 
     @property
     def as_object(self) -> dict[str, JsonValue]:
-        """As an object."""
+        """The value as an object."""
         if not isinstance(self.value, dict):
             raise self.build_error(f"must be an object, and is {_kind(self.value)}")
         return self.value
@@ -140,39 +138,39 @@ class JsonNode:
 
     @property
     def as_text_or_items(self) -> "str | list[JsonNode]":
-        """As a string, or the items of an array."""
+        """The value as a string, or the items of an array."""
         if not isinstance(self.value, str | list):
             raise self.build_error(f"must be a string or an array, and is {_kind(self.value)}")
         return self.value if isinstance(self.value, str) else self.as_items
 
     @property
     def as_text(self) -> str:
-        """As a string."""
+        """The value as a string."""
         if not isinstance(self.value, str):
             raise self.build_error(f"must be a string, and is {_kind(self.value)}")
         return self.value
 
     @property
     def as_nonempty_text(self) -> str:
-        """As a string that is not empty."""
+        """The value as a string that is not empty."""
         if not self.as_text:
             raise self.build_error("must not be empty")
         return self.as_text
 
     def find(self, key: str) -> "JsonNode | None":
-        """A value of the object; None where it has none, or null."""
+        """Return a value of the object; None if it is missing or null."""
         found = self.as_object.get(key)
         return None if found is None else JsonNode(found, join_json_path(self.path, key))
 
     def require(self, key: str) -> "JsonNode":
-        """A value that the object must have."""
+        """Return a value that the object must have."""
         found = self.find(key)
         if found is None:
             raise BadInput(f"{join_json_path(self.path, key)}: is missing")
         return found
 
     def get_bool(self, key: str) -> bool:
-        """A boolean of the object; false where it has none."""
+        """Return a boolean of the object; false if it is missing."""
         found = self.find(key)
         if found is None:
             return False
@@ -181,7 +179,7 @@ class JsonNode:
         return found.value
 
     def build_error(self, what: str) -> BadInput:
-        """What is wrong here, as one line."""
+        """Build a one-line error about this value."""
         return BadInput(f"{self.path or 'the request'}: {what}")
 
 

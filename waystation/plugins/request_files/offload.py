@@ -1,8 +1,5 @@
-"""Rung 1 for a conversation in a file, and the files that it names.
-
-Rung 1 for a conversation in a file: results that are too large for any context become previews.
-
-Files that a conversation names, as they are now: of one folder that a person named, and nowhere else.
+"""Offloads oversized tool results of a conversation in a file to previews, and checks files that the conversation
+names, within one folder that a person named.
 """
 
 import os
@@ -19,19 +16,20 @@ from waystation.kernel.errors import BadInput
 from waystation.kernel.files import create_private_folder, write_private_file
 
 _LEAST_CHARACTERS = 2 * END_CHARACTERS + 500
-"""A shorter text is about as long as a preview; nor is a preview shortened again."""
+"""A shorter text is about as long as its preview; nor is a preview shortened again."""
 
 
 @dataclass(frozen=True)
 class ResultOffloader:
-    """Where the whole results go: into files of this folder, or nowhere but the file that they are in already."""
+    """Writes whole results to files of this folder; without one, they stay only in the conversation's file."""
 
     folder: Path | None
 
     def replace_with_previews(self, transcript: Transcript, window: int) -> Transcript:
-        """The transcript with previews of the results that are too large for this window; itself without such.
+        """Return the transcript with previews of results that are too large for this window; itself if there are none.
 
-        Raises BadInput where the folder cannot be written to: then nothing is hidden.
+        Raises:
+            BadInput: The folder is not writable; nothing is hidden then.
         """
         pinned = get_pinned_message_ids(transcript)
         messages = tuple(
@@ -74,22 +72,25 @@ def _is_long(block: Block, window: int) -> bool:
 
 
 _MOST_BYTES = 10_000_000
-"""A larger file is not looked into."""
+"""Maximum size of a file that is read, in bytes."""
 
 
 @dataclass(frozen=True)
 class FileChangeDetector:
-    """The folder. A conversation may come from anywhere: no name in it leads out of here, nor does a link."""
+    """Compares files of one folder.
+
+    A conversation may come from anywhere: no name in it, and no link, leads out of the folder.
+    """
 
     folder: Path
 
     def __post_init__(self) -> None:
-        """Raises BadInput where there is no such folder."""
+        """Check the folder. Raises BadInput if it does not exist."""
         if not self.folder.is_dir():
             raise BadInput(f"--files {self.folder} is no folder: name the one that the conversation's files are in")
 
     def has_changed(self, file: RestorableFile) -> bool:
-        """Whether the file is there and does not have what was read of it. False for what cannot be known."""
+        """Return whether the file exists and differs from what was read of it. False if unknown."""
         try:
             path = Path(os.path.realpath(self.folder / file.name))
             inside = path.is_relative_to(os.path.realpath(self.folder))

@@ -1,12 +1,9 @@
-"""A request body of the Messages API as a transcript: messages by their places, earlier summaries as records.
+"""Converts a request body of the Messages API into a transcript and back: messages by their places, earlier summaries
+as records; what the engine left alone is written back unchanged.
 
-One block of a request body: from its JSON into the domain, and back.
-
-A view as messages of a request body: what the engine left alone is written back as the file has it.
-
-What blocks cost that are no text: images by pixels, documents by pages or bytes, the rest by its JSON. Width and height
-of an image are read from its first bytes, of the four formats that the Messages API takes; not by a library: those read
-many formats more, some of them by parsers that a hostile file could harm.
+Blocks other than text are estimated: images by pixels, documents by pages or bytes, the rest by their JSON. The size of
+an image is read from its first bytes, for the four formats that the Messages API accepts; not by a library: those read
+many more formats, some with parsers that a hostile file could exploit.
 """
 
 import binascii
@@ -44,7 +41,7 @@ JsonObject = dict[str, JsonValue]
 
 
 def read_block(node: JsonNode) -> Block:
-    """The block. Raises BadInput, naming the place, where a field is missing or of another type."""
+    """Read a block. Raises BadInput, naming the place, if a field is missing or of another type."""
     match node.require("type").as_nonempty_text:
         case "text":
             return Text(text=node.require("text").as_text)
@@ -69,7 +66,7 @@ def read_block(node: JsonNode) -> Block:
 
 
 def read_opaque(node: JsonNode) -> OpaqueBlock:
-    """A block that nothing looks into."""
+    """Read a block as opaque: nothing looks into it."""
     kind = node.require("type").as_nonempty_text
     try:
         return OpaqueBlock(kind=kind, tokens=estimate_block_tokens(node), body=node.as_object)
@@ -96,7 +93,7 @@ def _read_result(node: JsonNode) -> ToolResult:
 
 
 def serialize_block(block: Block) -> JsonObject:
-    """The block as the Messages API takes it."""
+    """Return the block as the Messages API accepts it."""
     match block:
         case Text():
             return {"type": "text", "text": block.text}
@@ -113,7 +110,7 @@ def serialize_block(block: Block) -> JsonObject:
 
 
 def serialize_result(result: ToolResult) -> JsonObject:
-    """What a result says, without the call that it answers."""
+    """Return the content of a result, without the call that it answers."""
     parts: list[JsonValue] = [{"type": "text", "text": result.content}] if result.content else []
     content: JsonValue = [*parts, *(part.body for part in result.attached)] if result.attached else result.content
     return {"content": content, "is_error": True} if result.is_error else {"content": content}
@@ -125,7 +122,7 @@ _PLACE = compile_bounded(r"(?:[st]-)?messages\[(\d{1,9})\]")
 _MARKER = compile_bounded(r"\A\[[\d,]++ earlier messages are hidden here\b")
 _MARKERS_LEDGER = compile_bounded(r"\]\s*+<ledger>")
 _GONE = OpaqueBlock(kind=SYSTEM_MESSAGE_TYPE, tokens=0, body={})
-"""What an earlier summary or marker stands for: gone from the file. It is not the user's word."""
+"""Stands for what an earlier summary or marker replaced, which is gone from the file. It is not the user's text."""
 
 
 @dataclass(frozen=True)
@@ -135,12 +132,12 @@ class _Original:
     message: Message
     body: JsonObject
     block_bodies: tuple[JsonObject, ...]
-    """One for each block of the message."""
+    """The JSON of each block of the message."""
 
 
 @dataclass(frozen=True)
 class RequestBody:
-    """What one request would send."""
+    """The content of one request."""
 
     model: str | None
     system: str
@@ -149,25 +146,29 @@ class RequestBody:
     """Ids of messages are their places in the file: `messages[3]`."""
     originals: tuple[_Original, ...]
     given: JsonObject
-    """The whole body; of an array of messages, an object with these alone."""
+    """The whole body; for an array of messages, an object with only these."""
 
 
 def parse_message_index(message_id: str) -> int | None:
-    """Index in the file of the message with this id, or of the earlier summary or marker; None of a new one."""
+    """Return the index in the file of the message, or of the earlier summary or marker, with this id; None for a new
+    one.
+    """
     found = _PLACE.fullmatch(message_id)
     return int(found[1]) if found else None
 
 
 def build_message_id(index: int) -> str:
-    """The id of the message at this index."""
+    """Return the id of the message at this index."""
     return f"{MESSAGES}[{index}]"
 
 
 def read_request_body(raw: bytes) -> RequestBody:
-    """The request body in these bytes; an array is taken for its messages.
+    """Read the request body in these bytes; an array is read as its messages.
 
-    Raises BadInput, naming the place, for what is not of the shape that the Messages API documents. Whether calls have
-    their results, and the like, is not looked at: the view mends that.
+    Does not check whether calls have their results, and the like: the view repairs that.
+
+    Raises:
+        BadInput: Something does not have the shape that the Messages API documents; the message names the place.
     """
     root = parse_root_node(raw)
     tools, model = root.find("tools"), root.find("model")
@@ -184,13 +185,13 @@ def read_request_body(raw: bytes) -> RequestBody:
 
 
 def parse_root_node(raw: bytes) -> JsonNode:
-    """The body, not looked at yet. Raises BadInput where it is neither an object nor an array."""
+    """Parse the body without reading it. Raises BadInput if it is neither an object nor an array."""
     value = read_json(raw)
     return JsonNode({MESSAGES: value} if isinstance(value, list) else JsonNode(value).as_object)
 
 
 def read_message(node: JsonNode) -> _Original:
-    """One message. Raises BadInput."""
+    """Read one message. Raises BadInput."""
     role, content = node.require("role").as_text, node.require("content")
     if role == "system":
         return _system_message(node)
@@ -208,7 +209,7 @@ def read_message(node: JsonNode) -> _Original:
 
 
 def _system_message(node: JsonNode) -> _Original:
-    """An instruction of the operator's in mid-conversation: one block that nothing looks into."""
+    """Read an operator's instruction within the conversation: one opaque block."""
     tokens = estimate_text(json.dumps(node.require("content").value, ensure_ascii=False))
     try:
         block = OpaqueBlock(kind=SYSTEM_MESSAGE_TYPE, tokens=tokens, body=node.as_object)
@@ -218,7 +219,7 @@ def _system_message(node: JsonNode) -> _Original:
 
 
 def read_system(root: JsonNode) -> str:
-    """The text of the system prompt. Raises BadInput."""
+    """Return the text of the system prompt. Raises BadInput."""
     system = root.find("system")
     said = system.as_text_or_items if system else ""
     return said if isinstance(said, str) else "\n".join(block.require("text").as_text for block in said)
@@ -238,7 +239,7 @@ def _transcript(read: Sequence[Message], written: JsonValue) -> Transcript:
 
 
 def _stand_in(message: Message) -> SummaryRecord | TruncationRecord | None:
-    """The record of an earlier compaction that left this message."""
+    """Return the record of the earlier compaction that left this message."""
     if message.role != "user" or len(message.blocks) != 1:
         return None
     text = message.text.strip()
@@ -252,7 +253,7 @@ def _stand_in(message: Message) -> SummaryRecord | TruncationRecord | None:
 
 
 def _pin_of_operator(message: Message) -> PinRecord | None:
-    """What the operator demands is never compacted, and counts towards nobody's cap of pins."""
+    """Pin the operator's instructions, which are never compacted and do not count towards the cap of pins."""
     block = message.blocks[0] if message.blocks else None
     if isinstance(block, OpaqueBlock) and block.kind == SYSTEM_MESSAGE_TYPE:
         return PinRecord(id=f"p-{message.id}", message_id=message.id)
@@ -260,7 +261,9 @@ def _pin_of_operator(message: Message) -> PinRecord | None:
 
 
 def _is_marker(text: str) -> bool:
-    """Whether the whole text is what an earlier compaction left: a sentence in brackets, and perhaps a ledger."""
+    """Return whether the whole text is what an earlier compaction left: a sentence in brackets, and perhaps a
+    ledger.
+    """
     begun = _MARKER.match(text)
     if begun is None or text.endswith("]"):
         return begun is not None
@@ -269,13 +272,13 @@ def _is_marker(text: str) -> bool:
 
 
 def serialize_messages(body: RequestBody, view: Iterable[Message]) -> list[JsonObject]:
-    """The view's messages. What is in the file is equal to it, with all its fields."""
+    """Return the view's messages. Those in the file are written back equal, with all their fields."""
     known = _Known(body)
     return [known.message_json(message) for message in view]
 
 
 class _Known:
-    """What the file has, by what the engine may have kept of it."""
+    """The file's contents, by what the engine may have kept of them."""
 
     def __init__(self, body: RequestBody) -> None:
         self._messages: dict[str, _Original] = {original.message.id: original for original in body.originals}
@@ -285,7 +288,7 @@ class _Known:
                 shown = record.summary if record.type == "summarised" else record.marker
                 self._messages[shown.id] = self._messages[covered]
         pairs = [pair for original in body.originals for pair in _pairs(original)]
-        # Blocks are compared by identity: two that are equal may differ in what the domain does not know.
+        # Blocks are compared by identity: two equal ones may differ in fields that the domain does not know.
         self._blocks = {id(block): (block, written) for block, written in pairs}
         self._results: dict[str, JsonObject] = {}
         for block, written in pairs:
@@ -314,12 +317,12 @@ def _pairs(original: _Original) -> list[tuple[Block, JsonObject]]:
 
 _PNG, _GIF, _JPEG = b"\x89PNG\r\n\x1a\n", (b"GIF87a", b"GIF89a"), b"\xff\xd8"
 _FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-"""JPEG segments that begin a frame and hold its size."""
+"""JPEG segments that begin a frame and have its size."""
 _WITHOUT_LENGTH = frozenset(range(0xD0, 0xDA)) | {0x01}
 
 
 def read_image_size(head: bytes) -> tuple[int, int] | None:
-    """Pixels across and down; None where these bytes do not tell."""
+    """Return width and height in pixels; None if these bytes do not have them."""
     if head.startswith(_PNG) and len(head) >= 24:
         return _big(head[16:20]), _big(head[20:24])
     if head.startswith(_GIF) and len(head) >= 10:
@@ -339,7 +342,7 @@ def _jpeg(head: bytes) -> tuple[int, int] | None:
 
 
 def _segments(head: bytes) -> Iterator[tuple[int, int]]:
-    """Marker of each segment, and where its length stands."""
+    """Yield the marker of each segment, and the position of its length."""
     at = 2
     while at + 4 <= len(head) and head[at] == 0xFF:
         marker = head[at + 1]
@@ -375,18 +378,18 @@ def _little(raw: bytes) -> int:
 
 PIXELS_A_TOKEN = 750
 MAX_IMAGE_TOKENS = 1_600
-"""Larger images are scaled down to this. It also stands for an image whose size cannot be seen (a URL, a file id)."""
+"""Larger images are scaled down to this. Also used for an image of unknown size (a URL, a file id)."""
 PAGE_TOKENS = 3_000
-"""A page of a PDF: its text and its picture. A document that cannot be looked into counts as one page."""
+"""Tokens of a PDF page: its text and its image. A document that cannot be read counts as one page."""
 PAGE_BYTES = 50_000
-"""Where a PDF does not tell its pages, one is taken to have so many bytes."""
+"""Assumed bytes per page of a PDF that does not reveal its pages."""
 _HEAD_CHARACTERS = 400_000
-"""Base64 of the first 300,000 bytes: a camera writes a preview of some ten thousand before the size."""
+"""Base64 of the first 300,000 bytes: a camera writes a preview of some ten thousand bytes before the size."""
 _PAGE = compile_bounded(rb"/Type\s{0,9}/Page(?![A-Za-z])")
 
 
 def estimate_block_tokens(block: JsonNode) -> int:
-    """Estimated tokens of a block that nothing looks into. Raises BadInput for an image without a source."""
+    """Estimate the tokens of an opaque block. Raises BadInput for an image without a source."""
     match block.as_object.get("type"):
         case "image":
             return _image_tokens(block.require("source"))
@@ -419,7 +422,7 @@ def _document_tokens(source: JsonNode) -> int:
 
 
 def _decoded(data: str) -> bytes:
-    """As far as it is base64."""
+    """Decode as much as is valid base64."""
     try:
         return binascii.a2b_base64(data[: len(data) // 4 * 4])
     except ValueError:
