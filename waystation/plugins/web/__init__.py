@@ -1,1 +1,1 @@
-"""`waystation serve`: an HTTP API and pages in the browser, a client of `waystation.client` as the commands are."""
+"""`waystation serve`: an HTTP API, web pages and an MCP server, which use `waystation.client` as the commands do."""

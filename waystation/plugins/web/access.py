@@ -1,7 +1,7 @@
-"""Who may ask, and how often: exact hosts and origins, tokens, keys, marks on forms. Decided before any route is.
+"""Access control before any route: exact hosts and origins, tokens, keys, CSRF tokens, rate limits and body limits.
 
-A page of another site cannot read or send anything here: its `Host` is another one (DNS rebinding), its `Origin` is
-another one (a cross-origin form), and it does not know what our forms carry.
+A page of another site can neither read nor send anything here: its `Host` differs (DNS rebinding), its `Origin` differs
+(cross-origin form), and it does not know the token in our forms.
 """
 
 import asyncio
@@ -28,28 +28,29 @@ from waystation.plugins.web.principals import Authenticator, Principal
 
 COOKIE = "waystation"
 ASSISTANTS = "/mcp"
-"""Where assistants ask."""
+"""Path of the MCP server."""
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 MAX_BODY_BYTES, MAX_CALL_BYTES = 32_000_000, 1_000_000
 REQUESTS_AT_ONCE, REQUESTS_A_SECOND = 1_200, 20.0
-"""Of one tenant: so many in a burst, and so many more in each second."""
+"""Rate limit of one tenant: requests in a burst, and per second after that."""
 SIGN_IN = "/sign-in"
-"""Where the form for a key leads. /sign-out is where the one leads that lets a browser forget it."""
+"""Target of the sign-in form for a key. /sign-out makes the browser forget it."""
 TRIES_AT_ONCE, TRIES_A_SECOND = 60, 1.0
-"""Wrong keys from one address: nobody keeps the server busy with guesses. A right one signs in however many there were:
-else anybody could keep all others out.
+"""Rate limit of wrong keys from one address, so that guessing does not keep the server busy.
+
+A right key signs in however many there were: otherwise anyone could lock out all others.
 """
 MAX_TRACKED_ADDRESSES = 10_000
-"""Whose wrong keys are counted."""
+"""Number of addresses whose wrong keys are counted."""
 BODY_SECONDS = 120.0
-"""Within which the whole body of a request arrives: 32 MB at 270 kB a second."""
+"""Seconds within which the whole body of a request must arrive: 32 MB at 270 kB/s."""
 MAX_SIGN_IN_BYTES = 4_000
 OPEN_TO_ALL = "/static/"
-"""Files of the pages, which say nothing of anybody: a page for a key wants them, too."""
+"""Static files of the pages, which have no data: the sign-in page needs them too."""
 APPROVING_SUFFIXES = ("/approve", "/deny", "/limit")
-"""What changes what may be spent; whatever else changes something is submitting."""
+"""Paths that change what may be spent; all others that change something need the submit permission."""
 MAX_QUERY_PARTS = 5
-"""Of the printed address, after its `?`."""
+"""Maximum query parameters of the printed address."""
 PROBLEM = "application/problem+json"
 HEADERS: Mapping[str, str] = {
     "content-security-policy": (
@@ -63,7 +64,7 @@ HEADERS: Mapping[str, str] = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
-"""Of every answer. Nothing inline runs, nothing of elsewhere is loaded, nobody frames it."""
+"""Headers of every answer: no inline code, nothing from elsewhere, no framing."""
 
 
 class ProblemDetails(Value):
@@ -77,21 +78,23 @@ class ProblemDetails(Value):
 
 
 def build_problem_response(status: int, title: str, detail: str) -> Response:
-    """The problem as an answer."""
+    """Return the problem as a response."""
     problem = ProblemDetails(title=title, status=status, detail=detail)
     return Response(problem.model_dump_json(), status, media_type=PROBLEM)
 
 
 class RejectionInfo(NamedTuple):
-    """Why somebody may not ask."""
+    """Why a request is rejected."""
 
     status: int
     reason: str
 
 
 def _no_address(path: str) -> RejectionInfo | None:
-    """What is said of a path with controls. A route ends with `$`, which fits before a line end, too: it would be found
-    by what is no address to whoever compares that, and looks up its role.
+    """Reject a path with control characters.
+
+    A route's pattern ends with `$`, which also matches before a newline: a route would match a path that the comparison
+    of roles does not know.
     """
     if any(sign < " " for sign in path):
         return RejectionInfo(404, "no address here has control characters: leave them out")
@@ -99,8 +102,8 @@ def _no_address(path: str) -> RejectionInfo | None:
 
 
 def _without_slash(scope: Scope) -> Scope:
-    """The address of assistants as its route has it: some clients put a slash at the end, and their key is for this
-    address alone.
+    """Remove a trailing slash from the MCP server's path, which some clients add; their key is valid for this path
+    only.
     """
     path = str(scope["path"])
     if path == ASSISTANTS or path.rstrip("/") != ASSISTANTS:
@@ -112,25 +115,25 @@ _PERMITS: Mapping[str, ClientPermission] = {role: role for role in CLIENT_PERMIS
 
 
 def get_required_role(method: str, path: str) -> ClientPermission:
-    """What one has to be allowed for such a request."""
+    """Return the permission that a request needs."""
     if method in SAFE_METHODS:
         return "read"
     if path.startswith(CALL_PATH_PREFIX):
-        # Who asks says which role a call takes; the route has it of that role alone.
+        # The caller names the role of a call; the route only accepts methods of that role.
         said = path.removeprefix(CALL_PATH_PREFIX).partition("/")[0]
         return _PERMITS.get(said, "approve")
     return "approve" if path.endswith(APPROVING_SUFFIXES) else "submit"
 
 
 class RateLimiter:
-    """How many requests each tenant has left for now."""
+    """Limits requests by tenant."""
 
     def __init__(self, at_once: int = REQUESTS_AT_ONCE, a_second: float = REQUESTS_A_SECOND) -> None:
         self._left: dict[str, tuple[float, float]] = {}
         self._at_once, self._a_second = float(at_once), a_second
 
     def try_acquire(self, tenant: str, now: float) -> bool:
-        """Take one, at this moment in seconds; False where none is left."""
+        """Take one request at this time in seconds; False if none is left."""
         left, since = self._left.get(tenant, (self._at_once, now))
         left = min(self._at_once, left + (now - since) * self._a_second)
         self._left[tenant] = (left - 1 if left >= 1 else left, now)
@@ -143,71 +146,72 @@ _NO_PAGE_NAMED = RejectionInfo(403, "a change that a browser asks for names its 
 
 
 class AccessPolicy(Value):
-    """Who may ask, for one run of the server."""
+    """Who may use the server, for one run of it."""
 
     token: str
     port: int
     names: tuple[str, ...] = ()
-    """Under which it is asked from elsewhere, each with its port where that is not the usual one. With these nobody is
-    let in by the token of this run.
+    """Names under which it is reached from elsewhere, each with its port unless that is the default.
+
+    With names, the token of this run admits no one.
     """
     tenant: str = "local"
-    """Whose tasks the token opens."""
+    """Tenant of the token."""
 
     @property
     def allowed_hosts(self) -> frozenset[str]:
-        """What `Host` may be."""
+        """Allowed values of `Host`."""
         return frozenset(self.names or [f"{name}:{self.port}" for name in ("127.0.0.1", "localhost")])
 
     @property
     def session_cookie(self) -> str:
-        """What a browser keeps: not the token itself."""
+        """Cookie of a signed-in browser: not the token itself."""
         return self._derived("cookie")
 
     @property
     def assistants_token(self) -> str:
-        """What assistants send: it opens their address alone, where they may do what settings let them."""
+        """Token of assistants: it is valid for their path only, within what the settings allow."""
         return self._derived("assistants")
 
     @property
     def csrf_token(self) -> str:
-        """What every form of ours carries, and no other page knows."""
+        """Token in every form of ours, which no other page knows."""
         return self._derived("form")
 
     def _derived(self, purpose: str) -> str:
         return hmac.new(self.token.encode(), purpose.encode(), sha256).hexdigest()
 
     def is_token(self, given: str) -> bool:
-        """Whether this is the token."""
+        """Return whether this is the token."""
         return not self.names and _same(given, self.token)
 
     def make_key_cookie(self, key_id: str) -> str:
-        """What a browser keeps of an API key: which one it is, in our hand."""
+        """Return the cookie for an API key: its id, signed."""
         return f"{key_id}.{self._derived(f'key {key_id}')}"
 
     def get_key_id_from_cookie(self, cookie: str) -> str:
-        """Which key a cookie is of; empty where it is not one of ours."""
+        """Return the key id of a cookie; empty if it is not one of ours."""
         key_id = cookie.partition(".")[0]
         return key_id if _same(cookie, self.make_key_cookie(key_id)) else ""
 
     def is_csrf_token(self, given: str) -> bool:
-        """Whether a form is ours."""
+        """Return whether a form is ours."""
         return _same(given, self.csrf_token)
 
     def check_host_and_origin(self, headers: Headers) -> RejectionInfo | None:
-        """Where the request comes from another site, or for another."""
+        """Reject a request that comes from another site, or is meant for another host."""
         hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) != 1 or hosts[0] not in self.allowed_hosts:
             return RejectionInfo(
                 421, f"this server is asked as {' or '.join(sorted(self.allowed_hosts))}, and by no other name"
             )
-        # From elsewhere somebody stands in front who speaks TLS.
+        # Requests from elsewhere pass a proxy that terminates TLS.
         if any(origin.lower() not in {f"http://{hosts[0]}", *self._over_tls(hosts[0])} for origin in origins):
             return RejectionInfo(403, "pages of other sites may not ask here")
         return None
 
     def is_assistant_request(self, path: str, given: str) -> bool:
-        """Whether this is the assistants' token, at their address."""
+        """Return whether this is the assistants' token, at their path."""
         return not self.names and path == ASSISTANTS and _same(given, self.assistants_token)
 
     def _over_tls(self, host: str) -> tuple[str, ...]:
@@ -228,7 +232,7 @@ def _same(given: str, wanted: str) -> bool:
 
 
 def _cookie(headers: Headers) -> str:
-    # Other programs of this machine leave cookies here, too: one that is oddly written must not hide ours.
+    # Other programs of this machine set cookies here too: a malformed one must not hide ours.
     return cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
 
 
@@ -253,13 +257,13 @@ _TOO_MANY_TRIES = "too many wrong keys came from this address: try again in a mi
 
 
 def sanitize_redirect_path(given: str) -> str:
-    """The page of ours that is meant; the first one where it could be another site's."""
+    """Return the path if it is one of our pages; else the home page."""
     ours = given.startswith("/") and not given.startswith("//") and "\\" not in given
     return given if ours and given.isascii() and given.isprintable() else "/"
 
 
 def get_redirect_path(scope: Scope) -> str:
-    """Where to go on once somebody has signed in: the page that was asked for, unless it was to change something."""
+    """Return the path to continue at after signing in: the requested page, unless the request changes something."""
     query = bytes(scope["query_string"]).decode("latin-1")
     if scope["path"] == SIGN_IN:
         return sanitize_redirect_path(_fields(query).get("to", "/"))
@@ -269,7 +273,7 @@ def get_redirect_path(scope: Scope) -> str:
 
 
 def _fields(text: str) -> dict[str, str]:
-    """Of a form, or of an address after its `?`: those that are given once. None where they are too many."""
+    """Parse a form or query; only fields that occur once. Empty if there are too many."""
     try:
         found = parse_qs(text, max_num_fields=MAX_QUERY_PARTS)
     except ValueError:
@@ -278,8 +282,10 @@ def _fields(text: str) -> dict[str, str]:
 
 
 class AccessGuard:
-    """Stands before the routes: refuses, signs in by the address that was printed or by a form, bounds bodies, sets
-    headers. `told` makes the page that tells a browser of a refusal, with the form where nobody is signed in.
+    """ASGI middleware before the routes: rejects requests, signs in by the printed address or a form, limits bodies,
+    sets headers.
+
+    `told` renders the page that shows a rejection, with the sign-in form if no one is signed in.
     """
 
     def __init__(
@@ -296,7 +302,7 @@ class AccessGuard:
         self._rates, self._tries = RateLimiter(), RateLimiter(TRIES_AT_ONCE, TRIES_A_SECOND)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As ASGI has it."""
+        """Handle an ASGI request."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
@@ -312,8 +318,8 @@ class AccessGuard:
             await answer(scope, receive, _with_headers(send))
 
     async def _until_stopped(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """What the routes answer; where the server stops before they have begun to, what that leaves open. Their task
-        is cancelled then, and the server below would say no more than 500.
+        """Run the routes. If the server stops before they have begun to answer, say what that leaves open: their task
+        is cancelled then, and the server below would only answer 500.
         """
         begun = False
 
@@ -331,7 +337,9 @@ class AccessGuard:
             await self._refusal(scope, RejectionInfo(503, f"the server stops: {left_open}"))(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, headers: Headers) -> Response | RejectionInfo | None:
-        """What is said without asking the routes; None where they may be asked, and by whom is known then."""
+        """Return the response that needs no route; None if the routes may handle the request, whose principal is then
+        known.
+        """
         method, path = str(scope["method"]), str(scope["path"])
         refusal = self._access.check_host_and_origin(headers)
         if refusal is not None:
@@ -356,7 +364,7 @@ class AccessGuard:
         return None
 
     def _refusal(self, scope: Scope, refusal: RejectionInfo) -> Response:
-        """As a page for a browser that wants one, else as a problem."""
+        """Render a rejection as a page for a browser that accepts one, else as a problem."""
         title = {401: "Sign in", 404: "Not found", 413: "Too large", 503: "Not reachable"}.get(
             refusal.status, "Refused"
         )
@@ -366,10 +374,10 @@ class AccessGuard:
         return self._told(Request(scope), refusal.status, title, refusal.reason)
 
     async def _signing(self, request: Request, method: str, path: str) -> Response | RejectionInfo | None:
-        """Signing in by the address that was printed or by the form, and out; None where something else is asked.
+        """Handle signing in, by the printed address or the form, and out; None for other requests.
 
-        An address takes the token of this run alone, which no other page knows: one with an API key would sign whoever
-        follows a link of somebody's in as that one.
+        An address only accepts the token of this run, which no other page knows: with an API key in it, anyone who
+        follows a stranger's link would be signed in as that stranger.
         """
         match method, path:
             case "GET", "/" if request.scope["query_string"]:
@@ -387,7 +395,7 @@ class AccessGuard:
                 return None
 
     async def _by_form(self, request: Request) -> Response | RejectionInfo:
-        """Signed in with the key that the form has."""
+        """Sign in with the key from the form."""
         body = b""
         try:
             async for part in request.stream():
@@ -400,7 +408,9 @@ class AccessGuard:
         return self._with_cookie(cookie, get_redirect_path(request.scope)) if isinstance(cookie, str) else cookie
 
     async def _asking(self, method: str, path: str, headers: Headers) -> Principal | RejectionInfo:
-        """Who asks, where they may ask for this now; or a browser does not say which page changes something."""
+        """Return the principal if the request is permitted now; also reject a change whose page the browser does not
+        name.
+        """
         known = await self._known(path, headers)
         if known is None:
             return RejectionInfo(401, _HOW_TO_SIGN_IN if not self._access.names else _HOW_TO_SIGN_IN_ELSEWHERE)
@@ -421,14 +431,14 @@ class AccessGuard:
         return known
 
     async def _still(self, path: str, headers: Headers, before: Principal) -> bool:
-        """Whether who asked so may do so now."""
+        """Return whether the same principal may still make this request."""
         try:
             return await self._known(path, headers) == before
         except BadInput:
             return False
 
     async def _known(self, path: str, headers: Headers) -> Principal | None:
-        """By what was sent, the header before the cookie."""
+        """Authenticate the request, by header before cookie."""
         owner = Principal(name="", tenant=self._access.tenant)
         bearer, cookie = _bearer(headers), _cookie(headers)
         if bearer:
@@ -442,9 +452,9 @@ class AccessGuard:
         return None if key is None else key.principal
 
     def _signed_in(self, query: bytes) -> Response | None:
-        """The way to the pages with a cookie, where the address has the token of this run."""
+        """Redirect to the pages with a cookie, if the address has the token of this run."""
         given = _fields(query.decode("latin-1")).get("token", "")
-        # Whoever is signed in may come by an address of an earlier run.
+        # A signed-in user may come by an address of an earlier run.
         return self._with_cookie(self._access.session_cookie, "/") if self._access.is_token(given) else None
 
     def _with_cookie(self, cookie: str, path: str) -> Response:
@@ -468,7 +478,9 @@ _AT_MOST_ONCE = ("/approve", "/deny", "/limit", "/cancel")
 
 
 def describe_unknown_outcome(request: Request) -> str:
-    """What a broken-off request that changes something leaves open, and how to go on; nothing of one that reads."""
+    """Return what an aborted request that changes something leaves open, and how to continue; empty for one
+    that reads.
+    """
     path, keyed = request.url.path, "idempotency-key" in request.headers
     if request.method in SAFE_METHODS:
         return ""
@@ -481,7 +493,7 @@ def describe_unknown_outcome(request: Request) -> str:
 
 
 def get_max_body_bytes(path: str) -> int:
-    """Of a body: only what is handed in is large."""
+    """Return the maximum body size in bytes: only submissions are large."""
     return (
         MAX_CALL_BYTES
         if path.startswith(CALL_PATH_PREFIX) and get_required_role("POST", path) != "submit"
@@ -490,12 +502,12 @@ def get_max_body_bytes(path: str) -> int:
 
 
 def build_body_too_large_message(most: int) -> str:
-    """What is said of a body beyond the bound."""
+    """Build the message for a body over the limit."""
     return f"a request has at most {most:,} bytes here: hand larger documents in by `waystation submit` at the store"
 
 
 def _bounded(receive: Receive, most: int) -> Receive:
-    """The same, until a body is longer than it may be, whatever was announced, or takes longer than it may."""
+    """Wrap `receive` to fail when a body is longer than allowed, whatever was announced, or takes too long."""
     taken = 0
     until: float | None = monotonic() + BODY_SECONDS
 
@@ -507,7 +519,7 @@ def _bounded(receive: Receive, most: int) -> Receive:
         except TimeoutError:
             raise HTTPException(408, f"the body of a request arrives within {BODY_SECONDS:.0f} s") from None
         if not message.get("more_body", False):
-            until = None  # what comes now is the end of the connection, as late as that may be
+            until = None  # the next message is the end of the connection, however late
         taken += len(message.get("body", b""))
         if taken > most:
             raise HTTPException(413, build_body_too_large_message(most))
@@ -526,7 +538,7 @@ def _with_headers(send: Send) -> Send:
 
 
 def get_principal(request: Request) -> Principal:
-    """Who asks, as the guard found out."""
+    """Return the principal that the guard has authenticated."""
     found = request.state.principal
     if not isinstance(found, Principal):
         raise TypeError("the guard let nobody in")

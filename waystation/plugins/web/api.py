@@ -1,4 +1,4 @@
-"""`/v1`: tasks, reports, requests and sessions over HTTP, in the shapes of `--json`."""
+"""`/v1`: tasks, reports, requests and sessions over HTTP, in the JSON of `--json`."""
 
 import secrets
 from datetime import date
@@ -60,7 +60,7 @@ LAST_NUMBER = 10**15 - 1
 
 
 async def get_tenant_feed(request: Request, who: CurrentPrincipal) -> EventFeed:
-    """Where all listeners of the tenant hear of the same."""
+    """Return the event feed that all listeners of the tenant share."""
     tenants: TenantProvider = request.app.state.tenants
     return await tenants.get_feed(who.tenant)
 
@@ -69,7 +69,7 @@ def resolve_start_after(
     after: Annotated[int | None, Query(ge=0, le=LAST_NUMBER, description="Events behind this number.")] = None,
     last_event_id: Annotated[str | None, Header(pattern="^[0-9]{1,15}$")] = None,
 ) -> int | None:
-    """Behind which number a listener begins: what it had last, or what it asks for."""
+    """Return the event number after which a listener starts: the last one it received, or the one it asks for."""
     return after if last_event_id is None else int(last_event_id)
 
 
@@ -89,7 +89,7 @@ AgentPath = Annotated[str, Path(pattern="^[a-z0-9.-]{1,60}$", description="Id of
 async def search_memory_for_tenant(
     request: Request, client: Client, who: Principal, wish: MemorySearchRequest
 ) -> tuple[Excerpt, ...]:
-    """What agents of that tenant would recall. Raises BadInput, UnknownTask, MemoryUnavailable, Unreachable."""
+    """Search memory as that tenant's agents do. Raises BadInput, UnknownTask, MemoryUnavailable, Unreachable."""
     tenants: TenantProvider = request.app.state.tenants
     return await tenants.search_memory(await wish.to_query(who.tenant, client.resolve_task_id), wish.tokens)
 
@@ -114,7 +114,7 @@ v1 = APIRouter(prefix="/v1", tags=["v1"], responses=_RESPONSES)
 
 
 class TaskQuery(Value):
-    """Which tasks are asked for, and which of those are answered: `count` of them from the `first` on."""
+    """Query of tasks: a filter, and the page to return: `count` of them from index `first`."""
 
     session: Annotated[str | None, Field(max_length=200)] = None
     phase: Annotated[tuple[TaskPhase, ...], Field(description="Only tasks in this phase; repeatable.")] = ()
@@ -125,7 +125,7 @@ class TaskQuery(Value):
 
     @property
     def task_filter(self) -> TaskFilter:
-        """The same for the client."""
+        """The filter, for the client."""
         return TaskFilter(session=self.session, phases=frozenset(self.phase), since=self.since, text=self.text)
 
 
@@ -287,14 +287,14 @@ async def get_approvals(client: TenantClient) -> tuple[PendingApproval, ...]:
 
 
 class SpendingQuery(Value):
-    """Of which days, both included, and of which session."""
+    """Query of spending: days, both included, and session."""
 
     since: Annotated[date | None, Field(description="By default 30 days up to the last.")] = None
     until: Annotated[date | None, Field(description="By default today; days are those of UTC.")] = None
     session: Annotated[str | None, Field(max_length=200, description="Of this session alone.")] = None
 
     async def load_spending(self, client: Client) -> SpendingReport:
-        """What was spent. Raises BadInput for days that are none, or more than can be shown."""
+        """Load the spending. Raises BadInput for invalid days, or more than can be shown."""
         return await client.get_spending(
             DayRange.resolve(self.since, self.until, utc_now().date()), self.session or None
         )

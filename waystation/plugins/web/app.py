@@ -1,4 +1,6 @@
-"""The application: routes, what errors become, and the server that listens on this machine alone."""
+"""The web application: routes, translation of errors into problem responses, MCP over HTTP and stdio, and the server on
+this machine's loopback address.
+"""
 
 import asyncio
 import fcntl
@@ -70,28 +72,31 @@ from waystation.security.untrusted import replace_control_characters
 from workers.memory import MemoryReader
 
 SECONDS_TO_END = 2
-"""Listeners to events are let go after so long."""
+"""Seconds after which event listeners are disconnected at shutdown."""
 CONNECTIONS_AT_ONCE = 900
-"""Listeners among them. Whoever comes then is told to come again: a process has some thousand files at most."""
+"""Maximum connections, including event listeners.
+
+Further clients are asked to retry: a process has some thousand file descriptors at most.
+"""
 ASSISTANTS_AT_ONCE, ASSISTANT_IDLE_SECONDS = 100, 600
-"""Sessions at /mcp, and how long one is kept that asks for nothing: then its client begins another one."""
+"""Maximum sessions at /mcp, and seconds after which an idle one ends: its client then starts another."""
 MIN_COMPRESSED_BYTES, PACKING_LEVEL = 2_000, 5
 NO_GUARD = TransportSecuritySettings(enable_dns_rebinding_protection=False)
 
 
 class SiteConfig(NamedTuple):
-    """What is served: routes for programs and for people, files, and how a page tells of an error."""
+    """What is served: routes for programs and for people, static files, and the rendering of errors as pages."""
 
     api: APIRouter
     pages: APIRouter
     files: Path
     failed: Callable[[Request, int, str, str], Response]
     assistants: MCPServer[Any] | None = None
-    """Asked at /mcp."""
+    """MCP server at /mcp."""
 
 
 class TenantRegistry:
-    """Clients by tenant, opened when somebody of one first asks, and what listeners of each hear of."""
+    """Clients by tenant, opened on a tenant's first request, and their event feeds."""
 
     def __init__(self, client: Client, tenant: str, asked: "ServerDeps") -> None:
         self._clients = {tenant: client}
@@ -102,7 +107,10 @@ class TenantRegistry:
         self._opening = asyncio.Lock()
 
     async def get_client(self, tenant: str) -> Client:
-        """That tenant's. Raises as opening a store does; BadInput where this server has its own tenant alone."""
+        """Return that tenant's client.
+
+        Raises as opening a store does; BadInput if this server serves its own tenant only.
+        """
         async with self._opening:
             if tenant not in self._clients:
                 if self._opener is None:
@@ -112,33 +120,33 @@ class TenantRegistry:
             return self._clients[tenant]
 
     async def get_feed(self, tenant: str) -> EventFeed:
-        """What that tenant's listeners hear of. Raises as `client` does."""
+        """Return that tenant's event feed. Raises as `get_client` does."""
         await self.get_client(tenant)
         return self._feeds[tenant]
 
     async def search_memory(self, wanted: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
-        """What agents would recall. Raises as `MemoryReader.search` does."""
+        """Search memory as agents do. Raises as `MemoryReader.search` does."""
         return () if self._memory is None else await self._memory.search(wanted, tokens)
 
     async def aclose(self) -> None:
-        """Close those that were opened here."""
+        """Close the clients that were opened here."""
         for tenant, client in self._clients.items():
             if tenant != self._own:
                 await client.aclose()
 
 
 class ServerDeps(NamedTuple):
-    """Whom the server lets in, and how it gets at what is theirs."""
+    """Whom the server admits, and how it reaches their data."""
 
     access: AccessPolicy
     identities: Authenticator | None = None
     opener: Callable[[str], Awaitable[Client]] | None = None
     memory: MemoryReader | None = None
-    """None: nothing is remembered here."""
+    """None: there is no memory here."""
 
 
 def create_app(site: SiteConfig, client: Client, tenant: str, asked: ServerDeps) -> ASGIApp:
-    """Everything that is served, behind its guard."""
+    """Create the whole application, behind its guard."""
     tenants = TenantRegistry(client, tenant, asked)
 
     @asynccontextmanager
@@ -165,7 +173,7 @@ def create_app(site: SiteConfig, client: Client, tenant: str, asked: ServerDeps)
     app.mount("/static", StaticFiles(directory=site.files))
     app.router.routes.extend(_for_assistants(site.assistants))
 
-    # Streams of events are left as they are.
+    # Event streams are not compressed.
     app.add_middleware(GZipMiddleware, minimum_size=MIN_COMPRESSED_BYTES, compresslevel=PACKING_LEVEL)
     _tell_errors(app, site)
     return AccessGuard(app, signs_in, asked.identities, site.failed)
@@ -173,7 +181,7 @@ def create_app(site: SiteConfig, client: Client, tenant: str, asked: ServerDeps)
 
 def _tell_errors(app: FastAPI, site: SiteConfig) -> None:
     async def told(request: Request, error: Exception) -> Response:
-        """The error as a problem, and on a page where a page was asked for."""
+        """Return the error as a problem, or as a page if a page was requested."""
         problem = convert_exception_to_problem(error)
         if isinstance(error, Unreachable) and not isinstance(error, Busy):
             status, title, detail = problem
@@ -184,7 +192,9 @@ def _tell_errors(app: FastAPI, site: SiteConfig) -> None:
         )
 
     async def broken(request: Request, error: Exception) -> Response:
-        """The same of what nobody foresaw: the server ends the connection behind it, and so it has to say so."""
+        """Return an unforeseen error the same way: the server closes the connection after it, so the response has to
+        say so.
+        """
         response = await told(request, error)
         response.headers["Connection"] = "close"
         return response
@@ -197,7 +207,7 @@ def _tell_errors(app: FastAPI, site: SiteConfig) -> None:
 
 
 def _for_assistants(assistants: MCPServer[Any] | None) -> list[BaseRoute]:
-    """Its own guard against other sites knows no port; ours stands before it."""
+    """Mount the MCP server. Its own guard against other sites ignores ports; ours runs before it."""
     if assistants is None:
         return []
     routes = assistants.streamable_http_app(
@@ -214,15 +224,15 @@ def _for_assistants(assistants: MCPServer[Any] | None) -> list[BaseRoute]:
 
 
 class JsonRpcValidationMiddleware:
-    """Stands before the SDK's application: answers what that would take for a notification although somebody waits for
-    an answer, and batches.
+    """Middleware before the SDK's application: answers batches, and messages that the SDK would take for notifications
+    although their sender waits for an answer.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """As ASGI has it. Raises as `receive` does."""
+        """Handle an ASGI request. Raises as `receive` does."""
         if scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
@@ -251,7 +261,7 @@ BATCH = "this is a batch, an array of messages, and none are taken here: send ea
 
 
 def _refused_body(body: bytes) -> str:
-    """Why nothing of it is done; empty where the SDK may say what it is."""
+    """Return why the body is refused; empty if the SDK can handle it."""
     try:
         said = from_json(body)
     except ValueError:
@@ -262,7 +272,9 @@ def _refused_body(body: bytes) -> str:
 
 
 def _has_unusable_id(said: JsonValue) -> bool:
-    """Whether it is a request under an id that the protocol does not have: the SDK takes it for a notification."""
+    """Return whether it is a request with an id that the protocol does not allow: the SDK takes it for a
+    notification.
+    """
     match said:
         case {"method": _, "id": number}:
             return isinstance(number, bool) or not isinstance(number, int | str)
@@ -275,7 +287,7 @@ def _invalid_request(why: str) -> JSONRPCError:
 
 
 def convert_exception_to_problem(error: Exception) -> tuple[int, str, str]:
-    """Status, title and detail of an answer that tells of this error."""
+    """Return status, title and detail of the response for an error."""
     match error:
         case HTTPException():
             return _refusal(error.status_code, str(error.detail))
@@ -292,17 +304,17 @@ def convert_exception_to_problem(error: Exception) -> tuple[int, str, str]:
         case WaystationError():
             return 500, "Failed", _line(error)
         case _:
-            # Its message may hold words of documents, or of whatever else it failed at.
+            # Its message may quote documents, or whatever else it failed at.
             why = "something failed that should not: the terminal in which the server runs says what, and where"
             return 500, "Failed", why
 
 
 _UNPARSED = "There was an error parsing the body"
-"""What the framework says of one."""
+"""The framework's message for an unparsable body."""
 
 
 def _refusal(status: int, why: str) -> tuple[int, str, str]:
-    """Whatever a route refused; or there is none, of which the framework says no more than that."""
+    """Describe a refusal by a route, or a missing route, about which the framework says nothing else."""
     if why == _UNPARSED:
         return status, "Refused", "the body is no JSON that can be read: it is broken off, or nested too deeply"
     if why != HTTPStatus(status).phrase:
@@ -312,7 +324,7 @@ def _refusal(status: int, why: str) -> tuple[int, str, str]:
 
 
 def _faults(error: RequestValidationError | ValidationError) -> tuple[int, str, str]:
-    """What is wrong, by place, without what was given. An address that can be no task's is none."""
+    """Describe validation errors by place, without the given values. An invalid task id is an unknown task."""
     faults = [
         (tuple(map(str, fault["loc"])), format_body_fault(str(fault["type"]), str(fault["msg"]), fault["loc"]))
         for fault in error.errors()
@@ -327,7 +339,7 @@ def _line(error: Exception) -> str:
 
 
 class RedactingFormatter(logging.Formatter):
-    """Errors by their kind and the code that they came from: a message may quote anything that is kept."""
+    """Formats errors by their type and the code that raised them: a message may quote stored data."""
 
     def formatException(self, ei: Any) -> str:
         """See base class."""
@@ -342,11 +354,11 @@ LOGS = {
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "brief"}},
     "loggers": {"uvicorn": {"handlers": ["stderr"], "propagate": False}},
 }
-"""What the server says of itself."""
+"""Logging configuration of the server."""
 
 
 class _Terse(logging.Formatter):
-    """What happened, and the kind of error: its words, and what a call was given, may be of conversations."""
+    """Formats records with the type of an error only: messages and arguments may quote conversations."""
 
     def format(self, record: logging.LogRecord) -> str:
         """See base class."""
@@ -355,27 +367,28 @@ class _Terse(logging.Formatter):
 
 
 def configure_mcp_logging() -> None:
-    """The logs of the SDK for MCP go to the terminal without what they are about, and nothing else is set up for it."""
+    """Send the MCP SDK's logs to the terminal without their contents; no other logging is set up for it."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Terse())
     logs = logging.getLogger("mcp")
     logs.handlers, logs.propagate = [handler], False
     logs.setLevel(logging.WARNING)
     if not logging.root.handlers and logging.lastResort is not None:
-        # Else the SDK would set up all logs of this process.
+        # Otherwise the SDK would configure all logging of this process.
         logging.root.addHandler(logging.lastResort)
 
 
 @contextmanager
 def open_exclusive_stdin() -> Generator[AsyncFile[str]]:
-    """The standard input, for whoever speaks MCP over it: nothing else in this process, and no child, reads of it
-    meanwhile. As the SDK's `stdio_server` does it, which parses what it reads before anybody else could see it.
+    """Open the standard input for MCP: nothing else in this process, and no child, reads from it meanwhile.
+
+    As in the SDK's `stdio_server`, which however parses what it reads before anyone else could see it.
     """
     own, nothing = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3), os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     try:
-        # Never closed: a thread may still wait for a line when this process ends.
+        # Never closed: a thread may still be waiting for a line when this process ends.
         lines: TextIO = os.fdopen(own, encoding="utf-8", errors="replace", closefd=False)
         yield wrap_file(lines)
     finally:
@@ -383,7 +396,7 @@ def open_exclusive_stdin() -> Generator[AsyncFile[str]]:
 
 
 async def parse_session_messages(lines: AsyncIterable[str]) -> AsyncGenerator[SessionMessage | Exception]:
-    """What each line says, or why it is no message: `ValidationError`, or `UnusableId`."""
+    """Yield the message of each line, or why it is none: `ValidationError`, or `UnusableId`."""
     async for line in lines:
         try:
             message = jsonrpc_message_adapter.validate_json(line, by_name=False)
@@ -408,7 +421,7 @@ async def forward_messages(
     heard: MemoryObjectSendStream[SessionMessage | Exception],
     to: Sends,
 ) -> None:
-    """Pass on what is heard over standard streams, until that ends; a line that is no message is answered."""
+    """Forward messages from the standard input until it ends; a line that is no message is answered."""
     with suppress(BrokenResourceError, ClosedResourceError):
         async with heard:
             async for item in lines:
@@ -426,15 +439,18 @@ async def forward_messages(
 
 
 class InvalidLineResponse(NamedTuple):
-    """What is said of a line that is no message."""
+    """The response to a line that is no message."""
 
     error: JSONRPCError
     to_client: bool
-    """False: it was to answer us, and whoever waits for that here hears that it cannot be read."""
+    """False: it was an answer to us, so the caller that waits for it here learns that it cannot be read."""
 
 
 def build_invalid_line_response(fault: ValidationError) -> InvalidLineResponse | None:
-    """The error, under the line's id where it has one. None where nobody waits: it is blank, or asks for no answer."""
+    """Build the error, with the line's id if it has one.
+
+    None if no one waits: the line is blank, or asks for no answer.
+    """
     faults = fault.errors(include_url=False, include_context=False)
     line = faults[0]["input"] if faults[0]["type"] == "json_invalid" else None
     if line is not None and not line.strip():
@@ -454,11 +470,13 @@ def build_invalid_line_response(fault: ValidationError) -> InvalidLineResponse |
 
 _OBJECT = TypeAdapter(dict[str, Any])
 _OF_THE_WHOLE = 2
-"""Parts of the place of what a message lacks: the kind of message, and the name."""
+"""Length of a validation error's location within the message: the kind of message, and the name."""
 
 
 def _members(faults: Sequence[ErrorDetails], line: str | None) -> Mapping[str, Any]:
-    """Of what was sent, as far as it is an object; of a line by a parser that takes more than the protocol's."""
+    """Return the members of what was sent, if it is an object; for a line, with a parser that accepts more than the
+    protocol's.
+    """
     lacking = (one["input"] for one in faults if one["type"] == "missing" and len(one["loc"]) == _OF_THE_WHOLE)
     try:
         return _OBJECT.validate_python(next(lacking, None) if line is None else json.loads(line))
@@ -467,25 +485,25 @@ def _members(faults: Sequence[ErrorDetails], line: str | None) -> Mapping[str, A
 
 
 def _sendable(number: object) -> int | str | None:
-    """The id of a message, if an answer can have it."""
+    """Return the id of a message if an answer can have it."""
     if isinstance(number, str):
         return number if number == number.encode(errors="ignore").decode() else None
     return number if isinstance(number, int) and not isinstance(number, bool) else None
 
 
 class SiteServer(uvicorn.Server):
-    """A server whose signals are those of its process: it ends when its task is cancelled."""
+    """A server without signal handlers of its own: it ends when its task is cancelled."""
 
     def __init__(self, app: ASGIApp, at_once: int = CONNECTIONS_AT_ONCE) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
-                # Addresses of this run have its token.
+                # Addresses of this run contain its token.
                 access_log=False,
                 log_level="warning",
                 log_config=LOGS,
                 server_header=False,
-                # Nobody stands in front, so nobody may say who asks; and nothing here speaks WebSocket.
+                # There is no proxy in front, so no forwarded headers are trusted; and nothing here uses WebSocket.
                 proxy_headers=False,
                 ws="none",
                 timeout_graceful_shutdown=SECONDS_TO_END,
@@ -496,11 +514,11 @@ class SiteServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """None: the process has its own."""
+        """Install none: the process has its own."""
         yield
 
     async def serve_until_cancelled(self, listener: socket) -> None:
-        """Answer what comes there. Requests that are at work get a moment to end."""
+        """Serve on this listener. At the end, requests in progress get a moment to finish."""
         serving = asyncio.create_task(self.serve(sockets=[listener]))
         try:
             await asyncio.shield(serving)
@@ -510,17 +528,17 @@ class SiteServer(uvicorn.Server):
 
 
 def create_access_policy(port: int, names: tuple[str, ...] = ()) -> AccessPolicy:
-    """For one run of the server, with a token that was never there before."""
+    """Create the policy of one run of the server, with a new token."""
     return AccessPolicy(token=generate_token(), port=port, names=names)
 
 
 def get_sign_in_url(access: AccessPolicy) -> str:
-    """Where a person signs in."""
+    """Return the address at which a person signs in."""
     if access.names:
         return f"https://{access.names[0]}/"
     return build_local_sign_in_url(access.port, access.token)
 
 
 def format_assistant_endpoint(access: AccessPolicy) -> str:
-    """Where an assistant asks, and what it sends."""
+    """Format the address and the header that an assistant needs."""
     return f"http://127.0.0.1:{access.port}{ASSISTANTS} Authorization: Bearer {access.assistants_token}"

@@ -1,6 +1,7 @@
-"""Assistants that hand work over: whose tasks they see, what they may spend and read, and who answers their requests.
+"""The gateway of assistants that submit work: whose tasks they see, what they may spend and read, and who answers their
+requests.
 
-An assistant is a program that other people's words reach, too: it may do what was said beforehand, and nothing else.
+An assistant is a program that untrusted text reaches too: it may do what was allowed beforehand, and nothing else.
 """
 
 import asyncio
@@ -38,10 +39,10 @@ from waystation.tasks.view import PendingApproval, TaskFilter, TaskView, list_pe
 from workers.memory import MemoryReader
 
 MAX_ASSISTANT_TASKS = 10_000
-"""Of one assistant: with more, its budget cannot be counted."""
+"""Maximum tasks of one assistant: with more, its spending cannot be summed."""
 MAX_SKILLS = 50
 SCHEME = "waystation"
-"""Of the addresses of what tasks have: `waystation://tasks/TASK/report`, `waystation://tasks/TASK/documents/NAME`."""
+"""URI scheme of a task's resources: `waystation://tasks/TASK/report`, `waystation://tasks/TASK/documents/NAME`."""
 
 
 class DocumentInput(Value):
@@ -89,7 +90,7 @@ class AcceptedTask(Value):
 
     task_id: str
     page: str | None
-    """Where a person follows it; null where nothing serves pages."""
+    """Web page where a person follows it; null if no pages are served."""
     budget_tokens: int | None
     budget_usd: float | None
     documents: int
@@ -105,15 +106,15 @@ class ReportPart(Value):
     versions: tuple[ReportVersionJson, ...]
     title: str
     sections: tuple[str, ...]
-    """All headings, in their order."""
+    """All headings, in order."""
     section: str | None
-    """Which one this is; null: the whole."""
+    """The section in this part; null: the whole report."""
     report: str
     """Markdown. A citation is `[document:first-last]`."""
     checked: str
-    """What the check of all its citations said."""
+    """Result of the check of all its citations, as a sentence."""
     sources: tuple[NumberedSource, ...]
-    """What is cited in this part; `fault` says why a citation does not hold."""
+    """Sources cited in this part; `fault` says why a citation does not hold."""
 
 
 class FinishedTask(AcceptedTask, ReportPart):
@@ -147,8 +148,9 @@ class AnswerForm(GrantForm):
 
 
 class AssistantGateway:
-    """One of them: its wishes are checked and carried out here. Tasks of others are as unknown as those that never
-    were.
+    """The gateway of one assistant: validates and carries out its requests.
+
+    Tasks of others are as unknown as nonexistent ones.
     """
 
     def __init__(
@@ -164,15 +166,16 @@ class AssistantGateway:
         self._memory = memory
         self._settings = settings
         self._page = f"{settings.page}/tasks/" if settings.page is not None else page
-        """Before the id of a task."""
+        """Address prefix of a task's page."""
 
     async def list_tasks(self) -> tuple[TaskView, ...]:
-        """Its newest."""
+        """Return its newest tasks."""
         return await self.client.list_tasks(TaskFilter(session=self.rights.session_name))
 
     async def require_own_task(self, task_id: str) -> str:
-        """The id again, if it is that of a task of its own. Raises UnknownTask, which does not tell whether others have
-        it.
+        """Return the id if the task is its own.
+
+        Raises UnknownTask, which does not reveal whether another tenant has it.
         """
         try:
             own = (await self.client.get_last_known_task(task_id)).session == self.rights.session_name
@@ -183,11 +186,11 @@ class AssistantGateway:
         return task_id
 
     async def get_task(self, task_id: str) -> TaskView:
-        """A task of its own, as it is now. Raises as `task` does; Unreachable."""
+        """Return one of its tasks as it is now. Raises as `require_own_task`; Unreachable."""
         return await self.client.get_task(await self.require_own_task(task_id))
 
     async def get_report(self, task: str, section: str | None = None, version: int | None = None) -> ReportPart:
-        """The report, or a section of it. Raises as `task` does, BadInput."""
+        """Return the report, or a section of it. Raises as `require_own_task`, BadInput."""
         task_id = await self.require_own_task(task)
         progress = await self.client.get_last_known_progress(task_id)
         found = get_report_version(progress, version)
@@ -211,7 +214,7 @@ class AssistantGateway:
         )
 
     async def build_finished_task(self, view: TaskView) -> FinishedTask:
-        """A task of its own that is over, with the report. Raises BadInput where it has none."""
+        """Build the result of one of its finished tasks, with the report. Raises BadInput if it has none."""
         progress = view.progress
         report = await self.get_report(progress.task_id)
         there = [one for one in await self.client.list_documents(progress.task_id) if not one.removed]
@@ -229,15 +232,16 @@ class AssistantGateway:
         return f"{page}{task_id}" if page else ui_url
 
     async def get_document_text(self, task: str, name: str) -> str:
-        """A document, as agents were shown it: assistants are told no more. Raises as `task`,
-        `load_redacted_document_text`.
+        """Return a document as agents were shown it: assistants may know no more.
+
+        Raises as `require_own_task` and `load_redacted_document_text`.
         """
         return await load_redacted_document_text(self._settings, await self.require_own_task(task), name)
 
-    # ------------------------------------------------------------------------------------------------------- handing in
+    # ------------------------------------------------------------------------------------------------------- submitting
 
     async def submit(self, given: SubmitResearchRequest) -> AcceptedTask:
-        """Submit it, if its budget fits. Raises BadInput, and as `Client.submit` does."""
+        """Submit a task if its budget fits. Raises BadInput, and as `Client.submit` does."""
         loaded = _with_names([await self._read(one) for one in given.documents])
         request = TaskRequest(
             question=given.question,
@@ -265,7 +269,10 @@ class AssistantGateway:
         )
 
     def _skills(self, wanted: Sequence[str]) -> tuple[ProcedureSource, ...]:
-        """As they are in their folders now. Raises BadInput for what it may not name, or cannot be followed."""
+        """Load the skills as their folders are now.
+
+        Raises BadInput for one that it may not name, or that cannot be followed.
+        """
         there = {one.name: one for one in load_skills(self.rights.skills).given} if wanted else {}
         if beyond := [name for name in wanted if name not in there]:
             names = ", ".join(there) or "none"
@@ -310,7 +317,10 @@ class AssistantGateway:
     # ----------------------------------------------------------------------------------------------------------- budget
 
     async def compute_committed_amount(self, but: str = "") -> Amount:
-        """What its tasks have spent and may still spend, without one. Raises BadInput, Unreachable: one is silent."""
+        """Return what its tasks have spent and may still spend, except one.
+
+        Raises BadInput, Unreachable: one does not answer.
+        """
         views = await self.client.list_tasks(TaskFilter(session=self.rights.session_name), MAX_ASSISTANT_TASKS)
         if len(views) >= MAX_ASSISTANT_TASKS:
             raise BadInput(
@@ -327,7 +337,7 @@ class AssistantGateway:
         return used
 
     async def _require_room(self, wanted: Limit, but: str) -> None:
-        """Raises BadInput where a task with this budget does not fit."""
+        """Raise BadInput if a task with this budget does not fit."""
         limit = self.rights.budget
         unlimited = (limit.tokens is not None and wanted.tokens is None) or (
             limit.micro_usd is not None and wanted.micro_usd is None
@@ -353,7 +363,7 @@ class AssistantGateway:
 
     @asynccontextmanager
     async def _counting(self) -> AsyncGenerator[None]:
-        """One after the other, in all processes of this home folder: what two count at once would fit twice."""
+        """Serialise submissions over all processes of this home folder: two at once could both fit."""
         path = create_private_folder(self._settings.home) / f"mcp-{self.rights.name}.lock"
         with open_private_file(path) as lock:
             await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
@@ -362,11 +372,11 @@ class AssistantGateway:
     # --------------------------------------------------------------------------------------------------------- requests
 
     async def list_requests(self) -> tuple[PendingApproval, ...]:
-        """What waits for an answer in its tasks, the most urgent first. Raises Unreachable."""
+        """Return pending requests of its tasks, the most urgent first. Raises Unreachable."""
         return await self.client.list_approvals(self.rights.session_name)
 
     async def find_request(self, task: str, request_id: str | None) -> PendingApproval:
-        """The one that is meant, or the only one. Raises BadInput, as `task` does, Unreachable."""
+        """Return the named request, or the only one. Raises BadInput, as `require_own_task`, Unreachable."""
         progress = (await self.get_task(task)).progress
         waiting = list_pending_approvals(progress)
         match [one for one in waiting if request_id in {None, one.approval.request_id}]:
@@ -378,10 +388,10 @@ class AssistantGateway:
                 raise BadInput(f"{which}In {progress.task_id} ({progress.phase}) there waits: {ids}")
 
     async def approve(self, one: PendingApproval, written: str, note: str) -> AnswerResult:
-        """Grant what was asked for, or what is written, within its budget. Raises BadInput, Unreachable."""
+        """Approve with the requested amount, or the given one, within its budget. Raises BadInput, Unreachable."""
         amount = _written(written).amount if written.strip() else one.approval.asked
         if written.strip() and amount.is_zero:
-            # To the task no amount is what was asked for, which nobody has counted then.
+            # For the task, no amount means the requested one, which has not been counted then.
             raise BadInput(f"{written!r} grants nothing: leave the amount out for what was asked for, or deny it")
         async with self._counting():
             await self._require(amount)
@@ -396,19 +406,19 @@ class AssistantGateway:
     async def deny(
         self, one: PendingApproval, note: str, finish: Literal["partial", "cancel"] = "partial"
     ) -> AnswerResult:
-        """Refuse it, for good. Raises BadInput, Unreachable."""
+        """Deny the request for good. Raises BadInput, Unreachable."""
         return await self.client.deny(
             one.task_id, request_id=one.approval.request_id, finish=finish, by=self.rights.signature, note=note
         )
 
     async def answer_request(self, one: PendingApproval, said: AnswerForm) -> AnswerResult:
-        """Either of the two. Raises as they do."""
+        """Approve or deny. Raises as they do."""
         if said.decision == "deny":
             return await self.deny(one, said.note)
         return await self.approve(one, said.amount, said.note)
 
     async def search_memory(self, query: str, tokens: int) -> tuple[MemoryMatchJson, ...]:
-        """What agents of its tasks would recall. Raises BadInput, Unreachable, MemoryUnavailable."""
+        """Search memory as agents of its tasks do. Raises BadInput, Unreachable, MemoryUnavailable."""
         if not query.strip():
             raise BadInput("there is nothing to look for: give a few words")
         tenant, session = self.rights.tenant, self.rights.session_name
@@ -420,7 +430,7 @@ class AssistantGateway:
 def _address(written: str) -> SplitResult:
     with suppress(ValueError):
         address = urlsplit(written)
-        if written.isprintable() and not address.query and not address.fragment:  # else a part would be passed over
+        if written.isprintable() and not address.query and not address.fragment:  # otherwise a part would be ignored
             return address
     raise _no_resource(written)
 
@@ -433,7 +443,10 @@ def _no_resource(written: str) -> BadInput:
 
 
 def _not_waiting(progress: TaskProgress, request_id: str | None) -> str:
-    """An answer whose result was lost is given again: then it has been heard."""
+    """Return why a request is not pending.
+
+    An answer whose result was lost is sent again: then it has been received already.
+    """
     asked = next((one for one in progress.approvals if one.request_id == request_id), None)
     if asked is None:
         return "" if request_id is None else "there is no request of this id. "
@@ -441,7 +454,7 @@ def _not_waiting(progress: TaskProgress, request_id: str | None) -> str:
 
 
 def _written(text: str) -> Limit:
-    """An amount as people write it. Raises BadInput."""
+    """Parse an amount as people write it. Raises BadInput."""
     try:
         return parse_limit(text)
     except ValueError as error:
@@ -449,12 +462,12 @@ def _written(text: str) -> Limit:
 
 
 def parse_optional_budget(text: str | None) -> Limit | None:
-    """A budget as people write it; None: what the settings say. Raises BadInput."""
+    """Parse a budget as people write it; None: the settings' default. Raises BadInput."""
     return _written(text) if text is not None and text.strip() else None
 
 
 def _with_names(parts: Sequence[DocumentLoadResult]) -> DocumentLoadResult:
-    """All of them together, under names that no two share and that a citation can have."""
+    """Merge the documents, under unique names that a citation can have."""
     documents = [one for part in parts for one in part.documents]
     left_out: list[SkippedItem] = [one for part in parts for one in part.left_out]
     return DocumentLoadResult(

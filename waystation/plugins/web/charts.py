@@ -1,5 +1,5 @@
-"""Money in pictures: what was spent of a budget, what a task spent over time against its limit, and what all tasks have
-spent day by day.
+"""Charts of spending: the used share of a budget, a task's spending over time against its limit, and the spending of
+all tasks by day.
 """
 
 from collections import defaultdict
@@ -14,11 +14,11 @@ from waystation.tasks.progress import SpendingGrouping, SpendingLine, SpendingRe
 from waystation.tasks.task import BudgetProgress, StepProgress, TaskProgress
 
 CURVE_HEIGHT, CURVE_TOP = 108, 22
-"""Of a curve, in the lanes' units: its foot, and what it may rise to; words stand above."""
+"""Baseline and maximum of a curve, in the timeline's units; text is above."""
 
 
 class BudgetBar(NamedTuple):
-    """Spent and reserved of a limit, in hundredths of it."""
+    """Spent and reserved share of a limit, in percent."""
 
     spent: float
     reserved: float
@@ -26,7 +26,7 @@ class BudgetBar(NamedTuple):
 
 
 def build_budget_bar(budget: BudgetProgress | StepProgress) -> BudgetBar:
-    """Of the unit that is closer to its end."""
+    """Build the bar for the unit that is closer to its limit."""
     held = budget.reserved if isinstance(budget, BudgetProgress) else Amount()
     parts = [
         (spent / limit, reserved / limit)
@@ -43,27 +43,27 @@ def build_budget_bar(budget: BudgetProgress | StepProgress) -> BudgetBar:
 
 
 class SpendingChart(NamedTuple):
-    """What a task spent over time, in one unit."""
+    """A task's spending over time, in one unit."""
 
     name: str
-    """Of the unit."""
+    """Name of the unit."""
     width: int
     height: int
     left: int
     spent: str
-    """Points of a line: what was certainly spent, by all agents together."""
+    """Points of a line: certain spending of all agents."""
     possibly: str
-    """Points around what may have been billed beyond that; empty where nothing may."""
+    """Points around what may have been charged beyond that; empty if nothing may."""
     limit: str
-    """Points of a line: the task's limit, with every raise at its moment; empty without one."""
+    """Points of a line: the task's limit, with every increase at its time; empty without one."""
     limit_y: float
-    """How high the limit stands that holds now."""
+    """Height of the current limit."""
     limit_words: str
     words: str
 
 
 class _Unit(NamedTuple):
-    """What amounts are counted in: tokens, or millionths of a dollar."""
+    """A unit of amounts: tokens, or micro-USD."""
 
     name: Literal["tokens", "dollars"]
 
@@ -81,14 +81,14 @@ class _Unit(NamedTuple):
 
 
 class _Rise(NamedTuple):
-    """By so much something grew at a moment."""
+    """An increase at a time."""
 
     at: datetime
     by: int
 
 
 def build_spending_charts(payments: TaskCharges, progress: TaskProgress, axis: TimeAxis) -> tuple[SpendingChart, ...]:
-    """One for tokens, and one for dollars where they were spent or are limited; none before anything was paid."""
+    """Build a chart for tokens, and one for dollars if they were spent or are limited; none before the first charge."""
     drawn = (_curve(payments, progress, axis, unit) for unit in (_Unit("tokens"), _Unit("dollars")))
     return tuple(curve for curve in drawn if curve is not None)
 
@@ -126,7 +126,7 @@ def _curve(payments: TaskCharges, progress: TaskProgress, axis: TimeAxis, unit: 
 
 
 class _Heights(NamedTuple):
-    """How high amounts stand, up to the greatest of them."""
+    """Converts amounts, up to the greatest of them, into heights."""
 
     greatest: int
 
@@ -134,7 +134,7 @@ class _Heights(NamedTuple):
         return round(CURVE_HEIGHT - (CURVE_HEIGHT - CURVE_TOP) * amount / self.greatest, 1)
 
     def steps(self, begin: int, rises: Iterable[_Rise], axis: TimeAxis) -> list[tuple[float, float]]:
-        """A line that rises at these moments, from one end of the axis to the other."""
+        """Return a step line that rises at these times, over the whole axis."""
         level, points = begin, [(float(LEFT), self.y(begin))]
         for at, by in sorted(rises):
             x, before = axis.to_x(at), level
@@ -143,20 +143,23 @@ class _Heights(NamedTuple):
         return [*points, (axis.to_x(axis.last), self.y(level))]
 
     def between(self, lower: Iterable[_Rise], upper: Iterable[_Rise], axis: TimeAxis) -> str:
-        """Points around what lies between two such lines."""
+        """Return the points around the area between two such lines."""
         back = format_polyline_points(self.steps(0, lower, axis)).split()
         return " ".join([format_polyline_points(self.steps(0, upper, axis)), *reversed(back)])
 
 
 DAYS_HEIGHT, DAYS_LEFT, DAYS_FOOT = 220, 84, 24
-"""Of the picture of days: the whole, room for amounts beside it, room for dates below."""
+"""Chart of days: total height, space for amounts at the left, space for dates below."""
 APART = 6
-"""So many groups have a colour of their own; what others spent is drawn as one."""
+"""Number of groups with a colour of their own; the others share one."""
 MAX_DATE_LABELS, MAX_AXIS_STEPS = 8, 4
 
 
 class SpentGroup(NamedTuple):
-    """A task, a role or a model, with what was spent for it. `colour`: a number up to `APART`, of those without one."""
+    """A task, a role or a model, with its spending.
+
+    `colour`: a number up to `APART`, which stands for all without one.
+    """
 
     name: str
     label: str
@@ -165,7 +168,7 @@ class SpentGroup(NamedTuple):
 
 
 class BarSegment(NamedTuple):
-    """A part of a day's bar."""
+    """A segment of a day's bar."""
 
     colour: int
     y: float
@@ -174,7 +177,7 @@ class BarSegment(NamedTuple):
 
 
 class DayBar(NamedTuple):
-    """What was spent on one day; `label` where its date stands below."""
+    """The spending of one day; `label` is its date if it is shown."""
 
     day: date
     x: float
@@ -185,22 +188,22 @@ class DayBar(NamedTuple):
 
 
 class DailySpendingChart(NamedTuple):
-    """The whole picture, in dollars if any price is known, else in fresh tokens."""
+    """The whole chart, in dollars if any price is known, else in fresh tokens."""
 
     width: int
     height: int
     left: int
     foot: int
-    """Where bars stand."""
+    """Baseline of the bars."""
     bars: tuple[DayBar, ...]
     steps: tuple[tuple[float, str], ...]
-    """Heights of lines, with their amounts."""
+    """Heights of the grid lines, with their amounts."""
     groups: tuple[SpentGroup, ...]
-    """The dearest first."""
+    """The most expensive first."""
 
 
 class _Scale(NamedTuple):
-    """How amounts are drawn: dollars, or fresh tokens."""
+    """The scale of amounts: dollars, or fresh tokens."""
 
     in_dollars: bool
     step: int
@@ -218,7 +221,7 @@ class _Scale(NamedTuple):
 
 
 def build_daily_spending_chart(spending: SpendingReport, by: SpendingGrouping) -> DailySpendingChart:
-    """A bar for each day, with nothing where nothing was spent."""
+    """Build a bar for each day; an empty one if nothing was spent."""
     by_day: defaultdict[date, list[SpendingLine]] = defaultdict(list)
     for line in spending.lines:
         by_day[line.day].append(line)
@@ -243,7 +246,7 @@ def build_daily_spending_chart(spending: SpendingReport, by: SpendingGrouping) -
         for place, day in enumerate(days)
     )
     amounts = [number * scale.step for number in range(scale.steps + 1)]
-    # What is too long for its room beside the picture would lose its first digits.
+    # A label that is too long for the space at the left would lose its first digits.
     steps = tuple(
         (scale.y(one), format_usd(one) if scale.in_dollars else f"{format_tokens_short(one)} tokens") for one in amounts
     )
@@ -253,7 +256,7 @@ def build_daily_spending_chart(spending: SpendingReport, by: SpendingGrouping) -
 
 
 def _scale(spending: SpendingReport, by_day: Iterable[Sequence[SpendingLine]]) -> _Scale:
-    """With steps of 1, 2 or 5 and noughts, so many that the longest bar fits."""
+    """Choose steps of 1, 2 or 5 times a power of ten, so that the longest bar fits."""
     plain = _Scale(in_dollars=spending.total.cost_micro_usd > 0, step=1, steps=1)
     most = max([sum(map(plain.size, day)) for day in by_day], default=0)
     step = next(
@@ -269,7 +272,7 @@ def _sum(lines: Iterable[SpendingLine], day: date) -> SpendingLine:
 def _stacks(
     day: date, spent: Mapping[str, SpendingLine], groups: Mapping[str, SpentGroup], scale: _Scale
 ) -> tuple[BarSegment, ...]:
-    """The dearest group of all days at the foot."""
+    """Stack a day's segments, the most expensive group of all days at the bottom."""
     found: list[BarSegment] = []
     under = 0
     for name in (name for name in groups if name in spent and scale.size(spent[name])):

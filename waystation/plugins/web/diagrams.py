@@ -1,6 +1,6 @@
-"""A task in pictures: its plan, and a lane for each agent over time with its legs, calls, compactions and pauses.
+"""Diagrams of a task: its plan, and a timeline with a lane for each agent with its legs, calls, compactions and pauses.
 
-Drawn by the server, the lanes of events alone: marks are links, and nothing of it is code.
+Drawn by the server as SVG without code; the timeline is built from events alone, and marks are links.
 """
 
 from collections import defaultdict
@@ -12,28 +12,31 @@ from waystation.planning.plan import PLANNING_ID, PlanVersion
 from waystation.tasks.events import TaskEvent
 
 WIDTH, LEFT, ROW, TOP = 960, 150, 30, 22
-"""Of the picture, in its own units: the whole, room for names, a lane, room for the moments above."""
+"""Timeline, in its own units: total width, space for names, height of a lane, space for times above."""
 THINNEST = 3.0
-"""So wide a stretch is at least, however short it was."""
+"""Minimum width of a span, however short it was."""
 MAX_CALL_MARKS = 80
-"""Of a lane. With more, calls that follow each other are one mark: nobody can point at what is a few units wide."""
+"""Maximum marks of calls in a lane.
+
+Beyond, consecutive calls share a mark: no one can point at marks of a few units.
+"""
 MAX_TICKS, DAY = 5, 86_400
 TICK_UNITS = ((DAY, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 TICK_STEPS = (
     *(0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200),
     *(DAY * one for one in (1, 2, 5, 10, 20, 50, 100, 200)),
 )
-"""Seconds between two moments over the lanes."""
+"""Seconds between two ticks above the lanes."""
 THINNED = 2.0
-"""So far apart are points of a line at least, but for its last one."""
+"""Minimum distance of a line's points, except its last one."""
 BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y = 190, 46, 50, 16
-"""Of the plan's picture, in its own units."""
+"""Diagram of the plan, in its own units."""
 MAX_LABEL_CHARACTERS = 22
 MarkKind = Literal["leg", "call", "waiting", "compacted", "rewound", "pause", "again"]
 
 
 class PlanBox(NamedTuple):
-    """A step in the plan's picture."""
+    """A step in the diagram of the plan."""
 
     x: int
     y: int
@@ -44,7 +47,7 @@ class PlanBox(NamedTuple):
 
 
 class PlanEdge(NamedTuple):
-    """From a step to one that needs it."""
+    """An edge from a step to one that depends on it."""
 
     x1: int
     y1: int
@@ -53,7 +56,7 @@ class PlanEdge(NamedTuple):
 
 
 class PlanDiagram(NamedTuple):
-    """The plan as boxes, those that need others to the right of them."""
+    """The plan as boxes, each to the right of those that it depends on."""
 
     width: int
     height: int
@@ -62,7 +65,7 @@ class PlanDiagram(NamedTuple):
 
 
 def build_plan_diagram(version: PlanVersion, states: dict[str, str]) -> PlanDiagram:
-    """Where each step of a plan stands. Plans have no circles."""
+    """Lay out the steps of a plan. Plans have no cycles."""
     column: dict[str, int] = {}
     for _ in version.plan.steps:
         for step in version.plan.steps:
@@ -87,7 +90,7 @@ def _edge(first: PlanBox, then: PlanBox) -> PlanEdge:
 
 
 class TimelineSpan(NamedTuple):
-    """A stretch, or a moment, in a lane. `message` is where its link leads; empty: it has none."""
+    """A span, or a moment, in a lane. `message` is the target of its link; empty: none."""
 
     kind: MarkKind
     x: float
@@ -97,24 +100,24 @@ class TimelineSpan(NamedTuple):
 
 
 class AgentTimeline(NamedTuple):
-    """One agent."""
+    """The lane of one agent."""
 
     agent: str
     y: int
     marks: tuple[TimelineSpan, ...]
     context: str
-    """Points of a line: how full the context was, by call; empty under two calls."""
+    """Points of a line: how full the context was at each call; empty with fewer than two calls."""
 
 
 class AxisTick(NamedTuple):
-    """A moment over the lanes."""
+    """A time above the lanes."""
 
     x: float
     words: str
 
 
 class Timeline(NamedTuple):
-    """The whole picture."""
+    """The whole timeline."""
 
     width: int
     height: int
@@ -124,24 +127,24 @@ class Timeline(NamedTuple):
 
 
 class TimeAxis(NamedTuple):
-    """Where moments of a task stand, in its lanes and under its curves."""
+    """Maps a task's times to positions in its lanes and charts."""
 
     first: datetime
     last: datetime
 
     def to_x(self, moment: datetime) -> float:
-        """How far to the right."""
+        """Return the horizontal position of a time."""
         whole = (self.last - self.first).total_seconds() or 1.0
         return round(LEFT + (WIDTH - LEFT - 10) * (moment - self.first).total_seconds() / whole, 1)
 
 
 def build_time_axis(events: Sequence[TaskEvent], now: datetime | None) -> TimeAxis:
-    """From a task's first event to its last one, or to `now` while it is not over."""
+    """Build the axis from a task's first event to its last one, or to `now` while it is not over."""
     return TimeAxis(events[0].at, max([events[-1].at, *([now] if now else [])]))
 
 
 def build_timeline(events: Sequence[TaskEvent], now: datetime | None) -> Timeline | None:
-    """The picture of a task's events; `now` while it is not over. None where no agent has begun."""
+    """Build the timeline of a task's events; `now` while it is not over. None if no agent has begun."""
     of_agents = [one for one in events if one.agent]
     if not of_agents:
         return None
@@ -171,7 +174,7 @@ def _marks(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) -
 
 
 def _legs(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) -> list[TimelineSpan]:
-    """From the attempt that took the agent over to the leg's end."""
+    """Return spans from the attempt that claimed the agent to the leg's end."""
     found: list[TimelineSpan] = []
     began: datetime | None = None
     passed_on = False
@@ -179,13 +182,13 @@ def _legs(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) ->
         match one.kind:
             case "taken":
                 if began is not None and not passed_on:
-                    # The attempt before it was killed, or lost its worker.
+                    # The previous attempt was killed, or lost its worker.
                     found.append(
                         TimelineSpan("again", clock.to_x(one.at), THINNEST, f"taken over by attempt {one.reference}")
                     )
                 began, passed_on = began or one.at, False
             case "compacted" | "edited" | "rewound":
-                # Who did it between two legs had taken the agent over for that.
+                # An activity that ran between two legs had claimed the agent.
                 passed_on = True
             case "left" | "planned" if began is not None:
                 words = f"leg {one.reference}: {one.detail}" if one.kind == "left" else "planning"
@@ -194,7 +197,7 @@ def _legs(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) ->
             case _:
                 pass
     if began is not None:
-        # Planning and reviews are no legs: they end with what they paid for.
+        # Planning and reviews are not legs: they end with their last charge.
         done = events[-1].kind in {"charged", "replied"} and all(one.kind != "left" for one in events)
         last = events[-1].at if done or now is None else now
         found.append(_stretch("leg", began, last, clock, "at work, without a leg's end"))
@@ -202,7 +205,7 @@ def _legs(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) ->
 
 
 def _pauses(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) -> list[TimelineSpan]:
-    """From a request to its answer."""
+    """Return spans from each request to its answer."""
     found: list[TimelineSpan] = []
     asked: datetime | None = None
     for one in events:
@@ -217,7 +220,7 @@ def _pauses(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) 
 
 
 def _calls(events: Sequence[TaskEvent], clock: TimeAxis) -> list[TimelineSpan]:
-    """From each call to its reply; one that was never answered is told apart."""
+    """Return spans from each call to its reply; one that was never answered is marked."""
     found: list[TimelineSpan] = []
     called: TaskEvent | None = None
     for one in events:
@@ -236,7 +239,7 @@ def _calls(events: Sequence[TaskEvent], clock: TimeAxis) -> list[TimelineSpan]:
 
 
 def _together(calls: Sequence[TimelineSpan]) -> list[TimelineSpan]:
-    """At most so many of those that were answered, each with what the first of its calls leads to."""
+    """Merge answered calls into at most this number of marks, each linked to its first call."""
     answered = [one for one in calls if one.kind == "call"]
     size = -(-len(answered) // MAX_CALL_MARKS)
     if size <= 1:
@@ -267,7 +270,7 @@ def _context(events: Sequence[TaskEvent], clock: TimeAxis, y: int, fullest: int)
 
 
 def format_polyline_points(points: Iterable[tuple[float, float]]) -> str:
-    """The points of a line, without those that stand where the one before them does; the last is kept."""
+    """Format the points of a line, without those too close to the previous one; the last is kept."""
     found: list[tuple[float, float]] = []
     for x, y in points:
         if len(found) > 1 and x - found[-2][0] < THINNED:
@@ -278,7 +281,7 @@ def format_polyline_points(points: Iterable[tuple[float, float]]) -> str:
 
 
 def _ticks(clock: TimeAxis) -> tuple[AxisTick, ...]:
-    """At round moments: what was rounded for its words alone would stand at the wrong place."""
+    """Return ticks at round times: a time that is only rounded in its label would be at the wrong place."""
     whole = (clock.last - clock.first).total_seconds()
     step = next((one for one in TICK_STEPS if one * MAX_TICKS >= whole), whole)
     size, unit = next(one for one in TICK_UNITS if one[0] <= max(step, 1))

@@ -1,7 +1,8 @@
-"""Events for whoever listens: read from the store once for all of them, and by each who has fallen behind for itself.
+"""Feeds of events for listeners: read from the store once for all of them, and separately for each that has fallen
+behind.
 
-A listener has a number and no queue: what it has not taken yet stays in the store. So one who never reads holds up
-nobody, and costs its connection alone.
+A listener has a number and no queue: what it has not received yet stays in the store. One that never reads delays no
+other, and costs its connection only.
 """
 
 import asyncio
@@ -18,40 +19,40 @@ from waystation.tasks.events import EventPage, TaskEvent
 EVENT_STREAM = "text/event-stream"
 POLL_SECONDS = 0.2
 RECENT = 1_000
-"""Events in memory. Who is further behind reads from the store."""
+"""Number of events in memory. A listener further behind reads from the store."""
 EVENTS_AT_ONCE, MAX_CACHED_EVENTS = 5_000, 20_000
-"""Of tasks whose pages are looked at: from the store, and in memory."""
+"""Events of tasks whose pages are viewed: per read of the store, and in memory."""
 ALIVE_SECONDS = 15.0
-"""After so long without an event a listener gets an empty comment: a connection that is gone is found out by that."""
+"""Seconds without an event after which a listener gets an empty comment, which reveals a dead connection."""
 RETRY = b"retry: 1000\n\n"
-"""Milliseconds until a browser comes back."""
+"""Milliseconds until a browser reconnects."""
 ALIVE = b":\n\n"
 HEARTBEAT = b"event: alive\ndata: {}\n\n"
-"""The same for a page, which no browser tells of a comment."""
+"""A heartbeat for pages, since browsers do not report comments to them."""
 
 
 class _NotKnown(BadInput):
-    """Whoever listens may ask no more."""
+    """The listener's permission has ended."""
 
 
 AccessCheck = Callable[[], Awaitable[bool]]
-"""Whether who listens may ask as when that began: keys are revoked, and tokens expire."""
+"""Whether a listener still has permission: keys are revoked, and tokens expire."""
 
 
 async def is_always_allowed() -> bool:
-    """Yes."""
+    """Return True."""
     return True
 
 
 class TaskEventCache:
-    """All events of the tasks that were looked at last: from the store come those that are new since."""
+    """All events of the most recently viewed tasks; only new ones are read from the store."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._known: OrderedDict[str, list[TaskEvent]] = OrderedDict()
 
     async def list_events(self, task_id: str) -> Sequence[TaskEvent]:
-        """Every one of the task, in their order. Raises UnknownTask."""
+        """Return all events of the task, in order. Raises UnknownTask."""
         found = list(self._known.get(task_id, ()))
         while True:
             page = await self._client.list_events(found[-1].number if found else 0, task_id, EVENTS_AT_ONCE)
@@ -66,14 +67,14 @@ class TaskEventCache:
 
 
 class EventFeed:
-    """The newest events of the server's tenant, as long as anybody listens."""
+    """The newest events of a tenant, while anyone listens."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self.known = TaskEventCache(client)
         self._recent: deque[TaskEvent] = deque()
         self._since = self._upto = 0
-        """Of the tenant's events, `_recent` has those behind the first number and up to the second."""
+        """`_recent` has the tenant's events after the first number, up to the second."""
         self._moved = asyncio.Event()
         self._failed: WaystationError | None = None
         self._listeners = 0
@@ -81,7 +82,7 @@ class EventFeed:
         self._reading: asyncio.Task[None] | None = None
 
     async def resolve_start(self, asked: int | None, otherwise: int) -> int:
-        """Behind which number a listener begins. Raises BadInput for one that the store has not reached."""
+        """Return the number after which a listener starts. Raises BadInput for one that the store has not reached."""
         if asked is None:
             return otherwise
         newest = await self._client.get_newest_event_number()
@@ -95,8 +96,10 @@ class EventFeed:
     async def stream(
         self, after: int, task_id: str | None, still: AccessCheck = is_always_allowed, heartbeat: float | None = None
     ) -> AsyncGenerator[bytes]:
-        """Events of all tasks; or of one, until it ends. Where the store goes away, or whoever listens may ask no more,
-        that is said, and it ends. `heartbeat`: after so many seconds without an event, an event says so.
+        """Stream events of all tasks, or of one until it ends.
+
+        If the store fails or the listener's permission ends, an event says so, and the stream ends. `heartbeat`:
+        seconds without an event after which an event is sent.
         """
         seconds, alive = (ALIVE_SECONDS, ALIVE) if heartbeat is None else (heartbeat, HEARTBEAT)
         yield RETRY
@@ -118,7 +121,7 @@ class EventFeed:
                     if task_id is not None and await self._is_last(page, task_id):
                         return
         except WaystationError as error:
-            # The answer has begun: what went wrong can only be said in it.
+            # The response has begun: an error can only be reported in it.
             status = 401 if isinstance(error, _NotKnown) else 503
             problem = ProblemDetails(
                 title="No more events", status=status, detail=replace_control_characters(" ".join(str(error).split()))
@@ -129,7 +132,7 @@ class EventFeed:
         return page.events[-1].kind in {"ended", "forgotten"} and await self._client.is_over(task_id)
 
     async def wait_for_page(self, after: int, task_id: str | None) -> EventPage:
-        """The events behind that number, as soon as there are any. Raises as the store does."""
+        """Return the events after that number, as soon as there are any. Raises as the store does."""
         while True:
             if self._failed is not None:
                 raise self._failed
@@ -147,7 +150,7 @@ class EventFeed:
 
     @asynccontextmanager
     async def _listened(self) -> AsyncGenerator[None]:
-        """The store is looked at while this lasts."""
+        """Poll the store while the block runs."""
         async with self._beginning:
             if self._reading is None or self._reading.done():
                 self._failed = None

@@ -1,4 +1,6 @@
-"""Forms as they were sent, and as they come back: filled in, each fault at its field, and left-out files by name."""
+"""Submitted forms, and forms that are shown again: with their values, errors at their fields, and files that were left
+out.
+"""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +17,7 @@ from waystation.plugins.web.request_bodies import format_fault_message
 from waystation.security.untrusted import sanitize_line
 
 WHOLE_FORM = ""
-"""In the place of a field: what is wrong with none of them, such as a server that is away."""
+"""Field name of errors that belong to no field, such as an unreachable server."""
 _LABELS: Mapping[str, str] = {
     "question": "Question",
     "documents": "Documents",
@@ -27,37 +29,37 @@ _LABELS: Mapping[str, str] = {
     "note": "Note",
     "step": "Step",
 }
-"""Fields that people see, by name."""
+"""Labels of visible fields, by name."""
 _EMPTY = "String should have at least 1 character"
 
 
 @dataclass(frozen=True)
 class RejectedForm:
-    """A form that was not taken."""
+    """A form that was not accepted."""
 
     form: str = ""
-    """Its id on its page; empty: none was sent."""
+    """Id of the form on its page; empty: none was sent."""
     typed: Mapping[str, str] = field(default_factory=dict[str, str])
     faults: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By name of the field, as sentences."""
+    """Errors by field name, as sentences."""
     left_out: Sequence[SkippedItem] = ()
-    """Files that cannot be used, and parts of files: the others would be taken."""
+    """Files that cannot be used, and parts of files: the others would be accepted."""
     status: int = 0
-    """Of the answer that has it; 0: none was sent."""
+    """Status of the response; 0: none was sent."""
     reason: str = ""
-    """All that is wrong, in one line."""
+    """All errors, in one line."""
 
     def value(self, form: str, name: str) -> str:
-        """What was typed in a field of a form; empty where that form was not sent."""
+        """Return the typed value of a field; empty if that form was not sent."""
         return self.typed.get(name, "") if form == self.form else ""
 
     def fault(self, form: str, name: str = WHOLE_FORM) -> str:
-        """What is wrong there; empty: nothing."""
+        """Return the error of a field; empty if there is none."""
         return format_sentence(self.faults.get(name, "")) if form == self.form else ""
 
     @property
     def labelled_values(self) -> Mapping[str, str]:
-        """What a person typed, by the name of its field: for where its form is no more."""
+        """Typed values by label, for a page that no longer has the form."""
         return {_LABELS[name]: text for name, text in self.typed.items() if text and name in _LABELS}
 
 
@@ -65,10 +67,10 @@ NO_REJECTED_FORM = RejectedForm()
 
 
 class FormValidationError(HTTPException):
-    """A form of which something cannot be used."""
+    """A form with invalid fields."""
 
     def __init__(self, faults: Mapping[str, str], left_out: Sequence[SkippedItem] = (), status: int = 400) -> None:
-        """The faults by name of the field."""
+        """Build the error, with faults by field name."""
         super().__init__(status, "; ".join(faults.values()))
         self.faults, self.left_out = faults, left_out
 
@@ -77,7 +79,7 @@ _T = TypeVar("_T")
 
 
 class FormErrorCollector:
-    """Collects what is wrong with the fields of a form, so that a person hears all of it at once."""
+    """Collects the errors of a form's fields, so that a person sees all of them at once."""
 
     def __init__(self) -> None:
         self._found: dict[str, str] = {}
@@ -85,14 +87,14 @@ class FormErrorCollector:
 
     @contextmanager
     def collecting_errors_of(self, name: str) -> Generator[None]:
-        """What is raised within for bad input is a fault of this field."""
+        """Collect bad input raised in the block as an error of this field."""
         try:
             yield
         except BadInput as error:
             self._found.setdefault(name, str(error))
 
     def build_or_raise(self, make: Callable[[], _T]) -> _T:
-        """What is made of the fields. Raises FormValidationError with all faults, if there are any."""
+        """Return the result of `make`. Raises FormValidationError with all errors, if there are any."""
         try:
             made = make()
         except ValidationError as error:
@@ -103,17 +105,17 @@ class FormErrorCollector:
 
     @property
     def error(self) -> FormValidationError:
-        """All that was found."""
+        """All collected errors."""
         return FormValidationError(self._found, self.left_out)
 
     def raise_if_any(self) -> None:
-        """Raise FormValidationError if there are any."""
+        """Raise FormValidationError if there are any errors."""
         if self._found:
             raise self.error
 
 
 def extract_field_faults(error: ValidationError) -> dict[str, str]:
-    """By name of the field, without what was given; of fields that nobody sees, of the form as a whole."""
+    """Return errors by field name, without the given values; errors of invisible fields belong to the whole form."""
     found: dict[str, str] = {}
     for fault in error.errors(include_url=False, include_context=False, include_input=False):
         place = str(fault["loc"][0]) if fault["loc"] else WHOLE_FORM
@@ -124,21 +126,21 @@ def extract_field_faults(error: ValidationError) -> dict[str, str]:
 
 
 def format_sentence(words: str) -> str:
-    """The same as a sentence of its own."""
+    """Format the text as a sentence of its own."""
     if not words:
         return ""
     return f"{words[0].upper()}{words[1:]}{'' if words.endswith(('.', '!', '?')) else '.'}"
 
 
 def extract_form_texts(form: FormData) -> dict[str, str]:
-    """Texts of a form, by name."""
+    """Return the text fields of a form, by name."""
     return {name: value for name, value in form.items() if isinstance(value, str) and name != "mark"}
 
 
 def build_rejected_form(
     form: str, typed: Mapping[str, str], error: Exception, status: int, reason: str
 ) -> RejectedForm:
-    """The form with what is wrong with it. `reason`: the error in words."""
+    """Build the form with its errors. `reason`: the error in words."""
     faults, left_out = {WHOLE_FORM: reason}, ()
     if isinstance(error, FormValidationError):
         faults, left_out = error.faults, error.left_out

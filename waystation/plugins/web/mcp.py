@@ -1,7 +1,7 @@
-"""The MCP server: tools, resources and prompts by which assistants hand work over and read what came of it.
+"""The MCP server: tools, resources and prompts by which assistants submit work and read its results.
 
-Over standard streams by `waystation mcp`, over HTTP at `/mcp` of `waystation serve`. Everything that an assistant
-sends is checked in `waystation.plugins.web.assistant_gateway`.
+Over standard streams by `waystation mcp`, over HTTP at `/mcp` of `waystation serve`. Everything that an assistant sends
+is validated in `waystation.plugins.web.assistant_gateway`.
 """
 
 import asyncio
@@ -82,14 +82,14 @@ from waystation.tasks.signals import AnswerResult
 from waystation.tasks.view import PendingApproval, PendingApprovals, TaskView, list_pending_approvals
 
 MAX_WAIT_SECONDS, DEFAULT_WAIT_SECONDS = 600, 50
-"""Seconds: many clients give a call up after a minute."""
+"""Seconds: many clients time out a call after a minute."""
 LOOK_AGAIN_SECONDS = 1.0
 REVOKED = (
     "the key was revoked meanwhile: what was submitted goes on. `waystation keys make NAME --role assistant` "
     "makes another"
 )
 RECALLED = 2_000
-"""Tokens."""
+"""Default size of recalled text, in tokens."""
 PROMPTS = Path(__file__).parent / "prompts"
 INSTRUCTIONS = (PROMPTS / "instructions.md").read_text(encoding="utf-8").strip()
 Ctx = Context[Any, Any]
@@ -98,7 +98,7 @@ RequestId = Annotated[str | None, Field(max_length=200, description="Of the requ
 
 
 def get_assistant(ctx: Ctx) -> AssistantGateway:
-    """Whose server this is."""
+    """Return the gateway of the server's assistant."""
     server = ctx.mcp_server
     if not isinstance(server, AssistantServer):
         raise TypeError("the server has no assistant")
@@ -170,7 +170,9 @@ async def list_approvals(ctx: Ctx) -> PendingApprovals:
 
 
 async def find_approval_request(ctx: Ctx, task: str, request_id: str | None) -> PendingApproval:
-    """Looked up once a call: what is granted is what the form was about, whatever waits when it comes back."""
+    """Find the request once per call, so that the grant is for the request that the form showed, whatever is pending
+    when the form comes back.
+    """
     return await get_assistant(ctx).find_request(task, request_id)
 
 
@@ -178,7 +180,7 @@ RequestMeant = Annotated[PendingApproval, Resolve(find_approval_request)]
 
 
 async def build_approval_form(ctx: Ctx, one: RequestMeant) -> Elicit[GrantForm] | None:
-    """A form for a person; None where the assistant may answer for itself. Raises ToolError where nobody can."""
+    """Build a form for a person; None if the assistant may answer by itself. Raises ToolError if no one can approve."""
     assistant = get_assistant(ctx)
     answers = assistant.rights.answers
     why_not = get_approval_block_reason(one, answers, forms=can_show_forms(ctx.client_capabilities))
@@ -197,7 +199,7 @@ async def approve_request(
     note: Annotated[str, Field(max_length=2_000, description="Only where assistants may answer.")] = "",
 ) -> RequestOutcome:
     """Grant what a task asks for. Where the client can, this shows the person a form: ask nobody beforehand."""
-    del task, request_id  # by these `find_approval_request` has found it
+    del task, request_id  # `find_approval_request` has used these to find it
     said = get_form_answer(form) or GrantForm(amount=amount, note=note)
     return _answered(one, await get_assistant(ctx).approve(one, said.amount, said.note))
 
@@ -270,10 +272,10 @@ TOOLS: dict[str, tuple[Callable[..., Any], ToolAnnotations]] = {
     "tell": (send_task_message, ToolAnnotations(destructive_hint=False, idempotent_hint=False, open_world_hint=False)),
     "cancel": (cancel_task, _ENDS),
 }
-"""By name, with what each does to the world: reads, ends something for good, may be repeated, goes elsewhere."""
+"""Tools by name, with their effects: read-only, destructive, idempotent, open-world."""
 
 
-# -------------------------------------------------------------------------------------------------------- what they say
+# --------------------------------------------------------------------------------------------------------- tool results
 
 
 def _status(view: TaskView) -> CallToolResult:
@@ -281,7 +283,7 @@ def _status(view: TaskView) -> CallToolResult:
 
 
 def _unless_refused(answer: AnswerResult) -> AnswerResult:
-    """Raises BadInput where it was refused."""
+    """Return the answer. Raises BadInput if it was refused."""
     if answer.outcome == "refused":
         raise BadInput(answer.reason)
     return answer
@@ -297,7 +299,7 @@ def _answered(one: PendingApproval, answer: AnswerResult) -> RequestOutcome:
 # ------------------------------------------------------------------------------------------------ resources and prompts
 
 LOOKED_UP = ResourceSecurity(exempt_params={"name"})
-"""A document's name is looked for in the store, and never a path."""
+"""A document's name is looked up in the store, and is never a path."""
 
 
 async def report_of(task: str, ctx: Ctx) -> str:
@@ -333,7 +335,7 @@ def research_question(topic: str, purpose: str = "") -> str:
 
 
 async def cancel_if_access_revoked(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    """Over HTTP, whoever asks for what takes long is looked at again meanwhile. Raises MCPError where it ends so."""
+    """Check the caller's access repeatedly during long calls over HTTP. Raises MCPError when it has ended."""
     state = getattr(ctx.request, "state", None)
     with CancelScope() as scope:
         watching = asyncio.create_task(_watch(getattr(state, "still", None), scope))
@@ -353,7 +355,7 @@ async def _watch(still: AccessCheck | None, scope: CancelScope) -> None:
 
 
 class AssistantServer(MCPServer[Any]):
-    """The SDK's server for one assistant: our errors as sentences, and its reports as the resources that there are."""
+    """The SDK's server for one assistant: with our errors as sentences, and its reports as resources."""
 
     def __init__(self, assistant: AssistantGateway) -> None:
         configure_mcp_logging()
@@ -375,11 +377,11 @@ class AssistantServer(MCPServer[Any]):
         self.prompt(title="Ask a good question")(research_question)
 
     async def run_stdio_async(self) -> None:
-        """See base class, which passes over a line that is no message, or that it takes for a notification by mistake:
-        who sent it would wait for ever.
+        """See base class, which ignores a line that is no message, or that it takes for a notification by mistake: its
+        sender would wait for ever.
         """
         heard, messages = create_memory_object_stream[SessionMessage | Exception]()
-        nothing = wrap_file(StringIO())  # for the SDK to read
+        nothing = wrap_file(StringIO())  # an empty input for the SDK
         with open_exclusive_stdin() as lines:
             async with stdio_server(stdin=nothing) as (read, write), create_task_group() as group:
                 await read.aclose()
@@ -401,7 +403,7 @@ class AssistantServer(MCPServer[Any]):
         ]
 
     async def list_tools(self) -> list[Tool]:
-        """See base class. Each takes what it names and nothing else."""
+        """See base class. Each tool accepts only the arguments that it names."""
         return [
             tool.__replace__(input_schema={**tool.input_schema, "additionalProperties": False})
             for tool in await super().list_tools()
@@ -410,7 +412,7 @@ class AssistantServer(MCPServer[Any]):
     async def get_prompt(
         self, name: str, arguments: dict[str, Any] | None = None, context: Context[Any, Any] | None = None
     ) -> GetPromptResult | InputRequiredResult:
-        """See base class, to which a wrong argument is a fault of the server."""
+        """See base class, which treats an invalid argument as a server error."""
         known = {prompt.name: prompt.arguments or [] for prompt in await self.list_prompts()}
         if name not in known:
             raise MCPError(INVALID_PARAMS, f"there is no prompt {sanitize_line(name)!r}: there is {', '.join(known)}")
@@ -423,7 +425,7 @@ class AssistantServer(MCPServer[Any]):
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
-        """See base class. The SDK would pass over an argument that is spelled wrong: a budget, or a reason."""
+        """See base class. The SDK would ignore a misspelled argument, such as a budget or a reason."""
         if name not in TOOLS:
             raise ToolError(f"there is no tool {sanitize_line(name)!r}: there is {', '.join(TOOLS)}")
         taken = next(tool.input_schema["properties"] for tool in await self.list_tools() if tool.name == name)
@@ -433,7 +435,7 @@ class AssistantServer(MCPServer[Any]):
             )
         try:
             said = await super().call_tool(name, arguments, context)
-            # A form is one of `format_approval_request`, which is plain.
+            # A form has the text of `format_approval_request`, which is safe.
             return said if isinstance(said, InputRequiredResult) else sanitize_tool_result(said)
         except ToolError as error:
             if (said := _sentence(error)) is None:
@@ -459,7 +461,7 @@ def _clean_part(one: ReadResourceContents) -> ReadResourceContents:
 
 
 def _sentence(error: ToolError | ResourceError) -> str | None:
-    """What is wrong and what to do, where it is known; values that were given are not repeated."""
+    """Return the cause and the next step, if known; given values are not repeated."""
     match error.__cause__:
         case ValidationError() as faults:
             return format_validation_faults(faults)

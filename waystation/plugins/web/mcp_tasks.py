@@ -1,8 +1,8 @@
-"""Tasks as MCP clients follow them: in a few lines of text, and by the protocol's extension for tasks.
+"""Tasks as MCP clients follow them: as short text, and through the protocol's tasks extension.
 
-The extension is `io.modelcontextprotocol/tasks` in its schema of 2026-07-28: a client that declares it gets a handle of
-`submit_research`, asks for the task by that, and answers what it waits for. The task is ours, under its own id: nothing
-is kept here, so that any server answers for it.
+The extension is `io.modelcontextprotocol/tasks` in its schema of 2026-07-28: a client that declares it gets a handle
+from `submit_research`, polls the task by it, and answers its requests. The task is ours, under its own id: no state is
+kept here, so that any server can answer for it.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -45,18 +45,18 @@ from waystation.tasks.view import PendingApproval, TaskView, list_pending_approv
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 SUBMITS = "submit_research"
-"""The tool whose calls become tasks; others answer at once, or wait for as long as they are told."""
+"""The tool whose calls become tasks; others answer at once, or wait as long as requested."""
 POLL_INTERVAL_MS, MAX_ERROR_CHARACTERS = 5_000, 1_000
 _VERSIONS = frozenset(MODERN_PROTOCOL_VERSIONS)
-"""Of the protocol: those in which each request says what its client can."""
+"""Protocol versions in which each request states the client's capabilities."""
 _Request = ServerRequestContext[Any, Any]
 
 
-# ------------------------------------------------------------------------------------------------------- in a few lines
+# ------------------------------------------------------------------------------------------------------------ as text
 
 
 def format_task_status(view: TaskView) -> str:
-    """A task in a few lines: what an assistant needs to go on."""
+    """Format a task in a few lines: what an assistant needs in order to continue."""
     progress = view.progress
     title = sanitize_line(progress.title)
     lines = [f"{progress.task_id} is {progress.phase}{f': {title}' if title else ''}", format_progress_line(view)]
@@ -72,7 +72,7 @@ def format_task_status(view: TaskView) -> str:
 
 
 def format_progress_line(view: TaskView) -> str:
-    """Numbers and names of tools; no text of the work."""
+    """Format numbers and names of tools, without text of the work."""
     budget = view.progress.budget
     at_work = ", ".join(f"{one.agent} at {one.tool or one.what}" for one in view.doing)
     done = sum(step.state == "done" for step in view.progress.steps)
@@ -81,14 +81,14 @@ def format_progress_line(view: TaskView) -> str:
 
 
 def build_tool_result(text: str, content: BaseModel) -> CallToolResult:
-    """What a tool says, in words and as data."""
+    """Build a tool's result, as text and as data."""
     return CallToolResult(
         content=[TextContent(text=replace_control_characters(text))], structured_content=content.model_dump(mode="json")
     )
 
 
 def sanitize_tool_result(said: CallToolResult) -> CallToolResult:
-    """Data as text: a model reads what no person sees."""
+    """Sanitise the data as text: a model reads what no person sees."""
     texts = [
         TextContent(text=escape_control_characters_in_json(one.text))
         for one in said.content
@@ -99,7 +99,7 @@ def sanitize_tool_result(said: CallToolResult) -> CallToolResult:
 
 
 def format_validation_faults(faults: ValidationError) -> str:
-    """What is wrong with what was given, where; values are not repeated."""
+    """Format validation errors by place; values are not repeated."""
     return format_faults(
         [(fault.place, replace_control_characters(fault.words)) for fault in extract_validation_faults(faults)]
     )
@@ -109,13 +109,13 @@ def format_validation_faults(faults: ValidationError) -> str:
 
 
 def can_show_forms(capabilities: ClientCapabilities | None) -> bool:
-    """Whether a client with these shows its person forms."""
+    """Return whether a client with these capabilities shows forms to its user."""
     able = capabilities.elicitation if capabilities is not None else None
     return able is not None and (able.form is not None or able.url is None)
 
 
 def get_form_answer(form: ElicitationResult[GrantForm]) -> GrantForm | None:
-    """What a person wrote; None where nobody had to be asked. Raises BadInput: it was closed without an answer."""
+    """Return a person's answer; None if no one had to be asked. Raises BadInput: the form was closed without one."""
     if form.action == "accept":
         return form.data
     closed = "declined" if form.action == "decline" else "closed"
@@ -126,7 +126,7 @@ def get_form_answer(form: ElicitationResult[GrantForm]) -> GrantForm | None:
 
 
 def get_approval_block_reason(one: PendingApproval, answers: Answers, *, forms: bool) -> str | None:
-    """Why nobody approves this through the client, and who does; None where it can be."""
+    """Return why the request cannot be approved through this client, and who can; None if it can."""
     elsewhere = f"`waystation approve {one.task_id} --request {one.approval.request_id}`, or on the task's page"
     match answers:
         case "nobody":
@@ -149,11 +149,11 @@ class _OfTask(RequestParams):
 
 class _Answers(_OfTask):
     input_responses: dict[str, JsonValue]
-    """By the key of the request, which is the id of ours."""
+    """Answers by the key of the request, which is the id of ours."""
 
 
 class TasksExtension(Extension):
-    """Tasks of one assistant by the extension; see its specification for what a client may rely on."""
+    """Tasks of one assistant through the extension; see its specification for what a client may rely on."""
 
     identifier = EXTENSION
 
@@ -171,7 +171,7 @@ class TasksExtension(Extension):
     async def intercept_tool_call(
         self, params: CallToolRequestParams, ctx: _Request, call_next: CallNext
     ) -> HandlerResult:
-        """See base class. What was submitted is a task of the client that asked so; to others it is as ever."""
+        """See base class. A submission becomes a task for a client that asked for it; for others nothing changes."""
         result = await call_next(ctx)
         if params.name != SUBMITS or not _declares(ctx) or not isinstance(result, CallToolResult) or result.is_error:
             return result
@@ -179,7 +179,7 @@ class TasksExtension(Extension):
         try:
             view = await self._assistant.get_task(accepted.task_id)
         except Unreachable:
-            # It is there, and its id is known: without a handle, it is followed by tools.
+            # The task exists and its id is known: without a handle, the client follows it by tools.
             return result
         page = f"page: {accepted.page}" if accepted.page else ""
         return {**self._task(view, ctx, page, *accepted.warnings), "resultType": "task"}
@@ -192,7 +192,7 @@ class TasksExtension(Extension):
             return {**task, **await self._inlined(task["status"], view)}
 
     async def _update(self, ctx: _Request, params: _Answers) -> HandlerResult:
-        """Answers of what waits no more are passed over, since they may come twice."""
+        """Forward answers. Those to requests that are no longer pending are ignored, since they may arrive twice."""
         _require_allowed(ctx, params)
         with _in_words():
             wrong: list[str] = []
@@ -244,7 +244,7 @@ class TasksExtension(Extension):
         return {"result": result.model_dump(mode="json", by_alias=True, exclude_none=True)}
 
     async def _result(self, view: TaskView) -> CallToolResult:
-        """What the call would have returned, had it waited: the report with what it cites."""
+        """Return what the call would have returned, had it waited: the report with its citations."""
         status = format_task_status(view)
         try:
             if view.progress.phase != TaskPhase.FAILED:
@@ -255,7 +255,7 @@ class TasksExtension(Extension):
         return CallToolResult(content=[TextContent(text=replace_control_characters(status))], is_error=True)
 
     async def _answered(self, one: PendingApproval, said: JsonValue, ctx: _Request) -> str:
-        """What is wrong with the answer, or nothing. A form that was declined is no answer: another may give one."""
+        """Return the error of an answer, or nothing. A declined form is no answer: another person may give one."""
         try:
             form = ElicitResult.model_validate(said)
             if form.action != "accept":
@@ -278,7 +278,10 @@ class TasksExtension(Extension):
 
 
 async def require_declared_extension(ctx: _Request, call_next: CallNext) -> HandlerResult:
-    """Who wants to hear of tasks without declaring them is refused. Nothing is sent of them: clients ask."""
+    """Reject clients that subscribe to tasks without declaring the extension.
+
+    No notifications are sent: clients poll.
+    """
     wanted = (ctx.params or {}).get("notifications")
     if ctx.method == "subscriptions/listen" and isinstance(wanted, Mapping) and "taskIds" in wanted:
         require_client_extension(ctx, EXTENSION)
@@ -286,7 +289,7 @@ async def require_declared_extension(ctx: _Request, call_next: CallNext) -> Hand
 
 
 async def truncate_mcp_errors(ctx: _Request, call_next: CallNext) -> HandlerResult:
-    """The SDK repeats methods and addresses that it does not know, however long they are."""
+    """Truncate errors: the SDK repeats unknown methods and addresses, however long they are."""
     try:
         return await call_next(ctx)
     except MCPError as error:
@@ -302,7 +305,7 @@ def _declares(ctx: _Request) -> bool:
 
 
 def _require_allowed(ctx: _Request, params: _OfTask) -> None:
-    """Raises MCPError for who does not declare the extension, and where what is on the way sees another task."""
+    """Raise MCPError if the client does not declare the extension, or a proxy could route by another task."""
     require_client_extension(ctx, EXTENSION)
     name = ctx.request.headers.get(MCP_NAME_HEADER) if ctx.request is not None else None
     if name is not None and decode_header_value(name) != params.task_id:
@@ -312,7 +315,10 @@ def _require_allowed(ctx: _Request, params: _OfTask) -> None:
 
 
 def _status(phase: TaskPhase, *, asks: bool) -> str:
-    """`failed` is of requests that fail by an error of the protocol: a task that failed has a result that says so."""
+    """Return the protocol's status.
+
+    `failed` is for requests that fail with a protocol error: a failed task of ours has a result that says so.
+    """
     if phase == TaskPhase.CANCELLED:
         return "cancelled"
     return "completed" if phase.over else "input_required" if asks else "working"
@@ -328,7 +334,7 @@ def _form(one: PendingApproval) -> dict[str, Any]:
 
 @contextmanager
 def _in_words() -> Generator[None]:
-    """Our errors as the protocol's."""
+    """Translate our errors into the protocol's."""
     try:
         yield
     except BadInput as wrong:

@@ -1,4 +1,4 @@
-"""The pages: tasks with what waits for a person, and one task with its plan, money, requests and report."""
+"""The web pages: tasks with their pending requests, and one task with its plan, spending, requests and report."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -106,15 +106,15 @@ from waystation.tasks.task import TaskPhase, TaskRequest, make_own_session_name
 from waystation.tasks.view import TaskFilter, list_pending_approvals
 
 AT_ONCE = 50
-"""Requests that one confirmation answers."""
+"""Maximum number of requests that one confirmation answers."""
 MAX_FILES, MAX_FORM_FIELDS = 200, AT_ONCE + 20
 GOING_ON_SECONDS, GOING_ON_LOOK_SECONDS = 10.0, 0.2
-"""Until a worker has taken up a task that was over."""
+"""Maximum seconds to wait until a worker has resumed a finished task, and polling interval."""
 
 _NOT_TAKEN = "what you sent was not taken: sign in, then go back to where you wrote it and send it again"
 
 NEW_TASK = "new-task"
-"""Id of the form that hands a task in."""
+"""Id of the form that submits a task."""
 
 pages = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 
@@ -129,7 +129,7 @@ def _access(request: Request) -> AccessPolicy:
 def _page(
     request: Request, name: str, status: int = 200, back: RejectedForm = NO_REJECTED_FORM, **shown_there: object
 ) -> HTMLResponse:
-    """`back`: a form of it that was not taken, which is shown as it was sent."""
+    """Render a page. `back`: a form of it that was not accepted, which is shown as it was sent."""
     who, status = get_principal(request), back.status or status
     return HTMLResponse(
         render_template(name, mark=_access(request).csrf_token, who=who, back=back, **shown_there), status
@@ -139,9 +139,9 @@ def _page(
 def render_error_page(
     request: Request, status: int, title: str, detail: str, typed: Mapping[str, str] = MappingProxyType({})
 ) -> Response:
-    """What went wrong and what to do, with the way back; or the form for a key, where nobody is signed in.
+    """Render an error with what to do and the way back; or the sign-in form, if no one is signed in.
 
-    It is asked for before the routes, too, where no application and nobody is known. `typed`: of a form that no page
+    Also called before the routes, without an application or a known principal. `typed`: values of a form that no page
     has any more.
     """
     who = request.scope.get("state", {}).get("principal", UNKNOWN_PRINCIPAL)
@@ -160,8 +160,8 @@ Named = Callable[[Mapping[str, str]], str]
 
 
 async def _taken(request: Request, act: Act, again: Again | None = None, named: str | Named = "") -> Response:
-    """What is done with our own form, its files there until it is done. Where something of it cannot be used, its page
-    comes `again` with the form as it was sent; without a page, what was typed is shown beside the error.
+    """Process one of our own forms; its files exist until that is done. If something in it is invalid, its page is
+    rendered by `again` with the form as it was sent; without a page, the typed values are shown with the error.
 
     `named`: the form's id on that page, or how it follows from the fields.
     """
@@ -194,7 +194,7 @@ def _answer_of(form: FormData) -> dict[str, str]:
 
 
 class TasksPageQuery(TaskQuery):
-    """Which tasks the list has. A form that was left empty asks for nothing."""
+    """Filter of the list of tasks. An empty form filters nothing."""
 
     @field_validator("session", "phase", mode="before")
     @classmethod
@@ -206,7 +206,7 @@ class TasksPageQuery(TaskQuery):
 async def render_home_page(
     request: Request, client: TenantClient, who: CurrentPrincipal, query: Annotated[TasksPageQuery, Query()]
 ) -> HTMLResponse:
-    """What waits for a person, the newest tasks or those that are looked for, and the form for another."""
+    """Render pending requests, the newest or matching tasks, and the form for a new one."""
     return await _front(request, client, who, query)
 
 
@@ -246,7 +246,7 @@ async def render_answers_page(
     client: TenantClient,
     chosen: Annotated[tuple[str, ...], Query(alias="request", max_length=AT_ONCE)] = (),
 ) -> HTMLResponse:
-    """The chosen requests once more, before one answer is given to all of them."""
+    """Render the selected requests for confirmation, before one answer is given to all of them."""
     return await _answers(request, client, chosen)
 
 
@@ -263,7 +263,7 @@ async def _answers(
 @pages.post("/answers/approve")
 @pages.post("/answers/deny")
 async def answer_by_form(request: Request, client: TenantClient, who: CurrentPrincipal) -> Response:
-    """Grant or refuse all requests that the form names, each by itself, and say what became of each."""
+    """Approve or deny all requests that the form names, each by itself, and show the result of each."""
     chosen: list[str] = []
 
     async def act(form: FormData) -> Response:
@@ -278,7 +278,7 @@ async def answer_by_form(request: Request, client: TenantClient, who: CurrentPri
 
 
 class SpendingPageQuery(SpendingQuery):
-    """And how it is shown. A form that was left empty asks for nothing."""
+    """Query of spending, and how it is shown. An empty form restricts nothing."""
 
     by: SpendingGrouping = "model"
 
@@ -294,7 +294,7 @@ async def render_spending_page(
     client: TenantClient,
     query: Annotated[SpendingPageQuery, Query()],
 ) -> HTMLResponse:
-    """What was spent on which days, drawn and in tables. Days that cannot be shown are said beside the form."""
+    """Render spending by day, as a chart and tables. Invalid days are reported at the form."""
     asked, back = query, NO_REJECTED_FORM
     try:
         spending = await query.load_spending(client)
@@ -310,7 +310,7 @@ async def render_spending_page(
 
 @pages.get("/sessions")
 async def render_sessions_page(request: Request, client: TenantClient, first: First = 0) -> HTMLResponse:
-    """Lines of work, those with the newest tasks before others."""
+    """Render sessions, those with the newest tasks first."""
     found = await client.list_sessions(first, MAX_PAGE_SIZE + 1)
     behind = first + MAX_PAGE_SIZE if len(found) > MAX_PAGE_SIZE else None
     return _page(request, "sessions.html", sessions=found[:MAX_PAGE_SIZE], first=first, behind=behind)
@@ -321,7 +321,7 @@ SessionName = Annotated[str, Query(min_length=1, max_length=200)]
 
 @pages.get("/session")
 async def render_session_page(request: Request, client: TenantClient, name: SessionName) -> HTMLResponse:
-    """One line of work: its newest tasks, what they spent, and the form for what all of them may spend."""
+    """Render one session: its newest tasks, their spending, and the form for its limit."""
     return await _session(request, client, name)
 
 
@@ -343,7 +343,7 @@ async def _session(
 
 @pages.post("/session/limit")
 async def session_limit_by_form(request: Request, client: TenantClient) -> Response:
-    """Set what all tasks of a session may spend together; nothing given: without a limit."""
+    """Set the spending limit of a session; an empty one removes it."""
 
     async def act(form: FormData) -> Response:
         name, faults = _field(form, "name"), FormErrorCollector()
@@ -360,14 +360,14 @@ async def session_limit_by_form(request: Request, client: TenantClient) -> Respo
 
 
 class MemoryMatchView(NamedTuple):
-    """What memory found, for people."""
+    """A search result for people."""
 
     where: str
     created: datetime
     score: float
     task_id: str
     parts: tuple[tuple[str, bool], ...]
-    """Its text in pieces, and whether each is a word that was looked for."""
+    """Its text in pieces, and whether each matches a word of the query."""
 
 
 @pages.get("/memory")
@@ -378,7 +378,7 @@ async def render_memory_page(
     query: Annotated[str, Query(max_length=MAX_QUERY_CHARACTERS)] = "",
     session: Annotated[str, Query(max_length=200)] = "",
 ) -> HTMLResponse:
-    """What agents would recall."""
+    """Render a search of memory."""
     asked = query.strip()
     wish = MemorySearchRequest(query=asked, session=session.strip() or None) if asked else None
     found, status, remark = (), 200, ""
@@ -395,8 +395,8 @@ async def render_memory_page(
 
 
 def build_memory_match_view(query: str, found: Excerpt) -> MemoryMatchView:
-    """One stretch, with the words that match apart."""
-    # The libraries that tell words apart take a while to load.
+    """Build the view of one excerpt, with matching words separate."""
+    # The libraries that split text into words take a while to load.
     from waystation.documents.search_terms import find_term_spans  # noqa: PLC0415
 
     parts: list[tuple[str, bool]] = []
@@ -422,8 +422,9 @@ async def render_task_page(
     task: TaskPath,
     since: Annotated[int | None, Query(ge=0, le=LAST_NUMBER)] = None,
 ) -> Response:
-    """One task as it is now; where no server answers, as the store has it. It is followed while it works, and where it
-    was over and has been made to go on `since` that event, until it is over again.
+    """Render one task as it is now; if no server answers, as the store has it.
+
+    The page follows a running task, and one that was resumed after the event `since`, until it is over again.
     """
     return await _task(request, client, feed, task, since)
 
@@ -462,7 +463,7 @@ async def _task(
 
 @pages.get("/tasks/{task}/run.html")
 async def render_run_page(client: TenantClient, task: TaskPath) -> Response:
-    """The whole run as one file, to keep or to send."""
+    """Render the whole run as one file, to keep or to send."""
     task_id = await client.resolve_task_id(task)
     named = {"content-disposition": f'attachment; filename="{task_id}.html"'}
     return HTMLResponse(await render_run_file(client, task_id), headers=named)
@@ -472,7 +473,7 @@ async def render_run_page(client: TenantClient, task: TaskPath) -> Response:
 async def render_report_page(
     request: Request, client: TenantClient, task: TaskPath, source: Annotated[int, Query(ge=0, le=100_000)] = 0
 ) -> HTMLResponse:
-    """The report, and beside it what one of its citations leads to."""
+    """Render the report, and next to it the source of one of its citations."""
     task_id = await client.resolve_task_id(task)
     report = await load_exported_report(client, await client.get_last_known_task(task_id))
     if report is None:
@@ -498,7 +499,7 @@ async def render_report_page(
 
 @pages.get("/tasks/{task}/draft")
 async def render_draft_page(request: Request, client: TenantClient, making: Exporter, task: TaskPath) -> HTMLResponse:
-    """What the task would deliver if it ended now."""
+    """Render what the task would deliver if it ended now."""
     found = await making.build_draft(client, await client.resolve_task_id(task))
     return _page(
         request,
@@ -513,7 +514,7 @@ async def render_draft_page(request: Request, client: TenantClient, making: Expo
 
 @pages.get("/tasks/{task}/agents/{agent}")
 async def render_agent_page(request: Request, client: TenantClient, task: TaskPath, agent: AgentPath) -> HTMLResponse:
-    """Everything that one agent said and was told."""
+    """Render the transcript of one agent."""
     task_id = await client.resolve_task_id(task)
     log = build_transcript_view(await client.get_transcript(task_id, agent))
     over, links = await client.is_over(task_id), LinkBuilder(task_id, "pages")
@@ -524,7 +525,7 @@ async def render_agent_page(request: Request, client: TenantClient, task: TaskPa
 async def render_compactions_page(
     request: Request, client: TenantClient, task: TaskPath, agent: AgentPath
 ) -> HTMLResponse:
-    """What of that the compactions of the agent kept, and what they lost. To find it takes a while."""
+    """Render what the agent's compactions kept and lost, which takes a while to compute."""
     task_id = await client.resolve_task_id(task)
     audits = [one for found in await client.audit_compactions(task_id, agent) for one in found.compactions]
     links = LinkBuilder(task_id, "pages")
@@ -533,7 +534,7 @@ async def render_compactions_page(
 
 @pages.post("/tasks")
 async def submit_by_form(request: Request, client: TenantClient, who: CurrentPrincipal) -> Response:
-    """Hand in what the form has. Files that cannot be used are left out, and the task's page names them."""
+    """Submit the form's task. Files that cannot be used are left out, and the task's page names them."""
 
     async def act(form: FormData) -> Response:
         return await _hand_in(client, who, form)
@@ -542,7 +543,7 @@ async def submit_by_form(request: Request, client: TenantClient, who: CurrentPri
 
 
 async def _hand_in(client: Client, who: Principal, form: FormData) -> Response:
-    """Raises FormValidationError, and as `Client.submit` does."""
+    """Submit a task. Raises FormValidationError, and as `Client.submit` does."""
     files = [one for one in form.getlist("documents") if isinstance(one, UploadFile) and one.filename]
     request_id, faults, loaded = (
         _field(form, "request_id") or token_hex(8),
@@ -574,7 +575,7 @@ async def _hand_in(client: Client, who: Principal, form: FormData) -> Response:
 
 
 async def _impossible(client: Client, asked: TaskRequest) -> str:
-    """Why its terms cannot work; empty: they can."""
+    """Return why the configuration cannot work; empty: it can."""
     try:
         await client.prepare_task(asked)
     except BadInput as error:
@@ -583,7 +584,7 @@ async def _impossible(client: Client, asked: TaskRequest) -> str:
 
 
 def _answers_form(task: str) -> Named:
-    """The id of the form that answers the request which its fields name."""
+    """Return the id of the form that answers the request which its fields name."""
     return lambda typed: f"answer-{task}-{typed.get('request_id', '')}"
 
 
@@ -591,7 +592,7 @@ def _answers_form(task: str) -> Named:
 async def approve_by_form(
     request: Request, client: TenantClient, feed: TenantFeed, who: CurrentPrincipal, task: TaskPath
 ) -> Response:
-    """Grant the one request that the form names."""
+    """Approve the request that the form names."""
 
     async def act(form: FormData) -> Response:
         faults = FormErrorCollector()
@@ -607,7 +608,7 @@ async def approve_by_form(
 async def deny_by_form(
     request: Request, client: TenantClient, feed: TenantFeed, who: CurrentPrincipal, task: TaskPath
 ) -> Response:
-    """Refuse the one request that the form names."""
+    """Deny the request that the form names."""
 
     async def act(form: FormData) -> Response:
         return _after(task, await deny_task_request(client, task, Denial.model_validate(_answer_of(form)), who))
@@ -619,7 +620,7 @@ async def deny_by_form(
 async def send_message_by_form(
     request: Request, client: TenantClient, feed: TenantFeed, who: CurrentPrincipal, task: TaskPath
 ) -> Response:
-    """Tell the task's agents something."""
+    """Send the task's agents a message."""
 
     async def act(form: FormData) -> Response:
         task_id, faults = await client.resolve_task_id(task), FormErrorCollector()
@@ -653,7 +654,7 @@ async def edit_by_form(
 
 
 async def _going_on(client: Client, task_id: str, since: int) -> None:
-    """Wait a moment until something has happened to it behind that event: its page then follows what comes."""
+    """Wait a moment until the task has an event after that one: its page then follows further events."""
     with suppress(TimeoutError):
         async with asyncio.timeout(GOING_ON_SECONDS):
             while not (await client.list_events(since, task_id, 1)).events:  # noqa: ASYNC110  the store gives none
@@ -662,7 +663,7 @@ async def _going_on(client: Client, task_id: str, since: int) -> None:
 
 @pages.post("/tasks/{task}/fork")
 async def fork_by_form(request: Request, client: TenantClient, feed: TenantFeed, task: TaskPath) -> Response:
-    """A new task with what this one has finished, from a step on."""
+    """Start a new task that reuses this one's finished steps, from a step on."""
 
     async def act(form: FormData) -> Response:
         faults = FormErrorCollector()
@@ -688,7 +689,7 @@ async def cancel_by_form(request: Request, client: TenantClient, task: TaskPath)
 
 
 def _after(task: str, answer: AnswerResult) -> Response:
-    """The way back to the task. Raises FormValidationError where the answer had no effect."""
+    """Redirect to the task. Raises FormValidationError if the answer had no effect."""
     if answer.outcome == "refused":
         about = "add" if is_amount_rejection(answer.reason) else WHOLE_FORM
         raise FormValidationError({about: answer.reason}, status=HTTPStatus.CONFLICT)

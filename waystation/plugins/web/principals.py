@@ -1,9 +1,10 @@
-"""Who asks: whoever has the printed token, a program by its API key, or a person by a token of an OpenID provider.
+"""Principals: a person with the printed token, a program with an API key, or a person with a token of an OpenID
+provider; and the policy of assistants.
 
-API keys are kept as digests, in a file of this user's alone; each is 256 random bits, so that a digest gives nothing
-away. It is read anew whenever it has changed: a key that is revoked opens nothing from that moment on.
+API keys are stored as digests, in a file that only this user can read; each has 256 random bits, so that a digest
+reveals nothing. The file is read again whenever it has changed: a revoked key is refused from that moment on.
 
-Assistants ask for a person who may not have been asked: what they may was said beforehand.
+An assistant acts for a person who may not have been asked: what it may do was decided beforehand.
 """
 
 import asyncio
@@ -38,57 +39,57 @@ if TYPE_CHECKING:
 SECRET_BYTES, ID_BYTES = 32, 4
 KEY_PREFIX = "wsk"
 SKEW = timedelta(seconds=60)
-"""So far may the clocks of provider and server be apart."""
+"""Maximum difference between the clocks of provider and server."""
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""Signatures by a key pair alone: neither `none`, nor one whose key would be the published one."""
+"""Signatures by a key pair only: neither `none`, nor one whose key would be the published one."""
 KEYS_TIMEOUT = 10
-"""Seconds for the provider's keys."""
+"""Timeout of fetching the provider's keys, in seconds."""
 KEYS_KEPT, AFTER_A_FAILURE = timedelta(minutes=5), timedelta(seconds=10)
-"""So old they may be, and so long nobody asks for them again where they could not be had."""
+"""Maximum age of the keys, and the time without another attempt after a failed one."""
 
 
 TOKEN_BYTES = 32
 
 
 def generate_token() -> str:
-    """Of one run of a server: who has it may do there what its person may."""
+    """Generate the token of one server run: its holder may do what the server's user may."""
     return secrets.token_urlsafe(TOKEN_BYTES)
 
 
 def build_local_sign_in_url(port: int, token: str) -> str:
-    """Where a person of this machine signs in."""
+    """Build the address at which a person of this machine signs in."""
     return f"http://127.0.0.1:{port}/?token={token}"
 
 
 KeyRole = Literal[ClientPermission, "assistant"]
-"""What a key is for: something that a person may, or to let an assistant ask at its own address, and nowhere else."""
+"""Purpose of a key: a client permission, or to let an assistant use its own address, and nothing else."""
 
 
 class Principal(Value):
-    """Who asks, once that was proved."""
+    """An authenticated caller."""
 
     name: str
-    """Empty for whoever has the printed token: that one says a name, and it is a claim."""
+    """Empty for the printed token, whose holder only claims a name."""
     tenant: str
     role: KeyRole = "approve"
     proof: str = ""
-    """By what the name is known, in words for the audit."""
+    """How the name was authenticated, in words for the audit."""
 
     def has_permission(self, wanted: ClientPermission) -> bool:
-        """Whether the role reaches so far."""
+        """Return whether the role includes this permission."""
         return self.role != "assistant" and CLIENT_PERMISSIONS.index(wanted) <= CLIENT_PERMISSIONS.index(self.role)
 
     def resolve_signature(self, claimed: str) -> str | VerifiedName:
-        """The name under which something is answered: the proved one, whatever was claimed."""
+        """Return the name for an answer: the authenticated one, whatever was claimed."""
         return VerifiedName(name=self.name, proof=self.proof) if self.proof else claimed
 
 
 UNKNOWN_PRINCIPAL = Principal(name="", tenant="", role="read")
-"""Before anybody is known."""
+"""Principal before authentication."""
 
 
 class ApiKey(Value):
-    """One key, without what opens."""
+    """One key, without its secret."""
 
     id: str
     name: str
@@ -100,7 +101,7 @@ class ApiKey(Value):
 
     @property
     def principal(self) -> Principal:
-        """Who has it."""
+        """The holder of the key."""
         return Principal(name=self.name, tenant=self.tenant, role=self.role, proof=f"API key {self.id}")
 
 
@@ -108,14 +109,14 @@ _KEPT = TypeAdapter(tuple[ApiKey, ...])
 
 
 class ApiKeyStore:
-    """The keys of one home folder."""
+    """The API keys of one home folder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._read: tuple[tuple[int, int], tuple[ApiKey, ...]] = ((0, 0), ())
 
     def list_keys(self) -> tuple[ApiKey, ...]:
-        """Oldest first. Raises BadInput where the file cannot be read as such."""
+        """Return the keys, oldest first. Raises BadInput if the file is unreadable."""
         try:
             found = self.path.stat()
             stamp = (found.st_mtime_ns, found.st_ino)
@@ -129,11 +130,11 @@ class ApiKeyStore:
 
     @property
     def has_valid_key(self) -> bool:
-        """Whether one of them opens."""
+        """Whether any key is valid."""
         return any(key.revoked_at is None for key in self.list_keys())
 
     def create_key(self, name: str, tenant: str, role: KeyRole, now: datetime) -> tuple[ApiKey, str]:
-        """A new key, and what opens by it, which is kept nowhere."""
+        """Create a key. Returns it with its secret, which is stored nowhere."""
         opened, key_id = secrets.token_urlsafe(SECRET_BYTES), secrets.token_hex(ID_BYTES)
         key = ApiKey(id=key_id, name=name, tenant=tenant, role=role, digest=_digest(opened), made_at=now)
         with self._alone():
@@ -141,7 +142,7 @@ class ApiKeyStore:
         return key, f"{KEY_PREFIX}_{key_id}_{opened}"
 
     def revoke(self, key_id: str, now: datetime) -> ApiKey:
-        """From now on it opens nothing. Raises BadInput for one that is not there."""
+        """Revoke a key from now on. Raises BadInput for an unknown one."""
         with self._alone():
             kept = self.list_keys()
             found = next((key for key in kept if key.id == key_id), None)
@@ -152,7 +153,7 @@ class ApiKeyStore:
         return revoked
 
     def find_principal(self, given: str) -> Principal | None:
-        """Who has this key; None where nobody has it any more, or ever had."""
+        """Return the holder of this key; None if it is unknown or revoked."""
         _, _, rest = given.partition("_")
         key_id, _, opened = rest.partition("_")
         key = self.find_valid_key(key_id)
@@ -160,12 +161,12 @@ class ApiKeyStore:
         return key.principal if key is not None and right else None
 
     def find_valid_key(self, key_id: str) -> ApiKey | None:
-        """The key with this id, while it opens."""
+        """Return the key with this id, while it is valid."""
         return next((key for key in self.list_keys() if key.id == key_id and key.revoked_at is None), None)
 
     @contextmanager
     def _alone(self) -> Generator[None]:
-        """Two who change it at once do so one after the other: the later would undo what the earlier has done."""
+        """Serialise changes: of two at once the later would undo the earlier."""
         with open_private_file(create_private_folder(self.path.parent) / f"{self.path.name}.lock") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -179,7 +180,7 @@ def _digest(opened: str) -> str:
 
 
 class OpenIdConfig(Value):
-    """What is asked of tokens of an OpenID provider."""
+    """Requirements on tokens of an OpenID provider."""
 
     issuer: str
     audience: str
@@ -197,10 +198,10 @@ class _Claims(Value):
 
 
 class OpenIdTokenVerifier:
-    """Checks tokens by the keys that their provider publishes, as they were within `KEYS_KEPT`: one that was taken back
-    opens nothing then.
+    """Verifies tokens by the keys that their provider publishes, at most `KEYS_KEPT` old: after that time a withdrawn
+    key is refused.
 
-    Anybody may send any token: none leads to a request soon after one that failed, and all wait in one thread.
+    Anyone may send any token: none causes a request soon after one that failed, and all wait in one thread.
     """
 
     def __init__(self, wanted: OpenIdConfig) -> None:
@@ -208,18 +209,20 @@ class OpenIdTokenVerifier:
         self._thread = ThreadPoolExecutor(1, "tokens")
 
     async def find_principal(self, token: str) -> Principal | None:
-        """Whom it names; None where it is expired, forged, for others, unsigned, says too little, names by an address
-        that the provider has not verified, or nobody gives the provider's keys.
+        """Return the person that the token names.
+
+        None if it is expired, forged, for another audience, unsigned, incomplete, or names an address that the provider
+        has not verified, or if the provider's keys are unavailable.
         """
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._holder, token)
 
     def _holder(self, token: str) -> Principal | None:
-        # Takes as long to load as a small command takes, and only who has a provider needs it.
+        # Takes as long to load as a small command, and only a server with a provider needs it.
         import jwt  # noqa: PLC0415
 
         wanted = self._wanted
         try:
-            # Before its key is looked for: what is not signed by a key pair leads to no request.
+            # Before its key is looked up: a token that is not signed by a key pair causes no request.
             if jwt.get_unverified_header(token).get("alg") not in ALGORITHMS:
                 return None
             claims: Mapping[str, object] = jwt.decode(
@@ -232,7 +235,7 @@ class OpenIdTokenVerifier:
                 options={"require": ["exp", "iat", "aud", "iss"]},
             )
             named = {"tenant": wanted.tenant_claim, "name": wanted.name_claim, "role": wanted.role_claim}
-            # Some providers let people write down any address: it would be that of an approver.
+            # Some providers let people enter any address: it could be an approver's.
             if wanted.name_claim == "email" and claims.get("email_verified", True) not in (True, "true"):
                 return None
             said = _Claims.model_validate({field: claims.get(claim) for field, claim in named.items()})
@@ -242,14 +245,16 @@ class OpenIdTokenVerifier:
 
 
 def _published(address: str) -> "PyJWKClient":
-    """The provider's keys, asked for when the known ones are too old, or one is named that is not among them."""
+    """Return the provider's keys, which are fetched when the known ones are too old, or a token names an
+    unknown one.
+    """
     import jwt  # noqa: PLC0415 - see above
 
     class Published(jwt.PyJWKClient):
         failed = float("-inf")
 
         def fetch_data(self) -> Any:
-            """See base class, which would ask for every token where nobody answers. Raises PyJWTError."""
+            """See base class, which would fetch for every token if the provider does not answer. Raises PyJWTError."""
             if monotonic() < self.failed + AFTER_A_FAILURE.total_seconds():
                 raise jwt.PyJWKClientError("the provider's keys could not be had a moment ago")
             try:
@@ -262,52 +267,52 @@ def _published(address: str) -> "PyJWKClient":
 
 
 class Authenticator:
-    """Everybody whom this server knows beside whoever has its printed token."""
+    """Authenticates everyone except the holder of the printed token."""
 
     def __init__(self, keys: ApiKeyStore, openid: OpenIdTokenVerifier | None = None) -> None:
         self.keys = keys
         self._openid = openid
 
     async def find_principal(self, given: str) -> Principal | None:
-        """Who has this bearer token. Raises BadInput where the file of keys cannot be read."""
+        """Return the holder of this bearer token. Raises BadInput if the file of keys is unreadable."""
         if given.startswith(f"{KEY_PREFIX}_"):
             return self.keys.find_principal(given)
         return None if self._openid is None else await self._openid.find_principal(given)
 
     @property
     def has_identities(self) -> bool:
-        """Whether there is anybody."""
+        """Whether anyone can be authenticated."""
         return self._openid is not None or self.keys.has_valid_key
 
 
 # --------------------------------------------------------------------------------------------------------- assistants
 
 TASKS_OF_A_BUDGET = 5
-"""What an assistant may spend where nobody said it, in budgets of one task."""
+"""Default budget of an assistant, in budgets of one task."""
 Answers = Literal["person", "client", "nobody"]
-"""Who approves what the tasks of an assistant ask for."""
+"""Who approves requests of an assistant's tasks."""
 
 
 class AssistantPolicy(Value):
-    """What one assistant may."""
+    """What one assistant may do."""
 
     name: str
     tenant: str
     budget: Limit
-    """What all of its tasks may spend together."""
+    """Total budget of all of its tasks."""
     roots: tuple[Path, ...] = ()
-    """Below these its documents are read. Absolute, without links."""
+    """Folders from which its documents are read. Absolute, without links."""
     answers: Answers = "person"
     servers: tuple[str, ...] = ()
-    """Tool servers of the workers that its tasks may name, beside the usual ones."""
+    """Tool servers of the workers that its tasks may name, besides the default ones."""
     skills: tuple[Path, ...] = ()
     """Folders of skills that its tasks may name."""
     home: Path
-    """Nothing below it is read."""
+    """Nothing in this folder is read."""
 
     @classmethod
     def from_settings(cls, settings: Settings, roots: Sequence[Path] = ()) -> Self:
-        """As the settings say; roots that are given beside them count, too. Raises BadInput for one that is none."""
+        """Build the policy from the settings, with further roots. Raises BadInput for an invalid root."""
         real = [Path(os.path.realpath(root.expanduser())) for root in (*settings.mcp_roots, *roots)]
         for root in real:
             if not root.is_dir():
@@ -325,17 +330,18 @@ class AssistantPolicy(Value):
 
     @property
     def session_name(self) -> str:
-        """Of all of its tasks."""
+        """Session of all of its tasks."""
         return f"mcp-{self.name}"
 
     @property
     def signature(self) -> str:
-        """By whom its answers and words are said to be."""
+        """Name under which its answers and messages are stored."""
         return f"{self.name} (MCP)"
 
     def resolve_servers(self, wanted: Sequence[str] | None) -> tuple[str, ...]:
-        """Those of a task; the usual ones where none are named, whatever others name in its session. Raises BadInput
-        for what it may not name.
+        """Return the servers of a task; the default ones if none are named, whatever others name in its session.
+
+        Raises BadInput for one that it may not name.
         """
         if beyond := [name for name in wanted or () if name not in {DEFAULT_SERVERS, *self.servers}]:
             raise BadInput(
@@ -345,8 +351,9 @@ class AssistantPolicy(Value):
         return (DEFAULT_SERVERS,) if wanted is None else tuple(dict.fromkeys(wanted))
 
     def resolve_readable_path(self, written: str) -> Path:
-        """The file or folder that is meant, without links; a relative path is one below a root. Raises BadInput, with
-        the same words for what is not there and for what lies elsewhere.
+        """Return the file or folder, without links; a relative path is below a root.
+
+        Raises BadInput, with the same message for what does not exist and for what is elsewhere.
         """
         if not self.roots:
             raise BadInput(
@@ -365,13 +372,13 @@ class AssistantPolicy(Value):
 
 
 def _below(root: Path, written: str) -> Path | None:
-    """None for what is elsewhere, is not there, or is hidden."""
+    """Return the path if it is below the root; None if it is elsewhere, missing, or hidden."""
     if "\0" in written:
         return None
     found = Path(os.path.realpath(root / written))
     try:
         if not found.is_relative_to(root) or not found.exists():
             return None
-    except OSError:  # too long a name
+    except OSError:  # the name is too long
         return None
     return None if is_hidden_below(root, found) else found

@@ -1,4 +1,4 @@
-"""Reports and drafts as the API and the pages hand them out: as data, as text, or as a file to keep."""
+"""Reports and drafts as the API and the web pages return them: as data, as text, or as a file."""
 
 import asyncio
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from waystation.client.task_json import ReportJson
 from waystation.reports.markdown import render_report_html
 
 AT_ONCE = 2
-"""Files that are made at one moment: each takes seconds of a processor."""
+"""Number of files that are rendered at once: each takes seconds of CPU time."""
 PDF = "application/pdf"
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 FILES: dict[int | str, dict[str, Any]] = {
@@ -22,27 +22,30 @@ FILES: dict[int | str, dict[str, Any]] = {
         "content": {kind: {} for kind in ("text/markdown", "text/html", PDF, DOCX)},
     }
 }
-"""What the description of the API says of them."""
+"""Responses in the API's description."""
 _BINARY: Mapping[Literal["pdf", "docx"], str] = {"pdf": PDF, "docx": DOCX}
 
 ReportForm = Annotated[Literal["json", "markdown", "html", "pdf", "docx"], Query()]
 
 
 class ReportExporter:
-    """Makes drafts one at a time, since each loads models for redaction, and files a few at a time."""
+    """Builds drafts one at a time, since each loads models for redaction, and files a few at a time."""
 
     def __init__(self) -> None:
         self._files, self._drafts = asyncio.Semaphore(AT_ONCE), asyncio.Lock()
 
     async def build_draft(self, client: Client, task_id: str) -> ReportWithImprint:
-        """What the task would deliver if it ended now. Raises BadInput where there is nothing to show, or a report."""
+        """Build what the task would deliver if it ended now.
+
+        Raises BadInput if there is nothing to show, or a report.
+        """
         async with self._drafts:
             return await load_draft(client, task_id)
 
     async def build_response(
         self, found: ReportWithImprint, form: Literal["json", "markdown", "html", "pdf", "docx"]
     ) -> Response | ReportJson:
-        """The report in that form. Raises BadInput where a package that makes it is not installed."""
+        """Return the report in that format. Raises BadInput if a package that renders it is not installed."""
         match form:
             case "json":
                 return found.report
@@ -61,7 +64,7 @@ class ReportExporter:
 
 
 def get_report_exporter(request: Request) -> ReportExporter:
-    """That of the server."""
+    """Return the server's exporter."""
     maker = request.app.state.reports
     if not isinstance(maker, ReportExporter):
         raise TypeError("the application makes no reports")

@@ -1,4 +1,4 @@
-"""What the routes of `api.py` and the forms of `pages.py` ask for: who asks, with what, and what is done with it."""
+"""Request bodies of `api.py` and forms of `pages.py`, and the operations that both run on them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -48,31 +48,33 @@ from waystation.tasks.view import SubmittedTask, TaskView
 
 MAX_REQUEST_DOCUMENTS, MAX_FAULTS = 1_000, 20
 MAX_PAGE_ITEMS, COUNTS = 5_000, frozenset({"most", "count", "limit"})
-"""Tasks, sessions or events in one answer to a client."""
+"""Maximum number of tasks, sessions or events in one answer to a client, and the arguments that set it."""
 MAX_NAME_CHARACTERS, NAMES = 200, frozenset({"task_id", "prefix", "session", "agent", "request_id"})
 MAX_NUMBER = 10**15 - 1
 MAX_UPLOAD_NAME_BYTES, MAX_DOCUMENT_NAME_CHARACTERS = 200, 100
-"""Bytes of what a document is called after, of which file systems take 255; characters under which it is read."""
+"""Maximum bytes of an uploaded file's name, of which file systems accept 255; maximum characters of a
+document's name.
+"""
 
 
 class TenantProvider(Protocol):
-    """What is a tenant's: see `app.TenantRegistry`."""
+    """Access to a tenant's data: see `app.TenantRegistry`."""
 
     async def get_client(self, tenant: str) -> Client:
-        """Its client."""
+        """Return the tenant's client."""
         ...
 
     async def get_feed(self, tenant: str) -> EventFeed:
-        """What its listeners hear of."""
+        """Return the tenant's event feed."""
         ...
 
     async def search_memory(self, wanted: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
-        """What agents would recall."""
+        """Search memory as agents do."""
         ...
 
 
 async def get_tenant_client(request: Request, who: CurrentPrincipal) -> Client:
-    """The client of the tenant whose principal asks."""
+    """Return the client of the principal's tenant."""
     tenants: TenantProvider = request.app.state.tenants
     return await tenants.get_client(who.tenant)
 
@@ -93,7 +95,7 @@ def _at_once(given: Any) -> Any:
 
 
 DocumentCountLimit = BeforeValidator(_at_once)
-"""Of documents: not too many."""
+"""Limits the number of documents."""
 
 
 class NewTask(Value):
@@ -106,15 +108,17 @@ class NewTask(Value):
     budget: str | None = Field(default=None, max_length=60)
     mode: BudgetMode | None = None
     review_plan: bool | None = None
-    """Whether the plan waits for a person before any step begins; by default as the settings say."""
+    """Whether the plan waits for approval before any step begins; default: the settings."""
     servers: ServerNames | None = None
-    """Tool servers of the workers, by name; without any, those of the session's newest task."""
+    """Tool servers of the workers, by name; default: those of the session's newest task."""
     procedures: Procedures = ()
-    """What agents are to follow: a name and a text; of a skill those of its folder and `SKILL.md`, and its files."""
+    """Procedures that agents follow: a name and a text; for a skill those of its folder and `SKILL.md`, and its
+    files.
+    """
     documents: Annotated[tuple[SourceDocument, ...], DocumentCountLimit] = Field(
         default=(), max_length=MAX_REQUEST_DOCUMENTS
     )
-    """Names and texts; without any, those of the session's newest task."""
+    """Names and texts; default: those of the session's newest task."""
 
 
 class Grant(Value):
@@ -153,7 +157,7 @@ class NewEdit(Value):
     keep: bool | None = None
     compaction: str | None = Field(default=None, max_length=200)
     instructions: str = Field(default="", max_length=20_000)
-    """Of `compact`: what the summary is to heed."""
+    """For `compact`: what the summary must preserve or stress."""
     by: str = Field(default="", max_length=200)
     note: str = Field(default="", max_length=2_000)
 
@@ -162,7 +166,7 @@ class NewFork(Value):
     """A new task with the finished steps of one that is over."""
 
     step: str = Field(min_length=1, max_length=60)
-    """Id of the step that begins anew, with those that need it."""
+    """Id of the step to run again, with those that depend on it."""
     instructions: str | None = Field(default=None, max_length=100_000)
     budget: str | None = Field(default=None, max_length=60)
 
@@ -174,7 +178,7 @@ class SessionLimit(Value):
 
 
 def format_fault_message(message: str) -> str:
-    """What pydantic says is wrong, in our words where they are ours."""
+    """Format pydantic's message, in our words if it is an error of ours."""
     return replace_control_characters(message.removeprefix(OURS))
 
 
@@ -184,12 +188,12 @@ _SHAPES: Mapping[str, str] = {
     "accept": 'texts: ["every figure has a source"]',
     "servers": 'names of tool servers: ["github"]',
 }
-"""What the lists of bodies hold."""
+"""Item shapes of the lists in bodies."""
 _KINDS = frozenset({"model_type", "model_attributes_type", "dict_type", "dataclass_type", "tuple_type", "list_type"})
 
 
 def format_body_fault(kind: str, message: str, place: Sequence[int | str]) -> str:
-    """What pydantic says is wrong in a body, in our words; of a value of another kind, which is wanted there."""
+    """Format pydantic's message about a body in our words; for a value of another type, say which type is expected."""
     named = next((part for part in place if part in _SHAPES), None)
     if named is not None and (kind in _KINDS or (kind == "string_type" and place[-1] != "text")):
         return f"{named} is a list of {_SHAPES[str(named)]}"
@@ -201,7 +205,7 @@ def format_body_fault(kind: str, message: str, place: Sequence[int | str]) -> st
 
 
 def format_faults(faults: Sequence[tuple[Sequence[int | str], str]]) -> str:
-    """What is wrong, by place; names of fields are whatever was sent, and faults as many as somebody made."""
+    """Format errors by place; names of fields are arbitrary input, and so is the number of errors."""
     told = [
         f"{'.'.join(sanitize_line(str(part)) for part in place)}: {words}" if place else words
         for place, words in faults[:MAX_FAULTS]
@@ -211,7 +215,7 @@ def format_faults(faults: Sequence[tuple[Sequence[int | str], str]]) -> str:
 
 
 def parse_optional_limit(text: str | None) -> Limit | None:
-    """As it was written. Raises BadInput."""
+    """Parse a limit. Raises BadInput."""
     if not text:
         return None
     try:
@@ -221,10 +225,10 @@ def parse_optional_limit(text: str | None) -> Limit | None:
 
 
 async def load_uploads(files: Sequence[UploadFile]) -> DocumentLoadResult:
-    """Their texts, read as those of `submit --docs` are, and what of them cannot be used, by the names that they came
-    with. Raises BadInput where nothing can be used.
+    """Load the texts of uploaded files as `submit --docs` does, and what of them cannot be used, by their given names.
 
-    Folders in a file's name lead nowhere; they only tell files of the same name apart.
+    Folders in a file's name lead nowhere; they only distinguish files of the same name. Raises BadInput if nothing can
+    be used.
     """
     if not files:
         return DocumentLoadResult(documents=())
@@ -247,17 +251,17 @@ async def load_uploads(files: Sequence[UploadFile]) -> DocumentLoadResult:
 
 
 def _short(name: str) -> str:
-    """Of a long name the end, where its kind is: of a longer path the number would be cut off."""
+    """Return the end of a long name, which has the extension: of a longer path the number would be cut off."""
     return name if len(name) <= MAX_DOCUMENT_NAME_CHARACTERS else f"long{name[-MAX_DOCUMENT_NAME_CHARACTERS:]}"
 
 
 def _number(name: str) -> int:
-    """Of the file: each has a folder of its own, which is called so."""
+    """Return the number of the file, which is the name of its own folder."""
     return int(name.partition("/")[0])
 
 
 def _left_out_name(name: str, called: Mapping[str, str], given: Sequence[str]) -> str:
-    """Of a part of a document, as that is called now; of a file, as it was given."""
+    """Return the current name of a document for a part of it; the given name for a file."""
     for document, its_name in called.items():
         if name.startswith(f"{document}, "):
             return f"{its_name}{name.removeprefix(document)}"
@@ -265,7 +269,7 @@ def _left_out_name(name: str, called: Mapping[str, str], given: Sequence[str]) -
 
 
 def _as_given(words: str, folder: str, files: int) -> str:
-    """What is said of all of them, by the names that they came with."""
+    """Replace paths in a message by the given names."""
     words = words.replace(f"cannot use {folder}: no file in it can be read", "none of these files can be read")
     for number in range(files):
         words = words.replace(f"({number}/", "(").replace(f"; {number}/", "; ")
@@ -273,7 +277,7 @@ def _as_given(words: str, folder: str, files: int) -> str:
 
 
 def sanitize_upload_path(given: str) -> str:
-    """What a browser called a file, with the folders that it named, without signs that lead elsewhere or hide it."""
+    """Return a browser's name for a file, with its folders, without characters that lead elsewhere or hide it."""
     *folders, last = replace_control_characters(given).replace("\\", "/").split("/")
     kept = [part for folder in folders if (part := _path_part(folder))]
     return "/".join((*kept, _path_part(last) or "document.txt"))
@@ -285,15 +289,16 @@ def _path_part(given: str) -> str:
 
 
 async def submit_new_task(client: Client, tenant: str, new: NewTask, request_id: str) -> SubmittedTask:
-    """Submit it. Raises BadInput where there is nothing to work on, and as `Client.submit` does."""
+    """Submit a task. Raises BadInput if there is nothing to work on, and as `Client.submit` does."""
     session = make_own_session_name(request_id) if new.session is None else new.session
     documents = await resolve_documents(client, session, new.documents)
     return await client.submit(build_task_request(tenant, new, session, request_id), documents)
 
 
 async def resolve_documents(client: Client, session: str, given: Sequence[SourceDocument]) -> Sequence[SourceDocument]:
-    """Those that were given, else those of the session's newest task. Raises BadInput where there are none, and for one
-    in which nobody can read anything.
+    """Return the given documents, else those of the session's newest task.
+
+    Raises BadInput if there are none, and for one that has no readable text.
     """
     documents = given or await client.get_session_documents(session)
     if not documents:
@@ -308,8 +313,9 @@ async def resolve_documents(client: Client, session: str, given: Sequence[Source
 def build_task_request(
     tenant: str, new: NewTask, session: str, request_id: str, left_out: Sequence[SkippedItem] = ()
 ) -> TaskRequest:
-    """What is submitted. `left_out`: what was given with the documents and is in none. Raises BadInput, ValidationError
-    for its budget.
+    """Build the request. `left_out`: given items that are in no document.
+
+    Raises BadInput, ValidationError for its budget.
     """
     told = new.model_dump(
         include={"question", "instructions", "accept", "mode", "review_plan", "procedures", "servers"}
@@ -321,7 +327,7 @@ def build_task_request(
 
 
 async def get_default_task_config(client: Client, tenant: str) -> TaskConfig | None:
-    """Those of a task of which nothing is said; None where the settings allow none."""
+    """Return the configuration of a task without choices; None if the settings allow none."""
     try:
         request = TaskRequest.model_validate({"question": "?", "tenant": tenant, "request_id": "usual"})
         return (await client.prepare_task(request)).terms
@@ -330,7 +336,7 @@ async def get_default_task_config(client: Client, tenant: str) -> TaskConfig | N
 
 
 async def set_session_limit(client: Client, session: str, budget: str | None) -> Limit:
-    """What all tasks of a session may spend together from now on; without a budget no limit. Raises BadInput."""
+    """Set the spending limit of a session; None removes it. Raises BadInput."""
     limit = parse_session_limit(budget)
     await client.set_session_limit(session, limit)
     return limit
@@ -340,23 +346,23 @@ _LEAST_BUDGET = Amount(tokens=LOWEST_BUDGET, micro_usd=LOWEST_BUDGET_MICRO_USD)
 
 
 def parse_session_limit(budget: str | None) -> Limit:
-    """As it was written; nothing or `unlimited`: no limit. Raises BadInput."""
+    """Parse a limit; empty or `unlimited`: no limit. Raises BadInput."""
     if budget is None or budget == UNLIMITED:
         return Limit()
     return _bounded("a session's budget", budget, _LEAST_BUDGET)
 
 
 def parse_task_budget(written: str) -> Limit | None:
-    """As it was written; nothing: what the settings say. Raises BadInput."""
+    """Parse a budget; empty: the settings' default. Raises BadInput."""
     return _bounded("a budget", written, _LEAST_BUDGET) if written else None
 
 
 def parse_grant_limit(written: str) -> Limit | None:
-    """As it was written; nothing: what was asked for. Raises BadInput."""
+    """Parse an amount to grant; empty: the requested one. Raises BadInput."""
     if not written:
         return None
     limit = _bounded("an amount", written, Amount())
-    build_optional_grant_fields(limit.amount)  # which says what an amount of nothing would be
+    build_optional_grant_fields(limit.amount)  # raises for an amount of zero
     return limit
 
 
@@ -389,7 +395,7 @@ async def deny_task_request(client: Client, task: str, given: Denial, who: Princ
 async def grant_task_requests(
     client: Client, task: str, request_ids: Sequence[str], said: Grant, who: Principal
 ) -> Mapping[str, AnswerResult]:
-    """Approve these requests of one task in one moment, each with what it asks for; by id what became of it."""
+    """Approve these requests of one task in one signal, each with its requested amount. Returns each result by id."""
     try:
         task_id, by = await client.resolve_task_id(task), who.resolve_signature(said.by)
         return await client.approve_many(task_id, request_ids, by=by, note=said.note)
@@ -400,7 +406,7 @@ async def grant_task_requests(
 async def deny_task_requests(
     client: Client, task: str, request_ids: Sequence[str], said: Grant, who: Principal
 ) -> Mapping[str, AnswerResult]:
-    """Deny these requests of one task in one moment; by id what became of each."""
+    """Deny these requests of one task in one signal. Returns each result by id."""
     try:
         task_id, by = await client.resolve_task_id(task), who.resolve_signature(said.by)
         return await client.deny_many(task_id, request_ids, by=by, note=said.note)
@@ -412,7 +418,7 @@ AnswersEach = Callable[[Client, str, Sequence[str], Grant, Principal], Awaitable
 
 
 class RequestAnswerResult(NamedTuple):
-    """What became of one of several answers."""
+    """The result of one of several answers."""
 
     task_id: str
     request_id: str
@@ -422,7 +428,10 @@ class RequestAnswerResult(NamedTuple):
 async def answer_selected_requests(
     client: Client, chosen: Sequence[str], said: Grant, who: Principal, answer_each: AnswersEach
 ) -> tuple[RequestAnswerResult, ...]:
-    """Answer all these requests, named by task and id, those of different tasks at once; what became of each."""
+    """Answer all these requests, named by task and id, those of different tasks concurrently.
+
+    Returns the result of each.
+    """
     by_task: dict[str, list[str]] = {}
     for task, _, request_id in (one.partition("/") for one in dict.fromkeys(chosen)):
         by_task.setdefault(task, []).append(request_id)
@@ -441,8 +450,10 @@ def _failed(error: WaystationError) -> AnswerResult:
 async def invoke_client_method(
     client: Client, who: Principal, called: RemoteMethod[Any, Any], sent: Mapping[str, JsonValue]
 ) -> bytes:
-    """What a method of the client gives to who asks for it over HTTP, as JSON. It is about tasks of their tenant alone,
-    and whoever answers is who that was proved to be. Raises as the method does; BadInput, ValidationError.
+    """Call a method of the client for a caller over HTTP, and return its result as JSON.
+
+    It only reaches tasks of the caller's tenant, and answers are signed by the authenticated caller. Raises as the
+    method does; BadInput, ValidationError.
     """
     given = await asyncio.to_thread(called.parse_arguments, sent)
     for name, value in given.items():
@@ -453,7 +464,7 @@ async def invoke_client_method(
             case TaskRow():
                 given[name] = await _same(client, value, who)
             case TaskView():
-                # Of what somebody sends as a view, nothing is believed but whose it is.
+                # Of a view that a caller sends, only the task id is trusted; the view is loaded again.
                 seen = await client.get_last_known_task(value.progress.task_id)
                 given[name] = seen.replace(origins=value.origins)
             case ContextEditInput():
@@ -468,7 +479,7 @@ async def invoke_client_method(
 
 
 def _stay_in_bounds(name: str, value: object) -> None:
-    """Raise BadInput for what no client of ours sends: numbers beyond what is counted, names that lists cannot show."""
+    """Raise BadInput for what no client of ours sends: excessive counts, names that lists cannot show."""
     most = MAX_PAGE_ITEMS if name in COUNTS else MAX_NUMBER
     match value:
         case bool():
@@ -496,16 +507,16 @@ def _amount_in_bounds(name: str, value: Limit | Amount) -> None:
 
 
 def _of_tenant(request: TaskRequest, who: Principal) -> TaskRequest:
-    """Raises BadInput where it builds on a task without saying so by a call of its own, which looks whose that is."""
+    """Check the tenant. Raises BadInput for a request that builds on a task implicitly: only its own method checks
+    whose that is.
+    """
     if request.forked_from is not None or request.since is not None:
         raise BadInput("what a task builds on is not said in a request: fork that task, or go on in its session")
     return request.replace(tenant=who.tenant)
 
 
 async def _same(client: Client, row: TaskRow, who: Principal) -> TaskRow:
-    """What `prepare` gave, made anew: whoever sends a row could have changed it. Raises BadInput where its terms are
-    others by now.
-    """
+    """Prepare the row again: a caller could have changed it. Raises BadInput if its configuration differs by now."""
     made = await client.prepare_task(_of_tenant(row.request, who))
     if made.terms != row.terms:
         raise BadInput("the terms of this task are others now than were shown: hand it in again")
@@ -513,7 +524,7 @@ async def _same(client: Client, row: TaskRow, who: Principal) -> TaskRow:
 
 
 async def edit_agent_context(client: Client, task: str, wanted: NewEdit, who: Principal) -> AnswerResult:
-    """Edit an agent's context. Raises BadInput for what does not fit the action."""
+    """Edit an agent's context. Raises BadInput for fields that do not fit the action."""
     try:
         edit = ContextEditInput(
             action=wanted.action,
@@ -530,14 +541,17 @@ async def edit_agent_context(client: Client, task: str, wanted: NewEdit, who: Pr
 
 
 async def fork_task(client: Client, task: str, wanted: NewFork, request_id: str) -> SubmittedTask:
-    """Begin a new task with what one that is over has finished."""
+    """Start a new task that reuses finished steps of one that is over."""
     limit = parse_optional_limit(wanted.budget)
     wish = ForkRequest(step=wanted.step, request_id=request_id, instructions=wanted.instructions, budget=limit)
     return await client.fork(await client.resolve_task_id(task), wish)
 
 
 def raise_if_refused(answer: AnswerResult) -> AnswerResult:
-    """The answer, unless it was refused: somebody else was first, or nothing waits for it. Raises HTTPException."""
+    """Return the answer unless it was refused: someone else answered first, or nothing waits for it.
+
+    Raises HTTPException.
+    """
     if answer.outcome == "refused":
         raise HTTPException(409, answer.reason)
     return answer

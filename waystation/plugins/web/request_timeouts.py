@@ -1,4 +1,4 @@
-"""Connections that ask for nothing, or take for ever to ask: they are closed, so that others can ask."""
+"""Timeouts of connections that send no request, or send one too slowly: they are closed, so that others can connect."""
 
 import asyncio
 from collections import OrderedDict
@@ -6,18 +6,18 @@ from collections import OrderedDict
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEADER_TIMEOUT_SECONDS = 10.0
-"""Within which a whole head of a request arrives, from the connection on or from the answer before."""
+"""Seconds within which a whole request head must arrive, after the connection or the previous response."""
 MAX_WAITING_CONNECTIONS = 300
-"""Connections without a request at one moment. Of more, those are closed that have waited longest."""
+"""Maximum simultaneous connections without a request. Beyond, those that have waited longest are closed."""
 
 
 class RequestTimeoutProtocol(H11Protocol):
-    """A connection that has to ask in time. uvicorn closes one that is idle behind an answer, but none that never asks,
-    or asks a byte a minute.
+    """A connection that must send its request in time. uvicorn closes one that is idle after a response, but none that
+    never sends a request, or sends a byte a minute.
     """
 
     _waiting: "OrderedDict[RequestTimeoutProtocol, None]" = OrderedDict()
-    """Of this process, the one that has waited longest first."""
+    """Waiting connections of this process, the longest-waiting first."""
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -44,7 +44,7 @@ class RequestTimeoutProtocol(H11Protocol):
 
     @property
     def _is_asked(self) -> bool:
-        """Whether a request is at work. What comes behind an answer, the rest of a body too, makes none."""
+        """Whether a request is in progress. Data after a response, including the rest of a body, is none."""
         return bool(self.cycle) and not self.cycle.response_complete
 
     def _wait(self) -> None:

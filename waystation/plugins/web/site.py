@@ -1,4 +1,4 @@
-"""Everything that one server serves, opened together: pages, the HTTP API and the MCP server."""
+"""Opens everything that one server serves: web pages, the HTTP API and the MCP server; also in a thread of its own."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -24,16 +24,16 @@ from workers.memory import MemoryReader
 async def open_site_server(
     settings: Settings, identities: Authenticator, access: AccessPolicy
 ) -> AsyncGenerator[SiteServer]:
-    """The server of these settings' tasks, before it answers anybody. What it opens is closed at the end.
+    """Open the server of these settings' tasks, before it serves anyone. What it opens is closed at the end.
 
     Args:
-        settings: whose tasks, and where they are.
-        identities: who may ask by a key.
-        access: who may ask in this run, and under which names.
+        settings: The settings.
+        identities: Authenticates keys and tokens.
+        access: Access policy of this run.
 
     Raises:
-        BadInput, StoreError: the store cannot be opened.
-        Unreachable: no Temporal server is known.
+        BadInput, StoreError: The store cannot be opened.
+        Unreachable: No Temporal server is known.
     """
 
     async def connected(tenant: str) -> Client:
@@ -50,23 +50,23 @@ async def open_site_server(
 
 
 class SiteThread:
-    """The site in a thread, with an event loop of its own: a page that takes long delays no worker."""
+    """The site in a thread with an event loop of its own: a slow page delays no worker."""
 
     def __init__(self, settings: Settings, identities: Authenticator, listener: socket, token: str) -> None:
-        """Begin to open it. It closes the listener when it ends."""
+        """Start opening the site. It closes the listener when it ends."""
         self._settings, self._identities, self._listener = settings, identities, listener
         self._access = AccessPolicy(token=token, port=int(listener.getsockname()[1]))
         self._stop = Future[Callable[[], object]]()
-        """How it is ended, once it is open."""
+        """Stops the site, once it is open."""
         self._thread = ThreadPoolExecutor(1, "pages")
         self._ended = self._thread.submit(self._run)
 
     async def wait_until_ended(self) -> None:
-        """Wait for as long as it answers. Raises what ended it."""
+        """Wait while it serves. Raises the error that ended it."""
         await asyncio.wrap_future(self._ended)
 
     async def aclose(self) -> None:
-        """End it, and wait until it has ended; where it is just being opened, it is opened first."""
+        """Stop it and wait until it has ended; if it is just being opened, that completes first."""
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:

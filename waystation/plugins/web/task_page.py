@@ -1,6 +1,6 @@
-"""What the page of a task is made of, and its whole run as one file: plan, lanes, report, all that its agents said.
+"""Data and rendering of a task's page, and of its whole run as one file: plan, timeline, report, all transcripts.
 
-Whatever a document, a model or a person wrote is text here: escaped by the templates, with controls made visible.
+Text of documents, models and people is escaped by the templates, and control characters are made visible.
 """
 
 import json
@@ -59,12 +59,12 @@ FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; f
 
 
 def _finalized(value: object) -> object:
-    """What a template shows: controls and signs that turn the direction of writing are made visible."""
+    """Return a value as a template shows it: control and bidirectional characters are made visible."""
     return replace_control_characters(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def build_approval_rows(one: PendingApproval) -> Sequence[tuple[str, str]]:
-    """What a person should know before answering, in rows."""
+    """Return rows with what a person should know before answering."""
     asked = one.approval
     if asked.about_plan:
         steps = tuple((step.role, f"{step.title}, with {format_limit(step.limit)}") for step in one.steps)
@@ -87,11 +87,11 @@ def build_approval_rows(one: PendingApproval) -> Sequence[tuple[str, str]]:
 
 
 _NO_QUOTES = str.maketrans(dict.fromkeys('“”„‟«»"', "'"))
-"""A title that closes its quotation would go on as a word of ours."""
+"""A title that closed its quotation would continue as text of ours."""
 
 
 def format_approval_request(one: PendingApproval) -> str:
-    """What is asked, in a text, the same whenever it is said: an answer counts for what the person has read."""
+    """Format a request as text, always the same: an answer applies to what the person has read."""
     request = one.approval
     about = f"in {one.task_id}, “{sanitize_line(one.title).translate(_NO_QUOTES)}”"
     told = "\n".join(f"{name}: {sanitize_line(words)}" for name, words in build_approval_rows(one) if words)
@@ -137,30 +137,30 @@ _SHOWN: Mapping[str, object] = {
     "unheeded": get_ignored_message_reason,
     "size": {"width": BOX_WIDTH, "height": BOX_HEIGHT},
 }
-"""What every template may ask for."""
+"""Functions for every template."""
 
 
 def render_template(name: str, **shown_there: object) -> str:
-    """The template with these."""
+    """Render a template with these values."""
     return _TEMPLATES.get_template(name, globals=dict(_SHOWN)).render(**shown_there)
 
 
 class LinkBuilder(NamedTuple):
-    """Where names of agents and marks lead: to their pages, or to places of the same file."""
+    """Builds the links of agents and marks: to their pages, or to places in the same file."""
 
     task_id: str
     kind: Literal["pages", "file"]
 
     def agent(self, agent: str) -> str:
-        """Where all that an agent said begins."""
+        """Return the link to the beginning of an agent's transcript."""
         return f"/tasks/{self.task_id}/agents/{agent}" if self.kind == "pages" else f"#{agent}"
 
     def message(self, agent: str, place: str) -> str:
-        """A message of an agent, or a compaction, by its id."""
+        """Return the link to a message of an agent, or a compaction, by its id."""
         return f"{self.agent(agent)}#{place}" if self.kind == "pages" else f"#{self.place(agent, place)}"
 
     def place(self, agent: str, place: str) -> str:
-        """The id that it has there."""
+        """Return the HTML id of that place."""
         return place if self.kind == "pages" else f"{agent}--{place}"
 
 
@@ -176,15 +176,15 @@ class TaskPageView(NamedTuple):
     report: Markup | None
     links: LinkBuilder
     agents: tuple[str, ...]
-    """Those that have done anything, in the order in which they began."""
+    """Agents that have done anything, in the order in which they began."""
     ended: int
-    """Number of the event with which it ended last; 0 before."""
+    """Number of the event with which it last ended; 0 before."""
 
 
 async def build_task_page_view(
     client: Client, task_id: str, events: Sequence[TaskEvent], kind: Literal["pages", "file"] = "pages"
 ) -> TaskPageView:
-    """The task as it is now; where no server answers, as the store has it. Raises UnknownTask."""
+    """Build the view of a task as it is now; if no server answers, as the store has it. Raises UnknownTask."""
     view = await client.with_stored_details(await client.with_origins(await client.get_last_known_task(task_id)))
     progress, now = view.progress, utc_now()
     states = {step.id: str(step.state) for step in progress.steps}
@@ -206,7 +206,7 @@ async def build_task_page_view(
 
 
 async def load_exported_report(client: Client, view: TaskView) -> ExportedReport | None:
-    """The report that was delivered last, as it is sent; None where there is none."""
+    """Load the newest report for export; None if there is none."""
     progress = view.progress
     if progress.shown_report is None:
         return None
@@ -216,20 +216,23 @@ async def load_exported_report(client: Client, view: TaskView) -> ExportedReport
 
 
 def build_exported_report(found: ReportWithImprint) -> ExportedReport:
-    """A report or a draft that was looked up. In a thread: it may be long."""
+    """Build the export of a loaded report or draft. Call it in a thread: it may be long."""
     return build_report_export(parse_stored_report(found.report.report), found.imprint)
 
 
 async def render_report_markup(
     exported: ExportedReport, task_id: str, kind: Literal["pages", "file"] = "pages"
 ) -> Markup:
-    """In a thread: a report may be long and made to be slow. The writer escapes every word of it."""
+    """Render the report. Call it in a thread: a report may be long, or crafted to be slow.
+
+    The renderer escapes all text.
+    """
     page = f"/tasks/{task_id}/report" if kind == "pages" else ""
     return Markup(await run_in_threadpool(render_html_body, exported, page))
 
 
 class CitedLine(NamedTuple):
-    """A line of a document beside a report."""
+    """A line of a document next to a report."""
 
     number: int
     text: str
@@ -237,7 +240,7 @@ class CitedLine(NamedTuple):
 
 
 def extract_cited_lines(text: str, source: NumberedSource) -> tuple[CitedLine, ...]:
-    """The cited lines with what stands around them."""
+    """Return the cited lines with their surroundings."""
     lines = text.split("\n")
     first, last = max(1, source.first_line - LINES_AROUND), min(len(lines), source.last_line + LINES_AROUND)
     shown_lines = range(first, min(last, first + MAX_CITED_LINES) + 1)
@@ -247,8 +250,10 @@ def extract_cited_lines(text: str, source: NumberedSource) -> tuple[CitedLine, .
 
 
 async def render_run_file(client: Client, task_id: str) -> str:
-    """The whole run as one HTML file that loads nothing: the page of its task, its bill, and what every agent said and
-    was told, with placeholders for what was redacted. Raises UnknownTask; BadInput where it was forgotten.
+    """Render the whole run as one HTML file that loads nothing: the task's page, its cost, and all transcripts, with
+    placeholders for redacted text.
+
+    Raises UnknownTask; BadInput if it was forgotten.
     """
     parts = await build_task_page_view(client, task_id, await TaskEventCache(client).list_events(task_id), "file")
     logs = {agent: build_transcript_view(await client.get_transcript(task_id, agent)) for agent in parts.agents}
@@ -266,12 +271,12 @@ async def render_run_file(client: Client, task_id: str) -> str:
 
 
 def find_placeholders(page: str) -> tuple[str, ...]:
-    """Those that a page shows, each once."""
+    """Return the placeholders on a page, each once."""
     return tuple(dict.fromkeys(PLACEHOLDER_PATTERN.findall(unescape(page))))
 
 
 def restore_originals(page: str, originals: Mapping[str, str]) -> str:
-    """The page with these in the place of placeholders, as text."""
+    """Replace the placeholders on a page by these originals, as escaped text."""
     for placeholder, original in originals.items():
         page = page.replace(str(escape(placeholder)), str(escape(replace_control_characters(original))))
     return page
