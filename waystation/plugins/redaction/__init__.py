@@ -1,1 +1,1 @@
-"""Redaction by Presidio: it finds what is private, our code replaces it."""
+"""Redaction by Presidio: it detects private text, our code replaces it."""

@@ -1,10 +1,7 @@
-"""Passwords and keys by the words before them: assignments, fields, and what somebody says.
+"""Detects passwords and keys by the words before them: assignments, fields, and sentences; several languages.
 
-What stands where a secret could stand and is none: placeholders of manuals, types, states, and code.
-
-Words that say of a value beside them what it is, in several languages: parts of regular expressions, in lower case.
-
-They are searched in `lower(text)`: patterns that ignore case take three times as long.
+Recognises values that only look like secrets: placeholders of manuals, types, states, and code. The words are parts of
+regular expressions in lower case, searched in the lower-case text: patterns that ignore case take three times as long.
 """
 
 import re
@@ -25,7 +22,7 @@ PASSWORD = (
     r"|\bşifre|mật\skhẩu|kata\ssandi|รหัสผ่าน|密码|密碼|口令|パスワード|비밀번호|암호|كلمة\s(?:المرور|السر)|סיסמה|पासवर्ड"
 )
 WEAK = r"\b(?:pass|pw|mdp|clave|parola)\b"
-"""Words that mean other things, too: only what looks like a password counts behind them."""
+"""Words with other meanings too: only a value that looks like a password counts after them."""
 ACCESS = (
     r"(?:api|access|auth|account|private|signing|encryption|secret|service|subscription|license|fernet)[_ -]?key"
     r"(?:_base)?|client[_ -]?secret"
@@ -50,7 +47,7 @@ _ASCII_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 def to_lower_same_length(text: str) -> str:
-    """The text in lower case, with every character in its place."""
+    """Return the text in lower case, with every character at its position."""
     lowered = text.lower()
     return lowered if len(lowered) == len(text) else text.translate(_ASCII_LOWER)
 
@@ -66,7 +63,7 @@ _STAND_IN = compile_bounded(
 )
 _FIVE_CONSONANTS = r"(?:[b-df-hj-np-tv-xz]{5}|[B-DF-HJ-NP-TV-XZ]{5})"
 UNLIKE_A_WORD = rf"(?=[A-Za-z]*{_FIVE_CONSONANTS})(?:[a-z]{{10,}}|[A-Z]{{10,}})"
-"""Letters alone as a generator draws them, and hardly any language."""
+"""Letters only, as a generator draws them and hardly any language has them."""
 _UNLIKE_A_WORD = compile_bounded(rf"\A{UNLIKE_A_WORD}\Z")
 _MIXED_LETTERS = compile_bounded(r"\A[A-Za-z]{16,200}\Z")
 _CAPITALS, _CASE_CHANGES = compile_bounded(r"[A-Z]{2,200}+"), compile_bounded(r"(?<=[a-z])[A-Z]|(?<=[A-Z])[a-z]")
@@ -84,31 +81,31 @@ _EXPRESSION_GOES_ON = compile_bounded(r"[(\[{]|\s?(?:==|!=|\?\?|\|\||&&|\+)|\.\w
 
 @lru_cache(1_024)
 def is_dummy_value(value: str) -> bool:
-    """Whether a reader knows that this is no secret."""
+    """Return whether a reader knows that this is no secret."""
     return value.lower() in NO_SECRETS or _STAND_IN.match(value) is not None or _TYPE_NAME.match(value) is not None
 
 
 def is_unlike_a_word(value: str) -> bool:
-    """Whether a value of letters alone is none that anybody would write in its place but a secret."""
+    """Return whether a value of letters only can hardly be anything but a secret."""
     return _UNLIKE_A_WORD.match(value) is not None or _is_of_mixed_letters(value)
 
 
 def _is_of_mixed_letters(value: str) -> bool:
-    """Whether capitals and small letters change as no name of code has them, in groups of both."""
+    """Return whether upper and lower case alternate in groups as in no identifier of code."""
     if not _MIXED_LETTERS.match(value):
         return False
     return len(_CAPITALS.findall(value)) > 1 and 4 * len(_CASE_CHANGES.findall(value)) >= len(value)
 
 
 def looks_random(value: str) -> bool:
-    """Whether nobody takes it for a word: digits between letters, and capitals and small ones or a sign beside them."""
+    """Return whether a value is clearly not a word: it has digits between letters, and also mixed case or a symbol."""
     if not _DRAWN.match(value) or _OF_CRYPTOGRAPHY.search(value):
         return False
     return _SIGN.search(value) is not None or len(_DIGITS_INSIDE.findall(value)) > 1
 
 
 def is_code_expression(text: str, start: int, end: int) -> bool:
-    """Whether this stretch is an expression, or begins one, that gives a value only when it is run."""
+    """Return whether this span is, or begins, an expression whose value is known only at run time."""
     value = text[start:end]
     if value[0] in ":=" or "[" in value or _DOTTED.match(value):
         return True
@@ -116,7 +113,7 @@ def is_code_expression(text: str, start: int, end: int) -> bool:
 
 
 def is_inside_code(text: str, start: int) -> bool:
-    """Whether a call or a block that is open on this line holds what stands at `start`."""
+    """Return whether `start` is within a call or block that is open on its line."""
     line = text.rfind("\n", 0, start) + 1
     if text.count("{", line, start) > text.count("}", line, start):
         return True
@@ -137,7 +134,7 @@ _IS = compile_bounded(
     re.IGNORECASE,
 )
 _AMPERSAND = r"&(?![\w.%\[\]-]{0,60}=|#?\w{1,8};|[&\s]|\Z)"
-"""Within a value: not before the next field of a query, as a character's name of HTML, or as the shell has it."""
+"""`&` within a value: not before the next field of a query, in an HTML entity, or as a shell operator."""
 _PLAIN = r"[^\s\"'`\\,;()<>&|。、]"
 _LONGEST_VALUE = 400
 _VALUE = compile_bounded(
@@ -165,7 +162,7 @@ _NO_KEY = compile_bounded(
 )
 _PATH = compile_bounded(r"\A(?:[~.]{0,2}/|~$|[A-Za-z]:/).*\Z")
 _CELLS_BEFORE = 2
-"""A word in the third column or later stands in a heading, or under one, as a cell beside it does not."""
+"""A word in the third column or later is in a heading or below one, unlike a cell next to it."""
 _ARGUMENT_LINE = compile_bounded(r",[ \t]{0,400}+(?:\n|\Z)")
 _SPACE = compile_bounded(r"\s")
 _KEY_CHARACTERS = compile_bounded(r"\A[\w.~+/=:%-]+\Z")
@@ -184,9 +181,9 @@ _OWN = compile_bounded(
     r"(?:['’]s|\s(?:is|was|ist|war|lautet|est|es|era|è|é|er|är|jest))"
     r"\s(?:still\s)?[\"'`]?(?P<secret>[^\s\"'`<>]{3,100})"
 )
-"""Behind these any word is one, but those that say something of it."""
+"""After these, any word is a secret, except those that describe it."""
 _WORDS_OF_PHRASES = frozenset({"correct", "here", "open", "work", "wrong", "strong", "weak", "private"})
-"""Words of manuals that are as good as any other in a phrase."""
+"""Words of manuals that are as likely as any other in a passphrase."""
 _LONE = compile_bounded(r"\A[A-Za-z0-9]{20,400}\Z")
 _FILE_LINE = compile_bounded(
     r"^[ \t]*+(?:(?:export|set|env|ARG|ENV|-)[ \t]++)?[\w.-]{0,60}?(?:PASSWORD|PASSWD|PASSPHRASE|PASS|PWD|SECRET|TOKEN"
@@ -217,7 +214,7 @@ _BARE_KEY = PrefilteredPattern(
         rf"[ \t]{{0,8}}:?[:=][ \t]{{0,8}}[\"']?(?P<secret>{_UUID})(?![\w-])"
     ),
 )
-"""A UUID is a key where a setting says so; keys of tables and messages are UUIDs, too."""
+"""A UUID is a key if a setting says so; keys of tables and messages are UUIDs too."""
 _KEY_OF_ROWS = compile_bounded(rf"(?:{_NO_KEYS})_?key\Z", re.IGNORECASE)
 _SONAR_LOGIN = PrefilteredPattern(
     ("sonar",),
@@ -235,11 +232,11 @@ _GEM_SERVER = PrefilteredPattern(
 )
 """Bundler's user and password for a server, whose dots are written as two underscores."""
 _NEXT_COMMAND = compile_bounded(r"[ \t]{0,80}+&&[ \t]{0,80}+[a-z./]")
-"""Behind an assignment of the shell's."""
+"""Follows an assignment in a shell."""
 
 
 class _Value(NamedTuple):
-    """A value behind a word. `operator`: what joins them; `beside` for a blank, empty where somebody says it."""
+    """A value after a word. `operator`: what joins them; `beside` for a blank, empty in a sentence."""
 
     kind: str
     operator: str
@@ -250,7 +247,7 @@ class _Value(NamedTuple):
 
 
 def find_assigned_secrets(text: str) -> Iterator[RecognizerMatch]:
-    """Every secret that a word announces; the same characters may be found more than once."""
+    """Yield every secret that a word announces; the same characters may be detected more than once."""
     covered = 0
     for label in _LABEL.finditer(to_lower_same_length(text)):
         found = _value_of(text, label)
@@ -258,7 +255,7 @@ def find_assigned_secrets(text: str) -> Iterator[RecognizerMatch]:
             continue
         end = _end_of_long(text, found)
         yield RecognizerMatch("SECRET", found.start, end, 0.9)
-        # What was masked in part is not taken: then a value within it may be.
+        # A partly masked value is not taken: then a value within it may be.
         if MASK not in text[found.start : end]:
             covered = end
     for phrase in _PHRASE.finditer(to_lower_same_length(text)):
@@ -270,7 +267,7 @@ def find_assigned_secrets(text: str) -> Iterator[RecognizerMatch]:
 
 
 def _of_programs(text: str) -> Iterator[RecognizerMatch]:
-    """What settings of certain programs hold, and keys that are UUIDs."""
+    """Yield secrets in the settings of certain programs, and keys that are UUIDs."""
     lowered = to_lower_same_length(text)
     for key in _BARE_KEY.matches(text, lowered):
         if not _KEY_OF_ROWS.search(key["name"] or key["declared"] or ""):
@@ -323,7 +320,7 @@ def _value_of(text: str, label: re.Match[str]) -> _Value | None:
 
 
 def _end_of_word(text: str, start: int, end: int, label: str) -> int:
-    """Without the full stop of its sentence, and without what follows where a language writes no blanks."""
+    """Return the end without the sentence's full stop, and without what follows in languages without spaces."""
     if not label.isascii() and _CJK.search(label):
         foreign = _CJK.search(text, start, end)
         end = foreign.start() if foreign else end
@@ -331,7 +328,7 @@ def _end_of_word(text: str, start: int, end: int, label: str) -> int:
 
 
 def _end_of_long(text: str, found: _Value) -> int:
-    """Of a value without quotes that is longer than what is looked at: with all its rest."""
+    """Return the end of an unquoted value that is longer than the searched span, with its whole rest."""
     rest = None if found.quoted or found.end - found.start < _LONGEST_VALUE else _REST.match(text, found.end)
     return rest.end() if rest else found.end
 
@@ -396,8 +393,8 @@ def _weak_counts(text: str, value: str, found: _Value) -> bool:
 
 
 def _is_unlike_prose(value: str) -> bool:
-    """Whether a value has a sign that words, names of code and dotted paths have not, or parts a capital and a small
-    letter by a hyphen.
+    """Return whether a value has a character that words, identifiers and dotted paths do not have, or a hyphen between
+    an upper and a lower case letter.
     """
     if len(value) <= _SHORTEST_PASSWORD or value.rstrip("!?").isalpha():
         return False
@@ -405,7 +402,7 @@ def _is_unlike_prose(value: str) -> bool:
 
 
 def _is_bare_word_a_password(text: str, found: _Value) -> bool:
-    """Whether letters alone are meant as they stand: `pwd=letmein`, and not `connect(password=entered)`."""
+    """Return whether letters only are a literal value: `pwd=letmein`, and not `connect(password=entered)`."""
     if found.operator not in {"=", ":", "|"} or is_inside_code(text, found.start):
         return False
     if found.operator == "=":

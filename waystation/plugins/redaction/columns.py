@@ -1,12 +1,12 @@
-"""Secrets, phones and cards in a column of a table, under a heading that names them. For the whole text: a table may be
-long.
+"""Detects secrets, phone numbers and cards in a table column by its heading, and people by their surroundings.
 
-Tables are lines of cells with a mark between them, as CSV, Markdown and databases print them, also with rules between
-the lines, cells in quotes that hold marks and ends of lines, or blanks in the place of marks.
+Tables are lines of cells with separators, as CSV, Markdown and databases print them, also with rules between the lines,
+quoted cells that have separators and line ends, or blanks as separators. Tables are searched in the whole text: they
+may be long.
 
-People in cells, elements and items of lists, in capitals, behind words that people are spoken to with, and in scripts
-that no list of names has: by what stands around and by lists, whatever the language model makes of it. And by the
-address beside their name, and by the lines in which authors sign.
+People are detected in cells, elements and list items, in capitals, after forms of address, and in scripts without a
+list of names, by surroundings and lists, whatever the language model finds. Also by the e-mail address next to the
+name, and in the lines in which authors sign.
 """
 
 import re
@@ -52,18 +52,18 @@ _ANY_NAME = compile_bounded(
 _AROUND_A_HEADING = "\"'*_` \t\r\n"
 _SEPARATORS = "|│┃\t;,"
 _BLANKS = "  "
-"""The separator of tables whose cells are parted by two blanks or more."""
+"""Separator of tables whose cells are separated by two blanks or more."""
 _GAP = compile_bounded(r" {2,}+|\t++")
 _QUOTABLE = "\t;,"
-"""Between these, cells in quotes may hold them, and ends of lines."""
+"""Separators of formats in which quoted cells may have separators and line ends."""
 _END_OF_DUMP = "\\."
 _LONGEST_ROW = 4_000
-"""Characters: as far is the end of a cell in quotes looked for."""
+"""Maximum characters to the end of a quoted cell."""
 _FIELD_NAME = compile_bounded(
     r"\A(?:\s*(?:[A-Za-z_][\w.-]*|\"[\w .-]+\"|'[\w .-]+')\s*"
     r"|[A-Za-z_][\w.-]* [\w.-]+\s*|[A-Z][\w.-]*(?: [\w.-]++){2,3}\s*)\Z"
 )
-"""Two words, and more with a capital, count where no blank is before them, as there is behind a comma of a sentence."""
+"""Two words, or more if capitalised, count without a blank before them, as there is after a comma in a sentence."""
 _RULE = compile_bounded(r"\A[ \t|│┃:+]*+[-=─━═┼╪├╞][\s|│┃:+=─━═┼╪├┤╞╡-]*+\Z")
 _CODE = compile_bounded(r"\A\d{3,8}\Z")
 _LEAST_KEY = compile_bounded(
@@ -73,7 +73,7 @@ _LEAST_KEY = compile_bounded(
 _PHONE = compile_bounded(
     r"\A(?=(?:\D*\d){7,15}\D*\Z)(?![1-9]\d{0,8}\Z|\d+\.\d+\Z|\d{4}-\d\d-\d\d\Z)[+(]?\d[\d ()./-]*\d\Z"
 )
-"""A few digits without a sign may be a count, of calls from mobiles, say."""
+"""A few digits without a symbol may be a count, for example of calls."""
 _CARD = compile_bounded(r"\A\d(?:[ -]?\d){12,18}\Z")
 _ANYTHING = compile_bounded(r"\A(?=..)\S++(?: \S++){0,5}\Z")
 _TELLING = compile_bounded(r"\A(?=\S*[\d!#$%^&*?~+@])\S{4,}\Z")
@@ -89,7 +89,7 @@ _FITS = MappingProxyType(
         "card": ("CARD", _CARD),
     }
 )
-"""By the group of the heading: what the column holds, and the form of it."""
+"""Content of the column and form of its values, by the group of the heading."""
 
 
 _MARKS = MappingProxyType({mark: compile_literals([mark, '"']) for mark in _SEPARATORS})
@@ -102,7 +102,7 @@ class _Column(NamedTuple):
 
 
 def find_column_values(text: str) -> Iterator[RecognizerMatch]:
-    """The cells under such a heading, down to the first line of another form."""
+    """Yield the cells under such a heading, down to the first line of another form."""
     lowered = to_lower_same_length(text)
     read = 0
     for name in _ANY_NAME.finditer(lowered):
@@ -123,7 +123,7 @@ def find_column_values(text: str) -> Iterator[RecognizerMatch]:
 class _Form(NamedTuple):
     separator: str
     parts: int
-    """Cells of a row."""
+    """Number of cells in a row."""
 
 
 def _end_of_line(text: str, position: int) -> int:
@@ -138,7 +138,7 @@ def _columns(names: Sequence[str], separator: str) -> list[_Column]:
     columns = [_Column(number, *_FITS[name.lastgroup or ""]) for number, name in found if name]
     if separator != _BLANKS:
         return columns
-    # Help of programs is laid out so, too: its words are none.
+    # Help texts of programs are laid out like this too: their words are not values.
     return [one._replace(fits=_TELLING) if one.fits is _ANYTHING else one for one in columns]
 
 
@@ -147,7 +147,7 @@ def _meaning(name: str) -> re.Match[str] | None:
 
 
 def _goes_on(text: str, start: int, separator: str) -> bool:
-    """Whether the line is a row of a table that began before it."""
+    """Return whether the line is a row of a table that began before it."""
     before = text[text.rfind("\n", 0, max(0, start - 1)) + 1 : max(0, start - 1)]
     if separator == _BLANKS:
         return False
@@ -155,7 +155,7 @@ def _goes_on(text: str, start: int, separator: str) -> bool:
 
 
 def _parted(row: str, separator: str) -> list[tuple[int, int]]:
-    """Where its cells begin and end."""
+    """Return start and end of each cell."""
     if separator == _BLANKS:
         begin = len(row) - len(row.lstrip())
         gaps = [(0, begin), *[gap.span() for gap in _GAP.finditer(row.rstrip(), begin)], (len(row.rstrip()), len(row))]
@@ -172,7 +172,7 @@ def _parted(row: str, separator: str) -> list[tuple[int, int]]:
 
 
 def _row_end(text: str, position: int, separator: str) -> int:
-    """Of the row that begins there: behind the end of a cell in quotes, if that is near."""
+    """Return the end of the row that begins there: after the end of a quoted cell, if that is near."""
     end = _end_of_line(text, position)
     if separator not in _QUOTABLE or text.count('"', position, end) % 2 == 0:
         return end
@@ -187,7 +187,7 @@ def _row_end(text: str, position: int, separator: str) -> int:
 def _cells_below(
     text: str, position: int, form: _Form, columns: Sequence[_Column]
 ) -> Generator[RecognizerMatch, None, int]:
-    """Ends with the place behind the table."""
+    """Yield the values below a heading. Returns the position after the table."""
     while position < len(text):
         end = _row_end(text, position, form.separator)
         row = text[position:end]
@@ -218,13 +218,13 @@ _COPY = compile_bounded(
 
 
 def _copied(text: str, lowered: str) -> Iterator[RecognizerMatch]:
-    """Rows of PostgreSQL's dumps, whose columns the statement before them names."""
+    """Yield values in rows of PostgreSQL dumps, whose columns the statement before them names."""
     copy = _COPY.search(text) if "stdin" in lowered else None
     while copy:
         names = copy["columns"].split(",")
         columns = _columns(names, "\t")
         position = yield from _cells_below(text, copy.end(), _Form("\t", len(names)), columns)
-        # What was read as rows is read once: another statement among them begins no table.
+        # Rows are read once: another statement among them begins no table.
         copy = _COPY.search(text, position)
 
 
@@ -237,7 +237,7 @@ _NAME_AND_VALUE = compile_bounded(r"\A[ \t]*+(?P<name>\S++)[ \t]++(?P<value>\S++
 
 
 def _in_pairs(text: str, lowered: str) -> Iterator[RecognizerMatch]:
-    """Values beside names of secrets, under a heading that says *name* and *value*."""
+    """Yield values next to names of secrets, under a heading with *name* and *value*."""
     read = 0
     for heading in _NAMES_AND_VALUES.finditer(lowered):
         if heading.start() < read:
@@ -300,7 +300,7 @@ _NAMES_A_FILE = compile_bounded(
 
 
 def find_speaker_names(text: str, start: int, end: int) -> Iterator[Detection]:
-    """Single names before what people do, or before an address, in this stretch of the text."""
+    """Yield single names before verbs of speech or actions, or before an address, in this span of the text."""
     for match in _SAYING.finditer(text, start, end):
         word = NameWord.from_span(text, *match.span("name"))
         if word.is_listed:
@@ -308,7 +308,7 @@ def find_speaker_names(text: str, start: int, end: int) -> Iterator[Detection]:
 
 
 def find_people_by_context(text: str, start: int, end: int) -> Iterator[Detection]:
-    """People in this stretch of the text, each of whom a list has a name of."""
+    """Yield people in this span of the text, each with at least one listed name."""
     for begin, behind in chain(_single(text, start, end), _beside_each_other(text, start, end)):
         yield Detection("PERSON", begin, behind, _SCORE)
     for pattern, fits in ((_ALONE, _family_behind), (_NAMES_A_FILE, _family_behind), (_IN_CAPITALS, _in_capitals)):
@@ -333,7 +333,7 @@ def _single(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _beside_each_other(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Each of two cells."""
+    """Yield the spans of adjacent cells with a name."""
     for match in _SIDE_BY_SIDE.finditer(text, start, end):
         words = [NameWord.from_span(text, *match.span(group)) for group in ("name", "last")]
         if _given_and_family(text, words) and all(word.is_listed and word.may_continue_name for word in words):
@@ -341,14 +341,14 @@ def _beside_each_other(text: str, start: int, end: int) -> Iterator[tuple[int, i
 
 
 def _given_and_family(text: str, words: Sequence[NameWord]) -> bool:
-    """In either order; not the `NaN` of figures."""
+    """Return whether the words are a given and a family name in either order; not the `NaN` of figures."""
     if not all(text[word.end - 1].islower() for word in words):
         return False
     return any(one.part in GIVEN_NAMES and other.part in FAMILY_NAMES for one, other in (words, words[::-1]))
 
 
 def _family_behind(match: re.Match[str]) -> bool:
-    """Whether a list has the last word for a family name, and nothing speaks against the first."""
+    """Return whether the last word is a listed family name, and nothing contradicts the first."""
     first, last = (NameWord.from_span(match.string, *match.span(group)) for group in ("name", "last"))
     if not first.may_start_name or first.owns or last.part in CALLED_AFTER_PEOPLE or last.part.title() in CITIES:
         return False
@@ -356,7 +356,10 @@ def _family_behind(match: re.Match[str]) -> bool:
 
 
 def _in_capitals(match: re.Match[str]) -> bool:
-    """`JOHN SMITH`, `SMITH, JOHN`; where nothing else is on the line, a list need not have the given name."""
+    """Return whether it is a name in capitals: `JOHN SMITH`, `SMITH, JOHN`.
+
+    Alone on its line, the given name need not be listed.
+    """
     first, last = (NameWord.from_span(match[group].title(), 0, len(match[group])) for group in ("name", "last"))
     given, family = (last, first) if match["comma"] else (first, last)
     if family.part not in FAMILY_NAMES or not family.may_continue_name or family.part.title() in CITIES:
@@ -391,7 +394,7 @@ _CHINESE = compile_bounded(
 
 
 def _in_other_scripts(text: str, start: int, end: int) -> Iterator[Detection]:
-    """Where no list has names: by endings of Russian and Greek ones, and by who says that one follows."""
+    """Yield names in scripts without a list: by endings of Russian and Greek names, and by words that announce one."""
     for match in _OTHER_SCRIPT.finditer(text, start, end):
         if " " in match[0] and any(map(_ENDS_AS_NAMES_DO.search, match[0].split())):
             yield Detection("PERSON", *match.span(), _SCORE)
@@ -404,7 +407,7 @@ _LONGEST_NAME = 60
 
 
 def expand_to_full_name(text: str, find: Detection) -> Detection:
-    """The find, and the other capitalised words of its script beside it: the language model sees half of such names."""
+    """Extend a detection to adjacent capitalised words of its script: the language model sees half of such names."""
     if text[find.start : find.end].isascii():
         return find
     around = max(0, find.start - _LONGEST_NAME), min(len(text), find.end + _LONGEST_NAME)
@@ -426,7 +429,7 @@ _BESIDE_AN_ADDRESS = compile_bounded(
 
 
 def find_signature_names(text: str, start: int, end: int) -> Iterator[Detection]:
-    """The names in this stretch of the text."""
+    """Yield the names of signing authors in this span of the text."""
     for pattern in (_SIGNED, _BESIDE_AN_ADDRESS):
         for match in pattern.finditer(text, start, end):
             yield Detection("PERSON", *match.span("name"), _SCORE)

@@ -1,9 +1,9 @@
-"""Credentials by what they are, or by what they are called: private keys, keys of services, codes, passwords in fields.
+"""Detects credentials by their form or name: private keys, service keys, access and recovery codes, passwords in
+fields.
 
-Private keys in PEM and PGP armour are found where something stands before each line, too, and in fragments: a log, a
-quotation or a listing with line numbers keeps all but the key. For the whole text: a key, like a long token whose name
-says what it is, may be longer than a chunk. Codes are those of a card, a door or a login, and what opens something
-whose key was lost.
+Private keys in PEM and PGP armour are also found with a prefix before each line, and in fragments, since a log, a
+quotation or a listing with line numbers preserves the key. The whole text is searched: a key, like a long named token,
+may be longer than a chunk. Codes are those of a card, a door or a login, and those that recover lost access.
 """
 
 import base64
@@ -18,7 +18,7 @@ _Span = tuple[int, int]
 _MARKER = compile_bounded(r"-{4,5} ?(?P<which>BEGIN|END) (?P<of>[A-Z0-9 ]{1,60}?) ?-{4,5}")
 _PRIVATE = compile_bounded(r"\A(?:.* )?PRIVATE KEY(?: BLOCK)?\Z")
 _REACH = 40_000
-"""Characters from a marker in which its key is looked for: the longest in use, behind time stamps."""
+"""Characters from a marker within which its key is searched for: the longest in use, after timestamps."""
 _LINE = compile_bounded(r"(?:\\[nr])++|(?P<line>(?:[^\r\n\\]++|\\(?![nr]))++)")
 _A_CHARACTER = compile_bounded(r"[^\W_]")
 _BETWEEN = compile_bounded(r"(?:\s++|\\[nr])*+")
@@ -32,14 +32,14 @@ _LONG_WORD = compile_bounded(
 _TAIL = compile_bounded(rf"(?<![\w+/=])(?P<key>{_CHARACTERS}{{1,39}}){_AFTER}")
 _CUT_OFF = compile_bounded(rf"\A[^A-Za-z+/=]*?(?P<key>{_CHARACTERS}{{1,39}}){_AFTER}")
 _NO_BODY = compile_bounded(r"\A(?:[^A-Za-z]*\Z|.*\b(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset): )")
-"""Lines that may stand in the block beside the key: empty ones, and headers."""
+"""Lines that may be in the block besides the key: empty ones, and headers."""
 
 
 _IN_BASE64 = compile_bounded(
     r"(?<![A-Za-z0-9+/=])LS0tL(?P<first>[A-Za-z0-9+/]{31,79})"
     r"(?P<rest>[A-Za-z0-9+/]*+(?:[ \t]{0,40}+(?:\\n|\r?\n)[ \t]{0,40}+[A-Za-z0-9+/]{16,}+)*+=*+)"
 )
-"""Dashes at the beginning of what is encoded."""
+"""Base64 of text that begins with dashes."""
 _PUTTY = compile_bounded(r"\bPrivate-Lines:[ \t]{0,8}+(?P<count>\d{1,4})[ \t\r]{0,80}+(?=\n|\\[nr]|\Z)")
 _PUTTY_MAC = compile_bounded(r"\bPrivate-(?:MAC|Hash):[ \t]{0,8}(?P<secret>[0-9a-f]{40,128})")
 
@@ -49,12 +49,12 @@ _LONG_TOKEN = compile_bounded(
     r"(?::?=|[:>])[ \t\n]{0,8}\\?[\"'`]?(?P<secret>(?=[A-Za-z_.~+/%-]{0,200}\d)[\w.~+/%-]{200,40000}+={0,2})",
     re.IGNORECASE,
 )
-"""Its characters have no `=` and no `:`: what is read behind one name holds no other."""
+"""Its characters exclude `=` and `:`: what is read after one name has no other in it."""
 
 
 def find_private_keys(text: str) -> Iterator[RecognizerMatch]:
-    """Every private key, as one secret where only white space is between its lines, else line by line; and tokens that
-    are longer than any password.
+    """Yield every private key, as one secret if only white space separates its lines, else line by line; and tokens
+    that are longer than any password.
     """
     yield from _of_putty(text)
     for token in _LONG_TOKEN.finditer(text):
@@ -71,7 +71,7 @@ def find_private_keys(text: str) -> Iterator[RecognizerMatch]:
 
 
 def _of_putty(text: str) -> Iterator[RecognizerMatch]:
-    """The private lines of a key of PuTTY's, whose header says how many they are, and their checksum."""
+    """Yield the private lines of a PuTTY key, whose header gives their number, and their checksum."""
     for header in _PUTTY.finditer(text):
         lines = _lines(text, header.end(), min(len(text), header.end() + _REACH))[: int(header["count"])]
         body = {(offset + found[0], offset + found[1]) for line, offset in lines if (found := _body(line))}
@@ -82,7 +82,7 @@ def _of_putty(text: str) -> Iterator[RecognizerMatch]:
 
 
 def _beside(text: str, markers: Sequence[re.Match[str]], number: int) -> Iterator[_Span]:
-    """The lines of the key that follow where it begins, or precede where it ends."""
+    """Yield the lines of the key after its begin marker, or before its end marker."""
     marker = markers[number]
     if marker["which"] == "BEGIN":
         next_marker = markers[number + 1].start() if number + 1 < len(markers) else len(text)
@@ -92,7 +92,7 @@ def _beside(text: str, markers: Sequence[re.Match[str]], number: int) -> Iterato
 
 
 def _lines(text: str, start: int, end: int) -> list[tuple[str, int]]:
-    """Lines that are not empty and where they begin, without what stands before a marker on its own line."""
+    """Return non-empty lines with their starts, without the text before a marker on its own line."""
     lines = [
         (line["line"], line.start("line"))
         for line in _LINE.finditer(text, start, end)
@@ -104,7 +104,7 @@ def _lines(text: str, start: int, end: int) -> list[tuple[str, int]]:
 
 
 def _key_lines(lines: Sequence[tuple[str, int]]) -> Iterator[_Span]:
-    """From the marker on, up to the first line that is none of a key."""
+    """Yield key lines from the marker on, up to the first line that is not part of a key."""
     for number, (line, offset) in enumerate(lines):
         found = _body(line) or _short(lines, number)
         if found:
@@ -114,7 +114,7 @@ def _key_lines(lines: Sequence[tuple[str, int]]) -> Iterator[_Span]:
 
 
 def _body(line: str) -> _Span | None:
-    """Where a line ends in words of a key, from the first that is long enough to be one."""
+    """Return the span of key words at the end of a line, from the first that is long enough."""
     words = None
     for words in _WORDS.finditer(line):  # noqa: B007 - the last ones
         pass
@@ -125,7 +125,7 @@ def _body(line: str) -> _Span | None:
 
 
 def _short(lines: Sequence[tuple[str, int]], number: int) -> _Span | None:
-    """The last line of a key, at the marker of its end; or what is left of a line where the text is cut off."""
+    """Return the last line of a key, at its end marker; or the rest of a line if the text is cut off."""
     line = lines[number][0]
     found = None
     if number == 0 and len(lines) > 1 and _body(lines[1][0]):
@@ -136,7 +136,7 @@ def _short(lines: Sequence[tuple[str, int]], number: int) -> _Span | None:
 
 
 def _joined(text: str, body: set[_Span], markers: Sequence[_Span]) -> Iterator[_Span]:
-    """Lines and markers with only white space between them as one; markers alone are no secret."""
+    """Join lines and markers that only white space separates; markers alone are no secret."""
     start = end = 0
     has_body = False
     for piece in sorted({*body, *markers}):
@@ -178,12 +178,12 @@ _OPENS_NOTHING = compile_bounded(
 )
 _CHANGE = compile_bounded(r"(?<=[A-Za-z])\d|(?<=\d)[A-Za-z]")
 _LEAST_CHANGES = 5
-"""Between letters and digits: names and dates have fewer."""
+"""Minimum changes between letters and digits: names and dates have fewer."""
 _A_UUID = compile_bounded(r"\A[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z")
 
 
 def find_service_keys(text: str, lowered: str) -> Iterator[RecognizerMatch]:
-    """Keys by the name of the service that they are for: `sendgrid_key: …`, *your weather key is …*."""
+    """Yield keys named after their service: `sendgrid_key: …`, *your weather key is …*."""
     for pattern in (_NAMED_KEY, _SAID_KEY):
         for match in pattern.matches(text, lowered):
             value = match["secret"]
@@ -230,7 +230,9 @@ _DOOR = PrefilteredPattern(
 
 
 def find_recovery_secrets(text: str, lowered: str) -> Iterator[RecognizerMatch]:
-    """What opens something without its key or password: codes and keys of recovery, phrases of wallets, door codes."""
+    """Yield secrets that grant access without a key or password: recovery codes and keys, wallet phrases, door
+    codes.
+    """
     for match in _OF_BITLOCKER.finditer(text):
         yield RecognizerMatch("SECRET", *match.span(), 1.0)
     for pattern in (_RECOVERY_CODES, _RECOVERY_KEY, _PHRASE, _DOOR):
@@ -274,7 +276,7 @@ _CODES = (
 
 
 def find_access_codes(text: str) -> Iterator[RecognizerMatch]:
-    """Every short number that opens something, of a card, a telephone or a login, behind what it is called."""
+    """Yield every short access number of a card, a phone or a login, after its name."""
     lowered = to_lower_same_length(text)
     for pattern in _CODES:
         for match in pattern.matches(text, lowered):
@@ -332,7 +334,7 @@ _BESIDE = (
 
 
 def find_field_secrets(text: str, lowered: str) -> Iterator[RecognizerMatch]:
-    """What is a password by the field that it is in; what nobody takes for a word, beside an address or a network."""
+    """Yield passwords named by their fields, and random-looking values next to an address or a network."""
     for pattern in _IN_FIELDS:
         for match in pattern.matches(text, lowered):
             if not is_dummy_value(match["secret"]):

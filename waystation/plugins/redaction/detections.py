@@ -1,9 +1,8 @@
-"""What was found in a text, and which of several overlapping finds counts.
+"""Detections in a text, resolution of overlaps, and the ways to read a text.
 
-A text as a reader sees it: without characters that cannot be seen, and with the plain form of those that only look
-different, so that `exam<U+200B>ple.com` and `ｅxample.com` are found like `example.com`.
-
-The sentences that values of JSON hold.
+A text is read as a reader sees it, without invisible characters and with the plain form of lookalikes, so that
+`exam<U+200B>ple.com` and `ｅxample.com` are found like `example.com`; escaped characters are decoded, and sentences in
+JSON values are read by themselves.
 """
 
 import re
@@ -24,7 +23,7 @@ _A_WORD = compile_bounded(r"\w[^\n]*\w")
 
 
 class Detection(NamedTuple):
-    """One find, in characters of the text. `type` is one of ours (`placeholders.SHORT_TYPES`)."""
+    """A detection, in characters of the text. `type` is one of ours (`placeholders.SHORT_TYPES`)."""
 
     type: str
     start: int
@@ -33,16 +32,16 @@ class Detection(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, int, float]:
-        """Higher wins: secrets before identifiers before names, then the longer, then the surer."""
+        """Higher wins: secrets before identifiers before names, then the longer, then the more certain."""
         severity = 2 if self.type == SECRET else 0 if self.type in NAME_TYPES else 1
         return severity, self.end - self.start, self.score
 
 
 def resolve_overlaps(text: str, finds: Iterable[Detection]) -> tuple[Detection, ...]:
-    """Finds in the order of the text, none touching another's characters.
+    """Return the detections in the order of the text, without overlaps.
 
-    Secrets that reach into each other are one: each is a part of what stands there. A name that reaches into a stronger
-    find keeps what lies outside of it; any other loser goes.
+    Secrets that overlap are joined: each is a part of one secret. A name that overlaps a stronger detection keeps the
+    part outside of it; any other loser is dropped.
     """
     return tuple(find for group in _overlapping(finds) for find in _winners(text, group))
 
@@ -50,11 +49,13 @@ def resolve_overlaps(text: str, finds: Iterable[Detection]) -> tuple[Detection, 
 _TOKEN, _WORD_OR_MORE = compile_bounded(r"[\w-]++"), compile_bounded(r"[^\s\"'`<>,;()\[\]{}]++")
 _DIGIT, _LETTER = compile_bounded(r"\d"), compile_bounded(r"[^\W\d_]")
 _LEAST_REPEATED = 10
-"""Characters. A shorter secret may be a word of the text, too."""
+"""Minimum characters: a shorter secret may also be a word of the text."""
 
 
 def find_repeated_secrets(text: str, finds: Iterable[Detection]) -> Iterator[Detection]:
-    """Where secrets stand once more, without what they were found by: the password of a setting, in the log below."""
+    """Yield further occurrences of secrets without the context that revealed them: a password of a setting, in the log
+    below.
+    """
     values = {text[find.start : find.end] for find in finds if find.type == SECRET}
     known = {value for value in values if len(value) >= _LEAST_REPEATED and _is_mixed(value)}
     for pattern in (_TOKEN, _WORD_OR_MORE) if known else ():
@@ -72,7 +73,7 @@ _START = attrgetter("start")
 
 
 def _overlapping(finds: Iterable[Detection]) -> Iterator[list[Detection]]:
-    """Groups of finds that hang together, so that a long text is not compared pair by pair."""
+    """Yield groups of connected detections, so that a long text is not compared pair by pair."""
     group: list[Detection] = []
     end = 0
     for find in sorted(finds, key=_START):
@@ -88,7 +89,7 @@ def _overlapping(finds: Iterable[Detection]) -> Iterator[list[Detection]]:
 def _winners(text: str, group: Sequence[Detection]) -> list[Detection]:
     kept: list[Detection] = []
     for find in sorted(_united(group), key=lambda find: find.rank, reverse=True):
-        # What is kept stands in the order of the text and does not touch: the rivals of a find are neighbours.
+        # Kept detections are in order and disjoint, so the rivals of a detection are its neighbours.
         first = bisect_right(kept, find.start, key=lambda other: other.end)
         last = bisect_left(kept, find.end, key=lambda other: other.start)
         if first >= last:
@@ -100,7 +101,7 @@ def _winners(text: str, group: Sequence[Detection]) -> list[Detection]:
 
 
 def _united(group: Sequence[Detection]) -> list[Detection]:
-    """The group, which is in the order of the text, with secrets that overlap as one."""
+    """Return the group, which is in the order of the text, with overlapping secrets joined."""
     united: list[Detection] = []
     secrets: list[Detection] = []
     for find in group:
@@ -126,9 +127,9 @@ def _outside(text: str, find: Detection, rivals: Sequence[Detection]) -> list[De
 
 
 def mask_detections(piece: str, finds: Sequence[Detection]) -> str:
-    """The piece with its finds blotted out at the same length, and looking like placeholders from outside.
+    """Return the piece with its detections replaced at the same length by text that looks like placeholders.
 
-    The finds are in order, and none touches another's characters.
+    The detections are in order and disjoint.
     """
     parts: list[str] = []
     position = 0
@@ -140,7 +141,7 @@ def mask_detections(piece: str, finds: Sequence[Detection]) -> str:
 
 
 _LOOKALIKES = frozenset({"<wide>", "<small>", "<font>", "<noBreak>"})
-"""Kinds of compatibility characters (Unicode Standard Annex 44) that stand for one plain character each."""
+"""Types of compatibility characters (Unicode Standard Annex 44) that each stand for one plain character."""
 _HYPHENS = {0x2010: "-", 0x2011: "-"}
 
 
@@ -155,26 +156,26 @@ def _plain_form(character: str) -> str | None:
 
 
 _BEYOND_ASCII = range(0x80, 0x20000)
-"""Ideographs beyond, and private use, look like nothing else and steer nothing."""
+"""Ideographs beyond this and private-use characters resemble nothing else and control nothing."""
 _FORMATS = (number for number in _BEYOND_ASCII if unicodedata.category(chr(number)) == "Cf")
-"""Some of them, marks of annotations and of numbers in other scripts, do show; none is a part of what is private."""
+"""Some of them, marks of annotations and of numbers in other scripts, are visible; none is part of private text."""
 _UNSEEN = dict.fromkeys((*map(ord, UNSEEN), *_FORMATS), "")
 _PLAIN = {number: form for number in _BEYOND_ASCII if (form := _plain_form(chr(number))) is not None} | _HYPHENS
 _FOLDED = _PLAIN | _UNSEEN
 _UNSEEN_SIGNS = frozenset(map(chr, _UNSEEN))
-"""Their set is asked ten times faster than a pattern of them."""
+"""A set lookup is ten times faster than a pattern of them."""
 _MAYBE_A_SPACE = compile_bounded("(?<=\\w)\u200b+(?=\\w)")
 
 
 @dataclass(frozen=True)
 class NormalizedView:
-    """One way to read a text. `places`: where each character stands in it; None where both are of one length."""
+    """One way to read a text. `places`: position of each character in it; None if both have the same length."""
 
     text: str
     places: Sequence[int] | None = None
 
     def to_original_range(self, start: int, end: int) -> tuple[int, int]:
-        """The stretch of the text that is read as this stretch of the view, with what cannot be seen inside of it."""
+        """Return the span of the text for this span of the view, including invisible characters within it."""
         return (start, end) if self.places is None else (self.places[start], self.places[end - 1] + 1)
 
 
@@ -182,9 +183,9 @@ _DASH_IN_NUMBER = compile_bounded(r"(?<=\d)[\u2010-\u2014\u2212](?=\d)")
 
 
 def iter_normalized_views(text: str) -> Iterator[NormalizedView]:
-    """The ways to read a text: one for nearly all.
+    """Yield the ways to read a text: one for nearly all texts.
 
-    A zero-width space can hide in a word or part two, so that a text that has one between letters is read both ways.
+    A zero-width space can hide in a word or separate two, so a text that has one between letters is read both ways.
     """
     if text.isascii():
         yield NormalizedView(text)
@@ -205,24 +206,24 @@ _ESCAPE = compile_bounded(
 )
 _NAMED_SIGNS = {"quot": '"', "apos": "'", "amp": "&", "#34": '"', "#39": "'", "#58": ":", "#61": "="}
 _BEFORE_AN_ESCAPE, _BEHIND_AN_ESCAPE = 200, 400
-"""Characters that are read with it."""
+"""Characters that are read together with an escape."""
 
 
 class UnescapedSpan(NamedTuple):
-    """A stretch of a text as whoever unpacks it reads it: with the signs that addresses, pages and JSON spell out."""
+    """A span of a text after decoding, with the characters that URLs, HTML and JSON escape."""
 
     text: str
     starts: Sequence[int]
     ends: Sequence[int]
-    """Where each character is written in the whole text, and where it ends there."""
+    """End position of each character in the original text."""
 
     def to_original_range(self, start: int, end: int) -> tuple[int, int]:
-        """The stretch of the whole text that is read as this one."""
+        """Return the span of the original text."""
         return self.starts[start], self.ends[end - 1]
 
 
 def iter_unescaped_spans(text: str) -> Iterator[UnescapedSpan]:
-    """The stretches of a text around signs that are spelled out; none in nearly all texts."""
+    """Yield spans of a text around escaped characters; none in nearly all texts."""
     start = end = 0
     escapes: list[re.Match[str]] = []
     for escape in _ESCAPE.finditer(text):
@@ -256,7 +257,7 @@ def _unpacked(text: str, start: int, end: int, escapes: Sequence[re.Match[str]])
 
 
 def _sign(escape: re.Match[str]) -> str:
-    """The sign that it stands for; empty for what only protects the next one."""
+    """Return the decoded character; empty for an escape that only protects the next one."""
     if written := escape["hex"] or escape["unicode"]:
         return chr(int(written, 16))
     name = escape["name"]
@@ -269,11 +270,11 @@ _SIGNS_OF_JSON = {"n": "\n", "r": "\n", "t": "\t", "b": " ", "f": "\n"}
 _LOWER_WORD = compile_bounded(r"(?<![\w-])[^\W\d_A-Z]{2}")
 _FEWEST_BLANKS = 2
 _MOST_LAYERS = 3
-"""Of JSON within strings of JSON."""
+"""Maximum depth of JSON within JSON strings."""
 
 
 def extract_json_prose(text: str, layers: int = _MOST_LAYERS) -> Iterator[UnescapedSpan]:
-    """The values of JSON that hold a sentence, each as whoever unpacks it reads it; also of JSON within a value."""
+    """Yield JSON values that have a sentence, decoded; also from JSON within a value."""
     end, in_value, of_array = 0, False, False
     for string in _STRING.finditer(text):
         gap = "".join(text[end : string.start()].split())
@@ -313,7 +314,7 @@ def _unescaped_json(text: str, start: int, end: int) -> UnescapedSpan:
 
 
 def _sign_of_json(escape: re.Match[str]) -> str:
-    """One character. Halves of one stand for no letter."""
+    """Return the decoded character. Surrogate halves are no letter."""
     if escape["number"] is None:
         return _SIGNS_OF_JSON.get(escape["sign"], escape["sign"])
     number = int(escape["number"], 16)
@@ -321,7 +322,7 @@ def _sign_of_json(escape: re.Match[str]) -> str:
 
 
 def normalize_characters(value: str) -> str:
-    """The value as a reader sees it."""
+    """Return the value as a reader sees it."""
     return value if value.isascii() else value.translate(_FOLDED)
 
 
@@ -339,7 +340,9 @@ _GROUPS = compile_bounded(
 
 
 def detach_joined_numbers(text: str) -> str:
-    """As long a text, without what joins a number to a word: `run_212-555-0147` is one word to a pattern."""
+    """Return a text of the same length, with the characters that join numbers to words replaced: `run_212-555-0147` is
+    one word to a pattern.
+    """
     return _JOINT.sub(_blanks, _GROUPS.sub(_hyphened, text) if "_" in text else text)
 
 
@@ -352,5 +355,5 @@ def _hyphened(groups: re.Match[str]) -> str:
 
 
 def strip_invisible_characters(value: str) -> str:
-    """The value without characters that cannot be seen, and else as it is."""
+    """Return the value without invisible characters, otherwise unchanged."""
     return value if value.isascii() else value.translate(_UNSEEN)

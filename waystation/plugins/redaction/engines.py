@@ -1,8 +1,5 @@
-"""Presidio's recognisers of formats, and its engine of names by spaCy without what NER does not need.
-
-The recogniser of what a person's own rules (`own`) describe.
-
-Cuts a long text into stretches that a recogniser takes a bounded time for, and tells in which language one is.
+"""Presidio's format recognisers and its name engine on spaCy, loaded with only what NER needs; recognisers of custom
+rules; chunking of long texts, and language detection.
 """
 
 import logging
@@ -40,7 +37,7 @@ from waystation.plugins.redaction.secrets import SecretRecognizer
 
 
 class CustomRecognizer(FormatRecognizer):
-    """Finds what one recogniser of the file describes."""
+    """Finds what one recogniser of the rules file describes."""
 
     TYPES = ()
 
@@ -53,7 +50,7 @@ class CustomRecognizer(FormatRecognizer):
         self._patterns = [(CustomPatternMatcher(pattern), score) for pattern, score in (*written, *listed)]
 
     def find_matches(self, text: str) -> Iterator[RecognizerMatch]:
-        """Every find in the text. Raises TextRedactionError for a pattern that takes too long."""
+        """Yield every match. Raises TextRedactionError for a pattern that takes too long."""
         for pattern, score in self._patterns:
             for start, end in self._spans(pattern, text):
                 if score >= CLEAR_SCORE or self._is_labelled(text, start):
@@ -78,20 +75,20 @@ def _any_of(words: Sequence[str]) -> str:
 
 
 LANGUAGE = "en"
-"""What Presidio is told of every text: which language it really is in, decides which engine gets it."""
+"""Language that Presidio is given for every text; the real one determines which engine reads it."""
 Recogniser = PatternRecognizer | FormatRecognizer
 _UNUSED_PIPES = ("tagger", "morphologizer", "parser", "senter", "attribute_ruler", "lemmatizer")
 _NAME_LABELS = {"PERSON": "PERSON", "PER": "PERSON", "GPE": "LOCATION", "LOC": "LOCATION"}
 
 
 def build_format_recognizers(rules: DetectionConfig) -> list[Recogniser]:
-    """What finds secrets, direct identifiers, and what the rules add.
+    """Build the recognisers of secrets, direct identifiers and custom rules.
 
-    They are asked one by one: the engine would look for words around each find, for every recogniser anew, and ours
-    heed labels themselves.
+    They are called one by one: the engine would search for words around each match, for every recogniser again, and
+    ours check labels themselves.
 
     Presidio's recognisers of dates, URLs and UUIDs are left out because those are figures to keep; the one of British
-    NHS numbers because it takes any phone number of ten digits.
+    NHS numbers because it matches any phone number of ten digits.
     """
     return [
         SecretRecognizer(),
@@ -111,15 +108,18 @@ def build_format_recognizers(rules: DetectionConfig) -> list[Recogniser]:
 
 
 def build_name_engine(model: str) -> AnalyzerEngine:
-    """Finds PERSON and LOCATION. Raises OSError if the model is not installed: nothing is ever downloaded."""
-    logging.getLogger("presidio-analyzer").setLevel(logging.WARNING)  # it writes two lines for every text
+    """Build the engine that finds PERSON and LOCATION.
+
+    Raises OSError if the model is not installed: nothing is downloaded.
+    """
+    logging.getLogger("presidio-analyzer").setLevel(logging.WARNING)  # it logs two lines for every text
     recognizer = SpacyRecognizer(supported_entities=["PERSON", "LOCATION"])
     registry = RecognizerRegistry(recognizers=[recognizer], supported_languages=[LANGUAGE])
     return AnalyzerEngine(registry=registry, nlp_engine=_NerOnlyEngine(model), supported_languages=[LANGUAGE])
 
 
 class _NerOnlyEngine(SpacyNlpEngine):
-    """Presidio's spaCy engine, loading only the parts that NER needs, and never from the network."""
+    """Presidio's spaCy engine, which loads only the parts that NER needs, and never from the network."""
 
     def __init__(self, model: str) -> None:
         pipe = spacy.load(model, exclude=_UNUSED_PIPES)
@@ -135,19 +135,19 @@ class _NerOnlyEngine(SpacyNlpEngine):
 
 
 MIN_CONFIDENCE = 0.5
-"""Of code, logs and figures the identifier is never surer than 0.3; of two sentences of prose it is nearly certain."""
+"""On code, logs and figures the identifier's confidence is at most 0.3; on two sentences of prose it is near 1."""
 
 
 @cache
 def _identifier() -> LanguageIdentifier:
-    # Without types, like the call below.
+    # Untyped, like the call below.
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)  # pyright: ignore[reportUnknownMemberType]
 
 
 def detect_language(text: str) -> str | None:
-    """ISO 639-1 code; None where it is not clear, as in code, tables and a few words.
+    """Return the ISO 639-1 code; None if it is unclear, as in code, tables and a few words.
 
-    Codes of three letters are no language (`zxx`), or one without a model, like Nigerian Pidgin for short English.
+    Three-letter codes are no language (`zxx`), or one without a model, such as Nigerian Pidgin for short English.
     """
     language, confidence = cast("tuple[str, float]", _identifier().classify(text))  # pyright: ignore[reportUnknownMemberType]
     return language if confidence >= MIN_CONFIDENCE and len(language) == 2 else None
@@ -161,10 +161,10 @@ _SPACE = compile_bounded(r"\s")
 
 
 def iter_chunk_spans(text: str) -> Iterator[tuple[int, int]]:
-    """(start, end) of each chunk, covering the text in order.
+    """Yield (start, end) of each chunk, covering the text in order.
 
-    A chunk ends at the last line end that it can hold. Without one it ends at a sentence, a space or anywhere, and the
-    next begins up to 200 characters earlier, so that what the cut parts is whole in one of them.
+    A chunk ends at its last line end. Without one it ends at a sentence, a space or anywhere, and the next begins up to
+    200 characters earlier, so that what the cut separates is complete in one of them.
     """
     start = 0
     while start < len(text):

@@ -1,6 +1,5 @@
-"""The base of our own recognisers: finds by format, without words around them that are only likely.
-
-Stretches that redaction leaves alone, whatever a recogniser takes them for.
+"""The base of our recognisers, which match formats only, without merely likely words around them; and the index of
+spans that redaction leaves unchanged.
 """
 
 import re
@@ -18,11 +17,11 @@ from waystation.plugins.redaction.detections import SECRET, Detection
 from waystation.privacy.policy import NAME_TYPES, PLACEHOLDER_PATTERN
 
 LABEL_REACH = 60
-"""Characters before an id in which its label is looked for."""
+"""Characters before an id that are searched for its label."""
 
 
 class RecognizerMatch(NamedTuple):
-    """A find in characters of the text that the recogniser was given."""
+    """A match, in characters of the text that the recogniser was given."""
 
     type: str
     start: int
@@ -31,28 +30,28 @@ class RecognizerMatch(NamedTuple):
 
 
 class PrefilteredPattern(NamedTuple):
-    """A pattern, and of what (in lower case) a text must hold one for the pattern to be worth its time."""
+    """A pattern, with strings (in lower case) of which a text must have one for the pattern to be worth running."""
 
     hints: tuple[str, ...]
     pattern: re.Pattern[str]
 
     def matches(self, text: str, lowered: str) -> Iterator[re.Match[str]]:
-        """Every match in the text."""
+        """Yield every match in the text."""
         return self.pattern.finditer(text) if any(hint in lowered for hint in self.hints) else iter(())
 
 
 def compile_label_pattern(words: Sequence[str]) -> re.Pattern[str]:
-    """Matches where one of these words stands before the end of what is searched, with no other number in between."""
+    """Compile a pattern that matches if one of these words ends the searched text, with no other number in between."""
     alternatives = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
     gap = rf"(?:(?!\d{{4}})[^\n;]){{0,{LABEL_REACH}}}+"
     return compile_dynamic(rf"(?<!\w)(?:{alternatives})(?!\w){gap}\Z", re.IGNORECASE)
 
 
 class FormatRecognizer(LocalRecognizer):
-    """A recogniser that looks at the characters alone.
+    """A recogniser that looks at the characters only.
 
-    Presidio would raise the score of weak matches by words nearby, but compares them as substrings: "lic" of a
-    driver's licence is in "public", "us" of a passport in "used". Here a label is part of the format.
+    Presidio would raise the score of weak matches by words nearby, but compares them as substrings: "lic" of a driver's
+    licence is in "public", "us" of a passport in "used". Here a label is part of the format.
     """
 
     TYPES: ClassVar[tuple[str, ...]]
@@ -61,11 +60,11 @@ class FormatRecognizer(LocalRecognizer):
         super().__init__(supported_entities=list(types or self.TYPES), supported_language="en")
 
     def load(self) -> None:
-        """Nothing to load."""
+        """Do nothing."""
 
     @abstractmethod
     def find_matches(self, text: str) -> Iterator[RecognizerMatch]:
-        """Every find in the text."""
+        """Yield every match in the text."""
 
     def analyze(
         self,
@@ -73,7 +72,7 @@ class FormatRecognizer(LocalRecognizer):
         entities: list[str],
         nlp_artifacts: NlpArtifacts | None = None,  # noqa: ARG002 - Presidio passes it by this name
     ) -> list[RecognizerResult]:
-        """The finds of the wanted types, as Presidio takes them."""
+        """Return matches of the requested types, as Presidio expects them."""
         return [
             RecognizerResult(entity_type=hit.type, start=hit.start, end=hit.end, score=hit.score)
             for hit in self.find_matches(text)
@@ -106,8 +105,8 @@ _CODE = compile_bounded(
 
 
 class ProtectedSpanIndex:
-    """The stretches of one text that stay: placeholders always, references except for secrets, addresses and IBANs in
-    them, code and paths only against names.
+    """Spans of one text that stay unchanged: placeholders always; references except for secrets, addresses and IBANs in
+    them; code and paths only against names.
     """
 
     def __init__(self, text: str) -> None:
@@ -124,14 +123,17 @@ class ProtectedSpanIndex:
         return _Stretches(match.span() for match in _CODE.finditer(self._text))
 
     def iter_gaps_as_secrets(self, start: int, end: int) -> Iterator[Detection]:
-        """What is no placeholder of this stretch, as secrets."""
+        """Yield the parts of this span outside of placeholders, as secrets."""
         for first, last in (*self._placeholders.within(start, end), (end, end)):
             if start < first:
                 yield Detection(SECRET, start, first, 1.0)
             start = max(start, last)
 
     def should_keep(self, find: Detection, *, though_a_reference: bool = False) -> bool:
-        """Whether the find must be left in the text. `though_a_reference`: only placeholders cover it."""
+        """Return whether the detected text must be left unchanged.
+
+        `though_a_reference`: only placeholders protect it.
+        """
         if self._placeholders.touch(find):
             return True
         if though_a_reference or find.type in {SECRET, "EMAIL", "IBAN"}:
@@ -141,7 +143,7 @@ class ProtectedSpanIndex:
         return self._numbers.touch(find) or self._ids.hold(find)
 
     def should_keep_joined_name(self, find: Detection, *, in_file_name: bool) -> bool:
-        """The same of a person or place whose words are joined: in the name of a file in code and paths, too."""
+        """Return the same for a name of joined words: in a file name, code and paths do not protect it."""
         if not in_file_name and self._code.touch(find):
             return True
         return any(stretches.touch(find) for stretches in (self._placeholders, self._references, self._addresses))
@@ -157,19 +159,19 @@ class _Stretches:
         self._starts = [start for start, _ in self._spans]
 
     def within(self, start: int, end: int) -> Sequence[tuple[int, int]]:
-        """The stretches that begin or end there."""
+        """Return the spans that begin or end there."""
         first = max(0, bisect_right(self._starts, start) - 1)
         return [span for span in self._spans[first : bisect_right(self._starts, end - 1)] if span[1] > start]
 
     def hold(self, find: Detection) -> bool:
-        """Whether all of the find is within one of them."""
+        """Return whether one of them contains the whole detection."""
         last = bisect_right(self._starts, find.start) - 1
         return last >= 0 and self._spans[last][1] >= find.end
 
     def touch(self, find: Detection, *, from_its_beginning: bool = False) -> bool:
-        """Whether one has characters of the find; `from_its_beginning`: and does not begin behind that.
+        """Return whether one of them overlaps the detection; `from_its_beginning`: and does not begin after it.
 
-        The name of a file that has blanks begins before what looks like one: `Ada Lovelace.md`.
+        A file name with blanks begins before the part that looks like one: `Ada Lovelace.md`.
         """
         last = bisect_right(self._starts, find.start if from_its_beginning else find.end - 1) - 1
         return last >= 0 and self._spans[last][1] > find.start

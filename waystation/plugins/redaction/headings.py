@@ -1,8 +1,9 @@
-"""Secrets under a heading: in a map, list, section or element whose key says that its values are passwords or keys.
+"""Detects secrets under a heading: in a map, list, section or element whose key says that its values are passwords or
+keys.
 
-How much a value must look like a secret itself depends on the heading: under `passwords` nearly anything that no word
-or setting looks like counts, under `tokens` or `secrets` only what a generator may have drawn. Each character is read
-a fixed number of times: what is nested is read with what holds it, and not once more for its own heading.
+How much a value must look like a secret depends on the heading: under `passwords` nearly anything that is no word or
+setting counts, under `tokens` or `secrets` only what a generator may have drawn. Each character is read a fixed number
+of times: nested structures are read with their parents, and not again for their own headings.
 """
 
 import re
@@ -28,13 +29,13 @@ _Span = tuple[int, int]
 
 
 class _Kind(IntEnum):
-    """What a heading says of the values under it. The higher, the less a value must look like a secret itself."""
+    """What a heading says about its values. The higher, the less a value must look like a secret."""
 
     NONE = 0
     KEYS = 1
-    """`keys` alone: of tables, objects and translations, too."""
+    """`keys` alone: also of tables, objects and translations."""
     TOKENS = 2
-    """`tokens`, `secrets`, `credentials`: of designs, language models and manifests, too."""
+    """`tokens`, `secrets`, `credentials`: also of designs, language models and manifests."""
     API_KEYS = 3
     PASSWORDS = 4
 
@@ -74,7 +75,7 @@ _BEFORE_KEY = compile_bounded(
     r"\A(?P<indent>[ \t]*+(?:[-?][ \t]{1,8}){0,4}+)"
     r"(?!(?:if|elif|for|while|with|class|def|case|except|async|switch|when|unless|until)\s)[\"']?[\w .@/-]{0,80}\Z"
 )
-"""Not what begins a block of code."""
+"""Excludes the begin of a block of code."""
 _BEFORE_SECTION = compile_bounded(r"\A[ \t]{0,8}\[{1,2}[^\[\]\n]{0,80}\Z")
 _BEFORE_TITLE = compile_bounded(r"\A#{1,6}[ \t][^\n]{0,80}\Z")
 _LONGEST_KEY = 100
@@ -124,13 +125,13 @@ _NAMING = frozenset({"name", "id", "key"})
 _HUMP = compile_bounded(r"(?<=[a-z\d])(?=[A-Z])")
 _WORD_OF_KEY = compile_bounded(r"[^\W_]++")
 _OF_WEB_KEYS = frozenset(["n", "e", "x", "y"])
-"""Parts of public keys, in a list that is called `keys`."""
+"""Parts of public keys in a list that is called `keys`."""
 _IDS_TEXT = (
     "arn checksum commit digest etag fingerprint hash id ids image iv keyid kid nonce path pattern ref regex"
     " regexp sha sha1 sha256 sha512 thumbprint uri url uuid valuefrom version x5c x5t"
 )
 _IDS = frozenset(_IDS_TEXT.split())
-"""Last words of keys whose value looks as a secret does, and is none; but under `passwords` hardly any is."""
+"""Last words of keys whose values look like secrets and are none; except under `passwords`."""
 _NAMES_TEXT = (
     "account alg algorithm at audience cipher class color colour comment connection count created date default"
     " description docs driver encoding engine example expires expiry file filename folder format from help"
@@ -140,7 +141,7 @@ _NAMES_TEXT = (
     " type types unit until updated usage use user username users valid validation"
 )
 _NAMES = frozenset(_NAMES_TEXT.split())
-"""Last words of keys whose value is a name or a setting, unless it looks like nothing but a secret."""
+"""Last words of keys whose value is a name or a setting, unless it can only be a secret."""
 _UNIT = (
     r"(?:ms|us|ns|s|m|h|d|w|y|mins?|minutes?|secs?|seconds?|hours?|days?|weeks?|months?|years?|px|r?em|pt|vh|vw|fr|deg|%"
     r"|[kmgt]i?b?|chars?|characters?|bits?|bytes?|hz|dpi|x)"
@@ -176,15 +177,15 @@ _WITH_SIGNS = compile_bounded(r"\A[\w!#$%^&*?~+@=.,:;-]+\Z")
 _UUID = compile_bounded(r"\A[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\Z", re.IGNORECASE)
 _LONE_NUMBER = compile_bounded(r"\A\d{6,64}\Z")
 _LONG_WORD = 16
-"""Letters: shorter ones that are hardly a word stand among words of code, too."""
+"""Letters: shorter unlikely words also occur among words of code."""
 _AROUND_VALUE = " \t\r,;*"
 _MOST_WORDS = 4
-"""Of a value in which one may be a secret: `bob / Tr0ub4dor`. More are prose."""
+"""Maximum words of a value of which one may be a secret: `bob / Tr0ub4dor`. More are prose."""
 
 
 @lru_cache(4_096)
 def _kind_of(key: str) -> _Kind:
-    """What a key says of the values under it."""
+    """Return what a key says about its values."""
     label = _KEY_OF_HEADING.search(to_lower_same_length(key[-_LONGEST_KEY:]))
     return _Kind[(label.lastgroup or "none").upper()] if label else _Kind.NONE
 
@@ -196,7 +197,7 @@ def _last_word(key: str) -> str:
 
 
 def _is_secret(value: str, key: str, kind: _Kind, *, quoted: bool, strict: bool = False) -> bool:
-    """Whether a value under a heading is a secret. `strict`: only if a generator may have drawn it."""
+    """Return whether a value under a heading is a secret. `strict`: only if a generator may have drawn it."""
     if kind is _Kind.NONE or is_dummy_value(value) or _EXPRESSION.search(value):
         return False
     word = _last_word(key)
@@ -212,7 +213,7 @@ def _is_secret(value: str, key: str, kind: _Kind, *, quoted: bool, strict: bool 
 
 
 def _looks_drawn(value: str, kind: _Kind) -> bool:
-    """Whether letters and digits change as in no word, name or version, or letters alone are no word."""
+    """Return whether letters and digits alternate as in no word, name or version, or letters alone are no word."""
     if looks_random(value) or _UUID.match(value):
         return True
     if _BASE64.match(value) and len(_DIGITS_INSIDE.findall(value)) > 1:
@@ -224,7 +225,7 @@ def _looks_drawn(value: str, kind: _Kind) -> bool:
 
 
 def _looks_chosen(value: str, kind: _Kind) -> bool:
-    """Whether somebody may have chosen it for a password or token, by the least that the heading asks for."""
+    """Return whether a person may have chosen it as a password or token, by the minimum that the heading requires."""
     if _OF_CRYPTOGRAPHY.search(value) and len(value) < 20:
         return False
     mixed = [piece for piece in _PIECE.findall(value) if _DIGIT.search(piece) and _LETTER.search(piece)]
@@ -241,7 +242,7 @@ def _looks_chosen(value: str, kind: _Kind) -> bool:
 def _secrets_in(
     text: str, start: int, end: int, key: str, kind: _Kind, *, quoted: bool, strict: bool
 ) -> Iterator[_Span]:
-    """The secrets in a value: the whole of it, or one word where it has a few."""
+    """Yield the secrets in a value: the whole of it, or one word if it has a few."""
     value = text[start : min(end, start + _LONGEST_VALUE)]
     start, value = start + len(value) - len(value.lstrip(_AROUND_VALUE)), value.strip(_AROUND_VALUE)
     words = value.split(None, _MOST_WORDS)
@@ -261,17 +262,17 @@ def _secrets_in(
 
 @dataclass
 class _Level:
-    """A bracket that is open, and what was read since its last comma."""
+    """An open bracket, and what was read since its last comma."""
 
     closing: str
     kind: _Kind
     strict: bool = False
     key: str = ""
     items: list[tuple[int, int, bool]] = field(default_factory=list)
-    """Beginning, end, and whether it was in quotes."""
+    """Start, end, and whether it was quoted."""
 
     def secrets(self, text: str) -> Iterator[_Span]:
-        """The secrets among what was read; then nothing is read."""
+        """Yield the secrets among what was read, and clear it."""
         items, key, self.items, self.key = self.items, self.key, [], ""
         if self.kind is _Kind.NONE or not items:
             return
@@ -285,7 +286,7 @@ class _Level:
                 yield from _secrets_in(text, start, end, key, self.kind, quoted=quoted, strict=True)
 
     def read_bare(self, text: str, start: int, end: int) -> None:
-        """Take a word without quotes, which may hold the sign behind a key, or have one before or behind it."""
+        """Read an unquoted word, which may have the key separator in it, before it or after it."""
         word = text[start:end]
         sign = _SIGN_FIRST.match(word)
         if sign and self.items:
@@ -302,14 +303,14 @@ class _Level:
             self.items.append((start, end, False))
 
     def take_key(self, text: str) -> None:
-        """What was read last is a key."""
+        """Take the last item as a key."""
         start, end, _ = self.items[-1]
         self.key = text[max(start, end - _LONGEST_KEY) : end]
         self.items = []
 
 
 def _in_brackets(text: str, start: int, kind: _Kind) -> tuple[list[_Span], int]:
-    """The secrets within the bracket at `start`, and where it ends: with the text if nothing closes it."""
+    """Return the secrets within the bracket at `start`, and its end: that of the text if nothing closes it."""
     levels = [_Level(_CLOSING[text[start]], kind)]
     found: list[_Span] = []
     for token in _TOKEN.finditer(text, start + 1):
@@ -333,7 +334,7 @@ def _in_brackets(text: str, start: int, kind: _Kind) -> tuple[list[_Span], int]:
 
 
 def _opened(token: re.Match[str], level: _Level) -> _Level:
-    """The bracket that this token opens. Behind a word it is a call's or an index."""
+    """Return the level of the bracket that this token opens. After a word it is a call's or an index."""
     behind_word = bool(level.items) and level.items[-1][1] == token.start()
     kind = max(level.kind, _kind_of(level.key)) if level.key else level.kind
     if behind_word and token[0] == "[":
@@ -347,14 +348,14 @@ def _opened(token: re.Match[str], level: _Level) -> _Level:
 def _in_lines(
     text: str, start: int, kind: _Kind, indent: int, ends: re.Pattern[str] | None, *, strict: bool = False
 ) -> tuple[list[_Span], int]:
-    """The secrets in the lines from `start` on that belong to a heading, and where these end.
+    """Return the secrets in the lines from `start` that belong to a heading, and the end of these lines.
 
     Args:
-        text: All of it.
-        start: Where the line behind the heading begins.
-        kind: The heading's.
-        indent: Characters before the heading; what is not further in ends it, but for a list.
-        ends: What the first line of the next section begins with; then `indent` does not count.
+        text: The whole text.
+        start: Start of the line after the heading.
+        kind: Kind of the heading.
+        indent: Characters before the heading; a line that is not indented further ends it, except in a list.
+        ends: Beginning of the next section's first line; then `indent` does not count.
         strict: Only what a generator may have drawn is a secret.
     """
     nested = [(indent, kind)]
@@ -380,7 +381,7 @@ def _in_lines(
 def _in_line(
     text: str, line: re.Match[str], nested: list[tuple[int, _Kind]], *, strict: bool
 ) -> tuple[list[_Span], int]:
-    """The secrets of one line, and where it ends: with a bracket that it opens."""
+    """Return the secrets of one line, and its end: that of a bracket that it opens."""
     start, end = line.span("rest")
     kind, name = nested[-1][1], ""
     key = _KEY_OF_LINE.match(text, start, end)
@@ -404,7 +405,7 @@ def _in_line(
 
 
 def _behind_label(text: str, start: int, end: int, kind: _Kind) -> tuple[list[_Span], int] | None:
-    """What is under the heading whose label stands here, and where that ends; None if it is no heading."""
+    """Return the secrets under the heading whose label is here, and the end; None if it is no heading."""
     if opens := _OPENS.match(text, end):
         return _in_brackets(text, opens.start("bracket"), kind)
     begin = max(text.rfind("\n", 0, start) + 1, start - _LONGEST_KEY)
@@ -423,7 +424,7 @@ def _behind_label(text: str, start: int, end: int, kind: _Kind) -> tuple[list[_S
 
 
 def _in_elements(text: str) -> Iterator[_Span]:
-    """The secrets in elements of XML whose own name, or one around them, is a heading."""
+    """Yield the secrets in XML elements whose own name, or an enclosing one, is a heading."""
     kinds: list[tuple[str, _Kind]] = []
     open_tags: dict[str, int] = {}
     said = _Kind.NONE
@@ -448,7 +449,7 @@ def _in_elements(text: str) -> Iterator[_Span]:
 
 
 def _close(kinds: list[tuple[str, _Kind]], open_tags: dict[str, int], tag: str) -> None:
-    """Take what is open off, down to this tag."""
+    """Close all open elements down to this tag."""
     while kinds:
         closed, _ = kinds.pop()
         open_tags[closed] -= 1
@@ -459,7 +460,9 @@ def _close(kinds: list[tuple[str, _Kind]], open_tags: dict[str, int], tag: str) 
 def _of_element(
     text: str, element: re.Match[str], attributes: list[re.Match[str]], around: _Kind, own: _Kind
 ) -> Iterator[_Span]:
-    """The secrets in the attributes of an element, by the headings around it, and in its text, by its own name, too."""
+    """Yield the secrets in an element's attributes, by its enclosing headings, and in its text, also by its own
+    name.
+    """
     for one in attributes:
         yield from _secrets_in(text, *one.span("secret"), one["key"], around, quoted=True, strict=False)
     key = "" if attributes else element["tag"]
@@ -470,7 +473,7 @@ def _of_element(
 
 
 def find_secrets_under_headings(text: str) -> Iterator[RecognizerMatch]:
-    """Every secret that the key of its map, list, section or element announces. For the whole text."""
+    """Yield every secret that the key of its map, list, section or element announces. Searches the whole text."""
     lowered = to_lower_same_length(text)
     covered = 0
     for label in _LABEL.finditer(lowered):

@@ -1,6 +1,5 @@
-"""Identifiers of people and machines: Presidio's recognisers, made stricter, and national ids by their labels.
-
-Numbers of cards, bank accounts and wallets: by their checks, and behind their label also where a digit is wrong.
+"""Detects identifiers of people and machines: Presidio's recognisers, made stricter; labelled national ids; and numbers
+of cards, bank accounts and wallets by their checksums, after a label even with a wrong digit.
 """
 
 import ipaddress
@@ -21,23 +20,25 @@ from waystation.plugins.redaction.formats import FormatRecognizer, PrefilteredPa
 from waystation.plugins.redaction.placeholders import ENCODED_AT, ENCODED_DOT, normalize_email_address
 
 _REMEMBERED = 1_024
-"""Values whose check is not repeated: a text that has one a thousand times takes no longer for it."""
+"""Number of values whose checks are cached: a text that repeats one a thousand times takes no longer."""
 _PRIVATE_DOMAINS = frozenset({"internal", "local", "lan", "corp", "home", "intranet", "test", "example", "invalid"})
 _NOBODYS_MAILBOXES = frozenset({"git", "hg", "svn"})
 _AT_IN_URL = "%40"
 _AT_SIGNS = ("@", _AT_IN_URL, "at]", "at)", "at ]", "at )", "AT]", "AT)", "@]", "@)")
 _SPELLED_AT, _SPELLED_DOT = (rf"\s?[\[(]\s?{word}\s?[\])]\s?" for word in ("(?:at|@)", r"(?:dot|\.)"))
 _ENCODED_SIGNS = ("u0040", "x40", "&#64", "&#064", "&#x0040", "&commat")
-"""What a text with one holds, in lower case, as JSON, programs and HTML write it."""
+"""Encoded `@`, in lower case, as JSON, programs and HTML write it."""
 _SPECIAL = "=/|{}!#$&*?^`"
-"""What the standard allows in a mailbox, and is what stands before the address: the name begins behind the last one."""
+"""Characters that the standard allows in a mailbox, but that usually precede an address: the name begins after the last
+one.
+"""
 _MARK = "".join(map(chr, (number for number in range(0x300, 0x10000) if unicodedata.category(chr(number))[0] == "M")))
 _LETTERS = rf"\w{_MARK}\u200c\u200d"
-"""Also of scripts that write vowels as marks, and of letters whose accents are characters of their own."""
+"""Includes scripts with vowel marks, and letters with combining accents."""
 _LABEL = rf"[{_LETTERS}]++(?:-++[{_LETTERS}]++)*+"
 _DOMAIN = rf"{_LABEL}(?:\.{_LABEL})++"
 _ADDRESS = compile_bounded(rf"(?P<mailbox>[!#$%&'*+\-/=?^`{{|}}~.{_LETTERS}]++)(?:(?<!\.)@(?P<domain>{_DOMAIN}))?+")
-"""With or without what makes it one, so that no stretch is read twice."""
+"""Matches with or without the domain, so that no span is read twice."""
 _FIRST_LETTER = compile_bounded(rf"[{_LETTERS}]")
 _UNUSUAL_ADDRESSES = (
     PrefilteredPattern(('"@',), compile_bounded(rf'"[^"@\\\n]{{1,64}}"@{_DOMAIN}')),
@@ -56,8 +57,8 @@ _UNUSUAL_ADDRESSES = (
 
 
 class EmailAddressRecognizer(FormatRecognizer):
-    """Finds EMAIL_ADDRESS by the public suffix list that comes in the package, also in internal domains, with quoted
-    mailboxes, and as addresses stand in URLs.
+    """Finds EMAIL_ADDRESS by the public suffix list in the package, also in internal domains, with quoted mailboxes,
+    and as addresses appear in URLs.
     """
 
     TYPES = ("EMAIL_ADDRESS",)
@@ -66,11 +67,11 @@ class EmailAddressRecognizer(FormatRecognizer):
         super().__init__()
         self._suffixes = tldextract.TLDExtract(suffix_list_urls=(), cache_dir=None)
         self._top = frozenset(suffix.rpartition(".")[2] for suffix in self._suffixes.tlds)
-        # A look-up in the list takes as long as all that goes before.
+        # A look-up in the list takes as long as everything before it.
         self._extracted = lru_cache(_REMEMBERED)(self._suffixes.extract_str)
 
     def find_matches(self, text: str) -> Iterator[RecognizerMatch]:
-        """Every address in the text; the same characters may be found more than once."""
+        """Yield every address; the same characters may be matched more than once."""
         for start, end in _addresses(text):
             for last in (end, *_without_glued(text, start, end)):
                 if self._is_address(text[start:last]):
@@ -78,7 +79,9 @@ class EmailAddressRecognizer(FormatRecognizer):
                     break
 
     def _is_address(self, value: str) -> bool:
-        """`git@host` is nobody's address; a domain must end in a known suffix or in one of private networks."""
+        """Return whether it is a person's address: `git@host` is not; a domain must end in a known or private-network
+        suffix.
+        """
         mailbox, _, domain = normalize_email_address(value).rpartition("@")
         if not mailbox or mailbox.lower() in _NOBODYS_MAILBOXES:
             return False
@@ -89,7 +92,7 @@ class EmailAddressRecognizer(FormatRecognizer):
 
 
 def _without_glued(text: str, start: int, end: int) -> Iterator[int]:
-    """Where an address may end to which a word is joined: `ada@example.org_run`, `ada@example.org-run.md`."""
+    """Yield possible ends of an address with a joined word: `ada@example.org_run`, `ada@example.org-run.md`."""
     domain = text.find("@", start, end)
     if domain < 0:
         return
@@ -128,7 +131,7 @@ _VERSION_TAIL = compile_bounded(
     r"[-+_.]?(?:a|b|rc|dev|post|alpha|beta|tar|zip|whl|egg|exe|msi|deb|rpm|jar)(?![A-Za-z])"
 )
 _LOWEST_FIRST_OCTET = 10
-"""Under this, four numbers with dots count as a version or a section unless something nearby speaks of a network."""
+"""Below this, four numbers with dots are a version or a section unless a word nearby concerns networks."""
 _FEWEST_IPV6_GROUPS = 3
 _IPV4_IN_IPV6 = Pattern(
     "IPv4 in IPv6", r"(?<![\w:.])(?:::(?:ffff:(?:0:)?)?|64:ff9b::)(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)", 0.6
@@ -142,7 +145,7 @@ _DIGITS_BEFORE, _DIGITS_AFTER = compile_bounded(r"\d\.$"), compile_bounded(r"\.\
 
 
 class IpAddressRecognizer(IpRecognizer):
-    """Presidio's, without versions, and without addresses that say nothing about anybody (127.0.0.1, 0.0.0.0, ::1)."""
+    """Presidio's recogniser, without versions, and without addresses that identify no one (127.0.0.1, 0.0.0.0, ::1)."""
 
     def __init__(self) -> None:
         super().__init__(patterns=[*self.PATTERNS, _IPV4_IN_IPV6, _IPV6_IN_BRACKETS])
@@ -158,7 +161,7 @@ class IpAddressRecognizer(IpRecognizer):
         nlp_artifacts: NlpArtifacts | None = None,
         regex_flags: int | None = None,
     ) -> list[RecognizerResult]:
-        """The IP addresses in the text."""
+        """Return the IP addresses in the text."""
         if "." not in text and ":" not in text:
             return []
         results = super().analyze(text, entities, nlp_artifacts, regex_flags)
@@ -167,7 +170,7 @@ class IpAddressRecognizer(IpRecognizer):
 
 @lru_cache(_REMEMBERED)
 def _interface(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The address; None where it is none. A log has the same ones again and again."""
+    """Parse the address; None if it is none. Cached, since a log repeats the same ones."""
     try:
         return ipaddress.ip_interface(value).ip
     except ValueError:
@@ -205,7 +208,7 @@ _LABELLED_SSN = compile_bounded(
 )
 _SSN = compile_bounded(r"(?:(?<![\w.+-])|(?<=[a-z]{2}[-_]))(?!000|666)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\w]|[.-]\d)")
 _JOINT = r"(?:[-./]| (?=\d{2}))?"
-"""Between groups of an id: a blank only before digits, or words behind it would be a part."""
+"""Separator between groups of an id: a blank only before digits, or following words would be a part."""
 _LABELLED = (
     (
         "PASSPORT",
@@ -233,12 +236,12 @@ _LABELLED = (
 
 
 class SocialSecurityRecognizer(FormatRecognizer):
-    """Finds US_SSN, by its hyphens or by the label before it."""
+    """Finds US_SSN by its hyphens or by the label before it."""
 
     TYPES = ("US_SSN",)
 
     def find_matches(self, text: str) -> Iterator[RecognizerMatch]:
-        """Every number in the text; the same characters may be found more than once."""
+        """Yield every number; the same characters may be matched more than once."""
         for match in _SSN.finditer(text):
             yield RecognizerMatch("US_SSN", match.start(), match.end(), 0.85)
         for match in _LABELLED_SSN.finditer(text):
@@ -246,12 +249,12 @@ class SocialSecurityRecognizer(FormatRecognizer):
 
 
 class LabelledIdRecognizer(FormatRecognizer):
-    """Finds ids whose digits could be anything by the label before them."""
+    """Finds ids with arbitrary digits by the label before them."""
 
     TYPES = ("PASSPORT", "BANK_ACCOUNT", "DRIVER_LICENSE")
 
     def find_matches(self, text: str) -> Iterator[RecognizerMatch]:
-        """Every id in the text; the same characters may be found more than once."""
+        """Yield every id; the same characters may be matched more than once."""
         for type_, pattern in _LABELLED:
             for match in pattern.finditer(text):
                 yield RecognizerMatch(type_, *match.span("number"), 0.85)
@@ -266,7 +269,7 @@ _LABELLED_CARD = compile_bounded(
     r"(?P<number>\d(?:[ -]?\d){12,18})(?![\w]|[.-]\d)"
 )
 _POINT, _EITHER = compile_bounded(r"\d\.\Z"), compile_bounded(r"(?:\d\.|(?:(?<!\d)0|[ \t(]\d{1,9}),)\Z")
-"""What stands before decimals. With a comma that is `0,…` or a figure in a sentence: else it parts two cells of CSV."""
+"""Text before decimals. With a comma that is `0,…` or a figure in a sentence: otherwise it separates CSV cells."""
 _IBAN_LABEL = compile_bounded(r"\biban\b[^\n\d]{0,24}\Z", re.IGNORECASE)
 _LABEL_REACH = 32
 _WRITTEN = compile_bounded(
@@ -277,12 +280,12 @@ _IN_FOURS = compile_bounded(r"\w{4}(?:[ -]\w{4}){2,7}(?:[ -]\w{1,3})?")
 _LAST_GROUP_WITH_DIGIT = compile_bounded(r"\A(?>.*\d)[A-Za-z0-9]*+")
 _ETHEREUM = compile_bounded(r"(?<!\w)0x(?!0{36})[0-9A-Fa-f]{40}(?!\w)")
 _CAPITALS = str.maketrans("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-"""Unlike `str.upper` it keeps the length of any text."""
+"""Unlike `str.upper`, it preserves the length of any text."""
 
 
 class CardRecognizer(CreditCardRecognizer):
-    """Presidio's, with Mastercard's newer numbers, and without numbers that no issuer gives out (microseconds of a
-    clock) and decimals of a figure.
+    """Presidio's recogniser, with Mastercard's newer numbers, and without numbers that no issuer uses (microseconds of
+    a clock) and decimals of a figure.
     """
 
     def __init__(self) -> None:
@@ -296,7 +299,7 @@ class CardRecognizer(CreditCardRecognizer):
         nlp_artifacts: NlpArtifacts | None = None,
         regex_flags: int | None = None,
     ) -> list[RecognizerResult]:
-        """The card numbers in the text."""
+        """Return the card numbers in the text."""
         results = super().analyze(text, entities, nlp_artifacts, regex_flags)
         return [result for result in results if _is_card(text, result.start, result.end)]
 
@@ -312,7 +315,7 @@ def _is_card(text: str, start: int, end: int) -> bool:
 
 
 class IbanInAnyCaseRecognizer(IbanRecognizer):
-    """Presidio's, which takes capitals alone."""
+    """Presidio's recogniser, which itself only accepts capitals."""
 
     def analyze(
         self,
@@ -321,8 +324,8 @@ class IbanInAnyCaseRecognizer(IbanRecognizer):
         nlp_artifacts: NlpArtifacts | None = None,
         regex_flags: int | None = None,
     ) -> list[RecognizerResult]:
-        """The account numbers in the text whose check digits are right."""
-        # Its defaults are None, and its annotations do not say so.
+        """Return the account numbers in the text with correct check digits."""
+        # The base class defaults to None, which its annotations do not say.
         return super().analyze(
             text.translate(_CAPITALS),
             entities,
@@ -332,23 +335,23 @@ class IbanInAnyCaseRecognizer(IbanRecognizer):
 
 
 class EthereumAddressRecognizer(FormatRecognizer):
-    """Finds CRYPTO: addresses of Ethereum and what is built like it. The one of zeros is nobody's."""
+    """Finds CRYPTO: addresses of Ethereum and similar ones. The zero address belongs to no one."""
 
     TYPES = ("CRYPTO",)
 
     def find_matches(self, text: str) -> Iterator[RecognizerMatch]:
-        """Every address in the text."""
+        """Yield every address."""
         for match in _ETHEREUM.finditer(text):
             yield RecognizerMatch("CRYPTO", match.start(), match.end(), 0.85)
 
 
 class MistypedNumberRecognizer(FormatRecognizer):
-    """Finds CREDIT_CARD and IBAN_CODE that fail their check: one wrong digit does not make a number public."""
+    """Finds CREDIT_CARD and IBAN_CODE that fail their checks: one wrong digit does not make a number public."""
 
     TYPES = ("CREDIT_CARD", "IBAN_CODE")
 
     def find_matches(self, text: str) -> Iterator[RecognizerMatch]:
-        """Numbers behind their label, and what is grouped as an IBAN of its country is."""
+        """Yield numbers after their label, and those grouped like an IBAN of their country."""
         for match in _LABELLED_CARD.finditer(to_lower_same_length(text)):
             yield RecognizerMatch("CREDIT_CARD", *match.span("number"), 0.6)
         for match in _WRITTEN.finditer(text):
@@ -364,7 +367,7 @@ def _form_in(country: str) -> re.Pattern[str] | None:
 
 
 def _end_of_iban(text: str, written: re.Match[str]) -> int | None:
-    """Where it ends as its country writes it, or behind its label as it stands; None where it may be anything."""
+    """Return the end as its country writes it, or after its label as it is; None if it may be anything."""
     labelled = _IBAN_LABEL.search(text, max(0, written.start() - _LABEL_REACH), written.start())
     value = written[0].translate(_CAPITALS).replace("-", " ")
     form = _form_in(value[:2])

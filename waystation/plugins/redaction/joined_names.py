@@ -1,6 +1,7 @@
-"""Names of people whose words are joined as names of files join them: `Margaret_Hamilton.xlsx`, `Ada_Lovelace`.
+"""Detects names of people whose words are joined as in file names: `Margaret_Hamilton.xlsx`, `Ada_Lovelace`.
 
-A language model finds nobody in them, so what may be one is also read with blanks for its joints, as a text of its own.
+A language model finds no name in them, so candidates are also read with blanks between the words, as a text of their
+own.
 """
 
 import re
@@ -25,7 +26,7 @@ _SOURCE = compile_bounded(
     r"\.(?:py|pyi|ipynb|[jt]sx?|mjs|go|rs|java|kt|scala|swift|c|cc|cpp|cs|h|hpp|rb|php|pl|lua|r|sql|sh|ps1|toml|lock)\Z",
     re.IGNORECASE,
 )
-"""Files of programs are called as what they define."""
+"""Source files are named after what they define."""
 _JOINT = compile_bounded(r"%20|[_~+,;./-]")
 _CAPITALISED = compile_bounded(r"\A[^\W\d_a-z](?:[^\W\d_]{0,60}[a-zß-öø-ÿ][^\W\d_]{0,60}|['’][^\W\d_]{2,40})?\Z")
 _CAMEL_JOINT = compile_bounded(r"(?<=[a-zß-öø-ÿ])(?=[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ])")
@@ -35,17 +36,18 @@ _FEWEST = 2
 
 
 class JoinedWordSpan(NamedTuple):
-    """Words that may be or hold a name, read with blanks for their joints."""
+    """Words that may contain a name, read with blanks between them."""
 
     reading: UnescapedSpan
     is_file: bool
-    """Whether it ends as names of files do: Presidio alone decides who is named there. Identifiers of programs have
-    joints, too, so that elsewhere the lists must know one of the words.
+    """Whether it ends like a file name: then Presidio alone decides whether it names a person.
+
+    Identifiers of code have joints too, so elsewhere the lists must have one of the words.
     """
 
 
 def find_joined_words(text: str, start: int, end: int) -> Iterator[JoinedWordSpan]:
-    """What begins in this stretch of the text and may hold a name."""
+    """Yield candidates that begin in this span of the text."""
     for token in _TOKEN.finditer(text, start, end):
         if _SOURCE.search(text, *token.span()):
             continue
@@ -74,9 +76,10 @@ def _split(joint: re.Pattern[str], text: str, start: int, end: int) -> Iterator[
 
 
 def _may_name_somebody(text: str, words: Sequence[tuple[int, int]]) -> bool:
-    """Whether capitalised words stand side by side, and the lists have what people are called. Hyphens and strokes join
-    much else in prose, `Bose-Einstein statistics` and `Client/Server`: there it must be a given name, and no noun may
-    follow.
+    """Return whether there are adjacent capitalised words, and the lists have a name among them.
+
+    Hyphens and slashes join much else in prose, `Bose-Einstein statistics` and `Client/Server`: there it must be a
+    given name, and no noun may follow.
     """
     for before, behind in pairwise(words):
         if not all(_CAPITALISED.match(text[first:last]) for first, last in (before, behind)):
@@ -93,7 +96,7 @@ def _may_name_somebody(text: str, words: Sequence[tuple[int, int]]) -> bool:
 
 
 def _spaced(text: str, words: Sequence[tuple[int, int]]) -> UnescapedSpan:
-    """The words with one blank between two, whatever stands there; it may be nothing."""
+    """Return the words with one blank between two, whatever separates them; it may be nothing."""
     signs, starts, ends = list[str](), list[int](), list[int]()
     last = words[0][0]
     for start, end in words:

@@ -1,4 +1,4 @@
-"""The key from which placeholders are derived: without it they can be neither forged nor guessed back."""
+"""The key from which placeholders are derived: without it they can be neither forged nor reversed by guessing."""
 
 import hmac
 import os
@@ -15,7 +15,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def parse_hex_key(text: str) -> bytes:
-    """The key of 32 bytes that a person wrote in hex. Raises BadInput, which does not show the text."""
+    """Parse a key of 32 bytes in hexadecimal. Raises BadInput, which does not show the text."""
     try:
         key = bytes.fromhex(text)
     except ValueError:
@@ -29,21 +29,25 @@ def parse_hex_key(text: str) -> bytes:
 
 
 def resolve_key(in_hex: str | None, path: Path) -> bytes:
-    """The key that is given, else the one at `path`, made there where it is missing. Raises BadInput, OSError."""
+    """Return the given key, else the one at `path`, which is created if missing. Raises BadInput, OSError."""
     return load_or_create_key(path) if in_hex is None else parse_hex_key(in_hex)
 
 
 def compute_key_check(key: bytes) -> str:
-    """16 hexadecimal digits by which two workers see whether their keys are equal, and nobody learns a key."""
+    """Return 16 hexadecimal digits by which two workers compare their keys, without revealing them."""
     return hmac.digest(key, b"waystation: is it the same key?", "sha256").hex()[:CHECK_CHARACTERS]
 
 
 def load_or_create_key(path: Path) -> bytes:
-    """The key of 32 bytes at `path`, created with mode 0600 where there is none.
+    """Load the key of 32 bytes at `path`, created with mode 0600 if missing.
 
-    Two processes that start at once get the same key: each writes a file of its own, and the one that is linked to
-    the path first stays. Raises OSError, ValueError for a file that is not a key, and BadInput for one that others
-    may use: they may have it already, so nothing is mended in silence.
+    Two processes that start at once get the same key: each writes a file of its own, and the first that is linked to
+    the path stays.
+
+    Raises:
+        OSError: The file cannot be read or created.
+        ValueError: The file is not a key.
+        BadInput: Others may read the file. They may have the key already, so its mode is not silently corrected.
     """
     if not path.exists():
         _create(path)
@@ -70,6 +74,6 @@ def _create(path: Path) -> None:
             os.fsync(file.fileno())
         path.hardlink_to(draft)
     except FileExistsError:
-        pass  # another process was first: its key counts
+        pass  # another process was first: its key is used
     finally:
         draft.unlink()

@@ -1,6 +1,5 @@
-"""National ids by country: Presidio's recognisers, held to a label or to a form that nothing else has.
-
-Phone numbers in a format that only phone numbers have: order numbers, dates, versions and line ranges stay.
+"""Detects national ids by country, with Presidio's recognisers restricted to labelled or unmistakable forms; and phone
+numbers in formats that only phone numbers have: order numbers, dates, versions and line ranges stay.
 """
 
 import re
@@ -49,7 +48,7 @@ from waystation.plugins.redaction.identifiers import SocialSecurityRecognizer
 class _Form(NamedTuple):
     recogniser: Callable[[], PatternRecognizer]
     unmistakable: bool = False
-    """Its form or its check digit leaves little else that it could be, so that it needs no label."""
+    """Whether its form or check digit leaves little else that it could be, so that it needs no label."""
 
 
 _TEN_WITH_A_LETTER_AND_FOUR_DIGITS = compile_bounded(
@@ -58,9 +57,10 @@ _TEN_WITH_A_LETTER_AND_FOUR_DIGITS = compile_bounded(
 
 
 class _PanRecognizer(InPanRecognizer):
-    """Presidio's, whose weakest pattern looks for the letter and the digits up to the end of the text, from each word.
+    """Presidio's recogniser with another weakest pattern: its own searches for the letter and the digits up to the end
+    of the text, from each word.
 
-    So that is quadratic, and takes any word of ten letters for an id that four digits follow somewhere.
+    That is quadratic, and matches any word of ten letters that four digits follow somewhere.
     """
 
     def __init__(self) -> None:
@@ -103,12 +103,14 @@ FORMS: Mapping[str, Sequence[_Form]] = MappingProxyType(
         "za": (_Form(ZaIdNumberRecognizer),),
     }
 )
-"""Left out: forms that a phone, order or version number has too often (NHS, NPI, MBI), and what is no person's id."""
+"""Left out: forms that phone, order or version numbers have too often (NHS, NPI, MBI), and ids not of persons."""
 
 _LEAST_SCORE = 0.5
-"""Of an unmistakable form: Presidio's weaker patterns of the same id lack word boundaries or check digits."""
+"""Minimum score of an unmistakable form: Presidio's weaker patterns of the same id lack word boundaries or check
+digits.
+"""
 _LONGEST_ID = 20
-"""Characters, with some to spare: Italy's fiscal code and a British driving licence have 16."""
+"""Characters, with a margin: Italy's fiscal code and a British driving licence have 16."""
 _WHOLE = compile_bounded(r"[^\W_]|[-_.](?=\w)")
 _GROUPS = compile_bounded(r"(?<![\w.-])[A-Z0-9]{1,11}(?:[ .\-/][A-Z0-9]{1,11}){1,8}(?!\w)")
 _BETWEEN_GROUPS = compile_bounded(r"[ .\-/]")
@@ -116,13 +118,13 @@ _ANY_DIGIT = compile_bounded(r"\d")
 
 
 def build_country_recognizers(countries: Sequence[str]) -> list[FormatRecognizer]:
-    """The recognisers of these countries."""
+    """Build the recognisers of these countries."""
     found: list[FormatRecognizer] = [SocialSecurityRecognizer()] if "us" in countries else []
     return found + [NationalIdRecognizer(form) for country in countries for form in FORMS.get(country, ())]
 
 
 class NationalIdRecognizer(FormatRecognizer):
-    """One kind of national id. What is all digits needs a label before it on its line."""
+    """Finds one kind of national id. An id of only digits needs a label before it on its line."""
 
     TYPES = ()
 
@@ -134,7 +136,7 @@ class NationalIdRecognizer(FormatRecognizer):
         super().__init__(types=tuple(self._recogniser.supported_entities))
 
     def find_matches(self, text: str) -> Iterator[RecognizerMatch]:
-        """Every id of this kind in the text."""
+        """Yield every id of this kind."""
         if not _ANY_DIGIT.search(text):
             return
         lowered = text.lower()
@@ -154,9 +156,9 @@ class NationalIdRecognizer(FormatRecognizer):
                 yield RecognizerMatch(found.entity_type, found.start, found.end, max(found.score, _LEAST_SCORE))
 
     def _in_groups(self, text: str) -> Iterator[RecognizerMatch]:
-        """Ids behind their label, parted by blanks, dots or dashes as officials write them."""
+        """Yield ids after their label, grouped by blanks, dots or dashes as in official documents."""
         for groups in _GROUPS.finditer(text):
-            # The label may look like a group itself, and what follows the id like one more.
+            # The label may look like a group itself, and the text after the id like one more.
             inner = [groups.start() + between.start() for between in _BETWEEN_GROUPS.finditer(groups[0])]
             starts = (
                 place for place in (groups.start(), *(place + 1 for place in inner)) if self._is_labelled(text, place)
@@ -180,7 +182,7 @@ class NationalIdRecognizer(FormatRecognizer):
 
 
 def _is_whole(text: str, start: int, end: int) -> bool:
-    """Not a part of a longer word, number or dotted name."""
+    """Return whether it is not part of a longer word, number or dotted name."""
     before = text[max(0, start - 1) : start]
     return not (before and (before.isalnum() or before in "-_./")) and not _WHOLE.match(text, end)
 
@@ -215,7 +217,7 @@ _GLUED_EXTENSION = (
 )
 _EXTENSION = compile_bounded(_GLUED_EXTENSION)
 _AFTER_PAUSE = compile_bounded(r",{1,3}[ \t]?\d{1,7}#?(?![\w,]|[.]\d)")
-"""Digits that a telephone dials later: in prose alone, since a comma parts cells of CSV, too."""
+"""Digits that a phone dials later: in prose only, since a comma also separates CSV cells."""
 _BEFORE_CELL = compile_bounded(r"(?:\A|[\n,;\t|\"'])[ \t]?\Z")
 _ENDS = rf"(?:(?={_GLUED_EXTENSION})|(?!\w|[.-]\d))"
 _ENDS_NO_PATH = rf"(?:(?={_GLUED_EXTENSION})|(?!\w|[./-]\d))"
@@ -234,7 +236,7 @@ _CALLED = compile_bounded(
     r"|(?:打电话给?|致电|拨打|电话|전화|कॉल(?: करें)?)\s?:?\s?)(?P<number>\(?\d[\d ().\-/]{6,20}\d)"
     rf"(?:(?={_GLUED_EXTENSION})|(?!\w|[.,:-]\d))"
 )
-"""Words for calling somebody, and a number without a country code right behind."""
+"""Words for calling a person, directly followed by a number without a country code."""
 _SPACED = compile_bounded(rf"(?<![\w.,:+/-])(?<!\d )[2-9]\d{{2}} [2-9]\d{{2}} \d{{4}}{_ENDS_IN_PROSE}")
 _TRUNK_ZERO = compile_bounded(rf"(?<![\w.,:+/-])(?<!\d )0\d{{1,4}}(?:[ /-]\d{{3,8}}){{1,3}}{_ENDS_IN_PROSE}")
 _PAIRS = compile_bounded(
@@ -253,12 +255,12 @@ _DATE = compile_bounded(r"(?:19|20)\d{2}([-./]?)(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12
 
 
 class PhoneFormatRecognizer(FormatRecognizer):
-    """Finds PHONE_NUMBER: with a country code, with brackets, in usual groups, or any digits after a telling label."""
+    """Finds PHONE_NUMBER: with a country code, with brackets, in usual groups, or any digits after a clear label."""
 
     TYPES = ("PHONE_NUMBER",)
 
     def find_matches(self, text: str) -> Iterator[RecognizerMatch]:
-        """Every phone number in the text, with its extension; the same characters may be found more than once."""
+        """Yield every phone number with its extension; the same characters may be matched more than once."""
         for hit in self._numbers(text):
             yield hit._replace(end=_end_of_extension(text, hit.start, hit.end))
 

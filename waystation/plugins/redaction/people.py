@@ -1,15 +1,14 @@
-"""Whether what the language model takes for a person is one: it was trained on news, where a capital says much.
+"""Decides whether what the language model takes for a person is one, and finds people that it misses. The model was
+trained on news, where a capital is strong evidence.
 
-In prose a name is doubted where all of its words are ordinary ones. In code, comments, logs and configuration, where
-sentences without an end, classes and products have capitals, too, there must be more than that: a known given or family
-name, a word that says who follows, an address, or a name beside it. What was found with more evidence is evidence for
-the same name elsewhere in the stretch.
+In prose a name is doubted if all of its words are ordinary ones. In code, comments, logs and configuration, where
+unfinished sentences, classes and products have capitals too, more evidence is required: a known given or family name, a
+word that announces a person, an address, or a name next to it. A name that was found with more evidence is evidence for
+the same name elsewhere in the span.
 
-What it does not see is found by lists and by what stands around: names in full, the values of a person's fields, a part
-of a name that stands there in full. A name is half of a term before a noun of science, and no name where a sentence
-begins with it as a word.
-
-Words that the language model takes for names, names that are also words, and places: one list a file.
+People that the model misses are found by lists and surroundings: full names, values of a person's fields, parts of a
+name that occurs in full. A name before a noun of science is half of a term, and a word that begins a sentence is no
+name. The word lists are in files.
 """
 
 import re
@@ -31,40 +30,44 @@ def _text(file_name: str) -> str:
 
 
 TECHNOLOGY = _words("technology.txt")
-"""Words of software and its manuals: a find that contains one is not a person or a place."""
+"""Words of software and its manuals: a detection with one of them is not a person or a place."""
 
 NAMES_THAT_ARE_WORDS = _words("names_that_are_words.txt")
-"""That one of them stands in a text as an ordinary word does not mean that it is no name there."""
+"""An ordinary use of one of these words in a text does not mean that it is no name there."""
 
 CITIES = frozenset(_text("places.txt").splitlines())
-"""Cities of 100,000 people and more whose names are no ordinary words. From GeoNames (geonames.org, CC BY 4.0)."""
+"""Cities of 100,000 people or more whose names are no ordinary words. From GeoNames (geonames.org, CC BY 4.0)."""
 
 _IN_LATIN_LETTERS = _words("names_in_latin_letters.txt")
 GIVEN_NAMES = _words("given_names.txt") | _IN_LATIN_LETTERS
 FAMILY_NAMES = _words("family_names.txt") | _IN_LATIN_LETTERS
-"""Of people in some seventy countries, in lower case and without accents. From Faker (faker.readthedocs.io, MIT), which
-has those of East Asia in their own scripts: common ones in Latin letters are ours, for either.
+"""Family names of some seventy countries, in lower case and without accents.
+
+From Faker (faker.readthedocs.io, MIT), which has those of East Asia in their own scripts; common ones in Latin letters
+were added, for given and family names.
 """
 
 TERMS, LAWS = _words("terms_with_names.txt"), _words("laws_of_people.txt")
-"""Nouns of science behind a name that say nothing of the person; and those that a discoverer may even own in name."""
+"""Nouns of science after a name that do not concern the person; and those that a discoverer may even own in name."""
 
 ORDINARY_WORDS = _words("ordinary_words.txt")
-"""35,000 of the most frequent words of English that dictionaries write small, without those that are mostly names. From
-symspellpy's frequencies (MIT) and the spelling dictionary of SCOWL (wordlist.sourceforge.net, MIT-like)."""
+"""35,000 of the most frequent English words that dictionaries write in lower case, without those that are mostly names.
+
+From symspellpy's frequencies (MIT) and the spelling dictionary of SCOWL (wordlist.sourceforge.net, MIT-like).
+"""
 
 NO_SECRETS = _words("no_secrets.txt")
-"""What stands behind `password:` or `the password is` without being one: types, states, and words of manuals."""
+"""Words after `password:` or `the password is` that are no password: types, states, and words of manuals."""
 
 PROSE = NO_SECRETS | _words("words_of_prose.txt")
-"""Words of which one shows that several behind `password:` are a sentence or a heading, and no phrase."""
+"""Words that show that several words after `password:` are a sentence or a heading, and no passphrase."""
 
 SAID_OF_SECRETS = PROSE | _words("said_of_secrets.txt")
-"""What stands behind `my password is` without being it."""
+"""Words after `my password is` that are no password."""
 
 
 _AROUND = 240
-"""Characters before and after a name in which a text shows that it is code: about three lines each."""
+"""Characters before and after a name that are checked for code: about three lines each."""
 _FEWEST_MARKS = 2
 _SHORTEST, _SHORTEST_STEM = 3, 3
 _PREFIX = compile_bounded(r"\A(?:un|re|in|non|de|dis|pre|sub|multi|auto|over)")
@@ -86,9 +89,9 @@ _CODE = compile_bounded(
     """,
     re.MULTILINE | re.VERBOSE,
 )
-"""What prose does not have: on the line of a name one is enough."""
+"""Marks that prose does not have: one on the line of a name is enough."""
 _PERHAPS_CODE = compile_bounded(r"[abd-z][A-Z]|(?<!M)(?<!Ma)c[A-Z]|\d\d:\d\d:\d\d")
-"""CamelCase, which products have, too, and times, which chats have."""
+"""CamelCase, which products have too, and times, which chats have."""
 _TITLES = (
     r"\b(?:Mr|Mrs|Ms|Miss|Mx|Dr|Prof|Professor|Sir|Dame|Lord|Lady|Herrn?|Frau|Mme|Monsieur|Madame|Se[ñn]ora?|Sra?"
     r"|Signora?|Pani?)\.?\s"
@@ -110,15 +113,15 @@ _SAID = compile_bounded(PERSON_SAYS)
 
 
 class _Words(NamedTuple):
-    """What is known of the words of a name."""
+    """What is known about the words of a name."""
 
     parts: Sequence[str]
-    """In lower case, without accents, and without initials."""
+    """In lower case, without accents and initials."""
     initials: int
 
     @classmethod
     def of(cls, name: str) -> "_Words":
-        """The words of this name, without acronyms beside them that are no names."""
+        """Build it for this name, without acronyms next to the words that are no names."""
         words = [word.rstrip(".") for word in _PART.findall(name)]
         long = [word for word in words if len(word) > 1]
         parts = [
@@ -147,12 +150,12 @@ class _Words(NamedTuple):
 
     @property
     def given_and_family(self) -> bool:
-        """Whether they are known as that, though each may be an ordinary word, too."""
+        """Whether they are known as given and family name, though each may also be an ordinary word."""
         return len(self.parts) > 1 and self.parts[0] in GIVEN_NAMES and self.parts[-1] in FAMILY_NAMES
 
 
 def filter_person_names(text: str, names: Iterable[Detection]) -> Iterator[Detection]:
-    """Those of the names that are of people; all of them are in this text, and already have the form of names."""
+    """Yield the names that are people's; all of them are in this text, and already have the form of names."""
     doubted, sure, perhaps = list[tuple[Detection, _Words]](), set[str](), set[str]()
     for whole in names:
         name = _without_verb(text, whole)
@@ -169,7 +172,7 @@ def filter_person_names(text: str, names: Iterable[Detection]) -> Iterator[Detec
 
 
 _SCORE, _STATED = 0.5, 0.95
-"""Under and above the language model's 0.85: found by lists, and said by what stands before it."""
+"""Below and above the language model's 0.85: found by lists, and announced by the text before it."""
 _PARTICLES = "van|von|der|den|de|del|della|di|da|do|dos|du|la|le|el|al|bin|ibn|ben|y|e|zu|ter|ten"
 CAPITALISED = (
     r"(?:[^\W\d_a-z]\.|[^\W\d_a-z][^\W\d_]{0,40}+"
@@ -183,7 +186,7 @@ _WORD_OF_SEVERAL = compile_bounded(CAPITALISED)
 _OWNED, _NEW = compile_bounded(r"['’]s\Z"), compile_bounded(r"\b[Nn]ew \Z")
 _MOST_FOLLOWING, _LONGEST_CITY = 3, 4
 _NO_GIVEN_NAMES, CALLED_AFTER_PEOPLE = _words("no_given_names.txt"), _words("called_after_people.txt")
-"""Lists have the former, and other things begin with them; the latter say of names before them that it is no person."""
+"""Listed names that other things also begin with; and words after a name that show that it is no person."""
 
 
 class NameWord(NamedTuple):
@@ -198,7 +201,7 @@ class NameWord(NamedTuple):
 
     @classmethod
     def from_span(cls, text: str, start: int, end: int) -> "NameWord":
-        """The word there, without the `'s`."""
+        """Build it from the word there, without the `'s`."""
         owned = _OWNED.search(text, start, end)
         end = owned.start() if owned else end
         first = _PART.match(text, start, end)
@@ -215,17 +218,17 @@ class NameWord(NamedTuple):
 
     @property
     def is_listed(self) -> bool:
-        """Whether a list has it, and it is nothing else."""
+        """Whether it is listed, and is nothing else."""
         return _is_known(self.part) and self.is_unambiguous_name
 
     @property
     def is_unambiguous_name(self) -> bool:
-        """Whether nothing else is called so, as far as we know."""
+        """Whether it is known as a name and as nothing else."""
         return not (_is_ordinary(self.part) or self.part.title() in CITIES or self.part in NAMES_THAT_ARE_WORDS)
 
     @property
     def may_start_name(self) -> bool:
-        """Whether it is a given name, or may be one that no list has."""
+        """Whether it is a given name, or may be an unlisted one."""
         if len(self.part) < _SHORTEST - 1 or self.part in _NO_GIVEN_NAMES:
             return False
         if self.part in GIVEN_NAMES:
@@ -234,21 +237,21 @@ class NameWord(NamedTuple):
 
     @property
     def may_continue_name(self) -> bool:
-        """Whether it may be the rest of a name."""
+        """Whether it may be a further part of a name."""
         if not self.part or self.part in TECHNOLOGY:
             return False
         return self.is_initial or _is_known(self.part) or self.is_unambiguous_name
 
 
 def strip_names(text: str) -> str:
-    """The text without what may be names in full: it may name people of any language."""
+    """Return the text without possible full names, which may be of any language."""
     return _SEVERAL_WORDS.sub(lambda several: "" if several[0][0].isupper() else several[0], text)
 
 
 def find_listed_people(text: str, start: int, end: int, *, by_all_words: bool = False) -> Iterator[Detection]:
-    """Names in full, of which a list has the given or the family name, in this stretch of the text.
+    """Yield full names with a listed given or family name in this span of the text.
 
-    `by_all_words`: the whole name, where a capital may just as well begin any other word.
+    `by_all_words`: the whole name, where a capital may as well begin any other word.
     """
     for several in _SEVERAL_WORDS.finditer(text, start, end):
         words = [NameWord.from_span(text, *word.span()) for word in _WORD_OF_SEVERAL.finditer(text, *several.span())]
@@ -265,7 +268,7 @@ def find_listed_people(text: str, start: int, end: int, *, by_all_words: bool = 
 
 
 def _words_of_city(text: str, words: Sequence[NameWord]) -> int:
-    """How many words the name of a city takes that begins with the first, if it is more than one."""
+    """Return the number of words of a city name that begins with the first word, if it is more than one."""
     for count in range(min(len(words), _LONGEST_CITY), 1, -1):
         if text[words[0].start : words[count - 1].end] in CITIES:
             return count
@@ -273,7 +276,7 @@ def _words_of_city(text: str, words: Sequence[NameWord]) -> int:
 
 
 def _last_of_name(words: Sequence[NameWord], first: int) -> int:
-    """The place of the last word of the name that begins there; of the first itself, where no name does."""
+    """Return the index of the last word of the name that begins there; `first` itself if there is none."""
     last = first
     for place in range(first + 1, min(first + 1 + _MOST_FOLLOWING, len(words))):
         if words[place - 1].owns or not words[place].may_continue_name:
@@ -294,7 +297,10 @@ def _is_listed(name: Sequence[NameWord]) -> bool:
 
 
 def _is_called_after(name: Sequence[NameWord], behind: Sequence[NameWord]) -> bool:
-    """`Ada Lovelace Institute`, `Petra Lindqvist Street`. People are called Hall and Park, too, behind given names."""
+    """Return whether something is named after a person: `Ada Lovelace Institute`, `Petra Lindqvist Street`.
+
+    People are called Hall and Park too, after given names.
+    """
     *givens, last = name
     is_family = last.part in FAMILY_NAMES and all(word.part in GIVEN_NAMES or word.is_initial for word in givens)
     doubtful = (*(givens if is_family else name), *behind)
@@ -321,7 +327,7 @@ _INTRODUCED = compile_bounded(rf"\b[Mm]y (?:full )?name(?: is|['’]s) {_STATED_
 
 
 def find_stated_people(text: str, start: int, end: int) -> Iterator[Detection]:
-    """What stands as the value of a person's field, apart from the code around it, and how somebody is introduced."""
+    """Yield the values of a person's fields, without the code around them, and people who are introduced."""
     for pattern in (_FIELD, _NAME_FIELD, _LEFT_TO, _INTRODUCED):
         for match in pattern.finditer(text, start, end):
             words = _Words.of(match["name"])
@@ -331,7 +337,7 @@ def find_stated_people(text: str, start: int, end: int) -> Iterator[Detection]:
 
 
 def _may_be_called(words: _Words, *, of_a_person: bool) -> bool:
-    """Things have fields for their names, too."""
+    """Return whether a value may be a person's name: things have name fields too."""
     if not words.parts or TECHNOLOGY.intersection(words.parts):
         return False
     if len(words.parts) + words.initials == 1:
@@ -342,7 +348,7 @@ def _may_be_called(words: _Words, *, of_a_person: bool) -> bool:
 
 
 def find_repeated_names(text: str, people: Iterable[Detection], start: int, end: int) -> Iterator[Detection]:
-    """Words of the names of these people, wherever else they stand in this stretch of the text."""
+    """Yield words of these people's names, wherever else they occur in this span of the text."""
     known = {text[word.start : word.end] for person in people for word in _words_kept(text, person)}
     last: Detection | None = None
     for match in _ONE_WORD.finditer(text, start, end) if known else ():
@@ -378,7 +384,7 @@ def _begins_sentence(text: str, name: Detection) -> bool:
 
 
 def _without_verb(text: str, name: Detection) -> Detection:
-    """`Suppose Alice`, `Ask Kubiak`: the language model takes what begins a sentence for a part of the name."""
+    """Remove a leading verb: in `Suppose Alice` and `Ask Kubiak` the language model takes it for a part of the name."""
     first = _PART.match(text, name.start, name.end)
     rest = _NEXT.match(text, first.end(), name.end) if first else None
     if not first or not rest or _TITLE.search(text, name.start, rest.end()):
@@ -446,7 +452,7 @@ def _is_ordinary(part: str) -> bool:
 
 
 def strip_accents_and_case(word: str) -> str:
-    """In lower case and without accents, as the lists have it."""
+    """Return the word in lower case and without accents, as in the lists."""
     folded = word.casefold()
     if folded.isascii():
         return folded

@@ -1,4 +1,4 @@
-"""Placeholders: the same value of the same type has the same one within a tenant, and another one elsewhere."""
+"""Placeholders: the same value of the same type has the same placeholder within a tenant, and another one elsewhere."""
 
 import hashlib
 import hmac
@@ -31,30 +31,30 @@ SHORT_TYPES = MappingProxyType(
         "SECRET": "SECRET",
     }
 )
-"""Types as recognisers name them, and as they stand in a placeholder, where that is another name."""
+"""Types as recognisers name them, with their names in a placeholder."""
 
 _HEX_DIGITS = 12
 _VERBATIM = frozenset({"SECRET", "WALLET"})
 _WORDS = frozenset({"PERSON", "LOCATION", "EMAIL", "IP"})
 ENCODED_AT = r"(?:\\{1,2}(?:u0040|x40)|&(?:amp;)?(?:#0{0,4}64|#x0{0,4}40|commat);)"
 ENCODED_DOT = r"(?:\\{1,2}(?:u002e|x2e)|&(?:amp;)?(?:#0{0,4}46|#x0{0,4}2e|period);)"
-"""As JSON, programs and HTML write them."""
+"""A dot as JSON, programs and HTML encode it."""
 _AT, _DOT = (
     compile_bounded(rf"\s?[\[(]\s?{word}\s?[\])]\s?|{encoded}", re.IGNORECASE)
     for word, encoded in (("(?:at|@)", ENCODED_AT), (r"(?:dot|\.)", ENCODED_DOT))
 )
 _JOINTS = compile_bounded(r"%20|[_~+,/]")
-"""Names of files join the words of a name: it is the same one."""
+"""File names join the words of a name: it is the same name."""
 _NO_LETTER_OR_DIGIT = compile_bounded(r"[\W_]+")
 
 
 def build_placeholder(key: bytes, tenant: str, short_type: str, value: str) -> str:
-    """`<PERSON_7f3a2c91d04e>`: the first 48 bits of the fingerprint."""
+    """Return `<PERSON_7f3a2c91d04e>`: the type and the first 48 bits of the fingerprint."""
     return f"<{short_type}_{compute_fingerprint(key, tenant, short_type, value)[:_HEX_DIGITS]}>"
 
 
 def compute_fingerprint(key: bytes, tenant: str, short_type: str, value: str) -> str:
-    """HMAC-SHA256 over tenant, type and the value in its normal form, in hex."""
+    """Return HMAC-SHA256 over tenant, type and the normalised value, in hexadecimal."""
     parts = "\x00".join((tenant, short_type, _normal(short_type, value)))
     return hmac.new(key, parts.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
@@ -74,5 +74,7 @@ def _normal(short_type: str, value: str) -> str:
 
 
 def normalize_email_address(value: str) -> str:
-    """A mail address with @ and dots, however it is written: `bob%40example.com`, `bob [at] example (dot) com`."""
+    """Return an e-mail address with @ and dots, however it is written: `bob%40example.com`, `bob [at] example (dot)
+    com`.
+    """
     return _DOT.sub(".", _AT.sub("@", value.replace("%40", "@")))

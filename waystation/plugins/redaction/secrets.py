@@ -1,12 +1,6 @@
-"""Keys, tokens and passwords: by the formats of their issuers, by what is said of them, and by where they stand.
-
-Passwords on command lines and in the small files that commands read.
-
-Secrets where HTTP carries them: headers, cookies, and addresses.
-
-Keys and tokens that show by their own form that they are some: as their issuers make them.
-
-Secrets that code falls back on where the environment has none: `getenv("DB_PASSWORD", "value")`, `|| "value"`.
+"""Detects keys, tokens and passwords by their issuers' formats, in HTTP headers, cookies and URLs, on command lines and
+in the small files that commands read, and as fallbacks of environment variables: `getenv("DB_PASSWORD", "value")`, `||
+"value"`.
 """
 
 import re
@@ -105,7 +99,7 @@ _GIVEN_ONCE = PrefilteredPattern(
         r"|verify|confirm)/)(?P<secret>(?=[A-Za-z_-]{0,40}\d)(?=[\d_-]{0,40}[A-Za-z])[\w-]{20,400}+)(?![./])"
     ),
 )
-"""Of a link that opens something to whoever follows it."""
+"""Parts of a link that grants access to anyone who follows it."""
 _IN_URL = PrefilteredPattern(
     ("://",),
     compile_bounded(
@@ -136,7 +130,7 @@ _INNER_CAPITAL, _CAPITALS, _SMALL = (
 
 
 def find_http_secrets(text: str) -> Iterator[RecognizerMatch]:
-    """Every secret in a header, cookie or address; the same characters may be found more than once."""
+    """Yield every secret in a header, cookie or URL; the same characters may be matched more than once."""
     for start, end in _spans(text, to_lower_same_length(text)):
         if not is_dummy_value(text[start:end]):
             yield RecognizerMatch("SECRET", start, end, 0.9)
@@ -160,7 +154,7 @@ def _authorizations(text: str, lowered: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_mixed(value: str) -> bool:
-    """Whether capitals stand where no word has them, or the value is filled up as Base64 is."""
+    """Return whether there are capitals where no word has them, or Base64 padding."""
     capitals = _CAPITALS.search(value)
     small = capitals and _SMALL.search(value, capitals.end())
     return "=" in value or small is not None or len(_INNER_CAPITAL.findall(value)) > 1
@@ -185,7 +179,7 @@ _NAME = compile_bounded(
     r"(?:_?\d{1,3})?(?![\w.-]{1,60}[\"'])(?!\w)"
 )
 _REACH = 120
-"""Characters before a name in which it is seen whether it is one of the environment's."""
+"""Characters before a name that are checked for access to the environment."""
 _LOOKED_UP = compile_bounded(
     r"(?:env\w{0,20}|(?:env\w{0,20}|config\w{0,10}|settings?|prop(?:ertie)?s)\.(?:get\w{0,20}|fetch|value)|config|settings?"
     r"|default|property)\(\s?[\"'][\w.-]{0,60}\Z"
@@ -203,16 +197,16 @@ _FORMS = (
     (_OF_ENVIRONMENT, _OR_ELSE),
     (_EXPANDED, _IN_BRACES),
 )
-"""What stands before the name, and what behind it."""
+"""What precedes the name, and what follows it."""
 _CONTEXT = compile_bounded(r"env|config|setting|default|propert|props\.|\$\{")
-"""In lower case: with one of them begins whatever looks something up."""
+"""In lower case: every look-up begins with one of these."""
 _ONE_DIGIT, _LETTER, _SPACE = compile_bounded(r"\d"), compile_bounded(r"[^\W\d_]"), compile_bounded(r"\s")
 _PLACE = compile_bounded(r"\A(?:https?://|[~.]{0,2}/)|\A[\w-]+\.(?:json|pem|key|ya?ml|txt|crt)\Z", re.IGNORECASE)
 _SHORTEST = {"password": 4, "key": 8}
 
 
 def find_environment_fallbacks(text: str) -> Iterator[RecognizerMatch]:
-    """Every value that stands in for a secret of the environment."""
+    """Yield every value that is a fallback for a secret of the environment."""
     lowered = to_lower_same_length(text)
     names = (name for stretch in _stretches(lowered) for name in _NAME.finditer(lowered, *stretch))
     for name in names:
@@ -226,7 +220,7 @@ def find_environment_fallbacks(text: str) -> Iterator[RecognizerMatch]:
 
 
 def _stretches(lowered: str) -> Iterator[tuple[int, int]]:
-    """Where names may be looked up: to look for labels in all of the text once more would take its time."""
+    """Yield spans in which names may be looked up: searching all of the text for labels once more would take long."""
     start = end = 0
     for context in _CONTEXT.finditer(lowered):
         if context.end() > end:
@@ -314,9 +308,9 @@ _GLUED = compile_bounded(
     """,
     re.VERBOSE,
 )
-"""Keys whose format no word has, without a border before or behind them: `BackupAKIA…`, `AKIA…Backup`."""
+"""Keys with a format that no word has, without a boundary before or after them: `BackupAKIA…`, `AKIA…Backup`."""
 _MADE_UP = compile_bounded(r"[xX*]{8}|(?<=[a-z])_TOKEN|-my-")
-"""As manuals write a key that is none."""
+"""How manuals write a fake key."""
 _HOOK_ADDRESS = compile_bounded(
     r"\bhttps?://(?:hooks\.slack(?:-gov)?\.com/(?:services|workflows|triggers)/"
     r"|(?:\w{1,10}\.)?discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/\d{1,30}/"
@@ -329,7 +323,7 @@ _HOOK_ADDRESS = compile_bounded(
 
 
 def find_known_token_formats(text: str) -> Iterator[RecognizerMatch]:
-    """Keys, tokens and hashes of passwords, and the secret part of the address of a webhook."""
+    """Yield keys, tokens and password hashes, and the secret part of webhook URLs."""
     for pattern in (_ISSUED, _GLUED):
         for match in pattern.finditer(text):
             if not _MADE_UP.search(match[0]):
@@ -341,7 +335,7 @@ def find_known_token_formats(text: str) -> Iterator[RecognizerMatch]:
 _WORD = r"(?P<quote>[\"'])?(?P<secret>(?(quote)(?!(?P=quote))[^\n]|[^\s;|&)`\"']){1,200})(?(quote)(?P=quote))"
 _TO = r"[^\n|;&]{0,200}?\s"
 _TO_LATER_LINES = r"(?:[^\n|;]|(?<=\\)\n){0,300}?\s"
-"""Commands with addresses and bodies go on over lines that end in a backslash."""
+"""Commands with URLs and bodies continue over lines that end in a backslash."""
 _COMMANDS = (
     PrefilteredPattern(
         ("pass", "token", "key", "secret"),
@@ -436,11 +430,11 @@ _NO_VALUE = compile_bounded(r"\A(?:-.*|[|&;]|\$\(.*|\\+)\Z")
 
 
 def find_command_line_secrets(text: str) -> Iterator[RecognizerMatch]:
-    """Every password that is an argument; the same characters may be found more than once."""
+    """Yield every password that is an argument; the same characters may be matched more than once."""
     lowered = to_lower_same_length(text)
     for pattern in _COMMANDS:
         for match in pattern.matches(text, lowered):
-            # A token may stand where a user does, without a password.
+            # A token may be in the place of a user, without a password.
             group = "secret" if match["secret"] is not None else "token"
             if not (is_dummy_value(match[group].rstrip(",.")) or _NO_VALUE.match(match[group])):
                 yield RecognizerMatch("SECRET", *match.span(group), 0.9)
@@ -452,11 +446,11 @@ _LIKELY = compile_bounded(
     re.IGNORECASE,
 )
 _LEAST_ENTROPY = 3.7
-"""Bits a character. Identifiers of code and paths have less or lack capitals or digits in between."""
+"""Minimum bits per character. Identifiers of code and paths have less, or lack capitals or digits in between."""
 
 
 def find_whole_text_matches(text: str) -> Iterator[RecognizerMatch]:
-    """Secrets, and numbers in tables, that a chunk may part from what names them."""
+    """Yield secrets, and numbers in tables, that a chunk may separate from what names them."""
     return chain(
         find_private_keys(text),
         find_structural_secrets(text),
@@ -467,15 +461,15 @@ def find_whole_text_matches(text: str) -> Iterator[RecognizerMatch]:
 
 
 class SecretRecognizer(FormatRecognizer):
-    """Finds SECRET, but for what only the whole text shows.
+    """Finds SECRET, except for what only the whole text shows.
 
-    Of an assignment or URL only the value is found; stand-ins (`your-key`, `***`, `$TOKEN`) stay.
+    Of an assignment or URL only the value is matched; dummies (`your-key`, `***`, `$TOKEN`) stay.
     """
 
     TYPES = ("SECRET",)
 
     def find_matches(self, text: str) -> Iterator[RecognizerMatch]:
-        """Every secret in the text; the same characters may be found more than once."""
+        """Yield every secret; the same characters may be matched more than once."""
         lowered = to_lower_same_length(text)
         yield from chain(
             find_known_token_formats(text),
@@ -495,7 +489,7 @@ class SecretRecognizer(FormatRecognizer):
 
 
 def _is_random(value: str) -> bool:
-    """Whether the characters are of all kinds and evenly spread, as a generator draws them."""
+    """Return whether the characters are of all kinds and evenly spread, as a generator draws them."""
     if not any(map(str.isupper, value)) or not any(map(str.islower, value)):
         return False
     shares = [count / len(value) for count in Counter(value).values()]

@@ -1,8 +1,6 @@
-"""Secrets that elements, fields, lists, calls and manifests around them name. For the whole text: these span lines.
-
-Passwords in rows that SQL inserts: the columns are named once, and the values come in their order.
-
-A user and a password side by side: behind a word that announces them, before a host, or with a known account.
+"""Detects secrets that surrounding structures name: elements, fields, lists, calls and manifests, which span lines, so
+that the whole text is searched; passwords in rows of SQL inserts; and pairs of user and password, after a word that
+announces them, before a host, or with a known account.
 """
 
 import re
@@ -150,7 +148,7 @@ _ON_A_LATER_LINE = compile_bounded(
     r"[ \t]{1,40}+|[\d:.,TZ/-]{8,40}[ \t][^\n]{0,60}?[ \t])?"
     r"[\"'`]?(?P<secret>[^\s\"'`<>,;|]{6,200})[\"'`]?[ \t\r]{0,40}(?=\n|\Z)"
 )
-"""Behind what a quotation, a list, a listing or a log puts before each line."""
+"""After the prefix that a quotation, a list, a listing or a log puts before each line."""
 _NOT_IN_A_ROW = compile_bounded(r"(?:\A|\n)[^,;|\t\n]{0,60}\Z")
 _BEHIND_A_SIGN = compile_bounded(
     r"(?:[ \t]?(?:→|⇒|::)[ \t]?|[ \t]\(|\\tab[ \t]|\{)(?P<secret>[^\s\"'`<>(){}\\]{6,200})"
@@ -166,9 +164,9 @@ _BESIDE_A_KEY = (
     (_NOT_IN_A_ROW, _ON_A_LATER_LINE),
     (None, _BEHIND_A_SIGN),
 )
-"""What stands before the word, and what behind it."""
+"""What precedes the word, and what follows it."""
 _BEFORE_A_KEY = 80
-"""Characters."""
+"""Characters before a key that are checked."""
 _VALUE_FIRST = PrefilteredPattern(
     ('val"', "val'", "val=", 'value"', 'value\\"', "value'", "value=", "value:"),
     compile_bounded(
@@ -210,7 +208,7 @@ _OF_A_REGISTRY = PrefilteredPattern(
 
 
 def find_structural_secrets(text: str) -> Iterator[RecognizerMatch]:
-    """Every secret that its place in the text makes one."""
+    """Yield every secret that is one by its place in the text."""
     for start, end in _spans(text):
         if end - start > 1 and not is_dummy_value(text[start:end].strip()):
             yield RecognizerMatch("SECRET", start, end, 0.9)
@@ -236,7 +234,7 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _beside_a_key(text: str, lowered: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Where a word or a name of code may stand as well, what has more than they have."""
+    """Yield values that have more than a word or identifier, where those may occur as well."""
     for before, behind in _BESIDE_A_KEY:
         match = behind.match(text, end)
         if match is None or not _is_password(match["secret"]) or is_code_expression(text, *match.span("secret")):
@@ -246,7 +244,7 @@ def _beside_a_key(text: str, lowered: str, start: int, end: int) -> Iterator[tup
 
 
 def _of_formats(text: str, lowered: str) -> Iterator[tuple[int, int]]:
-    """What the files of certain programs hold."""
+    """Yield secrets in the files of certain programs."""
     for pattern in (_VALUE_FIRST, _SET_BY_SHELL):
         for match in pattern.matches(text, lowered):
             if _TELLING.search(match["secret"]) and not is_code_expression(text, *match.span("secret")):
@@ -260,7 +258,7 @@ def _of_formats(text: str, lowered: str) -> Iterator[tuple[int, int]]:
 
 
 def _is_a_pair(encoded: str) -> bool:
-    """Whether Base64 holds a user and a password."""
+    """Return whether Base64 has a user and a password."""
     try:
         user, _, password = b64decode(encoded, validate=True).decode().partition(":")
     except ValueError:
@@ -269,7 +267,7 @@ def _is_a_pair(encoded: str) -> bool:
 
 
 def _is_said(element: re.Match[str]) -> bool:
-    """Whether it is what a program says to people: `<string name="new_password">Your password</string>`."""
+    """Return whether it is text for people: `<string name="new_password">Your password</string>`."""
     return element["tag"].lower() == "string" and (" " in element["secret"] or not _TELLING.search(element["secret"]))
 
 
@@ -288,7 +286,7 @@ def _over_lines(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _behind(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """What a key at this place has in a block of YAML, behind ends of lines, in brackets over lines or long quotes."""
+    """Yield the values of a key in a YAML block, after line ends, in brackets over lines or in long quotes."""
     if block := _BLOCK.match(text, end):
         begin = text.rfind("\n", 0, start) + 1
         indent = _INDENT.match(text, begin)
@@ -331,13 +329,13 @@ _VALUE = (
 )
 _ROW = compile_bounded(rf"(?<!\s)\s*+(?:,\s*+)?\({_VALUE}(?:,{_VALUE})*+\)")
 _LONGEST_ROW = 40_000
-"""Characters: else a row without an end would be read to the end of the text, once for each statement in it."""
+"""Maximum characters: otherwise an unclosed row would be read to the end of the text, once for each statement in it."""
 _CELL = compile_bounded(rf"[(,]({_VALUE})")
 _WRITTEN = compile_bounded(r"(?<!\s)\s*+N?(?P<quote>['\"])(?P<secret>.{2,400})(?P=quote)\s*+", re.DOTALL)
 
 
 def find_sql_insert_passwords(text: str) -> Iterator[RecognizerMatch]:
-    """Every password among the values, where it is written out."""
+    """Yield every literal password among the values."""
     for insert in _INSERT.finditer(text):
         columns = [bool(_PASSWORD.match(name.strip(_AROUND_A_NAME))) for name in insert["columns"].split(",")]
         row = _row(text, insert.end()) if any(columns) else None
@@ -422,7 +420,7 @@ _DUMPED = PrefilteredPattern(
         re.MULTILINE,
     ),
 )
-"""An address and a password alone on a line, as those who collect them write them."""
+"""An address and a password alone on a line, as in credential dumps."""
 _NO_USERS = (
     "acct bcc cc contact docker e-mail email from git github image mail mailto npm pkg reply-to sender sip to xmpp"
 )
@@ -436,7 +434,7 @@ _NOT_ITS_END = ".,;:*"
 
 
 def find_login_passwords(text: str) -> Iterator[RecognizerMatch]:
-    """Every password beside its user; the same characters may be found more than once."""
+    """Yield every password next to its user; the same characters may be matched more than once."""
     for token in _OF_TWILIO.finditer(text):
         yield RecognizerMatch("SECRET", *token.span("secret"), 1.0)
     for start, end in _pair_spans(text, to_lower_same_length(text)):
@@ -452,12 +450,12 @@ def _pair_spans(text: str, lowered: str) -> Iterator[tuple[int, int]]:
             yield start, start + len(match["secret"].rstrip(_NOT_ITS_END))
     for match in _AT_A_HOST.matches(text, lowered):
         if match["user"].lower() not in _NO_USER and not _NO_HOST.match(match["host"]):
-            # Without a dot it is no host for certain: a password may hold an @ as well.
+            # Without a dot it is not certainly a host: a password may have an @ too.
             yield match.start("secret"), match.end("secret" if "." in match["host"] else "host")
 
 
 def _is_password(value: str) -> bool:
-    """Whether it has what words, versions and paths do not."""
+    """Return whether it has what words, versions and paths do not have."""
     if value.startswith(("/", "urn:")) or "://" in value or _NO_PASSWORD.match(value):
         return False
     if _SYMBOL.search(value):
