@@ -1,4 +1,4 @@
-"""An office for agents: a real store, real document search, and doubles for model, redactor and memory."""
+"""The environment of agent tests: a real store, real document search, and doubles for model, redactor and memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ from waystation.testing.doubles import ListMemory, PlainRedactor, RecordingMeter
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 TASK = "task-1"
 TENANT = tenant_hash("local")
-"""Of the settings' default, so that commands on a store of the office find its tasks."""
+"""The tenant of the default settings, so that commands on a store of the environment find its tasks."""
 SECRET, SECRET_PLACEHOLDER = "sk-live-4711", "<SECRET_0123456789ab>"
 """Replaced before every model call."""
 NAME, NAME_PLACEHOLDER = "Ada Lovelace", "<PERSON_7f3a2c91d04e>"
@@ -57,7 +57,7 @@ TASK_REQUEST = TaskRequest(question="Why did it silt up?", request_id=TASK)
 
 
 class ManualClock:
-    """A clock that stands until it is moved."""
+    """A clock that stands still until it is moved."""
 
     def __init__(self) -> None:
         self.now = NOON
@@ -84,27 +84,27 @@ PLAN = Plan(
 
 
 def make_tool_use(name: str, call_id: str = "c1", /, **arguments: object) -> ToolUse:
-    """A call of a tool."""
+    """Make a tool call."""
     return ToolUse.model_validate({"id": call_id, "name": name, "input": arguments})
 
 
 def without_statuses(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """What was said beside the status of the agent."""
+    """Return the messages without the agent's status messages."""
     return tuple(message for message in messages if not message.is_status)
 
 
 def without_prefix_records(transcript: Transcript) -> tuple[Record, ...]:
-    """Its records, but for those that say what is sent."""
+    """Return the records except those that say what is sent."""
     return tuple(record for record in transcript.records if not isinstance(record, PromptPrefixRecord))
 
 
 def find_status_texts(messages: Sequence[Message]) -> list[str]:
-    """The status messages among these, oldest first."""
+    """Return the status messages among these, oldest first."""
     return [message.text for message in messages if message.is_status]
 
 
 def never_interrupted() -> bool:
-    """Nobody interrupts."""
+    """Return False: nothing interrupts."""
     return False
 
 
@@ -128,7 +128,7 @@ class AgentEnvironment:
     offline: bool = False
     task_used: float = 0.0
     pauses: list[float] = field(default_factory=list[float])
-    """What backpressure made calls wait, in seconds; nobody really waits here."""
+    """Seconds that backpressure made calls wait; the tests do not really wait."""
 
     async def open_task(
         self,
@@ -179,7 +179,7 @@ class AgentEnvironment:
 
     @property
     def table_reader(self) -> RedactedTableReader:
-        """Without anything kept of earlier queries."""
+        """A reader without a cache of earlier queries."""
         return RedactedTableReader(DuckDbTableEngine(), ColumnRedactor(self.redactor, self.redactor), self.clock)
 
     @property
@@ -206,7 +206,7 @@ class AgentEnvironment:
         )
 
     async def record_pause(self, seconds: float) -> None:
-        """Note it and go on."""
+        """Record the pause without waiting."""
         self.pauses.append(seconds)
 
     @property
@@ -229,7 +229,7 @@ class AgentEnvironment:
         return ReportPublisher(store=store, redactor=self.redactor, check=check)
 
     async def run_leg(self, model: ScriptedModel, number: int = 1, step_id: str = "research-1") -> LegOutcome:
-        """Carry out a leg with this model."""
+        """Run a leg with this model."""
         self.model = model
         request = LegRequest(
             run=self.run_ref(step_id), leg=number, limit=self.limit, terms=self.terms, task_used=self.task_used
@@ -239,7 +239,7 @@ class AgentEnvironment:
     async def make_tool_context(
         self, step_id: str = "research-1", call_id: str = "c1", window: int = 20_000
     ) -> ToolContext:
-        """Where a tool is called, with a right to write that is taken now."""
+        """Build the context of a tool call, with a fence that is taken now."""
         run = self.run_ref(step_id)
         await self.store.open_run(run)
         fence = await self.store.acquire_fence(run.run_id)
@@ -253,7 +253,7 @@ class AgentEnvironment:
         )
 
     async def call_tool(self, call: ToolUse, step_id: str = "research-1", window: int = 20_000) -> str:
-        """A tool's result as the agent sees it; errors are marked."""
+        """Return a tool's result as the agent sees it; errors are marked."""
         site = await self.make_tool_context(step_id, call.id, window)
         result = await self.agent_deps.build_role_toolbox(site.run.role).run(call, site)
         return f"ERROR {result.content}" if result.is_error else result.content
@@ -262,11 +262,11 @@ class AgentEnvironment:
         return await self.store.load_transcript(f"{self.task_id}/{step_id}", SYSTEM_SCOPE)
 
     async def load_messages(self, step_id: str = "research-1") -> tuple[Message, ...]:
-        """The messages of an agent's transcript without statuses."""
+        """Return the messages of an agent's transcript without statuses."""
         return without_statuses((await self.load_transcript(step_id)).messages)
 
     async def commit_conversation(self, messages: Sequence[Message]) -> None:
-        """Let the research agent have had this conversation, each of its replies at a small charge."""
+        """Commit this conversation to the research agent's transcript, each reply with a small charge."""
         fence, transcript = (await self.make_tool_context()).fence, await self.load_transcript()
         for message in messages:
             if message.role == "user":

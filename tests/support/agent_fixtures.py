@@ -1,4 +1,4 @@
-"""An office for each test, on a copy of a store that is prepared once."""
+"""An agent environment for each test, on a copy of a store that is prepared once."""
 
 import asyncio
 import shutil
@@ -15,7 +15,7 @@ from waystation.runtime.sql_store import SqlStore
 
 @asynccontextmanager
 async def open_agent_environment(path: Path) -> AsyncGenerator[AgentEnvironment]:
-    """The office on the store at this path; a new one where there is none."""
+    """Open the environment on the store at this path; a new one if there is none."""
     clock = ManualClock()
     store = await SqlStore.open(f"sqlite+aiosqlite:///{path}", clock)
     try:
@@ -26,7 +26,7 @@ async def open_agent_environment(path: Path) -> AsyncGenerator[AgentEnvironment]
 
 @asynccontextmanager
 async def open_agent_environment_copy(store: Path, folder: Path) -> AsyncGenerator[AgentEnvironment]:
-    """The office on a copy of the store, made in the folder."""
+    """Open the environment on a copy of the store, made in the folder."""
     shutil.copy(store, folder / "waystation.db")
     async with open_agent_environment(folder / "waystation.db") as env:
         yield env
@@ -34,7 +34,7 @@ async def open_agent_environment_copy(store: Path, folder: Path) -> AsyncGenerat
 
 @pytest.fixture(scope="session")
 def prepared_stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of stores to copy: bare, with a planned task, and with an agent whose context is full."""
+    """A folder of stores to copy: empty, with a planned task, and with an agent whose context is full."""
     folder = tmp_path_factory.mktemp("stores")
 
     async def prepare() -> None:
@@ -54,20 +54,20 @@ def prepared_stores(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 async def bare_env(prepared_stores: Path, tmp_path: Path) -> AsyncIterator[AgentEnvironment]:
-    """Without a task."""
+    """An environment without a task."""
     async with open_agent_environment_copy(prepared_stores / "bare.db", tmp_path) as env:
         yield env
 
 
 @pytest.fixture
 async def env(prepared_stores: Path, tmp_path: Path) -> AsyncIterator[AgentEnvironment]:
-    """With a task that is planned."""
+    """An environment with a planned task."""
     async with open_agent_environment_copy(prepared_stores / "planned.db", tmp_path) as env:
         yield env
 
 
 @pytest.fixture
 async def full_env(prepared_stores: Path, tmp_path: Path) -> AsyncIterator[AgentEnvironment]:
-    """With an agent whose context is full."""
+    """An environment with an agent whose context is full."""
     async with open_agent_environment_copy(prepared_stores / "full.db", tmp_path) as env:
         yield env

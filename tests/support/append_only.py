@@ -1,4 +1,4 @@
-"""What agents sent, held against the rule that between two compactions an earlier request only ever grows."""
+"""Checks that, between two compactions, each request of an agent extends the previous one."""
 
 import json
 import re
@@ -18,7 +18,9 @@ _STEP = re.compile(r'<step id=\\"([^"\\]+)\\"')
 
 
 def flatten_request(body: Body) -> list[str]:
-    """A request in the order in which the provider reads it, without cache marks: tools, system prompt, blocks."""
+    """Return a request in the order in which the provider reads it, without cache marks: tools, system prompt,
+    blocks.
+    """
     return [json.dumps(part, sort_keys=True) for part in _flat(body)]
 
 
@@ -40,13 +42,13 @@ def _unmarked(part: Mapping[str, JsonValue]) -> JsonValue:
 
 
 def find_prefix_breaks(bodies: Sequence[Body]) -> list[int]:
-    """Which requests of one agent (from 1) are no extension of the one before, byte for byte."""
+    """Return the numbers (from 1) of an agent's requests that do not extend the one before, byte for byte."""
     sent = [flatten_request(body) for body in bodies]
     return [number for number, (before, now) in enumerate(pairwise(sent), 2) if now[: len(before)] != before]
 
 
 def group_by_agent(bodies: Sequence[Body]) -> dict[str, list[Body]]:
-    """The requests of agents, by the step that their contract names."""
+    """Group the requests of agents by the step that their task brief names."""
     found: dict[str, list[Body]] = {}
     for body in bodies:
         if (step := _STEP.search(json.dumps(body["messages"]))) and body.get("tool_choice") is None and "tools" in body:
@@ -56,12 +58,12 @@ def group_by_agent(bodies: Sequence[Body]) -> dict[str, list[Body]]:
 
 @dataclass
 class PrefixBindingModel:
-    """A model that thinks before each of its replies, behind a provider that binds what it thought to its prefix."""
+    """A model that thinks before each reply, behind a provider that binds thinking to its prefix."""
 
     model: ChatModel
     binding: PrefixBinding = field(default_factory=PrefixBinding)
     bodies: list[Body] = field(default_factory=list[Body])
-    """Of every request for a reply, oldest first."""
+    """Bodies of all requests for a reply, oldest first."""
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """See `ChatModel`."""

@@ -1,4 +1,4 @@
-"""Answers to requests as they come to a task: by the rows of the table of signals."""
+"""Applies answers to requests as a task does: by the rows of the table of signals."""
 
 from datetime import datetime
 
@@ -11,12 +11,12 @@ from waystation.tasks.task import ApprovalRequest, RejectedMessage
 
 
 def apply_approval(standing: ApprovalContext, sent: JsonValue, now: datetime) -> ApprovalRequest | RejectedMessage:
-    """What is made of an `approve_budget`."""
+    """Return the result of an `approve_budget` signal."""
     return _answer(APPROVAL, standing, sent, now)
 
 
 def apply_denial(standing: ApprovalContext, sent: JsonValue, now: datetime) -> ApprovalRequest | RejectedMessage:
-    """What is made of a `deny_budget`."""
+    """Return the result of a `deny_budget` signal."""
     return _answer(DENIAL, standing, sent, now)
 
 

@@ -1,4 +1,4 @@
-"""A research agent with names of things in its conversation, some of which its summary will lose."""
+"""A conversation of a research agent with names of things, some of which its summary will lose."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ DEMAND = "Never touch config/prod.yaml before Friday."
 
 
 def make_audited_conversation() -> Sequence[Message]:
-    """Thirteen turns. In the third the user demands something, in the fifth a log is read."""
+    """Make thirteen turns. In the third the user demands something, in the fifth a log is read."""
     turns = make_research_turns(13, 1_300, tool="recall")
     turns[5] = make_result_message("m7", Text(text=DEMAND), c3=f"3 {make_filler_text(1_300)}")
     turns[17] = make_result_message("m19", Text(text="Look at the keeper, too."), c9=f"9 {make_filler_text(1_300)}")
@@ -26,10 +26,10 @@ def make_audited_conversation() -> Sequence[Message]:
 
 
 def make_audited_summary() -> ModelResponse:
-    """What the model that condenses says."""
+    """Make the reply of the summarising model."""
     return make_summary_response(f"The keeper {NAME} let it silt up: E4000, see https://harbour.example/logs/1811.")
 
 
 async def commit_audited_conversation(env: AgentEnvironment) -> None:
-    """Let the research agent have had this conversation."""
+    """Commit this conversation to the research agent's transcript."""
     await env.commit_conversation(make_audited_conversation())

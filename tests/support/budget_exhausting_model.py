@@ -1,4 +1,4 @@
-"""A `ChatModel` that spends as much as a call may, and whose agents never hand in: only their budget ends them."""
+"""A `ChatModel` that spends as much as a call may, and whose agents never submit: only their budget ends them."""
 
 import asyncio
 import hashlib
@@ -21,13 +21,13 @@ from waystation.planning.plan import Plan, Step
 from waystation.testing.doubles import make_scripted_response
 
 MODEL = "claude-sonnet-5-5"
-"""It has a price, so that what it spends is known in dollars, too."""
+"""It has a price, so that its spending is also known in dollars."""
 MAX_CALL_SECONDS = 0.02
-"""Seconds that a call takes at most."""
+"""Maximum seconds of a call."""
 
 
 def make_fan_out_plan(researchers: int) -> Plan:
-    """So many agents side by side, and one that writes when all are done."""
+    """Make a plan of this many parallel agents, and one that writes when all are done."""
     steps = tuple(Step(id=f"part-{n + 1}", role="research", title="A part", goal="Read.") for n in range(researchers))
     write = Step(id="write", role="writing", title="Write", goal="Write.", needs=tuple(step.id for step in steps))
     return Plan(steps=(*steps, write))
@@ -39,12 +39,12 @@ class BudgetExhaustingModel:
 
     plan: Plan
     together: int
-    """The first calls of so many researchers are answered only when all of them are waiting."""
+    """The first calls of this many researchers are answered only when all of them are waiting."""
     seed: int | None = None
     spent: Amount = field(default_factory=Amount)
-    """By what the model used, whatever anybody booked."""
+    """Amount that the model used, whatever was booked."""
     spent_by: dict[str, Amount] = field(default_factory=dict[str, Amount])
-    """By researcher: what all had spent together when its newest call was answered."""
+    """By researcher: the amount that all had spent when its newest call was answered."""
     calls: int = 0
     at_once: int = 0
     most_at_once: int = 0
@@ -53,7 +53,7 @@ class BudgetExhaustingModel:
         self._gate = asyncio.Barrier(self.together)
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """A tool call that ends nothing; for the planner, the plan."""
+        """Return a tool call that ends nothing; for the planner, the plan."""
         researcher = any(tool.name == "submit_findings" for tool in request.tools)
         chance = self._chance(request)
         self.at_once += 1
@@ -70,16 +70,16 @@ class BudgetExhaustingModel:
         return make_scripted_response(ToolUse(id=f"c{len(request.messages)}", name=name, input=arguments), usage=usage)
 
     async def count_tokens(self, request: ModelRequest) -> int:
-        """As many as the request's bytes allow."""
+        """Return as many tokens as the request's bytes allow."""
         tools = json.dumps([tool.model_dump(mode="json") for tool in request.tools])
         return compute_request_upper_bound(request.system, tools, request.messages)
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
     @property
     def total_spent_at_first_stop(self) -> Amount:
-        """What all had spent when the first researcher had made its last call."""
+        """Amount that all had spent when the first researcher made its last call."""
         return min(self.spent_by.values(), key=lambda spent: spent.tokens)
 
     def _move(self, request: ModelRequest, researcher: bool) -> ScriptedCall:
@@ -90,7 +90,7 @@ class BudgetExhaustingModel:
         return ("write_section", {"heading": f"Part {len(request.messages)}", "markdown": "Text."})
 
     def _chance(self, request: ModelRequest) -> random.Random:
-        """Its own for each agent and turn: agents run in any order."""
+        """Return the generator of this agent and turn: agents run in any order."""
         said = f"{self.seed} {len(request.messages)} {request.messages[0].text}"
         return random.Random(hashlib.sha256(re.sub(r"\W+", " ", said).encode()).digest())
 

@@ -1,4 +1,4 @@
-"""Request bodies for tests of `waystation context`, and what the command says to them."""
+"""Request bodies for tests of `waystation context`, and a runner of the command."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ def make_tool_result_message(*blocks: Json) -> Json:
 
 
 def make_tool_turns(count: int, tokens: int = 800, tool: str = "read_file", ids: str = "c") -> list[Json]:
-    """So many calls with their results, as agents make them."""
+    """Make this many tool calls with their results, as agents make them."""
     made: list[Json] = []
     for number in range(count):
         made.append(make_tool_use_message(make_tool_use(f"{ids}{number}", tool, path=f"docs/{number}.md")))
@@ -62,7 +62,7 @@ def make_request_body(*messages: Json, **fields: object) -> Json:
 
 
 def make_full_request_body(count: int = 20) -> Json:
-    """A conversation that fills a window of 10,000 tokens."""
+    """Make a conversation that fills a window of 10,000 tokens."""
     return make_request_body(
         make_user_message("Find out what changed."),
         *make_tool_turns(count),
@@ -72,7 +72,7 @@ def make_full_request_body(count: int = 20) -> Json:
 
 
 class ContextCommand:
-    """`waystation context` on files of one folder."""
+    """Runs `waystation context` on files in one folder."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder, self.capsys = folder, capsys
@@ -83,7 +83,7 @@ class ContextCommand:
         return str(path)
 
     def run(self, command: str, content: object, *options: str) -> tuple[int, str, str]:
-        """Exit code, stdout, stderr."""
+        """Return exit code, stdout and stderr."""
         code = run(["context", command, self.write(content), *options])
         said = self.capsys.readouterr()
         return code, said.out, said.err
@@ -94,7 +94,7 @@ class ContextCommand:
         return json.loads(out)
 
     def compact(self, content: object, *options: str, summary: str = SUMMARY, window: int = 10_000) -> Json:
-        """The result of a compaction; its view is legal, and accepted by the SDK's types."""
+        """Return the result of a compaction, and check that its view is legal and accepted by the SDK's types."""
         (self.folder / "summary.txt").write_text(summary, encoding="utf-8")
         given = ["--summary-file", str(self.folder / "summary.txt"), "--window", str(window)]
         done = self.run_json("compact", content, *given, *options)
@@ -115,7 +115,7 @@ def assert_legal(messages: Sequence[Json]) -> None:
 
 
 def list_texts(messages: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Every text in the messages."""
+    """Return every text in the messages."""
     found: list[str] = []
     for message in messages:
         content = message["content"]

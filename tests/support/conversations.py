@@ -1,4 +1,4 @@
-"""Conversations for tests: small builders, and hypothesis strategies for orderly and for arbitrary histories."""
+"""Conversations for tests: small builders, and hypothesis strategies for regular and for arbitrary histories."""
 
 from collections.abc import Sequence
 
@@ -27,30 +27,30 @@ def make_transcript(*messages: Message) -> Transcript:
 
 
 def make_call_message(message_id: str, *call_ids: str, tool: str = READ, thinking: str = "") -> Message:
-    """An assistant message that asks for these calls."""
+    """Make an assistant message with these calls."""
     uses = tuple(ToolUse(id=call_id, name=tool, input={"name": f"{call_id}.md"}) for call_id in call_ids)
     thought = (Thinking(thinking=thinking, signature="c2lnbmVk"),) if thinking else ()
     return Message(id=message_id, role="assistant", blocks=(*thought, *uses))
 
 
 def make_result_message(message_id: str, /, *also: Block, **contents: str) -> Message:
-    """A user message with these results, and other blocks after them."""
+    """Make a user message with these results, followed by other blocks."""
     given = tuple(ToolResult(tool_use_id=call_id, content=content) for call_id, content in contents.items())
     return Message(id=message_id, role="user", blocks=(*given, *also))
 
 
 def make_text_message(message_id: str, text: str) -> Message:
-    """An assistant message of one text."""
+    """Make an assistant message of one text."""
     return Message(id=message_id, role="assistant", blocks=(Text(text=text),))
 
 
 def make_filler_text(tokens: int) -> str:
-    """Text of about so many tokens."""
+    """Make a text of about this many tokens."""
     return "word " * (tokens * 4 // 5)
 
 
 def make_research_turns(turns: int, result_tokens: int = 1_500, *, tool: str = READ, start: int = 1) -> list[Message]:
-    """Turns of one call each, as an agent makes them: ids m2, m3 … and c1, c2 …"""
+    """Make turns of one call each, as an agent makes them: ids m2, m3 … and c1, c2 …"""
     messages: list[Message] = []
     for turn in range(start, start + turns):
         messages.append(make_call_message(f"m{2 * turn}", f"c{turn}", tool=tool))
@@ -61,14 +61,14 @@ def make_research_turns(turns: int, result_tokens: int = 1_500, *, tool: str = R
 
 
 def make_research_transcript(turns: int, result_tokens: int = 1_500, *, tool: str = READ) -> Transcript:
-    """A contract and so many turns."""
+    """Make a transcript of a task brief and this many turns."""
     return make_transcript(
         build_user_message("m1", "Find out what changed."), *make_research_turns(turns, result_tokens, tool=tool)
     )
 
 
 def make_small_policy(window: int = 20_000) -> CompactionPolicy:
-    """A window that tests fill quickly."""
+    """Make a policy with a window that tests fill quickly."""
     return CompactionPolicy(window=window, trigger=window * 3 // 4, target=window * 3 // 8)
 
 
@@ -101,7 +101,7 @@ def _block() -> SearchStrategy[Block]:
 
 
 def arbitrary_messages() -> SearchStrategy[tuple[Message, ...]]:
-    """Anything at all: orphans, repeated ids, blocks in the wrong role, no contract."""
+    """Anything at all: orphans, repeated ids, blocks in the wrong role, no task brief."""
     rows = st.tuples(st.sampled_from(["user", "assistant"]), st.lists(_block(), max_size=4))
     return st.lists(rows, max_size=14).map(
         lambda drawn: tuple(
@@ -113,7 +113,7 @@ def arbitrary_messages() -> SearchStrategy[tuple[Message, ...]]:
 
 @st.composite
 def further_messages(draw: st.DrawFn, first: int, most: int = 6) -> tuple[Message, ...]:
-    """What an agent run may go on with: turns of parallel calls, remarks of the user, replies without a call."""
+    """Possible continuations of an agent run: turns of parallel calls, user remarks, replies without a call."""
     messages: list[Message] = []
     for _ in range(draw(st.integers(0, most))):
         number = first + len(messages)

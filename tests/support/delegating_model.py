@@ -1,4 +1,4 @@
-"""A crew whose members delegate: what each of them does is written down by the id of its step."""
+"""A scripted task model whose agents delegate; each agent's script is given by the id of its step."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,7 +37,7 @@ SUBAGENT_TOKENS = CALL_TOKENS * len(SUBAGENT_SCRIPT)
 
 
 def make_delegate_call(title: str, percent: int = 20, **changes: JsonValue) -> ScriptedCall:
-    """A call that asks for a subagent."""
+    """Make a call that starts a subagent."""
     given: dict[str, JsonValue] = {
         "role": "research",
         "title": title,
@@ -49,13 +49,13 @@ def make_delegate_call(title: str, percent: int = 20, **changes: JsonValue) -> S
 
 
 def make_four_delegate_calls(percent: int = 20) -> list[ScriptedCall]:
-    """Four subagents in one reply."""
+    """Make calls for four subagents in one reply."""
     return [make_delegate_call(title, percent) for title in ("beacons", "bars", "buoys", "bells")]
 
 
 @dataclass
 class DelegatingTaskModel(ScriptedTaskModel):
-    """As `RunnerPool`, but who has a script follows it; a subagent without one does what `SUBAGENT_SCRIPT` says."""
+    """A `ScriptedTaskModel` whose agents follow their scripts; a subagent without one follows `SUBAGENT_SCRIPT`."""
 
     scripts: Mapping[str, Sequence[Sequence[ScriptedCall]]] = field(
         default_factory=dict[str, Sequence[Sequence[ScriptedCall]]]
@@ -64,7 +64,7 @@ class DelegatingTaskModel(ScriptedTaskModel):
     """Every request of an agent of the plan, and of subagents."""
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """The next reply of this agent."""
+        """Return the next reply of this agent."""
         call = ModelCall(parse_step_id(request), 1 + sum(message.role == "assistant" for message in request.messages))
         self.heard[call] = request
         script = self.scripts.get(call.step) or (SUBAGENT_SCRIPT if "." in call.step else None)
@@ -82,16 +82,16 @@ class DelegatingTaskModel(ScriptedTaskModel):
 def make_delegating_task_config(
     budget: int = 60_000, agent_budget: int = 20_000, bounds: DelegationConfig | None = None
 ) -> TaskConfig:
-    """Terms under which agents delegate."""
+    """Make a task configuration under which agents delegate."""
     given = make_task_config(budget=budget, agent_budget=agent_budget)
     return given.replace(agent=LARGE_WINDOW_CONFIG.replace(delegation=bounds or DelegationConfig(depth=2, width=4)))
 
 
 def index_steps(progress: TaskProgress) -> dict[str, StepProgress]:
-    """By id."""
+    """Return the steps by id."""
     return {step.id: step for step in progress.steps}
 
 
 def find_tool_results(crew: DelegatingTaskModel, step: str, turn: int) -> list[ToolResult]:
-    """What an agent was told before this turn."""
+    """Return the tool results that an agent received before this turn."""
     return list(find_newest_message(crew.heard[ModelCall(step, turn)]).tool_results)

@@ -1,4 +1,4 @@
-"""Documents of every kind, made by code: PDF and archives by hand, the rest by the libraries that write them."""
+"""Documents of every format, made by code: PDF and archives by hand, the rest by the libraries that write them."""
 
 import base64
 import zlib
@@ -28,13 +28,14 @@ OLD_SHEETS = zlib.decompress(
 PASSWORD_PROTECTED = (
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\x00" * 600 + "EncryptedPackage".encode("utf-16-le") + b"\x00" * 600
 )
-"""What Office makes of a document with a password, as far as we look at it."""
+"""The beginning of a password-protected Office document, as far as our code reads it."""
 
 
 def make_pdf_file(*pages: str, encrypted: bool = False, maps: Mapping[str, str] = {}, first_glyph: int = 1) -> bytes:
-    """One page a text, lines by `\\n`; a page of `scan` holds a drawing only, an empty one nothing.
+    r"""Make a PDF with a page for each text, lines separated by `\n`; a page of `scan` only has a drawing, an empty one
+    nothing.
 
-    The font says of each sign what `maps` has for it, by default itself, and nothing where that is empty.
+    The font maps each character to its entry in `maps`, by default itself; an empty entry maps it to nothing.
     """
     characters = sorted(set("".join(pages)) - {"\n"})
     codes = {character: f"{number:04x}" for number, character in enumerate(characters, first_glyph)}
@@ -96,7 +97,7 @@ def _pdf(objects: Sequence[str], trailer: str) -> bytes:
 
 
 def make_word_file() -> bytes:
-    """A title, a heading, text, a list, and a table with several paragraphs and lines in a cell."""
+    """Make a title, a heading, text, a list, and a table with several paragraphs and lines in a cell."""
     document: Any = import_module("docx").Document()
     document.add_heading("The harbour", 0)
     document.add_heading("Причины", 1)
@@ -112,7 +113,7 @@ def make_word_file() -> bytes:
 
 
 def make_slides_file() -> bytes:
-    """A slide with a list and notes, a hidden one, one with a table and a shape in a group."""
+    """Make a slide with a list and notes, a hidden one, and one with a table and a shape in a group."""
     slides: Any = import_module("pptx").Presentation()
     first, hidden, last = (slides.slides.add_slide(slides.slide_layouts[layout]) for layout in (1, 5, 5))
     for slide, title in ((first, "Порт"), (hidden, "Draft"), (last, "Costs")):
@@ -134,9 +135,9 @@ def _saved(document: Any) -> bytes:
 
 
 def make_sheets_file() -> bytes:
-    """Values of every type, a formula with its value, a hidden and an empty sheet."""
+    """Make values of every type, a formula with its value, a hidden and an empty sheet."""
     file = BytesIO()
-    # None of the libraries that write these files comes with complete types.
+    # None of the libraries that write these files has complete types.
     with import_module("xlsxwriter").Workbook(file) as opened:
         book: Any = opened
         costs = book.add_worksheet("Costs 2026")
@@ -157,7 +158,7 @@ def make_sheets_file() -> bytes:
 
 
 def make_zip_archive(members: Mapping[str, str | bytes]) -> bytes:
-    """A zip archive; a member `mimetype` is stored as it is, as its kinds want it."""
+    """Make a zip archive; a member `mimetype` is stored uncompressed, as its formats require."""
     file = BytesIO()
     with ZipFile(file, "w", ZIP_DEFLATED) as written:
         for name, content in members.items():
@@ -166,7 +167,7 @@ def make_zip_archive(members: Mapping[str, str | bytes]) -> bytes:
 
 
 def make_open_sheets_file() -> bytes:
-    """An OpenDocument table."""
+    """Make an OpenDocument spreadsheet."""
     office = "urn:oasis:names:tc:opendocument:xmlns:office:1.0"
     cells = f'<table:table-cell office:value-type="string"><text:p>{TEXT}</text:p></table:table-cell>'
     content = (
@@ -186,7 +187,7 @@ def make_open_sheets_file() -> bytes:
 
 
 def make_book_file(*, protected: bool = False) -> bytes:
-    """Two chapters against the order of the archive, and a text without a heading."""
+    """Make an EPUB of two chapters in another order than the archive's, and a text without a heading."""
     texts = {
         "two.xhtml": f"<html><body><h1><a href='x.html'>Порт</a></h1><p>{TEXT}</p></body></html>",
         "one 1.xhtml": "<html><body><h2>Beginnings</h2><p>Dug in 1811.</p></body></html>",
@@ -213,7 +214,7 @@ def make_book_file(*, protected: bool = False) -> bytes:
 
 
 def make_mail_file(attachments: Mapping[str, bytes] = {}, inner: EmailMessage | None = None) -> bytes:
-    """An e-mail with its message as text and as a page."""
+    """Make an e-mail with its message as text and as HTML."""
     mail = EmailMessage()
     mail["From"], mail["To"], mail["Subject"] = "Ада <ada@example.org>", "keeper@example.org", "Порт 港口"
     mail["Date"] = "Mon, 01 Jun 2026 10:00:00 +0200"

@@ -1,4 +1,6 @@
-"""A server of embeddings on loopback: Voyage's API and OpenAI's, over a bag of words, that fails as it is told to."""
+"""A fake server of embeddings on loopback, with Voyage's and OpenAI's API over a bag of words, and programmable
+failures.
+"""
 
 import asyncio
 import hashlib
@@ -18,7 +20,7 @@ TEXTS: TypeAdapter[list[str]] = TypeAdapter(list[str])
 
 @dataclass(frozen=True)
 class Fault:
-    """What becomes of one request. Status 0: it is not answered; 200: by this body."""
+    """The failure of one request. Status 0: no answer; 200: an answer with this body."""
 
     status: int
     retry_after: str | None = None
@@ -27,25 +29,25 @@ class Fault:
 
 @dataclass
 class EmbeddingsServer:
-    """What it does, and what it was asked."""
+    """The server's behaviour, and its requests."""
 
     url: str = ""
     dimension: int = DIMENSION
     faults: list[Fault] = field(default_factory=list[Fault])
-    """Of the next requests; then it works."""
+    """Failures of the next requests; then it works."""
     silent_after: int | None = None
-    """Requests; later ones get no answer."""
+    """Number of requests after which none is answered."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     bodies: list[dict[str, JsonValue]] = field(default_factory=list[dict[str, JsonValue]])
     keys: set[str | None] = field(default_factory=set[str | None])
 
     @property
     def texts(self) -> list[list[str]]:
-        """Of each request."""
+        """Texts of each request."""
         return [TEXTS.validate_python(body["input"]) for body in self.bodies]
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """One request for vectors, which are answered in another order than they were asked for."""
+        """Answer one request, with the vectors in another order than the texts."""
         body = BODY.validate_json(await request.read())
         self.bodies.append(body)
         self.keys.add(request.headers.get("Authorization"))
@@ -65,7 +67,7 @@ class EmbeddingsServer:
 
 
 def embed_words(text: str, dimension: int) -> list[float]:
-    """A direction for each word, added up; longer than 1."""
+    """Return the sum of a direction for each word; its length exceeds 1."""
     directions = [_direction(word, dimension) for word in text.lower().split()]
     return [sum(numbers) for numbers in zip(*directions, strict=True)]
 

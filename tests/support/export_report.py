@@ -1,4 +1,4 @@
-"""A stored report with citations that hold and one that does not, and with words that are made to do harm."""
+"""A stored report with citations that hold, one that does not, and malicious text."""
 
 import asyncio
 from contextlib import aclosing
@@ -81,7 +81,7 @@ def make_export_report(markdown: str = STORED_REPORT) -> ExportedReport:
 
 
 def store_report_task(settings: Settings) -> str:
-    """Id of a task that has ended with this report."""
+    """Store a task that has ended with this report, and return its id."""
     return asyncio.run(_kept(settings))
 
 

@@ -1,4 +1,4 @@
-"""Files of a model that fastembed knows, with a few words for a vocabulary and directions drawn from their hashes."""
+"""Files of a model that fastembed knows, with a vocabulary of a few words and vectors derived from their hashes."""
 
 import json
 import struct
@@ -14,7 +14,7 @@ WORDS = ("[PAD]", "[UNK]", "the", "a", "wheel", "audit", "red", "beacon")
 
 
 def write_static_model(folder: Path) -> None:
-    """A static model: one vector a word, in the format safetensors."""
+    """Write a static model: one vector per word, in safetensors format."""
     tokenizer = Tokenizer(models.WordLevel({word: place for place, word in enumerate(WORDS)}, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.save(str(folder / "tokenizer.json"))

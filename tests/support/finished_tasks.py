@@ -1,4 +1,4 @@
-"""Tasks in a store without a server, as tests of commands begin with them: as they were asked for, and ended."""
+"""Finished tasks in a store without a server, for tests of commands."""
 
 from tests.support.prices import PRICES
 from waystation.config.resolver import build_task_config
@@ -13,7 +13,7 @@ from waystation.tasks.view import as_stored
 
 
 def make_task_row(request: TaskRequest, settings: Settings, store_id: str = "store") -> TaskRow:
-    """What is stored of a task when it is submitted."""
+    """Make the row that is stored of a task when it is submitted."""
     ref = TaskRef(
         store_id=store_id,
         tenant=tenant_hash(request.tenant),
@@ -25,7 +25,7 @@ def make_task_row(request: TaskRequest, settings: Settings, store_id: str = "sto
 
 
 async def store_finished_task(settings: Settings, request_id: str = "r1") -> str:
-    """A task that ended with a part of its work, in the store of a home folder that is made here; its id."""
+    """Store a task with a partial result in a new home folder's store, and return its id."""
     settings.home.mkdir(exist_ok=True)
     store = await SqlStore.open(settings.database_url, utc_now)
     asked = TaskRequest(question="Which?", session="default", request_id=request_id)

@@ -16,7 +16,7 @@ from waystation.models.ports import ModelResponse, StopReason
 from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 CONVERSATION_TOKENS_SPENT = 13 * 120
-"""What the turns of the conversation cost."""
+"""Tokens spent on the turns of the conversation."""
 
 
 def make_summary_response(
@@ -27,7 +27,7 @@ def make_summary_response(
 
 
 def make_conversation(tool: str = "recall", result_tokens: int = 1_300) -> Sequence[Message]:
-    """Thirteen turns; in the fifth a person is named."""
+    """Make thirteen turns; the fifth names a person."""
     turns = make_research_turns(13, result_tokens, tool=tool)
     turns[8:10] = (
         make_call_message("m10", "c5", tool=tool),
@@ -37,7 +37,7 @@ def make_conversation(tool: str = "recall", result_tokens: int = 1_300) -> Seque
 
 
 async def estimate_request_size(env: AgentEnvironment) -> int:
-    """Estimated tokens of the next request of the research agent."""
+    """Estimate the tokens of the research agent's next request."""
     toolbox = env.agent_deps.build_role_toolbox("research")
     tools = json.dumps([spec.model_dump(mode="json") for spec in toolbox.visible_specs])
     return estimate_request_tokens(

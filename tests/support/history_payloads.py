@@ -1,4 +1,4 @@
-"""Histories as a server has them: every payload in a message, wherever it stands."""
+"""Payloads and search attributes of histories, wherever they are in a message."""
 
 from collections.abc import Iterator, Mapping
 from typing import cast
@@ -8,7 +8,7 @@ from temporalio.api.common.v1 import Payload, SearchAttributes
 
 
 def iter_payloads(message: Message) -> Iterator[Payload]:
-    """Every payload in it, but for those of search attributes, which a server indexes and nobody encrypts."""
+    """Yield every payload, except those of search attributes, which a server indexes and which are never encrypted."""
     if isinstance(message, Payload):
         yield message
     elif not isinstance(message, SearchAttributes):
@@ -28,7 +28,7 @@ def _in(value: object) -> Iterator[Payload]:
 
 
 def iter_search_attributes(message: Message) -> Iterator[tuple[str, bytes]]:
-    """Every search attribute in it: name and JSON."""
+    """Yield every search attribute: name and JSON."""
     if isinstance(message, SearchAttributes):
         yield from ((name, payload.data) for name, payload in message.indexed_fields.items())
         return

@@ -1,6 +1,6 @@
-"""A tool server for tests, by the official SDK: well-behaved, failing, slow and malicious tools.
+"""An MCP tool server for tests, built with the official SDK: well-behaved, failing, slow and malicious tools.
 
-`python workshop_server.py [http PORT]`
+`python mcp_sample_server.py [http PORT]`
 """
 
 import os

@@ -1,4 +1,4 @@
-"""A client that follows tasks by the protocol's extension for them, of which the SDK has no part."""
+"""An MCP client of the protocol's tasks extension, which the SDK does not support."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -13,13 +13,13 @@ from waystation.plugins.web.mcp_tasks import EXTENSION
 
 
 class AnyResult(Result):
-    """As it came."""
+    """A result as it arrived."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class TaskHandleResult(Result):
-    """What comes in the place of a result."""
+    """The handle in place of a result."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
 
@@ -34,7 +34,7 @@ class TaskHandleResult(Result):
 
 
 class TasksClientExtension(ClientExtension):
-    """Declares the extension, and takes handles."""
+    """Declares the extension, and accepts handles."""
 
     identifier = EXTENSION
 
@@ -54,13 +54,13 @@ class TaskMethodRequest(Request[dict[str, Any], str]):
 
 
 async def call_task_method(client: Client, method: str, task: str, **more: Any) -> dict[str, Any]:
-    """What the server answers. Raises MCPError."""
+    """Call a method of the extension, and return the server's answer. Raises MCPError."""
     request = TaskMethodRequest(method=method, params={"taskId": task, **more})
     return (await client.session.send_request(request, AnyResult)).model_extra or {}
 
 
 async def submit_research_task(client: Client, **wanted: Any) -> TaskHandleResult:
-    """A question that was handed over, by its handle."""
+    """Submit a question, and return its handle."""
     given = await client.session.call_tool("submit_research", wanted, allow_claimed=True)
     assert isinstance(given, TaskHandleResult), given
     return given

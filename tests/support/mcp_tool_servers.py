@@ -1,4 +1,4 @@
-"""Config entries and calls for tests with the tool server of `mcp_sample_server.py`."""
+"""Config entries and tool calls for tests with `mcp_sample_server.py`."""
 
 import json
 import sys
@@ -18,21 +18,21 @@ SCRIPT = Path(__file__).with_name("mcp_sample_server.py")
 
 
 def make_sample_server_entry(**more: JsonValue) -> JsonValue:
-    """Its entry in a config file."""
+    """Make its entry in a config file."""
     return {"command": sys.executable, "args": [str(SCRIPT)], **more}
 
 
 def open_servers(
     folder: Path, environment: dict[str, str] | None = None, fresh_s: float = LISTING_CACHE_S, **servers: JsonValue
 ) -> McpServers:
-    """The servers of a config file with these entries."""
+    """Open the servers of a config file with these entries."""
     path = folder / "mcp.json"
     path.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     return McpServers(load_servers(path, environment or {}), fresh_s)
 
 
 def find_running_processes(pids: Iterable[int]) -> list[psutil.Process]:
-    """Those of the processes that have not ended. Any may end while it is looked at."""
+    """Return those of the processes that have not ended. Any may end while it is checked."""
     found: list[psutil.Process] = []
     for pid in pids:
         with suppress(psutil.NoSuchProcess):
@@ -49,9 +49,9 @@ class ToolCaller:
     servers: McpServers
 
     async def find_tool_spec(self, tool: str) -> UntrustedToolSpec:
-        """What its server offers."""
+        """Return the server's specification of a tool."""
         return next(spec for spec in (await self.servers.list_tools()).tools if spec.tool == tool)
 
     async def call_tool(self, tool: str, **arguments: JsonValue) -> UntrustedToolResult:
-        """One call."""
+        """Call a tool once."""
         return await self.servers.call_tool(await self.find_tool_spec(tool), arguments)

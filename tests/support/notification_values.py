@@ -1,4 +1,4 @@
-"""Notices that several tests look at."""
+"""Notifications that several tests use."""
 
 from datetime import UTC, datetime
 
@@ -23,6 +23,6 @@ REQUEST_NOTICE = TaskNotification(
 
 
 def make_end_notice(phase: TaskPhase, reason: str = "") -> TaskNotification:
-    """How the same task ends."""
+    """Make the notification of the task's end."""
     event = NotificationEvent.FAILED if phase is TaskPhase.FAILED else NotificationEvent.FINISHED
     return REQUEST_NOTICE.replace(event=event, phase=phase, request=None, reason=reason)

@@ -1,4 +1,4 @@
-"""A receiver of spans by OTLP over HTTP, which keeps what it was sent: it reads real protobuf."""
+"""A receiver of spans by OTLP over HTTP, which parses real protobuf and records them."""
 
 import gzip
 import threading
@@ -19,7 +19,7 @@ AttributeValue = str | int | float | bool | list[str]
 
 @dataclass(frozen=True)
 class ReceivedSpan:
-    """A span as it came."""
+    """A span as it arrived."""
 
     name: str
     trace_id: str
@@ -31,7 +31,7 @@ class ReceivedSpan:
     attributes: Mapping[str, AttributeValue]
     events: tuple[tuple[str, Mapping[str, AttributeValue]], ...]
     links: tuple[str, ...]
-    """Ids of spans."""
+    """Ids of linked spans."""
     failed: bool
     resource: Mapping[str, AttributeValue]
 
@@ -41,7 +41,7 @@ class ReceivedSpan:
 
     @property
     def is_task_span(self) -> bool:
-        """Whether it was made of the store, and not of an attempt at an activity."""
+        """Whether it was built from the store, and not of an attempt at an activity."""
         return not self.name.startswith("RunActivity:")
 
 
@@ -51,9 +51,9 @@ class OtlpReceiver:
     raw: list[bytes] = field(default_factory=list[bytes])
     spans: list[ReceivedSpan] = field(default_factory=list[ReceivedSpan])
     refuses: bool = False
-    """Whether it says that it cannot now."""
+    """Whether it answers that it is unavailable."""
     most_bytes: int | None = None
-    """Of a body; a larger one is refused as too large."""
+    """Maximum size of a body; a larger one is refused as too large."""
     redirects: bool = False
 
     def list_task_spans(self) -> list[ReceivedSpan]:
@@ -105,7 +105,7 @@ def _value(value: AnyValue) -> AttributeValue:
 
 @contextmanager
 def run_otlp_receiver() -> Generator[OtlpReceiver]:
-    """A receiver on a port of its own, until the block ends."""
+    """Run a receiver on a port of its own until the block ends."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

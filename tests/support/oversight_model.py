@@ -1,4 +1,4 @@
-"""A crew whose plan is revised and whose report is reviewed, as tests want it."""
+"""A scripted task model whose plan is revised and whose report is reviewed."""
 
 from dataclasses import dataclass, field
 
@@ -40,21 +40,21 @@ CORRECTION_CALLS: list[ScriptedCall] = [
 
 
 def with_oversight(revisions: int = 1, reviews: int = 1, given: TaskConfig | None = None) -> TaskConfig:
-    """A task's terms with oversight."""
+    """Return a task configuration with oversight."""
     return (given or make_task_config()).replace(revisions=revisions, reviews=reviews)
 
 
 @dataclass
 class OversightTaskModel(ScriptedTaskModel):
-    """Each revision and each review is one of these moves, in order; the last of them again where there are more."""
+    """Makes each revision and each review one of these moves, in order; the last one is repeated."""
 
     revisions: list[ScriptedCall] = field(default_factory=lambda: [KEEP_PLAN_CALL])
     reviews: list[ScriptedCall] = field(default_factory=lambda: [PASS_REVIEW_CALL])
     asked: list[ModelRequest] = field(default_factory=list[ModelRequest])
-    """What revisions, reviews and the writer that mends were sent."""
+    """Requests of revisions, reviews and the writer that repairs a report."""
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """As the crew does it, beside what is overseen."""
+        """Reply as the scripted task model does, and to oversight."""
         offered = {tool.name for tool in request.tools}
         if "revise_plan" in offered:
             return await self._overseen(request, "revision", self.revisions)

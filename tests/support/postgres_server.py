@@ -1,4 +1,4 @@
-"""A PostgreSQL server for tests: its own folder, its own port on loopback, gone when the tests are."""
+"""A PostgreSQL server for tests: its own folder, its own port on loopback, removed with the tests."""
 
 import ctypes
 import os
@@ -21,7 +21,7 @@ POLL = 0.02
 PR_SET_PDEATHSIG = 1
 UNPRIVILEGED = "nobody"
 TEST_SERVER_OPTIONS = {
-    # What is written here need not survive a loss of power, and nothing is left in shared memory.
+    # The data need not survive a power loss, and nothing is left in shared memory.
     "fsync": "off",
     "synchronous_commit": "off",
     "full_page_writes": "off",
@@ -38,38 +38,38 @@ DieWithParent = Callable[[], None]
 
 
 class PostgresServer:
-    """Makes databases on one running server."""
+    """Creates databases on one running server."""
 
     def __init__(self, programs: Path, port: int) -> None:
         self._programs, self._port = programs, port
         self._numbers = count(1)
 
     def url(self, database: str) -> str:
-        """As `DATABASE_URL` is written."""
+        """Return the URL as in `DATABASE_URL`."""
         return f"postgresql://postgres:{PASSWORD}@127.0.0.1:{self._port}/{database}"
 
     def new_database(self, template: str = "template0") -> str:
-        """The URL of a database that nobody else uses, empty or a copy of another one that nobody is connected to."""
+        """Create a database for exclusive use, empty or a copy of one without connections. Returns its URL."""
         name = f"test_{next(self._numbers)}"
         self.run(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
         return self.url(name)
 
     def run(self, statement: str, database: str = "postgres") -> str:
-        """Run one statement; what it prints, unaligned."""
+        """Run one statement, and return its unaligned output."""
         return self._psql(statement, database, check=True).stdout.strip()
 
     def dump(self, database: str, options: Sequence[str]) -> bytes:
-        """What `pg_dump` writes of a database."""
+        """Return the output of `pg_dump`."""
         command = [self._programs / "pg_dump", *options, self.url(database)]
         return subprocess.run(command, capture_output=True, check=True).stdout
 
     def restore(self, dump: bytes, database: str, options: Sequence[str]) -> None:
-        """Have `pg_restore` read a dump into a database."""
+        """Restore a dump into a database by `pg_restore`."""
         command = [self._programs / "pg_restore", *options, "--dbname", self.url(database)]
         subprocess.run(command, input=dump, capture_output=True, check=True)
 
     def is_ready(self) -> bool:
-        """Whether it takes connections."""
+        """Return whether it accepts connections."""
         return self._psql("SELECT 1", "postgres", check=False).returncode == 0
 
     def _psql(self, statement: str, database: str, *, check: bool) -> subprocess.CompletedProcess[str]:
@@ -136,7 +136,7 @@ def _serving(programs: Path, folder: Path, user: str | None) -> Generator[Postgr
                 time.sleep(POLL)
             yield server
         finally:
-            process.send_signal(signal.SIGQUIT)  # at once: nothing here has to be kept
+            process.send_signal(signal.SIGQUIT)  # at once: no data here needs to survive
             process.wait()
 
 
@@ -147,7 +147,10 @@ def _free_port() -> int:
 
 
 def _die_with_parent() -> DieWithParent | None:
-    """What the child calls before it becomes the server. Nothing but a system call: other threads are not there."""
+    """Return what the child calls before it becomes the server.
+
+    Only a system call: other threads do not exist there.
+    """
     if sys.platform != "linux":
         return None
     prctl = ctypes.CDLL(None).prctl

@@ -1,4 +1,4 @@
-"""Prices for tests: as they were published in October 2026, so that what is reckoned with them does not change."""
+"""Prices for tests: as published in October 2026, so that expected costs do not change."""
 
 import json
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ PRICES: tuple[Price, ...] = (
 
 
 def render_price_file(prices: Iterable[Price]) -> str:
-    """The prices as a file that `WAYSTATION_PRICES` may name."""
+    """Render the prices as a file for `WAYSTATION_PRICES`."""
     return "\n".join(_entry(price) for price in prices)
 
 

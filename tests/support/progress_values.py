@@ -1,4 +1,4 @@
-"""What the tests of report and details show: one task in the middle of its life, with something of everything."""
+"""A task in the middle of its life with something of everything, for tests of reports and details."""
 
 from datetime import UTC, datetime
 
@@ -61,7 +61,7 @@ def make_step_progress(step_id: str, state: StepState, *, legs: int = 0) -> Step
 
 
 def with_budget(step: StepProgress, limit: int, spent: int = 0, reason: str = "") -> StepProgress:
-    """The step with what it may spend and has spent, in tokens."""
+    """Return the step with this limit and spending, in tokens."""
     return step.replace(limit=Limit(tokens=limit), spent=Amount(tokens=spent), reason=reason)
 
 

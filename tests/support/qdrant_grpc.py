@@ -1,6 +1,6 @@
-"""The part of Qdrant's gRPC that memory uses, on loopback, over the client's in-memory engine and conversions."""
+"""The part of Qdrant's gRPC API that memory uses, on loopback, over the client's in-memory engine and conversions."""
 
-# The client's generated messages and services have only part of their types.
+# The client's generated messages and services are only partly typed.
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportUnknownVariableType=false
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -23,9 +23,9 @@ class QdrantGrpcStub(messages.CollectionsServicer, messages.PointsServicer):
     def __init__(self) -> None:
         self.port = 0
         self.faults: list[StatusCode | None] = []
-        """What becomes of the next calls; None: they work. The details of a failure quote the request."""
+        """Failures of the next calls; None: the call works. The details of a failure quote the request."""
         self.keys: set[object] = set()
-        """Every key that came."""
+        """Every API key received."""
         self.indexes: dict[str, messages.PayloadIndexParams] = {}
         self.engine = AsyncQdrantClient(":memory:")
 
@@ -47,7 +47,7 @@ class QdrantGrpcStub(messages.CollectionsServicer, messages.PointsServicer):
         return messages.CollectionOperationResponse(result=made)
 
     async def Get(self, request: messages.GetCollectionInfoRequest | messages.GetPoints, context: _Context):
-        """Of a collection and of points: both services have one."""
+        """Get a collection or points: both services have this method."""
         if isinstance(request, messages.GetPoints):
             return await self._points(request, context)
         found = await self._answer(request, context, lambda: self.engine.get_collection(request.collection_name))
@@ -107,7 +107,7 @@ class QdrantGrpcStub(messages.CollectionsServicer, messages.PointsServicer):
 
 @asynccontextmanager
 async def run_qdrant_grpc() -> AsyncGenerator[QdrantGrpcStub]:
-    """A server on a free port of loopback, in this event loop."""
+    """Run a server on a free port of loopback, in this event loop."""
     stub, listener = QdrantGrpcStub(), server()
     messages.add_CollectionsServicer_to_server(stub, listener)
     messages.add_PointsServicer_to_server(stub, listener)

@@ -1,6 +1,5 @@
-"""A Qdrant server for tests: the part of its REST that memory uses, on loopback, over the client's in-memory engine.
-
-It is told how to fail: refusals, answers that come late or break off, and a key that it asks for.
+"""A fake Qdrant server: the part of its REST API that memory uses, on loopback, over the client's in-memory engine,
+with programmable failures: refusals, late or broken answers, and a required API key.
 """
 
 import sys
@@ -21,7 +20,7 @@ from qdrant_client import QdrantClient, models
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to one request. Status 200: it is done, but its answer breaks off in the middle."""
+    """The failure of one request. Status 200: it is carried out, but its answer breaks off."""
 
     status: HTTPStatus
     retry_after: str | None = None
@@ -34,7 +33,7 @@ class Refusal(Exception):
 
 
 class QdrantStub:
-    """What the server has and how it behaves. Tests may change it at any time."""
+    """The server's state and behaviour. Tests may change it at any time."""
 
     def __init__(self, api_key: str | None) -> None:
         self.api_key = api_key
@@ -42,13 +41,13 @@ class QdrantStub:
         self.delay = 0.0
         """Seconds between the work and its answer."""
         self.requests: list[str] = []
-        """`METHOD /path` of each, oldest first."""
+        """`METHOD /path` of each request, oldest first."""
         self.bodies: list[int] = []
-        """Their sizes in bytes."""
+        """Sizes of the request bodies, in bytes."""
         self.wanted: dict[str, models.CreateCollection] = {}
-        """By collection: how it was to be made. The engine behind this looks at vectors and metadata alone."""
+        """Requested configuration by collection. The engine behind this only uses vectors and metadata."""
         self.is_indexed_otherwise = False
-        """Whether the collection that was made first says that passages were indexed in another way."""
+        """Whether the first collection reports that passages were indexed differently."""
         self.stopping = threading.Event()
         self._faults: deque[Fault] = deque()
         self._lock = threading.Lock()
@@ -56,15 +55,15 @@ class QdrantStub:
         self._indexes: dict[str, dict[str, models.PayloadIndexInfo]] = {}
 
     def fail_next(self, count: int, status: int, retry_after: str | None = None) -> None:
-        """The next requests are not done, and answered by this status."""
+        """Do not carry out the next requests, and answer them with this status."""
         self._faults.extend([Fault(HTTPStatus(status), retry_after)] * count)
 
     def disconnect_next(self, count: int) -> None:
-        """The next requests are done, and the connection ends in the middle of the answer."""
+        """Carry out the next requests, and end the connection in the middle of the answer."""
         self._faults.extend([Fault(HTTPStatus.OK)] * count)
 
     def recover(self) -> None:
-        """Everything works again."""
+        """Make everything work again."""
         self._faults.clear()
         self.delay = 0.0
 
@@ -81,7 +80,7 @@ class QdrantStub:
             return self._collection(name)
 
     def make_foreign_collection(self, name: str, dimension: int) -> None:
-        """As another program would: without our names and metadata."""
+        """Create a collection as another program would: without our names and metadata."""
         vectors = models.VectorParams(size=dimension, distance=models.Distance.COSINE)
         with self._lock:
             self._engine.create_collection(name, vectors_config=vectors)
@@ -109,14 +108,14 @@ class QdrantStub:
             return self._engine.scroll(name, limit=1_000)[0]
 
     def answer(self, method: str, path: str, body: bytes) -> object:
-        """What the engine says. Raises Refusal."""
+        """Return the engine's answer. Raises Refusal."""
         with self._lock:
             self.requests.append(f"{method} {path}")
             self.bodies.append(len(body))
             try:
                 return self._answer(method, path.strip("/").split("/"), body)
             except ValueError as error:
-                text = f"{error} in {body.decode()}"  # a server quotes what it was sent, too
+                text = f"{error} in {body.decode()}"  # real servers quote the request too
                 raise Refusal(_status(str(error)), text) from error
 
     def _answer(self, method: str, path: Sequence[str], body: bytes) -> object:
@@ -184,7 +183,7 @@ class QdrantStub:
         )
 
     def _index(self, name: str, wanted: models.CreateFieldIndex) -> models.UpdateResult:
-        """Noted only: the engine looks at every point anyway."""
+        """Record the index only: the engine scans every point anyway."""
         assert isinstance(wanted.field_schema, models.KeywordIndexParams | models.DatetimeIndexParams)
         self._indexes[name][wanted.field_name] = models.PayloadIndexInfo(
             data_type=models.PayloadSchemaType(wanted.field_schema.type.value), params=wanted.field_schema, points=0
@@ -206,7 +205,7 @@ class _Connection(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def __init__(self, stub: QdrantStub, request: socket, address: tuple[str, int], server: BaseServer) -> None:
-        self._stub = stub  # the base serves the requests in its constructor
+        self._stub = stub  # the base class serves the requests in its constructor
         super().__init__(request, address, server)
 
     def do_GET(self) -> None:
@@ -222,7 +221,7 @@ class _Connection(BaseHTTPRequestHandler):
         self._serve()
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: the requests are noted in the stub."""
+        """Log nothing: the stub records the requests."""
 
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -261,14 +260,14 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, request: socket | tuple[bytes, socket], client_address: object) -> None:
-        """A client that gave up waiting is what some tests are about."""
+        """Ignore clients that gave up waiting, which some tests provoke."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
 
 @contextmanager
 def run_qdrant_server(api_key: str | None = None) -> Generator[QdrantStub]:
-    """A server on a free port of loopback, which ends with the block."""
+    """Run a server on a free port of loopback until the block ends."""
     stub = QdrantStub(api_key)
     with _Server(("127.0.0.1", 0), partial(_Connection, stub)) as server:
         stub.url = f"http://127.0.0.1:{server.server_address[1]}"

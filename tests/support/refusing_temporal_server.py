@@ -1,4 +1,4 @@
-"""A server that speaks as much of Temporal's protocol as a connection needs, and refuses what it is told to refuse."""
+"""A server with as much of Temporal's protocol as a connection needs, which refuses the given calls."""
 
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,18 +12,18 @@ from temporalio.api.operatorservice.v1 import AddSearchAttributesResponse, ListS
 from temporalio.api.workflowservice.v1 import DescribeNamespaceResponse, GetSystemInfoResponse
 
 API_KEY = "a-key-that-nobody-may-read"
-grpc: Any = import_module("grpc")  # it has no types
+grpc: Any = import_module("grpc")  # it is untyped
 
 
 @dataclass
 class RefusingTemporalServer:
-    """What it refuses, and what it says otherwise."""
+    """The refused calls, and the other answers."""
 
     refused: Sequence[str]
     code: str
     address: str = ""
     aliases: dict[str, str] = field(default_factory=dict[str, str])
-    """The namespace's search attributes: field, name."""
+    """The namespace's search attributes: name by field."""
 
     def service(self, details: Any) -> Any:
         """See `grpc.GenericRpcHandler`."""

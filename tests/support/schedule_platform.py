@@ -1,4 +1,4 @@
-"""A platform on which questions come back: its folder of documents, and past Mondays that are run by `backfill`.
+"""A platform with schedules: its folder of documents, and past Mondays whose runs are started by `backfill`.
 
 A dev server does not skip time.
 """
@@ -38,7 +38,7 @@ LIGHT_DOCUMENT = "# The light\n\nThe keeper Solveig keeps the light of Nordvik s
 
 @dataclass
 class SchedulePlatform:
-    """A platform with a folder of documents, and who has questions come back on it."""
+    """A platform with a folder of documents, and a client of its schedules."""
 
     server: TemporalClient
     client: Client
@@ -47,20 +47,20 @@ class SchedulePlatform:
     docs: Path
 
     def write_documents(self, depth: str = "two") -> None:
-        """The documents."""
+        """Write the documents."""
         self.docs.mkdir(exist_ok=True)
         (self.docs / "bar.md").write_text(BAR_DOCUMENT.format(depth=depth))
         (self.docs / "light.md").write_text(LIGHT_DOCUMENT)
 
     def make_schedule(self) -> ScheduleDefinition:
-        """The question of every Monday."""
+        """Make the question of every Monday."""
         asked = TaskRequest(question=QUESTION, tenant=TENANT, session="S", request_id="r", budget=BUDGET)
         return ScheduleDefinition(
             name="weekly", request=asked, paths=(str(self.docs),), timing=ScheduleTiming(cron="0 7 * * 1")
         )
 
     async def run_week(self, week: int, name: str = "weekly") -> ScheduleDescription:
-        """The run of that Monday, to its end."""
+        """Run that Monday's run to its end."""
         before = len([one async for one in self.server.list_workflows('WorkflowType = "ScheduledRun"')])
         at = MONDAYS[week]
         past = ScheduleBackfill(
@@ -70,7 +70,7 @@ class SchedulePlatform:
         return await self.wait_for_runs(before + 1, name)
 
     async def wait_for_runs(self, runs: int, name: str = "weekly") -> ScheduleDescription:
-        """The schedule, when so many runs are over."""
+        """Wait until this many runs are over, and return the schedule."""
 
         async def over() -> bool:
             found = [one async for one in self.server.list_workflows('WorkflowType = "ScheduledRun"')]
@@ -81,11 +81,11 @@ class SchedulePlatform:
         return await self.wait_for_schedule(name)
 
     async def wait_for_schedule(self, name: str) -> ScheduleDescription:
-        """The schedule of this name, as soon as the server lists it."""
+        """Wait until the server lists this schedule, and return it."""
         return next(one for one in await self.list_schedules(name) if one.name == name)
 
     async def list_schedules(self, name: str = "weekly") -> tuple[ScheduleDescription, ...]:
-        """All of them, from the first list with this one: what a server lists comes and goes while it is written."""
+        """Return all schedules, from the first list with this one: a server's list is unstable while it is written."""
         found: tuple[ScheduleDescription, ...] = ()
 
         async def there() -> bool:
@@ -97,13 +97,13 @@ class SchedulePlatform:
         return found
 
     async def list_reports(self) -> list[str]:
-        """Of all tasks, oldest first."""
+        """Return the reports of all tasks, oldest first."""
         views = (await self.client.list_tasks(TaskFilter(session="S")))[::-1]
         return [await self.client.get_report(view.progress.task_id) for view in views]
 
 
 def with_vault(parts: ActivityDeps, settings: Settings) -> ActivityDeps:
-    """For what erases people."""
+    """Return the dependencies with the vault, for erasing people."""
     return replace(parts, vault=parts.store.build_vault(build_cipher(settings, "vault")))
 
 
@@ -111,7 +111,7 @@ def with_vault(parts: ActivityDeps, settings: Settings) -> ActivityDeps:
 async def run_schedule_platform(
     server: TemporalClient, settings: Settings, model: ChatModel | None = None, runner: WorkflowRunner | None = None
 ) -> AsyncGenerator[SchedulePlatform]:
-    """At work; the documents that a crew cites are among its own."""
+    """Run the platform; the documents that the scripted agents cite are among its own."""
     settings = settings.replace(offline=True, revisions=0, reviews=0)
     async with (
         open_activity_deps(settings.home, PlainRedactor({}), model or create_offline_model()) as parts,

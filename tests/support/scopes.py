@@ -1,4 +1,4 @@
-"""Who asks, in tests that are not about who may."""
+"""Scopes for tests that are not about access."""
 
 from waystation.kernel.scopes import SystemScope, TaskScope
 from waystation.tasks.task import tenant_hash
@@ -7,7 +7,7 @@ SYSTEM_SCOPE = SystemScope()
 
 
 def make_task_scope(task_id: str) -> TaskScope:
-    """A task of a store that has no others."""
+    """Make the scope of a task in a store without others."""
     return TaskScope(tenant=tenant_hash("local"), session="session", task_id=task_id)
 
 

@@ -1,4 +1,4 @@
-"""A tool that asks before it is called, and cannot be called twice: what it did is in a list."""
+"""A tool that requires approval and is not repeatable; its effects are recorded in a list."""
 
 from pydantic import Field, JsonValue
 
@@ -22,13 +22,13 @@ class SendLetterTool(TypedTool[SendLetterInput]):
 
     def __init__(self) -> None:
         self.sent: list[str] = []
-        """To whom, in the order of the calls."""
+        """Recipients, in the order of the calls."""
 
     def build_approval_question(self, arguments: dict[str, JsonValue]) -> str:
-        """With all of it."""
+        """Return a question with the whole letter."""
         return f"Send this letter to {arguments.get('to')}?\n{arguments.get('text')}"
 
     async def run(self, arguments: SendLetterInput, at: ToolContext) -> str:
-        """Note it."""
+        """Record the letter."""
         self.sent.append(arguments.to)
         return f"sent to {arguments.to}"

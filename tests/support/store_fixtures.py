@@ -1,4 +1,4 @@
-"""Stores for the contract tests, the same over every database."""
+"""Stores for contract tests, the same for every database."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ def store_clock() -> datetime:
 
 @pytest.fixture(scope="session")
 def migrated_database(postgres: PostgresServer) -> str:
-    """A database to make copies of, which takes less time than the migrations."""
+    """A database to copy, which takes less time than the migrations."""
     url = postgres.new_database()
     asyncio.run(migrate(Settings(store_url=url).database_url, store_clock))
     return url.rpartition("/")[2]
@@ -27,13 +27,13 @@ def migrated_database(postgres: PostgresServer) -> str:
 
 @pytest.fixture
 def postgres_url(postgres: PostgresServer, migrated_database: str) -> str:
-    """A database that the test may damage."""
+    """The URL of a database that the test may damage."""
     return Settings(store_url=postgres.new_database(migrated_database)).database_url
 
 
 @pytest.fixture(scope="session")
 def shared_database_url(postgres: PostgresServer, migrated_database: str) -> str:
-    """The URL of a database for all tests that leave its tables as they are: a copy for each would take too long."""
+    """The URL of a database for all tests that leave its tables unchanged: a copy for each would take too long."""
     return postgres.new_database(migrated_database)
 
 

@@ -35,7 +35,7 @@ TASK_CONFIG = TaskConfig(
 def make_task_request(
     request_id: str = "first", *, question: str = "Why is the sky blue?", tenant: str = "local", session: str = ""
 ) -> TaskRequest:
-    """In a session of its own unless one is named."""
+    """Make a request in a session of its own unless one is named."""
     session = session or make_own_session_name(request_id)
     return TaskRequest(question=question, request_id=request_id, tenant=tenant, session=session)
 

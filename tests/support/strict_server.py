@@ -1,7 +1,8 @@
-"""A Messages server for tests that refuses what the API documents as an error, and knows the thinking that it signed.
+"""A Messages server for tests that rejects what the API documents as an error, and recognises the thinking that it
+signed.
 
-Shape, order and pairs are checked as the offline model checks them; here is what takes more than one request to see,
-and what models refuse by their names.
+Shape, order and pairs are checked as the offline model checks them; here are the checks that need more than one
+request, and those that depend on the model's name.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -36,22 +37,22 @@ from waystation.testing.messages_server import (
 Body = dict[str, JsonValue]
 BODY: TypeAdapter[Body] = TypeAdapter(Body)
 PREFIX_BINDING_MODELS = ("claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5")
-"""Sign thinking over everything before it."""
+"""Models that sign thinking over everything before it."""
 MODELS_WITHOUT_FORCED_TOOLS = ("claude-opus-5-5", "claude-sonnet-5-5")
 MODELS_WITHOUT_THINKING_BUDGET = (*PREFIX_BINDING_MODELS, "claude-opus-5", "claude-opus-4-8", "claude-opus-4-7")
-"""Refuse `budget_tokens`."""
+"""Models that reject `budget_tokens`."""
 REQUEST_FIELDS = frozenset(MessageCreateParamsStreaming.__annotations__) - {"betas"}
-"""Of a request's body, as the SDK declares them; `betas` is a header on the wire."""
+"""Fields of a request's body, as the SDK declares them; `betas` is a header on the wire."""
 
 
 class StrictRequest(MessagesRequest):
-    """A request with a reply of any length."""
+    """A request without a limit on the reply's length."""
 
     max_tokens: int = Field(ge=1)
 
 
 def find_refusal(body: Body, beta: str = "") -> str:
-    """What the API would say to this request in the place of a reply; empty where it is fine."""
+    """Return the API's error for this request; empty if it is valid."""
     try:
         request = StrictRequest.model_validate(body, extra="ignore")
     except ValidationError as error:
@@ -67,13 +68,13 @@ def find_refusal(body: Body, beta: str = "") -> str:
 
 
 def find_unknown_fields(body: Body) -> Iterator[str]:
-    """A fault for each field that the API does not have."""
+    """Yield a fault for each field that the API does not have."""
     for name in sorted(body.keys() - REQUEST_FIELDS):
         yield f"{name}: extra inputs are not permitted"
 
 
 def find_protocol_errors(request: CountTokensRequest) -> Iterator[str]:
-    """All that the protocol documents as an error of a request whose parts have the right shape, thinking too."""
+    """Yield all documented protocol errors of a request whose parts have the right shape, including thinking."""
     yield from find_request_errors(request)
     yield from _thinking_faults(request)
 
@@ -126,7 +127,7 @@ def _binding(body: Body) -> bool:
 
 
 def _find_signature_errors(request: StrictRequest, body: Body) -> Iterator[str]:
-    """Thinking that this server did not sign, or not behind what stands before it now where that counts."""
+    """Yield thinking that this server did not sign, or that does not follow its signed prefix if that matters."""
     for index, message in enumerate(request.messages):
         for block in message.content if message.role == "assistant" else ():
             if isinstance(block, ThinkingBlock) and block.signature.partition(".")[0] != hash_thinking(block.thinking):
@@ -139,8 +140,9 @@ def _find_signature_errors(request: StrictRequest, body: Body) -> Iterator[str]:
 
 @dataclass
 class StrictServer:
-    """Answers each request that is none of the API's errors with what `answer` says to its body, and signs it. Thinking
-    that does not fit its prefix is left out, and the reply says so.
+    """Answers each valid request with `answer(body)`, and signs it.
+
+    Thinking that does not match its prefix is dropped, and the reply says so.
     """
 
     answer: Callable[[Body], ModelResponse]
@@ -149,14 +151,14 @@ class StrictServer:
     binding: PrefixBinding = field(default_factory=PrefixBinding)
     """Counts the thinking of models that bind it."""
     bodies: list[Body] = field(default_factory=list[Body])
-    """What each request for a reply carried that was answered, oldest first."""
+    """Bodies of all answered requests for a reply, oldest first."""
 
     def http_client(self) -> httpx2.AsyncClient:
-        """A client whose every request comes here."""
+        """Return an HTTP client whose every request reaches this server."""
         return httpx2.AsyncClient(transport=httpx2.MockTransport(self.respond))
 
     def respond(self, request: httpx2.Request) -> httpx2.Response:
-        """The reply, or the refusal."""
+        """Return the reply, or the error."""
         counts, body = request.url.path.endswith("/count_tokens"), BODY.validate_json(request.content)
         asked: Mapping[str, JsonValue] = {"max_tokens": 1_000_000, **body} if counts else body
         if words := find_refusal({**asked}, request.headers.get("anthropic-beta", "")):
@@ -173,12 +175,12 @@ class StrictServer:
 
 @dataclass
 class RequestCheckingModel:
-    """A model whose every request is looked at as the API would. Signatures are its script's: they are not."""
+    """Checks every request to a model as the API would. Signatures are the script's, and are not checked."""
 
     model: ChatModel
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """See `ChatModel`. Raises AssertionError for what the API would refuse: no test means that."""
+        """See `ChatModel`. Raises AssertionError for what the API would reject: no test intends that."""
         parameters = {**build_request_parameters(request), "max_tokens": request.max_output}
         headers, extra = parameters.pop("extra_headers", {}), parameters.pop("extra_body", {})
         body = BODY.validate_python({**parameters, **BODY.validate_python(extra)})
@@ -202,7 +204,7 @@ class RequestCheckingModel:
 
 @dataclass
 class RequestCheckingFallbackModel(RequestCheckingModel):
-    """The same for one that knows who may answer in its place."""
+    """The same for a model with fallbacks."""
 
     others: FallbackChatModel
 
@@ -212,7 +214,7 @@ class RequestCheckingFallbackModel(RequestCheckingModel):
 
 
 def check_requests(model: ChatModel) -> ChatModel:
-    """The model, looked at with every request."""
+    """Return the model with every request checked."""
     return (
         RequestCheckingFallbackModel(model, model)
         if isinstance(model, FallbackChatModel)

@@ -1,4 +1,4 @@
-"""A session and a task that only answer, so that the client is tested without any agent."""
+"""Stub session and task workflows that only answer, so that the client is tested without agents."""
 
 from contextlib import suppress
 
@@ -39,7 +39,7 @@ class StubSessionWorkflow:
                 parent_close_policy=workflow.ParentClosePolicy.ABANDON,
                 search_attributes=TypedSearchAttributes([SearchAttributePair(PENDING_ATTRIBUTE_KEY, 1)]),
             )
-            # Else the end of a cancelled child is logged later on, as an error that nobody looked at.
+            # Otherwise the end of a cancelled child is logged later, as an error that was never retrieved.
             child.add_done_callback(lambda over: over.cancelled() or over.exception())
         return SubmissionResult(task_id=task.task_id, state="started")
 

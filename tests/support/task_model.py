@@ -1,4 +1,4 @@
-"""A small crew of agents for tests of workflows: a `ChatModel` that plays all of them, cheaply and always alike."""
+"""A scripted `ChatModel` for workflow tests that plays all agents of a small task, cheaply and deterministically."""
 
 import asyncio
 import re
@@ -50,29 +50,29 @@ SCRIPTED_CALLS: dict[str, list[ScriptedCall]] = {
         ("submit_report", {"title": "Pilotage", "summary": QUOTED_SENTENCE}),
     ],
 }
-"""What an agent does, call by call, by the tool that ends its work."""
+"""An agent's calls in order, by the tool that ends its work."""
 PROMPT_TOKENS, REPLY_TOKENS = 400, 50
 CALL_TOKENS = PROMPT_TOKENS + REPLY_TOKENS
-"""What every call of the crew costs."""
+"""Tokens of every call."""
 RESEARCH_TOKENS = CALL_TOKENS * len(SCRIPTED_CALLS["submit_findings"])
 WORK_TOKENS = RESEARCH_TOKENS + CALL_TOKENS * sum(map(len, SCRIPTED_CALLS.values()))
-"""What a whole task of the crew costs: two research agents, and one of each other kind."""
+"""Tokens of a whole task: two research agents, and one of each other kind."""
 
 
 class ModelCall(NamedTuple):
-    """One call of the model: for which step (`plan` before there are steps), and the agent's how manieth."""
+    """One call of the model: its step (`plan` before there are steps), and the number of the agent's call."""
 
     step: str
     turn: int
 
 
 class CallGate:
-    """Holds these calls of the crew until it is opened; a second attempt at one of them passes."""
+    """Holds these calls until it is opened; a second attempt at one of them passes."""
 
     def __init__(self, *held: ModelCall) -> None:
         self._held = set(held)
         self.reached = asyncio.Event()
-        """A call stands before the gate."""
+        """Set when a call waits at the gate."""
         self.opened = asyncio.Event()
 
     async def __call__(self, call: ModelCall) -> None:
@@ -84,7 +84,9 @@ class CallGate:
 
 
 class CancellationIgnoringGate(CallGate):
-    """Calls that are answered although their activity is to end: as if they had been done before it heard of that."""
+    """A gate for calls that are answered although their activity is to end: as if they had completed before the
+    activity was notified.
+    """
 
     async def __call__(self, call: ModelCall) -> None:
         """See base class."""
@@ -107,7 +109,7 @@ class ScriptedTaskModel:
     calls: list[ModelCall] = field(default_factory=list[ModelCall])
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """The next tool call of this agent, told from its tools and its earlier replies."""
+        """Return the next tool call of this agent, derived from its tools and its earlier replies."""
         turn = 1 + sum(message.role == "assistant" for message in request.messages)
         call = ModelCall(parse_step_id(request), turn)
         self.calls.append(call)
@@ -120,25 +122,25 @@ class ScriptedTaskModel:
         )
 
     async def count_tokens(self, request: ModelRequest) -> int:
-        """What every prompt costs."""
+        """Return the tokens of every prompt."""
         return PROMPT_TOKENS
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
 
 def find_newest_message(request: ModelRequest) -> Message:
-    """The newest message that is not a status."""
+    """Return the newest message that is not a status."""
     return next(message for message in reversed(request.messages) if not message.is_status)
 
 
 def parse_step_id(request: ModelRequest) -> str:
-    """Whose call it is, from its contract; `plan` where there is none."""
+    """Return the step of the calling agent, from its task brief; `plan` if there is none."""
     found = re.search(r'<step id="([^"]+)"', request.messages[0].text)
     return found[1] if found else "plan"
 
 
-# ------------------------------------------------------------------------------------------------------------ terms
+# ---------------------------------------------------------------------------------------------------- configuration
 
 LARGE_WINDOW_CONFIG = AgentConfig(
     model="crew",
@@ -150,13 +152,13 @@ LARGE_WINDOW_CONFIG = AgentConfig(
     output_floor=REPLY_TOKENS,
     backpressure=False,
 )
-"""Terms under which no context gets full; a call's worst case is 600 tokens, and it costs 450."""
+"""Configuration under which no context gets full; a call's worst case is 600 tokens, and it costs 450."""
 
 
 def make_task_config(
     budget: int = 50_000, agent_budget: int = 5_000, mode: BudgetMode = BudgetMode.APPROVAL
 ) -> TaskConfig:
-    """A task's terms for the crew, its budgets in tokens."""
+    """Make a task's configuration for the scripted model, with budgets in tokens."""
     return TaskConfig(
         budget=Limit(tokens=budget),
         agent_budget=Limit(tokens=agent_budget),
@@ -169,11 +171,11 @@ def make_task_config(
 
 ONE = Decimal(1)
 SCRIPTED_MODEL_PRICE = Price(model="crew", rates=TokenRates(input=ONE, output=ONE, cache_write=ONE, cache_read=ONE))
-"""A millionth of a dollar a token, so that budgets in dollars have the same numbers as those in tokens."""
+"""One micro-USD per token, so that budgets in dollars have the same numbers as those in tokens."""
 
 
 def to_dollar_config(given: TaskConfig) -> TaskConfig:
-    """The same terms with the same numbers, in millionths of a dollar."""
+    """Return the configuration with the same numbers, in micro-USD."""
     return given.replace(
         budget=Limit(micro_usd=given.budget.tokens),
         agent_budget=Limit(micro_usd=given.agent_budget.tokens),
@@ -184,12 +186,15 @@ def to_dollar_config(given: TaskConfig) -> TaskConfig:
 TIGHT_BUDGET = 10_000
 STEP_SHARE_TOKENS = (TIGHT_BUDGET - CALL_TOKENS) // len(SCRIPTED_PLAN.steps)
 REQUESTED_TOKENS = 4_813
-"""Tokens that each researcher asks for under `tight`: what its next call lacks, and ten turns like its first five."""
+"""Tokens that each researcher requests under `make_tight_budget_config`: what its next call lacks, and ten turns like
+its first five.
+"""
 
 
 def make_tight_budget_config(mode: BudgetMode = BudgetMode.APPROVAL) -> TaskConfig:
-    """Terms under which each researcher is out of tokens after five of its seven calls, and its task has no rest.
+    """Make a configuration under which each researcher runs out of tokens after five of its seven calls, and its task
+    has none left.
 
-    Each asks for `ASKED`, which is enough.
+    Each requests `REQUESTED_TOKENS`, which is enough.
     """
     return make_task_config(budget=TIGHT_BUDGET, agent_budget=TIGHT_BUDGET, mode=mode)

@@ -1,4 +1,4 @@
-"""Tasks in all states, as the tests of a task's state begin with them."""
+"""Task states of all kinds, for tests of a task's state."""
 
 from datetime import UTC, datetime
 
@@ -40,7 +40,7 @@ def make_planned_state(budget: int = 200_000, plan: Plan = PLAN) -> TaskState:
 
 
 def make_working_state(*step_ids: str, budget: int = 200_000) -> TaskState:
-    """Planned, with these steps started."""
+    """Make a planned state with these steps started."""
     state = make_planned_state(budget)
     for step_id in step_ids or ("research-1", "research-2"):
         state = state.start_step(PLAN.get_step(step_id), REF, TASK_CONFIG)
@@ -62,7 +62,7 @@ def finish_agent(state: TaskState, step_id: str, tokens: int = 10_000) -> TaskSt
 
 
 def request_budgets(state: TaskState, *step_ids: str) -> TaskState:
-    """These agents spent their budgets, and a person is asked for each."""
+    """Exhaust the budgets of these agents, with a pending request for each."""
     for step_id in step_ids:
         state = exhaust_budget(state, step_id)
         state = state.with_approval_request(state.build_budget_request(step_id, NOON))
@@ -70,5 +70,5 @@ def request_budgets(state: TaskState, *step_ids: str) -> TaskState:
 
 
 def make_approval_context(state: TaskState) -> approvals.ApprovalContext:
-    """What an answer is held against."""
+    """Make the context in which answers are checked."""
     return approvals.ApprovalContext(approvals=state.approvals, limit=state.account.limit, ending=state.is_ending)

@@ -1,4 +1,4 @@
-"""What tests need to let workflows really run: a dev server, the workers with real adapters, and a way to submit."""
+"""What tests need to run workflows: a dev server, the workers with real adapters, and a way to submit tasks."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -61,15 +61,17 @@ from workflows.session import SessionWorkflow
 from workflows.task import TaskWorkflow
 
 WAIT_TIMEOUT_SECONDS = 120.0
-"""Seconds until a state that does not come fails the test."""
+"""Seconds after which a state that was not reached fails the test."""
 POLL_SECONDS = 0.05
 QUERY_RETRY_SECONDS = 5.0
-"""Seconds until a query that nobody answers is asked again."""
+"""Seconds until an unanswered query is sent again."""
 KEY = bytes(range(32))
 
 
 def create_strict_runner() -> SandboxedWorkflowRunner:
-    """A sandbox that shares none of our packages, so that it also polices their clock, randomness and state."""
+    """Create a sandbox that shares none of our packages, so that it also checks their use of clock, randomness and
+    state.
+    """
     return SandboxedWorkflowRunner()
 
 
@@ -80,7 +82,7 @@ RUNNERS: dict[str, Callable[[], WorkflowRunner]] = {
 
 
 async def wait_until(met: Callable[[], Awaitable[bool]], patience: float = WAIT_TIMEOUT_SECONDS) -> None:
-    """Wait for a state. Raises TimeoutError where it does not come, and prints what everything waits for."""
+    """Wait for a state. Raises TimeoutError if it is not reached, and prints what everything waits for."""
     try:
         async with asyncio.timeout(patience):
             while not await met():
@@ -92,7 +94,7 @@ async def wait_until(met: Callable[[], Awaitable[bool]], patience: float = WAIT_
 
 
 async def run_cli(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """A command of the CLI, beside the loop that serves it: its exit code, and what it printed on both streams."""
+    """Run a CLI command without blocking the loop that serves it. Returns its exit code, stdout and stderr."""
     code = await asyncio.to_thread(run, list(arguments))
     said = capsys.readouterr()
     return code, said.out, said.err
@@ -102,7 +104,7 @@ TaskHandle = WorkflowHandle[TaskWorkflow, TaskProgress]
 
 
 async def wait_for_both_requests(task: TaskHandle) -> TaskProgress:
-    """Wait until both researchers of the crew have asked for money."""
+    """Wait until both researchers have requested budget."""
 
     async def asked() -> bool:
         return len((await task.query(TaskWorkflow.progress)).approvals) == 2
@@ -115,9 +117,9 @@ async def wait_for_both_requests(task: TaskHandle) -> TaskProgress:
 
 
 class QueryRetryInterceptor(Interceptor):
-    """Queries are asked again when nobody answers.
+    """Sends unanswered queries again.
 
-    A server may give a query to the open poll of a worker that has just stopped: nobody ever answers that one.
+    A server may give a query to the open poll of a worker that has just stopped: that one is never answered.
     """
 
     def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
@@ -140,10 +142,10 @@ class _QueryRetryOutboundInterceptor(OutboundInterceptor):
 
 
 class StrictWorkerPlugin(SimplePlugin):
-    """Workers under test: a workflow that is not deterministic fails instead of hanging.
+    """Configures workers under test: a workflow that is not deterministic fails instead of hanging.
 
     Without a cache every workflow task replays the whole history; and a task that a stopped worker had in its cache
-    is given to the next worker at once instead of ten seconds later.
+    goes to the next worker at once instead of ten seconds later.
     """
 
     def __init__(self, *, cached: bool) -> None:
@@ -162,9 +164,10 @@ class StrictWorkerPlugin(SimplePlugin):
 async def start_dev_server(
     *settings: str, database: Path | None = None, search_attributes: bool = True, cached: bool = True
 ) -> AsyncGenerator[Client]:
-    """A server of its own, in memory. It starts in 0.3 s; a task takes 0.7 s longer on a shared one with a database.
+    """Start a separate server, in memory. It starts in 0.3 s; a task takes 0.7 s longer on a shared one with a
+    database.
 
-    `settings` are dynamic configuration values, as `limit.historyCount.suggestContinueAsNew=50`.
+    `settings` are dynamic configuration values, such as `limit.historyCount.suggestContinueAsNew=50`.
     """
     extra = [part for setting in settings for part in ("--dynamic-config-value", setting)]
     async with await WorkflowEnvironment.start_local(  # pyright: ignore[reportUnknownMemberType]: a bare generic
@@ -185,7 +188,7 @@ async def start_dev_server(
 
 @asynccontextmanager
 async def open_store(folder: Path, at_rest: EncryptionConfig = UNENCRYPTED) -> AsyncGenerator[SqlStore]:
-    """The store of a folder."""
+    """Open the store of a folder."""
     store = await SqlStore.open(f"sqlite+aiosqlite:///{folder / 'waystation.db'}", utc_now, at_rest=at_rest)
     try:
         yield store
@@ -201,7 +204,7 @@ async def open_activity_deps(
     meter: Meter | None = None,
     at_rest: EncryptionConfig = UNENCRYPTED,
 ) -> AsyncGenerator[ActivityDeps]:
-    """Real adapters on the files of a folder, with the given model."""
+    """Open real adapters on the files of a folder, with the given model."""
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(open_store(folder, at_rest))
         embedder = create_default_embedder()
@@ -230,7 +233,7 @@ async def run_all_workers(
     settings: Settings | None = None,
     timing: WorkerTiming = DEV_TIMING,
 ) -> AsyncGenerator[None]:
-    """All workers, polling."""
+    """Run all workers."""
     settings = settings or Settings()
     async with open_notification_activities(
         settings, TemporalTarget(ClientConfigProfile(), settings.temporal_ui)
@@ -255,7 +258,7 @@ TENANT, SESSION = "pilots", "autumn"
 def make_task_request(
     request_id: str = "first", question: str = "How is the bar crossed?", instructions: str = ""
 ) -> TaskRequest:
-    """What a person asks for."""
+    """Make a request as a person would."""
     return TaskRequest(
         question=question, instructions=instructions, tenant=TENANT, session=SESSION, request_id=request_id
     )
@@ -272,7 +275,7 @@ async def run_platform(
     search_attributes: bool = True,
     settings: Settings | None = None,
 ) -> AsyncGenerator["TaskSubmitter"]:
-    """Parts and workers together, and the counter where they get their tasks."""
+    """Run dependencies and workers together, and yield the submitter of tasks."""
     async with (
         open_activity_deps(folder, redactor, model) as parts,
         run_all_workers(client, parts, runner=runner, search_attributes=search_attributes, settings=settings),
@@ -282,7 +285,7 @@ async def run_platform(
 
 @dataclass(frozen=True)
 class TaskSubmitter:
-    """Where tasks are handed in, as the client does it."""
+    """Submits tasks as the client does."""
 
     client: Client
     store: SqlStore
@@ -293,7 +296,7 @@ class TaskSubmitter:
         under: TaskConfig | None = None,
         documents: Sequence[SourceDocument] = DOCUMENTS,
     ) -> SubmissionResult:
-        """Store the task and hand it to its session. Raises what the session answers."""
+        """Store the task and submit it to its session. Raises what the session answers."""
         asked = asked or make_task_request()
         start = await self._session_start()
         ref = TaskRef(store_id=start.store_id, tenant=start.tenant, session=start.session, task_id=make_task_id(asked))
@@ -302,17 +305,17 @@ class TaskSubmitter:
         return await self.admit(row)
 
     async def admit(self, row: TaskRow) -> SubmissionResult:
-        """Hand a stored task to its session. Raises what the session answers."""
+        """Submit a stored task to its session. Raises what the session answers."""
         start = await self._session_start()
         return await self._tasks.admit(start, self.session.id, row.ref, timedelta(seconds=WAIT_TIMEOUT_SECONDS))
 
     async def edit(self, edit: ContextEditInput, request_id: str = "first") -> AnswerResult:
-        """Have a finished task go on. Raises as the client does."""
+        """Resume a finished task by an edit. Raises as the client does."""
         row = await self.store.get_task(make_task_id(make_task_request(request_id)), SYSTEM_SCOPE)
         return await rewind_finished_task(self.store, self._tasks, row, edit)
 
     async def set_session_limit(self, limit: Limit) -> None:
-        """Set what the session may spend."""
+        """Set the spending limit of the session."""
         await self._tasks.set_session_limit(await self._session_start(), self.session.id, limit)
 
     async def _session_start(self) -> SessionWorkflowInput:
@@ -328,10 +331,10 @@ class TaskSubmitter:
         )
 
     def get_task_handle(self, request_id: str = "first") -> TaskHandle:
-        """The workflow of that request."""
+        """Return the workflow of that request."""
         return self.client.get_workflow_handle_for(TaskWorkflow.run, make_task_id(make_task_request(request_id)))
 
     @property
     def session(self) -> WorkflowHandle[SessionWorkflow, None]:
-        """The workflow of the session of all requests."""
+        """The session workflow of all requests."""
         return self.client.get_workflow_handle_for(SessionWorkflow.run, make_session_workflow_id(TENANT, SESSION))

@@ -1,4 +1,4 @@
-"""A platform whose agents may send letters, which asks first: what tests of such calls need beside a server."""
+"""A platform whose agents may send letters after approval, for tests of tool approvals."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -30,7 +30,7 @@ ONE_LETTER_SCRIPT = {"harbours": [[TAKE_NOTE_CALL, make_send_letter_call()], [SU
 
 
 class ToolApprovalPlatform:
-    """A platform whose agents may send letters, started as often as a test wants to."""
+    """A platform whose agents may send letters, which a test may start as often as it needs."""
 
     def __init__(self, server: Client, parts: ActivityDeps, crew: DelegatingTaskModel) -> None:
         self.server, self.crew, self.tool = server, crew, SendLetterTool()
@@ -45,7 +45,7 @@ class ToolApprovalPlatform:
         return await self.task.query(TaskWorkflow.progress)
 
     async def wait_for_pending_requests(self, count: int = 1) -> tuple[ApprovalRequest, ...]:
-        """So many requests that are open."""
+        """Wait until this many requests are pending, and return them."""
         found: list[ApprovalRequest] = []
 
         async def so_many() -> bool:
@@ -56,7 +56,7 @@ class ToolApprovalPlatform:
         return tuple(found)
 
     def find_tool_results(self, turn: int = 2, step: str = "harbours") -> tuple[ToolResult, ...]:
-        """What an agent was told before this turn."""
+        """Return the tool results that an agent received before this turn."""
         return find_newest_message(self.crew.heard[ModelCall(step, turn)]).tool_results
 
 

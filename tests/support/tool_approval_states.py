@@ -1,4 +1,4 @@
-"""A task whose agent asks to call a tool, as several tests begin with it."""
+"""A task whose agent requests approval of tool calls."""
 
 from datetime import datetime
 
@@ -12,20 +12,20 @@ AGENT = "research-1"
 
 
 def make_action_question(number: int = 1, text: str = "Write this file?") -> ActionQuestion:
-    """What a call of the agent's fourth message asks."""
+    """Make the question of a call in the agent's fourth message."""
     return build_action_question(
         "m4", ToolUse(id=f"c{number}", name="fs__write_file", input={"path": f"{number}.md"}), text
     )
 
 
 def end_leg_with_questions(*questions: ActionQuestion, state: TaskState | None = None) -> TaskState:
-    """The agent's leg ended with these questions."""
+    """End the agent's leg with these questions."""
     outcome = ApprovalRequired(standing=make_leg_state(500), questions=questions or (make_action_question(),))
     return apply_leg_outcome(state or make_working_state(), AGENT, outcome)
 
 
 def open_tool_approvals(*questions: ActionQuestion, deadline: datetime | None = None) -> TaskState:
-    """A person is asked about them."""
+    """Make the state with pending approvals for these questions."""
     state = end_leg_with_questions(*questions)
     for request in build_action_requests(state, AGENT, NOON, deadline):
         state = state.with_approval_request(request)

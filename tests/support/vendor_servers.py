@@ -1,4 +1,4 @@
-"""Endpoints of vendors in this process: each checks how it is asked as its vendor would, and answers in that shape."""
+"""In-process endpoints of vendors: each checks requests as its vendor would, and answers in the vendor's format."""
 
 import base64
 import hashlib
@@ -29,7 +29,7 @@ _PROJECT = "projects/harbours/locations/europe-west1"
 
 @dataclass
 class VendorServer:
-    """Answers from its script, in order, what the vendor's own endpoint would answer."""
+    """Answers from its script, in order, as the vendor's endpoint would."""
 
     script: Sequence[ScriptedAnswer]
     requests: list[httpx2.Request] = field(default_factory=list[httpx2.Request])
@@ -41,12 +41,12 @@ class VendorServer:
 
     @property
     def bodies(self) -> list[dict[str, JsonValue]]:
-        """What the requests for a reply carried, oldest first."""
+        """Bodies of the requests for a reply, oldest first."""
         asked = [request for request in self.requests if request.url.path.endswith(self.asked_at)]
         return [BODY.validate_json(request.content) for request in asked]
 
     def http_client(self) -> httpx2.AsyncClient:
-        """A client whose every request comes here."""
+        """Return an HTTP client whose every request reaches this server."""
         return httpx2.AsyncClient(transport=httpx2.MockTransport(self.answer))
 
     def answer(self, request: httpx2.Request) -> httpx2.Response:
@@ -71,17 +71,17 @@ class VendorServer:
                 return self.make_error_response(403, "permission_error", "not for you")
 
     def find_auth_error(self, request: httpx2.Request) -> str:
-        """Why this request is nobody's; empty where it is authorised."""
+        """Return why this request is unauthorised; empty if it is authorised."""
         return "" if request.headers.get("authorization") == "Bearer key" else "no key"
 
     def make_error_response(
         self, status: int, kind: str, words: str, headers: Mapping[str, str] | None = None
     ) -> httpx2.Response:
-        """A refusal in the vendor's shape."""
+        """Return an error in the vendor's format."""
         return build_error_response(status, kind, words, headers)
 
     def make_reply_response(self, reply: ModelResponse) -> httpx2.Response:
-        """A reply in the vendor's shape."""
+        """Return a reply in the vendor's format."""
         return build_stream_response(build_message_body(reply))
 
 
@@ -99,7 +99,7 @@ class HeaderKeyServer(VendorServer):
 
 @dataclass
 class AwsSignatureServer(VendorServer):
-    """One that takes AWS's signatures, version 4."""
+    """A server that requires AWS signatures, version 4."""
 
     service: str = "bedrock-mantle"
     session_token: str = ""
@@ -117,7 +117,7 @@ class AwsSignatureServer(VendorServer):
         return "" if self._signature(request, names) == signed[6] else "the signature is another"
 
     def _signature(self, request: httpx2.Request, names: Sequence[str]) -> str:
-        """The signature that this request should have, as AWS describes it."""
+        """Return the signature that this request should have, as AWS describes it."""
         day, scope = request.headers["x-amz-date"][:8], f"{REGION}/{self.service}/aws4_request"
         path = quote(request.url.raw_path.decode().partition("?")[0], safe="/~")
         headers = "".join(f"{name}:{' '.join(request.headers[name].split())}\n" for name in names)
@@ -133,7 +133,7 @@ class AwsSignatureServer(VendorServer):
 
 @dataclass
 class BedrockServer(AwsSignatureServer):
-    """Bedrock's older door: the model in the path, and the reply in AWS's event stream."""
+    """Bedrock's older API: the model in the path, and the reply in AWS's event stream."""
 
     service: str = "bedrock"
     counts_at: ClassVar[str | None] = None
@@ -157,7 +157,7 @@ def _data(event: bytes) -> bytes:
 
 
 def make_event_stream_response(parts: Sequence[bytes], failure: tuple[str, str] | None = None) -> httpx2.Response:
-    """Events in AWS's framing, and then an exception, where there is one."""
+    """Return events in AWS's framing, followed by an exception if there is one."""
 
     async def sent() -> AsyncIterator[bytes]:
         for part in parts:
@@ -173,7 +173,7 @@ def make_event_stream_response(parts: Sequence[bytes], failure: tuple[str, str] 
 
 
 def encode_event_stream_frame(headers: Mapping[str, str], payload: bytes) -> bytes:
-    """One message of AWS's event stream: lengths, their checksum, headers, payload, checksum."""
+    """Encode one message of AWS's event stream: lengths, their checksum, headers, payload, checksum."""
     named = {**headers, ":content-type": "application/json"}
     head = b"".join(
         struct.pack("!B", len(name)) + name.encode() + b"\x07" + struct.pack("!H", len(value)) + value.encode()
@@ -186,7 +186,7 @@ def encode_event_stream_frame(headers: Mapping[str, str], payload: bytes) -> byt
 
 @dataclass
 class VertexServer(VendorServer):
-    """Vertex: the model in the path, and a token of Google's."""
+    """Vertex: the model in the path, and a Google access token."""
 
     counts_at: ClassVar[str | None] = "/publishers/anthropic/models/count-tokens:rawPredict"
     asked_at: ClassVar[str] = (
@@ -199,7 +199,7 @@ class VertexServer(VendorServer):
 
 @dataclass
 class EntraServer(VendorServer):
-    """Foundry by a token of Entra's, and no key beside it."""
+    """Foundry with an Entra token, and no key."""
 
     def find_auth_error(self, request: httpx2.Request) -> str:
         given = [request.headers.get(name) for name in ("authorization", "x-api-key", "api-key")]
@@ -208,7 +208,7 @@ class EntraServer(VendorServer):
 
 @dataclass
 class ChatServer(VendorServer):
-    """Chat completions: streamed pieces, calls of tools by index, usage in the last of them, then `[DONE]`."""
+    """Chat completions: streamed chunks, tool calls by index, usage in the last chunk, then `[DONE]`."""
 
     counts_at: ClassVar[str | None] = None
     asked_at: ClassVar[str] = "/v1/chat/completions"
@@ -228,7 +228,7 @@ STOPS = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "
 
 
 def make_chat_chunks(reply: ModelResponse, *, reports_usage: bool = True) -> Iterator[dict[str, JsonValue]]:
-    """The pieces of a reply, texts and arguments in several."""
+    """Yield the chunks of a reply, with texts and arguments in several."""
     yield _chunk(reply, {"role": "assistant", "content": ""})
     calls = 0
     for block in reply.blocks:
@@ -266,7 +266,7 @@ def _chunk(reply: ModelResponse, delta: dict[str, JsonValue], stop: str | None =
 def make_chat_stream_response(
     chunks: Iterator[dict[str, JsonValue]] | Sequence[dict[str, JsonValue]], *, done: bool = True
 ) -> httpx2.Response:
-    """The pieces as a server sends them."""
+    """Return the chunks as a server sends them."""
     parts = [f"data: {json.dumps(chunk)}\n\n".encode() for chunk in chunks]
 
     async def sent() -> AsyncIterator[bytes]:

@@ -1,4 +1,4 @@
-"""What the tests of output show: a paused task, in tokens and with a budget in dollars."""
+"""A paused task with budgets in tokens and in dollars, for tests of output."""
 
 from waystation.agents.agent_run import BudgetForecast
 from waystation.agents.deliverables import WorkCounts

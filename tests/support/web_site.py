@@ -1,4 +1,4 @@
-"""A site on loopback that answers as a test wants, notes who visits it, and a resolver that leads to it."""
+"""A programmable web site on loopback that records its visits, and a resolver that leads to it."""
 
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -16,12 +16,12 @@ from waystation.documents.web import DirectWebPageFetcher, WebFetchConfig
 SiteHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 ALLOWED_ADDRESS, FORBIDDEN_ADDRESS = "127.0.0.1", "127.0.0.2"
-"""Addresses of loopback: tests may reach the first, and must not reach the second."""
+"""Loopback addresses: tests may reach the first, and must not reach the second."""
 
 
 @dataclass
 class FakeSite:
-    """What a site was asked."""
+    """Requests to the site."""
 
     port: int
     visits: list[str] = field(default_factory=list[str])
@@ -35,12 +35,12 @@ class FakeSite:
 
     @property
     def pages(self) -> list[str]:
-        """Paths that were asked for, robots.txt aside."""
+        """Requested paths, without robots.txt."""
         return [path for visit in self.visits if (path := visit.partition(" ")[2]) != "/robots.txt"]
 
 
 def respond_with(body: str | bytes, content_type: str = "text/plain", status: int = 200, **headers: str) -> SiteHandler:
-    """Always the same answer; underscores in names of headers are hyphens."""
+    """Always return the same answer; underscores in header names become hyphens."""
 
     async def answer(_: web.Request) -> web.Response:
         content = body.encode() if isinstance(body, str) else body
@@ -51,7 +51,7 @@ def respond_with(body: str | bytes, content_type: str = "text/plain", status: in
 
 
 def redirect_to(target: str) -> SiteHandler:
-    """A redirect."""
+    """Return a redirect."""
     return respond_with("", status=302, Location=target)
 
 
@@ -59,7 +59,10 @@ def redirect_to(target: str) -> SiteHandler:
 async def run_site(
     pages: Mapping[str, SiteHandler], host: str = ALLOWED_ADDRESS, port: int = 0
 ) -> AsyncGenerator[FakeSite]:
-    """Serve these paths until the block ends. A site without `/robots.txt` answers 404 for it, as for all else."""
+    """Serve these paths until the block ends.
+
+    A site without `/robots.txt` answers 404 for it, as for all other paths.
+    """
     site = FakeSite(port)
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -101,11 +104,11 @@ class FakeResolver(AbstractResolver):
         return [ResolveResult(hostname=host, host=address, port=port, family=family, proto=0, flags=0)]
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
 
 class RecordedSleep:
-    """Waits for nothing, and notes for how long it should have."""
+    """Records how long it should have slept, without sleeping."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -122,7 +125,7 @@ async def open_fetcher(
     /,
     **terms: object,
 ) -> AsyncGenerator[DirectWebPageFetcher]:
-    """A fetcher that may reach 127.0.0.1, and nothing else of this machine."""
+    """Open a fetcher that may reach 127.0.0.1, and nothing else of this machine."""
     named = {
         "user_agent": "Waystation/1.0 (tests)",
         "reachable": (ip_network(f"{ALLOWED_ADDRESS}/32"),),

@@ -1,4 +1,4 @@
-"""A webhook on loopback that answers as it is told to, and keeps what it took."""
+"""A programmable webhook on loopback that records what it accepted."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -26,7 +26,7 @@ NO_RESPONSE = WebhookResponse(0)
 
 @dataclass
 class WebhookServer:
-    """Gives its answers in order, then always the last one; and without any, takes everything."""
+    """Gives its answers in order, then repeats the last one; without any, accepts everything."""
 
     answers: list[WebhookResponse]
     url: str = ""
@@ -42,11 +42,11 @@ class WebhookServer:
 
     @property
     def delivery_ids(self) -> list[JsonValue]:
-        """The delivery ids of those, sorted."""
+        """Their delivery ids, sorted."""
         return sorted((parse_event_payload(body)["delivery_id"] for body in self.accepted_bodies), key=str)
 
     async def answer(self, request: web.Request) -> web.Response:
-        """Take one request."""
+        """Answer one request."""
         self.paths.add(request.path)
         answer = self.answers.pop(0) if len(self.answers) > 1 else next(iter(self.answers), WebhookResponse())
         self.asked.append((answer.status, BODY.validate_json(await request.read())))
@@ -58,7 +58,7 @@ class WebhookServer:
 
 
 def parse_event_payload(body: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """The fields for programs."""
+    """Return the fields for programs."""
     metadata = body["metadata"]
     assert isinstance(metadata, dict)
     return BODY.validate_python(metadata["event_payload"])
@@ -66,7 +66,7 @@ def parse_event_payload(body: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 @asynccontextmanager
 async def run_webhook_server(*answers: WebhookResponse, port: int = 0) -> AsyncGenerator[WebhookServer]:
-    """Serve on loopback until the block ends; requests that hang are then answered, too late."""
+    """Serve on loopback until the block ends; requests that hang are answered then, too late."""
     server = WebhookServer(list(answers))
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", server.answer)

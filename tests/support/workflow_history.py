@@ -1,4 +1,4 @@
-"""What a workflow's history says, decoded."""
+"""The decoded contents of a workflow's history."""
 
 import base64
 from collections.abc import Iterator, Sequence
@@ -15,12 +15,12 @@ ResultT = TypeVar("ResultT")
 
 
 async def fetch_events(handle: WorkflowHandle[WorkflowT, ResultT]) -> list[HistoryEvent]:
-    """Of the newest run."""
+    """Return the events of the newest run."""
     return list((await handle.fetch_history()).events)
 
 
 def list_event_kinds(said: list[HistoryEvent]) -> list[str]:
-    """Names of the events and, where an activity is scheduled, of the activity."""
+    """Return names of the events and, for a scheduled activity, of the activity."""
     return [
         event.activity_task_scheduled_event_attributes.activity_type.name
         or EventType.Name(event.event_type).removeprefix("EVENT_TYPE_").lower()
@@ -29,14 +29,14 @@ def list_event_kinds(said: list[HistoryEvent]) -> list[str]:
 
 
 def list_timer_summaries(said: list[HistoryEvent]) -> list[str]:
-    """What the timers are for, as the UI shows it."""
+    """Return what the timers are for, as the UI shows it."""
     return [
         event.user_metadata.summary.data.decode() for event in said if event.HasField("timer_started_event_attributes")
     ]
 
 
 def join_all_strings(said: Sequence[HistoryEvent]) -> str:
-    """Every string of the events, payloads decoded."""
+    """Return all strings of the events, with payloads decoded."""
     return "\n".join(text for event in said for text in _strings(MessageToDict(event)))
 
 
@@ -57,6 +57,6 @@ def _strings(part: object) -> Iterator[str]:
 
 
 async def fetch_current_details(handle: WorkflowHandle[WorkflowT, ResultT]) -> str:
-    """The current details, as the UI shows them."""
+    """Return the current details, as the UI shows them."""
     metadata = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
     return metadata.current_details
