@@ -1,4 +1,4 @@
-"""Checkouts of the project that a benchmark compares: each by its own code, in processes of its own."""
+"""Checkouts of the project that a benchmark compares, each with its own code in processes of its own."""
 
 import os
 import sys

@@ -1,9 +1,9 @@
 """Many tasks at once on servers, undisturbed and with workers that are killed: `make load TASKS=60 AT_ONCE=12`.
 
 PostgreSQL, a Temporal server, a Qdrant server's protocol, and two worker processes for each queue; the model is the
-offline one behind HTTP, which answers at once, in this process. In the second round a worker is killed again and
-again, the kinds in turn, each when the one before is back; all connections of the database are cut once, and Qdrant
-refuses everything for a while.
+offline one behind HTTP, which answers at once, in this process. In the second round workers are killed again and again,
+the kinds in turn, each when the previous one is back; all database connections are cut once, and Qdrant refuses
+everything for a while.
 """
 
 import asyncio

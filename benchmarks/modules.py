@@ -1,5 +1,5 @@
-"""Prints every product module with the first sentence of its docstring, folder by folder, then what the code measures:
-`make map`.
+"""Prints every product module with the first paragraph of its docstring, folder by folder, then code statistics: `make
+map`.
 """
 
 import ast

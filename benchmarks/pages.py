@@ -1,8 +1,8 @@
-"""The pages of a long task, and hundreds of listeners: `python -m benchmarks.pages`.
+"""Measures the pages of a long task, and hundreds of listeners: `python -m benchmarks.pages`.
 
-A task of 200 legs and 5,000 messages is written to a store, and `waystation serve` answers beside it: how long until a
-page's first byte and its last, how heavy it is, and what memory the server takes. Then an agent goes on writing while
-nobody listens, and while 500 do: what its commits take, in the same run, and how long an event is on its way.
+A task of 200 legs and 5,000 messages is written to a store that `waystation serve` serves: time to a page's first and
+last byte, its size, and the server's memory. Then an agent continues to write, first without listeners, then with 500,
+in the same run: duration of its commits, and latency of events.
 """
 
 import asyncio

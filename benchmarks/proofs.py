@@ -1,4 +1,4 @@
-"""Runs a package's proofs, all of them or those that are named, and says what was run on which machine."""
+"""Runs all or the named benchmarks of a package, and prints what was run on which machine."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Turns a second in the same run: SQLite against PostgreSQL, and each encrypted at rest against plain.
+"""Measures turns per second in the same run: SQLite against PostgreSQL, and each encrypted at rest against plain.
 
 `python -m benchmarks.store_writes [DATABASE_URL]`.
 

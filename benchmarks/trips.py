@@ -1,8 +1,8 @@
-"""Prints on which modules three trips go, in the order in which each is entered first: `make trips`.
+"""Prints the modules that three trips go through, in the order in which each is first entered: `make trips`.
 
 A task runs over real documents with the offline model, workers and client in this process, on a Temporal server of its
-own. It goes twice, since the first time loads modules as well. A module is on a trip when one of its functions is
-called between the trip's first call and its last; child processes, which read files and redact, are not looked into.
+own. It runs twice, since the first run also loads modules. A module is on a trip if one of its functions is called
+between the trip's first call and its last; child processes, which read files and redact, are not traced.
 """
 
 import asyncio

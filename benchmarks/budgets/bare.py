@@ -1,4 +1,4 @@
-"""Workflows without the platform, on the same server: what the numbers are held against."""
+"""Workflows without the platform, on the same server, as the baseline."""
 
 import asyncio
 from collections.abc import AsyncGenerator

@@ -1,4 +1,4 @@
-"""A `ChatModel` that answers at once and always alike: what is measured is the platform around it."""
+"""A `ChatModel` that answers at once and always the same, so that only the platform around it is measured."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,6 @@
-"""What share of a budget is spent when a person is first asked for more, as agents share what their task has."""
+"""Measures the share of a budget that is spent when a person is first asked for more, by how agents share their task's
+budget.
+"""
 
 import asyncio
 import statistics

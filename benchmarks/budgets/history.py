@@ -1,4 +1,4 @@
-"""What a run of a hundred model calls on a conversation of 200,000 tokens leaves in workflow history."""
+"""Measures the workflow history of a run of a hundred model calls on a conversation of 200,000 tokens."""
 
 import tempfile
 from collections.abc import Sequence

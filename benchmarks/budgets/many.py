@@ -1,4 +1,4 @@
-"""Many tasks at once, in many sessions: how they are handed in."""
+"""Submits many tasks at once, in many sessions."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A thousand paused tasks: what they hold, whether they survive, and how fast they go on."""
+"""A thousand paused tasks: the resources that they hold, whether they survive, and how fast they resume."""
 
 import asyncio
 import re

@@ -1,5 +1,5 @@
-"""How long a person's submit takes while twelve schedules are due in the same minute, compared with one on an idle
-platform; and whether the runs keep to the budget of their month.
+"""Measures how long a person's submission takes while twelve schedules are due in the same minute, compared with an
+idle platform; and whether the runs keep to their month's budget.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""How the numbers are shown: Markdown tables, with the machine that they were measured on."""
+"""Formats results as Markdown tables, with the machine that they were measured on."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""What orchestration costs: turns a second with a model that answers at once, with and without Temporal."""
+"""The cost of orchestration: turns per second with a model that answers at once, with and without Temporal."""
 
 import asyncio
 import statistics

@@ -1,4 +1,4 @@
-"""An agent by script: it reads a document a turn, keeps notes, and hands in."""
+"""A scripted agent: reads a document per turn, takes notes, and submits."""
 
 import json
 import re

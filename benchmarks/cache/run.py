@@ -1,4 +1,4 @@
-"""Runs of the real loop, the real store and the real condenser on a Messages server that caches by prefix."""
+"""Runs the real agent loop, store and compactor on a Messages server that caches by prefix."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Whom to kill and when: drawn from a seed, before anything runs."""
+"""Which process to kill and when, drawn from a seed before anything runs."""
 
 from enum import StrEnum
 from random import Random

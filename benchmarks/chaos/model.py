@@ -1,4 +1,4 @@
-"""The model's side of the account: a Messages server that keeps every call it answered, whoever was killed."""
+"""The model's side of the account: a Messages server that records every call it answered, whoever was killed."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""A home folder with its Temporal dev server and its worker, each a process that can be killed at any moment."""
+"""A home folder with a Temporal dev server and a worker, each a process that can be killed at any moment."""
 
 import os
 import signal

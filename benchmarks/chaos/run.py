@@ -1,4 +1,4 @@
-"""A run: tasks at work, kills as they were drawn, and what store and model's server say of it in the end."""
+"""One run: tasks at work, kills as drawn, and the final comparison of the store with the model's server."""
 
 import asyncio
 import time

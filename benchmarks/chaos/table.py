@@ -1,4 +1,4 @@
-"""The verdict as a table that goes into a README, and what is wrong, line by line."""
+"""The verdict as a table for a README, and what is wrong, line by line."""
 
 from benchmarks.chaos.account import Verdict
 from benchmarks.chaos.run import ChaosConfig, ChaosResult

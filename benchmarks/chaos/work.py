@@ -1,4 +1,4 @@
-"""Tasks for the platform: some are always open, whoever asks for money gets it, and all are followed to the end."""
+"""Submits tasks so that some are always open, grants every budget request, and follows all tasks to their end."""
 
 import asyncio
 import tempfile

@@ -1,4 +1,4 @@
-"""What a long run costs at list prices with a prompt cache, by how its context is compacted, and what survives that."""
+"""Computes the cost of a long run at list prices with a prompt cache, by its compaction strategy, and what survives."""
 
 import random
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Conversations over real documents: an agent reads what installed packages say of themselves, page by page."""
+"""Conversations over real documents: an agent reads the descriptions of installed packages, page by page."""
 
 import random
 from collections.abc import Iterator

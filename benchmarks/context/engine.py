@@ -1,4 +1,6 @@
-"""Compactions as agents get them, without platform and provider: ladder, summariser (a function), check."""
+"""Compactions as agents get them, without platform and provider: compaction pipeline, summariser (a function),
+validator.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

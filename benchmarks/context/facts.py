@@ -1,7 +1,7 @@
-"""What becomes of 200 planted facts: in the view, found by recall in their own and in other words, or lost.
+"""Measures the fate of 200 planted facts: in the view, recalled in their own or other words, or lost.
 
-A conversation of every kind of thing that agents have before them: talk, logs, code, tables, and talk in Chinese. A
-line of a log, of code or of a table does not say of what it is: the call that was answered does, or the table's head.
+The conversation has every kind of content that agents see: talk, logs, code, tables, and talk in Chinese. A line of a
+log, of code or of a table does not name its subject: the answered call does, or the table's head.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Published sizes before and after compaction, and what the engine makes of conversations of the same size."""
+"""Published sizes before and after compaction, and the engine's results for conversations of the same size."""
 
 from collections.abc import Sequence
 

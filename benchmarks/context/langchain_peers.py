@@ -1,4 +1,4 @@
-"""LangChain's `trim_messages` and its summarisation middleware on our conversations; nothing where it is not there."""
+"""LangChain's `trim_messages` and its summarisation middleware on our conversations; empty if it is not installed."""
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence

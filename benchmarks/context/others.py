@@ -1,7 +1,7 @@
 """The published policies of other systems, on the same conversations, with the same summariser and the same window.
 
-What they say of sizes is followed; where they say nothing, they get what serves them best: cuts between whole turns, so
-that every request is legal, and clearings that stay as they are until the next one is due.
+Their published sizes are followed; otherwise they get what serves them best: cuts between whole turns, so that every
+request is legal, and clearings that stay unchanged until the next one is due.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""How long planning and applying a compaction takes, how that grows, and LangChain's way beside it."""
+"""Measures the time to plan and apply a compaction, how it scales, and LangChain's for comparison."""
 
 import math
 import statistics

@@ -1,4 +1,4 @@
-"""The provider's prompt cache, simulated: which tokens of a request are read from it, written to it, and neither."""
+"""Simulates the provider's prompt cache: which tokens of a request are read from it, written to it, and neither."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What is left after ten generations of compaction: in the view, and in memory for what the view does not show."""
+"""Measures what survives ten generations of compaction: in the view, and in memory for what the view does not show."""
 
 import asyncio
 import random

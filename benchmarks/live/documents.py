@@ -1,6 +1,6 @@
-"""The documents of the benchmark: made up, the same for the same seed, and about as long as real ones.
+"""The documents of the benchmark: generated, the same for the same seed, and about as long as real ones.
 
-One sentence a line, as Markdown that a converter made of a report: a page of 200 lines is some 5,000 tokens.
+One sentence per line, as in Markdown that was converted from a report: a page of 200 lines is about 5,000 tokens.
 """
 
 from collections.abc import Iterator

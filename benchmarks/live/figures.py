@@ -1,4 +1,4 @@
-"""What the recorded requests of a run say."""
+"""Figures from the recorded requests of a run."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

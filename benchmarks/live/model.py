@@ -1,8 +1,8 @@
-"""What the scripted model says: planning, three researchers, an analyst, a writer, a reviewer, and summaries.
+"""The scripted model: planning, three researchers, an analyst, a writer, a reviewer, and summaries.
 
-It works as a live Claude does: it thinks before it calls tools, searches and reads in parallel, page by page, keeps
-notes beside the next read, and writes section by section. It goes by names of tools and by their results alone, never
-by what prompts and status lines say, so that it works with any checkout in the same way.
+It works as a live Claude does: it thinks before it calls tools, searches and reads in parallel, page by page, takes
+notes next to the next read, and writes section by section. It depends only on names of tools and their results, never
+on the text of prompts and status messages, so that it works the same with any checkout.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""A Messages server on loopback that keeps the API's documented rules, and records every request.
+"""A Messages server on loopback that enforces the API's documented rules, and records every request.
 
-Thinking is signed over everything before it (tools, system prompt, messages); a block whose prefix is another one now
-is dropped, or the request is refused if the client did not ask for that. Prompts are cached by prefix, of what the
-model reads. No reply is longer than `max_tokens`.
+Thinking is signed over everything before it (tools, system prompt, messages); a block whose prefix has changed is
+dropped, or the request is rejected if the client did not ask for that. Prompts are cached by the prefix that the model
+reads. No reply is longer than `max_tokens`.
 """
 
 import hashlib

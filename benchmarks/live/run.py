@@ -1,4 +1,4 @@
-"""A task by the commands of a checkout: its own code in processes of its own, on a home folder of its own."""
+"""Runs a task by the commands of a checkout: its own code in processes of its own, on a home folder of its own."""
 
 import json
 import subprocess

@@ -1,7 +1,7 @@
-"""Long conversations from a seed, with questions whose evidence is known: which message says it, and in which words.
+"""Long conversations from a seed, with questions whose evidence is known: which message has it, and in which words.
 
-Every project has the same parts and every part the same kinds of facts, so that most words of a question also stand
-in messages that do not answer it. A third of the answers name neither project nor part: the question before them did.
+Every project has the same parts and every part the same kinds of facts, so that most words of a question also occur in
+messages that do not answer it. A third of the answers name neither project nor part: the question before them did.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""Conversations go into memory by the pipeline of compactions, and questions are asked by the one of agents."""
+"""Indexes conversations through the path of compactions, and asks questions through that of agents."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager

@@ -1,8 +1,9 @@
-"""Recall for every kind of what memory is given, with and without redaction, beside the plain baseline in the same run.
+"""Measures recall for every kind of content, with and without redaction, compared with the plain baseline in the same
+run.
 
-Dialogues between people are read from the folder that the variable `DIALOGUES` names, in the form of `waystation memory
-eval` (`NAME.conversation.jsonl` and `NAME.questions.jsonl`) or in that of LoCoMo (`NAME.json`), the public set of ten
-conversations, whose licence lets nobody hand it on. What is generated comes from seeds.
+Dialogues between people are read from the folder that the variable `DIALOGUES` names, in the format of `waystation
+memory eval` (`NAME.conversation.jsonl` and `NAME.questions.jsonl`) or in that of LoCoMo (`NAME.json`), the public set
+of ten conversations, whose licence does not allow redistribution. Generated content comes from seeds.
 """
 
 import asyncio

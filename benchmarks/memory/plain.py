@@ -1,7 +1,7 @@
-"""The plain baseline, which shares nothing with the product but the tokens' estimate and the static vectors: windows of
-three turns, one or two turns on, ranked by BM25 and by cosine, and both ranks fused.
+"""The plain baseline, which shares only the token estimator and the static vectors with the product: windows of three
+turns, one or two turns apart, ranked by BM25 and by cosine, with both ranks fused.
 
-A turn is a line: what is said in one, and each of a log's or a document's.
+A turn is a line: of a conversation, a log or a document.
 """
 
 import math

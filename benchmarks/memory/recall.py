@@ -1,4 +1,4 @@
-"""Recall of known evidence in the first tokens that a question brings back."""
+"""Measures recall of known evidence in the first tokens that a question returns."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""On which scale an embedder's vectors stand: cosines of texts that belong together, and of texts that do not."""
+"""Measures the scale of an embedder's vectors: cosines of related texts, and of unrelated ones."""
 
 import asyncio
 from itertools import product

@@ -1,4 +1,6 @@
-"""Passages a second into memory, and milliseconds a search: the embedded engine against qdrant-client's local mode."""
+"""Measures passages per second into memory, and milliseconds per search: the embedded engine against qdrant-client's
+local mode.
+"""
 
 import asyncio
 import random

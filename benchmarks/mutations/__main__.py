@@ -1,7 +1,7 @@
-"""Breaks core lines one after another, and says which tests notice: `python -m benchmarks.mutations [AREA …]`.
+"""Breaks core lines one after another, and reports which tests notice: `python -m benchmarks.mutations [AREA …]`.
 
-Everything happens in a copy of the tree. A mutation that survives is a line that nothing holds. `--check` only looks
-whether the table still fits the code.
+Everything happens in a copy of the tree. A mutation that survives is a line that no test covers. `--check` only checks
+that the table still fits the code.
 """
 
 import os

@@ -1,4 +1,6 @@
-"""What is broken, and which tests must notice: one row for each line on which the platform's promises stand."""
+"""The mutations, and the tests that must notice each: one row for each line that a promise of the platform
+depends on.
+"""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Who finds what is private: ours, and Presidio as it comes."""
+"""The compared detectors: ours, and unmodified Presidio."""
 
 import asyncio
 import logging

@@ -1,8 +1,8 @@
-"""Secrets by the examples of somebody else's rules: those of gitleaks, `--gitleaks FOLDER`.
+"""Measures secrets by the examples of third-party rules: those of gitleaks, `--gitleaks FOLDER`.
 
-The folder is that of its Go module, which is no part of the project (`go mod download -json
-github.com/zricethezav/gitleaks/v8@v8.30.0` prints it as `Dir`). Where the package detect-secrets is installed
-(`uv run --with detect-secrets==1.5.0`), its plugins are the baseline.
+The folder is that of its Go module, which is not part of the project (`go mod download -json
+github.com/zricethezav/gitleaks/v8@v8.30.0` prints it as `Dir`). If the package detect-secrets is installed (`uv run
+--with detect-secrets==1.5.0`), its plugins are the baseline.
 """
 
 import argparse

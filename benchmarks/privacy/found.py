@@ -1,4 +1,4 @@
-"""What is found, what is wrongly replaced, and how fast, beside Presidio as it comes on the same sentences."""
+"""Measures detections, wrong replacements and speed, compared with unmodified Presidio on the same sentences."""
 
 import asyncio
 import os

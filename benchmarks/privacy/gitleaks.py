@@ -1,6 +1,6 @@
-"""The examples of gitleaks: what its rules must find and must not, out of the Go source of the rules.
+"""The examples of gitleaks: what its rules must find and must not, from the Go source of the rules.
 
-Only texts that are written out there count: those that its generator makes are other ones each time.
+Only literal texts count: those that its generator makes differ each time.
 """
 
 import ast

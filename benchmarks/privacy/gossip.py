@@ -1,4 +1,4 @@
-"""A model that passes everything on: what it was told, and private values that nobody told it."""
+"""A model that repeats everything that it was told, and adds private values that it was not."""
 
 import itertools
 import re

@@ -1,4 +1,6 @@
-"""What of private values comes through: a whole task on a real server, then a look into every place that is left."""
+"""Searches for leaked private values: runs a whole task on a real server, then inspects every place where data
+remains.
+"""
 
 import asyncio
 import logging

@@ -1,7 +1,7 @@
-"""Names of people in ordinary and technical prose, where most of their words are words, too: found, and left alone.
+"""Measures names of people in ordinary and technical prose, where most of their words are also ordinary words.
 
-Sentences were written by hand (`prose.txt`, names in ⟦brackets⟧). Only finds of people and places count: what either
-finder takes for a date or an organisation is no name that it found, and none that it wrongly replaced.
+Sentences were written by hand (`prose.txt`, names in ⟦brackets⟧). Only detections of people and places count: what
+either detector takes for a date or an organisation is neither a name found, nor one wrongly replaced.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""How well somebody found what was put in: recall, precision and F1 by type, and what was wrongly replaced."""
+"""Scores detections against the planted values: recall, precision and F1 by type, and wrong replacements."""
 
 from collections import Counter
 from collections.abc import Sequence

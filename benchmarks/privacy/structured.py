@@ -1,6 +1,6 @@
-"""What is private by the lines around it: shown or not, however an agent asks for a document with it.
+"""Measures private values that the lines around them reveal: shown or not, however an agent requests their document.
 
-The structures are those of the attack tests, so their forms are in-sample; the values are generated anew from the seed.
+The structures are those of the attack tests, so their forms are in-sample; the values are generated from the seed.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Values of one kind each, generated from a seed: what is private, and what must stay."""
+"""Values of one kind each, generated from a seed: private ones, and ones that must stay."""
 
 import base64
 import hashlib

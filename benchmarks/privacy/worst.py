@@ -1,6 +1,6 @@
-"""How long redaction takes at worst: texts made to be slow, and random stretches of what is installed here.
+"""Measures redaction's worst case: texts made to be slow, and random excerpts of what is installed here.
 
-Secrets and identifiers alone: the language model, which finds names, takes its time for every text alike.
+Secrets and identifiers only: the language model, which finds names, takes the same time for every text.
 """
 
 import asyncio
