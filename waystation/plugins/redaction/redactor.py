@@ -160,7 +160,7 @@ class PresidioRedactor:
             finds = [find for one in fresh for find in one.detections]
             if fresh[0].views == 1 or not finds:
                 return found
-        # Text found in one view is masked in the other, which may see more then: redacting twice changes nothing.
+            # Text found in one view is masked in the other, which may see more then: redacting twice changes nothing.
             rest = await self._lane.run(partial(_masked, rest, finds), limit)
         raise TextRedactionError(
             f"each of {MAX_TEXT_VIEWS} readings found more than the one before: it was made for that"
