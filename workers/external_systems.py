@@ -239,7 +239,8 @@ async def open_notification_activities(
 ) -> AsyncGenerator[NotificationActivities]:
     """Open the configured notifiers.
 
-    If none is configured, notifications arrive only if another worker that has some admitted the task: none is lost.
+    If none is configured here, the queue only has notifications if a worker with notifiers admitted the task: none is
+    lost.
 
     Raises:
         BadInput: An address cannot be used.

@@ -177,7 +177,9 @@ class ForgetResult(ErasureReceipt):
 
 @dataclass(frozen=True)
 class TaskSelection:
-    """Selects tasks by exactly one of the first three criteria, or by the time before which they ended."""
+    """Selects tasks by one of the first three criteria, by the time before which they ended, or by both, except for a
+    single task.
+    """
 
     session: str | None = None
     task: str | None = None
@@ -185,7 +187,7 @@ class TaskSelection:
     ended_before: datetime | None = None
 
     def require_single_criterion(self) -> None:
-        """Raise BadInput unless exactly one criterion is given."""
+        """Raise BadInput if no criterion is given, or ones that exclude each other."""
         given = (self.session is not None) + (self.task is not None) + self.all_of_tenant
         if given > 1 or (not given and self.ended_before is None):
             raise BadInput(

@@ -32,7 +32,7 @@ MAX_QUOTES = 2
 LACKING = 0.5
 """Factor for a quotation without the requested figure."""
 TOGETHER = 1.0
-"""Score of two words that are adjacent in question and text: "total assets"."""
+"""Score of two terms whose words are adjacent in question and text: "total assets"."""
 TORN = 0.5
 """Factor for a long quotation that begins or ends within a sentence, as at the end of a page."""
 IN_PART = 0.9

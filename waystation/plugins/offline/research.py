@@ -152,7 +152,7 @@ def _continues(result: str) -> int:
 
 ENOUGH_DOCUMENTS = 30
 ENOUGH_OF_EVERY = 150
-"""Maximum number of quotations if the question is about each of the documents."""
+"""Number of noted documents that suffices if the question is about every document."""
 READS_A_TURN = 3
 LINES_BEFORE, LINES_AFTER = 4, 16
 HEAD_LINES = 30
@@ -163,7 +163,7 @@ NOTES_A_PAGE = 50
 MAX_UNQUOTED_NAMES = 5
 """Maximum number of documents named as not quoted."""
 OPEN_QUESTIONS_CHARACTERS = 400
-"""Characters reserved for them in a submission."""
+"""Characters reserved for open questions in a submission."""
 EXCEPTIONS_TITLE = "Exceptions, limits and gaps"
 MAX_PLACES, MAX_QUOTES_PER_NAMED = 32, 4
 """Maximum places read of a document that the question names, and quotations of it."""

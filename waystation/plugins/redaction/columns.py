@@ -333,7 +333,7 @@ def _single(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _beside_each_other(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the spans of adjacent cells with a name."""
+    """Yield the spans of both words of a name in two adjacent cells."""
     for match in _SIDE_BY_SIDE.finditer(text, start, end):
         words = [NameWord.from_span(text, *match.span(group)) for group in ("name", "last")]
         if _given_and_family(text, words) and all(word.is_listed and word.may_continue_name for word in words):

@@ -75,7 +75,7 @@ _BEFORE_KEY = compile_bounded(
     r"\A(?P<indent>[ \t]*+(?:[-?][ \t]{1,8}){0,4}+)"
     r"(?!(?:if|elif|for|while|with|class|def|case|except|async|switch|when|unless|until)\s)[\"']?[\w .@/-]{0,80}\Z"
 )
-"""Excludes the begin of a block of code."""
+"""Excludes the beginning of a block of code."""
 _BEFORE_SECTION = compile_bounded(r"\A[ \t]{0,8}\[{1,2}[^\[\]\n]{0,80}\Z")
 _BEFORE_TITLE = compile_bounded(r"\A#{1,6}[ \t][^\n]{0,80}\Z")
 _LONGEST_KEY = 100
