@@ -175,7 +175,7 @@ class AssistantGateway:
     async def require_own_task(self, task_id: str) -> str:
         """Return the id if the task is its own.
 
-        Raises UnknownTask, which does not reveal whether another tenant has it.
+        Raises UnknownTask, which does not reveal whether others have it.
         """
         try:
             own = (await self.client.get_last_known_task(task_id)).session == self.rights.session_name
