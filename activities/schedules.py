@@ -125,13 +125,15 @@ class ScheduleActivities:
     async def get_task_status(self, ref: TaskRef) -> ScheduledTaskStatus:
         """Return whether the task is over, and how it ended."""
         with translating_errors():
+            # Temporal is asked first: a task stores how it ended before its workflow closes.
+            is_open = await self.intake.is_workflow_open(ref.task_id)
             try:
                 row = await self.store.get_task(ref.task_id, ref.scope)
             except UnknownTask:
                 return ScheduledTaskStatus(over=True)
             if row.progress is not None and row.progress.phase.over:
                 return ScheduledTaskStatus(over=True, phase=row.progress.phase)
-            return ScheduledTaskStatus(over=not await self.intake.is_workflow_open(ref.task_id))
+            return ScheduledTaskStatus(over=not is_open)
 
     @activity.defn(name="PauseSchedule")
     async def pause_schedule(self, order: PauseScheduleRequest) -> None:

@@ -16,7 +16,7 @@ def _modules(names: str) -> set[str]:
 
 QUICK = {
     "activities": _modules("""
-        attempt_failures notification_delivery
+        attempt_failures notification_delivery scheduled_task_status
     """),
     "agents": _modules("""
         agent_loop agent_run analysis_deliverables compactor_hooks compactor_open_work compactor_validation

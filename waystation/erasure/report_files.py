@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from waystation.erasure.erasure import ErasureQuery
+from waystation.kernel.files import write_private_file
 from waystation.reports.task_files import list_task_files
 
 
@@ -12,7 +13,7 @@ def count_report_matches(folder: Path, task_ids: Iterable[str], sought: ErasureQ
     """How often the files of each of these tasks have the person; those without are left out."""
     counts = Counter[str]()
     for path in list_task_files(folder, task_ids):
-        counts[path.name.partition(".")[0]] += sought.count_matches(path.read_text(encoding="utf-8"))
+        counts[path.name.partition(".")[0]] += sought.count_matches(_read_text(path))
     return {task_id: count for task_id, count in counts.items() if count}
 
 
@@ -20,7 +21,12 @@ def rewrite_matching_reports(folder: Path, task_ids: Iterable[str], sought: Eras
     """Write those anew that have the person; how many."""
     count = 0
     for path in list_task_files(folder, task_ids):
-        if sought.count_matches(text := path.read_text(encoding="utf-8")):
-            path.write_text(sought.erase_text(text), encoding="utf-8")
+        if sought.count_matches(text := _read_text(path)):
+            write_private_file(path, sought.erase_text(text).encode())
             count += 1
     return count
+
+
+def _read_text(path: Path) -> str:
+    """Read a report, or what a killed process left of one: that may end inside a character."""
+    return path.read_text(encoding="utf-8", errors="replace")
