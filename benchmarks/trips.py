@@ -11,10 +11,10 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby, pairwise
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import NamedTuple
 
 from temporalio.client import Client as Temporal
@@ -22,30 +22,32 @@ from temporalio.testing import WorkflowEnvironment
 
 from benchmarks.modules import FOLDERS, ROOT
 from waystation.agents.leg import ContextFull
+from waystation.agents.loop import AgentLoop, TurnRunner
 from waystation.client import Client
 from waystation.config.settings import Settings
 from waystation.documents.document_loading import load_documents, write_package_documents
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Amount, Limit
+from waystation.memory.qdrant.edge import QdrantEdgeMemory
 from waystation.runtime.temporal.dev_server import find_temporal_executable
 from waystation.tasks.task import TaskRequest
+from waystation.tasks.task_repository import SqlTaskRepository
 from workers.wiring import run_configured_workers
 
 QUESTION = "Which licences do these packages carry?"
 DOCUMENTS = 12
 GRANT = Amount(tokens=60_000)
 TENANT = "trips"
-STORE = "waystation/store/"
 LOOK_SECONDS = 0.2
 
 
 class TripSpec(NamedTuple):
-    """From a call or a result to a call: functions as `folder/module:Class.function`, a result by its class."""
+    """From a call or a result to a call."""
 
     name: str
-    first: str
-    last: str
-    result: str = ""
+    first: FunctionType
+    last: FunctionType
+    result: type | None = None
     """Of `first`: the trip begins with a result of this class, and not with a call."""
     window: int | None = None
     budget: int = 400_000
@@ -53,23 +55,30 @@ class TripSpec(NamedTuple):
     agent_budget: int | None = None
 
 
+def _function(method: Callable[..., object]) -> FunctionType:
+    """What is called in the end: without decorators."""
+    function = inspect.unwrap(method)
+    assert isinstance(function, FunctionType)
+    return function
+
+
 ALL = (
     TripSpec(
         "from submit to the stored report",
-        "waystation/client/client:Client.submit",
-        f"{STORE}tasks:SqlTaskRepository.save_task_progress",
+        _function(Client.submit),
+        _function(SqlTaskRepository.save_task_progress),
     ),
     TripSpec(
         "from a full context to Qdrant",
-        "waystation/agents/loop:Turns._turn",
-        "waystation/memory/qdrant/edge:QdrantEdgeMemory.upsert",
-        result=ContextFull.__name__,
+        _function(TurnRunner.run_turns),
+        _function(QdrantEdgeMemory.upsert),
+        result=ContextFull,
         window=12_000,
     ),
     TripSpec(
         "from an approval to the agent that goes on",
-        "waystation/client/client:Client.approve",
-        "waystation/agents/loop:AgentLoop.run",
+        _function(Client.approve),
+        _function(AgentLoop.run),
         budget=60_000,
         agent_budget=12_000,
     ),
@@ -90,15 +99,15 @@ class TripTrace:
         folders = [Path(name).parent for name in self.entered]
         return sum(one != other for one, other in pairwise(folders))
 
-    def record(self, name: str, place: str, event: str, result: object) -> None:
+    def record(self, name: str, code: CodeType, event: str, result: object) -> None:
         """A function of module `name` is called, or returns."""
         if self.over:
             return
-        if not self.on and place == self.trip.first:
-            self.on = type(result).__name__ == self.trip.result if self.trip.result else event == "call"
+        if not self.on and code is self.trip.first.__code__:
+            self.on = event == "call" if self.trip.result is None else isinstance(result, self.trip.result)
         if self.on and event == "call":
             self.entered.setdefault(name)
-            self.over = place == self.trip.last
+            self.over = code is self.trip.last.__code__
 
     def __str__(self) -> str:
         chain = "; ".join(
@@ -114,26 +123,26 @@ class Tracer:
 
     def __init__(self) -> None:
         self.now: TripTrace | None = None
-        self._places: dict[CodeType, tuple[str, str] | None] = {}
+        self._modules: dict[CodeType, str | None] = {}
 
     def __call__(self, frame: FrameType, event: str, result: object) -> None:
         """As `sys.setprofile` calls it."""
         if self.now is None or event not in {"call", "return"}:
             return
         code = frame.f_code
-        if code not in self._places:
-            self._places[code] = _place(code)
-        if found := self._places[code]:
-            self.now.record(*found, event, result)
+        if code not in self._modules:
+            self._modules[code] = _module(code)
+        if name := self._modules[code]:
+            self.now.record(name, code, event, result)
 
 
-def _place(code: CodeType) -> tuple[str, str] | None:
-    """The module and the function; None for what is not ours, and for bodies of modules and classes."""
+def _module(code: CodeType) -> str | None:
+    """The module of a function; None for what is not ours, and for bodies of modules and classes."""
     path = Path(code.co_filename)
     if not code.co_flags & inspect.CO_OPTIMIZED or not path.is_relative_to(ROOT):
         return None
     name = path.relative_to(ROOT).with_suffix("").as_posix()
-    return (name, f"{name}:{code.co_qualname}") if name.split("/")[0] in FOLDERS else None
+    return name if name.split("/")[0] in FOLDERS else None
 
 
 class TripRunner:
