@@ -1,1 +1,1 @@
-"""What every other folder may import: errors, amounts, roles, scopes, files, patterns."""
+"""Shared base that every other folder may import: errors, amounts, roles, scopes, files, patterns."""

@@ -1,4 +1,4 @@
-"""Amounts of budget: tokens and money side by side, and limits in either or both."""
+"""Budget amounts in tokens and micro-USD, limits in either or both units, and how people write and read them."""
 
 import re
 from decimal import Decimal
@@ -7,17 +7,17 @@ from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 
 UNLIMITED = "unlimited"
-"""Written in the place of an amount, where there may be none."""
+"""Written instead of an amount if there is no limit."""
 LIMIT_FORMAT_HINT = "tokens like 600k, 1.5M or 600_000, dollars like $2.00, or both like 600k+$2.00"
-"""How people write amounts."""
+"""How people write amounts; repeated in error messages."""
 _WHOLE = r"(?:[1-9]\d{0,2}(?:[,_]\d{3}){1,20}|\d{1,60})"
-"""A comma where others write a point must not multiply an amount: $2,50 is no $250, and $0,500 no $500."""
+"""Whole number with optional thousands separators. A decimal comma must not multiply an amount: `$2,50` is not $250."""
 _TOKENS = compile_bounded(rf"({_WHOLE})()|({_WHOLE}(?:\.\d{{1,60}})?)\s*([kKmM])", re.ASCII)
-"""A fraction needs its unit: 2.00 is more likely dollars without their sign than two tokens."""
+"""A fraction needs a unit: 2.00 is more likely dollars without the sign than two tokens."""
 _NO_SEPARATORS = str.maketrans("", "", "_,")
 _DOLLARS = compile_bounded(rf"\$\s*({_WHOLE}(?:\.\d{{1,6}})?)", re.ASCII)
 _SHOWN = 100
-"""Characters of what was written that an error repeats."""
+"""Maximum number of characters of the input that an error message repeats."""
 _FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
 
 
@@ -33,25 +33,25 @@ class Amount(Value):
         return Amount(tokens=self.tokens + other.tokens, micro_usd=self.micro_usd + other.micro_usd)
 
     def subtract_clamped(self, other: "Amount") -> "Amount":
-        """The rest after `other` is taken off, at least nothing of each unit."""
+        """Return the remainder after subtracting `other`, at least zero in each unit."""
         return Amount(tokens=max(0, self.tokens - other.tokens), micro_usd=max(0, self.micro_usd - other.micro_usd))
 
     def min_with(self, most: "Amount") -> "Amount":
-        """The smaller of both, in each unit."""
+        """Return the smaller of both amounts, in each unit."""
         return Amount(tokens=min(self.tokens, most.tokens), micro_usd=min(self.micro_usd, most.micro_usd))
 
     def max_with(self, least: "Amount") -> "Amount":
-        """The larger of both, in each unit."""
+        """Return the larger of both amounts, in each unit."""
         return Amount(tokens=max(self.tokens, least.tokens), micro_usd=max(self.micro_usd, least.micro_usd))
 
     @property
     def usd(self) -> float:
-        """The money in dollars, for people and for signals; it is not part of the value."""
+        """The money in dollars, for people and for telemetry; it is not part of the value."""
         return self.micro_usd / 1_000_000
 
     @property
     def is_zero(self) -> bool:
-        """Whether it is zero in both units."""
+        """Whether the amount is zero in both units."""
         return self.tokens == 0 and self.micro_usd == 0
 
 
@@ -63,7 +63,7 @@ class Limit(Value):
 
     @property
     def usd(self) -> float | None:
-        """The limit in dollars; None where there is none in that unit."""
+        """The limit in dollars; None if there is no limit in that unit."""
         return None if self.micro_usd is None else self.micro_usd / 1_000_000
 
     @property
@@ -72,57 +72,57 @@ class Limit(Value):
         return self.tokens is None and self.micro_usd is None
 
     def remaining_after(self, used: Amount) -> "Limit":
-        """What is left, at least nothing."""
+        """Return what is left after `used`, at least zero in each limited unit."""
         return Limit(
             tokens=None if self.tokens is None else max(0, self.tokens - used.tokens),
             micro_usd=None if self.micro_usd is None else max(0, self.micro_usd - used.micro_usd),
         )
 
     def increase_by(self, by: Amount) -> "Limit":
-        """A higher limit; where there is none, none is made."""
+        """Return the limit raised by an amount. A unit without a limit stays unlimited."""
         return Limit(
             tokens=None if self.tokens is None else self.tokens + by.tokens,
             micro_usd=None if self.micro_usd is None else self.micro_usd + by.micro_usd,
         )
 
     def limits_units_of(self, other: "Limit") -> bool:
-        """Whether it limits each unit that the other one limits."""
+        """Whether this limits each unit that `other` limits."""
         return (self.tokens is not None or other.tokens is None) and (
             self.micro_usd is not None or other.micro_usd is None
         )
 
     def can_cover(self, amount: Amount) -> bool:
-        """Whether the amount fits, in each limited unit."""
+        """Whether the amount fits in each limited unit."""
         return self.compute_excess(amount).is_zero
 
     def restrict_to_limited_units(self, amount: Amount) -> Amount:
-        """As much of the amount as is in units that are limited."""
+        """Return the amount with zero in each unit that has no limit."""
         return Amount(
             tokens=0 if self.tokens is None else amount.tokens,
             micro_usd=0 if self.micro_usd is None else amount.micro_usd,
         )
 
     def compute_excess(self, amount: Amount) -> Amount:
-        """By how much the amount passes the limit, in each limited unit."""
+        """Return by how much the amount exceeds the limit, in each limited unit."""
         return Amount(
             tokens=0 if self.tokens is None else max(0, amount.tokens - self.tokens),
             micro_usd=0 if self.micro_usd is None else max(0, amount.micro_usd - self.micro_usd),
         )
 
     def compute_used_share(self, used: Amount) -> float:
-        """The used share of the unit that is used most, from 0; 1 and more when nothing is left."""
+        """Return the used share of the unit that is used most: 0 if nothing is used, 1 or more if nothing is left."""
         pairs = ((self.tokens, used.tokens), (self.micro_usd, used.micro_usd))
         return max((spent / limit if limit else 1.0 for limit, spent in pairs if limit is not None), default=0.0)
 
     def divide_by(self, of: int) -> "Limit":
-        """One of so many equal parts, rounded down."""
+        """Return one of `of` equal parts, rounded down."""
         return Limit(
             tokens=None if self.tokens is None else self.tokens // of,
             micro_usd=None if self.micro_usd is None else self.micro_usd // of,
         )
 
     def compute_percent(self, percent: int) -> "Limit":
-        """So many percent of it, rounded down; no limit where there is none."""
+        """Return `percent` percent of the limit, rounded down. A unit without a limit stays unlimited."""
         return Limit(
             tokens=None if self.tokens is None else self.tokens * percent // 100,
             micro_usd=None if self.micro_usd is None else self.micro_usd * percent // 100,
@@ -130,28 +130,28 @@ class Limit(Value):
 
     @property
     def amount(self) -> Amount:
-        """The limit as an amount: nothing of a unit that has no limit."""
+        """The limit as an amount: zero in a unit that has no limit."""
         return Amount(tokens=self.tokens or 0, micro_usd=self.micro_usd or 0)
 
 
 LARGEST_AMOUNT = Amount(tokens=1_000_000_000, micro_usd=1_000_000 * 1_000_000)
-"""That people write at once."""
+"""Largest amount that people may write in one place."""
 
 
 def format_usd(micro_usd: int) -> str:
-    """Millionths of a dollar as dollars: whole cents where that is exact, else up to six places."""
+    """Format micro-USD as dollars: whole cents if that is exact, else up to six decimal places."""
     text = f"{micro_usd / 1_000_000:.6f}".rstrip("0")
     whole, _, places = text.partition(".")
     return f"${int(whole):,}.{places:0<2}"
 
 
 def format_usd_short(micro_usd: int) -> str:
-    """The same at a glance, rounded to whole cents; less than one is shown as it is."""
+    """Format micro-USD as dollars rounded to whole cents; less than one cent is shown exactly."""
     return f"${micro_usd / 1_000_000:,.2f}" if micro_usd >= 10_000 else format_usd(micro_usd)
 
 
 def format_tokens_short(tokens: int) -> str:
-    """Tokens to read at a glance: 950, 41k, 1.2M."""
+    """Format tokens for reading at a glance: 950, 41k, 1.2M."""
     for factor, unit in ((1_000_000, "M"), (1_000, "k")):
         if tokens >= factor:
             return f"{tokens / factor:.1f}".removesuffix(".0") + unit
@@ -159,20 +159,20 @@ def format_tokens_short(tokens: int) -> str:
 
 
 def format_amount(amount: Amount) -> str:
-    """As people read it: `1,200 tokens`, `$0.25`, or both."""
+    """Format an amount for people: `1,200 tokens`, `$0.25`, or both."""
     parts = [f"{amount.tokens:,} tokens"] if amount.tokens or not amount.micro_usd else []
     return " and ".join([*parts, *([format_usd(amount.micro_usd)] if amount.micro_usd else [])])
 
 
 def format_limit(limit: Limit) -> str:
-    """As people read it: `600,000 tokens`, `$2.00`, both, or that there is none."""
+    """Format a limit for people: `600,000 tokens`, `$2.00`, both, or `no limit`."""
     parts = [f"{limit.tokens:,} tokens"] if limit.tokens is not None else []
     parts += [format_usd(limit.micro_usd)] if limit.micro_usd is not None else []
     return " and ".join(parts) or "no limit"
 
 
 def format_used_amount(spent: Amount, limit: Limit) -> str:
-    """As people read it: `1,200 of 100,000 tokens`, `$0.10 of $0.50`, or both."""
+    """Format what was used of a limit for people: `1,200 of 100,000 tokens`, `$0.10 of $0.50`, or both."""
     parts: list[str] = []
     if limit.tokens is not None or limit.is_unlimited:
         parts.append(
@@ -184,12 +184,16 @@ def format_used_amount(spent: Amount, limit: Limit) -> str:
 
 
 def format_comma_hint(text: str) -> str:
-    """How commas are read, to follow on what is wrong with a text that has some; else empty."""
+    """Return a hint on how commas are read, to append to an error about `text`; empty if `text` has no comma."""
     return "; a comma only separates thousands, as in $1,250.50: write decimals with a point" if "," in text else ""
 
 
 def parse_token_amount(text: str) -> int:
-    """A whole number of tokens as people write it: 600k, 1.5M, 600_000. Raises ValueError."""
+    """Parse a whole number of tokens as people write it: 600k, 1.5M, 600_000.
+
+    Raises:
+        ValueError: `text` is not a whole number of tokens.
+    """
     found = _TOKENS.fullmatch(text.strip())
     if found is not None:
         number, factor = Decimal((found[1] or found[3]).translate(_NO_SEPARATORS)), _FACTORS[(found[4] or "").lower()]
@@ -199,7 +203,11 @@ def parse_token_amount(text: str) -> int:
 
 
 def parse_limit(text: str) -> Limit:
-    """A limit as people write it: `600k`, `$2.00`, `600k+$2.00`. Raises ValueError."""
+    """Parse a limit as people write it: `600k`, `$2.00`, `600k+$2.00`.
+
+    Raises:
+        ValueError: `text` is not an amount, or names a unit twice.
+    """
     units: dict[str, int] = {}
     for part in text.split("+"):
         money = _DOLLARS.fullmatch(part.strip())
@@ -215,7 +223,11 @@ def parse_limit(text: str) -> Limit:
 
 
 def parse_bounded_limit(text: str, least: Amount, most: Amount = LARGEST_AMOUNT) -> Limit:
-    """Tokens, dollars or both, at least and at most so many of each. Raises ValueError: what may be written."""
+    """Parse a limit in tokens, dollars or both, and check that each given unit lies between `least` and `most`.
+
+    Raises:
+        ValueError: `text` is not such an amount; the message says what may be written.
+    """
     try:
         limit = parse_limit(text)
     except ValueError as error:

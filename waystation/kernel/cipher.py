@@ -1,4 +1,4 @@
-"""The port to what encrypts columns."""
+"""The port for encrypting columns."""
 
 from typing import Protocol
 
@@ -7,9 +7,13 @@ class Cipher(Protocol):
     """Encrypts bytes for one purpose with one key."""
 
     def encrypt(self, plain: bytes, context: bytes) -> bytes:
-        """Encrypt. `context` says what the bytes are; they open under the same context only."""
+        """Encrypt `plain`. `context` says what the bytes are; they can be decrypted under the same context only."""
         ...
 
     def decrypt(self, sealed: bytes, context: bytes) -> bytes:
-        """Decrypt. Raises WrongKey."""
+        """Decrypt bytes that were encrypted under the same `context`.
+
+        Raises:
+            WrongKey: no available key decrypts them.
+        """
         ...

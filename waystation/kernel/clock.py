@@ -5,13 +5,13 @@ from typing import Protocol
 
 
 def utc_now() -> datetime:
-    """Now, in UTC."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)
 
 
 class Clock(Protocol):
-    """The time, for everything outside workflows."""
+    """Source of the current time for everything outside workflows."""
 
     def __call__(self) -> datetime:
-        """Now, with a time zone."""
+        """Return the current time, with a time zone."""
         ...

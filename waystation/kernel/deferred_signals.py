@@ -1,25 +1,25 @@
-"""Signals that wait for the next execution of their workflow, since this one is about to continue as new."""
+"""Signals that are passed to the next execution of their workflow because this one is about to continue as new."""
 
 from pydantic import JsonValue
 
 from waystation.kernel.value import Value
 
 MAX_DEFERRED_BYTES = 100_000
-"""Maximum size of the signals that go along to the next execution, as JSON."""
+"""Maximum size in bytes of the signals that are passed to the next execution, as JSON."""
 
 
 class DeferredSignal(Value):
-    """A signal that came while its workflow was about to continue as new. The next execution handles it first."""
+    """A signal that arrived while its workflow was about to continue as new. The next execution handles it first."""
 
     signal: str
-    """Its name."""
+    """Name of the signal."""
     sent: JsonValue
-    """As it came: validated when it is handled."""
+    """The argument as it arrived; it is validated when the signal is handled."""
     readable: bool
-    """Whether it was encrypted where it must be."""
+    """Whether it arrived encrypted if the installation requires that."""
 
 
 def add_deferred_signal(held: tuple[DeferredSignal, ...], message: DeferredSignal) -> tuple[DeferredSignal, ...] | None:
-    """The signals with one more; None where they would be too large together."""
+    """Return the signals with one more; None if they would be too large together."""
     together = (*held, message)
     return together if sum(len(one.model_dump_json()) for one in together) <= MAX_DEFERRED_BYTES else None

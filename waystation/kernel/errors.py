@@ -1,44 +1,44 @@
 """Every error that Waystation raises on purpose.
 
 WaystationError
-├── BadInput                what a person gave cannot be used; the message says what to do
-│   ├── UnknownTask         no task of that id in this store
-│   └── MemoryInUse         another process has the embedded memory open
-├── Overdrawn               a reservation asks for more than the account has left
+├── BadInput                        a person's input cannot be used; the message says what to do
+│   ├── UnknownTask                 no task with that id in this store
+│   └── MemoryInUse                 another process has the embedded memory open
+├── InsufficientBudgetError         a reservation asks for more than the account has left
 ├── StoreError
-│   ├── StaleFenceError           another attempt has taken this agent run over; write nothing more
-│   ├── VersionConflict     the transcript changed since it was read
-│   ├── RequestConflict     the request id was used before, for a different request
-│   ├── TextNotFoundError         no text of that content hash in this store: it was forgotten, or never there
-│   ├── WrongStore          the task belongs to another store than this worker's
-│   └── StoreUnavailable    the database does not answer; worth trying again; exit code 3
+│   ├── StaleFenceError             another attempt has taken over this agent run; write nothing more
+│   ├── VersionConflict             the transcript changed since it was read
+│   ├── RequestConflict             the request id was used before, for a different request
+│   ├── TextNotFoundError           no text with that content hash in this store: forgotten, or never there
+│   ├── WrongStore                  the task belongs to another store than this worker's
+│   └── StoreUnavailable            the database does not answer; retryable; exit code 3
 ├── ModelError
-│   ├── ModelUnavailable    worth trying again (rate limit, overload, connection)
-│   │   └── InvalidReplyError      there was an answer, and it is no whole reply (cut stream, page, malformed)
-│   ├── SpendingLimitReached  the provider's account has no money left; a person has to see to it
-│   └── ModelRejected       trying again changes nothing (credentials, bad request, too large)
-│       ├── ModelAuthenticationError      its key or credentials are not accepted, or this worker has none
-│       ├── BrokenEndpointError  call after call it sends what is no reply; a person has to see to it
-│       ├── ModelNotFoundError       there is no such model at this endpoint, or not any more
-│       └── ContentFilterError    the provider's content filter took the reply away; it may have been billed
-├── WrongKey                something is encrypted with a key that is not there
-├── RedactionFailed         text could not be redacted, so it must go nowhere
-│   └── TextRedactionError     this very text; others may pass
-│       ├── RedactionTimeoutError by its time; a second time it is put aside
-│       ├── RedactionAbandonedError     often enough: the work that needs it ends with what there is
-│       └── RedactionReviewRequiredError    often enough: a person is to see to it
-├── MemoryUnavailable       the embedder or Qdrant did not answer; passages wait in the outbox; exit code 3
-│   ├── PassagesRejectedError     Qdrant does not take one of these passages, however often it is asked
-│   └── OtherEmbedder       memory was made with another embedder than the one that is set
-├── TableQueryError            a calculation or a query over tables cannot be carried out; its agent is told why
-├── HookFailed              a hook before or after a compaction failed; it is reported, and blocks only if asked to
-├── ToolServerFailed        a tool server could not be reached, ended, or took too long or too much; the agent goes on
-├── WebhookUnavailable      a notice was not taken; worth trying again
-├── WebhookRejectedError          a notice was not taken; trying again changes nothing
-├── WebUnavailable          a page cannot be fetched now; worth trying again
-├── WebFetchRejectedError              a page cannot or must not be read; trying again changes nothing
-└── Unreachable             something needed (server, worker) is not there; exit code 3
-    └── Busy                it is there and takes no more at the moment: nothing was accepted
+│   ├── ModelUnavailable            retryable (rate limit, overload, connection)
+│   │   └── InvalidReplyError       there was an answer, but not a complete reply (cut stream, web page, malformed)
+│   ├── SpendingLimitReached        the provider's account has no money left; a person must act
+│   └── ModelRejected               not retryable (credentials, bad request, too large)
+│       ├── ModelAuthenticationError  the key or credentials are not accepted, or this worker has none
+│       ├── BrokenEndpointError     call after call, what it sends is not a reply; a person must act
+│       ├── ModelNotFoundError      there is no such model at this endpoint, or not any more
+│       └── ContentFilterError      the provider's content filter withheld the reply; it may have been billed
+├── WrongKey                        something is encrypted with a key that is not available
+├── RedactionFailed                 text could not be redacted, so it must go nowhere
+│   └── TextRedactionError          this one text; others may pass
+│       ├── RedactionTimeoutError   it took too long; after a second time-out the text is set aside
+│       ├── RedactionAbandonedError  out of attempts: the work that needs the text ends with what it has
+│       └── RedactionReviewRequiredError  out of attempts: a person must look at it
+├── MemoryUnavailable               the embedder or Qdrant did not answer; passages wait in the outbox; exit code 3
+│   ├── PassagesRejectedError       Qdrant does not accept one of these passages, however often it is sent
+│   └── OtherEmbedder               memory was built with another embedder than the configured one
+├── TableQueryError                 a calculation or a query over tables failed; its agent is shown why
+├── HookFailed                      a hook before or after a compaction failed; reported, blocks only if configured to
+├── ToolServerFailed                a tool server is unreachable, ended, or exceeded time or size; the agent goes on
+├── WebhookUnavailable              a notification was not accepted; retryable
+├── WebhookRejectedError            a notification was not accepted; not retryable
+├── WebUnavailable                  a page cannot be fetched now; retryable
+├── WebFetchRejectedError           a page cannot or must not be read; not retryable
+└── Unreachable                     something needed (server, worker) is not there; exit code 3
+    └── Busy                        it is there but accepts no more at the moment: nothing was accepted
 """
 
 from typing import TYPE_CHECKING
@@ -54,15 +54,15 @@ class WaystationError(Exception):
 
 
 class BadInput(WaystationError):
-    """What a person gave cannot be used. The message names the cause and the next step."""
+    """A person's input cannot be used. The message names the cause and the next step."""
 
 
 class UnknownTask(BadInput):
-    """No task of that id in this store."""
+    """There is no task with that id in this store."""
 
 
 class MemoryInUse(BadInput):
-    """Another process has the embedded memory open, as workers have."""
+    """Another process, such as a worker, has the embedded memory open."""
 
 
 class InsufficientBudgetError(WaystationError):
@@ -78,7 +78,7 @@ class StoreError(WaystationError):
 
 
 class StaleFenceError(StoreError):
-    """Another attempt has taken this agent run over: this one must write nothing more."""
+    """Another attempt has taken over this agent run: this one must not write anything more."""
 
     def __init__(self, run_id: str, held: int) -> None:
         super().__init__(f"agent run {run_id}: fence {held} is no longer the newest; another attempt took over")
@@ -94,11 +94,11 @@ class VersionConflict(StoreError):
 
 
 class RequestConflict(StoreError):
-    """The request id was used before, for a request with other content."""
+    """The request id was used before, for a request with different content."""
 
 
 class TextNotFoundError(StoreError):
-    """No text of that content hash in this store: it was forgotten, or never there."""
+    """There is no text with that content hash in this store: it was forgotten, or never there."""
 
     def __init__(self, blob: str) -> None:
         super().__init__(f"no text with the content hash {blob} in this store")
@@ -117,25 +117,25 @@ class WrongStore(StoreError):
 
 
 class StoreUnavailable(StoreError):
-    """The database does not answer, or not now. Worth trying again: every write may be repeated."""
+    """The database does not answer, or not now. Retryable: every write may be repeated."""
 
 
 class ModelError(WaystationError):
-    """A call to the model did not give a usable reply."""
+    """A model call did not give a usable reply."""
 
     reported: "Usage | None" = None
-    """What the call may have used at most, from what its provider reported before it failed: the input as counted, the
-    output as a bound. None: nothing was reported.
+    """Upper bound of what the call used, from what its provider reported before it failed: input as counted, output as
+    a bound. None if nothing was reported.
     """
     asked: str = ""
-    """Full name of the model that failed, if it was asked in another one's place."""
+    """Full name of the model that failed, if it was called as a fallback for another one."""
 
 
 class ModelUnavailable(ModelError):
-    """Worth trying again, after `retry_after` seconds where the provider named a delay.
+    """Retryable, after `retry_after` seconds if the provider named a delay.
 
-    `possibly_billed`: the provider may have begun to answer (a cut stream, a time-out); False where it certainly
-    refused (rate limit, overload, connection refused).
+    `possibly_billed`: the provider may have begun to answer (a cut stream, a time-out); False if it certainly refused
+    (rate limit, overload, connection refused).
     """
 
     def __init__(self, message: str, *, retry_after: float | None = None, possibly_billed: bool = True) -> None:
@@ -145,15 +145,15 @@ class ModelUnavailable(ModelError):
 
 
 class InvalidReplyError(ModelUnavailable):
-    """There was an answer, and it is no whole reply: a stream without its end, a page, malformed pieces."""
+    """There was an answer, but not a complete reply: a stream without its end, a web page, malformed pieces."""
 
 
 class SpendingLimitReached(ModelError):
-    """The provider makes no call for money's sake: its spending limit is reached, or the account has no credit."""
+    """The provider makes no call because its spending limit is reached or the account has no credit."""
 
 
 class ModelRejected(ModelError):
-    """Trying again changes nothing: credentials, a bad request, a request that is too large."""
+    """Not retryable: credentials, a bad request, or a request that is too large."""
 
 
 class ModelAuthenticationError(ModelRejected):
@@ -161,8 +161,9 @@ class ModelAuthenticationError(ModelRejected):
 
 
 class BrokenEndpointError(ModelRejected):
-    """What comes from there is no reply: a page, or, call after call, nothing that can be used. A person has to see to
-    it, and then another attempt is worth it.
+    """What the endpoint sends is not a reply: a web page, or, call after call, nothing usable.
+
+    Retryable after a person has fixed it.
 
     `possibly_billed` as in `ModelUnavailable`.
     """
@@ -173,35 +174,35 @@ class BrokenEndpointError(ModelRejected):
 
 
 class ModelNotFoundError(ModelRejected):
-    """There is no such model at this endpoint, or not any more: another one may have it."""
+    """There is no such model at this endpoint, or not any more. Another model may be available."""
 
 
 class ContentFilterError(ModelRejected):
-    """The provider's content filter took the reply away. The same request would be blocked, and billed, again."""
+    """The provider's content filter withheld the reply. The same request would be blocked, and billed, again."""
 
 
 class WrongKey(WaystationError):
-    """Something is encrypted, and no key that is there opens it. The message says nothing of its content."""
+    """Something is encrypted, and no available key decrypts it. The message says nothing about its content."""
 
 
 class RedactionFailed(WaystationError):
-    """Text could not be redacted. It must reach neither model, memory nor history."""
+    """Text could not be redacted. It must reach neither a model nor memory nor workflow history."""
 
 
 class TextRedactionError(RedactionFailed):
-    """One text could not be redacted, while others may be. Another attempt at it may succeed."""
+    """One text could not be redacted, while others may be. Another attempt may succeed."""
 
 
 class RedactionTimeoutError(TextRedactionError):
-    """The redaction of one text took longer than it may, and was ended."""
+    """The redaction of one text took longer than allowed and was ended."""
 
 
 class RedactionAbandonedError(TextRedactionError):
-    """A text that cannot be done without could not be redacted in as many attempts as it is given."""
+    """A text that the work cannot do without could not be redacted in the permitted number of attempts."""
 
 
 class RedactionReviewRequiredError(TextRedactionError):
-    """A text could not be redacted in as many attempts as it is given, and a person is to see to it."""
+    """A text could not be redacted in the permitted number of attempts, and a person must look at it."""
 
 
 class MemoryUnavailable(WaystationError):
@@ -209,11 +210,11 @@ class MemoryUnavailable(WaystationError):
 
 
 class PassagesRejectedError(MemoryUnavailable):
-    """Qdrant does not take one of these passages at least. The message quotes none."""
+    """Qdrant does not accept at least one of these passages. The message quotes none."""
 
 
 class OtherEmbedder(MemoryUnavailable):
-    """Memory was made with another embedder than the one that is set: their vectors cannot be compared."""
+    """Memory was built with another embedder than the configured one: their vectors cannot be compared."""
 
 
 class TableQueryError(WaystationError):
@@ -228,11 +229,11 @@ class HookFailed(WaystationError):
 
 
 class ToolServerFailed(WaystationError):
-    """A tool server gave no result. The message names the server, and repeats nothing that it said."""
+    """A tool server gave no result. The message names the server and repeats nothing that it sent."""
 
 
 class WebhookUnavailable(WaystationError):
-    """A notice was not taken. Worth trying again, after `retry_after` seconds where the server named a delay."""
+    """A notification was not accepted. Retryable, after `retry_after` seconds if the server named a delay."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -240,15 +241,15 @@ class WebhookUnavailable(WaystationError):
 
 
 class WebhookRejectedError(WaystationError):
-    """A notice was not taken, and trying again changes nothing."""
+    """A notification was not accepted, and it is not retryable."""
 
 
 class WebUnavailable(WaystationError):
-    """A page cannot be fetched now. Worth trying again. The message names the host and repeats nothing that it said."""
+    """A page cannot be fetched now. Retryable. The message names the host and repeats nothing that it sent."""
 
 
 class WebFetchRejectedError(WaystationError):
-    """A page cannot or must not be read, and trying again changes nothing: the cause, and what can be done instead."""
+    """A page cannot or must not be read. Not retryable; the message gives the cause and what can be done instead."""
 
     def __init__(self, cause: str, next_step: str) -> None:
         super().__init__(f"{cause}. {next_step}")
@@ -256,8 +257,8 @@ class WebFetchRejectedError(WaystationError):
 
 
 class Unreachable(WaystationError):
-    """Something needed is not there (Temporal server, worker). The message names the next step."""
+    """Something that is needed is not there (Temporal server, worker). The message names the next step."""
 
 
 class Busy(Unreachable):
-    """The server or the session takes no more requests at the moment: nothing was accepted, try again."""
+    """The server or the session accepts no more requests at the moment. Nothing was accepted; try again."""

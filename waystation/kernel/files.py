@@ -1,13 +1,6 @@
-"""Files of this user's alone, and reports among them.
+"""Files and folders that only the current user can access, whatever the umask of the program that creates them.
 
-Folders and files that are this user's alone, whatever the umask of the program that makes them.
-
-Whoever imports the client has a umask of their own, usually one that lets everybody read.
-
-Reports as files in the home folder: one file a version, which no later version replaces; and beside them plans that
-their tasks did not take.
-
-They go when their tasks are forgotten, and lose who is erased.
+A program that imports the client has its own umask, usually one that lets everyone read.
 """
 
 import errno
@@ -24,27 +17,36 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def create_private_folder(path: Path) -> Path:
-    """The folder, made with those above it that are missing, all of mode 0700. One that is there stays as it is: it
-    may be shared on purpose, or not be ours. Raises OSError.
+    """Create the folder and its missing parents with mode 0700, and return it.
+
+    An existing folder stays as it is: it may be shared on purpose, or belong to someone else.
+
+    Raises:
+        OSError: a folder cannot be created.
     """
     if not path.is_dir():
         if not path.parent.exists():
             create_private_folder(path.parent)
-        # 0700 also under a umask that takes more away, and whoever is first makes it.
+        # 0700 even under a umask that removes more; another process may create it first.
         path.mkdir(mode=FOLDER_MODE, exist_ok=True)
     return path
 
 
 def ensure_private_folder(path: Path) -> Path:
-    """A folder that we alone put things into: one that others could look into is closed to them. Raises OSError."""
+    """Return a folder that only we write to, created if missing. If others have access to it, that is removed.
+
+    Raises:
+        OSError: the folder cannot be created or changed.
+    """
     make_path_private(create_private_folder(path))
     return path
 
 
 def ensure_private_file(path: Path) -> Path:
-    """The file, made empty where it is missing, of mode 0600; one of ours that others can use is closed to them.
+    """Return the file with mode 0600, created empty if missing. If it is ours and others have access, that is removed.
 
-    Raises OSError.
+    Raises:
+        OSError: the file cannot be created or changed.
     """
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, FILE_MODE))
@@ -54,10 +56,13 @@ def ensure_private_file(path: Path) -> Path:
 
 
 def open_private_file(path: Path, *, fresh: bool = False) -> IO[bytes]:
-    """Open for appending, or `fresh`: emptied. No link is followed, and the file is ours and nobody else's; root may
-    use whosever it is.
+    """Open a private file for appending, or emptied if `fresh`.
 
-    Raises BadInput for a link or somebody else's file, OSError.
+    Links are not followed. The file must belong to this user alone; root may use a file of any owner.
+
+    Raises:
+        BadInput: it is a link, or someone else's file.
+        OSError: it cannot be opened.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
@@ -78,12 +83,14 @@ def open_private_file(path: Path, *, fresh: bool = False) -> IO[bytes]:
 
 
 def write_private_file(path: Path, content: bytes) -> None:
-    """Put the content into the file in one step, so that a reader never sees half of it, nor an open file.
+    """Write the content in one step, so that a reader never sees half of it, nor a file that others can read.
 
-    Raises BadInput, OSError.
+    Raises:
+        BadInput: it is a link, or someone else's file.
+        OSError: it cannot be written.
     """
     draft = path.with_name(f"{path.name}.{os.getpid()}")
-    # What a process of this number left when it was killed.
+    # A killed process with the same pid may have left its draft.
     draft.unlink(missing_ok=True)
     with open_private_file(draft, fresh=True) as file:
         file.write(content)
@@ -91,7 +98,7 @@ def write_private_file(path: Path, content: bytes) -> None:
 
 
 def make_path_private(path: Path) -> None:
-    """Take group and others away from what is ours; what is not ours, and what is gone, stays as it is."""
+    """Remove access of group and others if the path is ours; anything else, or a missing path, stays as it is."""
     try:
         found = path.stat()
         if found.st_uid == os.geteuid() and found.st_mode & _OTHERS and not found.st_mode & stat.S_ISVTX:
@@ -101,7 +108,7 @@ def make_path_private(path: Path) -> None:
 
 
 def is_private_folder(path: Path) -> bool:
-    """Whether this is a folder, no link, that is ours and nobody else's."""
+    """Whether this is a folder, not a link, that belongs to this user and is closed to everyone else."""
     try:
         found = path.lstat()
     except OSError:
@@ -110,7 +117,7 @@ def is_private_folder(path: Path) -> bool:
 
 
 def find_shared_paths(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Those that group or others may read or write, as far as their own modes say."""
+    """Return the paths that group or others may read or write, judged by their own modes only."""
     return tuple(path for path in paths if path.exists() and path.stat().st_mode & _OTHERS)
 
 

@@ -1,4 +1,4 @@
-"""Ids that show no names."""
+"""Hashed ids that reveal no names."""
 
 import hashlib
 
@@ -6,5 +6,5 @@ SHORT_HASH = 16
 
 
 def short_hash(*parts: str) -> str:
-    """64 bits of SHA-256 over the parts, in hex: for ids that show no names."""
+    """Return 64 bits of SHA-256 over the parts, in hex, for ids that reveal no names."""
     return hashlib.sha256("\x00".join(parts).encode()).hexdigest()[:SHORT_HASH]

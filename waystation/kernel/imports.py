@@ -1,4 +1,4 @@
-"""Loading modules while the garbage collector rests: it would look at all that stays, again and again."""
+"""Pauses the garbage collector during imports, since it would scan all the modules that stay, again and again."""
 
 import gc
 import sys
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def pause_gc_for_imports() -> Generator[None]:
-    """The collector leaves alone what is imported in this block, then and later: modules stay to the end."""
+    """Pause the garbage collector in this block and freeze what was imported: modules stay until the process ends."""
     known = len(sys.modules)
     gc.disable()
     try:

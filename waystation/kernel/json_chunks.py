@@ -1,7 +1,7 @@
-"""Splits a large JSON value into pieces that each fit into one payload, and joins them again.
+"""Splits a large JSON value into chunks that each fit into one Temporal payload, and joins them again.
 
-A task's state grows with its agents, compactions and approvals, while Temporal accepts payloads of a bounded size only.
-So the state crosses between workflow and store in pieces, and everything else names it by their content hashes.
+A task's state grows with its agents, compactions and approvals, while the size of payloads is bounded. So the state
+travels between workflow and store in chunks, and everything else refers to it by their content hashes.
 """
 
 import json
@@ -12,39 +12,39 @@ from pydantic import JsonValue
 from waystation.kernel.value import Value
 
 PIECE_BYTES = 96_000
-"""Maximum size of one piece as JSON in bytes, unless a piece consists of one short text."""
+"""Maximum size of one chunk as JSON in bytes, unless it consists of one short text."""
 
 JsonPath = tuple[str | int, ...]
 """Keys and indexes from the root of a JSON value to one of its parts."""
 
 
 class JsonPart(Value):
-    """One part of a JSON value and its place. A second text at the same place continues the first."""
+    """One part of a JSON value and its path. A second text at the same path continues the first."""
 
     path: JsonPath
     text: str
-    """The part as JSON, in ASCII. As a value it would be validated again wherever it crosses, which takes long."""
+    """The part as ASCII JSON. As a JSON value it would be validated again at each boundary, which is slow."""
 
     @property
     def size(self) -> int:
-        """About how many bytes it has."""
+        """Approximate size in bytes."""
         return len(self.text) + sum(len(str(key)) + 4 for key in self.path)
 
 
 class JsonChunk(Value):
-    """Parts of a JSON value that follow one another."""
+    """Consecutive parts of a JSON value."""
 
     parts: tuple[JsonPart, ...]
 
 
 class StateRef(Value):
-    """A task's state in the store: content hashes of its pieces, in order."""
+    """Reference to a task's state in the store: content hashes of its chunks, in order."""
 
     pieces: tuple[str, ...]
 
 
 def split_json(body: JsonValue, most: int = PIECE_BYTES) -> tuple[JsonChunk, ...]:
-    """The value in pieces of at most `most` bytes each."""
+    """Split the value into chunks of at most `most` bytes each."""
     pieces, parts, size = list[JsonChunk](), list[JsonPart](), 0
     for part in _parts((), body, most // 2):
         if parts and size + part.size > most:
@@ -70,7 +70,7 @@ def _parts(path: JsonPath, value: JsonValue, most: int) -> Iterator[JsonPart]:
             for index, inside in enumerate(value):
                 yield from _parts((*path, index), inside, most)
         case str():
-            step = most // 12  # the longest escape of one character
+            step = most // 12  # 12 bytes are the longest escape of one character
             for start in range(0, len(value), step):
                 yield JsonPart(path=path, text=json.dumps(value[start : start + step]))
         case _:
@@ -78,7 +78,11 @@ def _parts(path: JsonPath, value: JsonValue, most: int) -> Iterator[JsonPart]:
 
 
 def join_json(pieces: Iterable[JsonChunk]) -> JsonValue:
-    """The value that was split. Raises ValueError where a piece is missing or the order is another."""
+    """Join the chunks into the value that was split.
+
+    Raises:
+        ValueError: a chunk is missing or out of order.
+    """
     root: dict[str, JsonValue] = {}
     for part in (part for piece in pieces for part in piece.parts):
         _place(root, ("", *part.path), json.loads(part.text))

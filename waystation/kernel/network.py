@@ -1,4 +1,4 @@
-"""Why a connection failed, in words for people."""
+"""Explains to people why a connection failed."""
 
 from collections.abc import Iterator, Mapping
 
@@ -23,23 +23,23 @@ _BROKEN: Mapping[str, str] = {
     "DecodingError": "its answer cannot be unpacked",
     "ConnectError": "nothing could be reached there",
 }
-"""The deepest cause says most, so errors of the system stand first. By name: httpx, httpx2 and aiohttp have classes of
-their own for the same faults.
+"""The deepest cause says most, so the system's errors come first. Matched by class name, since httpx, httpx2 and
+aiohttp have their own classes for the same faults.
 """
 
 
 def describe_connection_error(error: BaseException) -> str:
-    """Why a connection failed, in our words: the error's own may quote an address or a key."""
+    """Say why a connection failed, in our own words: the error's message may quote an address or a key."""
     kinds = {kind.__name__ for cause in _causes(error) for kind in type(cause).__mro__}
     return next((words for kind, words in _BROKEN.items() if kind in kinds), type(error).__name__)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what led to it, each once."""
+    """Yield the error and its causes, each once."""
     seen: set[int] = set()
     at: BaseException | None = error
     while at is not None and id(at) not in seen:
         seen.add(id(at))
         yield at
-        # Suppressed contexts too: httpcore2 raises `from None`, and only the context has the error of the system.
+        # Suppressed contexts count too: httpcore2 raises `from None`, and only the context has the system's error.
         at = at.__cause__ or at.__context__

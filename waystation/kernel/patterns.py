@@ -1,11 +1,10 @@
-"""Patterns that see foreign text: compiled here and nowhere else, so that one test can prove each linear in time.
+"""Compiles every pattern that is matched against untrusted text, so that one test can prove each linear in time.
 
-- `compile_bounded`: the standard library's engine, for patterns of constant text in the product's own modules;
+- `compile_bounded`: the standard library's engine, for constant patterns in the product's own modules;
 - `compile_linear`: RE2, which cannot backtrack;
-- `literals`, `transient`: for what is only known when it runs, such as names of people and of documents.
+- `compile_literals`, `compile_dynamic`: for what is only known at run time, such as names of people and documents.
 
-A linter forbids `re`'s functions, `regex` and `re2` elsewhere. What no pattern is needed for is better done by the
-methods of strings.
+A linter forbids `re`'s functions, `regex` and `re2` elsewhere. Use string methods if no pattern is needed.
 """
 
 import re
@@ -16,10 +15,11 @@ from typing import NamedTuple, final, overload
 import re2
 
 BOUNDED_PATTERNS: "list[re.Pattern[str] | re.Pattern[bytes]]" = []
-"""Every pattern of the product that runs on the backtracking engine, in the order of import. The tests pump each."""
+"""Every product pattern that runs on the backtracking engine, in the order of import. The tests pump each one."""
 LINEAR_PATTERNS: "list[LinearPattern]" = []
-"""Every pattern of the product that runs on RE2, in the order of import. The tests pump these, too: searching for each
-of many matches to the end of the text is quadratic on any engine."""
+"""Every product pattern that runs on RE2, in the order of import. The tests pump these too: searching to the end of the
+text for each of many matches is quadratic on any engine.
+"""
 _LINEAR_FLAGS = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s"}
 _NOT_IN_UTF_8 = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
@@ -29,13 +29,13 @@ def compile_bounded(source: str, flags: int = 0) -> re.Pattern[str]: ...
 @overload
 def compile_bounded(source: bytes, flags: int = 0) -> re.Pattern[bytes]: ...
 def compile_bounded(source: str | bytes, flags: int = 0) -> re.Pattern[str] | re.Pattern[bytes]:
-    r"""A pattern of the standard library, at the top of a module: for lookarounds, back references and Unicode's `\b`.
+    r"""Compile a pattern of the standard library at module level, for lookarounds, back references and Unicode's `\b`.
 
-    Its repetitions are bounded, possessive (`*+`) or atomic (`(?>…)`), or what follows cannot match within them, so
-    that the work from any position is bounded; and where a repetition has no bound, a search does not begin anew within
-    what it has passed (a lookbehind, `^`, or a beginning that does not recur).
+    Its repetitions must be bounded, possessive (`*+`) or atomic (`(?>…)`), or what follows must not match within them,
+    so that the work from any position is bounded. If a repetition has no bound, a search must not start again within
+    what it has passed (use a lookbehind, `^`, or a beginning that does not recur).
     """
-    # Two calls, since a compiled pattern of either kind is no compiled pattern of one of them to the type checker.
+    # Two calls: to the type checker, a compiled pattern of either kind is not a compiled pattern of one of them.
     if isinstance(source, str):
         BOUNDED_PATTERNS.append(of_text := re.compile(source, flags))
         return of_text
@@ -44,22 +44,24 @@ def compile_bounded(source: str | bytes, flags: int = 0) -> re.Pattern[str] | re
 
 
 def compile_linear(source: str, flags: int = 0) -> "LinearPattern":
-    """A pattern of RE2, at the top of a module. See `LinearPattern` for what it does not know."""
+    """Compile an RE2 pattern at module level. See `LinearPattern` for what it does not support."""
     pattern = LinearPattern(source, flags)
     LINEAR_PATTERNS.append(pattern)
     return pattern
 
 
 def compile_literals(words: Iterable[str], flags: int = 0) -> re.Pattern[str]:
-    """Any of these words, found as the first that fits in their order; without words it matches nothing.
+    """Compile a pattern that matches any of these words, the first that fits in their order; without words, nothing.
 
-    The work at a position is bounded by the characters of all words.
+    The work at a position is bounded by the total number of characters of all words.
     """
     return compile_dynamic("|".join(map(re.escape, words)) or r"(?!)", flags)
 
 
 def compile_dynamic(source: str, flags: int = 0) -> re.Pattern[str]:
-    """A pattern that is put together at run time, and is not kept for the tests: they pump what its maker makes.
+    """Compile a pattern that is built at run time.
+
+    It is not recorded for the tests: they pump what its builder produces.
 
     It follows the rules of `compile_bounded`. Escaped words may begin like the gap before them: gaps are possessive and
     bounded.
@@ -69,16 +71,20 @@ def compile_dynamic(source: str, flags: int = 0) -> re.Pattern[str]:
 
 @final
 class LinearPattern:
-    r"""A pattern of RE2: the work for a match is linear in the text, whatever the pattern; it may come from a setting.
+    r"""An RE2 pattern: the work for a match is linear in the text, whatever the pattern, so it may come from a setting.
 
-    Against `re`: no lookarounds and no back references; `\w \d \s \b` are ASCII's (write `[\p{L}\p{N}_]`, `\p{Nd}`);
-    `\s` has no `\v`; `$` without MULTILINE and `\z` are the very end; a bound is 1,000 at most. Large bounds of large
-    classes make programs that are slow. Positions are those of the text; a surrogate, which has no UTF-8, counts as
-    U+FFFD.
+    Differences from `re`: no lookarounds and no back references; `\w \d \s \b` are ASCII only (write `[\p{L}\p{N}_]`,
+    `\p{Nd}`); `\s` does not include `\v`; `$` without MULTILINE and `\z` match at the very end only; the largest bound
+    is 1,000. Large bounds of large classes make slow programs. Positions are those of the text; a surrogate, which
+    UTF-8 cannot encode, counts as U+FFFD.
     """
 
     def __init__(self, source: str, flags: int = 0) -> None:
-        """Raises ValueError, naming the cause, for a source or a flag that RE2 does not know."""
+        """Compile the pattern.
+
+        Raises:
+            ValueError: RE2 does not support the source or a flag; the message names the cause.
+        """
         if unknown := flags & ~sum(_LINEAR_FLAGS):
             raise ValueError(f"RE2 has no {re.RegexFlag(unknown)!r}")
         options = re2.Options()
@@ -93,26 +99,26 @@ class LinearPattern:
         self.groupindex, self.groups = self._regexp.groupindex, self._regexp.groups
 
     def search(self, text: str) -> "LinearMatch | None":
-        """The first match anywhere."""
+        """Return the first match anywhere."""
         return next(self.finditer(text), None)
 
     def match(self, text: str) -> "LinearMatch | None":
-        """A match at the beginning."""
+        """Return a match at the beginning."""
         found = self._regexp.match(_encodable(text))
         return LinearMatch(self, text, found) if found else None
 
     def fullmatch(self, text: str) -> "LinearMatch | None":
-        """A match of the whole text."""
+        """Return a match of the whole text."""
         found = self._regexp.fullmatch(_encodable(text))
         return LinearMatch(self, text, found) if found else None
 
     def finditer(self, text: str) -> "Iterator[LinearMatch]":
-        """All matches that do not overlap, in order, each found when it is asked for."""
+        """Yield all non-overlapping matches in order, each one found when it is asked for."""
         for found in self._regexp.finditer(_encodable(text)):
             yield LinearMatch(self, text, found)
 
     def sub(self, new: "str | Callable[[LinearMatch], str]", text: str) -> str:
-        r"""The text with each match replaced. A replacement that is text is taken as it is: there is no `\1`."""
+        r"""Return the text with each match replaced. A text replacement is taken literally: there is no `\1`."""
         parts: list[str] = []
         end = 0
         for found in self.finditer(text):
@@ -122,28 +128,28 @@ class LinearPattern:
         return "".join(parts)
 
     def split(self, text: str) -> list[str]:
-        """What stands between the matches. Groups are not in it."""
+        """Return the parts between the matches, without groups."""
         spans = [(0, 0), *(found.span() for found in self.finditer(text)), (len(text), 0)]
         return [text[end:begin] for (_, end), (begin, _) in pairwise(spans)]
 
 
 class _Stretch(NamedTuple):
-    """A stretch of a text between its two ends."""
+    """A stretch of text between its opening and its closing match."""
 
     opening: re.Match[str]
     closing: re.Match[str]
 
     @property
     def inside(self) -> str:
-        """What stands between the ends."""
+        """The text between the two ends."""
         return self.opening.string[self.opening.end() : self.closing.start()]
 
 
 @final
 class DelimitedPattern:
-    """Whatever stands between an opening and the next closing.
+    """Matches the text between an opening and the next closing pattern.
 
-    As a pattern, `<a>.*?</a>` would look for the end of the text from each opening of a text that closes none, on any
+    As one pattern, `<a>.*?</a>` would search to the end of the text from each opening that is never closed, on any
     engine: that is quadratic.
     """
 
@@ -151,7 +157,7 @@ class DelimitedPattern:
         self._opening, self._closing = compile_bounded(opening), compile_bounded(closing)
 
     def finditer(self, text: str) -> Iterator[_Stretch]:
-        """All stretches, in order. Those that do not end are none."""
+        """Yield all closed stretches, in order."""
         end = 0
         while opening := self._opening.search(text, end):
             closing = self._closing.search(text, opening.end())
@@ -161,7 +167,7 @@ class DelimitedPattern:
             end = closing.end()
 
     def extract_delimited(self, text: str) -> tuple[list[str], str]:
-        """The stretches with their ends, and the text without them."""
+        """Return the stretches including their ends, and the text without them."""
         taken, rest, end = list[str](), list[str](), 0
         for opening, closing in self.finditer(text):
             taken.append(text[opening.start() : closing.end()])
@@ -172,7 +178,7 @@ class DelimitedPattern:
 
 @final
 class LinearMatch:
-    """One match: like `re.Match`, but that a group which took no part is empty, and begins at -1."""
+    """One match, like `re.Match`, except that a group that did not take part is empty and starts at -1."""
 
     __slots__ = ("_groupindex", "_spans", "string")
 
@@ -182,15 +188,20 @@ class LinearMatch:
         self._spans = [found.span(group) for group in range(pattern.groups + 1)]
 
     def span(self, group: int | str = 0) -> tuple[int, int]:
-        """Beginning and end of a group, by its number or name. Raises IndexError, KeyError."""
+        """Return the start and end of a group, by number or name.
+
+        Raises:
+            IndexError: there is no group with that number.
+            KeyError: there is no group with that name.
+        """
         return self._spans[group if isinstance(group, int) else self._groupindex[group]]
 
     def start(self, group: int | str = 0) -> int:
-        """Where a group begins."""
+        """Return where a group starts."""
         return self.span(group)[0]
 
     def end(self, group: int | str = 0) -> int:
-        """Where a group ends."""
+        """Return where a group ends."""
         return self.span(group)[1]
 
     def __getitem__(self, group: int | str) -> str:
@@ -198,18 +209,18 @@ class LinearMatch:
         return self.string[start:end] if start >= 0 else ""
 
     def groups(self) -> tuple[str, ...]:
-        """All groups."""
+        """Return all groups."""
         return tuple([self[group] for group in range(1, len(self._spans))])
 
     @property
     def lastgroup(self) -> str | None:
-        """The name of the last named group that took part."""
+        """Name of the last named group that took part."""
         taken = [name for name, group in self._groupindex.items() if self._spans[group][0] >= 0]
         return max(taken, key=self._groupindex.__getitem__, default=None)
 
 
 def _encodable(text: str) -> str:
-    """As long a text that UTF-8 has."""
+    """Return a text of the same length that UTF-8 can encode."""
     if text.isascii():
         return text
     try:

@@ -6,7 +6,7 @@ from waystation.kernel.value import Value
 
 
 class TaskRef(Value):
-    """Which task this is: hashes and ids, no names."""
+    """Reference to a task: hashes and ids, no names."""
 
     store_id: str
     tenant: str
@@ -15,12 +15,12 @@ class TaskRef(Value):
 
     @property
     def scope(self) -> TaskScope:
-        """What is read and kept for the task is its own."""
+        """Scope of everything that is read and stored for the task."""
         return TaskScope(tenant=self.tenant, session=self.session, task_id=self.task_id)
 
 
 class RunRef(Value):
-    """Which agent run this is. `tenant` and `session` are hashes; their names live in the store."""
+    """Reference to an agent run. `tenant` and `session` are hashes; their names live in the store."""
 
     store_id: str
     tenant: str
@@ -31,10 +31,10 @@ class RunRef(Value):
 
     @property
     def run_id(self) -> str:
-        """Unique over all tasks."""
+        """Id that is unique across all tasks."""
         return f"{self.task_id}/{self.step_id}"
 
     @property
     def scope(self) -> TaskScope:
-        """What the agent reads of the store is its task's."""
+        """Scope of everything that the agent reads from the store: its task's."""
         return TaskScope(tenant=self.tenant, session=self.session, task_id=self.task_id)

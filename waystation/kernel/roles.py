@@ -1,4 +1,4 @@
-"""The roles of agents: one row says all that tells a role apart, beside its prompt."""
+"""The roles of agents: one row holds everything that distinguishes a role, besides its prompt."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,33 +13,33 @@ from waystation.kernel.value import Value
 
 ToolPermission = Literal["read", "note", "hand_in", "delegate", "compute", "web", "foreign"]
 AgentPhase = Literal["planning", "executing", "reflecting", "verifying"]
-"""What a run is about now: see `domain.projection.tool_phase`."""
+"""What a run is doing now; see `waystation.agents.tool_visibility.get_tool_phase`."""
 AGENT_PHASES: tuple[AgentPhase, ...] = ("planning", "executing", "reflecting", "verifying")
 AgentActivity = Literal["RunResearchAgent", "RunAnalysisAgent", "RunWritingAgent"]
-"""By which a leg is shown in Temporal's UI."""
+"""Name under which Temporal's UI shows a leg."""
 
 
 class RoleSpec(Value):
     """One kind of agent."""
 
     step: str = ""
-    """What a step of this role is for, as planning is told; empty where plans have no such steps."""
+    """What a step of this role is for, as the planner is shown it; empty if plans have no such steps."""
     prompt: str
-    """File of its system prompt in `waystation/agents/prompts`, without its end."""
+    """File name of its system prompt in `waystation/agents/prompts`, without the suffix."""
     form: str = ""
-    """What it hands in, as its contract says."""
+    """What it submits, as its task brief describes it."""
     permissions: frozenset[ToolPermission] = frozenset()
     tools: tuple[str, ...] = ()
-    """Names of its tools, in the order in which it sees them; `web` for all that there are of the web. Those of tool
-    servers come after them.
+    """Names of its tools, in the order in which it sees them; `web` stands for all web tools. Tools of servers
+    follow.
     """
     phase: AgentPhase | None = None
-    """Where it is always in the same; a step's role goes from phase to phase."""
+    """Phase that the role is always in; None for a step's role, which moves from phase to phase."""
     activity: AgentActivity = "RunResearchAgent"
     reserve_tokens: int = 0
-    """Tokens that a step of this role starts with at least, where the task's budget is large enough for it."""
+    """Minimum tokens that a step of this role starts with, if the task's budget is large enough."""
     reserve_percent: int = 0
-    """The same in percent of the task's budget; the larger of both holds."""
+    """The same minimum in percent of the task's budget; the larger of both applies."""
 
 
 _READING = ("list_documents", "search_documents", "read_document", "recall", "expand", "read_stored", "pin_message")
@@ -78,27 +78,29 @@ ROLES: Mapping[str, RoleSpec] = MappingProxyType(
         "reviewing": RoleSpec(prompt="review", phase="verifying"),
     }
 )
-"""Planning comes before the steps and after the research, reviewing after the report; both answer one form."""
+"""All roles by name. Planning runs before the steps and after the research, reviewing after the report; both give one
+structured answer.
+"""
 
 
 def get_role_spec(role: str) -> RoleSpec:
-    """The row of a role."""
+    """Return the row of a role."""
     return ROLES[role]
 
 
 def list_agent_roles() -> tuple[str, ...]:
-    """All roles."""
+    """Return all roles."""
     return tuple(ROLES)
 
 
 def list_step_roles() -> tuple[str, ...]:
-    """Those that steps of a plan have."""
+    """Return the roles that steps of a plan can have."""
     return tuple(name for name, spec in ROLES.items() if spec.step)
 
 
 @dataclass(frozen=True)
 class _OneOf:
-    """Refuses all other names, as a `Literal` of them would; which there are is asked when a value is read."""
+    """Rejects all other names as a `Literal` would; the permitted names are looked up when a value is validated."""
 
     names: Callable[[], tuple[str, ...]]
 
@@ -118,6 +120,6 @@ class _OneOf:
 
 
 Role = Annotated[str, _OneOf(list_step_roles)]
-"""Of a step."""
+"""Role of a step."""
 AgentRole = Annotated[str, _OneOf(list_agent_roles)]
-"""A step's role, or the planning before the steps and after the research, or the review after them."""
+"""A step's role, planning (before the steps and after the research), or reviewing (after them)."""

@@ -1,7 +1,7 @@
-"""Whose content is, and who asks for it: every read of the store names one of these, and its query holds to it.
+"""Scopes: whose content a read may see. Every read of the store takes one of these, and its query is restricted to it.
 
-A content hash is no capability. It stands in clear in histories and in conversations, so whoever has one gets the text
-only where a task within their reach has it, too; what is foreign and what is unknown look the same.
+A content hash is not a capability. It appears in clear text in histories and conversations, so it only yields the text
+if a task within the reader's scope has that text too. Content of others and unknown content look the same.
 """
 
 from typing import Literal, TypeAlias
@@ -10,13 +10,13 @@ from waystation.kernel.value import Value
 
 
 class TenantScope(Value):
-    """A person, or the client that a person uses: everything of all tasks of the tenant, which is a hash."""
+    """A person or the client of a person: everything of all tasks of the tenant. `tenant` is a hash."""
 
     tenant: str
 
 
 class SessionScope(TenantScope):
-    """What the tasks of one session share, which is a hash: their memory, and the reports of those that are over."""
+    """What the tasks of one session share: their memory, and the reports of finished tasks. `session` is a hash."""
 
     session: str
 
@@ -27,18 +27,18 @@ class TaskScope(SessionScope):
     task_id: str
 
     def get_recall_scope(self, scope: Literal["session", "team"]) -> TenantScope:
-        """What memory shows an agent of the task under its terms: that of its session, or of its whole tenant."""
+        """Return the scope of what memory shows an agent of the task: its session, or its whole tenant."""
         if scope == "team":
             return TenantScope(tenant=self.tenant)
         return SessionScope(tenant=self.tenant, session=self.session)
 
 
 class SystemScope(Value):
-    """The upkeep of the installation itself, over all tenants: retention, the outbox, memory made anew.
+    """The installation's own maintenance across all tenants: retention, the outbox, rebuilding memory.
 
-    Never what works for a person or an agent.
+    Never for anything that works for a person or an agent.
     """
 
 
 ReadScope: TypeAlias = TenantScope | SystemScope
-"""Who asks."""
+"""Scope of a reader."""

@@ -1,6 +1,6 @@
-"""The names under which the Temporal server knows workflows, messages among them, task queues and search attributes.
+"""Names by which the Temporal server knows workflows, their updates and errors, task queues and search attributes.
 
-What people send to a task has its names in the table of `signals`.
+The names of what people send to a task are in `waystation.tasks.signals`.
 """
 
 WORKFLOWS_QUEUE = "waystation-workflows"
@@ -11,12 +11,12 @@ QUEUE_PREFIX = "waystation-"
 
 
 def add_installation_prefix(prefix: str, name: str) -> str:
-    """A queue, or an id of a workflow or schedule, as the installation with this prefix has it on the server."""
+    """Return the name of a queue, workflow or schedule on the server for the installation with this prefix."""
     return name if name.startswith(prefix) else prefix + name
 
 
 def get_installation_prefix(queue: str) -> str:
-    """The prefix of the installation whose task queue has this name on the server; empty where it has none."""
+    """Return the installation's prefix of a task queue's name on the server; empty if it has none."""
     prefix, begin, _ = queue.partition(QUEUE_PREFIX)
     return prefix if begin else ""
 
@@ -32,7 +32,7 @@ TASK_GRANTED = "task_granted"
 TASK_FINISHED = "task_finished"
 
 SESSION_CONTINUES = "SessionContinues"
-"""Type of the error with which a session rejects an update while it continues as new: send it again."""
+"""Type of the error with which a session rejects an update while it continues as new; the caller sends it again."""
 
 TASK_WORKFLOW = "Task"
 BUDGET_ANSWER = "budget_answer"
@@ -51,15 +51,16 @@ SCHEDULED_RUN_WORKFLOW = "ScheduledRun"
 
 
 SCHEDULE_ID_PREFIX = "schedule-"
-"""What the ids of schedules begin with, and so those of their runs."""
+"""Prefix of the ids of schedules, and so of the workflow ids of their runs."""
 _RUN_TIME = len("-2026-11-23T07:00:00Z")
 
 
 def get_encryption_context(workflow_id: str) -> str:
-    """What a payload of this workflow is sealed for: its id; of a run of a schedule, that of the schedule. The name of
-    one has no capital.
+    """Return the context that payloads of this workflow are encrypted for: its id; for a scheduled run, the schedule's
+    id.
 
-    The server hands the next run how the last one ended, and each of them what was sealed before any had an id.
+    A schedule's name has no capital letters. The server passes the last run's result to the next run, and passes each
+    run what was encrypted before any run had an id.
     """
     return (
         workflow_id[:-_RUN_TIME]
@@ -69,17 +70,17 @@ def get_encryption_context(workflow_id: str) -> str:
 
 
 def make_retention_workflow_id(store_id: str) -> str:
-    """Workflow id of what forgets the tasks of a store when their time is over."""
+    """Return the workflow id of the store's retention, which forgets tasks when their time is over."""
     return f"retention-{store_id}"
 
 
 def make_indexing_workflow_id(task_id: str) -> str:
-    """Workflow id of what brings a task's documents into memory."""
+    """Return the workflow id of indexing a task's documents into memory."""
     return f"remember-{task_id}"
 
 
 def make_notification_id_prefix(task_id: str) -> str:
-    """What the workflow ids of a task's notices begin with."""
+    """Return the prefix of the workflow ids of a task's notifications."""
     return f"notice-{task_id}-"
 
 
@@ -90,4 +91,6 @@ COST_ATTRIBUTE = "WaystationCostUsd"
 PENDING_ATTRIBUTE = "WaystationPendingApprovals"
 
 TOOL_SECRETS = "tool-secrets"
-"""Where a tenant's hash stands in the vault: of all tenants, as the file of tool servers that names them is."""
+"""Used instead of a tenant's hash in the vault: these secrets belong to all tenants, like the tool server file that
+names them.
+"""

@@ -1,4 +1,4 @@
-"""What model calls used: tokens by kind, and searches of the web."""
+"""Usage of model calls: tokens by kind, and web searches."""
 
 from waystation.kernel.value import Value
 
@@ -7,33 +7,33 @@ class Usage(Value):
     """Tokens of model calls by kind, and searches of the web, as far as the provider reported them."""
 
     input: int = 0
-    """Uncached input."""
+    """Uncached input tokens."""
     cache_write: int = 0
     cache_read: int = 0
     output: int = 0
     searches: int = 0
-    """Of the web, by the provider. They cost money, and no tokens beside those of the call that makes them."""
+    """Web searches by the provider. They cost money, but no tokens besides those of the call that makes them."""
     estimated: int = 0
-    """Tokens among these that the provider did not report: bounds stand in their place."""
+    """Tokens among these that the provider did not report, so that upper bounds are used."""
 
     @property
     def fresh(self) -> int:
-        """What counts against a token budget: cache reads are shown and priced, but do not count."""
+        """Tokens that count against a token budget. Cache reads are shown and priced, but do not count."""
         return self.input + self.cache_write + self.output
 
     @property
     def prompt_tokens(self) -> int:
-        """The whole request's length, cached or not."""
+        """Length of the whole request in tokens, cached or not."""
         return self.input + self.cache_write + self.cache_read
 
     @property
     def reported_prompt_tokens(self) -> int:
-        """The same as the provider counted it; 0 where bounds stand for it, which teach estimates nothing."""
+        """The same as the provider counted it; 0 if it is a bound, from which estimates can learn nothing."""
         return 0 if self.estimated else self.prompt_tokens
 
     @property
     def cached_share(self) -> float:
-        """What of the prompt was read from the provider's cache, from 0 to 1; 0 where there was none."""
+        """Share of the prompt that was read from the provider's cache, from 0 to 1; 0 if there was no prompt."""
         return self.cache_read / self.prompt_tokens if self.prompt_tokens else 0.0
 
     @property
@@ -52,6 +52,6 @@ class Usage(Value):
         )
 
     def fill_missing(self, most_input: int, most_output: int) -> "Usage":
-        """With bounds in the place of what was not reported: no request is empty, and what is missing is not zero."""
+        """Return the usage with bounds for what was not reported: no request is empty, so a missing count is not 0."""
         missing = Usage(input=0 if self.prompt_tokens else most_input, output=0 if self.output else most_output)
         return self + missing.replace(estimated=missing.total)

@@ -1,10 +1,6 @@
-"""Values: their base, the texts in JSON, and what a validation error says in plain words.
+"""The immutable base class of domain values, helpers for strings in JSON values, and validation errors in plain words.
 
-The base of every domain value: immutable, compared by content, serialisable by pydantic.
-
-The texts in a JSON value: each with the field that has it, or all of them changed in their places.
-
-What a validation error says, in plain words: where and what, never the value, since it may be a secret.
+Messages about validation errors name the place and the fault, never the value, since it may be a secret.
 """
 
 import hashlib
@@ -27,20 +23,22 @@ class _Replaceable(Protocol[Fields, Copied_co]):
 
 
 class ReplaceDescriptor:
-    """A method that copies a value with fields changed. Its keywords are the fields of the value that it is called on,
-    with their types, so that the type checker finds a change of a field that was renamed.
+    """A method that copies a value with changed fields.
 
-    What it is given is not validated again, as in `model_copy`.
+    Its keywords are the typed fields of the value that it is called on, so the type checker finds a change of a field
+    that was renamed.
+
+    The new values are not validated again, as in `model_copy`.
     """
 
     def __get__(self, value: _Replaceable[Fields, Copied], kind: object = None) -> Callable[Fields, Copied]:
-        """Bound to the value."""
+        """Return the method bound to the value."""
         return value.__replace__
 
 
 class Value(BaseModel):
-    """An immutable value. An unknown field raises, in construction and in a copy, so that no place that still uses the
-    name of a renamed field loses its value in silence. What another program sends is validated with `extra="ignore"`.
+    """An immutable value. An unknown field raises in construction and in a copy, so that code that still uses a renamed
+    field's old name does not lose the value silently. Data from other programs is validated with `extra="ignore"`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -63,19 +61,21 @@ class Value(BaseModel):
 
 
 def text_hash(text: str) -> str:
-    """SHA-256 in hex. Half of a surrogate pair, which a tool or a model may have said and UTF-8 lacks, counts, too."""
+    """Return the SHA-256 of the text in hex. Lone surrogates, which tools and models can produce, are hashed too."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 MAX_JSON_DEPTH = 64
-"""Lists and objects within each other. Readers of JSON give up from some 100 on."""
+"""Maximum nesting of lists and objects. JSON parsers give up from about 100 levels on."""
 _MAX_INTEGER = 10**308
-"""What is larger is infinite for readers that take numbers as floating-point."""
+"""Anything larger is infinite for parsers that read numbers as floating-point."""
 
 
 def find_json_fault(value: JsonValue) -> str:
-    """Why the value cannot be sent as JSON; empty if it can. Parsers take more than writers, and more than the JSON of
-    others: NaN, 1e999, halves of surrogate pairs, thousands of digits or levels.
+    """Return why the value cannot be sent as JSON; empty if it can.
+
+    Parsers accept more than writers do, and more than the parsers of others: NaN, 1e999, lone surrogates, thousands of
+    digits or levels.
     """
     waiting: list[tuple[JsonValue, int]] = [(value, 0)]
     while waiting:
@@ -104,7 +104,7 @@ def _own_fault(one: JsonValue, depth: int) -> str:
 
 
 def _is_whole(text: str) -> bool:
-    """Whether UTF-8 has all of it."""
+    """Whether UTF-8 can encode all of the text."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -113,14 +113,14 @@ def _is_whole(text: str) -> bool:
 
 
 def replace_surrogates(text: str) -> str:
-    """The text with a replacement character for each half of a surrogate pair, which UTF-8 lacks."""
+    """Return the text with a replacement character for each lone surrogate, which UTF-8 cannot encode."""
     if _is_whole(text):
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def sanitize_json(value: JsonValue, depth: int = 0) -> JsonValue:
-    """The value with a note in place of what cannot be sent: a tool that expects a number refuses it."""
+    """Return the value with a note in place of what cannot be sent. A tool that expects a number then rejects it."""
     fault = _own_fault(value, depth)
     match value:
         case str():
@@ -136,15 +136,15 @@ def sanitize_json(value: JsonValue, depth: int = 0) -> JsonValue:
 
 
 def sanitize_json_object(value: Mapping[str, JsonValue], depth: int = 0) -> dict[str, JsonValue]:
-    """The same of an object."""
+    """Return the object with a note in place of what cannot be sent."""
     return {replace_surrogates(key): sanitize_json(part, depth + 1) for key, part in value.items()}
 
 
 def to_utc(moment: datetime) -> datetime:
-    """The moment in UTC, where one without a zone is one of UTC.
+    """Return the moment in UTC; one without a time zone is taken to be UTC.
 
     Raises:
-        ValueError: no year from 1 to 9999 has it there, as 0001-01-01T00:00+14:00.
+        ValueError: in UTC it is outside the years 1 to 9999, such as 0001-01-01T00:00+14:00.
     """
     if moment.tzinfo is None:
         return moment.replace(tzinfo=UTC)
@@ -155,35 +155,36 @@ def to_utc(moment: datetime) -> datetime:
 
 
 UtcMoment = Annotated[datetime, AfterValidator(to_utc)]
-"""A moment that somebody gives, in UTC."""
+"""A moment that someone enters, in UTC."""
 ARGUMENTS = "input"
-"""Of a call of a tool. The tool's author named the fields in there, whose values are a model's words; where it takes
-any field, their names are a model's words, too.
+"""Field with the arguments of a tool call. The tool's author named the fields in it, while their values are a model's
+words; if the tool accepts any field, the names are a model's words too.
 """
 _LONGEST_NAME, _MOST_DIGITS = 40, 3
 FieldNames = Callable[[str], bool]
-"""Which names of fields are words, too."""
+"""Predicate: which field names count as strings too."""
 
 
 def accept_every_name(field: str) -> bool:  # noqa: ARG001
-    """All of them."""
+    """Treat every field name as a string."""
     return True
 
 
 def accept_no_name(field: str) -> bool:  # noqa: ARG001
-    """None of them."""
+    """Treat no field name as a string."""
     return False
 
 
 def is_unusual_name(field: str) -> bool:
-    """Those that no author gives a field."""
+    """Whether no author would give a field this name."""
     usual = len(field) <= _LONGEST_NAME and field.replace("-", "_").isidentifier()
     return not usual or sum(sign.isdigit() for sign in field) > _MOST_DIGITS
 
 
 def iter_strings(body: JsonValue, key: str = "", names: FieldNames = accept_every_name) -> Iterator[tuple[str, str]]:
-    """Every text in the value, with the field that has it; of all that a tool is called with, names of fields among
-    it, `input`.
+    """Yield every string in the value with the field that holds it.
+
+    Everything in a tool call's arguments, including field names, is reported under the field `input`.
     """
     match body:
         case str():
@@ -201,7 +202,7 @@ def iter_strings(body: JsonValue, key: str = "", names: FieldNames = accept_ever
 
 
 def map_strings(body: JsonValue, change: Callable[[str], str], names: FieldNames = accept_no_name) -> JsonValue:
-    """The value with every text changed, in the order of `strings`, and such names of fields."""
+    """Return the value with every string changed, in the order of `iter_strings`, and the selected field names."""
     match body:
         case str():
             return change(body)
@@ -216,12 +217,12 @@ def map_strings(body: JsonValue, change: Callable[[str], str], names: FieldNames
 def map_object_strings(
     body: Mapping[str, JsonValue], change: Callable[[str], str], names: FieldNames = accept_no_name
 ) -> dict[str, JsonValue]:
-    """The same of an object."""
+    """Return the object with every string changed, including the selected field names."""
     return {change(key) if names(key) else key: map_strings(part, change, names) for key, part in body.items()}
 
 
 OURS = "Value error, "
-"""What the library puts before the words of a validator of ours."""
+"""Prefix that pydantic puts before the message of our own validators."""
 _WORDS = (
     (OURS, ""),
     ("Input should be", "it should be"),
@@ -239,7 +240,7 @@ _WORDS = (
     ("greater than", "more than"),
     ("less than", "under"),
 )
-"""The library's words, and ours."""
+"""Pydantic's words and ours."""
 UNKNOWN_FIELD = "there is no such field"
 _OF_KINDS = {
     "missing": "it is missing",
@@ -258,12 +259,13 @@ class _Fault(NamedTuple):
     place: tuple[int | str, ...]
     words: str
     ours: bool
-    """A validator of ours says it, which names what it takes."""
+    """Whether one of our validators says it; its message names what it accepts."""
 
 
 def extract_validation_faults(error: ValidationError) -> tuple[_Fault, ...]:
-    """Everything that is wrong, in the order of the fields. A list whose items are wrong counts none of them, and would
-    be called too short beside that.
+    """Return everything that is wrong, in the order of the fields.
+
+    A list with invalid items does not count those items and would also be called too short, so that fault is left out.
     """
     problems = error.errors()
     inside = {place[:depth] for place in (problem["loc"] for problem in problems) for depth in range(len(place))}
@@ -275,7 +277,7 @@ def extract_validation_faults(error: ValidationError) -> tuple[_Fault, ...]:
 
 
 def describe_fault(kind: str, message: str) -> str:
-    """What the library says is wrong, in our words."""
+    """Return what pydantic says is wrong, in our words."""
     if kind in _OF_KINDS:
         return _OF_KINDS[kind]
     if kind == "string_too_short" and "at least 1 character" in message:
@@ -286,7 +288,7 @@ def describe_fault(kind: str, message: str) -> str:
 
 
 def find_duplicate_key(pairs: Iterable[tuple[str, object]]) -> str | None:
-    """The first key of an object in JSON that stands in it again; for JSON itself the last one counts, unheard."""
+    """Return the first key that occurs twice in a JSON object. JSON itself silently takes the last one."""
     seen = set[str]()
     for key, _ in pairs:
         if key in seen:
