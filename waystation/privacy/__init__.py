@@ -1,1 +1,1 @@
-"""What is replaced before a text goes somewhere, the keys, and the vault of originals."""
+"""Redaction policies, encryption keys, and the vault of originals behind placeholders."""

@@ -1,4 +1,4 @@
-"""One key becomes a key for each purpose, and a sealed text says which of them opens it."""
+"""Derives one key for each purpose from a main key, and encrypts with them; a ciphertext names the key it needs."""
 
 import hashlib
 import hmac
@@ -16,26 +16,29 @@ from waystation.kernel.errors import WrongKey
 KeyPurpose = Literal["placeholders", "vault", "rest", "payloads"]
 
 VERSION = b"\x01"
-"""First byte of everything sealed: AES-256-GCM, laid out as below."""
+"""First byte of every ciphertext: AES-256-GCM, laid out as described in `AesGcmCipher`."""
 KEY_ID_BYTES, NONCE_BYTES, TAG_BYTES = 4, 12, 16
 _HEADER_BYTES = len(VERSION) + KEY_ID_BYTES
 _SHORTEST = _HEADER_BYTES + NONCE_BYTES + TAG_BYTES
 
 
 def derive_subkey(key: bytes, purpose: KeyPurpose) -> bytes:
-    """The 32 bytes for one purpose, by HKDF-SHA256: who has one of them learns neither the key nor another."""
+    """Return the 32-byte key for one purpose, by HKDF-SHA256.
+
+    It reveals neither the main key nor another purpose's key.
+    """
     return HKDF(algorithm=SHA256(), length=32, salt=None, info=f"waystation:{purpose}".encode()).derive(key)
 
 
 class AesGcmCipher:
     """Implements the port `Cipher` for one purpose of one key.
 
-    Sealed: version (1 byte), key id (4), nonce (12, random), ciphertext, tag (16). Version, key id, purpose and the
-    caller's context are authenticated, so that what was sealed for one place does not open in another.
+    Layout: version (1 byte), key id (4), nonce (12, random), ciphertext, tag (16). Version, key id, purpose and the
+    caller's context are authenticated, so what was encrypted for one place cannot be decrypted in another.
     """
 
     def __init__(self, key: bytes, purpose: KeyPurpose) -> None:
-        """`key` is the 32 bytes from which every purpose's key is derived."""
+        """`key` is the 32-byte main key from which every purpose's key is derived."""
         own = derive_subkey(key, purpose)
         self._aead = AESGCM(own)
         self._header = VERSION + hmac.digest(own, b"key id", hashlib.sha256)[:KEY_ID_BYTES]
@@ -43,16 +46,20 @@ class AesGcmCipher:
 
     @property
     def key_id(self) -> str:
-        """8 hexadecimal digits by which two sealers see whether their keys are equal."""
+        """8 hexadecimal digits by which two ciphers can check whether their keys are equal."""
         return self._header[len(VERSION) :].hex()
 
     def encrypt(self, plain: bytes, context: bytes) -> bytes:
-        """Encrypt. `context` says what the bytes are; they open under the same context only."""
+        """Encrypt `plain`. `context` says what the bytes are; they can be decrypted under the same context only."""
         nonce = os.urandom(NONCE_BYTES)
         return self._header + nonce + self._aead.encrypt(nonce, plain, self._bound(context))
 
     def decrypt(self, sealed: bytes, context: bytes) -> bytes:
-        """Decrypt. Raises WrongKey for what another key has sealed, and for what was changed or moved since."""
+        """Decrypt bytes that were encrypted under the same `context`.
+
+        Raises:
+            WrongKey: they were encrypted with another key, or changed or moved since.
+        """
         if sealed[:_HEADER_BYTES] != self._header:
             raise WrongKey("it was encrypted with another key")
         if len(sealed) < _SHORTEST:
@@ -68,10 +75,10 @@ class AesGcmCipher:
 
 
 class MultiKeyCipher:
-    """Implements the port `Cipher` for one purpose of several keys: seals with the first, opens with any of them."""
+    """Implements the port `Cipher` for one purpose of several keys: encrypts with the first, decrypts with any."""
 
     def __init__(self, sealers: Sequence[AesGcmCipher]) -> None:
-        """At least one."""
+        """`sealers` holds at least one cipher."""
         self._first = sealers[0]
         self._by_id = {bytes.fromhex(sealer.key_id): sealer for sealer in reversed(sealers)}
 
@@ -80,5 +87,9 @@ class MultiKeyCipher:
         return self._first.encrypt(plain, context)
 
     def decrypt(self, sealed: bytes, context: bytes) -> bytes:
-        """See `AesGcmCipher`. Raises WrongKey."""
+        """See `AesGcmCipher`.
+
+        Raises:
+            WrongKey: none of the keys decrypts the bytes.
+        """
         return self._by_id.get(sealed[len(VERSION) : _HEADER_BYTES], self._first).decrypt(sealed, context)

@@ -1,7 +1,4 @@
-"""Which places text goes to, and what is replaced at each of them under each policy.
-
-What a redaction gives back.
-"""
+"""Destinations of text, what each redaction policy replaces at each of them, and the results of a redaction."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,18 +12,18 @@ from waystation.kernel.value import Value
 
 
 class RedactionPolicy(StrEnum):
-    """How much is replaced: a setting of the worker."""
+    """How much is replaced; a setting of the worker."""
 
     STANDARD = "standard"
-    """Secrets and direct identifiers before a model call; names too before summariser, memory and Temporal."""
+    """Secrets and direct identifiers before a model call; names as well before summariser, memory and Temporal."""
     STRICT = "strict"
-    """Names too before any model call."""
+    """Names as well before any model call."""
     SECRETS_ONLY = "secrets-only"
     """Secrets everywhere, and nothing else."""
 
     @property
     def text(self) -> str:
-        """What is replaced, and where."""
+        """What is replaced, and where, for people."""
         match self:
             case RedactionPolicy.STANDARD:
                 return "secrets and identifiers are replaced before a model call, names too before summaries and memory"
@@ -37,67 +34,69 @@ class RedactionPolicy(StrEnum):
 
 
 class RedactionLevel(IntEnum):
-    """What is replaced in a text; each replaces what the one before it does."""
+    """What is replaced in a text. Each level includes the ones before it."""
 
     ORIGINAL = 0
     """Nothing."""
     SECRETS = 1
     """Keys, tokens, passwords."""
     IDENTIFIERS = 2
-    """And what leads to one person or machine: mail, phone, card, IBAN, national ids, IP, what own recognisers find."""
+    """Also anything that identifies a person or machine: email, phone, card, IBAN, national ids, IP, custom
+    recognisers.
+    """
     NAMES = 3
-    """And names of people and places."""
+    """Also names of people and places."""
     NO_TEXT = 4
     """There is nothing to replace, because only references and numbers go there."""
 
 
 class TextDestination(StrEnum):
-    """A kind of place where text goes, or must not go."""
+    """A kind of place that text goes to, or must not go to."""
 
     REQUEST = "stored requests"
-    """Question and instructions, as handed in."""
+    """Question and instructions, as submitted."""
     DOCUMENT = "stored documents"
-    """The text of a task's documents, as handed in."""
+    """The text of a task's documents, as submitted."""
     VAULT = "vault"
-    """What placeholders stand for."""
+    """Originals behind placeholders."""
     MODEL_OUTPUT = "model output"
-    """Of agents and planner. They were told of no originals, and may still guess, recite or decode one."""
+    """Output of agents and planner. They were shown no originals, but may still guess, recite or decode one."""
     TOOL_ARGUMENT = "tool arguments"
-    """Notes, findings and sections among them."""
+    """Includes notes, findings and sections."""
 
     USER_INPUT = "user input"
     """Question and instructions on their way to the planner."""
     CONTRACT = "contracts"
-    """What an agent is told at first: request, step, and what it recalls."""
+    """The task brief that an agent starts with: request, step, and what is recalled from memory."""
     TOOL_RESULT = "tool results"
-    """Documents' passages, notes and findings among them, and results that were too long for a context."""
+    """Includes document passages, notes, findings, and results that were too long for a context."""
     REPORT = "reports"
 
     COMPRESSED = "compressed messages"
-    """What the summariser reads, and the passages in memory, those of documents among them."""
+    """Input of the summariser, and passages in memory, including those of documents."""
     EMBEDDED = "passages on their way to memory"
-    """Redacted before, as one text or as several that were put together: the last look before embedder and Qdrant."""
+    """Redacted before, as one text or as several that were joined: the last check before embedder and Qdrant."""
     SUMMARY = "summaries"
     WISH = "instructions for compactions"
     QUERY = "queries to memory"
     TITLE = "titles"
-    """Of tasks and steps: in workflow history, in summaries of activities and workflows, and in webhooks."""
+    """Titles of tasks and steps: in workflow history, in summaries of activities and workflows, and in webhooks."""
     QUESTION = "questions"
-    """What a person is asked before a tool is called, its arguments included: in workflow history."""
+    """What a person is asked before a tool is called, including its arguments: in workflow history."""
 
     HISTORY = "workflow history"
-    """Apart from titles and questions."""
+    """Except titles and questions."""
     SEARCH_ATTRIBUTE = "search attributes"
     HEARTBEAT = "heartbeats"
     FAILURE = "failure messages"
     LOG = "logs"
     METRIC = "metrics"
     WEBHOOK = "webhooks"
-    """Apart from titles."""
+    """Except titles."""
 
 
 def get_redaction_level(place: TextDestination, policy: RedactionPolicy) -> RedactionLevel:
-    """What is replaced in a text before it goes to this place."""
+    """Return what is replaced in a text before it goes to this place."""
     match place:
         case TextDestination.REQUEST | TextDestination.DOCUMENT | TextDestination.VAULT:
             return RedactionLevel.ORIGINAL
@@ -110,7 +109,7 @@ def get_redaction_level(place: TextDestination, policy: RedactionPolicy) -> Reda
             | TextDestination.REPORT
         ):
             return _before_models(policy)
-        case TextDestination.EMBEDDED:  # names need the text around them: they were looked for there
+        case TextDestination.EMBEDDED:  # finding names needs the surrounding text, and they were replaced there
             return RedactionLevel.SECRETS if policy is RedactionPolicy.SECRETS_ONLY else RedactionLevel.IDENTIFIERS
         case (
             TextDestination.COMPRESSED
@@ -144,7 +143,7 @@ def _before_models(policy: RedactionPolicy) -> RedactionLevel:
 
 
 NAME_TYPES = frozenset({"PERSON", "LOCATION"})
-"""What `RedactionLevel.NAMES` replaces, and no other does."""
+"""Types that `RedactionLevel.NAMES` replaces and no lower level does."""
 
 
 def should_show_names(policy: RedactionPolicy) -> bool:
@@ -154,24 +153,24 @@ def should_show_names(policy: RedactionPolicy) -> bool:
 
 FINGERPRINT_DIGITS = 12
 PLACEHOLDER_PATTERN = compile_bounded(r"<[A-Z]+(?:_[A-Z]+)*_[0-9a-f]{12,64}>")
-"""What stands for a private value: its type, and the first digits of its fingerprint."""
+"""A placeholder: the type of the private value, and the first digits of its fingerprint."""
 MAX_PLACEHOLDER_CHARACTERS = 200
-"""Characters: types have at most 40, fingerprints 64."""
+"""Maximum length of a placeholder in characters: types have at most 40, fingerprints 64."""
 _TYPE = compile_bounded(r"<([A-Z]+(?:_[A-Z]+)*)_[0-9a-f]{12,64}>")
 
 
 NAMED_CHARACTERS = 100
-"""Of what a note says a text is."""
+"""Maximum number of characters of the description of a text in a redaction note."""
 UNREDACTABLE_TYPE = "UNREDACTED_TEXT"
-"""The type of a placeholder that stands for a whole text which could not be redacted."""
+"""Type of a placeholder for a whole text that could not be redacted."""
 TEXT_LEFT_OUT = "Text that could not be redacted was left out, and a placeholder stands where it was."
-"""For people."""
+"""Note for people."""
 RedactionFailureMode = Literal["placeholder", "pause"]
-"""What becomes of a text that could not be redacted in as many attempts as it is given."""
+"""What happens to a text that could not be redacted in the permitted number of attempts."""
 
 
 class Span(Value):
-    """One replaced stretch, in characters of the original text."""
+    """One replaced span, in characters of the original text."""
 
     type: str
     start: int
@@ -181,18 +180,18 @@ class Span(Value):
 
 
 class ReplacedRange(NamedTuple):
-    """A stretch of a text that is not shown, in characters of the text, and what stands for it."""
+    """A part of a text that is not shown, in characters of the text, and its placeholder."""
 
     start: int
     end: int
     type: str
     placeholder: str
-    """Empty where more than the text was replaced by one: what the text has of it needs one of its own."""
+    """Empty if one placeholder stands for more than this text: the part within the text then needs its own."""
 
 
 def select_replaced_ranges(found: Sequence[ReplacedRange], start: int, end: int) -> Iterator[ReplacedRange]:
-    """Those that touch a part of their text, in characters from where that starts; they may reach beyond it. They are
-    in order, and apart from each other.
+    """Yield the ranges that touch the part from `start` to `end`, relative to `start`; they may extend beyond the part.
+    `found` must be in order and without overlaps.
     """
     number = bisect_right(found, start, key=lambda one: one.end)
     while number < len(found) and found[number].start < end:
@@ -207,38 +206,38 @@ class RedactionResult(Value):
     text: str
     spans: tuple[Span, ...] = ()
     languages_without_names: tuple[str, ...] = ()
-    """Languages (ISO 639-1) of stretches in which names were sought by lists alone, since there is no model."""
+    """Languages (ISO 639-1) of passages in which names were only looked up in lists, because they have no model."""
 
     put_aside: bool = False
-    """Whether this is a placeholder for a text that took too long, twice."""
+    """Whether this is a placeholder for a text that took too long twice."""
 
     @property
     def redaction_failed(self) -> bool:
-        """Whether this is no more than a placeholder for a text that could not be redacted."""
+        """Whether this is only a placeholder for a text that could not be redacted."""
         return any(span.type == UNREDACTABLE_TYPE for span in self.spans)
 
 
 def make_failed_redaction(text: str, fingerprint: str, *, put_aside: bool = False) -> RedactionResult:
-    """What goes on in the place of a text that could not be redacted: nothing of it."""
+    """Build the result for a text that could not be redacted; it contains nothing of the text."""
     placeholder = f"<{UNREDACTABLE_TYPE}_{fingerprint[:FINGERPRINT_DIGITS]}>"
     span = Span(type=UNREDACTABLE_TYPE, start=0, end=len(text), score=1, placeholder=placeholder)
     return RedactionResult(text=placeholder, spans=(span,), put_aside=put_aside)
 
 
 def get_placeholder_type(placeholder: str) -> str:
-    """What a placeholder calls the value that it stands for, like `PERSON`."""
+    """Return the type of the value that a placeholder stands for, like `PERSON`."""
     return placeholder[1:].rpartition("_")[0]
 
 
 def truncate_redacted(text: str, characters: int, mark: str = "") -> str:
-    """A redacted text of at most so many characters: cut before a placeholder and never within, with `mark` behind."""
+    """Truncate a redacted text to `characters`, including `mark` at the end, without cutting a placeholder."""
     if len(text) <= characters:
         return text
     return text[: find_cut_position(text, characters - len(mark))].rstrip() + mark
 
 
 def find_cut_position(text: str, end: int) -> int:
-    """The last place up to this one where a redacted text can be cut without parting a placeholder."""
+    """Return the last position up to `end` at which a redacted text can be cut without splitting a placeholder."""
     near = PLACEHOLDER_PATTERN.finditer(
         text, max(0, end - MAX_PLACEHOLDER_CHARACTERS), end + MAX_PLACEHOLDER_CHARACTERS
     )
@@ -246,9 +245,9 @@ def find_cut_position(text: str, end: int) -> int:
 
 
 def get_redacted_prefix(text: str, redacted: "RedactionResult", characters: int) -> str:
-    """What became of the first so many characters of a text; what was replaced across their end is whole.
+    """Return the redacted form of the first `characters` of a text; a replacement across that position is kept whole.
 
-    So a text can be cut after its redaction where it was to be cut before, with nothing half seen behind the cut.
+    So a text can be redacted first and cut afterwards, and nothing half visible remains at the cut.
     """
     parts: list[str] = []
     position = 0
@@ -261,8 +260,12 @@ def get_redacted_prefix(text: str, redacted: "RedactionResult", characters: int)
 
 
 def build_redaction_notes(*texts: RedactionResult, of: str = "") -> tuple[str, ...]:
-    """What a person should know of these redactions: sentences that are the same for the same languages, and one for
-    each text that was put aside. `of`: what the texts are, in redacted words.
+    """Return what a person should know of these redactions: one sentence for the languages without names, and one for
+    each text that was set aside.
+
+    Args:
+        texts: results of redactions.
+        of: what the texts are, in redacted words.
     """
     notes: list[str] = []
     if languages := sorted({language for text in texts for language in text.languages_without_names}):
@@ -282,26 +285,26 @@ def build_redaction_notes(*texts: RedactionResult, of: str = "") -> tuple[str, .
 
 
 class VaultEntry(Value):
-    """What a placeholder stands for."""
+    """The original behind a placeholder."""
 
     type: str
     placeholder: str
     fingerprint: str
-    """64 hexadecimal digits: the keyed hash of the value in its normal form. The placeholder shows the first."""
+    """Keyed hash of the normalised value, 64 hexadecimal digits. The placeholder shows the first ones."""
     text: str
-    """The value as it was written where it was met first."""
+    """The value as it was spelled at its first occurrence."""
 
 
 def replace_placeholders_with_types(text: str) -> str:
-    """The text with the type in the place of each placeholder, as an embedder understands it: *person*.
+    """Replace each placeholder by its type as an embedder understands it: *person*.
 
-    A fingerprint is no word of any language: it becomes a dozen meaningless pieces, and drowns the words beside it.
+    A fingerprint is not a word of any language: it becomes a dozen meaningless tokens and drowns the words next to it.
     """
     return _TYPE.sub(lambda placeholder: placeholder[1].replace("_", " ").lower(), text)
 
 
 def with_placeholders(text: str, spans: Sequence[Span]) -> RedactionResult:
-    """The text with each span, given in order, replaced by its placeholder."""
+    """Return the text with each span, given in order, replaced by its placeholder."""
     parts: list[str] = []
     position = 0
     for span in spans:
@@ -311,9 +314,9 @@ def with_placeholders(text: str, spans: Sequence[Span]) -> RedactionResult:
 
 
 def render_preserving_lines(text: str, redacted: RedactionResult) -> str:
-    """The redacted text with as many lines as the text has, all ended by line feeds, so that they can still be cited.
+    """Return the redacted text with as many lines as the original, ended by line feeds, so that lines can be cited.
 
-    Of what was replaced over several lines, the first has the placeholder. A text that could not be redacted is blank.
+    If a replacement spans several lines, its placeholder is on the first. A text that could not be redacted is blank.
     """
     parts: list[str] = []
     position = 0
@@ -325,58 +328,58 @@ def render_preserving_lines(text: str, redacted: RedactionResult) -> str:
 
 
 def normalize_line_endings(text: str) -> str:
-    """The text with its lines, of whatever ends, ended by line feeds: they can be counted after a redaction as before.
+    """Return the text with line feeds as line endings, so that lines are counted alike before and after a redaction.
 
-    The end of the last line goes.
+    The end of the last line is dropped.
     """
     return "\n".join(text.splitlines())
 
 
 class RedactionConfig(Value):
-    """By what a worker redacts."""
+    """Configuration of a worker's redaction."""
 
     policy: RedactionPolicy = RedactionPolicy.STANDARD
     version: str = "0"
-    """Of everything that a result depends on beside text, tenant and treatment. No slash is in it."""
+    """Version of everything that a result depends on besides text, tenant and treatment. Contains no slash."""
 
 
 UNVERSIONED = RedactionConfig()
-"""Of a redactor that does not change."""
+"""Configuration of a redactor that does not change."""
 
 
 class RedactedTextKey(Value):
-    """Names a whole text as it is shown: the content that it is made from, for whom, and by which rules."""
+    """Key of a redacted whole text: the content it is made from, for whom, and by which rules."""
 
     blob: str
     """Content hash of the original."""
     tenant: str
     treatment: RedactionLevel
     version: str
-    """Of the rules."""
+    """Version of the rules."""
 
 
 class RedactedText(Value):
-    """A whole text as it may be shown, line for line as the original is."""
+    """A whole text as it may be shown, line by line like the original."""
 
     text: str
     """Its lines end with line feeds."""
     replaced: tuple[ReplacedRange, ...] = ()
-    """What of the original, its lines ended by line feeds, has a placeholder: in order and apart from each other."""
+    """Ranges of the original, with line feeds, that have a placeholder: in order and without overlaps."""
     languages_without_names: tuple[str, ...] = ()
     """See `RedactionResult`."""
     withheld: bool = False
-    """It could not be redacted, so that all of its lines are blank."""
+    """Whether it could not be redacted, so that all its lines are blank."""
     put_aside: str = ""
-    """The placeholder that it has where its redaction took too long, again and again."""
+    """Placeholder of a text whose redaction took too long repeatedly; empty for any other text."""
 
     @property
     def lines(self) -> list[str]:
-        """At least one."""
+        """Lines of the text, at least one."""
         return self.text.split("\n")
 
     @property
     def results(self) -> tuple[RedactionResult, ...]:
-        """What a person should know of its redaction, as `build_redaction_notes` takes it."""
+        """What a person should know of its redaction, as input of `build_redaction_notes`."""
         if self.withheld:
             hidden = Span(type=UNREDACTABLE_TYPE, start=0, end=0, score=1, placeholder=self.put_aside)
             return (RedactionResult(text=self.put_aside, spans=(hidden,), put_aside=bool(self.put_aside)),)
@@ -384,7 +387,7 @@ class RedactedText(Value):
 
 
 def build_redacted_text(text: str, redacted: RedactionResult) -> RedactedText:
-    """What is shown of a text whose lines end with line feeds."""
+    """Build the redacted text from an original whose lines end with line feeds."""
     return RedactedText(
         text=render_preserving_lines(text, redacted),
         replaced=tuple([ReplacedRange(span.start, span.end, span.type, span.placeholder) for span in redacted.spans]),
@@ -395,7 +398,7 @@ def build_redacted_text(text: str, redacted: RedactionResult) -> RedactedText:
 
 
 VAULT_CACHE_LIFETIME = timedelta(minutes=10)
-"""What was forgotten meanwhile is kept anew when it comes again after this."""
+"""After this time, an original that was forgotten meanwhile is stored again when it recurs."""
 
 
 class RestoredText(Value):
@@ -403,13 +406,13 @@ class RestoredText(Value):
 
     text: str
     replaced: int
-    """Placeholders, one that comes twice counted twice."""
+    """Number of placeholders replaced, counting repetitions."""
     unknown: int
-    """Placeholders that stayed, because the vault has no original: credentials, and what was forgotten."""
+    """Number of placeholders left because the vault has no original: credentials, and forgotten values."""
 
 
 def restore_originals(text: str, originals: Mapping[str, str]) -> RestoredText:
-    """With these originals, by placeholder."""
+    """Replace placeholders in the text by `originals`, a mapping from placeholder to original."""
     found = PLACEHOLDER_PATTERN.findall(text)
     unknown = sum(placeholder not in originals for placeholder in found)
     return RestoredText(
@@ -420,7 +423,7 @@ def restore_originals(text: str, originals: Mapping[str, str]) -> RestoredText:
 
 
 class NameCandidate(NamedTuple):
-    """What may be a person's name in a text."""
+    """Something in a text that may be a person's name."""
 
     start: int
     end: int
@@ -433,7 +436,7 @@ _WORD, _BETWEEN = compile_bounded(rf"{PLACEHOLDER_PATTERN.pattern}|[^\W_]+"), co
 
 
 def iter_name_candidates(text: str) -> Iterator[NameCandidate]:
-    """One to five words in a row, in their order, the longest first where several begin."""
+    """Yield sequences of one to five adjacent words in order, the longest first if several start at the same word."""
     words = [word for word in _WORD.finditer(text) if not word[0].startswith("<")]
     rows = [_BETWEEN.fullmatch(text, one.end(), other.start()) for one, other in pairwise(words)]
     for first, word in enumerate(words):

@@ -1,4 +1,4 @@
-"""The vault: what placeholders stand for, each original sealed for its tenant and placeholder alone."""
+"""The vault: originals behind placeholders, each encrypted for its own tenant and placeholder."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
@@ -24,20 +24,21 @@ from waystation.store.schema import vault, vault_sessions
 
 
 class SqlVault(SqlRepository):
-    """The port `Vault`."""
+    """Implements the port `Vault` in the SQL store."""
 
     def __init__(self, database: Database, clock: Clock, store_id: str, cipher: Cipher) -> None:
         super().__init__(database, clock, store_id)
         self._cipher = cipher
 
     async def store_originals(self, tenant: str, originals: Sequence[VaultEntry], session: str = "") -> frozenset[str]:
-        """Keep each original whose placeholder has none, and that this session met it.
+        """Store each original whose placeholder has none, and record that this session encountered it.
 
-        Returns the fingerprints whose placeholder has another.
+        Returns:
+            Fingerprints whose placeholder stands for another value.
         """
         known = await self._fingerprints(tenant, [original.placeholder for original in originals])
         if missing := [original for original in originals if original.placeholder not in known]:
-            # In one order everywhere: two workers that keep the same originals must not wait for each other.
+            # Sorted, so that two workers that store the same originals do not wait for each other.
             await self._add(tenant, sorted(missing, key=lambda original: original.placeholder))
             known |= await self._fingerprints(tenant, [original.placeholder for original in missing])
         if session:
@@ -51,9 +52,10 @@ class SqlVault(SqlRepository):
     async def load_originals(
         self, connection: AsyncConnection, tenant: str, placeholders: Collection[str], session: str | None = None
     ) -> Mapping[str, str]:
-        """The original of each of these placeholders that is kept; with a session, that was met there.
+        """Return the stored originals by placeholder; with a session, only those encountered in it.
 
-        Raises WrongKey.
+        Raises:
+            WrongKey: no available key decrypts an original.
         """
         if session is not None:
             placeholders = await self._met(connection, tenant, placeholders, session)
@@ -65,24 +67,28 @@ class SqlVault(SqlRepository):
 
     @write_transaction
     async def replace_original(self, connection: AsyncConnection, tenant: str, original: VaultEntry) -> None:
-        """Keep this one in the place of whatever its placeholder had."""
+        """Store this original in place of any that its placeholder had."""
         await connection.execute(delete(vault).where(*_among(tenant, [original.placeholder])))
         await insert_missing(connection, vault, [self._row(tenant, original)])
 
     @read_transaction
     async def load_storage_times(self, connection: AsyncConnection, tenant: str) -> Mapping[str, datetime]:
-        """Since when each placeholder of the tenant has its original, by placeholder. Nothing is opened."""
+        """Return when each placeholder of the tenant got its original. Nothing is decrypted."""
         known = select(vault.c.placeholder, vault.c.kept_at).where(vault.c.tenant == tenant)
         return {row.placeholder: row.kept_at for row in await connection.execute(known.order_by(vault.c.placeholder))}
 
     @read_transaction
     async def load_all_originals(self, connection: AsyncConnection, tenant: str) -> Mapping[str, str]:
-        """All originals of the tenant, by placeholder. Raises WrongKey."""
+        """Return all originals of the tenant, by placeholder.
+
+        Raises:
+            WrongKey: no available key decrypts an original.
+        """
         rows = await connection.execute(select(vault).where(vault.c.tenant == tenant))
         return {row.placeholder: self._opened(tenant, row.placeholder, row.original) for row in rows}
 
     async def delete_originals(self, tenant: str, placeholders: Collection[str]) -> int:
-        """Keep the originals of these placeholders no more; how many there were."""
+        """Delete the originals of these placeholders and return how many there were."""
         dropped = await self._drop(tenant, placeholders)
         with translate_database_errors():
             await run_to_completion(self.database.truncate_write_ahead_log())
@@ -116,7 +122,7 @@ class SqlVault(SqlRepository):
 
     @write_transaction
     async def _meet(self, connection: AsyncConnection, tenant: str, placeholders: Sequence[str], session: str) -> None:
-        """For those that are in the vault: one that was forgotten a moment ago is met when it comes again."""
+        """Record the encounter for placeholders in the vault only: one just forgotten is recorded when it recurs."""
         there = {
             placeholder
             for batch in iter_batches(placeholders)
@@ -138,7 +144,7 @@ class SqlVault(SqlRepository):
     async def _met(
         self, connection: AsyncConnection, tenant: str, placeholders: Collection[str], session: str
     ) -> frozenset[str]:
-        """Those of them that the session has met. What is not proven by the key counts for nothing."""
+        """Return the placeholders that the session has encountered. Entries without a valid proof do not count."""
         return frozenset(
             [
                 row.placeholder
