@@ -1,1 +1,1 @@
-"""Text of strangers, child processes that may break, and what these give up."""
+"""Defences against untrusted text: escaping, and confined child processes that read it."""

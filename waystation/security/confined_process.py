@@ -1,7 +1,7 @@
-"""Every Python process that this one starts: how it is called, what it sees, and how it is asked and ended.
+"""Starts, calls and ends every child Python process of this one.
 
-A child that computes on foreign text is a `ConfinedProcess`: confined (`security.confinement`), asked one thing at a
-time, and killed when an answer takes too long, whatever it does. Nothing that it says is trusted: its messages are
+A child that processes untrusted text is a `ConfinedProcess`: it is confined (`waystation.security.confinement`), gets
+one request at a time, and is killed if an answer takes too long. Nothing that it sends is trusted: its messages are
 bytes of bounded length, for the caller to validate.
 """
 
@@ -27,55 +27,63 @@ from waystation.security.confinement import (
 )
 
 INHERITED_VARIABLES = ("PATH", "HOME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""All that a child sees of this process's environment, with `LC_…` and the search path: the rest holds keys."""
+"""All that a child sees of this process's environment, besides `LC_…` and the search path: the rest holds keys."""
 FIXED_VARIABLES = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
-"""One child computes on one core: numpy would take all of them from the others."""
+"""A child computes on one core; numpy would otherwise take all of them."""
 _START_SECONDS = 120.0
-"""What a child may take to start and to load, which counts for no request."""
+"""Maximum time a child may take to start and load; it counts towards no request."""
 MAX_ANSWER_BYTES = 256_000_000
-"""Bytes."""
+"""Maximum size of one answer, in bytes."""
 _CONFINED = "waystation.security.confinement"
 CHILD_WORKING_DIRECTORY = "/"
-"""Where children are: the folder that this process is in may be full of foreign files."""
+"""Working directory of children: this process's own may be full of untrusted files."""
 
 
 class ChildProcessFailedError(Exception):
-    """The child gave no answer, and has ended. The message says nothing of what it was asked."""
+    """The child gave no answer and has ended. The message says nothing about the request."""
 
 
 class ChildTimeoutError(ChildProcessFailedError):
-    """It took too long, and was killed."""
+    """The child took too long and was killed."""
 
 
 class ChildExitedError(ChildProcessFailedError):
-    """It ended by itself, or was ended."""
+    """The child exited or was killed."""
 
 
 def build_module_command(module: str, *arguments: str) -> list[str]:
-    """The command that runs a module of ours. Whatever folder this process is in, no file there becomes a module."""
+    """Return the command that runs one of our modules. No file in the working directory can be imported as a module."""
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def build_child_environment() -> dict[str, str]:
-    """What a child sees: no key, no setting."""
+    """Return the environment of a child, without keys and settings."""
     seen = {name: value for name, value in os.environ.items() if name in INHERITED_VARIABLES or name.startswith("LC_")}
     return seen | FIXED_VARIABLES | build_python_path()
 
 
 def build_python_path() -> dict[str, str]:
-    """`PYTHONPATH` without entries that mean the working folder: an empty one does, and every relative one is in it."""
+    """Return `PYTHONPATH` without entries that depend on the working directory: empty and relative ones."""
     entries = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if Path(entry).is_absolute()]
     return {"PYTHONPATH": os.pathsep.join(entries)} if entries else {}
 
 
 class ConfinedProcess:
-    """A confined process that answers with the `answer` of a module. Asked by one thread at a time.
+    """A confined process that answers requests with the `answer` function of a module. One thread may use it at a time.
 
-    On Linux it ends with the thread that started it, too.
+    On Linux it also ends with the thread that started it.
     """
 
     def __init__(self, module: str, memory: int | None = None) -> None:
-        """Start it, which takes a moment, and loads nothing yet. Raises OSError."""
+        """Start the process, which takes a moment; nothing is loaded yet.
+
+        Args:
+            module: name of the module that answers.
+            memory: limit of the address space in bytes; None for no limit.
+
+        Raises:
+            OSError: the process cannot be started.
+        """
         self._line, theirs = socket.socketpair()
         bounds = json.dumps(asdict(ResourceLimits(os.getpid(), memory)))
         command = build_module_command(_CONFINED, module, str(theirs.fileno()), bounds)
@@ -99,30 +107,37 @@ class ConfinedProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Process id."""
         return self._program.pid
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs."""
+        """Whether the process is running."""
         return self._program.poll() is None
 
     def wait_for_confinement(self, seconds: float = _START_SECONDS) -> ConfinementStatus:
-        """What is kept from it, once it has started. Raises ChildTimeoutError, ChildExitedError."""
+        """Wait until the process has started, and return what is kept from it.
+
+        Raises:
+            ChildTimeoutError: it took longer than `seconds`.
+            ChildExitedError: it has ended.
+        """
         if self._held is None:
             self._held = ConfinementStatus(**json.loads(self._exchanged(None, (), seconds)))
         return self._held
 
     def send_request(self, request: bytes, seconds: float, files: Sequence[int] = ()) -> bytes:
-        """Its answer. `files`: open files that it may read.
+        """Send a request and return the answer. `files` are open files that the child may read.
 
-        Raises ChildTimeoutError after so many seconds, and ChildExitedError.
+        Raises:
+            ChildTimeoutError: the answer took longer than `seconds`.
+            ChildExitedError: the process has ended.
         """
         self.wait_for_confinement()
         return self._exchanged(request, files, seconds)
 
     def kill(self) -> None:
-        """Kill it, whatever it does. Who waits for its answer is told that it is gone."""
+        """Kill the process, whatever it is doing. A thread that waits for its answer gets ChildExitedError."""
         with self._ending:
             with suppress(OSError):
                 self._line.shutdown(socket.SHUT_RDWR)
@@ -153,7 +168,7 @@ class ConfinedProcess:
         return self._received(length, until)
 
     def _received(self, count: int, until: float) -> bytes:
-        """So many bytes, whether they come at once or trickle."""
+        """Read exactly `count` bytes, whether they arrive at once or in pieces."""
         message = bytearray()
         while len(message) < count:
             self._limit(until)
@@ -161,7 +176,11 @@ class ConfinedProcess:
         return bytes(message)
 
     def _limit(self, until: float) -> None:
-        """Raises TimeoutError: there is no time left."""
+        """Limit the next read to the remaining time.
+
+        Raises:
+            TimeoutError: no time is left.
+        """
         left = until - time.monotonic()
         if left <= 0:
             raise TimeoutError

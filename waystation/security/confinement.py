@@ -1,12 +1,13 @@
-"""The child's side of `security.children`: what a process gives up before it sees foreign text, and its loop.
+"""The child's side of `waystation.security.confined_process`: gives up rights, then answers requests.
 
-`python -P -m waystation.security.confinement MODULE SOCKET BOUNDS` imports MODULE, lets it `prepare`, gives up what it
-does not need, and lets its `answer` answer each request until the parent is gone. What the kernel takes from a process,
-it takes from the thread that asks and from threads that begin later: no module may begin one while it is prepared.
+`python -P -m waystation.security.confinement MODULE SOCKET BOUNDS` imports MODULE, calls its `prepare`, gives up what
+it does not need before untrusted text arrives, and calls its `answer` for each request until the parent is gone. The
+kernel takes rights from the calling thread and from threads that start later, so no module may start a thread while it
+is prepared.
 
-What a kernel lacks is left out, and the parent is told what holds: `ConfinementStatus` is the first message. The three
-calls of Landlock and one filter of seccomp are made here, since the packages for them are unreleased, new, or whole
-sandboxes.
+What a kernel does not support is left out, and the parent learns what applies: `ConfinementStatus` is the first
+message. The three Landlock calls and one seccomp filter are made here, since the packages for them are unreleased, new,
+or whole sandboxes.
 """
 
 import ctypes
@@ -29,9 +30,9 @@ from pathlib import Path
 from typing import Protocol
 
 LENGTH_HEADER = struct.Struct("!Q")
-"""Before each message: how many bytes it has."""
+"""Precedes each message: its length in bytes."""
 MAX_FILES = 2
-"""That come with a request."""
+"""Maximum number of files sent with a request."""
 _CHUNK = 1 << 20
 _ORPHAN_CHECK_SECONDS = 1.0
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 22, 38
@@ -39,22 +40,24 @@ _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 22, 38
 
 @dataclass(frozen=True)
 class ResourceLimits:
-    """What a child may use. It reaches no network, and of the file system only the libraries, in any case."""
+    """What a child may use. In any case it reaches no network, and of the file system only the libraries."""
 
     parent: int
-    """Process id: without that process it ends."""
+    """Process id of the parent; the child ends when it does."""
     memory: int | None = None
-    """Bytes of address space."""
+    """Maximum address space in bytes; None for no limit."""
 
 
 @dataclass(frozen=True)
 class ConfinementStatus:
-    """What this kernel keeps from a child. Limits on size and the end with the parent hold everywhere."""
+    """What this kernel keeps from a child. Limits on size, and ending with the parent, apply everywhere."""
 
     landlock: int = 0
-    """Version of the interface; 0: none. Files are kept from 1 on, signals from 6 on."""
+    """Version of the Landlock interface, 0 if there is none. Files are blocked from version 1, signals from
+    version 6.
+    """
     seccomp: bool = False
-    """Whether sockets and programs are kept from it."""
+    """Whether sockets and other programs are blocked."""
 
     @property
     def is_complete(self) -> bool:
@@ -63,7 +66,7 @@ class ConfinementStatus:
 
     @property
     def description(self) -> str:
-        """What holds, for a person."""
+        """What is blocked, for a person."""
         files = f"no file but libraries (Landlock {self.landlock})" if self.landlock else "files as they may be opened"
         reach = "no network, program or other process (seccomp)" if self.seccomp else "the network"
         return f"they reach {files}, and {reach}"
@@ -74,17 +77,19 @@ class ConfinedService(Protocol):
 
     @staticmethod
     def prepare() -> None:
-        """Load what needs more than a confined process may do, and is not foreign."""
+        """Load trusted things that need more rights than a confined process has."""
         ...
 
     @staticmethod
     def answer(request: bytes, files: Sequence[int], /) -> bytes:
-        """The answer. `files`: open files that came with the request, to be closed. An error ends the child."""
+        """Return the answer. `files` are open files that came with the request, to be closed. An error ends the
+        child.
+        """
         ...
 
 
 def main() -> None:
-    """Confine this process, then answer until the parent is gone."""
+    """Confine this process, then answer requests until the parent is gone."""
     module, number, bounds = sys.argv[1:]
     with socket.socket(fileno=int(number)) as line:
         apply_bounds(ResourceLimits(**json.loads(bounds)))
@@ -98,7 +103,11 @@ def main() -> None:
 
 
 def send_with_files(line: socket.socket, message: bytes, files: Sequence[int] = ()) -> None:
-    """Send a message with open files, as `receive` takes it. Raises OSError."""
+    """Send a message with open files.
+
+    Raises:
+        OSError: the other side is gone.
+    """
     head = LENGTH_HEADER.pack(len(message)) + message[:_CHUNK]
     sent = socket.send_fds(line, [head], files) if files else line.send(head)
     line.sendall(memoryview(head)[sent:])
@@ -114,7 +123,11 @@ def _request(line: socket.socket) -> tuple[bytes, Sequence[int]]:
 
 
 def receive_chunk(line: socket.socket, most: int) -> bytes:
-    """What there is, up to so many bytes. Raises EOFError: the other side is gone."""
+    """Return the available data, at most `most` bytes.
+
+    Raises:
+        EOFError: the other side is gone.
+    """
     part = line.recv(min(_CHUNK, most))
     if not part:
         raise EOFError
@@ -129,21 +142,21 @@ def _received(line: socket.socket, count: int) -> bytes:
 
 
 def apply_bounds(bounds: ResourceLimits) -> None:
-    """Limits that hold while it loads, too. Ends this process where the parent is gone already."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its work in order, and then this process
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold documents
+    """Apply limits that also hold during loading. Exits if the parent is gone already."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent finishes its work in order, and then ends this process
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would contain documents
     if bounds.memory is not None:
         with suppress(ValueError, OSError):
-            # macOS has the limit in name only.
+            # macOS has this limit in name only.
             resource.setrlimit(resource.RLIMIT_AS, (bounds.memory, bounds.memory))
     with suppress(OSError):
-        # Where memory runs out, this process is worth less than the worker. Only Linux has this.
+        # If memory runs out, kill this process rather than the worker. Linux only.
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     exit_with_parent(bounds.parent)
 
 
 def apply_confinement() -> ConfinementStatus:
-    """Give up files, sockets, and other programs and processes, as far as this kernel can take them."""
+    """Give up files, sockets, and other programs and processes, as far as this kernel supports it."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     if sys.platform != "linux":
         return ConfinementStatus()
@@ -156,7 +169,10 @@ def apply_confinement() -> ConfinementStatus:
 
 
 def exit_with_parent(parent: int) -> None:
-    """End when the parent ends, however that ends. On Linux the parent is the thread that started this process."""
+    """Make this process end when its parent ends for any reason.
+
+    On Linux, "parent" means the thread that started it.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     else:
@@ -176,10 +192,10 @@ _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION_FLAG, _PATH_BENEATH = 1, 1
 _EXECUTE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 2, 1 << 3
 _FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 5: 16}
-"""From which version on how many rights there are, as bits from the lowest."""
+"""Number of file rights from each Landlock version on, as bits from the lowest."""
 _NET_FROM, _SCOPES_FROM = 4, 6
 _BOTH = 0b11
-"""Binding and connecting of TCP; abstract Unix sockets and signals."""
+"""TCP bind and connect; abstract Unix sockets and signals."""
 _SYSTEM = ("/usr", "/lib", "/lib64", "/nix/store", "/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
 _MACHINE = (
     "/sys/devices/system/cpu",
@@ -193,18 +209,21 @@ _MACHINE = (
 
 
 def _libraries() -> Iterator[Path]:
-    """Where programs and libraries lie, and nothing that people keep."""
+    """Yield the paths of programs and libraries, without anything that people store."""
     yield from map(Path, (*_SYSTEM, *_MACHINE))
     yield from map(Path, (sys.prefix, sys.base_prefix, sys.exec_prefix, *sysconfig.get_paths().values()))
     package = Path(__file__).resolve().parents[1]
     yield package
     yield from map(Path, filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)))
-    # Of a checkout only the package: beside it may lie anything.
+    # Of a checkout, only the package: anything may lie next to it.
     yield from (Path(entry) for entry in sys.path if entry and Path(entry).resolve() != package.parent)
 
 
 def _without_files(library: ctypes.CDLL) -> int:
-    """Keep every file but the libraries from this process, which may only be read; the version, 0 where none."""
+    """Block every file except the libraries, which become read-only.
+
+    Returns Landlock's version, or 0 if there is none.
+    """
     version = library.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _VERSION_FLAG)
     if version < 1:
         return 0
@@ -235,7 +254,7 @@ def _allow_reading(library: ctypes.CDLL, ruleset: int, path: Path) -> None:
 
 
 _PROCESSORS = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-"""Which column of the tables below, and what the kernel calls it (linux/audit.h)."""
+"""Column in the tables below, and the kernel's name for the processor (linux/audit.h)."""
 _REFUSED = {
     **{"socket": (41, 198), "socketpair": (53, 199), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201)},
     **{"accept": (43, 202), "accept4": (288, 242), "io_uring_setup": (425, 425), "execve": (59, 221)},
@@ -252,14 +271,14 @@ _CLONE_THREAD = 0x10000
 _X32 = 0x40000000
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _PROCESSOR, _FIRST_ARGUMENT = 0, 4, 16
-"""Where they stand in `struct seccomp_data`, of the argument the lower half."""
+"""Offsets in `struct seccomp_data`; of the argument, the lower half."""
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _EPERM, _ENOSYS = 1, 38
 _MODE_FILTER = 2
 
 
 def _without_sockets(library: ctypes.CDLL) -> bool:
-    """Keep sockets, other programs and other processes from this process; whether that holds now."""
+    """Block sockets, other programs and other processes. Returns whether that applies now."""
     if platform.machine() not in _PROCESSORS:
         return False
     instructions = list(_filter(*_PROCESSORS[platform.machine()], own=os.getpid()))
@@ -269,7 +288,7 @@ def _without_sockets(library: ctypes.CDLL) -> bool:
 
 
 def _filter(column: int, processor: int, own: int) -> Iterator[tuple[int, int, int, int]]:
-    """The filter's instructions: code, how many to skip where that is true and where it is false, and a number."""
+    """Yield the filter's instructions: code, how many to skip if it is true and if it is false, and a number."""
     refuse = (_RETURN, 0, 0, _ERRNO | _EPERM)
     yield from ((_LOAD, 0, 0, _PROCESSOR), (_EQUAL, 1, 0, processor), (_RETURN, 0, 0, _KILL))
     yield from ((_LOAD, 0, 0, _NUMBER), (_AT_LEAST, 0, 1, _X32), refuse)
@@ -277,9 +296,9 @@ def _filter(column: int, processor: int, own: int) -> Iterator[tuple[int, int, i
         number = numbers[column]
         if number is not None:
             yield from ((_EQUAL, 0, 1, number), refuse)
-    # The C library falls back to the call whose flags can be seen.
+    # The C library falls back to the call whose flags the filter can see.
     yield from ((_EQUAL, 0, 1, _CLONE3[column]), (_RETURN, 0, 0, _ERRNO | _ENOSYS))
-    # Threads, and no processes; signals to itself; its own limits.
+    # Allow threads but not processes, signals to itself, and its own limits.
     conditions = ((_CLONE, _ANY_BIT, _CLONE_THREAD), (_TGKILL, _EQUAL, own), (_PRLIMIT, _EQUAL, 0))
     for numbers, test, value in conditions:
         yield from ((_EQUAL, 0, 4, numbers[column]), (_LOAD, 0, 0, _FIRST_ARGUMENT), (test, 0, 1, value))

@@ -1,6 +1,6 @@
-"""Letters and signs that are taken for those of a tag, and signs that show nothing.
+"""Characters that can be mistaken for those of a tag, and characters that are invisible.
 
-Source: `confusables.toml`, which `make lookalikes` writes from the tables of Unicode.
+Source: `confusables.toml`, which `make lookalikes` generates from Unicode's tables.
 """
 
 import tomllib
@@ -10,7 +10,7 @@ _TABLES = tomllib.loads((resources.files(__package__) / "confusables.toml").read
 
 
 def _signs(written: str) -> frozenset[str]:
-    """Of code points in hexadecimal, and of ranges of them."""
+    """Parse hexadecimal code points and ranges of them."""
     ends = [[int(end, 16) for end in one.split("-")] for one in written.split()]
     return frozenset(chr(code) for first_last in ends for code in range(first_last[0], first_last[-1] + 1))
 
@@ -18,12 +18,14 @@ def _signs(written: str) -> frozenset[str]:
 READINGS: dict[str, tuple[str, ...]] = {
     sign: tuple(letters.split()) for letters, signs in _TABLES["readings"].items() for sign in _signs(signs)
 }
-"""What a sign may be taken for: letters of ours, lower case, `m` as `rn`; not what decomposes to its letter (NFKD)."""
+"""Lower-case ASCII letters that a character may be mistaken for, with `m` as `rn`. Characters that decompose to their
+letter (NFKD) are not listed.
+"""
 OPENING = _signs(_TABLES["opening"])
-"""What is taken for the beginning of a tag."""
+"""Characters that can be mistaken for the start of a tag."""
 CLOSING = _signs(_TABLES["closing"])
-"""What is taken for its end."""
+"""Characters that can be mistaken for the end of a tag."""
 SEPARATORS = _signs(_TABLES["separators"])
-"""What is taken for a colon or a slash."""
+"""Characters that can be mistaken for a colon or a slash."""
 UNSEEN = _signs(_TABLES["unseen"])
-"""What shows nothing by itself: fillers, selectors of variants, joiners, marks of direction, tags."""
+"""Invisible characters: fillers, variation selectors, joiners, directional marks, tags."""
