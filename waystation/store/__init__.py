@@ -1,1 +1,1 @@
-"""The SQL database: engine, schema, migrations, encryption of columns."""
+"""The SQL database: engine, schema, migrations, column encryption, and the port to the store."""

@@ -1,8 +1,7 @@
-"""The two databases, and how each is reached: SQLite and PostgreSQL.
+"""Creates the engines of the two databases, SQLite and PostgreSQL.
 
-PostgreSQL: how it is reached, whatever a team's URL says, and through PgBouncer too.
-
-SQLite: one file, one writer at a time, and readers that never wait.
+PostgreSQL works with any team's URL, and through PgBouncer. SQLite is one file with one writer at a time, and readers
+that never wait.
 """
 
 import asyncio
@@ -22,21 +21,24 @@ from waystation.kernel.files import create_private_folder, ensure_private_file, 
 from waystation.kernel.value import replace_surrogates
 
 POOL_SIZE = 10
-"""Connections of one process at most. All its agents share them: they wait for the model far longer than for this."""
+"""Maximum connections of one process. All its agents share them: they wait for the model far longer than for this."""
 
 CONNECT_TIMEOUT_S = 10
 POOL_TIMEOUT_S = 30
 
 CLIENT_ONLY_PARAMETERS = {"connect_timeout", "pgbouncer"}
-"""Parameters that other drivers read out of a URL. asyncpg would hand them to the server, which refuses them."""
+"""URL parameters that only other drivers read. asyncpg would pass them to the server, which rejects them."""
 
 
 _Parameters = list[tuple[object, ...]] | tuple[object, ...]
-"""Of one statement: a row, or several."""
+"""Parameters of one statement: one row, or several."""
 
 
 def create_postgresql_engine(url: URL, answer_timeout_s: float | None) -> AsyncEngine:
-    """Nothing is opened yet. asyncpg itself reads the URL, and so understands `sslmode` and the like as libpq does."""
+    """Create the engine without opening a connection.
+
+    asyncpg parses the URL, so `sslmode` and the like are read as libpq reads them.
+    """
     engine = create_async_engine(
         "postgresql+asyncpg://",
         connect_args={
@@ -67,8 +69,8 @@ def _storable(
     _context: ExecutionContext | None,
     _many: bool,
 ) -> tuple[str, _Parameters]:
-    """Texts without what a database refuses, wherever they are compared or written: NUL characters in PostgreSQL, and
-    halves of surrogate pairs in both. They become replacement characters.
+    """Replace what a database rejects in texts that are compared or written: NUL characters in PostgreSQL, and lone
+    surrogates in both. They become replacement characters.
     """
     if isinstance(parameters, list):
         return statement, [tuple(map(_storable_value, row)) for row in parameters]
@@ -87,25 +89,30 @@ def _dsn(url: URL) -> str:
 
 
 BUSY_TIMEOUT_S = 30
-"""How long a writer waits for the others. Stalls of up to 2.4 s were measured with three processes writing at once."""
+"""Maximum time a writer waits for others. Stalls of up to 2.4 s were measured with three processes writing at once."""
 
 SWITCH_TRIES, SWITCH_PAUSE_S = 100, 0.05
-"""For the switch of a new database to a write-ahead log."""
+"""Attempts at, and pauses before, switching a new database to a write-ahead log."""
 
 BEGIN_STATEMENT_OPTION = "waystation_begin"
-"""Execution option: the statement that begins a transaction."""
+"""Execution option with the statement that begins a transaction."""
 
 
 logging.getLogger("aiosqlite").setLevel(logging.INFO)
-"""Under that it writes every statement with its parameters, which are texts."""
+"""Below INFO it logs every statement with its parameters, which are texts."""
 
 
 def create_sqlite_engine(url: URL) -> AsyncEngine:
-    """Raises BadInput for a URL without a file, StoreError where its folder cannot be made."""
+    """Create the engine, and the database's folder and file with private modes.
+
+    Raises:
+        BadInput: the URL names no file.
+        StoreError: the folder cannot be created.
+    """
     if url.database in {None, "", ":memory:"}:
         raise BadInput("the store needs a database file, because several processes share it: name one in the URL")
     _make_private(Path(str(url.database)))
-    # isolation_level None: the driver must not begin transactions of its own, late and without the write lock.
+    # isolation_level None: the driver must not begin its own transactions, late and without the write lock.
     arguments = {"isolation_level": None, "timeout": BUSY_TIMEOUT_S}
     engine = create_async_engine(url, hide_parameters=True, connect_args=arguments)
     event.listen(engine.sync_engine, "before_cursor_execute", _storable, retval=True)
@@ -115,7 +122,7 @@ def create_sqlite_engine(url: URL) -> AsyncEngine:
 
 
 def _make_private(database: Path) -> None:
-    """The file for this user alone, or closed to others; SQLite makes its files beside it with the same mode."""
+    """Create the file for this user alone, or close it to others; SQLite gives its other files the same mode."""
     try:
         create_private_folder(database.parent)
     except OSError as error:
@@ -133,17 +140,17 @@ def _make_private(database: Path) -> None:
 def _set_pragmas(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
     cursor = connection.cursor()
     _use_write_ahead_log(cursor)
-    # NORMAL: a commit survives the death of any process. Only a loss of power can take the last commits back, and never
+    # NORMAL: a commit survives the death of any process. Only a power failure can lose the last commits, and never
     # leaves a torn file. FULL waits for the disk at every commit, four times a turn.
     cursor.execute("PRAGMA synchronous = NORMAL")
     cursor.execute("PRAGMA foreign_keys = ON")
-    # What is deleted is overwritten with zeros, so that what was forgotten is not in the file either.
+    # Deleted content is overwritten with zeros, so that what was forgotten is not in the file either.
     cursor.execute("PRAGMA secure_delete = ON")
     cursor.close()
 
 
 def _use_write_ahead_log(cursor: DBAPICursor) -> None:
-    # SQLite does not wait, whatever the busy time-out, where another process switches the same new file just now.
+    # Whatever the busy time-out, SQLite does not wait if another process is switching the same new file right now.
     for _ in range(SWITCH_TRIES - 1):
         try:
             cursor.execute("PRAGMA journal_mode = WAL")
@@ -155,5 +162,5 @@ def _use_write_ahead_log(cursor: DBAPICursor) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    # With a plain BEGIN, two writers read the same state and one write is lost or fails half-way: the lock comes first.
+    # With a plain BEGIN, two writers read the same state and one write is lost or fails half-way: take the lock first.
     connection.exec_driver_sql(connection.get_execution_options().get(BEGIN_STATEMENT_OPTION, "BEGIN"))

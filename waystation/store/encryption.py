@@ -1,9 +1,9 @@
-"""Columns that are encrypted at rest: sealed when they are written, opened when they are read, by the engine's cipher.
+"""Column types that encrypt at rest: values are encrypted on write and decrypted on read by the engine's cipher.
 
-A sealed value begins with a mark that no other value begins with, and is bound to its table, its column and its row:
-moved to another row it does not open. A query reads a value together with the key of its row, whoever asks for it;
-what is written says its row (`bound`). Plain values, from when encryption was not on, are read all the same until the
-store is sealed as a whole (`EncryptionConfig.strict`). Empty values stay empty.
+An encrypted value begins with a mark that no other value begins with, and is bound to its table, column and row: moved
+to another row it cannot be decrypted. A query reads a value together with its row's key; a written value names its row
+(`bind_to_row`). Plain values from before encryption was on are still read until the whole store is encrypted
+(`EncryptionConfig.strict`). Empty values stay empty.
 """
 
 from base64 import b64decode, b64encode
@@ -32,7 +32,7 @@ from waystation.kernel.cipher import Cipher
 from waystation.kernel.errors import StoreError, WrongKey
 
 TEXT_MARK = "\x01"
-"""JSON has no such character, and what people write loses it."""
+"""JSON has no such character, and it is removed from what people write."""
 BYTES_MARK = b"\xff"
 """No UTF-8 text has such a byte."""
 ROW_KEY_SEPARATOR = "\x1f"
@@ -41,72 +41,79 @@ _PROVEN = "its row was written with the key"
 
 @dataclass(frozen=True)
 class EncryptionConfig:
-    """How a database's texts are kept."""
+    """How the texts of a database are stored."""
 
     cipher: Cipher | None = None
-    """None: there is no key, and what is sealed cannot be read."""
+    """None if there is no key; encrypted values then cannot be read."""
     seals: bool = False
-    """Whether what is written from now on is sealed; that takes a cipher."""
+    """Whether new values are encrypted; requires a cipher."""
     strict: bool = False
-    """Whether values that are plain are refused."""
+    """Whether plain values are rejected."""
 
 
 UNENCRYPTED = EncryptionConfig()
 
 _OF_ENGINES: WeakKeyDictionary[Dialect, EncryptionConfig] = WeakKeyDictionary()
-"""A column's type is told of nothing but the dialect, of which each engine has its own."""
+"""A column's type only gets the dialect, of which each engine has its own."""
 
 
 def set_encryption(dialect: Dialect, at_rest: EncryptionConfig) -> None:
-    """From here on this engine reads and writes so."""
+    """Set how this engine reads and writes from now on."""
     _OF_ENGINES[dialect] = at_rest
 
 
 def get_encryption(dialect: Dialect) -> EncryptionConfig:
-    """How this engine reads and writes."""
+    """Return how this engine reads and writes."""
     return _OF_ENGINES.get(dialect, UNENCRYPTED)
 
 
 class RowBoundText(str):
-    """A text that is on its way into a row, with the key of that row."""
+    """A text to be written into a row, with the key of that row."""
 
     row: str
-    """The values of the columns that the column's type names, in their order."""
+    """Values of the columns that the column's type names, in their order."""
 
 
 def bind_to_row(text: str, *key: str | int) -> RowBoundText:
-    """The text for the row with this key."""
+    """Bind a text to the row with this key."""
     on_its_way = RowBoundText(text)
     on_its_way.row = ROW_KEY_SEPARATOR.join(map(str, key))
     return on_its_way
 
 
 def add_row_proof(table: Table, row: Mapping[str, str | int | datetime]) -> dict[str, object]:
-    """A row on its way into a table whose rows are proven."""
+    """Add the proof to a row of a table whose rows carry one."""
     kind = table.c.proof.type
     assert isinstance(kind, RowProofType)
     return {**row, "proof": bind_to_row("", *[str(row[name]) for name in kind.key])}
 
 
 class EncryptedText(TypeDecorator[str]):
-    """Text; without NUL characters, which PostgreSQL refuses."""
+    """Text that may be encrypted; without NUL characters, which PostgreSQL rejects."""
 
     impl = Text
     cache_ok = True
 
     def __init__(self, place: str, *key: str, empty: bool = False) -> None:
-        """`place` is table and column, as `messages.body`. `empty`: there may be nothing in it, which is not sealed.
+        """Describe the column.
 
-        `key` names the columns that tell the table's rows apart and never change, then others that only who has the key
-        may change: with them this text is written again.
+        Args:
+            place: table and column, as in `messages.body`.
+            key: the columns that identify the table's rows and never change, then others that only a holder of the key
+                may change: when they change, this text is written again.
+            empty: whether the value may be empty; an empty value is not encrypted.
         """
         super().__init__()
         self.place, self.key, self.empty = place, key, empty
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        """Sealed, where this engine seals. Raises TypeError for a text that does not say its row."""
+        """Encrypt the value if this engine encrypts.
+
+        Raises:
+            TypeError: the text is not bound to a row.
+        """
         if not value and (self.empty or not isinstance(value, RowBoundText)):
-            return value  # nothing is written, or a query asks where something is
+            return value  # nothing is written, or a query asks which rows have a value
         at_rest = get_encryption(dialect)
         if not at_rest.seals or at_rest.cipher is None:
             require_encryption(at_rest)
@@ -118,14 +125,19 @@ class EncryptedText(TypeDecorator[str]):
         return f"{TEXT_MARK}{b64encode(sealed).decode()}"
 
     def column_expression(self, column: ColumnElement[str]) -> ColumnElement[str]:
-        """The value behind the key of its row, and before both how long the key is."""
+        """Select the value together with its row's key, and before both the length of the key."""
         assert isinstance(column, Column)
         row = build_row_key_expression(column.table, self.key)
         value = cast(func.length(row), String) + literal(":", String) + row + type_coerce(column, Text)
         return type_coerce(value, self)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
-        """Opened, where it is sealed. Raises WrongKey, and StoreError for a plain one where all are sealed."""
+        """Decrypt the value if it is encrypted.
+
+        Raises:
+            WrongKey: no available key decrypts it.
+            StoreError: it is plain although everything must be encrypted.
+        """
         if value is None:
             return None
         length, _, rest = value.partition(":")
@@ -139,22 +151,22 @@ class EncryptedText(TypeDecorator[str]):
 
 
 class EncryptedString(EncryptedText):
-    """The same for a column of the type VARCHAR."""
+    """Like `EncryptedText`, for a VARCHAR column."""
 
     impl = String
     cache_ok = True
 
 
 class RowProofType(EncryptedString):
-    """That whoever wrote the columns of its key had the key: for rows that permit something and say nothing.
+    """Proof that the writer of the row's key columns had the encryption key, for rows that permit something.
 
-    Reading it is the check. Empty where this engine does not seal.
+    Reading it is the check. Empty if this engine does not encrypt.
     """
 
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        """The proof of the row that the value says, whatever else it is; where this engine does not seal, none."""
+        """Return the proof of the row that the value is bound to, whatever the value; empty without encryption."""
         at_rest = get_encryption(dialect)
         if not at_rest.seals or at_rest.cipher is None:
             require_encryption(at_rest)
@@ -167,7 +179,10 @@ class RowProofType(EncryptedString):
 
 
 class EncryptedBytes(TypeDecorator[bytes]):
-    """UTF-8, which may hold NUL characters. Readers hold it against its content hash, which binds it to its row."""
+    """UTF-8 bytes, which may contain NUL characters.
+
+    Readers check them against their content hash, which binds them to the row.
+    """
 
     impl = LargeBinary
     cache_ok = True
@@ -178,7 +193,7 @@ class EncryptedBytes(TypeDecorator[bytes]):
         self.place = place
 
     def process_bind_param(self, value: bytes | None, dialect: Dialect) -> bytes | None:
-        """Sealed, where this engine seals."""
+        """Encrypt the value if this engine encrypts."""
         at_rest = get_encryption(dialect)
         if not value or not at_rest.seals or at_rest.cipher is None:
             require_encryption(at_rest)
@@ -186,7 +201,7 @@ class EncryptedBytes(TypeDecorator[bytes]):
         return BYTES_MARK + at_rest.cipher.encrypt(value, self.place.encode())
 
     def process_result_value(self, value: bytes | None, dialect: Dialect) -> bytes | None:
-        """Opened, where it is sealed. Raises as `EncryptedText` does."""
+        """Decrypt the value if it is encrypted. Raises as `EncryptedText` does."""
         if value is None or not value.startswith(BYTES_MARK):
             if value:
                 _require_loose(get_encryption(dialect), self.place)
@@ -195,7 +210,7 @@ class EncryptedBytes(TypeDecorator[bytes]):
 
 
 def build_row_key_expression(table: FromClause, key: Sequence[str]) -> ColumnElement[str]:
-    """What tells a row of the table from others, as SQL."""
+    """Return a SQL expression of what identifies a row of the table."""
     first, *rest = [cast(table.c[name], String) for name in key]
     for part in rest:
         first = first + literal(ROW_KEY_SEPARATOR, String) + part
@@ -203,7 +218,11 @@ def build_row_key_expression(table: FromClause, key: Sequence[str]) -> ColumnEle
 
 
 def require_encryption(at_rest: EncryptionConfig) -> None:
-    """Raise StoreError where everything is encrypted, and this process would not do so."""
+    """Check that this process encrypts if everything must be encrypted.
+
+    Raises:
+        StoreError: it would write plain values.
+    """
     if at_rest.strict:
         raise StoreError(
             "every text in this store is encrypted, and this process would write plain ones: set WAYSTATION_KEY to the "

@@ -1,10 +1,7 @@
-"""Connections and transactions: how several processes share one database without losing a write.
+"""Connections and transactions, the translation of database errors into ours, and the base class of repositories.
 
-One table from what the database and its drivers raise to our errors.
-
-What they say is not quoted where it may hold a row: PostgreSQL details and complaints about arguments do.
-
-How a method of the store becomes one transaction.
+Several processes share one database without losing a write. Database messages are not quoted if they may contain a row:
+PostgreSQL's details and complaints about arguments do.
 """
 
 import asyncio
@@ -43,9 +40,9 @@ from waystation.tasks.event_numbering import discard_queued_events, insert_queue
 from waystation.tasks.events import UnnumberedEvent
 
 ANSWER_TIMEOUT_S = 30
-"""How long one statement may take on PostgreSQL, waiting for locks included."""
+"""Maximum time of one statement on PostgreSQL, including waiting for locks."""
 MAX_VALUES_PER_STATEMENT = 500
-"""Values a statement: databases limit the number of parameters."""
+"""Maximum values in one statement: databases limit the number of parameters."""
 
 _READS = {
     # In WAL mode a SQLite read sees one snapshot; PostgreSQL has to be asked for it.
@@ -55,7 +52,8 @@ _READS = {
 _WRITES = {
     "sqlite": {BEGIN_STATEMENT_OPTION: "BEGIN IMMEDIATE"},
     # Every statement sees what was committed before it. A write is one statement that decides on a unique key or a
-    # condition, or it locks the row of its agent run first (`fences`) and then sees all that earlier holders committed.
+    # condition, or it first locks the row of its agent run (its fence) and then sees everything that earlier holders
+    # committed.
     "postgresql": {"isolation_level": "READ COMMITTED"},
 }
 
@@ -68,13 +66,22 @@ class Database:
     def __init__(
         self, url: str, answer_timeout_s: float | None = ANSWER_TIMEOUT_S, at_rest: EncryptionConfig = UNENCRYPTED
     ) -> None:
-        """Raises BadInput for a URL of neither backend. Nothing is opened yet."""
+        """Prepare the engine without opening a connection.
+
+        Args:
+            url: database URL.
+            answer_timeout_s: maximum time of one statement on PostgreSQL, in seconds.
+            at_rest: how texts are stored.
+
+        Raises:
+            BadInput: the URL is of neither SQLite nor PostgreSQL.
+        """
         self.url = parse_database_url(url)
         self._engine = _engine(self.url, answer_timeout_s)
         set_encryption(self._engine.dialect, at_rest)
         self._reading = self._engine.execution_options(**_READS[self.backend])
         self._writing = self._engine.execution_options(**_WRITES[self.backend])
-        # SQLite has one writer, for which it sleeps and tries again. Within a process a lock is fairer and quicker.
+        # SQLite has one writer, for which others sleep and retry. Within a process a lock is fairer and quicker.
         self._turn_to_write = asyncio.Lock() if self.backend == "sqlite" else nullcontext()
 
     @property
@@ -84,31 +91,31 @@ class Database:
 
     @property
     def requires_encryption(self) -> bool:
-        """Whether what is not sealed to its row is refused."""
+        """Whether values that are not encrypted for their row are rejected."""
         return get_encryption(self._engine.dialect).strict
 
     def enforce_encryption(self) -> None:
-        """From here on what is not sealed to its row is refused, read or written."""
+        """From now on, reject reading or writing values that are not encrypted for their row."""
         set_encryption(self._engine.dialect, replace(get_encryption(self._engine.dialect), strict=True))
 
     @asynccontextmanager
     async def read(self) -> AsyncGenerator[AsyncConnection]:
-        """A transaction that sees one snapshot and keeps nothing."""
+        """Open a transaction that sees one snapshot and writes nothing."""
         async with self._reading.connect() as connection:
             yield connection
 
     @asynccontextmanager
     async def write(self) -> AsyncGenerator[AsyncConnection]:
-        """A transaction that is committed at the end, or rolled back as a whole when its block raises."""
+        """Open a transaction that is committed at the end, or rolled back completely if its block raises."""
         async with self._turn_to_write, self._writing.begin() as connection:
             discard_queued_events(connection)
             yield connection
             await insert_queued_events(connection)
 
     async def truncate_write_ahead_log(self) -> None:
-        """Bring SQLite's write-ahead log into the file and cut it to nothing: it holds what was there before.
+        """Move SQLite's write-ahead log into the file and truncate it: it contains earlier content.
 
-        Readers that look at an earlier state hold it back; it is then overwritten later. PostgreSQL needs none of it.
+        Readers of an earlier snapshot prevent that; the log is then overwritten later. Not needed on PostgreSQL.
         """
         if self.backend == "sqlite":
             checkpoint = self._engine.execution_options(**{BEGIN_STATEMENT_OPTION: "PRAGMA wal_checkpoint(TRUNCATE)"})
@@ -121,11 +128,10 @@ class Database:
 
 
 async def run_to_completion(work: Coroutine[object, object, _T]) -> _T:
-    """Let the work end before a cancellation of the caller takes effect.
+    """Let the work finish before a cancellation of the caller takes effect.
 
-    SQLite runs a statement in its connection's thread, where it cannot be cancelled: SQLAlchemy would give the
-    connection up while the thread still takes the write lock, and nobody could write until the busy time-out had
-    passed.
+    SQLite runs a statement in its connection's thread, where it cannot be cancelled: SQLAlchemy would give up the
+    connection while the thread still takes the write lock, and no one could write until the busy time-out had passed.
     """
     task = asyncio.create_task(work)
     try:
@@ -136,19 +142,19 @@ async def run_to_completion(work: Coroutine[object, object, _T]) -> _T:
 
 
 async def insert_if_absent(connection: AsyncConnection, table: Table, row: Mapping[str, object]) -> bool:
-    """Insert a row unless one with a unique key of it is there. False: it was there, and stays as it is."""
+    """Insert a row unless one with the same unique key exists. Returns False if it exists; it is then unchanged."""
     inserted = await connection.execute(_insert(connection, table).values(row))
     return inserted.rowcount == 1
 
 
 async def insert_missing(connection: AsyncConnection, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
-    """Insert those rows that are not there."""
+    """Insert the rows that do not exist yet."""
     if rows:
         await connection.execute(_insert(connection, table), rows)
 
 
 def iter_batches(values: Iterable[str]) -> Iterator[list[str]]:
-    """Each value once, in order, so many at once as a statement takes."""
+    """Yield the distinct values in order, in batches that fit into one statement."""
     ordered = sorted(set(values))
     return (
         ordered[first : first + MAX_VALUES_PER_STATEMENT] for first in range(0, len(ordered), MAX_VALUES_PER_STATEMENT)
@@ -156,14 +162,18 @@ def iter_batches(values: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _insert(connection: AsyncConnection, table: Table) -> sqlite.Insert | postgresql.Insert:
-    # One standard clause, which SQLAlchemy has only by dialect.
+    # A standard clause, which SQLAlchemy only has by dialect.
     if connection.dialect.name == "sqlite":
         return sqlite.insert(table).on_conflict_do_nothing()
     return postgresql.insert(table).on_conflict_do_nothing()
 
 
 def parse_database_url(url: str) -> URL:
-    """The URL in its parts. Raises BadInput, which does not quote it."""
+    """Parse the URL.
+
+    Raises:
+        BadInput: it is not a usable URL; the message does not quote it.
+    """
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
@@ -192,7 +202,7 @@ def _unusable_url() -> BadInput:
 
 
 CONFLICT_SQLSTATES = {"40001", "40P01"}
-"""Serialization failure and deadlock: the transaction was undone because of another one, and may be repeated."""
+"""Serialization failure and deadlock: the transaction was undone because of another one, and can be repeated."""
 
 _PASSING = {
     "08": "the connection was lost",
@@ -203,7 +213,7 @@ _PASSING = {
     "57": "it is starting, was shut down, or cancelled the statement",
     "58": "its machine fails it",
 }
-"""SQLSTATE, or the class that its first two characters are, of what may be gone at the next attempt."""
+"""SQLSTATE codes, or their two-character classes, of errors that may be gone at the next attempt."""
 
 OPERATOR_ERRORS = {
     "28": "the database refuses the user or the password of DATABASE_URL: put them right",
@@ -219,19 +229,19 @@ _SQLITE_PASSING = {"SQLITE_BUSY", "SQLITE_LOCKED"}
 
 @contextmanager
 def translate_database_errors() -> Generator[None]:
-    """Raise the errors of the database as ours, without a cause: it would bring the statement into logs."""
+    """Raise database errors as ours, without a cause, which would bring the statement into logs."""
     try:
         yield
     except (DBAPIError, PoolTimeout, OSError) as error:
         raise convert_database_error(error) from None
     except StatementError as error:
-        if isinstance(error.orig, WaystationError):  # our own, of a value that is not to be written
+        if isinstance(error.orig, WaystationError):  # our own error, about a value that must not be written
             raise error.orig from None
         raise
 
 
 def convert_database_error(error: DBAPIError | PoolTimeout | OSError) -> WaystationError:
-    """The error as the rest of the program knows it."""
+    """Convert a database error to ours."""
     match error:
         case OSError():
             return make_store_unavailable_error(error.strerror or str(error) or "no answer in time")
@@ -247,7 +257,7 @@ def is_conflict(error: DBAPIError) -> bool:
 
 
 def make_store_unavailable_error(reason: str) -> StoreUnavailable:
-    """Worth trying again."""
+    """Build a retryable error."""
     return StoreUnavailable(
         f"the database does not answer ({reason}): see that it runs and that DATABASE_URL names it, then try again"
     )
@@ -288,11 +298,11 @@ def _sqlstate(error: DBAPIError) -> str | None:
 
 
 CONFLICT_PAUSES_S = (0.01, 0.1, 0.5)
-"""Before a transaction is repeated that PostgreSQL undid because of another one."""
+"""Pauses before repeating a transaction that PostgreSQL undid because of another one."""
 
 
 class SqlRepository:
-    """One port's share of the store."""
+    """Base class of a repository that implements one port's part of the store."""
 
     def __init__(self, database: Database, clock: Clock, store_id: str) -> None:
         self._clock, self._store_id = clock, store_id
@@ -304,12 +314,14 @@ class SqlRepository:
             raise WrongStore(store_id, self._store_id)
 
     def _tell(self, connection: AsyncConnection, place: str, happening: UnnumberedEvent) -> None:
-        """Have the transaction tell of this task, or agent run."""
+        """Emit an event of this task or agent run with the transaction."""
         queue_event(connection, place, happening, self._clock())
 
 
 def build_owner_filter(table: FromClause, reader: ReadScope) -> ColumnElement[bool]:
-    """Which rows of a table that says whose they are (`tasks`, `runs`, `text_owners`) this reader may see."""
+    """Return a filter for the rows that the reader may see, for a table with owners (`tasks`, `runs`,
+    `text_owners`).
+    """
     match reader:
         case SystemScope():
             return true()
@@ -323,17 +335,23 @@ def build_owner_filter(table: FromClause, reader: ReadScope) -> ColumnElement[bo
 
 
 def build_task_filter(table: FromClause, task_id: str) -> ColumnElement[bool]:
-    """Which rows of a table with `run_id` are of this task: by that id, too, to which their texts are bound."""
+    """Return a filter for the task's rows in a table with `run_id`.
+
+    Their texts are bound to `run_id`, so it is checked too.
+    """
     return and_(table.c.task_id == task_id, func.substr(table.c.run_id, 1, len(task_id) + 1) == f"{task_id}/")
 
 
 def sum_or_zero(column: ColumnElement[int]) -> ColumnElement[int]:
-    """The sum, 0 of none: PostgreSQL adds 64-bit integers up to a decimal number."""
+    """Return the sum, or 0 of no rows: PostgreSQL adds 64-bit integers up to a decimal number."""
     return cast(func.coalesce(func.sum(column), 0), BigInteger)
 
 
 async def fetch_bodies(connection: AsyncConnection, chosen: Select[str, str]) -> list[str]:
-    """What rows say, chosen with the proofs of whose they are: those are read, too, which raises where one is wrong."""
+    """Return the bodies of rows selected with their owner proofs.
+
+    The proofs are read too, which raises if one is wrong.
+    """
     return [body for body, _ in (await connection.execute(chosen)).all()]
 
 
@@ -341,14 +359,14 @@ P = ParamSpec("P")
 
 _Part = TypeVar("_Part", bound=SqlRepository)
 
-# `Any` stands in the places of a coroutine that an `async def` leaves open; pyright puts it there itself.
+# `Any` fills the places of a coroutine that an `async def` leaves open; pyright puts it there itself.
 TransactionMethod = Callable[Concatenate[_Part, P], "CoroutineType[Any, Any, _T]"]
 
 
 def read_transaction(
     method: Callable[Concatenate[_Part, AsyncConnection, P], Awaitable[_T]],
 ) -> "TransactionMethod[_Part, P, _T]":
-    """The method gets a connection that sees one snapshot."""
+    """Give the method a connection that sees one snapshot."""
 
     @wraps(method)
     async def read(self: _Part, /, *args: P.args, **kwargs: P.kwargs) -> _T:
@@ -364,9 +382,9 @@ def read_transaction(
 def write_transaction(
     method: Callable[Concatenate[_Part, AsyncConnection, P], Awaitable[_T]],
 ) -> "TransactionMethod[_Part, P, _T]":
-    """The method gets a connection whose changes are committed when it returns, and undone when it raises.
+    """Give the method a connection whose changes are committed when it returns, and undone when it raises.
 
-    It may be called more than once, when another transaction made the database undo the first.
+    The method may be called more than once if another transaction makes the database undo the first call.
     """
 
     @wraps(method)

@@ -1,4 +1,7 @@
-"""The port to the store. Every read of content names who asks; what is not theirs is answered as what is not there."""
+"""The port to the store. Every read of content names its reader.
+
+What the reader may not see looks like what does not exist.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -31,76 +34,91 @@ from waystation.tasks.task import AuditEntry, ReusedWork, TaskMessage, TaskProgr
 
 
 class DocumentStore(Protocol):
-    """Texts by content hash, each kept once for all who have it: documents, offloaded results, reports."""
+    """Texts by content hash, each stored once for all tasks that have it: documents, offloaded results, reports."""
 
     async def put_text(self, text: str, owner: TaskScope) -> str:
-        """Store a text of this task; returns its content hash."""
+        """Store a text of this task and return its content hash."""
         ...
 
     async def get_text(self, blob: str, reader: ReadScope) -> str:
-        """The text of a content hash. Raises TextNotFoundError where no task that the reader may see has it."""
+        """Return the text of a content hash.
+
+        Raises:
+            TextNotFoundError: no task that the reader may see has it.
+        """
         ...
 
     async def list_documents(self, task_id: str, reader: ReadScope) -> tuple[Document, ...]:
-        """A task's documents in the order in which they were given."""
+        """Return a task's documents in the order in which they were submitted."""
         ...
 
 
 class Store(DocumentStore, Protocol):
-    """All that is kept, but for the vault, which may be another machine's."""
+    """Everything that is stored, except the vault, which may be on another machine."""
 
-    # Tasks, their plans, their audit and how they ended.
+    # Tasks, their plans, their audit entries and how they ended.
 
     async def get_store_id(self) -> str:
-        """The id of this store, made when it was created."""
+        """Return the id of this store, made when it was created."""
         ...
 
     async def register_task(self, row: TaskRow, documents: Sequence[SourceDocument]) -> bool:
-        """Store a new task with its documents. False: the same request is there already.
+        """Store a new task with its documents. Returns False if the same request is stored already.
 
-        Raises RequestConflict if the request id was used for another question, other documents or other terms.
+        Raises:
+            RequestConflict: the request id was used for a different question, documents or config.
         """
         ...
 
     async def register_scheduled_task(
         self, row: TaskRow, documents: Sequence[SourceDocument], month: MonthlyBudget
     ) -> str:
-        """Store a run of a schedule as `register` does, unless that would pass what its runs of the month may spend.
+        """Store a run of a schedule like `register_task`, unless it would exceed the monthly budget of the schedule.
 
-        Counting and storing are one transaction, so that runs that begin together do not pass it together.
+        Counting and storing are one transaction, so that runs that start together do not exceed it together.
 
         Returns:
-            Why it was not stored; empty if it was, or was there already.
+            Why it was not stored; empty if it was stored, now or before.
         """
         ...
 
     async def register_fork(self, row: TaskRow, plan: Plan, reused: ReusedWork, state: str) -> bool:
-        """Store a new task with this plan and the documents of another one, and what these agents of it have done.
+        """Store a new task with this plan, the documents of another task, and the reused work of that task's agents.
 
-        `state` is the content hash of the state in which that one ended, as it was looked at; nothing is charged.
-        False: the same request is there already. Raises RequestConflict as `register` does; UnknownTask; BadInput
-        where the other task has gone on meanwhile.
+        Nothing is charged. `state` is the content hash of the state in which the other task ended, as it was read.
+
+        Returns:
+            False if the same request is stored already.
+
+        Raises:
+            RequestConflict: as for `register_task`.
+            UnknownTask: the other task is not there.
+            BadInput: the other task has continued meanwhile.
         """
         ...
 
     async def take_over_session(self, key: SessionKey) -> StoredSession:
-        """Begin a new epoch of the session, which is returned as it was saved last; an empty one if it is not there."""
+        """Begin a new epoch of the session and return its last saved state; an empty one if there is none."""
         ...
 
     async def save_session(self, key: SessionKey, stored: StoredSession) -> bool:
-        """Save the state. False: another epoch or a newer version is there, and stays."""
+        """Save the state. Returns False if another epoch or a newer version is stored, which then stays."""
         ...
 
     async def get_task(self, task_id: str, reader: ReadScope) -> TaskRow:
-        """Raises UnknownTask, which does not tell whether somebody else has it."""
+        """Return the task.
+
+        Raises:
+            UnknownTask: the reader has no such task; it does not reveal whether someone else has.
+        """
         ...
 
     async def list_task_charges(self, task_id: str, reader: ReadScope) -> TaskCharges:
-        """Every call of the task's that was paid for, or may have been; none where it is not the reader's."""
+        """Return every call of the task that was billed or may have been; none if the task is not the reader's."""
         ...
 
     async def find_task_ids(self, prefix: str, reader: ReadScope) -> tuple[str, ...]:
-        """Ids of the reader's tasks that start with the prefix."""
+        """Return the ids of the reader's tasks that start with the prefix."""
         ...
 
     async def list_tasks(
@@ -111,279 +129,363 @@ class Store(DocumentStore, Protocol):
         ended_before: datetime | None = None,
         since: datetime | None = None,
     ) -> tuple[TaskRow, ...]:
-        """The reader's, newest first; those alone that were submitted since some moment. Of those that ended before
-        one, none that is forgotten as a whole; and one whose end nobody wrote down counts from when it was submitted:
-        it was terminated, or still runs.
+        """Return the reader's tasks, newest first.
+
+        Args:
+            reader: whose tasks.
+            limit: maximum number of tasks.
+            ended_before: only tasks that ended before this moment and are not completely forgotten. A task without a
+                recorded end (terminated, or still running) counts from its submission.
+            since: only tasks that were submitted since this moment.
         """
         ...
 
     async def save_task_title(self, task_id: str, title: str) -> None:
-        """Keep the redacted title."""
+        """Store the redacted title."""
         ...
 
     async def save_plan(self, task_id: str, plan: Plan) -> None:
-        """Keep the plan with its goals. The first one stays."""
+        """Store the first plan with its goals. If there is one, it stays."""
         ...
 
     async def save_plan_version(self, task_id: str, version: PlanVersion) -> None:
-        """Keep a plan that takes the place of the one before. Of each number the first one stays."""
+        """Store a plan that replaces the previous one. The first plan of each number stays."""
         ...
 
     async def get_newest_plan(self, task_id: str, reader: ReadScope) -> Plan | None:
-        """The newest plan, goals included."""
+        """Return the newest plan, including its goals."""
         ...
 
     async def list_plan_versions(self, task_id: str, reader: ReadScope) -> tuple[PlanVersion, ...]:
-        """All plans of the task, oldest first, each with its goals and why it was made."""
+        """Return all plans of the task, oldest first, each with its goals and reason."""
         ...
 
     async def add_audit_entry(self, task_id: str, entry: AuditEntry) -> None:
-        """Append an approval or an edit (each twice: asked for, and settled), a telling, or a refused message."""
+        """Append an approval or an edit (each twice: requested, and settled), a task message, or a rejected message."""
         ...
 
     async def list_audit_entries(self, task_id: str, reader: ReadScope) -> tuple[AuditEntry, ...]:
-        """Everything audited, oldest first; the same entry twice (a retried activity) is one."""
+        """Return all audit entries, oldest first; an entry stored twice (by a retried activity) is returned once."""
         ...
 
     async def list_task_messages(self, task_id: str, reader: ReadScope) -> tuple[TaskMessage, ...]:
-        """What people told the task at work, in the order of their numbers."""
+        """Return the messages that people sent to the running task, in the order of their numbers."""
         ...
 
     async def store_first_tool_definitions(
         self, task_id: str, now: Sequence[ToolDefinition]
     ) -> tuple[ToolDefinition, ...]:
-        """What each of these tools of others was like when the task first had it, in their order: kept from then on.
+        """Return the definition of each of these tools when the task first had it, in their order. Stored on first use.
 
-        Raises UnknownTask.
+        Raises:
+            UnknownTask: there is no such task.
         """
         ...
 
     async def update_documents(
         self, task_id: str, update: DocumentsUpdate, given: DocumentSet
     ) -> RecordedDocumentsUpdate:
-        """Put these versions in the place of the task's documents. The same number twice changes nothing."""
+        """Replace the task's documents by these versions. The same number a second time changes nothing."""
         ...
 
     async def list_document_updates(self, task_id: str, reader: ReadScope) -> tuple[RecordedDocumentsUpdate, ...]:
-        """What became of the task's documents while it worked, in the order of the numbers."""
+        """Return the document updates of the running task, in the order of their numbers."""
         ...
 
     async def save_task_progress(self, task_id: str, progress: TaskProgress) -> None:
-        """Keep how the task ended."""
+        """Store how the task ended."""
         ...
 
-    # Whole texts as they may be shown, kept with their originals and forgotten with them.
+    # Whole redacted texts, stored with their originals and forgotten with them.
 
     async def get_redacted_text(self, key: RedactedTextKey, reader: ReadScope) -> RedactedText | None:
-        """The text as it was kept under this key; None: it was not, or no task that the reader may see has its
-        original. Raises WrongKey, StoreError.
+        """Return the text stored under this key; None if there is none, or if no task of the reader has its original.
+
+        Raises:
+            WrongKey: no available key decrypts it.
+            StoreError: the store could not be read.
         """
         ...
 
     async def save_redacted_text(self, key: RedactedTextKey, text: RedactedText) -> None:
-        """Keep it with its original. The first one stays; of an original that was forgotten meanwhile nothing does."""
+        """Store the text with its original.
+
+        The first one stays; nothing is stored if the original was forgotten meanwhile.
+        """
         ...
 
     # Transcripts, charges and outcomes of agent runs. Every write of an attempt is conditional on its fence.
 
     async def open_run(self, run: RunRef) -> None:
-        """Create the run if it is not there. Raises WrongStore if `run.store_id` is not this store's."""
+        """Create the run if it does not exist.
+
+        Raises:
+            WrongStore: `run.store_id` is not this store's id.
+        """
         ...
 
     async def acquire_fence(self, run_id: str) -> Fence:
-        """Take the run over: every older fence is lost from here on."""
+        """Take over the run: every older fence is lost from now on."""
         ...
 
     async def load_transcript(self, run_id: str, reader: ReadScope) -> Transcript:
-        """The whole transcript with its compaction records; empty for a run without messages, or of somebody else."""
+        """Return the whole transcript with its compaction records; empty without messages, or for someone else's
+        run.
+        """
         ...
 
     async def find_passages(self, prefix: str, reader: ReadScope) -> tuple[Passage, ...]:
-        """The reader's passages whose ids begin like this: eight hexadecimal digits or more."""
+        """Return the reader's passages whose ids begin with this prefix of at least eight hexadecimal digits."""
         ...
 
     async def list_run_ids(self, task_id: str, reader: ReadScope) -> tuple[str, ...]:
-        """Of all agent runs of a task that were opened: planning, steps and subagents."""
+        """Return the ids of all agent runs of a task that were opened: planning, steps and subagents."""
         ...
 
     async def get_run_usage(self, run_id: str) -> RunUsage:
-        """All charges and open intents of the run, added up."""
+        """Return all charges and open intents of the run, added up."""
         ...
 
     async def record_intent(self, fence: Fence, intent: CallIntent) -> int:
-        """Store the intent before its call; how many of its key are open then. One that is already there with this
-        key stays, as possibly billed, until a charge of it is committed; worst cases add up. Raises StaleFenceError.
+        """Store the intent before its call and return how many intents of its key are then open.
+
+        One that exists with this key stays, as possibly billed, until one of its charges is committed; worst cases add
+        up.
+
+        Raises:
+            StaleFenceError: another attempt has taken over the run.
         """
         ...
 
     async def drop_intent(self, fence: Fence, key: str) -> None:
-        """The call certainly was not billed (refused before any reply): take the newest intent of the key back."""
+        """Take back the newest intent of the key because its call was certainly not billed (rejected before any
+        reply).
+        """
         ...
 
     async def update_intent(self, fence: Fence, key: str, worst_case: Amount) -> None:
-        """The newest intent of the key holds this from now on: its call brought no reply, and its provider had reported
-        what it used at most. Raises StaleFenceError.
+        """Replace the amount that the newest intent of the key holds: its call brought no reply, but its provider had
+        reported an upper bound of its usage.
+
+        Raises:
+            StaleFenceError: another attempt has taken over the run.
         """
         ...
 
     async def commit_reply(self, fence: Fence, version: int, message: Message, charge: Charge) -> None:
-        """First commit of a turn: the reply and its charge, in one transaction, before any tool runs.
+        """Commit the reply of a turn and its charge in one transaction, before any tool runs.
 
-        Closes one intent of the charge's key (the others stay possibly billed). The same charge key twice changes
-        nothing. Raises StaleFenceError, VersionConflict.
+        Closes one intent of the charge's key (the others stay possibly billed). The same charge key a second time
+        changes nothing.
+
+        Raises:
+            StaleFenceError: another attempt has taken over the run.
+            VersionConflict: the transcript changed since it was read.
         """
         ...
 
     async def commit_message(self, fence: Fence, version: int, message: Message) -> None:
-        """Append a user message: the contract, or the results of a turn's tools. Raises StaleFenceError,
-        VersionConflict.
+        """Append a user message: the task brief, or the results of a turn's tools.
+
+        Raises:
+            StaleFenceError: another attempt has taken over the run.
+            VersionConflict: the transcript changed since it was read.
         """
         ...
 
     async def commit_charge(self, fence: Fence, charge: Charge) -> None:
-        """A charge without a message (planning, a rejected summary). Closes one intent of its key."""
+        """Commit a charge without a message (planning, a rejected summary). Closes one intent of its key."""
         ...
 
     async def record_tool_intent(self, fence: Fence, tool_use_id: str) -> bool:
-        """Store that a call that must not be repeated is about to run. False: it was stored by an earlier attempt, so
-        its outcome is unknown.
+        """Record that a call that must not be repeated is about to run.
+
+        Returns False if an earlier attempt recorded it, so that its outcome is unknown.
         """
         ...
 
     async def get_leg_outcome(self, run_id: str, leg: int, reader: ReadScope) -> LegOutcome | None:
-        """The committed outcome of a leg."""
+        """Return the committed outcome of a leg."""
         ...
 
     async def commit_outcome(self, fence: Fence, leg: int, outcome: LegOutcome) -> None:
-        """The leg is over. The same leg twice: the first outcome stays. Raises StaleFenceError."""
+        """Commit the end of a leg. If it was committed before, the first outcome stays.
+
+        Raises:
+            StaleFenceError: another attempt has taken over the run.
+        """
         ...
 
     async def commit_compaction(
         self, fence: Fence, version: int, record: Record, passages: Sequence[Passage], charge: Charge | None
     ) -> None:
-        """Record, passages (into the outbox) and charge in one transaction, by compare-and-set on the version.
+        """Commit record, passages (into the outbox) and charge in one transaction, by compare-and-set on the version.
 
-        The same record id twice changes nothing. Raises StaleFenceError, VersionConflict.
+        The same record id a second time changes nothing.
+
+        Raises:
+            StaleFenceError: another attempt has taken over the run.
+            VersionConflict: the transcript changed since it was read.
         """
         ...
 
     async def commit_rewind(self, fence: Fence, version: int, rewind: TranscriptRewind) -> None:
-        """Record, notes, what was handed in, and passages in one transaction, by compare-and-set on the version.
+        """Commit record, notes, deliverable and passages in one transaction, by compare-and-set on the version.
 
-        The same record id twice changes nothing. Raises StaleFenceError, VersionConflict.
+        The same record id a second time changes nothing.
+
+        Raises:
+            StaleFenceError: another attempt has taken over the run.
+            VersionConflict: the transcript changed since it was read.
         """
         ...
 
-    # What agents note and hand in.
+    # Notes and deliverables of agents.
 
     async def add_note(self, fence: Fence, task_id: str, note: Note) -> None:
-        """Keep a note; the same id twice is one note. Raises StaleFenceError."""
+        """Store a note; the same id a second time is the same note.
+
+        Raises:
+            StaleFenceError: another attempt has taken over the run.
+        """
         ...
 
     async def list_notes(self, task_id: str, reader: ReadScope, run_id: str | None = None) -> tuple[Note, ...]:
-        """Notes of a task or of one agent run, in the order in which they were taken."""
+        """Return the notes of a task or of one agent run, in the order in which they were taken."""
         ...
 
     async def commit_deliverable(self, fence: Fence, task_id: str, deliverable: Deliverable) -> None:
-        """Keep what the agent run hands in; a later hand-in of the same run replaces it. Raises StaleFenceError."""
+        """Store what the agent run submits; a later submission of the same run replaces it.
+
+        Raises:
+            StaleFenceError: another attempt has taken over the run.
+        """
         ...
 
     async def get_deliverable(self, run_id: str, reader: ReadScope) -> Deliverable | None:
-        """What the run handed in."""
+        """Return what the run submitted."""
         ...
 
     async def get_deliverables(self, task_id: str, reader: ReadScope) -> dict[str, Deliverable]:
-        """What all agent runs of a task handed in, by run id."""
+        """Return what all agent runs of a task submitted, by run id."""
         ...
 
-    # Passages that were committed with their compaction and are not in Qdrant yet; and those that are to leave it.
+    # Passages that were committed with their compaction and are not in Qdrant yet, and those that must leave it.
 
     async def list_pending_passages(self, limit: int, run_id: str | None = None) -> tuple[Passage, ...]:
-        """The oldest first."""
+        """Return passages that wait for memory, the oldest first."""
         ...
 
     async def count_pending_passages(self, task_id: str | None = None) -> int:
-        """How many wait, of one task or of all."""
+        """Count the waiting passages of one task or of all."""
         ...
 
     async def mark_passages_stored(self, passage_ids: Sequence[str]) -> None:
-        """These are in Qdrant now."""
+        """Mark the passages as stored in Qdrant."""
         ...
 
     async def mark_passages_rejected(self, passage_ids: Sequence[str]) -> None:
-        """Qdrant does not take these: they wait no more, and stay in the store."""
+        """Mark passages that Qdrant rejects: they wait no longer, but stay in the store."""
         ...
 
     async def list_rejected_passage_ids(self, task_id: str | None = None) -> tuple[str, ...]:
-        """Ids of the passages that were put aside, of one task or of all."""
+        """Return the ids of rejected passages of one task or of all."""
         ...
 
     async def list_passage_ids_to_delete(self, limit: int) -> tuple[str, ...]:
-        """Ids of passages whose conversation was taken back, and which may still be in Qdrant."""
+        """Return the ids of passages whose conversation was rewound and which may still be in Qdrant."""
         ...
 
     async def mark_passages_deleted(self, passage_ids: Sequence[str]) -> None:
-        """These are in Qdrant no more."""
+        """Mark the passages as removed from Qdrant."""
         ...
 
     async def list_passage_ids(self, *, refused: bool = False) -> frozenset[str]:
-        """Of all passages that count, of all tenants; those that were put aside only if they are asked for."""
+        """Return the ids of all valid passages of all tenants; rejected ones only with `refused`."""
         ...
 
     async def list_deleted_passage_ids(self) -> frozenset[str]:
-        """Of all passages that count no more, of all tenants."""
+        """Return the ids of all passages of all tenants that are no longer valid."""
         ...
 
     async def get_passages(self, passage_ids: Sequence[str], reader: ReadScope) -> tuple[Passage, ...]:
-        """Those of these, a few hundred at most, that count."""
+        """Return the valid ones among these passages, of which there may be a few hundred."""
         ...
 
-    # Passages of documents on their way to memory: the same document in two tasks of one session goes there once.
+    # Document passages on their way to memory: the same document in two tasks of one session is stored there once.
 
     async def begin_document_indexing(self, ref: TaskRef, shown: Mapping[str, str]) -> bool:
-        """Count the task among those that have its documents in memory; passages of versions that it has no more go to
-        another task of the session that still has them, or leave memory. Doing it again changes nothing.
+        """Register the task among those that have its documents in memory.
 
-        `shown` is by name of a document the name that its passages bear. False: the task was forgotten. Raises
-        WrongStore.
+        Passages of versions that it no longer has move to another task of the session that still has them, or leave
+        memory. Repeating this changes nothing.
+
+        Args:
+            ref: the task.
+            shown: by document name, the name that its passages bear.
+
+        Returns:
+            False if the task was forgotten.
+
+        Raises:
+            WrongStore: the task belongs to another store.
         """
         ...
 
     async def commit_document_passages(self, ref: TaskRef, passages: Sequence[Passage]) -> bool:
-        """Let these passages wait for memory, but for those of a version that was replaced meanwhile.
+        """Add these passages to the outbox, except those of a version that was replaced meanwhile.
 
-        Those that are there are left as they are, whichever task brought them. False: the task was forgotten meanwhile,
-        and nothing is kept. Raises WrongStore.
+        Existing passages stay unchanged, whichever task added them.
+
+        Returns:
+            False if the task was forgotten meanwhile, and nothing is stored.
+
+        Raises:
+            WrongStore: the task belongs to another store.
         """
         ...
 
     # Passages of reports and findings on their way to memory.
 
     async def commit_result_passages(self, ref: TaskRef, results: Sequence[Passage]) -> None:
-        """Let these passages wait for memory, and those of an earlier end of the task leave it.
+        """Add these passages to the outbox, and remove those of an earlier end of the task from memory.
 
-        The same passages twice change nothing; of a forgotten task nothing is kept. Raises WrongStore.
+        The same passages a second time change nothing; nothing is stored for a forgotten task.
+
+        Raises:
+            WrongStore: the task belongs to another store.
         """
         ...
 
-    # Tasks without what was said in them.
+    # Forgetting the content of tasks.
 
     async def forget_tasks(self, order: ForgetOrder) -> ForgetCounts:
-        """Remove what the order names, in one transaction. Carried out again, it finds nothing more.
+        """Remove what the order names, in one transaction. A repetition finds nothing more.
 
-        Passages leave the outbox, and their points are to be taken out of memory after this. Raises WrongStore.
+        Passages leave the outbox; their points have to be removed from memory afterwards.
+
+        Raises:
+            WrongStore: the order is for another store.
         """
         ...
 
-    # One person in everything that the store keeps of a tenant.
+    # Erasing one person from everything that the store holds of a tenant.
 
     async def find_erasure_matches(self, tenant: str, sought: ErasureQuery) -> tuple[ErasureMatch, ...]:
-        """Where the tenant's tasks have it, and how often. Raises WrongKey."""
+        """Return where the tenant's tasks contain what the query looks for, and how often.
+
+        Raises:
+            WrongKey: no available key decrypts a text.
+        """
         ...
 
     async def erase_person(self, order: PersonErasureOrder, sought: ErasureQuery) -> None:
-        """Put `<ERASED>` in its place, in one transaction. Carried out again, it finds nothing more.
+        """Replace it by `<ERASED>` in one transaction. A repetition finds nothing more.
 
-        Passages that had it wait again, so that memory gets them as they are now. Raises WrongStore, WrongKey.
+        Passages that contained it wait again, so that memory gets them as they are now.
+
+        Raises:
+            WrongStore: the order is for another store.
+            WrongKey: no available key decrypts a text.
         """
         ...

@@ -23,9 +23,9 @@ from sqlalchemy import (
 from waystation.store.encryption import EncryptedBytes, EncryptedString, EncryptedText, RowProofType
 
 FIRST_REVISION = "0100"
-"""Lower numbers were used before the first release: what has one is refused."""
+"""Lower numbers were used before the first release; a database with one is rejected."""
 REVISION = "0100"
-"""Revisions are numbers of four digits, so that an older program can tell that a database is newer."""
+"""Revisions are four-digit numbers, so that an older program can tell that a database is newer."""
 
 metadata = MetaData(
     naming_convention={
@@ -38,33 +38,33 @@ metadata = MetaData(
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A moment with its time zone. SQLite keeps none, so it is written and read as UTC."""
+    """A moment with its time zone. SQLite stores none, so it is written and read as UTC."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
-        """To UTC."""
+        """Convert to UTC."""
         return None if value is None else value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
-        """From UTC."""
+        """Add the time zone UTC."""
         return None if value is None else value.replace(tzinfo=UTC)
 
 
 class NulFreeString(TypeDecorator[str]):
-    """Text without NUL characters, which PostgreSQL's text type refuses. They become replacement characters."""
+    """Text without NUL characters, which PostgreSQL's text type rejects. They become replacement characters."""
 
     impl = String
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002
-        """U+FFFD for each."""
+        """Replace each NUL by U+FFFD."""
         return None if value is None else value.replace("\x00", "\ufffd")
 
 
 def _ordinal() -> Column[int]:
-    """Grows with every row of its table: the order in which rows were written."""
+    """Column that grows with every row of its table: the order in which rows were written."""
     return Column("ordinal", Integer, primary_key=True, autoincrement=True)
 
 
@@ -73,7 +73,7 @@ def _run(*, primary_key: bool = False) -> Column[str]:
 
 
 def _owner() -> tuple[Column[str], Column[str]]:
-    """Beside the task's id: with them a query says whose rows it wants, also where the task has no row."""
+    """Owner columns next to the task's id: a query can name whose rows it wants even if the task has no row."""
     return (
         Column("tenant", String, nullable=False, server_default=""),
         Column("session", String, nullable=False, server_default=""),
@@ -81,9 +81,9 @@ def _owner() -> tuple[Column[str], Column[str]]:
 
 
 def _proof(table: str, *key: str) -> Column[str]:
-    """Read with every read that the row permits: a row that somebody wrote without the key permits nothing.
+    """Proof that is checked by every read that the row permits: a row written without the key permits nothing.
 
-    Written by `proved`: a row that comes here without it is a TypeError where texts are sealed.
+    Written by `add_row_proof`: writing a row without it is a TypeError if texts are encrypted.
     """
     return Column("proof", RowProofType(f"{table}.proof", *key), nullable=False, default="", server_default="")
 
@@ -93,9 +93,9 @@ identity = Table(
     metadata,
     Column("store_id", String, primary_key=True),
     Column("created_at", UtcDateTime, nullable=False),
-    # By what workers see whether they share the key of placeholders; empty until the first of them claims it.
+    # By this, workers check whether they share the key of placeholders; empty until the first of them claims it.
     Column("key_check", String),
-    # Since when everything is encrypted and bound to its row, so that what is not is refused.
+    # When everything became encrypted and bound to its row; since then anything else is rejected.
     Column("sealed_since", UtcDateTime),
 )
 
@@ -110,12 +110,12 @@ tasks = Table(
     Column("request_id", NulFreeString, nullable=False),
     Column("digest", String, nullable=False),
     Column("request", EncryptedText("tasks.request", "task_id"), nullable=False),
-    # To its owner, too: a task that was given to another tenant or session does not open there.
+    # Bound to its owner too: a task that was moved to another tenant or session cannot be decrypted.
     Column("terms", EncryptedText("tasks.terms", "task_id", "tenant", "session"), nullable=False),
     Column("title", EncryptedText("tasks.title", "task_id", empty=True), nullable=False),
     Column("submitted_at", UtcDateTime, nullable=False),
     Column("ended_at", UtcDateTime),
-    # Every word of it.
+    # When every word of the task was forgotten.
     Column("forgotten_at", UtcDateTime),
     Column("plan", EncryptedText("tasks.plan", "task_id")),
     Column("progress", EncryptedText("tasks.progress", "task_id")),
@@ -128,14 +128,14 @@ sessions = Table(
     metadata,
     Column("tenant", String, primary_key=True),
     Column("session", String, primary_key=True),
-    # Each workflow execution that begins without a predecessor takes the session over; older ones write nothing more.
+    # Each workflow execution that starts without a predecessor takes over the session; older ones write nothing more.
     Column("epoch", BigInteger, nullable=False),
-    # Of the state, within an epoch: an attempt that comes late does not replace a newer state.
+    # Version of the state within an epoch: a late attempt does not replace a newer state.
     Column("version", BigInteger, nullable=False),
     Column("state", EncryptedText("sessions.state", "tenant", "session"), nullable=False),
 )
 
-# The plans that took the place of the first, which is in its task's row.
+# The plans that replaced the first, which is in its task's row.
 plan_revisions = Table(
     "plan_revisions",
     metadata,
@@ -159,11 +159,11 @@ texts = Table(
     "texts",
     metadata,
     Column("blob", String, primary_key=True),
-    # UTF-8 bytes, because PostgreSQL's text type refuses the NUL characters that documents and tool results may hold.
+    # UTF-8 bytes, because PostgreSQL's text type rejects NUL characters, which documents and tool results may contain.
     Column("content", EncryptedBytes("texts.content"), nullable=False),
 )
 
-# Whose a text is: of every task that handed it in, or whose agents made it. A hash alone opens nothing.
+# Owners of texts: every task that submitted it, or whose agents made it. A hash alone gives no access.
 text_owners = Table(
     "text_owners",
     metadata,
@@ -173,7 +173,8 @@ text_owners = Table(
     _proof("text_owners", "blob", "task_id", "tenant", "session"),
 )
 
-# Texts whose redaction took too long, by keyed fingerprints that cannot be guessed back: they are not tried for ever.
+# Texts whose redaction took too long, by keyed fingerprints that cannot be reversed, so that they are not retried for
+# ever.
 slow_texts = Table(
     "slow_texts",
     metadata,
@@ -190,7 +191,7 @@ documents = Table(
     metadata,
     Column("task_id", String, ForeignKey("tasks.task_id"), primary_key=True),
     Column("position", Integer, primary_key=True, autoincrement=False),
-    # To its text as well: another one that the store has cannot be put in its place.
+    # Bound to its text too: another text of the store cannot be substituted.
     Column("name", EncryptedString("documents.name", "task_id", "position", "blob", "source"), nullable=False),
     Column("blob", String, ForeignKey("texts.blob"), nullable=False),
     Column("lines", Integer, nullable=False),
@@ -214,7 +215,7 @@ runs = Table(
     _proof("runs", "run_id", "task_id", "tenant", "session", "step_id"),
 )
 
-# Messages and compaction records carry the version that their commit made: together it is the order of all commits.
+# Messages and compaction records carry the version that their commit made: together, the order of all commits.
 messages = Table(
     "messages",
     metadata,
@@ -298,11 +299,11 @@ passages = Table(
     _run(),
     Column("task_id", String, nullable=False),
     Column("body", EncryptedText("passages.body", "passage_id", "run_id"), nullable=False),
-    # Empty while the passage waits. Rows stay: a lost memory can be written anew from them.
+    # Empty while the passage waits. Rows stay: a lost memory can be rebuilt from them.
     Column("stored_at", UtcDateTime),
-    # Set when the conversation was taken back; such a passage is in the memory as long as `stored_at` is set.
+    # Set when the conversation was rewound; such a passage is in memory as long as `stored_at` is set.
     Column("gone_at", UtcDateTime),
-    # Set when the memory does not take the passage, however often it is asked.
+    # Set when memory does not accept the passage, however often it is sent.
     Column("refused_at", UtcDateTime),
     Index(None, "stored_at", "ordinal"),
 )
@@ -326,7 +327,7 @@ deliverables = Table(
     Column("body", EncryptedText("deliverables.body", "run_id"), nullable=False),
 )
 
-# What happened to tasks, in the order of commits. It says nothing that another table does not have, but for the order.
+# Events of tasks in the order of commits. Except for the order, they say nothing that another table does not.
 task_events = Table(
     "events",
     metadata,
@@ -344,7 +345,7 @@ task_events = Table(
     Index(None, "task_id", "number"),
 )
 
-# The newest number of each tenant: its row is what transactions that tell something wait for, one after the other.
+# The newest number of each tenant: transactions that emit events wait for its row, one after the other.
 event_heads = Table(
     "event_heads",
     metadata,
@@ -352,37 +353,37 @@ event_heads = Table(
     Column("number", BigInteger, nullable=False),
 )
 
-# How far the events of each tenant have gone out as spans. The row without a tenant says who sends, and until when.
+# How far the events of each tenant were sent as spans. The row without a tenant says who sends, and until when.
 trace_places = Table(
     "trace_places",
     metadata,
     Column("tenant", String, primary_key=True),
-    # The newest event when spans were first sent. Tasks that had begun by then are sent whole with their next event.
+    # The newest event when spans were first sent. Tasks that had started by then are sent whole with their next event.
     Column("since", BigInteger, nullable=False),
     Column("sent", BigInteger, nullable=False),
     Column("holder", String, nullable=False, server_default=""),
     Column("held_until", UtcDateTime),
 )
 
-# What placeholders stand for. The tenant is the same hash as everywhere; the original is sealed.
+# Originals behind placeholders. The tenant is the same hash as everywhere; the original is encrypted.
 vault = Table(
     "vault",
     metadata,
     Column("tenant", String, primary_key=True),
     Column("placeholder", String, primary_key=True),
-    # By what two originals of one placeholder are told apart, whatever their spelling.
+    # Distinguishes two originals of one placeholder, whatever their spelling.
     Column("fingerprint", String, nullable=False),
     Column("original", LargeBinary, nullable=False),
     Column("kept_at", UtcDateTime, nullable=False),
 )
 
-# In which sessions each original was met: tools find it again in these alone.
+# The sessions in which each original was encountered: tools can find it in these alone.
 vault_sessions = Table(
     "vault_sessions",
     metadata,
     Column("tenant", String, primary_key=True),
     Column("placeholder", String, primary_key=True),
     Column("session", String, primary_key=True, index=True),
-    # By the key of placeholders: a row that somebody else has written counts for nothing.
+    # By the key of placeholders: a row that someone else has written does not count.
     Column("proof", LargeBinary),
 )

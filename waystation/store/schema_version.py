@@ -1,4 +1,4 @@
-"""Which schema a database has, and how it gets this program's."""
+"""Checks the schema version of a database and upgrades it to this program's."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,14 +19,14 @@ _UPGRADE_LOCK = 0x57415953
 
 _REVISION = compile_bounded(r"\d{4}")
 _OF_HOME = ("key", "temporal.db", "run.json")
-"""What else a home folder of Waystation has: a database beside one of these is set aside with its whole folder, since
-Temporal and the memory name tasks that no other store has.
+"""Other contents of a Waystation home folder. A database next to one of these is set aside with the whole folder, since
+Temporal and memory refer to tasks that no other store has.
 """
 _APPLIED = table("alembic_version", column("version_num"))
 
 
 class SchemaState(Value):
-    """What a database holds."""
+    """Schema version and store id of a database."""
 
     revision: str
     """The newest migration that was applied; empty for an empty database."""
@@ -70,7 +70,7 @@ class SchemaState(Value):
             )
 
     def _set_aside(self) -> str:
-        """What a person does with a database that no version reads."""
+        """Return the advice for a database that no version can read."""
         if self.file is None:
             return "Give Waystation a new database, and name it in WAYSTATION_STORE_URL or DATABASE_URL"
         file = Path(self.file).absolute()
@@ -80,16 +80,19 @@ class SchemaState(Value):
 
 
 async def read_schema_state(database: Database) -> SchemaState:
-    """The schema of the database as it is now."""
+    """Read the current schema of the database."""
     async with database.read() as connection:
         return await _schema(connection)
 
 
 async def open_ready_store(database: Database, clock: Clock, new_store_id: Callable[[], str]) -> str:
-    """The store id of a database that is ready.
+    """Make sure that the database is ready and return its store id.
 
-    A SQLite file is made ready at once. A PostgreSQL database is not: workers of another version may be at work on it,
-    and when they are replaced is the operator's decision. Raises StoreError.
+    A SQLite file is upgraded at once. A PostgreSQL database is not: workers of another version may be using it, and the
+    operator decides when they are replaced.
+
+    Raises:
+        StoreError: the database is not ready, or cannot be upgraded.
     """
     found = await read_schema_state(database)
     if database.backend == "sqlite" and not found.is_ready:
@@ -101,10 +104,13 @@ async def open_ready_store(database: Database, clock: Clock, new_store_id: Calla
 async def upgrade_schema(
     database: Database, clock: Clock, new_store_id: Callable[[], str]
 ) -> tuple[SchemaState, SchemaState]:
-    """Apply every missing migration; the schema before and after.
+    """Apply every missing migration and return the schema before and after.
 
     Several processes may do this at once: the upgrade is one write transaction, which they take in turn, and a crash
-    leaves the database as it was. Raises StoreError for a database that is newer or another program's.
+    leaves the database as it was.
+
+    Raises:
+        StoreError: the database is newer, or another program's.
     """
     async with database.write() as connection:
         await _wait_for_turn(connection)
@@ -118,7 +124,7 @@ async def upgrade_schema(
 
 
 def _migrate(connection: Connection) -> None:
-    # Only a database that is behind needs Alembic, which is a quarter of what opening a store has to import.
+    # Only an outdated database needs Alembic, which is a quarter of the imports of opening a store.
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415
 

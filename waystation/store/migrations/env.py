@@ -1,4 +1,4 @@
-"""What Alembic runs: the migrations, on the connection and in the transaction that it is given."""
+"""Entry point of Alembic: runs the migrations on the given connection, in the given transaction."""
 
 from alembic import context
 from sqlalchemy import Connection

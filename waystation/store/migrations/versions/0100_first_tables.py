@@ -1,4 +1,4 @@
-"""Every table, as `schema.py` has them at this revision."""
+"""Every table of `schema.py` at this revision."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ MOMENT = sa.DateTime(timezone=True)
 
 
 def upgrade() -> None:
-    """Create them."""
+    """Create the tables."""
     op.create_table(
         "event_heads",
         sa.Column("tenant", sa.String(), nullable=False),

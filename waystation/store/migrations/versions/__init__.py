@@ -1,1 +1,1 @@
-"""One module a schema revision. Names start with the revision's number."""
+"""One module for each schema revision. Names start with the revision's number."""
