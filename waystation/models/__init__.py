@@ -1,1 +1,1 @@
-"""Models: what is known of them, and the clients that call them."""
+"""Models: their profiles, prices and endpoints, and the clients that call them."""

@@ -1,7 +1,7 @@
-"""Endpoints of models: where they are, and what each can do: known from its maker's pages, probed, or written down.
+"""Endpoints of models: their addresses, and what each can do, as documented by its vendor, probed, or configured.
 
-A model at a named endpoint has a full name, `ENDPOINT::MODEL`, which is what terms, prices, charges and bills call it.
-A name without an endpoint is of the one that `ANTHROPIC_BASE_URL` names, the provider's own by default.
+A model at a named endpoint has a full name, `ENDPOINT::MODEL`, which is used in configs, prices and charges. A name
+without an endpoint belongs to the one that `ANTHROPIC_BASE_URL` names, by default the provider's own.
 """
 
 from collections.abc import Mapping
@@ -16,40 +16,40 @@ from waystation.kernel.value import Value
 from waystation.models.profiles import OFFLINE_MODEL, format_model_name, get_model_profile, parse_model_name
 
 PROVIDER = "anthropic.com"
-"""Whose the built-in prices are."""
+"""Domain of the provider whose prices are built in."""
 PROVIDER_URL = f"https://api.{PROVIDER}"
 PROVIDER_KEY = "ANTHROPIC_API_KEY"
 
 
 class ModelCapabilities(Value):
-    """What one endpoint can do for one model. None: nobody knows, and it is asked as the provider's own would be."""
+    """What one endpoint can do for one model. None: unknown, and treated as the provider's own endpoint would be."""
 
     streams: bool | None = None
-    """Whether its replies are whole event streams that end with a stop reason."""
+    """Whether its replies are complete event streams that end with a stop reason."""
     tools: bool | None = None
-    """Whether it takes tools, calls them, and takes their results."""
+    """Whether it accepts tools, calls them, and accepts their results."""
     forces_tools: bool | None = None
-    """Whether `tool_choice` may name a tool; where not, the model is asked in words."""
+    """Whether `tool_choice` may name a tool; if not, the model is asked in words."""
     parallel_calls: bool | None = None
     """Whether one reply can hold several calls."""
     reports_usage: bool | None = None
     caches: bool | None = None
-    """Whether it takes cache marks and reports what they saved; where not, no marks are sent."""
+    """Whether it accepts cache marks and reports what they saved; if not, no marks are sent."""
     counts: bool | None = None
-    """Whether it counts tokens; where not, it is never asked to."""
+    """Whether it counts tokens; if not, it is never asked to."""
     binds_thinking: bool | None = None
-    """Whether it takes the provider's beta that leaves outdated thinking out; where not, that is never asked for."""
+    """Whether it accepts the provider's beta that drops outdated thinking; if not, the beta is never requested."""
     names_overflow: bool | None = None
-    """Whether it refuses what is longer than the window in words that are told apart from other refusals."""
+    """Whether it rejects a request longer than the window in words that distinguish it from other rejections."""
     answers_as: str = ""
-    """The model that answers, where it is another than was asked for."""
+    """The model that answers, if it differs from the requested one."""
     probed: date | None = None
-    """When it was asked. None: these are somebody's words."""
+    """Date of the probe; None if the capabilities were configured by hand."""
     source: str = ""
 
     @property
     def unfit_reason(self) -> str:
-        """Why no task can run there; empty where nothing is known to stop one."""
+        """Why no task can run there; empty if nothing is known to prevent it."""
         if self.streams is False:
             return "its replies are no whole streams"
         return "it does not take tools, or does not call them" if self.tools is False else ""
@@ -68,12 +68,13 @@ KNOWN_CAPABILITIES: Mapping[str, ModelCapabilities] = {
         source="the provider's reference of the Messages API, read in October 2026",
     ),
 }
-"""By address. Which models take a forced choice and bound thinking differs there (`waystation.models.profiles`)."""
+"""By address. Forced tool choice and bound thinking depend on the model there (`waystation.models.profiles`)."""
 
 
 EndpointKind = Literal["anthropic", "compatible", "bedrock", "mantle", "vertex", "foundry", "openai"]
-"""The provider's API; another server of its protocol; Amazon Bedrock by its older and its newer door; Google Vertex;
-Microsoft Foundry; chat completions."""
+"""The provider's API; another server with its protocol; Amazon Bedrock by its older and its newer API; Google Vertex;
+Microsoft Foundry; chat completions.
+"""
 OPENAI_URL = "https://api.openai.com/v1"
 OPENAI_KEY = "OPENAI_API_KEY"
 _BY_KIND: Mapping[EndpointKind, ModelCapabilities] = {
@@ -82,7 +83,7 @@ _BY_KIND: Mapping[EndpointKind, ModelCapabilities] = {
         caches=False, counts=False, binds_thinking=False, source="chat completions, which have none of these"
     ),
 }
-"""What follows from how an endpoint is spoken to, where nothing else is known of it."""
+"""What follows from the kind of an endpoint if nothing else is known."""
 _URLS: Mapping[EndpointKind, str] = {
     "bedrock": "https://bedrock-runtime.{}.amazonaws.com",
     "mantle": "https://bedrock-mantle.{}.api.aws/anthropic",
@@ -101,9 +102,14 @@ FullName = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 
 
 def normalise_base_url(address: str, *, versioned: bool = False) -> str:
-    """The address that a client puts its paths behind. What it says is not repeated: it may hold a password.
+    """Return the address that a client appends its paths to. The error does not repeat it: it may contain a password.
 
-    Raises ValueError. `versioned`: whether its path may end in `/v1`.
+    Args:
+        address: an http or https address.
+        versioned: whether its path may end in `/v1`.
+
+    Raises:
+        ValueError: it is not such an address.
     """
     address, fault = address.strip(), "it is no http or https address of an endpoint, like http://localhost:11434"
     try:
@@ -122,29 +128,30 @@ def normalise_base_url(address: str, *, versioned: bool = False) -> str:
 
 
 class NamedEndpoint(Value):
-    """A named endpoint, as the config file has it: `[endpoints.NAME]`. No secret is in it."""
+    """A named endpoint as in the config file: `[endpoints.NAME]`. It contains no secret."""
 
     kind: EndpointKind
     base_url: str | None = None
-    """Where it is, if not where its vendor has it."""
+    """Its address, if it is not the vendor's own."""
     auth: Auth = "bearer"
-    """How a `compatible` server is sent its key."""
+    """How the key is sent to a `compatible` server."""
     key_from: str = ""
-    """The variable of the environment that has its key, without which it is not asked. Not given: `ANTHROPIC_API_KEY`
-    for the provider, `OPENAI_API_KEY` for openai, `ANTHROPIC_FOUNDRY_API_KEY`, `AWS_BEARER_TOKEN_BEDROCK`; none for
-    `compatible`."""
+    """Environment variable with its key, without which it is not called. Default: `ANTHROPIC_API_KEY` for the provider,
+    `OPENAI_API_KEY` for openai, `ANTHROPIC_FOUNDRY_API_KEY`, `AWS_BEARER_TOKEN_BEDROCK`; none for `compatible`.
+    """
     model: str = ""
-    """Which of its models works where nobody says."""
+    """Default model at this endpoint."""
     region: str = Field(default="", pattern=r"^[a-z0-9-]{0,40}$")
     profile: str = ""
-    """Of AWS's own configuration."""
+    """Profile in AWS's own configuration."""
     project: str = ""
-    """At Google; by default that of the credentials."""
+    """Google project; by default that of the credentials."""
     resource: str = Field(default="", pattern=r"^[A-Za-z0-9-]{0,64}$")
-    """At Foundry: the first part of its host's name."""
+    """Foundry resource: the first part of its host name."""
     fallback: tuple[FullName, ...] = ()
-    """Who takes a call where this endpoint is gone, overloaded or over its spending limit, in this order: a full name,
-    or an endpoint that has a model of that name, or one of its own."""
+    """What takes over a call if this endpoint is gone, overloaded or over its spending limit, in this order: a full
+    name, or an endpoint that has a model of the same name or its own default.
+    """
 
     @model_validator(mode="after")
     def _reachable(self) -> Self:
@@ -160,7 +167,7 @@ class NamedEndpoint(Value):
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Address of the endpoint."""
         if self.base_url is not None:
             return self.base_url
         place = self.region if self.kind != "foundry" else self.resource
@@ -170,12 +177,12 @@ class NamedEndpoint(Value):
 
     @property
     def address(self) -> str:
-        """The same without who may use it, for people to read."""
+        """The address without credentials, for people to read."""
         return _address(self.url)
 
     @property
     def key_variable(self) -> str:
-        """The variable that has its key; empty where it takes none."""
+        """The variable with its key; empty if it needs none."""
         of_kind: Mapping[EndpointKind, str] = {
             "foundry": "ANTHROPIC_FOUNDRY_API_KEY",
             "bedrock": "AWS_BEARER_TOKEN_BEDROCK",
@@ -185,7 +192,7 @@ class NamedEndpoint(Value):
 
     @property
     def required_key_variable(self) -> str:
-        """The variable without which nothing is asked of it: one that somebody named, or its maker's own."""
+        """The variable without which it is not called: a configured one, or the vendor's own."""
         if self.key_from or self.kind == "anthropic":
             return self.key_from or PROVIDER_KEY
         of_maker = self.kind == "openai" and urlsplit(self.url).hostname == urlsplit(OPENAI_URL).hostname
@@ -193,52 +200,56 @@ class NamedEndpoint(Value):
 
     @property
     def missing_key_message(self) -> str:
-        """What is said where its key is missing."""
+        """Message if its key is missing."""
         return f"the endpoint at {self.address} needs a key: set {self.key_variable}"
 
 
 class ModelEndpoint(Value):
-    """Where models answer, and what is written down of them there."""
+    """The endpoint of a model, and what is configured for its models."""
 
     url: str = PROVIDER_URL
-    """Without who may use it: a password is nobody's name."""
+    """Address without credentials: a password must not become part of a name."""
     kind: EndpointKind = "anthropic"
     rows: Mapping[str, ModelCapabilities] = {}
-    """By the model's name."""
+    """Capabilities by the model's name."""
 
     @property
     def host(self) -> str:
-        """Its host."""
+        """Host name of the endpoint."""
         return urlsplit(self.url).hostname or "this endpoint"
 
     @property
     def is_provider(self) -> bool:
-        """Whether it is the provider's own, whose prices and habits are built in."""
+        """Whether it is the provider's own, whose prices and behaviour are built in."""
         return self.host == PROVIDER or self.host.endswith(f".{PROVIDER}")
 
     def get_capabilities(self, model: str) -> ModelCapabilities:
-        """What it can do for a model: as written down, or else as known."""
+        """Return its capabilities for a model: as configured, or else as known."""
         known = KNOWN_CAPABILITIES.get(PROVIDER_URL if self.is_provider else self.url)
         return self.rows.get(parse_model_name(model).model) or known or _BY_KIND.get(self.kind, UNKNOWN_CAPABILITIES)
 
     def has_documented_capabilities(self, model: str) -> bool:
-        """Whether somebody did, or its maker says it all."""
+        """Whether its capabilities for a model are configured, or documented by the vendor."""
         return parse_model_name(model).model in self.rows or self.is_provider
 
 
 class EndpointRegistry(Value):
-    """All that the settings say of where models are."""
+    """Everything that the settings say about where models are."""
 
     base_url: str | None = None
-    """Of models without an endpoint in their names."""
+    """Address for models without an endpoint in their names."""
     named: Mapping[str, NamedEndpoint] = {}
     rows: Mapping[str, Mapping[str, ModelCapabilities]] = {}
-    """By address and model."""
+    """Capabilities by address and model."""
     default: str = ""
-    """The named endpoint of models without one; empty: the one at `base_url`."""
+    """The named endpoint of models without one; if empty, the one at `base_url`."""
 
     def get_endpoint(self, model: str) -> ModelEndpoint:
-        """Where a model is, by its full name. Raises BadInput for an endpoint that nobody named."""
+        """Return the endpoint of a model by its full name.
+
+        Raises:
+            BadInput: no endpoint has that name.
+        """
         named = parse_model_name(model).endpoint
         if not named:
             return build_model_endpoint(self.base_url, self.rows)
@@ -247,8 +258,12 @@ class EndpointRegistry(Value):
         return build_model_endpoint(endpoint.url, self.rows).replace(kind=endpoint.kind)
 
     def qualify_model_name(self, model: str, endpoint: str = "", *, given: bool = True) -> str:
-        """The full name of a model at an endpoint, or at the default one. `given`: somebody chose it, rather than us:
-        else the endpoint's own model takes its place.
+        """Return the full name of a model at an endpoint, or at the default one.
+
+        Args:
+            model: name of the model.
+            endpoint: name of an endpoint; empty for the default one.
+            given: whether a person chose the model; if not, the endpoint's own default model takes its place.
         """
         place = endpoint or self.default
         if parse_model_name(model).endpoint or not place:
@@ -257,7 +272,7 @@ class EndpointRegistry(Value):
         return format_model_name(place, model if given or not own else own)
 
     def list_fallbacks(self, model: str) -> tuple[str, ...]:
-        """Who may answer in its place, by full names, in order; never itself."""
+        """Return the full names of the models that may answer in its place, in order; never itself."""
         place = parse_model_name(model)
         others = self.named[place.endpoint].fallback if place.endpoint in self.named else ()
         full = (self._fallback(other, place.model) for other in others)
@@ -268,8 +283,8 @@ class EndpointRegistry(Value):
 
     @property
     def unknown_fallbacks(self) -> tuple[tuple[str, str], ...]:
-        """Endpoints, each with a fallback that is neither another one, nor a full name of a model at one, nor a model
-        that is known at the provider.
+        """Pairs of an endpoint and one of its fallbacks that is neither another endpoint, nor a full name of a model at
+        one, nor a model that is known at the provider.
         """
         return tuple(
             (name, other)
@@ -284,13 +299,13 @@ class EndpointRegistry(Value):
 
 
 def build_model_endpoint(base_url: str | None, written: Mapping[str, Mapping[str, ModelCapabilities]]) -> ModelEndpoint:
-    """The endpoint at an address, with what the settings say of it."""
+    """Return the endpoint at an address, with what the settings say about it."""
     url = _address(base_url or PROVIDER_URL)
     rows = {model: row for place, rows in written.items() if _address(place) == url for model, row in rows.items()}
     return ModelEndpoint(url=url, rows=rows)
 
 
 def _address(base_url: str) -> str:
-    """An address as rows name it: no user, no password, no slash at its end."""
+    """Return an address as the settings key it: without user, password and final slash."""
     parts = urlsplit(base_url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2].lower()).geturl().rstrip("/")

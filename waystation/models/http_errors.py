@@ -1,7 +1,7 @@
-"""What endpoints of models do over HTTP when they do not answer: silence, broken connections, refusals, delays.
+"""Translates HTTP failures of model endpoints (silence, broken connections, rejections, delays) into our errors.
 
-The one table from what vendors refuse to our errors, whatever protocol they speak. Messages keep the status, the kind
-and the request id. A vendor's own words stay out: they can quote the request.
+One table for every protocol. Messages keep the status, the kind and the request id. A vendor's own words are left out,
+since they can quote the request.
 """
 
 import asyncio
@@ -31,48 +31,50 @@ from waystation.kernel.patterns import compile_bounded
 
 CONNECT_SECONDS = 10.0
 COUNT_SECONDS = 60.0
-"""So long a count of tokens may take: nothing is thought about it."""
+"""Maximum duration of a token count: it involves no thinking."""
 MAX_RETRY_DELAY_SECONDS = 86_400.0
-"""Seconds for which an endpoint may put the next attempt off."""
+"""Longest delay before the next attempt, in seconds, that an endpoint may request."""
 MAX_REPLY_BYTES = 32_000_000
-"""Of one response: the longest reply in the smallest events has about half of it."""
+"""Maximum size of one response: the longest reply in the smallest events has about half of it."""
 MAX_REPORTED_TOKENS = 1_000_000_000
-"""Of one call, as an endpoint may report them. More is no count, fits no store, and counts as not reported."""
+"""Maximum tokens of one call that an endpoint may report. A larger number is not a count, does not fit into the store,
+and is treated as not reported.
+"""
 _AS_IT_IS = "identity"
-"""A body that is not compressed: how long one becomes that is, nobody knows before it has filled the memory."""
+"""Uncompressed bodies only: the expanded size of a compressed one is unknown until it has filled the memory."""
 _BEGAN = "waystation_began"
 
 
 def sanitize_token_count(tokens: object) -> int:
-    """A count as an endpoint reports it; 0 for what is none."""
+    """Return a token count as reported by an endpoint; 0 if it is not a valid count."""
     return tokens if isinstance(tokens, int) and 0 < tokens <= MAX_REPORTED_TOKENS else 0
 
 
 class ModelTimeouts(NamedTuple):
-    """Seconds of silence that are borne."""
+    """Maximum silence in seconds before a call is given up."""
 
     first_byte: float = 180.0
     """Before the first byte of a reply."""
     thinking: float = 600.0
-    """The same where the model is asked to think first."""
+    """Before the first byte of a reply if the model is asked to think first."""
     stream: float = 90.0
-    """Between two pieces of a reply that has begun, pings included."""
+    """Between two pieces of a reply, including pings."""
 
     def get_first_byte_timeout(self, *, thinks: bool) -> float:
-        """Until the first byte of a reply."""
+        """Return the maximum time until the first byte of a reply, in seconds."""
         return self.thinking if thinks else self.first_byte
 
 
 DEFAULT_TIMEOUTS = ModelTimeouts()
 
 _Verdict = Literal["final", "no money", "not billed", "unclear"]
-"""Another attempt changes nothing; nothing before somebody paid; certainly refused, worth another attempt; worth one,
-but perhaps billed already."""
+"""Not retryable; only after someone has paid; certainly not billed and retryable; retryable but possibly billed."""
 
 
 class _Row(NamedTuple):
-    """What a status means to us. `kind` is the Messages protocol's name of it, which is all that an error in a stream
-    has.
+    """Meaning of a status.
+
+    `kind` is the Messages protocol's name for it, which is all that an error in a stream has.
     """
 
     kind: str
@@ -139,13 +141,14 @@ _CAUSES = {
     "thinking": "the model does not take these thinking blocks or settings",
     "effort": "the model does not take this effort",
 }
-"""Causes that a person must tell apart, by words and codes of vendors that we never repeat; looked for in statuses
-from 400 on that say no more by themselves."""
+"""Causes that a person must be able to distinguish, by vendors' words and codes, which we never repeat. Looked for in
+statuses from 400 on that do not say more themselves.
+"""
 _SAYS_LITTLE = frozenset({400, 403, 404, 422, 429})
 _OF_A_REQUEST = frozenset({400, 422})
-"""Where words about the request, and not about the account, may stand."""
+"""Statuses whose words may be about the request rather than the account."""
 _OF_A_LONG_REQUEST = frozenset({413, 500})
-"""What some servers say of a request over the window, beside the two."""
+"""Further statuses that some servers use for a request over the window."""
 _OF_AN_ACCOUNT = frozenset({NO_CREDIT, _GONE, _NO_ACCESS, _RETIRED, _NO_CREDENTIALS})
 
 _NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
@@ -157,7 +160,7 @@ PAGE_INSTEAD = "the endpoint answered with a page, as proxies and sign-ins do; c
 
 
 def build_no_stream_error(content_type: str) -> ModelError:
-    """Our error for what came in the place of a stream: a page was certainly not billed, anything else perhaps."""
+    """Build our error for a response that is no stream: a web page was certainly not billed, anything else perhaps."""
     return BrokenEndpointError(PAGE_INSTEAD) if content_type.startswith("text/html") else InvalidReplyError(NO_STREAM)
 
 
@@ -171,7 +174,7 @@ class _Error(BaseModel):
 
 
 class VendorErrorBody(BaseModel):
-    """What a server says in the place of a reply, in one of the shapes in which servers say it: nested or not."""
+    """Body of a server's error response, in one of the usual shapes: nested or not."""
 
     error: _Error | str | None = None
     message: str = ""
@@ -181,13 +184,13 @@ class VendorErrorBody(BaseModel):
 
     @property
     def description(self) -> str:
-        """In its own words."""
+        """The server's own words."""
         said = self.error.message if isinstance(self.error, _Error) else self.error
         return said or self.message or (self.detail if isinstance(self.detail, str) else "")
 
     @property
     def error_kind(self) -> str:
-        """What it calls it: a number is the status once more."""
+        """The server's name for the error; a number is only the status again."""
         named = self.error if isinstance(self.error, _Error) else self
         return named.code if isinstance(named.code, str) and not named.code.isdigit() else named.type or ""
 
@@ -196,8 +199,9 @@ _ANY: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 
 def parse_vendor_error(body: object) -> VendorErrorBody:
-    """What is said, in JSON or as read from it, also as the only one of a list; nothing where it is a page, or has no
-    shape that is known.
+    """Parse an error body, given as JSON or as the value read from it, or as the only item of a list.
+
+    Empty for a web page or an unknown shape.
     """
     try:
         read = _ANY.validate_json(body) if isinstance(body, str | bytes) else _ANY.validate_python(body)
@@ -207,26 +211,26 @@ def parse_vendor_error(body: object) -> VendorErrorBody:
 
 
 class VendorErrorResponse(NamedTuple):
-    """What a vendor answers in the place of a reply."""
+    """A vendor's error response instead of a reply."""
 
     status: int
-    """Under 300 where a stream had begun."""
+    """HTTP status; below 300 if a stream had begun."""
     kind: str
-    """As the vendor calls it; empty where it does not."""
+    """The vendor's name for the error; empty if it has none."""
     words: str
     request: str
-    """Its id; empty where there is none."""
+    """Id of the request; empty if there is none."""
     headers: Mapping[str, str]
 
     @property
     def row(self) -> _Row:
-        """What it means; in a stream by its kind alone."""
+        """Meaning of the status; in a stream, of the kind alone."""
         status = self.status if self.status >= 400 else _STATUS_OF_KIND.get(self.kind, 500)
         return STATUS_TABLE.get(status, STATUS_TABLE[400] if status < 500 else STATUS_TABLE[500])
 
     @property
     def meaning(self) -> str:
-        """The same for a person."""
+        """Meaning for a person."""
         row, said = self.row, f"{self.kind} {self.words}".lower()
         status = self.status if self.status >= 400 else 400 if row is STATUS_TABLE[400] else 0
         found = next((cause for sign, cause in _CAUSES.items() if sign in said), "")
@@ -236,11 +240,13 @@ class VendorErrorResponse(NamedTuple):
 
     @property
     def model_error(self) -> ModelError:
-        """Ours for it. In a stream it is final only where a filter blocked the reply: the stream had begun, so it may
-        have been billed, and any other cause that is final comes back as a status.
+        """Our error for the response.
+
+        In a stream only a filter's block is final: the stream had begun, so it may have been billed; any other final
+        cause comes back as a status.
         """
         if 300 <= self.status < 400:
-            # Whoever is redirected would hand the conversation and the key to another address than was configured.
+            # Following a redirect would send the conversation and the key to another address than was configured.
             where = "which is not followed: set the endpoint's base URL to where it leads"
             return ModelRejected(f"the endpoint redirects (status {self.status}), {where}")
         row, message, delay = self.row, self._message, parse_retry_after(self.headers)
@@ -255,7 +261,7 @@ class VendorErrorResponse(NamedTuple):
         return ModelUnavailable(message, retry_after=delay, possibly_billed=row.verdict == "unclear")
 
     def _final(self, message: str) -> ModelRejected:
-        """Ours where another attempt changes nothing."""
+        """Return our error if it is not retryable."""
         if self.row is STATUS_TABLE[404] or self.meaning in {_GONE, _RETIRED}:
             return ModelNotFoundError(message)
         keyless = {STATUS_TABLE[401].meaning, STATUS_TABLE[403].meaning, _NO_CREDENTIALS}
@@ -269,8 +275,13 @@ class VendorErrorResponse(NamedTuple):
 
 
 def add_model_to_error(error: ModelError, model: str, variable: str, *, is_set: bool) -> ModelError:
-    """The same with the model's full name before it, and behind it what a person looks at next. `variable`: which has
-    the endpoint's key, and whether the worker has it; empty where it has none.
+    """Return the error with the model's full name in front and the next step for a person at the end.
+
+    Args:
+        error: the error of the call.
+        model: full name of the model.
+        variable: environment variable with the endpoint's key; empty if it has none.
+        is_set: whether the worker has that variable.
     """
     step = ""
     if isinstance(error, ModelNotFoundError):
@@ -283,20 +294,20 @@ def add_model_to_error(error: ModelError, model: str, variable: str, *, is_set: 
 
 
 class UnreadableBodyError(httpx2.DecodingError):
-    """A response that is not read any further, for its own reason."""
+    """A response that is not read any further, for the reason in its message."""
 
 
 class ResponseStalledError(httpx2.ReadTimeout):
-    """A response whose next piece did not come in time."""
+    """A response whose next piece did not arrive in time."""
 
     def __init__(self, request: httpx2.Request, *, begun: bool) -> None:
-        """`begun`: whether there was a piece before."""
+        """`begun`: whether a piece had arrived before."""
         self.begun = begun
         super().__init__("silent for too long", request=request)
 
 
 def convert_connection_error(cause: BaseException) -> ModelError:
-    """Our error for a connection that failed."""
+    """Return our error for a failed connection."""
     sent = not isinstance(cause, _NOTHING_SENT)
     if isinstance(cause, ResponseStalledError) and cause.begun:
         return ModelUnavailable("the model's reply began, and then nothing came any more, not even a ping")
@@ -312,17 +323,17 @@ def convert_connection_error(cause: BaseException) -> ModelError:
 
 
 def _seconds(error: httpx2.ReadTimeout) -> str:
-    """How long it was waited for, where the request says so."""
+    """Return how long it was waited for, if the request says so."""
     try:
         return f" for {error.request.extensions['timeout']['read']:,.0f} s"
-    except (RuntimeError, LookupError, TypeError):  # it has no request, or not ours
+    except (RuntimeError, LookupError, TypeError):  # it has no request, or not one of ours
         return ""
 
 
 def parse_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds to wait, a day at most, where the provider names them: in milliseconds, in seconds or as a date.
+    """Return the requested delay in seconds, at most a day; the header may have milliseconds, seconds or a date.
 
-    A date is read against the response's own, so that no clock of ours is involved.
+    A date is compared with the response's own, so that no clock of ours is involved.
     """
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
@@ -354,17 +365,18 @@ def _date(text: str | None) -> datetime | None:
 
 
 class _Watched(httpx2.AsyncByteStream):
-    """The body of a response whose every piece has to come in time, and that ends. Raises Silence,
-    UnreadableBodyError.
+    """A response body that must end, and of which every piece must arrive in time.
+
+    Raises ResponseStalledError and UnreadableBodyError while it is read.
     """
 
     def __init__(self, request: httpx2.Request, body: httpx2.AsyncByteStream, first: float, later: float) -> None:
-        """Seconds that are left for the first piece, and that each later one may take."""
+        """`first` and `later`: seconds left for the first piece, and seconds for each later one."""
         self._request, self._body, self._first, self._later = request, body, first, later
         self._closed = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        """The pieces as they come, until the body ends or is closed."""
+        """Yield the pieces as they arrive, until the body ends or is closed."""
         pieces, begun, taken = aiter(self._body), False, 0
         while not self._closed:
             try:
@@ -388,14 +400,14 @@ class _Watched(httpx2.AsyncByteStream):
 
 
 def build_read_timeout(seconds: float) -> httpx2.Timeout:
-    """So long a call may be silent."""
+    """Build a timeout with this much silence in seconds."""
     return httpx2.Timeout(seconds, connect=CONNECT_SECONDS)
 
 
 def install_stream_watchdog(client: httpx2.AsyncClient, later: float) -> httpx2.AsyncClient:
-    """The client with an eye on what it receives: pings are swallowed above it, and its time-outs know one length.
+    """Make the client watch what it receives: the SDK swallows pings, and its time-outs have only one length.
 
-    It follows no redirect: what is asked goes to the address that was set.
+    The client follows no redirects, so that requests only go to the configured address.
     """
 
     async def began(request: httpx2.Request) -> None:

@@ -1,4 +1,4 @@
-"""Ports to a model behind the Messages protocol: its requests, its replies, and who calls it."""
+"""Ports to models: requests, replies, and the protocols of model clients."""
 
 from enum import StrEnum
 from typing import Literal, Protocol, runtime_checkable
@@ -20,29 +20,33 @@ class StopReason(StrEnum):
 
 
 class ModelRequest(Value):
-    """One call of a model."""
+    """One model call."""
 
     model: str
     system: str
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     max_output: int
-    """Most tokens of the reply, its thinking included: more than are set aside for thinking."""
+    """Maximum tokens of the reply including thinking; larger than the tokens set aside for thinking."""
     effort: Effort | None = None
-    """None: as the provider has it for the model."""
+    """None: the provider's default for the model."""
     thinking: ThinkingSetting | None = None
-    """The same; and so it is where `require_tool` forces a call, which goes with no other thinking."""
+    """None: the provider's default, which also applies if `require_tool` forces a call, since they exclude each
+    other.
+    """
     require_tool: str | None = None
     """The one tool that the reply must call."""
     fallbacks: tuple[str, ...] = ()
-    """Full names of models that may answer in its place, in order: what the call costs with any of them is held."""
+    """Full names of models that may answer in its place, in order; the reservation covers the cost with any of them."""
     one_shot: bool = False
-    """No later call reads this one's prefix: a summary, a plan, a review. Writing it into a cache would only cost."""
+    """Whether no later call reads this one's prefix (a summary, a plan, a review): caching it would only cost."""
     previous_reply: str = ""
-    """The provider's id of the reply before this call: it is asked why it could not read that call's prefix."""
+    """The provider's id of the reply before this call, to ask why it could not read that call's prefix."""
 
     def convert_for_model(self, model: str) -> "ModelRequest":
-        """As this model, by its full name, takes it where it is: without what only another one could read, or takes."""
+        """Return the request as this model, given by its full name, accepts it at its endpoint: without what only
+        another model can read or accept.
+        """
         facts, there = get_model_profile(model), parse_model_name(model).model
         messages = tuple(_readable(message, message.said_by or self.model, model) for message in self.messages)
         placed = self.replace(model=there, messages=messages, fallbacks=())
@@ -52,12 +56,12 @@ class ModelRequest(Value):
             if facts.takes is None or facts.takes.find_unsupported_option(self.effort, self.thinking) is not None:
                 placed = placed.replace(effort=None, thinking=None)
         if isinstance(self.thinking, int) and messages != self.messages:
-            placed = placed.replace(thinking="off")  # it is refused where the last reply does not begin with thinking
+            placed = placed.replace(thinking="off")  # it is rejected if the last reply does not begin with thinking
         return placed
 
 
 def _readable(message: Message, speaker: str, reader: str) -> Message:
-    """Thinking is signed for models of one family: to others it is left out."""
+    """Drop thinking that was signed for models of another family."""
     thought = [block for block in message.blocks if isinstance(block, Thinking | RedactedThinking)]
     if not thought or get_family_name(speaker) == get_family_name(reader):
         return message
@@ -66,7 +70,7 @@ def _readable(message: Message, speaker: str, reader: str) -> Message:
 
 
 class ModelResponse(Value):
-    """A whole reply. A stream that was cut never becomes one."""
+    """A complete reply. A stream that was cut never becomes one."""
 
     blocks: tuple[Block, ...]
     stop: StopReason
@@ -74,35 +78,34 @@ class ModelResponse(Value):
     model: str
     """The model that answered, as the provider names it."""
     asked: str = ""
-    """Full name of the model that was asked in the end, where it is a fallback."""
+    """Full name of the model that was called in the end, if it is a fallback."""
     thought: bool = False
-    """There may be thinking behind it that is none of its blocks."""
+    """Whether there may be thinking that is in none of its blocks."""
     id: str = ""
-    """The provider's, empty where it has none."""
+    """The provider's id of the reply; empty if there is none."""
     dropped_thinking: int = 0
-    """Thinking blocks of the request that the provider left out; see `Charge.dropped_thinking`."""
+    """Thinking blocks of the request that the provider dropped; see `Charge.dropped_thinking`."""
     cache_miss: str = ""
     """See `Charge.cache_miss`."""
 
 
 class ChatModel(Protocol):
-    """A model behind the Messages protocol."""
+    """A model that takes requests in the form of the Messages protocol."""
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Ask once. No retries in here: Temporal retries.
+        """Make one call. Without retries: Temporal retries.
 
         Raises:
-            ModelUnavailable: rate limit, overload, connection, cut stream; worth another attempt.
-            ModelRejected: credentials, bad request, too large; another attempt changes nothing.
-            ContentFilterError: the provider's filter took the reply away: nor does it here, but this may have been
-            billed.
+            ModelUnavailable: rate limit, overload, connection, cut stream; retryable.
+            ModelRejected: credentials, bad request, too large; not retryable.
+            ContentFilterError: the provider's filter withheld the reply: not retryable either, but possibly billed.
         """
         ...
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
-        """The provider's count of the request's input tokens; None where the endpoint does not count.
+        """Return the provider's count of the request's input tokens; None if the endpoint does not count.
 
-        Raises as `complete` does.
+        Raises as `complete`.
         """
         ...
 
@@ -113,10 +116,10 @@ class ChatModel(Protocol):
 
 @runtime_checkable
 class FallbackChatModel(Protocol):
-    """A `ChatModel` over several endpoints, of which one can take the place of another."""
+    """A `ChatModel` over several endpoints that can stand in for each other."""
 
     def list_fallbacks(self, model: str) -> tuple[str, ...]:
-        """Full names of those that may answer in the place of a model, in order."""
+        """Return the full names of the models that may answer in place of a model, in order."""
         ...
 
 

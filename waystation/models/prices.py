@@ -1,5 +1,5 @@
-"""The prices that hold: the provider's list prices as the package genai-prices has them, and a team's own, from a TOML
-file, which replace those of the models that it names.
+"""Loads the valid prices: the provider's list prices from the package genai-prices, and a team's own from a TOML file,
+which replace those of the models that it names.
 """
 
 import tomllib
@@ -23,7 +23,7 @@ EXAMPLE = (
     'price = [{ model = "claude-opus-5-5", '
     "rates = { input = 3.6, output = 18, cache_write = 4.5, cache_read = 0.18 } }]"
 )
-"""On one line, as complaints are; docs/budgets.md has a longer one."""
+"""On one line, as error messages are; docs/budgets.md has a longer one."""
 LIKE = f"it should look like {EXAMPLE}, in USD per million tokens"
 
 
@@ -33,7 +33,7 @@ class _TypedRates(TokenRates):
     @field_validator("output")
     @classmethod
     def _not_forgotten(cls, output: Decimal, read: ValidationInfo) -> Decimal:
-        """A model on one's own machine may cost nothing at all; one whose input costs something has dear output."""
+        """Check that output is not free if input is not. A local model may be completely free."""
         if not output and read.data.get("input"):
             raise ValueError("it should be more than 0 where input is")
         return output
@@ -58,9 +58,10 @@ class _PriceFile(Value):
 
 
 def load_prices(path: Path | None, *, published: bool = True) -> tuple[Price, ...]:
-    """The prices that hold: those of the file and, if `published`, list prices of the models that it does not name.
+    """Load the prices of the file and, if `published`, list prices of the models that it does not name.
 
-    Raises BadInput naming the file, the entry and the field that cannot be used.
+    Raises:
+        BadInput: the file cannot be used; the message names the file, the entry and the field.
     """
     listed = load_published_prices() if published else ()
     if path is None:
@@ -85,7 +86,7 @@ def load_prices(path: Path | None, *, published: bool = True) -> tuple[Price, ..
 
 
 def _place(place: tuple[int | str, ...]) -> str:
-    """The field, and in which entry: the first is 1."""
+    """Return the field and its entry, counted from 1."""
     match place:
         case (_, int() as entry, *field):
             return f"{'.'.join(map(str, field)) or 'all'} of price {entry + 1}"
@@ -100,13 +101,13 @@ _KINDS = {
     "cache_write": "cache_write_mtok",
     "cache_read": "cache_read_mtok",
 }
-"""What genai-prices calls our rates, USD per million tokens as well."""
+"""Names in genai-prices of our rates, in USD per million tokens as well."""
 
 
 @cache
 def load_published_prices() -> tuple[Price, ...]:
-    """List prices of the provider's own models, by each name that they have."""
-    # Its table is a module that takes a second to import: only who pays a provider has to wait for it.
+    """Return the list prices of the provider's own models, by each of their names."""
+    # Its table is a module that takes a second to import, so only users of a provider load it.
     from genai_prices.data import providers  # noqa: PLC0415
 
     models = next(provider.models for provider in providers if provider.id == _PROVIDER)
@@ -121,7 +122,7 @@ def load_published_prices() -> tuple[Price, ...]:
 
 
 def _names(model: "ModelInfo") -> Iterator[str]:
-    """Without the dates of snapshots, as `strip_snapshot_date` gives them."""
+    """Yield names without snapshot dates, as `strip_snapshot_date` returns them."""
     from genai_prices.types import ClauseEquals, ClauseOr  # noqa: PLC0415
 
     yield strip_snapshot_date(model.id.removesuffix("-latest"))
@@ -131,7 +132,7 @@ def _names(model: "ModelInfo") -> Iterator[str]:
 
 
 def _dated(model: "ModelInfo") -> "Iterator[tuple[date, ModelPrice]]":
-    """The prices of a model, each with its first day. One that holds only at some hours of a day is left out."""
+    """Yield the prices of a model, each with its first day. A price that only applies at some hours is left out."""
     from genai_prices.types import ModelPrice, StartDateConstraint  # noqa: PLC0415
 
     if isinstance(model.prices, ModelPrice):
@@ -145,8 +146,9 @@ def _dated(model: "ModelInfo") -> "Iterator[tuple[date, ModelPrice]]":
 
 
 def _price(model: str, since: date, held: "ModelPrice") -> Price | None:
-    """None if there is no price for input or for output. Of several prompt lengths from which a call is dearer, the
-    shortest counts, with the highest rates.
+    """Return the price; None if there is no price for input or for output.
+
+    If there are several tiers of prompt length, the shortest one counts, with the highest rates.
     """
     of_kinds = {kind: getattr(held, name) for kind, name in _KINDS.items()}
     if of_kinds["input"] is None or of_kinds["output"] is None:
@@ -161,7 +163,7 @@ def _price(model: str, since: date, held: "ModelPrice") -> Price | None:
 def _rates(
     of_kinds: "Mapping[str, Decimal | TieredPrices | None]", at: "Callable[[Decimal | TieredPrices], Decimal]"
 ) -> TokenRates:
-    """A cache price that is missing is that of other input."""
+    """Build the rates. A missing cache price is that of other input."""
     known = {kind: at(price) for kind, price in of_kinds.items() if price is not None}
     return TokenRates.model_validate({"cache_write": known["input"], "cache_read": known["input"], **known})
 

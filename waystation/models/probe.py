@@ -1,4 +1,4 @@
-"""What an endpoint can do for a model, found out by a handful of tiny calls before any task relies on it."""
+"""Probes what an endpoint can do for a model by a few tiny calls, before any task relies on it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,14 +24,14 @@ from waystation.models.profiles import find_substitute_model
 ProbeVerdict = Literal["fits", "worked around", "will not work", "not asked"]
 
 REPLY_TOKENS = 256
-"""Most of each reply."""
+"""Maximum tokens of each reply."""
 PROBE_CALLS = 9
-"""At an endpoint that takes the first way of asking, counting included; each refusal of it is one more."""
+"""Calls at an endpoint that accepts the first form of request, including counting; each rejected form is one more."""
 PROMPT_TOKENS_A_CALL = 600
 _CACHED_WORDS = 4_500
-"""Of a prompt that is long enough for every provider's cache."""
+"""Words of a prompt that is long enough for every provider's cache."""
 PROBE_TOKENS = PROBE_CALLS * (PROMPT_TOKENS_A_CALL + REPLY_TOKENS) + 4 * _CACHED_WORDS
-"""An estimate of what those cost, where the model keeps to its longest reply; overflow not counted."""
+"""Estimated tokens of these calls, if the model respects its maximum output; without the overflow test."""
 
 HARBOUR_DEPTH = ToolSpec(
     name="harbour_depth",
@@ -41,11 +41,11 @@ HARBOUR_DEPTH = ToolSpec(
 _SYSTEM = "You look depths up with the tool. Do not guess them."
 _ONE, _TWO = "How deep is the harbour of Nordvik?", "How deep are the harbours of Nordvik and of Osthamn? Ask for both."
 OVERFLOW_WORDS = "longer than the model's window"
-"""Of our own error for it."""
+"""Words of our own error for it."""
 
 
 class ProbeLine(Value):
-    """One thing that was tried."""
+    """Result of one test."""
 
     name: str
     fit: ProbeVerdict
@@ -53,7 +53,7 @@ class ProbeLine(Value):
 
 
 class ProbeResult(Value):
-    """What was found of one endpoint and model."""
+    """Capabilities that were found for one endpoint and model."""
 
     endpoint: str
     model: str
@@ -62,18 +62,18 @@ class ProbeResult(Value):
 
     @property
     def can_run_tasks(self) -> bool:
-        """Whether a task can run there, as was seen."""
+        """Whether a task can run there, as observed."""
         return self.is_conclusive and not self.capabilities.unfit_reason
 
     @property
     def is_conclusive(self) -> bool:
-        """Whether it answered what decides that."""
+        """Whether the tests that decide this were answered."""
         return self.capabilities.streams is False or self.capabilities.tools is not None
 
 
 @dataclass
 class ProbeRunner:
-    """The calls, and what they have shown so far."""
+    """Makes the calls and collects what they show."""
 
     models: dict[tuple[bool, bool], ChatModel]
     """The same endpoint, by whether cache marks and bound thinking are sent."""
@@ -82,10 +82,11 @@ class ProbeRunner:
     found: dict[str, bool | str] = field(default_factory=dict[str, bool | str])
 
     async def run(self, overflow: int = 0) -> tuple[tuple[ProbeLine, ...], ModelCapabilities]:
-        """Try everything; a request of `overflow` tokens, too, where it is not 0.
+        """Run all tests, including a request of `overflow` tokens if that is not 0.
 
-        Raises ModelError where the endpoint answers nothing at all: a wrong key, a model that is gone, no credit, an
-        outage. One that comes later is no fact about what it can do: what it leaves open counts as not asked.
+        Raises:
+            ModelError: the endpoint answers nothing at all: a wrong key, a missing model, no credit, an outage. A later
+                failure says nothing about its capabilities: what it leaves open counts as not tested.
         """
         chat, reply = await self._first()
         if chat is None or reply is None:
@@ -114,7 +115,7 @@ class ProbeRunner:
         self.lines.append(ProbeLine(name=name, fit=fit, finding=finding))
 
     async def _first(self) -> tuple[ChatModel | None, ModelResponse | None]:
-        """The first way of asking that is not refused, and what it said."""
+        """Return the first form of request that is not rejected, and its reply."""
         refused: list[ModelRejected] = []
         for caches, binds in product((True, False), repeat=2):
             chat = self.models[caches, binds]
@@ -153,7 +154,7 @@ class ProbeRunner:
         self._note("usage", "fits" if reports else "worked around", finding)
 
     async def _tools(self, chat: ChatModel) -> bool:
-        """A call, and then the reply to its result."""
+        """Test a tool call, and then the reply to its result."""
         try:
             asked = _asking(_ONE, tools=(HARBOUR_DEPTH,))
             reply = await self._ask(chat, asked)
@@ -203,7 +204,7 @@ class ProbeRunner:
         self._note("parallel calls", "fits" if calls > 1 else "worked around", finding)
 
     async def _cache(self, chat: ChatModel) -> None:
-        """Twice the same long request: the second reads what the first wrote."""
+        """Send the same long request twice: the second reads what the first wrote."""
         if self.found.get("caches") is False:
             return
         long = _asking("Say: ready.", system=" ".join(f"w{number % 10}" for number in range(_CACHED_WORDS)))
@@ -252,13 +253,13 @@ class ProbeRunner:
 
 
 def _passes(error: ModelError) -> bool:
-    """Whether it is over some time, and says nothing of what the endpoint can do; what is no whole reply says much."""
+    """Whether the error is temporary and says nothing about the endpoint, unlike an incomplete reply."""
     passing = isinstance(error, ModelUnavailable | SpendingLimitReached | ContentFilterError)
     return passing and not isinstance(error, InvalidReplyError)
 
 
 def _left_out(*, caches: bool, binds: bool) -> Mapping[str, bool]:
-    """What a request had to do without; what was taken in the first way is no proof that it was used."""
+    """Return what a request had to do without. That a feature was accepted at first does not prove that it was used."""
     return ({} if caches else {"caches": False}) | ({} if binds else {"binds_thinking": False})
 
 

@@ -1,11 +1,4 @@
-"""What is known about models by name: their limits, how hard they can work, and what they cost.
-
-What is known about models by name: how much they take and give, and whether they can be made to call a tool.
-
-How hard a model is to work: the effort and the thinking that may be asked of it, and what a model takes of both.
-
-What model calls cost: prices from a day on, and the arithmetic on them.
-"""
+"""Profiles of models by name: limits, effort and thinking options, and the arithmetic of prices."""
 
 from collections.abc import Iterable, Sequence
 from datetime import date
@@ -21,23 +14,25 @@ from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
 
 MIN_THINKING_TOKENS = 1_024
-"""Tokens. Providers take no smaller budget for thinking."""
+"""Minimum tokens; providers accept no smaller budget for thinking."""
 THINKING_PART = 4
-"""The thinking of one reply takes at most this part of what an agent starts with: no single call is to stop it."""
+"""The thinking of one reply may use at most one part in this many of an agent's initial budget, so that no single call
+exhausts it.
+"""
 
 Effort = Literal["low", "medium", "high", "xhigh", "max"]
 ThinkingSetting = Literal["adaptive", "off"] | Annotated[int, Field(ge=MIN_THINKING_TOKENS)]
-"""As the model sees fit, not at all, or at most so many tokens a reply."""
+"""As the model sees fit, none, or at most so many tokens a reply."""
 ThinkingMode = Literal["adaptive", "off", "a number of tokens"]
 
 TO_HIGH: tuple[Effort, ...] = ("low", "medium", "high")
 EFFORTS: tuple[Effort, ...] = (*TO_HIGH, "xhigh", "max")
 DEEP: tuple[Effort, ...] = ("xhigh", "max")
-"""Efforts whose replies are long for the thinking in them."""
+"""Efforts whose replies are long because of their thinking."""
 
 
 class ModelOptions(NamedTuple):
-    """Which model works, and how hard. None: as the provider has it for this model."""
+    """The model of a role and its effort and thinking. None: the provider's default for this model."""
 
     model: str
     effort: Effort | None = None
@@ -45,14 +40,14 @@ class ModelOptions(NamedTuple):
 
 
 class OptionSettingNames(NamedTuple):
-    """The names of the settings that say how hard a role's model works: its own, or those for all roles."""
+    """Names of the settings for a role's effort and thinking: its own, or those for all roles."""
 
     effort: str
     thinking: str
 
 
 class _Refused(NamedTuple):
-    """What a model does not take, and what it takes instead."""
+    """An option that a model does not support, and what it supports instead."""
 
     setting: Literal["effort", "thinking"]
     asked: str
@@ -60,15 +55,15 @@ class _Refused(NamedTuple):
 
 
 class SupportedOptions(Value):
-    """What a model takes. Anything else its provider answers with an error."""
+    """Options that a model supports. Its provider answers any other with an error."""
 
     efforts: tuple[Effort, ...] = EFFORTS
     thinking: tuple[ThinkingMode, ...] = ("adaptive", "off")
     quiet_efforts: tuple[Effort, ...] = EFFORTS
-    """Those that go with thinking switched off."""
+    """Efforts that work with thinking switched off."""
 
     def find_unsupported_option(self, effort: Effort | None, thinking: ThinkingSetting | None) -> _Refused | None:
-        """The first thing that it does not take; None where it takes both."""
+        """Return the first unsupported option; None if both are supported."""
         if effort is not None and effort not in self.efforts:
             return _Refused("effort", f"effort {effort}", self.efforts)
         way = "a number of tokens" if isinstance(thinking, int) else thinking
@@ -80,16 +75,16 @@ class SupportedOptions(Value):
 
 
 def get_thinking_tokens(thinking: ThinkingSetting | None) -> int:
-    """Tokens of every reply that are set aside for thinking."""
+    """Return the tokens of every reply that are set aside for thinking."""
     return thinking if isinstance(thinking, int) else 0
 
 
 OFFLINE_MODEL = "waystation-offline-1"
-"""The built-in model: extractive, no LLM."""
+"""The built-in model: extractive, not an LLM."""
 DEFAULT_AGENT_MODEL = "claude-sonnet-5-5"
-"""What agents work with unless told otherwise."""
+"""Default model of agents."""
 DEFAULT_SUMMARY_MODEL = "claude-haiku-5-5"
-"""What writes summaries unless told otherwise."""
+"""Default model for summaries."""
 
 UNKNOWN_WINDOW = 200_000
 UNKNOWN_MAX_OUTPUT = 8_192
@@ -97,33 +92,34 @@ UNKNOWN_MAX_OUTPUT = 8_192
 
 _SNAPSHOT = compile_bounded(r"-\d{8}$")
 _VERSION = compile_bounded(r"-v\d{1,3}(?::\d{1,3})?$")
-"""Of a model at Bedrock."""
+"""Version suffix of a model at Bedrock."""
 _NAME_SIGNS = frozenset(f"{ascii_letters}{digits}-._:/@+")
 LONGEST_NAME = 120
-"""Characters of a name that an endpoint gives."""
+"""Maximum characters of a model name reported by an endpoint."""
 
 
 class ModelProfile(Value):
-    """What one model can do."""
+    """Limits and options of one model."""
 
     name: str
     window: int
     """Tokens of request and reply together."""
     max_output: int
-    """Tokens of the longest reply, thinking included."""
+    """Maximum tokens of a reply, including thinking."""
     forces_tools: bool
-    """Whether `tool_choice` may name a tool. Some newer models refuse such a request; they are asked in words."""
+    """Whether `tool_choice` may name a tool. Some newer models reject such a request; they are asked in words."""
     binds_thinking: bool = False
-    """Whether its thinking is signed over everything before it, so that it does not survive a change of that."""
+    """Whether its thinking is signed over everything before it, so that it becomes invalid if that changes."""
     takes: SupportedOptions | None = None
-    """Which effort and thinking may be asked of it; None where nobody knows."""
+    """Supported effort and thinking; None if unknown."""
     known: bool = True
-    """False: the numbers are careful guesses, and whoever relies on them must say so."""
+    """If False, the numbers are conservative guesses, and code that relies on them must say so."""
 
 
 _ALWAYS_THINKS = SupportedOptions(thinking=("adaptive",))
-"""Sonnet could be asked to think only between its calls of tools. But then its provider cannot be asked to drop
-outdated thinking (`binds_thinking`), and refuses the request after the next compaction."""
+"""Sonnet could be told to think only between its tool calls. But then its provider cannot be asked to drop outdated
+thinking (`binds_thinking`), and rejects the request after the next compaction.
+"""
 _THINKS = SupportedOptions(quiet_efforts=TO_HIGH)
 _THINKS_IF_ASKED = SupportedOptions()
 _THINKS_BOTH_WAYS = SupportedOptions(efforts=(*TO_HIGH, "max"), thinking=("adaptive", "off", "a number of tokens"))
@@ -132,7 +128,7 @@ _COUNTS = SupportedOptions(efforts=(), thinking=("off", "a number of tokens"))
 
 
 def _current(name: str, takes: SupportedOptions, *, forces_tools: bool) -> ModelProfile:
-    """Of a generation whose thinking is bound to what came before it."""
+    """Return a profile of the generation whose thinking is bound to what came before it."""
     return _large(name, takes).replace(forces_tools=forces_tools, binds_thinking=True)
 
 
@@ -165,55 +161,55 @@ KNOWN_MODELS = (
     _small("claude-haiku-4-5", _COUNTS),
     ModelProfile(name="waystation-offline", window=200_000, max_output=UNKNOWN_MAX_OUTPUT, forces_tools=True),
 )
-"""As the provider's pages on models, thinking and effort have it in October 2026."""
+"""According to the provider's pages on models, thinking and effort in October 2026."""
 _FACTS = {facts.name: facts for facts in KNOWN_MODELS}
 
 
 ENDPOINT_SEPARATOR = "::"
-"""Between an endpoint's name and its model's: no vendor has both sides of it in a name of a model."""
+"""Separates the name of an endpoint from that of its model; no vendor's model name contains it in this form."""
 
 
 class QualifiedModelName(NamedTuple):
-    """A full name of a model, taken apart."""
+    """A full model name in its parts."""
 
     endpoint: str
-    """Empty: the one without a name."""
+    """Empty: the unnamed endpoint."""
     model: str
 
 
 def parse_model_name(model: str) -> QualifiedModelName:
-    """Where a model is, and its name there. Before the `::` of an ARN stand colons, which no endpoint's name has."""
+    """Split a full name into endpoint and model. An ARN has colons before its `::`, which no endpoint's name has."""
     endpoint, sign, name = model.partition(ENDPOINT_SEPARATOR)
     named = sign and name and endpoint.replace("-", "_").isidentifier() and endpoint.islower()
     return QualifiedModelName(endpoint, name) if named else QualifiedModelName("", model)
 
 
 def format_model_name(endpoint: str, model: str) -> str:
-    """The full name of a model there."""
+    """Return the full name of a model at an endpoint."""
     return f"{endpoint}{ENDPOINT_SEPARATOR}{model}"
 
 
 def strip_snapshot_date(model: str) -> str:
-    """The model's name without the date of a snapshot: `claude-haiku-4-5-20251001` is `claude-haiku-4-5`."""
+    """Return the model's name without a snapshot date: `claude-haiku-4-5-20251001` becomes `claude-haiku-4-5`."""
     return _SNAPSHOT.sub("", model)
 
 
 def get_family_name(model: str) -> str:
-    """What a model is called wherever it is: `us.anthropic.claude-haiku-4-5-20251001-v1:0` is `claude-haiku-4-5`."""
+    """Return a model's name on any platform: `us.anthropic.claude-haiku-4-5-20251001-v1:0` is `claude-haiku-4-5`."""
     name = parse_model_name(model).model
     makers = name.rpartition("anthropic.")[2]
     return strip_snapshot_date(_VERSION.sub("", makers.partition("@")[0]) if makers.startswith("claude-") else name)
 
 
 def find_substitute_model(asked: str, answered: str) -> str:
-    """The name that a reply gives, where it is none of the model that was asked for; what is in no name is `?`."""
+    """Return the name in a reply if it is not the requested model; characters that no model name has become `?`."""
     if get_family_name(answered) == get_family_name(asked):
         return ""
     return "".join(sign if sign in _NAME_SIGNS else "?" for sign in answered[:LONGEST_NAME])
 
 
 def merge_worst_rates(rates: Iterable[WorstCaseRates | None]) -> WorstCaseRates | None:
-    """The most that a token costs with any of them; None where there are none."""
+    """Return the highest cost of a token with any of them; None if there are none."""
     known = [one for one in rates if one is not None]
     if not known:
         return None
@@ -221,7 +217,7 @@ def merge_worst_rates(rates: Iterable[WorstCaseRates | None]) -> WorstCaseRates 
 
 
 def get_model_profile(model: str) -> ModelProfile:
-    """The facts of a model; of one that is not in the table, careful guesses with `known` False."""
+    """Return the profile of a model; for an unknown one, conservative guesses with `known` False."""
     known = _FACTS.get(get_family_name(model))
     if known is not None:
         return known
@@ -232,25 +228,25 @@ def get_model_profile(model: str) -> ModelProfile:
 
 PRICE_SOURCE = "the provider's published list prices, as genai-prices has them"
 SEARCHES = Decimal(10)
-"""USD per thousand searches of the web, whatever the model that makes them."""
+"""USD per thousand web searches, whatever model makes them."""
 
 
 class TokenRates(Value):
-    """USD per million tokens, which is also millionths of a dollar per token."""
+    """USD per million tokens, which equals micro-USD per token."""
 
     input: Decimal = Field(ge=0)
     output: Decimal = Field(ge=0)
     cache_write: Decimal = Field(ge=0)
-    """For the life of five minutes, the only one that is asked for."""
+    """For a lifetime of five minutes, the only one that is used."""
     cache_read: Decimal = Field(ge=0)
 
     @property
     def worst_case_rates(self) -> WorstCaseRates:
-        """The most that a token of the request, and one of the reply, can cost."""
+        """Highest possible cost of a token of the request, and of one of the reply."""
         return WorstCaseRates(input=max(self.input, self.cache_write, self.cache_read), output=self.output)
 
     def compute_cost(self, usage: Usage) -> Decimal:
-        """Millionths of a dollar for the tokens, exact."""
+        """Return the exact cost of the tokens in micro-USD."""
         return (
             usage.input * self.input
             + usage.output * self.output
@@ -260,41 +256,41 @@ class TokenRates(Value):
 
 
 class LongPromptTier(Value):
-    """Other rates for the whole of a call whose prompt is long."""
+    """Different rates for the whole of a call with a long prompt."""
 
     over: int
-    """Tokens of the prompt, cached or not, above which these rates hold."""
+    """These rates apply to prompts of more tokens than this, cached or not."""
     rates: TokenRates
 
 
 class Price(Value):
-    """A model's list price from a day on."""
+    """A model's list price from a certain day on."""
 
     model: str
     rates: TokenRates
     long_prompts: LongPromptTier | None = None
     searches: Decimal = Field(default=SEARCHES, ge=0)
-    """USD per thousand searches of the web that the provider makes in calls of the model."""
+    """USD per thousand web searches that the provider makes in calls of the model."""
     since: date = date.min
-    """First day on which it holds."""
+    """First day on which it applies."""
     source: str = PRICE_SOURCE
 
     def compute_cost(self, usage: Usage) -> Decimal:
-        """Millionths of a dollar for one call, exact."""
+        """Return the exact cost of one call in micro-USD."""
         return self.get_rates(usage.prompt_tokens).compute_cost(usage) + self.compute_search_cost(usage.searches)
 
     def compute_search_cost(self, count: int) -> Decimal:
-        """Millionths of a dollar, exact."""
+        """Return the exact cost of web searches in micro-USD."""
         return count * self.searches * 1_000
 
     def get_rates(self, prompt: int) -> TokenRates:
-        """The rates of a call with a prompt of so many tokens."""
+        """Return the rates of a call with a prompt of this many tokens."""
         if self.long_prompts is not None and prompt > self.long_prompts.over:
             return self.long_prompts.rates
         return self.rates
 
     def compute_worst_rates(self, input_bound: int) -> WorstCaseRates:
-        """The most that tokens of a call can cost whose prompt has at most `input_bound` tokens."""
+        """Return the highest possible token rates of a call whose prompt has at most `input_bound` tokens."""
         worst, longer = self.rates.worst_case_rates, self.get_rates(input_bound).worst_case_rates
         return WorstCaseRates(input=max(worst.input, longer.input), output=max(worst.output, longer.output))
 
@@ -307,19 +303,19 @@ OFFLINE_PRICE = Price(
 
 
 def filter_prices(models: Iterable[str], prices: Sequence[Price]) -> tuple[Price, ...]:
-    """All prices that the models have, had or will have: what a task takes along."""
+    """Return all past, present and future prices of the models, which a task takes with it."""
     names = {strip_snapshot_date(model) for model in models}
     return tuple(price for price in prices if price.model in names)
 
 
 def find_price(model: str, at: date, prices: Sequence[Price]) -> Price | None:
-    """The price of a model on a day; None where there is none, and then nothing may guess one."""
+    """Return the price of a model on a day; None if there is none, and then nothing may guess one."""
     held = [price for price in prices if price.model == strip_snapshot_date(model) and price.since <= at]
     return max(held, key=lambda price: price.since, default=None)
 
 
 def compute_cost_micro_usd(model: str, usage: Usage, at: date, prices: Sequence[Price]) -> int | None:
-    """Millionths of a dollar for one call, rounded up; None where the model has no known price.
+    """Return the cost of one call in micro-USD, rounded up; None if the model has no known price.
 
     Usage of several calls must be priced call by call: the length of each prompt decides its rates.
     """
@@ -330,6 +326,6 @@ def compute_cost_micro_usd(model: str, usage: Usage, at: date, prices: Sequence[
 
 
 def find_worst_rates(model: str, input_bound: int, at: date, prices: Sequence[Price]) -> WorstCaseRates | None:
-    """The most that the tokens of one call can cost; None where the model has no known price."""
+    """Return the highest possible token rates of one call; None if the model has no known price."""
     price = find_price(model, at, prices)
     return None if price is None else price.compute_worst_rates(input_bound)

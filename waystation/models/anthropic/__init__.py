@@ -1,1 +1,1 @@
-"""Claude, and whatever else speaks the Messages protocol."""
+"""Claude, and every other model behind the Messages protocol."""

@@ -1,10 +1,8 @@
-"""The client of the Messages API: the only module here that talks to a network.
+"""The client of the Messages API, and web search by the provider's own tool (one bounded call for each search).
 
-How long it bears silence depends on when it is silent. Before the first byte of a reply an endpoint may be queueing,
-reading a long prompt or thinking. After that it streams, and sends pings where it has nothing to say: a stream without
-even these is dead.
-
-Web search by the provider's own tool: one bounded call of the Messages API for each search.
+Time-outs depend on when an endpoint is silent. Before the first byte of a reply it may be queueing, reading a long
+prompt or thinking. After that it streams, and sends pings if it has nothing to say: a stream without even these is
+dead.
 """
 
 import time
@@ -58,7 +56,7 @@ _STREAMS = ("text/event-stream", "application/vnd.amazon.eventstream")
 
 
 class AnthropicModel:
-    """A `ChatModel` behind the Messages API. It always streams, so that no connection idles through a long reply."""
+    """A `ChatModel` behind the Messages API. It always streams, so that no connection is idle during a long reply."""
 
     def __init__(
         self,
@@ -67,29 +65,37 @@ class AnthropicModel:
         endpoint: ModelEndpoint | None = None,
         no_credentials: tuple[type[Exception], ...] = (),
     ) -> None:
-        """Take over the client: retries are switched off, and `aclose` closes it. `endpoint`: what can be done there;
-        None where nothing is known of it. `no_credentials`: errors of a vendor's libraries where they find none.
+        """Take over the client: its retries are switched off, and `aclose` closes it.
+
+        Args:
+            client: the SDK's client.
+            patience: time-outs for silence.
+            endpoint: what can be done there; None if nothing is known.
+            no_credentials: errors by which a vendor's libraries say that they found no credentials.
         """
         self._client = client.with_options(max_retries=0)
         self._patience = patience
         self._endpoint = endpoint or ModelEndpoint(url="")
         self._no_credentials = no_credentials
         self._uncounted: set[str] = set()
-        """Models whose tokens the endpoint does not count, as it has shown."""
+        """Models whose tokens the endpoint has shown not to count."""
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Ask once; see `ChatModel`."""
+        """Send one request; see `ChatModel`."""
         prompt = wire.build_request_parameters(request, self._endpoint.get_capabilities(request.model))
-        # Others may refuse what they do not know.
+        # Other endpoints may reject a field that they do not know.
         previous = request.previous_reply if self._endpoint.is_provider else ""
-        # Behind a server of others any model may answer to a name.
+        # Behind another server, any model may go by this name.
         known = self._endpoint.kind != "compatible" and get_model_profile(request.model).known
         partial = StreamUsageTracker(speed_known=known)
         with _reporting(partial, request.max_output), _vendor_errors(self._no_credentials):
             return wire.parse_model_response(await self._streamed(prompt, request.max_output, previous, partial))
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
-        """The provider's count of the input; see `ChatModel`. An endpoint that has none is asked once for a model."""
+        """Return the provider's count of input tokens; see `ChatModel`.
+
+        An endpoint without one is asked once for each model.
+        """
         capable = self._endpoint.get_capabilities(request.model)
         if capable.counts is False or request.model in self._uncounted:
             return None
@@ -113,7 +119,11 @@ class AnthropicModel:
     async def _streamed(
         self, prompt: wire.PromptParameters, max_output: int, previous: str, partial: StreamUsageTracker
     ) -> WireMessage:
-        """The message as it stands at `message_stop`. Raises InvalidReplyError where the stream ends before that."""
+        """Return the message as it is at `message_stop`.
+
+        Raises:
+            InvalidReplyError: the stream ends before that.
+        """
         timeout = build_read_timeout(self._patience.get_first_byte_timeout(thinks=wire.is_thinking_enabled(prompt)))
         asked = DiagnosticsParam(previous_message_id=previous) if previous else omit
         raw = await self._client.messages.create(
@@ -124,8 +134,8 @@ class AnthropicModel:
             async for event in stream:
                 if isinstance(event, ParsedMessageStopEvent):
                     message = event.message
-                    # Nobody waits for what may follow. Read on all the same: generators that are left halfway are found
-                    # by the garbage collector, perhaps in another thread while they run.
+                    # No one waits for what may follow, but it is read: generators left halfway are found by the garbage
+                    # collector, perhaps in another thread while they run.
                     await stream.close()
             if message is not None:
                 return message
@@ -135,13 +145,13 @@ class AnthropicModel:
 
 
 class _WithUsage(AsyncStream[RawMessageStreamEvent]):
-    """A stream in which every event that has usage to report reports some, be it zero."""
+    """A stream in which every event that can carry usage does, even if it is zero."""
 
     def __init__(self, raw: AsyncStream[RawMessageStreamEvent], partial: StreamUsageTracker) -> None:
         self._raw, self.response, self._partial = raw, raw.response, partial
 
     async def __aiter__(self) -> AsyncIterator[RawMessageStreamEvent]:
-        """Its events, each noted before it is passed on."""
+        """Yield the events, each recorded before it is passed on."""
         async for event in self._raw:
             told = wire.with_usage(event)
             self._partial.add_event(told, time.monotonic())
@@ -154,7 +164,7 @@ class _WithUsage(AsyncStream[RawMessageStreamEvent]):
 
 @contextmanager
 def _reporting(partial: StreamUsageTracker, max_output: int) -> Generator[None]:
-    """Errors of ours carry what the stream had reported before."""
+    """Add to our errors the usage that the stream had reported before."""
     try:
         yield
     except ModelError as error:
@@ -170,7 +180,7 @@ def create_anthropic_model(
     patience: ModelTimeouts = DEFAULT_TIMEOUTS,
     endpoint: ModelEndpoint | None = None,
 ) -> AnthropicModel:
-    """A model behind `base_url` (by default the provider's public API)."""
+    """Create a model behind `base_url` (by default the provider's public API)."""
     return AnthropicModel(create_sdk_client(api_key, base_url, http_client, patience), patience, endpoint)
 
 
@@ -178,7 +188,7 @@ class AnthropicSearch:
     """A `WebSearch` by the tool `web_search` of the Messages API."""
 
     def __init__(self, client: AsyncAnthropic, model: str, domains: DomainPolicy) -> None:
-        """Take over the client: retries are switched off, and `aclose` closes it."""
+        """Take over the client: its retries are switched off, and `aclose` closes it."""
         self._client = client.with_options(max_retries=0)
         self._model = model
         self._domains = domains
@@ -189,7 +199,7 @@ class AnthropicSearch:
         return self._model
 
     async def search(self, query: str, limit: int) -> WebSearchResponse:
-        """See `WebSearch`. Denied domains are not found, and only allowed ones where some are listed."""
+        """See `WebSearch`. Denied domains are not searched, and only the allowed ones if any are listed."""
         with _vendor_errors():
             answer = await self._client.messages.create(
                 model=self._model,
@@ -213,12 +223,12 @@ def create_anthropic_search(
     http_client: httpx2.AsyncClient | None = None,
     patience: ModelTimeouts = DEFAULT_TIMEOUTS,
 ) -> AnthropicSearch:
-    """Search behind `base_url` (by default the provider's public API)."""
+    """Create a search behind `base_url` (by default the provider's public API)."""
     return AnthropicSearch(create_sdk_client(api_key, base_url, http_client, patience), model, domains)
 
 
 def _tool(domains: DomainPolicy) -> WebSearchTool20260318Param:
-    """The provider takes one list of domains or the other, but not both."""
+    """The provider accepts one list of domains or the other, but not both."""
     tool: WebSearchTool20260318Param = {
         "type": "web_search_20260318",
         "name": "web_search",
@@ -252,7 +262,7 @@ def _searched(answer: WireMessage, limit: int) -> WebSearchResponse:
 
 
 def _cited(answer: WireMessage) -> dict[str, list[str]]:
-    """What the model quotes, by page: all else of a result is encrypted."""
+    """Return the model's quotations by page: everything else in a result is encrypted."""
     cited: dict[str, list[str]] = {}
     for url, words in _citations(answer):
         if words not in cited.setdefault(url, []):
@@ -271,7 +281,7 @@ def _usage(answer: WireMessage) -> Usage:
     by_server: object = getattr(getattr(answer, "usage", None), "server_tool_use", None)
     counted: object = getattr(by_server, "web_search_requests", None)
     results = [block for block in answer.content if isinstance(block, WebSearchToolResultBlock)]
-    made = sum(isinstance(block.content, Sequence) for block in results)  # those that failed are not billed
+    made = sum(isinstance(block.content, Sequence) for block in results)  # failed searches are not billed
     searches = sanitize_token_count(counted) or made
     return parse_usage(answer).replace(searches=searches)
 
@@ -282,13 +292,13 @@ _UNSUPPORTED = ("not supported", "unsupported", "not implemented", "not availabl
 
 @contextmanager
 def _vendor_errors(no_credentials: tuple[type[Exception], ...] = ()) -> Generator[None]:
-    """Raise ours for every error of the SDK, of its HTTP client, and of those who find credentials.
+    """Convert every error of the SDK, of its HTTP client, and of credential providers to ours.
 
     Raises:
-        ModelUnavailable: worth another attempt.
-        SpendingLimitReached: the provider wants money first.
-        ModelRejected: another attempt changes nothing.
-        ContentFilterError: nor does it here, but this one may have been billed.
+        ModelUnavailable: retryable.
+        SpendingLimitReached: the provider's account has no money left.
+        ModelRejected: not retryable.
+        ContentFilterError: not retryable here, but this one may have been billed.
     """
     try:
         yield
@@ -305,7 +315,7 @@ def _vendor_errors(no_credentials: tuple[type[Exception], ...] = ()) -> Generato
 
 
 def _ours(error: AnthropicError | httpx2.HTTPError) -> ModelError:
-    """Our error for one of the SDK's or of its HTTP client's."""
+    """Convert an error of the SDK or of its HTTP client to ours."""
     match error:
         case APIStatusError():
             return _refusal(error).model_error
@@ -316,7 +326,7 @@ def _ours(error: AnthropicError | httpx2.HTTPError) -> ModelError:
 
 
 def _is_missing(error: APIStatusError) -> bool:
-    """Whether the endpoint does not have such a call: by its status, or by its words with one that says less."""
+    """Whether the endpoint lacks this call, judged by its status, or by its words if the status says less."""
     words = parse_vendor_error(error.body).description.lower()
     return error.status_code in _NO_SUCH_CALL or (
         error.status_code == 400 and any(sign in words for sign in _UNSUPPORTED)
@@ -324,7 +334,7 @@ def _is_missing(error: APIStatusError) -> bool:
 
 
 def _refusal(error: APIStatusError) -> VendorErrorResponse:
-    """Nothing that comes from there was validated: kinds and words may be anything, and in any server's shape."""
+    """Nothing in the response was validated: kinds and words may be anything, in any server's shape."""
     fault = parse_vendor_error(error.body)
     kind = error.type if error.status_code < 400 else error.error_code or fault.error_kind
     return VendorErrorResponse(

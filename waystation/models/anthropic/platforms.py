@@ -1,7 +1,7 @@
-"""Clients of the Messages API by where it is: at its maker's, at another server, at Bedrock, Vertex or Foundry.
+"""Creates clients of the Messages API for each platform: Anthropic, another server, Bedrock, Vertex or Foundry.
 
-None of them traces or logs content, and all bear silence alike. The packages that Bedrock, Vertex and Foundry need
-besides come with the extras of these names; they find credentials as their vendors' programs do.
+None of them traces or logs content, and all have the same time-outs. The packages for Bedrock, Vertex and Foundry come
+with the extras of these names; they find credentials as their vendors' programs do.
 """
 
 import asyncio
@@ -25,21 +25,21 @@ MessagesClient = (
     AsyncAnthropic | AsyncAnthropicBedrock | AsyncAnthropicBedrockMantle | AsyncAnthropicFoundry | AsyncAnthropicVertex
 )
 NO_KEY = "none"
-"""In the place of a key that an endpoint does not ask for."""
+"""Sent as the key to an endpoint that needs none."""
 CUSTOM_HEADERS_VARIABLE = "ANTHROPIC_CUSTOM_HEADERS"
 ENTRA_SCOPE = "https://ai.azure.com/.default"
-"""What a token of Entra's is for at Foundry."""
+"""OAuth scope of an Entra token for Foundry."""
 
 
 class PlatformClient(NamedTuple):
-    """A client, and how its vendor's libraries say that they found no credentials."""
+    """A client, and the errors by which its vendor's libraries say that they found no credentials."""
 
     client: MessagesClient
     no_credentials: tuple[type[Exception], ...] = ()
 
 
 class _Open(NamedTuple):
-    """What a client is made with, whatever its kind."""
+    """What every kind of client is created with."""
 
     endpoint: NamedEndpoint
     key: str | None
@@ -53,7 +53,7 @@ def create_sdk_client(
     http_client: httpx2.AsyncClient | None = None,
     patience: ModelTimeouts = DEFAULT_TIMEOUTS,
 ) -> AsyncAnthropic:
-    """The SDK's client of the provider's API, or of another server that takes its key in the same way."""
+    """Create the SDK's client of the provider's API, or of another server that takes its key in the same way."""
     _quiet()
     return AsyncAnthropic(
         api_key=api_key,
@@ -70,9 +70,10 @@ def create_platform_client(
     http_client: httpx2.AsyncClient | None = None,
     patience: ModelTimeouts = DEFAULT_TIMEOUTS,
 ) -> PlatformClient:
-    """The client of a named endpoint. Raises BadInput where it finds neither packages nor a key.
+    """Create the client of a named endpoint. Credentials are not looked up before the first call.
 
-    No credentials are looked for before the first call.
+    Raises:
+        BadInput: its packages or its key are missing.
     """
     _quiet()
     made = _CLIENTS[endpoint.kind](
@@ -80,15 +81,15 @@ def create_platform_client(
     )
     client = _without_headers_of_others(made.client)
     if endpoint.kind == "compatible" and endpoint.auth != "bearer":
-        # The SDK sends a key as `Authorization: Bearer` alone.
+        # The SDK only sends a key as `Authorization: Bearer`.
         others = {"Authorization": omit} if endpoint.auth == "x-api-key" else {}
         client = client.copy(default_headers={"x-api-key": key or NO_KEY, **others})  # pyright: ignore[reportArgumentType]
     return made._replace(client=client)
 
 
 def _without_headers_of_others(client: MessagesClient) -> MessagesClient:
-    """The SDK sends to every server what this variable says, and in the place of a key. Who set it meant the provider's
-    own, or what `ANTHROPIC_BASE_URL` names.
+    """Drop the custom headers of the environment that replace a key: the SDK sends them to every server, but they are
+    meant for the provider, or for what `ANTHROPIC_BASE_URL` names.
     """
     written = [line.partition(":") for line in os.environ.get(CUSTOM_HEADERS_VARIABLE, "").split("\n")]
     own = {name.lower(): value for name, value in client.auth_headers.items()}
@@ -97,7 +98,7 @@ def _without_headers_of_others(client: MessagesClient) -> MessagesClient:
 
 
 def _quiet() -> None:
-    # At level DEBUG the SDK logs whole requests, whatever level the application meant for itself.
+    # At level DEBUG the SDK logs whole requests, whatever level the application chose for itself.
     logging.getLogger("anthropic").setLevel(logging.WARNING)
 
 
@@ -106,8 +107,9 @@ def _watched(http_client: httpx2.AsyncClient | None, patience: ModelTimeouts) ->
 
 
 def _messages(given: _Open) -> PlatformClient:
-    """The provider, and whoever speaks as it does. Without a key the SDK would look for one of the provider's in the
-    environment, which nobody else is to see.
+    """Create a client for the provider or a compatible server.
+
+    Without a key the SDK would look for the provider's in the environment, and send it to that server.
     """
     client = AsyncAnthropic(
         api_key=given.key or NO_KEY,
@@ -160,7 +162,7 @@ def _vertex(given: _Open) -> PlatformClient:
 
 
 def _foundry(given: _Open) -> PlatformClient:
-    """By its key, or else by Entra's tokens."""
+    """Create a Foundry client with its key, or else with Entra tokens."""
     no_credentials: tuple[type[Exception], ...] = ()
     if given.key is None:
         if find_spec("azure") is None or _absent("azure.identity"):
@@ -180,10 +182,13 @@ def _foundry(given: _Open) -> PlatformClient:
 
 
 def _entra_tokens() -> Callable[[], Awaitable[str]]:
-    """Of whom Azure's own programs would find; kept until they expire. It may wait for a network, so in a thread."""
+    """Return a provider of Entra tokens for the identity that Azure's own programs would find, cached until expiry.
+
+    It may wait for a network, so it runs in a thread.
+    """
     from azure.identity import DefaultAzureCredential, get_bearer_token_provider  # noqa: PLC0415 - an extra's package
 
-    # At level INFO its chain of credentials says of each that it was not there.
+    # At level INFO its chain of credentials logs for each that it was not found.
     logging.getLogger("azure").setLevel(logging.ERROR)
     token = get_bearer_token_provider(DefaultAzureCredential(), ENTRA_SCOPE)
     return lambda: asyncio.to_thread(token)
@@ -197,11 +202,15 @@ _CLIENTS: Mapping[EndpointKind, Callable[[_Open], PlatformClient]] = {
     "vertex": _vertex,
     "foundry": _foundry,
 }
-"""All but chat completions, which are another protocol."""
+"""All kinds except chat completions, which are a different protocol."""
 
 
 def _errors(module: str, name: str, extra: str) -> tuple[type[Exception], ...]:
-    """The base of a vendor's errors. Raises BadInput where its package is not installed."""
+    """Return the base class of a vendor's errors.
+
+    Raises:
+        BadInput: its package is not installed.
+    """
     if find_spec(module.partition(".")[0]) is None or _absent(module):
         raise BadInput(f"this endpoint needs more packages: `pip install 'waystation[{extra}]'`")
     found: object = getattr(import_module(module), name)

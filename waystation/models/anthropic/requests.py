@@ -1,4 +1,4 @@
-"""Requests of the Messages protocol as a server takes them: their shape, and what makes one legal."""
+"""Requests of the Messages protocol as a server receives them: their shape, and the rules for a valid request."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal, TypeVar
@@ -10,11 +10,14 @@ from waystation.kernel.value import Value
 
 MAX_CACHE_MARKS = 4
 UNIONS = frozenset({"anyOf", "oneOf", "allOf"})
-"""Which no schema of a tool may have at its top."""
+"""Keywords that a tool's schema must not have at its top level."""
 
 
 class MessagesApiError(Exception):
-    """An answer of the protocol's error form: HTTP status, error type, message. Messages carry no conversation text."""
+    """A response in the protocol's error form: HTTP status, error type, message.
+
+    Messages carry no conversation text.
+    """
 
     def __init__(self, message: str, status: int = 400, kind: str = "invalid_request_error") -> None:
         super().__init__(message)
@@ -22,19 +25,19 @@ class MessagesApiError(Exception):
 
 
 class CacheControl(Value):
-    """The prompt up to here may be cached."""
+    """Marks a prompt prefix up to here as cacheable."""
 
     type: Literal["ephemeral"]
 
 
 class CacheControlMixin(Value):
-    """Any part of a prompt that can end a cached stretch."""
+    """Any part of a prompt that can end a cached prefix."""
 
     cache_control: CacheControl | None = None
 
 
 def _joined(content: JsonValue) -> JsonValue:
-    """Content as one string: the protocol also allows a list of text blocks."""
+    """Return content as one string: the protocol also allows a list of text blocks."""
     if not isinstance(content, list):
         return content
     return "\n".join(block.text for block in _TEXT_BLOCKS.validate_python(content, extra="ignore"))
@@ -51,17 +54,17 @@ def _worded(text: str) -> str:
 
 
 class TextBlock(Text, CacheControlMixin):
-    """Text on the wire."""
+    """A text block on the wire."""
 
     text: Annotated[str, AfterValidator(_worded)]
 
 
 class ThinkingBlock(Thinking, CacheControlMixin):
-    """Thinking on the wire."""
+    """A thinking block on the wire."""
 
 
 class RedactedThinkingBlock(RedactedThinking, CacheControlMixin):
-    """Sealed thinking on the wire."""
+    """An encrypted thinking block on the wire."""
 
 
 class ToolUseBlock(ToolUse, CacheControlMixin):
@@ -69,7 +72,7 @@ class ToolUseBlock(ToolUse, CacheControlMixin):
 
 
 class ToolResultBlock(ToolResult, CacheControlMixin):
-    """A tool's result on the wire; its content may also be a list of text blocks."""
+    """A tool result on the wire; its content may also be a list of text blocks."""
 
     content: Annotated[str, BeforeValidator(_joined)] = ""
 
@@ -99,7 +102,7 @@ class WireMessage(Value):
 
 
 class WireTool(CacheControlMixin):
-    """A tool on offer."""
+    """A tool offered to the model."""
 
     name: str
     description: str = ""
@@ -107,7 +110,7 @@ class WireTool(CacheControlMixin):
 
 
 class ToolChoice(Value):
-    """Whether and which tool the reply must call."""
+    """Whether the reply must call a tool, and which."""
 
     type: Literal["auto", "any", "tool", "none"]
     name: str | None = None
@@ -121,7 +124,7 @@ class ThinkingChoice(Value):
 
 
 class CountTokensRequest(CacheControlMixin):
-    """What the input tokens are counted of."""
+    """A request to count input tokens."""
 
     model: str
     system: Annotated[tuple[TextBlock, ...], BeforeValidator(_as_blocks)] = ()
@@ -132,7 +135,7 @@ class CountTokensRequest(CacheControlMixin):
 
     @property
     def forces_any_tool(self) -> bool:
-        """Whether the reply must call a tool, whichever."""
+        """Whether the reply must call some tool."""
         return self.tool_choice is not None and self.tool_choice.type in ("any", "tool")
 
     @property
@@ -142,7 +145,7 @@ class CountTokensRequest(CacheControlMixin):
 
 
 class MessagesRequest(CountTokensRequest):
-    """One call of the model."""
+    """A model call."""
 
     max_tokens: int = Field(ge=1)
     stream: bool = False
@@ -152,7 +155,11 @@ _Request = TypeVar("_Request", bound=CountTokensRequest)
 
 
 def parse_request(kind: type[_Request], body: bytes) -> _Request:
-    """The body of a model call, or of a token count. Raises MessagesApiError."""
+    """Parse the body of a model call or of a token count.
+
+    Raises:
+        MessagesApiError: the request is not valid.
+    """
     try:
         request = kind.model_validate_json(body, extra="ignore")
     except ValidationError as error:
@@ -169,7 +176,7 @@ def _refusal(error: ValidationError) -> MessagesApiError:
 
 
 def find_request_errors(request: CountTokensRequest) -> Iterator[str]:
-    """Errors that the protocol documents for a request whose parts have the right shape, but none about thinking."""
+    """Yield the documented protocol errors of a request with the right shape, except those about thinking."""
     yield from _message_faults(request)
     yield from _tool_faults(request)
 
@@ -189,7 +196,7 @@ def _message_faults(request: CountTokensRequest) -> Iterator[str]:
 
 
 def _pairing_faults(index: int, message: WireMessage, open_calls: list[str]) -> Iterator[str]:
-    """What is wrong with the results in a message that follows a message with these calls."""
+    """Yield what is wrong with the tool results in a message that follows a message with these calls."""
     answered = [result.tool_use_id for result in message.results]
     for call_id in open_calls:
         if call_id not in answered:
@@ -208,7 +215,7 @@ def _pairing_faults(index: int, message: WireMessage, open_calls: list[str]) -> 
 
 
 def merge_same_role_messages(messages: tuple[WireMessage, ...]) -> Iterator[WireMessage]:
-    """Messages of one role in a row count as one, as the protocol has it."""
+    """Merge consecutive messages of one role into one, as the protocol does."""
     current = messages[0]
     for message in messages[1:]:
         if message.role == current.role:

@@ -1,4 +1,4 @@
-"""The event stream of the Messages protocol: one whole message, or one error, as a server sends it."""
+"""Encodes the event stream of the Messages protocol: one complete message, or one error, as a server sends it."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,14 +8,14 @@ from pydantic import JsonValue
 StreamEvent = dict[str, JsonValue]
 
 PIECE = 200
-"""Characters of one delta: small enough that a message of any size arrives in several."""
+"""Characters in one delta: small enough that a message of any size arrives in several."""
 
 
 def iter_message_events(message: Mapping[str, JsonValue]) -> Iterator[bytes]:
-    """The stream of a message, from `message_start` to `message_stop`, one event at a time.
+    """Yield the stream of a message, from `message_start` to `message_stop`, one event at a time.
 
     `message` has the shape of an unstreamed response: `content` (blocks of text, thinking, redacted thinking and tool
-    use), `stop_reason` and `usage`; every further field goes into `message_start` as it is.
+    use), `stop_reason` and `usage`; every other field goes into `message_start` unchanged.
 
     Raises:
         KeyError: a field that the protocol needs is missing.
@@ -33,13 +33,13 @@ def iter_message_events(message: Mapping[str, JsonValue]) -> Iterator[bytes]:
 
 
 def encode_error_event(kind: str, message: str, request_id: str | None = None) -> bytes:
-    """An error in the middle of a stream; `kind` is the protocol's name for it, such as `overloaded_error`."""
+    """Encode an error in the middle of a stream; `kind` is the protocol's name for it, such as `overloaded_error`."""
     error: StreamEvent = {"type": kind, "message": message}
     return encode_event({"type": "error", "error": error, "request_id": request_id}, name="error")
 
 
 def encode_event(event: StreamEvent, name: str | None = None) -> bytes:
-    """One event with its `event:` line, without which clients drop it in silence."""
+    """Encode one event with its `event:` line, without which clients silently drop it."""
     body = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
     return f"event: {name or event['type']}\ndata: {body}\n\n".encode()
 
@@ -53,7 +53,10 @@ def _block_events(index: int, block: Mapping[str, JsonValue]) -> Iterator[bytes]
 
 
 def _split(block: Mapping[str, JsonValue]) -> tuple[StreamEvent, Sequence[StreamEvent]]:
-    """How a block begins, and the deltas that complete it. Blocks of other kinds come whole, as servers send them."""
+    """Return the start of a block and the deltas that complete it.
+
+    Blocks of other kinds are sent whole, as servers do.
+    """
     match block["type"]:
         case "text":
             return {**block, "text": ""}, _deltas("text_delta", "text", block["text"])

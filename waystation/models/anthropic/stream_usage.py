@@ -1,9 +1,8 @@
-"""What a reply that broke off may have cost at most, from the events of its stream that arrived.
+"""Estimates an upper bound of the usage of an interrupted reply from the stream events that arrived.
 
-`message_start` reports the input, to the token and by kind. The output is reported when the reply ends; until then it
-is bounded by what arrived (a token covers at least one byte) and by what a model can have produced out of sight: in
-thinking, which is shown in part or not at all, and after the last event, until its provider notices that the connection
-is gone.
+`message_start` reports the input, exactly and by kind. The output is reported when the reply ends; until then it is
+bounded by what arrived (a token covers at least one byte) and by what a model can have produced unseen: while thinking,
+which is shown in part or not at all, and after the last event, until its provider notices that the connection is gone.
 """
 
 import math
@@ -16,29 +15,29 @@ from waystation.kernel.usage import Usage
 from waystation.models.anthropic.wire import parse_usage
 
 TOKENS_PER_SECOND = 400
-"""No model of the provider's produces more; the fastest ones stream some 250 tokens a second."""
+"""No model of the provider produces more; the fastest ones stream about 250 tokens a second."""
 NOTICE_SECONDS = 5.0
-"""Until a provider notices that a connection is gone, and stops."""
+"""Seconds until a provider notices that a connection is gone, and stops."""
 _THINKING = ("thinking", "redacted_thinking")
 
 
 @dataclass
 class StreamUsageTracker:
-    """The events of one stream so far. Times are seconds of a clock that never goes back."""
+    """The events of one stream so far. Times are seconds of a monotonic clock."""
 
     speed_known: bool = True
-    """False: all of `max_output` may have been produced out of sight."""
+    """If False, all of `max_output` may have been produced unseen."""
     _input: Usage | None = None
     _output: int | None = None
-    """As reported at the reply's end."""
+    """Output tokens as reported at the end of the reply."""
     _bytes: int = 0
     _hidden: float = 0.0
-    """Seconds in thinking, and before the first block."""
+    """Seconds spent thinking and before the first block."""
     _hidden_since: float | None = None
     _last: float = 0.0
 
     def add_event(self, event: RawMessageStreamEvent, at: float) -> None:
-        """The next event, and when it arrived."""
+        """Record the next event and when it arrived."""
         self._last = at
         match event.type:
             case "message_start":
@@ -57,7 +56,7 @@ class StreamUsageTracker:
                 pass
 
     def estimate_max_usage(self, now: float, max_output: int) -> Usage | None:
-        """What may have been billed at most; None if the input was not reported."""
+        """Return an upper bound of the billed usage; None if the input was not reported."""
         if self._input is None or not self._input.prompt_tokens:
             return None
         return self._input + Usage(output=min(max_output, self._most_output(now, max_output)))
@@ -78,14 +77,14 @@ class StreamUsageTracker:
         self._bytes += PART_OVERHEAD + compute_max_utf8_bytes(block.model_dump_json())
 
     def _show(self, at: float) -> None:
-        """What was hidden until now is over."""
+        """End the current unseen period."""
         if self._hidden_since is not None:
             self._hidden += at - self._hidden_since
         self._hidden_since = None
 
 
 def _said(event: RawContentBlockDeltaEvent) -> int:
-    """Bytes of a delta's text, thinking or arguments; a signature is no output."""
+    """Return the bytes of a delta's text, thinking or arguments; a signature is not output."""
     delta = event.delta
     match delta.type:
         case "text_delta":

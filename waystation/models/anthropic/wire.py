@@ -44,33 +44,37 @@ from waystation.models.profiles import ModelProfile, get_model_profile
 from waystation.models.profiles import ThinkingSetting as WayOfThinking
 
 CACHE_CONTROL: CacheControlEphemeralParam = {"type": "ephemeral"}
-"""Marks the end of a prefix to keep for five minutes. A request may have four of them."""
+"""Marks the end of a prefix that is cached for five minutes. A request may have four of them."""
 
 THINKING_BETA = "thinking-binding-controls-2026-08-01"
 DROP_OUTDATED_THINKING: JsonValue = {
     "type": "adaptive",
     "block_binding": {"prefix_mismatch_behavior": "drop_block"},
 }
-"""What these models do anyway, except that thinking whose prefix somebody changed is left out by the provider, which
-says so. By default it refuses the whole request. A forced tool and explicit thinking exclude each other."""
+"""The default of these models, except that the provider drops thinking whose prefix was changed, and reports it.
+Otherwise it rejects the whole request. A forced tool and explicit thinking exclude each other.
+"""
 
 INTERLEAVED_BETA = "interleaved-thinking-2025-05-14"
-"""Models that think within a budget of tokens do so before their first call of a tool only, unless they are asked to
-do so before each."""
+"""Models that think within a token budget only do so before their first tool call, unless this beta asks them to think
+before each.
+"""
 
 _USER_MARKS = 2
-"""The end of this request is the prefix that the next call reads. The end of the last request is the one that the last
-call wrote; without a mark the provider looks only twenty blocks back for it, too few after many parallel calls."""
+"""Marks on the last two user messages. The end of this request is the prefix that the next call reads. The end of the
+last request is the prefix that the last call wrote; without a mark the provider only looks twenty blocks back for it,
+too few after many parallel calls.
+"""
 
 _NAME = compile_bounded(r"\A[a-z]{1,20}(?:_[a-z]{1,20}){0,3}")
-"""How the protocol calls kinds and reasons. Anything else an endpoint may have taken from the conversation."""
+"""Form of the protocol's kinds and reasons. An endpoint may have taken anything else from the conversation."""
 
 UserBlockParam = TextBlockParam | ToolResultBlockParam
 AssistantBlockParam = TextBlockParam | ThinkingBlockParam | RedactedThinkingBlockParam | ToolUseBlockParam
 
 
 class PromptParameters(TypedDict):
-    """What a call and the counting of its tokens have in common."""
+    """Parameters that a call and the counting of its tokens have in common."""
 
     model: str
     messages: Sequence[MessageParam]
@@ -86,12 +90,13 @@ class PromptParameters(TypedDict):
 def build_request_parameters(
     request: ModelRequest, capable: ModelCapabilities = UNKNOWN_CAPABILITIES
 ) -> PromptParameters:
-    """The request's parameters without `max_tokens`, as the endpoint takes them.
+    """Build the request's parameters except `max_tokens`, as the endpoint accepts them.
 
-    Raises ModelRejected for a block in a message of the wrong role.
-
-    Four cache marks at most, in the order in which the provider reads a request: the last tool, the end of the system
+    At most four cache marks, in the order in which the provider reads a request: the last tool, the end of the system
     prompt, the end of the last request (the last user message before the newest reply) and the end of this one.
+
+    Raises:
+        ModelRejected: a block is in a message of the wrong role.
     """
     facts, marks = _facts(request.model, capable), capable.caches is not False and not request.one_shot
     wire = PromptParameters(model=request.model, messages=_messages(request.messages, marks=marks))
@@ -110,7 +115,7 @@ def build_request_parameters(
 
 
 def _facts(model: str, capable: ModelCapabilities) -> ModelProfile:
-    """What is known of the model by its name, and over it what its endpoint was found to do."""
+    """Return the model's profile by its name, overridden by what its endpoint was found to do."""
     facts, forces, binds = get_model_profile(model), capable.forces_tools, capable.binds_thinking
     return facts.replace(
         forces_tools=facts.forces_tools if forces is None else forces,
@@ -119,7 +124,7 @@ def _facts(model: str, capable: ModelCapabilities) -> ModelProfile:
 
 
 def is_thinking_enabled(wire: PromptParameters) -> bool:
-    """Whether the model is asked to think before it says anything."""
+    """Whether the model is asked to think before it answers."""
     thinking = wire.get("thinking")
     return thinking["type"] != "disabled" if thinking is not None else "thinking" in wire.get("extra_body", {})
 
@@ -141,15 +146,14 @@ def _think(wire: PromptParameters, facts: ModelProfile, thinking: WayOfThinking 
 
 
 def parse_model_response(message: WireMessage) -> ModelResponse:
-    """The final message of a stream that ended as it should.
+    """Parse the final message of a stream that ended properly.
 
-    With the stop reason `max_tokens` the last call of a tool may have lost the end of its input.
+    With the stop reason `max_tokens` the last tool call may have lost the end of its input.
 
     Raises:
-        InvalidReplyError: there is no stop reason, a field is missing or malformed, two calls have one id, or there is
-        a
-            kind of block or a stop reason that this version does not know. Leaving a block out would make the next
-            request differ from what the model said. The reply is billed by then, which ModelRejected would deny.
+        InvalidReplyError: there is no stop reason, a field is missing or malformed, two calls have one id, or a kind of
+            block or stop reason is unknown to this version. Dropping a block would make the next request differ from
+            what the model said. The reply is billed by then, which ModelRejected would deny.
     """
     try:
         blocks = tuple(_block(block) for block in message.content)
@@ -174,7 +178,10 @@ _TRANSFORMATIONS = TypeAdapter(list[dict[str, JsonValue]])
 
 
 def _dropped_thinking(message: WireMessage) -> int:
-    """How many blocks the provider says it left out of the request. The SDK keeps the field without knowing it."""
+    """Return how many blocks the provider reports as dropped from the request.
+
+    The SDK keeps the field without knowing it.
+    """
     told: object = getattr(message, "input_transformations", None)
     try:
         found = _TRANSFORMATIONS.validate_python(told or [])
@@ -184,7 +191,7 @@ def _dropped_thinking(message: WireMessage) -> int:
 
 
 def _cache_miss(message: WireMessage) -> str:
-    """Why the provider could not read what the last call wrote into its cache; empty where it does not say so."""
+    """Return why the provider could not read what the last call wrote into its cache; empty if it does not say so."""
     reason: object = getattr(getattr(message, "diagnostics", None), "cache_miss_reason", None)
     kind: object = getattr(reason, "type", None)
     return kind if isinstance(kind, str) and _NAME.fullmatch(kind) else ""
@@ -196,7 +203,7 @@ def _id(message: WireMessage) -> str:
 
 
 def parse_usage(message: WireMessage) -> Usage:
-    """Tokens by kind, 0 where the endpoint reports none; searches are not among them."""
+    """Return tokens by kind, 0 if the endpoint reports none. Searches are not included."""
     used: object = getattr(message, "usage", None)
     return Usage(
         input=_reported(used, "input_tokens"),
@@ -207,7 +214,7 @@ def parse_usage(message: WireMessage) -> Usage:
 
 
 def with_usage(event: RawMessageStreamEvent) -> RawMessageStreamEvent:
-    """The event with zeros where the endpoint reports no usage: the SDK adds up fields that it has not looked for."""
+    """Return the event with zeros if the endpoint reports no usage: the SDK adds up fields without looking for them."""
     if event.type == "message_start":
         used = getattr(event.message, "usage", None)
         event.message.usage = WireUsage(input_tokens=0, output_tokens=0) if used is None else used
@@ -224,8 +231,9 @@ def _reported(used: object, name: str) -> int:
 
 
 def parse_token_count(answer: object) -> int | None:
-    """The tokens of a count. None where it is none: the SDK validates nothing that it receives, and a page or a zero
-    would let a call of any size pass.
+    """Return the number of tokens counted; None if the answer is not a count.
+
+    The SDK validates nothing that it receives, and a web page or a zero would let a call of any size pass.
     """
     counted: object = getattr(answer, "input_tokens", None)
     return sanitize_token_count(counted) or None

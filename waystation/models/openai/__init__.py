@@ -1,1 +1,1 @@
-"""Models behind chat completions, the protocol of OpenAI that most servers of models speak."""
+"""Models behind chat completions, OpenAI's protocol, which most model servers implement."""

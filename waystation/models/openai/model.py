@@ -1,7 +1,7 @@
-"""The client of chat completions: the only module here that talks to a network.
+"""The client of chat completions.
 
-The vendor's SDK would bring a second HTTP client and four more packages for one call of one path, whose stream is read
-here in a dozen lines; so it is not used.
+The vendor's SDK is not used: it would add a second HTTP client and four more packages for one call of one path, whose
+stream is read here in a dozen lines.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -31,15 +31,15 @@ _REQUEST_ID = "x-request-id"
 
 
 class OpenAIModel:
-    """A `ChatModel` behind chat completions. It always streams, so that no connection idles through a long reply."""
+    """A `ChatModel` behind chat completions. It always streams, so that no connection is idle during a long reply."""
 
     def __init__(self, client: httpx2.AsyncClient, url: str, endpoint: ModelEndpoint, patience: ModelTimeouts) -> None:
-        """Take over the client, which `aclose` closes. `url`: what `/chat/completions` is put behind."""
+        """Take over the client, which `aclose` closes. `url` is what `/chat/completions` is appended to."""
         self._client, self._url = client, f"{url.rstrip('/')}/chat/completions"
         self._endpoint, self._patience = endpoint, patience
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """Ask once; see `ChatModel`."""
+        """Send one request; see `ChatModel`."""
         of_maker = self._url.startswith(OPENAI_URL)
         body = wire.build_request_body(request, self._endpoint.get_capabilities(request.model), of_maker=of_maker)
         timeout = build_read_timeout(self._patience.get_first_byte_timeout(thinks=request.effort is not None))
@@ -57,7 +57,7 @@ class OpenAIModel:
         return reply.build_response()
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
-        """See `ChatModel`: the protocol has no count."""
+        """See `ChatModel`: the protocol cannot count tokens."""
         del request
 
     async def aclose(self) -> None:
@@ -72,7 +72,7 @@ def create_openai_model(
     patience: ModelTimeouts = DEFAULT_TIMEOUTS,
     endpoint: ModelEndpoint | None = None,
 ) -> OpenAIModel:
-    """A model behind `url`; without a key none is sent."""
+    """Create a model behind `url`; without a key none is sent."""
     client = install_stream_watchdog(http_client or httpx2.AsyncClient(), patience.stream)
     if key:
         client.headers["authorization"] = f"Bearer {key}"
@@ -80,8 +80,9 @@ def create_openai_model(
 
 
 async def _events(response: httpx2.Response) -> AsyncIterator[str]:
-    """What stands behind `data:`, up to the end that the protocol marks. Nobody waits for what may follow, and it is
-    read on all the same: generators that are left halfway are found by the garbage collector.
+    """Yield what follows `data:`, up to the end mark of the protocol.
+
+    The rest is read although no one needs it: generators that are left halfway are found by the garbage collector.
     """
     ended = False
     async for line in response.aiter_lines():
@@ -98,7 +99,7 @@ def _refusal(response: httpx2.Response, fault: VendorErrorBody) -> VendorErrorRe
 
 @asynccontextmanager
 async def _errors() -> AsyncGenerator[None]:
-    """Raise ours for every error of the HTTP client, and for what cannot be read. Raises ModelError."""
+    """Convert every error of the HTTP client, and everything unreadable, to a ModelError."""
     try:
         yield
     except httpx2.HTTPError as error:

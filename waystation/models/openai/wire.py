@@ -1,7 +1,7 @@
 """Pure translation between our requests and replies and those of chat completions.
 
-What that protocol does not have is lost on the way: signed thinking, cache marks, and whether a result is an error,
-which is said in words.
+What the protocol does not support is lost: signed thinking, cache marks, and the error flag of a tool result, which is
+expressed in words.
 """
 
 import json
@@ -33,10 +33,16 @@ _Object = dict[str, JsonValue]
 def build_request_body(
     request: ModelRequest, capable: ModelCapabilities = UNKNOWN_CAPABILITIES, *, of_maker: bool = False
 ) -> _Object:
-    """The request, always streamed. `of_maker`: at OpenAI itself, whose newer models know one name of the longest reply
-    and refuse the other, which is the only one that many servers know.
+    """Build the request, always streamed.
 
-    Raises ModelRejected for a block in a message of the wrong role.
+    Args:
+        request: the model call.
+        capable: what the endpoint can do.
+        of_maker: whether it is OpenAI itself, whose newer models only accept one name for the maximum output; many
+            servers only know the other.
+
+    Raises:
+        ModelRejected: a block is in a message of the wrong role.
     """
     body: _Object = {
         "model": request.model,
@@ -77,7 +83,7 @@ def _messages(request: ModelRequest, capable: ModelCapabilities) -> Iterator[Jso
 
 
 def _of_user(message: Message) -> Iterator[JsonValue]:
-    """Results first, each a message of its own: they must follow the calls."""
+    """Yield results first, each as its own message: they must follow the calls."""
     texts: list[str] = []
     for block in message.blocks:
         match block:
@@ -93,7 +99,7 @@ def _of_user(message: Message) -> Iterator[JsonValue]:
 
 
 def _of_assistant(message: Message) -> JsonValue:
-    """Thinking stays behind: nobody but who signed it could read it."""
+    """Drop thinking: only the model that signed it can read it."""
     if message.tool_results:
         raise ModelRejected("chat completions take no block of type tool_result in a message of the assistant")
     said: _Object = {"role": "assistant", "content": message.text}
@@ -108,7 +114,7 @@ def _call(call: ToolUse) -> JsonValue:
 
 
 class _Piece(BaseModel):
-    """What null stands for is what holds without the field."""
+    """Part of a reply. A null means the same as a missing field."""
 
     @model_validator(mode="before")
     @classmethod
@@ -133,7 +139,7 @@ class _Delta(_Piece):
     tool_calls: list[_CallPiece] | None = None
     reasoning: str | None = None
     reasoning_content: str | None = None
-    """The same by its other name: servers have one, the other or both."""
+    """The same under its other name: servers use one, the other or both."""
     reasoning_details: JsonValue = None
 
     @property
@@ -158,13 +164,13 @@ class _Used(_Piece):
 
 
 class ChatChunk(_Piece):
-    """One piece of a reply. What is not looked at may have any shape."""
+    """One chunk of a reply. Fields that are not used may have any shape."""
 
     model: str = ""
     choices: list[_Choice] = []
     usage: _Used | None = None
     error: JsonValue = None
-    """In the place of a piece, where something broke after the stream had begun."""
+    """Set instead of a reply if something broke after the stream had begun."""
 
 
 class _Call(BaseModel):
@@ -174,20 +180,22 @@ class _Call(BaseModel):
 
 
 class ChatStreamAccumulator(BaseModel):
-    """A reply as far as it has come."""
+    """A reply as far as it has arrived."""
 
     model: str = ""
     text: str = ""
     calls: list[_Call] = []
     places: dict[int, int] = {}
-    """By index: which call its newest piece belongs to."""
+    """By index: position of the call that its newest piece belongs to."""
     stop: str | None = None
     used: _Used | None = None
     thought: bool = False
-    """It was asked to think, or shows that it did: that stays behind, and how much it was nobody says but the usage."""
+    """Whether it was asked to think, or shows that it did. The thinking is dropped; only the usage says how much it
+    was.
+    """
 
     def add_chunk(self, chunk: ChatChunk) -> None:
-        """Add a piece. Usage comes with the last one, or alone behind it, or never."""
+        """Add a chunk. Usage comes with the last one, alone after it, or never."""
         self.model = chunk.model or self.model
         self.used = chunk.usage or self.used
         for choice in chunk.choices[:1]:
@@ -198,7 +206,10 @@ class ChatStreamAccumulator(BaseModel):
                 self._take_call(piece)
 
     def _take_call(self, piece: _CallPiece) -> None:
-        """Pieces of a call have its index; some servers send whole calls, all with the index 0 or with none."""
+        """Add a piece of a call, which has the call's index.
+
+        Some servers send whole calls, all with index 0 or without one.
+        """
         index = len(self.calls) if piece.index is None else piece.index
         place = self.places.get(index)
         if place is None or (piece.id and self.calls[place].id and piece.id != self.calls[place].id):
@@ -210,10 +221,11 @@ class ChatStreamAccumulator(BaseModel):
         call.arguments += piece.function.arguments or ""
 
     def build_response(self) -> ModelResponse:
-        """The reply when its stream has ended.
+        """Build the reply after its stream has ended. A call that was cut by the maximum output is left out.
 
-        Raises InvalidReplyError, billed by then, where there is no stop reason or an unknown one, where arguments of a
-        call are no JSON object, and where two calls have one id. A call that the longest reply cut is left out.
+        Raises:
+            InvalidReplyError: there is no stop reason or an unknown one, the arguments of a call are not a JSON object,
+                or two calls have one id. The reply is billed by then.
         """
         if self.stop is None:
             raise InvalidReplyError(CUT_OFF)
@@ -240,7 +252,11 @@ class ChatStreamAccumulator(BaseModel):
 
 
 def _arguments(written: str) -> _Object:
-    """Raises ValueError."""
+    """Parse the arguments of a call.
+
+    Raises:
+        ValueError: they are not a JSON object.
+    """
     read: JsonValue = json.loads(written or "{}")
     sendable = sanitize_json(read)
     if not isinstance(sendable, dict):
@@ -249,7 +265,7 @@ def _arguments(written: str) -> _Object:
 
 
 def _usage(used: _Used | None) -> Usage:
-    """Tokens by kind, 0 where none are reported: the cache's are among those of the prompt."""
+    """Return tokens by kind, 0 if none are reported. The cache's tokens are included in the reported prompt."""
     if used is None:
         return Usage()
     prompt, output = sanitize_token_count(used.prompt_tokens), sanitize_token_count(used.completion_tokens)
