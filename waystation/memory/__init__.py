@@ -1,1 +1,1 @@
-"""Memory: redacted passages, their embeddings, and how they are found again."""
+"""Memory: redacted passages, their embeddings, and search."""

@@ -1,10 +1,8 @@
-"""Passages on their way to the memory and out of it: written with their compaction, marked when it has them.
+"""The outbox in the SQL store: passages on their way into memory and out of it.
 
-Passages of documents: kept once for all tasks of a session that have the document, and as long as one of them has.
-
-A task's come under a run of their own. Its version says whether the task remembers; a forgotten one never does again.
-
-Passages of what tasks came to: kept under a run of their own, and replaced when a task ends once more.
+Passages of conversations are written with their compaction. Those of documents belong to a run of their own and are
+stored once for all tasks of a session that have the document; a run's version says whether its task remembers, and a
+forgotten task never does again. Those of results have a run of their own too, and are replaced if a task ends again.
 """
 
 from collections.abc import Collection, Mapping, Sequence, Set
@@ -45,7 +43,7 @@ _WAITS = (passages.c.stored_at.is_(None), passages.c.gone_at.is_(None), passages
 
 
 async def add_passages(connection: AsyncConnection, added: Sequence[Passage]) -> None:
-    """Let these passages wait."""
+    """Add these passages to the outbox."""
     rows = [
         {
             "passage_id": passage.id,
@@ -59,7 +57,7 @@ async def add_passages(connection: AsyncConnection, added: Sequence[Passage]) ->
 
 
 async def withdraw_passages(connection: AsyncConnection, run_id: str, gone: Set[str], now: datetime) -> None:
-    """Passages that begin or end with one of these messages count no more. The memory may have any of them."""
+    """Withdraw passages that begin or end with one of these messages. Memory may contain any of them."""
     kept = select(passages.c.body).where(passages.c.run_id == run_id, passages.c.gone_at.is_(None))
     found = [Passage.model_validate_json(body) for body in (await connection.execute(kept)).scalars()]
     ids = sorted(passage.id for passage in found if gone & {passage.first_message, passage.last_message})
@@ -69,7 +67,7 @@ async def withdraw_passages(connection: AsyncConnection, run_id: str, gone: Set[
 
 
 def _of(reader: ReadScope) -> Select[str, str]:
-    """What passages of the reader say, with the proofs that they are."""
+    """Select the bodies of the reader's passages, with the proofs that they are the reader's."""
     return (
         select(passages.c.body, runs.c.proof)
         .join(runs, runs.c.run_id == passages.c.run_id)
@@ -78,13 +76,13 @@ def _of(reader: ReadScope) -> Select[str, str]:
 
 
 class SqlOutbox(SqlRepository):
-    """The port `Store`: passages on their way to memory, or out of it."""
+    """Implements the part of the port `Store` for passages on their way into memory, or out of it."""
 
     @read_transaction
     async def list_pending_passages(
         self, connection: AsyncConnection, limit: int, run_id: str | None = None
     ) -> tuple[Passage, ...]:
-        """The oldest first."""
+        """Return passages that wait for memory, the oldest first."""
         oldest = select(passages.c.body).where(*_WAITS).order_by(passages.c.ordinal)
         if run_id is not None:
             oldest = oldest.where(passages.c.run_id == run_id)
@@ -93,7 +91,7 @@ class SqlOutbox(SqlRepository):
 
     @read_transaction
     async def count_pending_passages(self, connection: AsyncConnection, task_id: str | None = None) -> int:
-        """How many wait, of one task or of all."""
+        """Count the waiting passages of one task or of all."""
         counted = select(func.count()).select_from(passages).where(*_WAITS)
         if task_id is not None:
             counted = counted.where(passages.c.task_id == task_id)
@@ -101,24 +99,24 @@ class SqlOutbox(SqlRepository):
 
     @read_transaction
     async def get_oldest_pending_time(self, connection: AsyncConnection) -> datetime | None:
-        """When the passage was made that waits longest; None where none waits."""
+        """Return when the oldest waiting passage was made; None if none waits."""
         oldest = select(passages.c.body).where(*_WAITS).order_by(passages.c.ordinal).limit(1)
         body = (await connection.execute(oldest)).scalar_one_or_none()
         return None if body is None else Passage.model_validate_json(body).created
 
     @write_transaction
     async def mark_passages_stored(self, connection: AsyncConnection, passage_ids: Sequence[str]) -> None:
-        """These are in the memory now. Ids that do not wait are left as they are."""
+        """Mark the passages as stored in memory. Ids that do not wait are left unchanged."""
         if not passage_ids:
             return
-        # In one order everywhere: two workers that empty the outbox must not wait for each other.
+        # Sorted, so that two workers that empty the outbox do not wait for each other.
         waits = (passages.c.passage_id == bindparam("stored_id"), passages.c.stored_at.is_(None))
         marked = update(passages).where(*waits).values(stored_at=self._clock())
         await connection.execute(marked, [{"stored_id": passage_id} for passage_id in sorted(passage_ids)])
 
     @write_transaction
     async def mark_passages_rejected(self, connection: AsyncConnection, passage_ids: Sequence[str]) -> None:
-        """Memory does not take these: they wait no more, and stay in the store."""
+        """Mark passages that memory rejects: they wait no longer, but stay in the store."""
         aside = update(passages).where(passages.c.passage_id == bindparam("refused_id"), passages.c.stored_at.is_(None))
         if passage_ids:
             refused = [{"refused_id": passage_id} for passage_id in sorted(passage_ids)]
@@ -128,7 +126,7 @@ class SqlOutbox(SqlRepository):
     async def list_rejected_passage_ids(
         self, connection: AsyncConnection, task_id: str | None = None
     ) -> tuple[str, ...]:
-        """Ids of the passages that were put aside, of one task or of all."""
+        """Return the ids of rejected passages of one task or of all."""
         aside = (passages.c.refused_at.is_not(None), passages.c.stored_at.is_(None), passages.c.gone_at.is_(None))
         found = select(passages.c.passage_id).where(*aside).order_by(passages.c.ordinal)
         if task_id is not None:
@@ -137,7 +135,7 @@ class SqlOutbox(SqlRepository):
 
     @read_transaction
     async def list_passage_ids_to_delete(self, connection: AsyncConnection, limit: int) -> tuple[str, ...]:
-        """Ids of passages that count no more and may still be in the memory."""
+        """Return the ids of withdrawn passages that may still be in memory."""
         still_there = select(passages.c.passage_id).where(
             passages.c.gone_at.is_not(None), passages.c.stored_at.is_not(None)
         )
@@ -145,24 +143,24 @@ class SqlOutbox(SqlRepository):
 
     @write_transaction
     async def mark_passages_deleted(self, connection: AsyncConnection, passage_ids: Sequence[str]) -> None:
-        """The memory has these no more."""
+        """Mark the passages as removed from memory."""
         gone = update(passages).where(passages.c.passage_id == bindparam("gone_id")).values(stored_at=None)
         if passage_ids:
             await connection.execute(gone, [{"gone_id": passage_id} for passage_id in sorted(passage_ids)])
 
     @read_transaction
     async def find_passages(self, connection: AsyncConnection, prefix: str, reader: ReadScope) -> tuple[Passage, ...]:
-        """The reader's passages whose ids begin like this: eight hexadecimal digits or more."""
+        """Return the reader's passages whose ids begin with this prefix of at least eight hexadecimal digits."""
         if not _ID_PREFIX.fullmatch(prefix):
             return ()
-        # A range, since LIKE uses no index where the collation of the database is not plain.
+        # A range, since LIKE uses no index if the database's collation is not plain.
         begins = (passages.c.passage_id >= prefix, passages.c.passage_id < f"{prefix}g")
         found = _of(reader).where(*begins, passages.c.gone_at.is_(None))
         return tuple(Passage.model_validate_json(body) for body in await fetch_bodies(connection, found))
 
     @read_transaction
     async def list_passage_ids(self, connection: AsyncConnection, *, refused: bool = False) -> frozenset[str]:
-        """Of all passages that count, of all tenants; those that were put aside only if they are asked for."""
+        """Return the ids of all valid passages of all tenants; rejected ones only with `refused`."""
         counts = select(passages.c.passage_id).where(passages.c.gone_at.is_(None))
         if not refused:
             counts = counts.where(passages.c.refused_at.is_(None) | passages.c.stored_at.is_not(None))
@@ -170,13 +168,13 @@ class SqlOutbox(SqlRepository):
 
     @read_transaction
     async def list_deleted_passage_ids(self, connection: AsyncConnection) -> frozenset[str]:
-        """Of all passages that count no more, of all tenants."""
+        """Return the ids of all withdrawn passages of all tenants."""
         gone = select(passages.c.passage_id).where(passages.c.gone_at.is_not(None))
         return frozenset((await connection.execute(gone)).scalars())
 
     @read_transaction
     async def count_stored_passages(self, connection: AsyncConnection, reader: ReadScope) -> int:
-        """Of the reader's passages those that count and were written to memory: each is a point there."""
+        """Count the reader's valid passages that were written to memory: each is a point there."""
         written = (passages.c.gone_at.is_(None), passages.c.stored_at.is_not(None))
         found = select(runs.c.run_id, runs.c.proof, func.count().label("stored"))
         found = found.join(passages, passages.c.run_id == runs.c.run_id).where(
@@ -189,7 +187,7 @@ class SqlOutbox(SqlRepository):
     async def get_passages(
         self, connection: AsyncConnection, passage_ids: Sequence[str], reader: ReadScope
     ) -> tuple[Passage, ...]:
-        """Those of these, a few hundred at most, that count."""
+        """Return the valid ones among these passages, of which there may be a few hundred."""
         counts = (passages.c.passage_id.in_(passage_ids), passages.c.gone_at.is_(None))
         found = await fetch_bodies(connection, _of(reader).where(*counts))
         return tuple(Passage.model_validate_json(body) for body in found)
@@ -198,39 +196,49 @@ class SqlOutbox(SqlRepository):
     async def list_task_passages(
         self, connection: AsyncConnection, task_id: str, reader: ReadScope
     ) -> tuple[Passage, ...]:
-        """All passages of a task, also those that memory has: what a search in memory can find of it."""
+        """Return all passages of a task, including those in memory: everything of it that a search can find."""
         counts = (build_task_filter(passages, task_id), passages.c.gone_at.is_(None))
         kept = _of(reader).where(*counts).order_by(passages.c.ordinal)
         return tuple(Passage.model_validate_json(body) for body in await fetch_bodies(connection, kept))
 
 
 RELEASED_MARK, INDEXING_MARK = -1, 1
-"""In the place of a version."""
+"""Used instead of a run's version."""
 
 
 class _Owned(NamedTuple):
-    """A version of a document and whose it is."""
+    """A version of a document and its owner."""
 
     task_id: str
     tenant: str
     session: str
     blob: str
     name: str
-    """As handed in."""
+    """Name as submitted."""
 
 
 class SqlDocumentOutbox(SqlRepository):
-    """The port `Store`: passages of documents."""
+    """Implements the part of the port `Store` for passages of documents."""
 
     @write_transaction
     async def begin_document_indexing(
         self, connection: AsyncConnection, ref: TaskRef, shown: Mapping[str, str]
     ) -> bool:
-        """Count the task among those that have its documents in memory; passages of versions that it has no more go to
-        another task of the session that still has them, or leave memory. Doing it again changes nothing.
+        """Register the task among those that have its documents in memory.
 
-        `shown` is by name of a document the name that its passages bear. False: the task was forgotten. Raises
-        WrongStore.
+        Passages of versions that it no longer has move to another task of the session that still has them, or leave
+        memory. Repeating this changes nothing.
+
+        Args:
+            connection: connection of the transaction.
+            ref: the task.
+            shown: by document name, the name that its passages bear.
+
+        Returns:
+            False if the task was forgotten.
+
+        Raises:
+            WrongStore: the task belongs to another store.
         """
         self.require_own_store(ref.store_id)
         if not await self._remembers(connection, ref.task_id):
@@ -257,10 +265,15 @@ class SqlDocumentOutbox(SqlRepository):
     async def commit_document_passages(
         self, connection: AsyncConnection, ref: TaskRef, passages: Sequence[Passage]
     ) -> bool:
-        """Let these passages wait for memory, but for those of a version that was replaced meanwhile.
+        """Add these passages to the outbox, except those of a version that was replaced meanwhile.
 
-        Those that are there are left as they are, whichever task brought them. False: the task was forgotten meanwhile,
-        and nothing is kept. Raises WrongStore.
+        Existing passages stay unchanged, whichever task added them.
+
+        Returns:
+            False if the task was forgotten meanwhile, and nothing is stored.
+
+        Raises:
+            WrongStore: the task belongs to another store.
         """
         self.require_own_store(ref.store_id)
         if not await self._remembers(connection, ref.task_id):
@@ -272,8 +285,8 @@ class SqlDocumentOutbox(SqlRepository):
         return True
 
     async def _forget_documents(self, connection: AsyncConnection, task_ids: Sequence[str]) -> None:
-        """The passages of these tasks' documents go to other tasks of the session that have them, and are remembered;
-        what is left goes with its task.
+        """Transfer the passages of these tasks' documents to other tasks of the session that have and remember them;
+        the rest is forgotten with its task.
         """
         await self._open(connection, task_ids)
         forgotten = [make_documents_run_id(task_id) for task_id in task_ids]
@@ -282,13 +295,16 @@ class SqlDocumentOutbox(SqlRepository):
         await _handed_on(connection, await _kept(connection, task_ids), heirs)
 
     async def _remembers(self, connection: AsyncConnection, task_id: str) -> bool:
-        """Whether it may; others wait until the transaction is over."""
+        """Return whether the task may remember; others wait until the transaction is over."""
         await self._open(connection, [task_id])
         locked = select(runs.c.version).where(runs.c.run_id == make_documents_run_id(task_id)).with_for_update()
         return (await connection.execute(locked)).scalar_one() != RELEASED_MARK
 
     async def _gone(self, connection: AsyncConnection, passage_ids: Sequence[str]) -> None:
-        """They are to leave memory. What they say stays, so that the originals in it are still forgotten with it."""
+        """Mark the passages to leave memory.
+
+        Their text stays, so that originals in it are still forgotten with them.
+        """
         now = self._clock()
         for batch in iter_batches(passage_ids):
             these = update(passages).where(passages.c.passage_id.in_(batch))
@@ -308,7 +324,7 @@ class SqlDocumentOutbox(SqlRepository):
 
 
 async def _revived(connection: AsyncConnection, again: Sequence[Passage]) -> None:
-    """What was forgotten with a task may be handed in again with another one."""
+    """Restore passages: what was forgotten with a task may be submitted again with another one."""
     by_id = {passage.id: passage for passage in again}
     for batch in iter_batches(by_id):
         gone = select(passages.c.passage_id).where(passages.c.passage_id.in_(batch), passages.c.gone_at.is_not(None))
@@ -327,12 +343,12 @@ async def _revived(connection: AsyncConnection, again: Sequence[Passage]) -> Non
 
 
 def _id_of(passage: Passage, ref: TaskRef) -> str:
-    """Under which it would be made now: one that a person was erased from was made of another text."""
+    """Return the id that the passage would get now: after an erasure, its own id was made from a different text."""
     return make_document_passage_id(ref, passage.document, passage.blob, passage.place)
 
 
 async def _kept(connection: AsyncConnection, task_ids: Sequence[str]) -> Sequence[Passage]:
-    """The passages of their documents that count."""
+    """Return the valid passages of these tasks' documents."""
     theirs = passages.c.run_id.in_([make_documents_run_id(task_id) for task_id in task_ids])
     kept = select(passages.c.body).where(theirs, passages.c.gone_at.is_(None), passages.c.body != "")
     return [Passage.model_validate_json(body) for body in (await connection.execute(kept)).scalars()]
@@ -341,7 +357,7 @@ async def _kept(connection: AsyncConnection, task_ids: Sequence[str]) -> Sequenc
 async def _handed_on(
     connection: AsyncConnection, found: Sequence[Passage], heirs: Mapping[tuple[str, str], str]
 ) -> frozenset[str]:
-    """Those of them that have an heir, by task and content, are that task's; their ids."""
+    """Transfer passages to the tasks that inherit them, by task and content, and return their ids."""
     rows = [
         {
             "inherited": passage.id,
@@ -352,7 +368,7 @@ async def _handed_on(
         for passage in found
         if (heir := heirs.get((passage.task_id, passage.blob)))
     ]
-    # Memory gets them again, under the same ids: whoever searches in the heir's passages alone finds them, too.
+    # Memory gets them again under the same ids, so that a search in the heir's passages alone finds them too.
     handed = update(passages).where(passages.c.passage_id == bindparam("inherited"))
     if rows:
         await connection.execute(handed.values(stored_at=None), rows)
@@ -364,25 +380,25 @@ def _handed(passage: Passage, heir: str) -> Passage:
 
 
 async def _present(connection: AsyncConnection, ref: TaskRef) -> Sequence[_Owned]:
-    """What the task has of documents now."""
+    """Return the documents that the task has now."""
     return await _owned(connection, tasks.c.task_id == ref.task_id, documents.c.removed == false())
 
 
 async def _owned(connection: AsyncConnection, *where: ColumnElement[bool]) -> Sequence[_Owned]:
-    """The documents of tasks, with as many conditions as are given."""
+    """Return documents of tasks that match all conditions."""
     columns = (tasks.c.task_id, tasks.c.tenant, tasks.c.session, documents.c.blob, documents.c.name)
     joined = select(*columns).join(documents, documents.c.task_id == tasks.c.task_id).where(*where)
     return [_Owned(*row) for row in (await connection.execute(joined)).all()]
 
 
 async def _heirs(connection: AsyncConnection, wanted: Collection[_Owned]) -> Mapping[tuple[str, str], str]:
-    """By task and content, another task of its session that remembers the document under the same name."""
+    """Return, by task and content, another task of its session that remembers the document under the same name."""
     remembering = (
         runs.c.step_id == DOCUMENTS_ID,
         runs.c.version > 0,
         tasks.c.session.in_({one.session for one in wanted}),
     )
-    # Locked, so that none of them is forgotten before it has what it inherits.
+    # Locked, so that none of them is forgotten before it has inherited.
     locked = select(runs.c.task_id).join(tasks, tasks.c.task_id == runs.c.task_id).where(*remembering)
     ids = (await connection.execute(locked.order_by(runs.c.run_id).with_for_update(of=runs))).scalars().all()
     others = await _owned(connection, tasks.c.task_id.in_(ids), documents.c.removed == false()) if ids else ()
@@ -392,15 +408,18 @@ async def _heirs(connection: AsyncConnection, wanted: Collection[_Owned]) -> Map
 
 
 class SqlResultOutbox(SqlRepository):
-    """The port `Store`: passages of reports and findings."""
+    """Implements the part of the port `Store` for passages of reports and findings."""
 
     @write_transaction
     async def commit_result_passages(
         self, connection: AsyncConnection, ref: TaskRef, results: Sequence[Passage]
     ) -> None:
-        """Let these passages wait for memory, and those of an earlier end of the task leave it.
+        """Add these passages to the outbox, and remove those of an earlier end of the task from memory.
 
-        The same passages twice change nothing; of a forgotten task nothing is kept. Raises WrongStore.
+        The same passages a second time change nothing; nothing is stored for a forgotten task.
+
+        Raises:
+            WrongStore: the task belongs to another store.
         """
         self.require_own_store(ref.store_id)
         title = select(tasks.c.title).where(tasks.c.task_id == ref.task_id).with_for_update()
@@ -420,7 +439,7 @@ class SqlResultOutbox(SqlRepository):
 
 
 async def _replace(connection: AsyncConnection, run_id: str, kept: frozenset[str], now: datetime) -> None:
-    """Of the run's passages those that are not kept count no more; those that had gone, and are kept, wait again."""
+    """Withdraw passages of the run that are not in `kept`; withdrawn ones that are in it wait again."""
     known = select(passages.c.passage_id, passages.c.gone_at).where(passages.c.run_id == run_id)
     gone = {row.passage_id: row.gone_at for row in await connection.execute(known)}
     past = [{"which": one} for one, at in gone.items() if one not in kept and at is None]

@@ -1,13 +1,7 @@
-"""Passages: made of messages that a compaction covers, of documents, and of what tasks came to.
+"""Builds passages from messages that a compaction covers, from documents, and from the results of tasks.
 
-Makes passages of the messages that a compaction covers: overlapping windows, since those are found best. What is found
-in them are turns, so that each window says where its turns begin.
-
-`python -m benchmarks.memory kinds` measures it; `benchmarks/README.md` has what larger windows and steps come to.
-
-How the documents of a task come into memory: slice by slice, each a stretch of whole lines, in their order.
-
-What a task's end leaves in memory: its report, cut where it is structured, and its findings, each by itself.
+Windows over messages overlap, since those are found best. What is returned are turns, so each window records where its
+turns begin. `python -m benchmarks.memory kinds` measures it; `benchmarks/README.md` compares other sizes and steps.
 """
 
 import json
@@ -38,20 +32,20 @@ from waystation.memory.passages import CONTINUATION_SUFFIX, TURN_LABEL, Passage,
 
 WINDOW_TURNS = 3
 TURN_CHARACTERS = 240
-"""A longer line is several turns, cut where it is structured."""
+"""A longer line is split into several turns at its structure."""
 WINDOW_CHARACTERS, STEP_CHARACTERS = 120, 60
-"""Of short turns a window has more, and the next one begins some of them later, so that there are not too many."""
+"""A window takes more turns if they are short, and the next one begins several turns later, to limit their number."""
 PART_CHARACTERS = 300
-"""Of a report."""
+"""Maximum characters of a passage of a report."""
 HEADING_CHARACTERS = 150
-"""Of a call, before every window of its result."""
+"""Maximum characters of a call, which precedes every window of its result."""
 CUT_PATTERNS = tuple(compile_bounded(f"(?<={end})") for end in (r"\n\n", r"\n", r"[.!?;] ", r"[。！？]", r" "))
-"""Where a text is cut, the best first."""
+"""Where a text is cut, the best places first."""
 _NAMESPACE = uuid.UUID("6f1d3c0a-53f4-5c0e-9a55-0d1f7f9e2b41")
 
 
 class _Piece(NamedTuple):
-    """What a passage says with one label: a line of what was said, or a part of a long one."""
+    """What a passage says under one label: a line of the conversation, or a part of a long one."""
 
     message_id: str
     label: str
@@ -61,15 +55,15 @@ class _Piece(NamedTuple):
 
 
 def map_tool_names(messages: Sequence[Message]) -> dict[str, str]:
-    """The tool's name by the id of each call."""
+    """Map the id of each call to its tool's name."""
     return {call.id: call.name for message in messages for call in message.tool_uses}
 
 
 def render_message(message: Message, names: Mapping[str, str]) -> str:
-    """The message as plain text, each block headed by the message's id and its speaker. Reasoning is left out.
+    """Render the message as plain text, each block headed by the message's id and its speaker. Reasoning is left out.
 
-    Only those labels begin a line: one that would read like it is quoted, as `> [m5 user] …`. `names` are the tools
-    of the calls that its results answer (`tool_names` of the whole conversation).
+    Only those labels begin a line: any other line that looks like one is quoted, as `> [m5 user] …`. `names` maps the
+    calls that its results answer to tools (`map_tool_names` of the whole conversation).
     """
     return "\n".join(text for block in message.blocks if (text := _render_block(message, block, names)))
 
@@ -92,7 +86,7 @@ def _render_block(message: Message, block: Block, names: Mapping[str, str]) -> s
 
 
 def _head(message: Message, block: Block) -> str:
-    """How its text begins, whatever the tools are called that it answers; empty where it says nothing."""
+    """Return how the block's text begins, whatever the names of the tools it answers; empty if it says nothing."""
     match block:
         case Text():
             return f"[{message.id} {message.role}]" if block.text.strip() else ""
@@ -109,10 +103,10 @@ def _head(message: Message, block: Block) -> str:
 def make_passages(
     ref: RunRef, compaction_id: str, messages: Sequence[Message], texts: Mapping[str, str], created: datetime
 ) -> tuple[Passage, ...]:
-    """Windows of three turns, of which the next begins one turn later, in the order of the messages.
+    """Build windows of three turns, each starting one turn after the last, in the order of the messages.
 
     `texts` holds the redacted rendering by message id; a message without one is left out. The same arguments give the
-    same passages with the same ids. Every line of a passage begins with the message and who speaks, so that no line
+    same passages with the same ids. Every line of a passage begins with the message and the speaker, so that no line
     can pass for another's.
     """
     pieces = list(_pieces(messages, texts))
@@ -139,16 +133,16 @@ def _pieces(messages: Sequence[Message], texts: Mapping[str, str]) -> Iterator[_
 
 
 def _said(message: Message, text: str) -> Iterator[tuple[Block, str, str]]:
-    """Each block with its label, without the brackets, and with what it says.
+    """Yield each block with its label, without the brackets, and its text.
 
-    Where a block begins is told by its label: no other line of `render` begins like one of this message.
+    A block begins at its label: no other line of `render_message` begins like one of this message.
     """
     shown = [(block, head) for block in message.blocks if (head := _head(message, block))]
     if not shown:  # blanks, or thinking alone
         return
     begun = [(shown[0][0], 0)]
     for block, head in shown[1:]:
-        # One that was redacted away with what is around it leaves the others where they are.
+        # If one was redacted away together with its surroundings, the others are still found.
         if start := text.find(f"\n{head}", begun[-1][1]) + 1:
             begun.append((block, start))
     for (block, start), end in zip(begun, [*(start for _, start in begun[1:]), len(text)], strict=True):
@@ -158,7 +152,7 @@ def _said(message: Message, text: str) -> Iterator[tuple[Block, str, str]]:
 
 
 def _windows(pieces: Sequence[_Piece]) -> Iterator[range]:
-    """Numbers of the pieces of each."""
+    """Yield the numbers of the pieces in each window."""
     first = 0
     while first < len(pieces):
         end, size = first, 0
@@ -176,8 +170,8 @@ def _windows(pieces: Sequence[_Piece]) -> Iterator[range]:
 
 
 def split_into_chunks(text: str, size: int) -> list[str]:
-    """The text in parts of at most `size` characters, cut at the highest structure that does: paragraphs, lines,
-    sentences, words, and where there is none anywhere.
+    """Split the text into parts of at most `size` characters, at the highest structure that suffices: paragraphs,
+    lines, sentences, words, or else anywhere.
     """
     if len(text) <= size:
         return [text]
@@ -189,7 +183,7 @@ def split_into_chunks(text: str, size: int) -> list[str]:
 
 
 def _packed(parts: Iterable[str], size: int) -> list[str]:
-    """Parts that follow each other, joined as far as they fit."""
+    """Join consecutive parts as far as they fit."""
     packed: list[str] = []
     for part in parts:
         if packed and len(packed[-1]) + len(part) <= size:
@@ -200,7 +194,7 @@ def _packed(parts: Iterable[str], size: int) -> list[str]:
 
 
 def with_speakers(said: Mapping[tuple[tuple[str, ...], int], str], going_on: Collection[object]) -> list[str]:
-    """These texts, by source and number, in their order; what goes on with the one before has who says it in front."""
+    """Return the texts, by source and number, in order; a text that continues another gets its speaker in front."""
     speakers: dict[object, str] = {}
     for source, number in sorted(said):
         says = SAYS.match(said[source, number])
@@ -234,45 +228,45 @@ def _passage(
 
 
 SLICE_CHARACTERS = 40_000
-"""About a second of work: so long a worker that stops waits for it, and so much a crash repeats."""
+"""About a second of work: a stopping worker waits that long for it, and a crash repeats that much."""
 _MOST_NAMED = 5
-"""Documents in a sentence."""
+"""Maximum number of documents named in a sentence."""
 DOCUMENTS_ID = "documents/"
-"""In the place of a step's id: the slash makes it none."""
+"""Used instead of a step's id; the slash rules out a step."""
 _OF_DOCUMENTS = uuid.UUID("0d6a7a52-2f6e-5b0b-8f43-5f0f5f3c1c77")
 
 
 class IndexingState(Value):
-    """How far the documents of a task have come: references and numbers, no text."""
+    """How far the documents of a task are indexed: references and numbers, no text."""
 
     ref: TaskRef
     most_characters: int
-    """Of all documents together. What goes beyond is left out."""
+    """Maximum characters of all documents together; the rest is left out."""
     slices: int = 0
-    """That are done."""
+    """Finished slices."""
     document: int = 0
     """Number of the document in which the next slice begins."""
     blob: str = ""
-    """Content hash of the version that its first lines were read in; empty: none were read."""
+    """Content hash of the version from which its first lines were read; empty if none were."""
     line: int = 0
-    """Number of its first line, from 0."""
+    """Number of the next line, from 0."""
     place: int = 0
     """Passages of that document so far."""
     characters: int = 0
-    """In the slices so far."""
+    """Characters in the slices so far."""
     left_out: int = 0
-    """Characters that memory does not get: beyond the limit, or not to be redacted. Known at the end."""
+    """Characters that are not in memory: beyond the limit, or not redactable. Known at the end."""
     passages: int = 0
     done: bool = False
 
     def with_document_version(self, blob: str) -> "IndexingState":
-        """In this version of the document: from its first line where the lines before were another version's."""
+        """Return the state for this version of the document: from its first line if earlier lines were of another."""
         if self.blob in {"", blob}:
             return self
         return self.replace(blob="", line=0, place=0)
 
     def after_slice(self, passages: int, characters: int, withheld: int = 0) -> "IndexingState":
-        """After a slice, or what stands for it, in the same document."""
+        """Return the state after a slice, or its replacement, in the same document."""
         return self.replace(
             slices=self.slices + 1,
             place=self.place + passages,
@@ -282,25 +276,27 @@ class IndexingState(Value):
         )
 
     def at_line(self, line: int, lines: Sequence[str], blob: str) -> "IndexingState":
-        """At this line of a version with these lines; after the last one, at the first of the next document."""
+        """Return the state at this line of a version with these lines; after the last, at the start of the next
+        document.
+        """
         if line < len(lines):
             return self.replace(line=line, blob=blob)
         return self.replace(document=self.document + 1, blob="", line=0, place=0)
 
 
 class UnindexedDocuments(Value):
-    """Documents that do not all reach memory, since the terms let no more into it."""
+    """Documents that do not fit into memory completely because of the configured limit."""
 
     partly: str | None
-    """Name of the one of which memory gets the first lines."""
+    """Name of the document of which only the first lines are in memory."""
     wholly: tuple[str, ...]
-    """Names of those of which it gets nothing, in their order."""
+    """Names of the documents that are not in memory at all, in their order."""
     all_characters: int
     most: int
 
     @property
     def sentence(self) -> str:
-        """For whoever hands them in, with the setting that decides."""
+        """Warning for the person who submits them, with the setting that decides."""
         return (
             f"Memory takes {self.most:,} characters of a task's documents (WAYSTATION_REMEMBERED_CHARACTERS), and "
             f"these have {self.all_characters:,}: later tasks do not recall {self.name_summary}. This task's "
@@ -316,15 +312,15 @@ class UnindexedDocuments(Value):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """One for each, as a list has them."""
+        """One list item for each."""
         return (*([f"- {self.partly}: the end of it"] if self.partly else []), *(f"- {name}" for name in self.wholly))
 
 
 def find_unindexed_documents(documents: Sequence[Document], most: int) -> UnindexedDocuments | None:
-    """What of the documents does not reach memory under terms that let so many characters into it; None: all does.
+    """Return which documents do not fit into memory if the limit is `most` characters; None if all do.
 
-    They come in their order, and none after the first that does not fit. Terms of 0 let no document into memory, and
-    nobody who chose them needs to be told.
+    They are taken in order, and none after the first that does not fit. A limit of 0 keeps documents out of memory, and
+    needs no warning.
     """
     there = [document for document in documents if not document.removed]
     total = sum(document.characters for document in there)
@@ -341,7 +337,7 @@ def find_unindexed_documents(documents: Sequence[Document], most: int) -> Uninde
 
 
 def find_next_unindexed_line(there: Sequence[Passage], lines: Sequence[str]) -> int:
-    """The line, from 0, after the passages that the first lines became earlier, and after blank lines."""
+    """Return the line, from 0, after the lines of existing passages and any blank lines."""
     line = there[-1].last_line
     while line < len(lines) and not lines[line].strip():
         line += 1
@@ -349,10 +345,10 @@ def find_next_unindexed_line(there: Sequence[Passage], lines: Sequence[str]) -> 
 
 
 def find_slice_end(lines: Sequence[str], first: int, room: int) -> int:
-    """The line before which a slice that begins at `first` ends, counted from 0.
+    """Return the line, from 0, before which a slice that begins at `first` ends.
 
-    It ends at a blank line where there is one in time, so that no paragraph is parted, and never has more characters
-    than there is room for. The same number as `first`: there is no room for a single line.
+    It ends at a blank line if there is one in time, so that no paragraph is split, and never exceeds `room` characters.
+    If the result equals `first`, there is no room for a single line.
     """
     size = 0
     for number in range(first, len(lines)):
@@ -365,7 +361,7 @@ def find_slice_end(lines: Sequence[str], first: int, room: int) -> int:
 
 
 def build_document_passage(ref: TaskRef, cut: DocumentPassage, blob: str, place: int, created: datetime) -> Passage:
-    """A piece of a document as memory keeps it, headed by its source: a citation, with the heading above it."""
+    """Build a document passage for memory, headed by its source: a citation, with the heading above it."""
     said = "\n".join(filter(None, (cut.heading, cut.text)))
     return Passage(
         id=make_document_passage_id(ref, cut.name, blob, place),
@@ -387,34 +383,36 @@ def build_document_passage(ref: TaskRef, cut: DocumentPassage, blob: str, place:
 
 
 def make_document_passage_id(ref: TaskRef, name: str, blob: str, place: int) -> str:
-    """The same for all tasks of a session that have this version of a document under this name."""
+    """Return the passage id, which is the same for all tasks of a session with this version of a document by
+    this name.
+    """
     return str(uuid.uuid5(_OF_DOCUMENTS, "\0".join((ref.tenant, ref.session, name, blob, str(place)))))
 
 
 def make_documents_run_id(task_id: str) -> str:
-    """Under which the store keeps the passages of a task's documents, beside those of its agents."""
+    """Return the run id under which the store keeps passages of a task's documents, next to those of its agents."""
     return f"{task_id}/{DOCUMENTS_ID}"
 
 
 RESULTS_ID = "results/"
-"""In the place of a step's id: the slash makes it none."""
+"""Used instead of a step's id; the slash rules out a step."""
 _OF_RESULTS = uuid.UUID("5b0c1d6e-3a0b-5d0f-8a35-6f0f8c1f7d52")
 
 
 class TaskResults(Value):
-    """Of one task, redacted as summaries are. Not for workflow history."""
+    """Results of one task, redacted as summaries are. Not for workflow history."""
 
     ref: TaskRef
     report: str
-    """The written part of the report: without its sources and its account."""
+    """The written part of the report, without its sources and its account."""
     blob: str
     """Content hash of the whole report."""
     findings: Sequence[tuple[str, str]]
-    """Step by step, each claim with its citations."""
+    """Pairs of a step and a claim with its citations."""
 
 
 def build_result_passages(results: TaskResults, created: datetime) -> tuple[Passage, ...]:
-    """The same results are the same passages, with the same ids."""
+    """Build the passages. The same results give the same passages, with the same ids."""
     parts = [("", part) for part in split_into_chunks(results.report, PART_CHARACTERS)]
     kinds: dict[PassageKind, Sequence[tuple[str, str]]] = {"report": parts, "finding": results.findings}
     return tuple(
@@ -425,7 +423,7 @@ def build_result_passages(results: TaskResults, created: datetime) -> tuple[Pass
 
 
 def make_results_run_id(task_id: str) -> str:
-    """Under which the store keeps these passages, beside those of the task's agents."""
+    """Return the run id under which the store keeps these passages, next to those of the task's agents."""
     return f"{task_id}/{RESULTS_ID}"
 
 

@@ -1,7 +1,6 @@
-"""Passages: redacted pieces of compressed-away conversation, and of documents, as they are stored and found again.
+"""Passages of conversations, documents and results, and the selection of excerpts from search results.
 
-What of the passages that a search found is shown: passages rank, turns are shown, each thing once, those of one source
-together and in its order, within a number of tokens.
+Passages are ranked, and their turns are shown: each once, grouped by source in its order, within a number of tokens.
 """
 
 import re
@@ -27,12 +26,12 @@ from waystation.security.untrusted import (
 )
 
 CANDIDATES = 200
-"""Passages that a search gives to whoever chooses among their turns (`excerpts`)."""
+"""Passages that a search returns for selecting turns (`select_excerpts`)."""
 SHORT_ID_DIGITS = 8
 CONTINUATION_SUFFIX = " …"
-"""In a label: the turn goes on with the line of the one before."""
+"""In a label: the turn continues the line of the previous one."""
 TURN_LABEL = compile_bounded(r"\[(?P<place>[^\s\[\]]++ [^\[\]\n]*)\] ?")
-"""With which every turn of a conversation's passage begins."""
+"""Label at the start of every turn in a passage of a conversation."""
 _LINE_ENDS = str.maketrans(dict.fromkeys("\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", " "))
 PassageKind = Literal["conversation", "document", "report", "finding"]
 MemoryScope = Literal["session", "team"]
@@ -40,9 +39,9 @@ MemoryScope = Literal["session", "team"]
 
 
 class Passage(Value):
-    """A redacted piece of text with the place it came from.
+    """A redacted piece of text with its source.
 
-    `id` is a uuid5 of run, compaction and position; of a document, of its session, name, content and position.
+    `id` is a uuid5 of run, compaction and position; for a document, of session, name, content and position.
     """
 
     id: str
@@ -54,9 +53,9 @@ class Passage(Value):
     kind: PassageKind = "conversation"
     first_message: str = ""
     last_message: str = ""
-    """Empty in passages of documents, reports and findings."""
+    """Empty for documents, reports and findings."""
     document: str = ""
-    """Its name, as agents know it; empty in other passages, as its lines are 0."""
+    """Name of the document as agents know it; empty for other passages, whose lines are 0."""
     blob: str = ""
     """Content hash of the document, or of the whole report."""
     first_line: int = 0
@@ -64,25 +63,26 @@ class Passage(Value):
     text: str
     content_hash: str
     created: datetime
-    """When it was compressed away, or its document was remembered."""
+    """When it was compacted away, or when its document was indexed."""
     compaction: str = ""
-    """Of the compaction that hid it; empty in passages of documents, reports and findings."""
+    """Id of the compaction that hid it; empty for documents, reports and findings."""
     place: int = 0
-    """Its number among the passages of that compaction or document, in their order."""
+    """Position among the passages of that compaction or document."""
     turn: int | None = None
-    """Number of its first turn among those of its compaction. None: the passage is one turn by itself, as those of
-    documents, reports and findings are."""
+    """Number of its first turn among those of its compaction. None if the passage is a single turn, as for documents,
+    reports and findings.
+    """
     heading: str = ""
-    """The calls that its turns answer. It is found by them, too, and they stand in none of its turns."""
+    """The calls that its turns answer. It is found by them too, but they are in none of its turns."""
 
     @property
     def short_id(self) -> str:
-        """As summaries and recalled passages name it, like p1a2b3c4d."""
+        """Short id in summaries and recalled passages, like p1a2b3c4d."""
         return f"p{self.id[:SHORT_ID_DIGITS]}"
 
     @property
     def turns(self) -> tuple["PassageTurn", ...]:
-        """In their order."""
+        """Turns in their order."""
         if self.turn is None:
             return (PassageTurn(self, self.place, "", self.text),)
         lines = self.text.translate(_LINE_ENDS).split("\n")
@@ -96,19 +96,19 @@ class Passage(Value):
 
     @property
     def unlabelled_text(self) -> str:
-        """Without the labels of its turns."""
+        """Text without the labels of its turns."""
         return join_turns(self.turns)
 
     @property
     def index_text(self) -> str:
-        """What it is found by. A document's name and lines are part of it; who spoke and when is none."""
+        """Text that it is found by. Includes a document's name and lines, but not who spoke and when."""
         if self.kind != "conversation":
             return self.text
         return "\n".join(filter(None, (self.heading, self.unlabelled_text)))
 
     @property
     def source_key(self) -> tuple[str, ...]:
-        """Of which it is a part. A finding is one by itself."""
+        """Key of the source that it is part of. A finding is its own source."""
         match self.kind:
             case "document":
                 return self.document, self.blob
@@ -121,7 +121,7 @@ class Passage(Value):
 
 
 class EmbeddedPassage(Value):
-    """A passage with its dense vector; None where no dense embedder is there (BM25 alone then finds it)."""
+    """A passage with its dense vector; None without a dense embedder (only BM25 finds it then)."""
 
     passage: Passage
     dense: tuple[float, ...] | None
@@ -138,25 +138,25 @@ class MemoryQuery(Value):
     """Ids of steps."""
     kinds: tuple[PassageKind, ...] = ()
     without: tuple[str, ...] = ()
-    """Content hashes of documents that whoever asks has before it: nothing is found of them."""
+    """Content hashes of documents that the searcher has already: nothing of them is returned."""
     since: datetime | None = None
-    """Compressed away at this time or later."""
+    """Only passages created at this time or later."""
     until: datetime | None = None
-    """Compressed away before this time."""
+    """Only passages created before this time."""
     text: str
-    """Redacted by the same rules as the passages."""
+    """Query text, redacted by the same rules as the passages."""
     dense: tuple[float, ...] | None
     limit: int = CANDIDATES
 
     @property
     def reader(self) -> TenantScope:
-        """Whose passages these are."""
+        """Scope of the passages."""
         everywhere = TenantScope(tenant=self.tenant)
         return everywhere if self.session is None else SessionScope(tenant=self.tenant, session=self.session)
 
     @property
     def field_filters(self) -> Mapping[str, tuple[str, ...]]:
-        """The values that a field of a passage may have, for every field that is restricted; times apart."""
+        """Permitted values of every restricted field of a passage, except times."""
         fields = {
             "tenant": (self.tenant,),
             "session": () if self.session is None else (self.session,),
@@ -176,7 +176,7 @@ class ScoredPassageRef(Value):
 
 
 class ScoredPassage(Value):
-    """A passage that was found, best first."""
+    """A passage that was found."""
 
     passage: Passage
     score: float
@@ -184,63 +184,63 @@ class ScoredPassage(Value):
 
 
 RECENCY_SHARE = 0.01
-"""Of a turn's worth: between equals the newer counts, and no old answer is drowned by new talk."""
+"""Share of recency in a turn's rank: of equals the newer comes first, and no old answer is drowned by new talk."""
 TURN_SIMILARITY_WEIGHT = 0.8
-"""What the words of a turn itself count, where the passage that it stands in counts 1."""
+"""Weight of the words of a turn itself, relative to 1 for its passage."""
 ANSWER_SHARE = 0.15
-"""Of the likeness of a turn that asks, what the turn behind it has: an answer need not say its question's words."""
+"""Share of a question's similarity that the next turn gets: an answer need not repeat its question's words."""
 SHINGLE_WORDS = 4
 DUPLICATE_SHINGLE_SHARE = 0.8
-"""Two turns say the same where the shorter one has so much of its shingles in the other."""
+"""Two turns are duplicates if the other has this share of the shorter one's shingles."""
 GAP_MARK = "…"
-"""Between turns that do not follow each other."""
+"""Shown between turns that are not adjacent."""
 _WORD = compile_bounded(r"[\u3040-\u30ff\u3400-\u9fff]|\w+")
 _PLACE = compile_bounded(r"^\[\S+ [^\]\n]*\] ?", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class PassageTurn:
-    """The least that is recalled: a line of what was said, or a part of a long one, or a passage that is not cut."""
+    """The smallest unit that is recalled: a line of the conversation, a part of a long one, or an undivided passage."""
 
     passage: Passage
-    """The best of those that have it."""
+    """The best passage that contains it."""
     number: int
-    """In its source."""
+    """Number in its source."""
     label: str
-    """Its message and who speaks, without brackets; empty where the passage is not cut."""
+    """Its message and speaker, without brackets; empty if the passage is not split."""
     text: str
     goes_on: bool = False
-    """With the line of the turn before."""
+    """Whether it continues the line of the previous turn."""
     score: float = 0.0
-    """Of its passage, from 0 to 1."""
+    """Score of its passage, from 0 to 1."""
     restored: frozenset[str] = frozenset()
-    """Placeholders in whose places its text has names."""
+    """Placeholders that were replaced by names in its text."""
 
     @property
     def unlabelled_text(self) -> str:
-        """Without labels."""
+        """Text without labels."""
         return self.text if self.label else _PLACE.sub("", self.text)
 
     @property
     def message_ids(self) -> tuple[str, str]:
-        """Ids of the first and the last message that it is of."""
+        """Ids of its first and last message."""
         message = self.label.partition(" ")[0]
         return (message, message) if message else (self.passage.first_message, self.passage.last_message)
 
     @property
     def speaker(self) -> str:
-        """As its label has it."""
+        """Speaker, as in its label."""
         return self.label.partition(" ")[2]
 
     def with_names(self, names: Mapping[str, str]) -> "PassageTurn":
-        """With these names, by placeholder, in their places. One that had a line end in it begins no line here."""
+        """Replace placeholders by these names, put on one line so that a name with a line end cannot start a line."""
         on_one_line = {placeholder: sanitize_line(name) for placeholder, name in names.items()}
         there = names.keys() & PLACEHOLDER_PATTERN.findall(self.text)
         return replace(self, text=restore_originals(self.text, on_one_line).text, restored=self.restored | there)
 
     @property
     def text_with_label(self) -> str:
-        """As it is shown where a stretch begins, or another speaks."""
+        """Text as shown at the start of a stretch, or when the speaker changes."""
         return f"[{self.label}] {GAP_MARK if self.goes_on else ''}{self.text}" if self.label else self.text
 
     @property
@@ -250,16 +250,16 @@ class PassageTurn:
 
     @property
     def turn_key(self) -> tuple[tuple[str, ...], int]:
-        """The same for a turn in every passage that has it."""
+        """Key that is equal for the same turn in every passage that contains it."""
         return self.passage.source_key, self.number
 
     def is_directly_after(self, before: "PassageTurn") -> bool:
-        """Whether nothing is between them."""
+        """Whether it directly follows the other turn."""
         return self.turn_key == (before.passage.source_key, before.number + 1)
 
 
 def join_turns(turns: Iterable[PassageTurn]) -> str:
-    """What these say, one after the other, without labels."""
+    """Join the texts of the turns without labels."""
     return "".join(
         turn.unlabelled_text if turn.goes_on else f"\n{turn.unlabelled_text}" for turn in turns
     ).removeprefix("\n")
@@ -271,15 +271,18 @@ class Excerpt:
 
     turns: tuple[PassageTurn, ...]
     session: str = ""
-    """Its name, where it is not the reader's own."""
+    """Name of its session, if it is not the reader's own."""
 
     def __str__(self) -> str:
         return self.markup
 
     @property
     def markup(self) -> SafeMarkup:
-        """As a model reads it, within a tag of ours: a record with its source. It is data, never an instruction."""
-        if self.best_turn.label:  # no line of a turn can pass for a label: a short one is enough
+        """The excerpt as a model reads it, within a tag of ours: a record with its source.
+
+        It is data, never an instruction.
+        """
+        if self.best_turn.label:  # no line of a turn can pass for a label, so a short one is enough
             session = f' of session "{neutralize_markdown(sanitize_line(self.session))}"' if self.session else ""
             label = f"{self.best_turn.passage.short_id} {self.best_turn.passage.created:%Y-%m-%d}{session}"
             return join_safe_markup(f"[{label}]", self.text)
@@ -288,7 +291,7 @@ class Excerpt:
 
     @property
     def text(self) -> str:
-        """Each stretch begins with its message and who speaks, as does whoever speaks next in it, or seems to."""
+        """Text in which each stretch begins with its message and speaker, as does each change of speaker."""
         text = self.turns[0].text_with_label
         for before, turn in pairwise(self.turns):
             if not turn.is_directly_after(before):
@@ -304,17 +307,17 @@ class Excerpt:
 
     @property
     def best_turn(self) -> PassageTurn:
-        """By the score of its passage."""
+        """The turn with the best passage."""
         return max(self.turns, key=lambda turn: turn.score)
 
     @property
     def short_ids(self) -> tuple[str, ...]:
-        """Of its passages, as `expand` takes them: of a conversation one, from which its other messages are reached."""
+        """Short ids of its passages for `expand`; for a conversation one, from which the others can be reached."""
         return tuple(turn.passage.short_id for turn in ((self.best_turn,) if self.best_turn.label else self.turns))
 
     @property
     def _source(self) -> Mapping[str, str]:
-        """What does not stand in the text, which names messages and lines of documents."""
+        """Parts of the source that are not in the text, which names messages and lines of documents."""
         first, last = self.turns[0].passage, self.turns[-1].passage
         at = f"{last.created:%Y-%m-%d}"
         match first.kind:
@@ -329,21 +332,21 @@ class Excerpt:
 
     @property
     def session_hash(self) -> str:
-        """Of the session that it is of."""
+        """Hash of its session."""
         return self.turns[0].passage.session
 
     @cached_property
     def tokens(self) -> int:
-        """Plain estimate of how it is shown."""
+        """Plain estimate of the tokens that it takes when shown."""
         return estimate_text(str(self))
 
     def with_turn(self, turn: PassageTurn) -> "Excerpt":
-        """With this one, too."""
+        """Return the excerpt with one more turn."""
         return replace(self, turns=tuple(sorted((*self.turns, turn), key=lambda one: one.number)))
 
 
 def extract_turns(found: Sequence[ScoredPassage]) -> tuple[PassageTurn, ...]:
-    """The turns of the passages that were found, best first, each once."""
+    """Return the turns of the passages that were found, best first, each once."""
     turns: dict[object, PassageTurn] = {}
     for recalled in found:
         for turn in recalled.passage.turns:
@@ -352,10 +355,14 @@ def extract_turns(found: Sequence[ScoredPassage]) -> tuple[PassageTurn, ...]:
 
 
 def select_excerpts(turns: Sequence[PassageTurn], likeness: Sequence[float], tokens: int) -> tuple[Excerpt, ...]:
-    """The best of these turns, by source, that together have at most so many tokens; the best source first.
+    """Select the best turns within a number of tokens, grouped by source, the best source first.
 
-    `likeness` says of each how alike its words are to what is looked for, 0 where they are not. What says nothing that
-    a better one does not is left out: nearly the same words, and no other figure.
+    A turn that says nothing new is left out: nearly the same words as a better one, and no other figure.
+
+    Args:
+        turns: turns of the passages that were found.
+        likeness: for each, the similarity of its words to the query, 0 if there is none.
+        tokens: maximum number of tokens in total.
     """
     chosen: dict[object, Excerpt] = {}
     said: list[_Words] = []
@@ -374,7 +381,7 @@ def select_excerpts(turns: Sequence[PassageTurn], likeness: Sequence[float], tok
 
 
 def _by_worth(turns: Sequence[PassageTurn], likeness: Sequence[float]) -> list[PassageTurn]:
-    """Best first: by passage, by own words and by the question before it, with a share for how late it was said."""
+    """Sort turns best first: by passage, by own words and by the question before them, with a share for recency."""
     best = max((turn.score for turn in turns), default=0.0) or 1.0
     said = sorted(turns, key=lambda turn: (turn.passage.created, turn.turn_key))
     late = {turn.turn_key: RECENCY_SHARE * number / max(1, len(said) - 1) for number, turn in enumerate(said)}
@@ -415,26 +422,29 @@ class _Words:
 
 
 def _joined(before: str, after: str) -> str:
-    """Both texts, and once what the second repeats of the first."""
+    """Join both texts without the overlap."""
     ends, begins = before.split("\n"), after.split("\n")
     repeated = next((some for some in range(min(len(ends), len(begins)), 0, -1) if ends[-some:] == begins[:some]), 0)
     return "\n".join([*ends, *begins[repeated:]])
 
 
 MIN_RELEVANCE = 0.3
-"""What is less is not shown to an agent that did not ask for it."""
+"""Passages with less relevance are not shown to an agent that did not ask."""
 _CODE = compile_bounded(r"(?<![\w-])-*+(?:m\d++\b)?+(?=[\w-]*\d)([\w-]{3,})\b")
-"""With a digit in it, and no message's id."""
+"""A code with a digit in it that is not the id of a message."""
 
 
 class CosineScale(NamedTuple):
-    """Mean cosines of an embedder: 0 is where unrelated texts are, 1 where related ones are. Each has its own."""
+    """Mean cosines of an embedder: 0 is the mean of unrelated texts, 1 that of related ones.
+
+    Each embedder has its own.
+    """
 
     unrelated: float
     related: float
 
     def relevance(self, cosine: float) -> float:
-        """From 0 to 1."""
+        """Return the relevance of a cosine, from 0 to 1."""
         return min(1.0, max(0.0, (cosine - self.unrelated) / (self.related - self.unrelated)))
 
 
@@ -443,15 +453,15 @@ COSINE_SCALES: Mapping[str, CosineScale] = {
 }
 """By name of the embedder. Measured by `python -m benchmarks.memory relevance`: 1,144 pairs of a question and a passage
 that answers it, mean 0.432, and 337,728 of passages and questions on other subjects, mean 0.057. At 0.3 of this scale
-87 % of the first are shown, and 6 % of the second. An embedder that is not here is not filtered.
+87 % of the first are shown, and 6 % of the second. An embedder that is not listed is not filtered.
 """
 
 
 def is_relevant(embedder: str, query: MemoryQuery, passage: Passage, vector: Sequence[float] | None) -> bool:
     """Whether a passage with this vector is worth showing unasked. Vectors have length 1.
 
-    What has a figure or a code of the query in it is, whatever it is about: vectors know little of those. So is
-    everything that cannot be told.
+    A passage that contains a figure or a code of the query is always relevant: vectors know little of those. So is
+    everything that cannot be judged.
     """
     scale = COSINE_SCALES.get(embedder)
     if scale is None or query.dense is None or vector is None or _codes(query.text) & _codes(passage.unlabelled_text):

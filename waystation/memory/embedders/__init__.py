@@ -1,1 +1,1 @@
-"""Embedders: texts to vectors, without a download."""
+"""Embedders: turn texts into vectors, without downloading anything."""

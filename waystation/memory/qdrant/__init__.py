@@ -1,1 +1,1 @@
-"""Memory in Qdrant: the engine inside this process, or a server that several share."""
+"""Memory in Qdrant: the engine inside this process, or a server that several processes share."""

@@ -1,13 +1,4 @@
-"""The collection on a Qdrant server: where that is, what it must be like, and what its errors mean.
-
-The collection on a Qdrant server: made where it is missing, and refused where another embedder made it.
-
-Where a Qdrant server is, and the client that talks to it.
-
-One table from what the Qdrant client raises to what went wrong, without a word of request or answer.
-
-How a Qdrant server keeps a collection that is made: what its operator chooses, and finding does not depend on.
-"""
+"""The collection on a Qdrant server: its address and client, its creation and replacement, and what its errors mean."""
 
 import math
 import warnings
@@ -48,11 +39,11 @@ CLIENT_ERRORS = (
     RuntimeError,
     AssertionError,
 )
-"""The client wraps what HTTP raises. The rest is gRPC, our time limit, answers that cannot be read, a closed client."""
+"""The client wraps what HTTP raises. The rest is gRPC, our time limit, unreadable answers, a closed client."""
 
 
 class QdrantErrorKind(Enum):
-    """What went wrong, said of the server."""
+    """What went wrong, with the server as the subject."""
 
     UNREACHABLE = "does not answer"
     SLOW = "did not answer in time"
@@ -67,7 +58,7 @@ class QdrantErrorKind(Enum):
 
     @property
     def is_retryable(self) -> bool:
-        """Whether trying again may help. A missing collection is made again."""
+        """Whether trying again may help. A missing collection is created again."""
         return self not in {
             QdrantErrorKind.TAKEN,
             QdrantErrorKind.FORBIDDEN,
@@ -83,17 +74,17 @@ class _Failure:
 
     trouble: QdrantErrorKind
     kind: str
-    """A status, or what became of the connection. Never an exception's message: that may quote a payload."""
+    """A status, or the fate of the connection. Never an exception's message, which may quote a payload."""
     wait_s: float = 0.0
-    """So many seconds the server asks to wait for."""
+    """Seconds that the server asks to wait."""
 
     def __str__(self) -> str:
-        """As people read it, behind the name of the server."""
+        """Return the failure for people, to follow the name of the server."""
         return f"{self.trouble.value} ({self.kind})"
 
 
 def classify_failure(error: Exception) -> _Failure:
-    """How the call failed that raised this one of CLIENT_ERRORS."""
+    """Classify the failure of a call that raised one of CLIENT_ERRORS."""
     match error:
         case UnexpectedResponse():
             status = error.status_code or 0
@@ -146,7 +137,7 @@ def _of_exception(error: BaseException) -> QdrantErrorKind:
             return QdrantErrorKind.SLOW
         case OSError() | httpx.TransportError():
             return QdrantErrorKind.UNREACHABLE
-        case QdrantException():  # a Retry-After that is no number of seconds
+        case QdrantException():  # a Retry-After that is not a number of seconds
             return QdrantErrorKind.BUSY
         case ValidationError() | AssertionError():
             return QdrantErrorKind.UNREADABLE
@@ -155,7 +146,10 @@ def _of_exception(error: BaseException) -> QdrantErrorKind:
 
 
 class CollectionLayout(Value):
-    """None: as the server has it."""
+    """How the server stores a collection, which does not affect search; chosen by its operator.
+
+    None: the server's default.
+    """
 
     quantisation: Literal["none", "scalar", "product", "binary"] = "none"
     shards: int | None = None
@@ -164,7 +158,7 @@ class CollectionLayout(Value):
 
     @property
     def quantization_config(self) -> models.QuantizationConfig | None:
-        """As the client wants it. What is made smaller stays in memory; the vectors themselves correct it."""
+        """Quantisation as the client expects it. Quantised vectors stay in memory; the originals correct the result."""
         match self.quantisation:
             case "none":
                 return None
@@ -181,38 +175,38 @@ class CollectionLayout(Value):
 
 
 REST_PORT = 6333
-"""Where the URL names none, whatever its scheme: so it is at Qdrant Cloud, too."""
+"""Used if the URL names none, whatever its scheme: Qdrant Cloud uses it too."""
 _LONGEST_RECONNECT_MS = 5_000
-"""gRPC would wait up to two minutes, and answer nothing in between, after a server was away for long."""
+"""Otherwise gRPC waits up to two minutes after a long outage, and answers nothing in between."""
 
 
 class QdrantServerConfig(Value):
-    """A collection on a server, as the settings name it."""
+    """A collection on a server, as configured."""
 
     url: str
     api_key: SecretStr | None = None
     grpc_port: int = 0
-    """0: REST alone."""
+    """0: REST only."""
     collection: str = "waystation"
     layout: CollectionLayout = CollectionLayout()
 
     @property
     def name(self) -> str:
-        """For messages: without what else a URL may hold, such as a password."""
+        """Name for messages, without anything else that a URL may contain, such as a password."""
         scheme, host, port = self._parts()
         if self.grpc_port:
             return f"the Qdrant server at {host}, gRPC port {self.grpc_port},"
         return f"the Qdrant server at {scheme}://{host}:{port}"
 
     def create_client(self, timeout_s: float) -> AsyncQdrantClient:
-        """A client that has made no request yet.
+        """Create a client that has made no request yet.
 
         Raises:
-            BadInput: the URL cannot be one.
+            BadInput: the URL is not valid.
         """
         self._parts()
         with warnings.catch_warnings():
-            # A key over plain HTTP is usual inside one network; whoever leaves that has set an https URL.
+            # A key over plain HTTP is usual inside a network; anyone who leaves it sets an https URL.
             warnings.filterwarnings("ignore", "Api key is used with an insecure connection", UserWarning)
             return AsyncQdrantClient(
                 url=self.url,
@@ -226,7 +220,7 @@ class QdrantServerConfig(Value):
             )
 
     def _parts(self) -> tuple[str, str, int]:
-        """Scheme, host and port of REST."""
+        """Return scheme, host and port of REST."""
         try:
             parts = urlsplit(self.url)
             scheme, host, port = parts.scheme, parts.hostname, parts.port
@@ -249,9 +243,10 @@ _INDEXES = {
 
 
 async def ensure_collection(client: AsyncQdrantClient, server: QdrantServerConfig, embedding: EmbeddingSpec) -> str:
-    """Make the collection and its indexes where they are missing. Several workers may do so at once.
+    """Create the collection and its indexes if they are missing. Several workers may do so at once.
 
-    Its name behind the alias, where there is one: who goes on with that after the alias was given away is told so.
+    Returns:
+        Its name behind the alias, if there is one, so that a caller notices when the alias moves.
 
     Raises:
         OtherEmbedder: it was made with another embedder.
@@ -271,10 +266,12 @@ async def ensure_collection(client: AsyncQdrantClient, server: QdrantServerConfi
 async def ensure_draft(
     client: AsyncQdrantClient, server: QdrantServerConfig, embedding: EmbeddingSpec, *, anew: bool
 ) -> str:
-    """The collection that is to be known by this name: one beside that which is, as a run before this has left it, or
-    new. The one that is known by it, where it was made with this embedding and need not be made anew.
+    """Return the collection that is to get this name: one next to the current one, new or left by an earlier run; or
+    the current one itself, if it was made with this embedding and `anew` is not set.
 
-    Raises MemoryUnavailable and CLIENT_ERRORS, as above.
+    Raises:
+        MemoryUnavailable: it was made by another program.
+        CLIENT_ERRORS: the server did not do its part.
     """
     name = server.collection
     known = await _known(client, name)
@@ -290,16 +287,18 @@ async def ensure_draft(
 
 
 async def publish_draft(client: AsyncQdrantClient, name: str, draft: str, embedding: EmbeddingSpec) -> None:
-    """The collection `draft` is known by this name from now on, and the one before it is gone. May be done again.
+    """Give the collection `draft` this name and delete the previous one. May be repeated.
 
-    Raises MemoryUnavailable and CLIENT_ERRORS, as above.
+    Raises:
+        MemoryUnavailable: it was made by another program.
+        CLIENT_ERRORS: the server did not do its part.
     """
     known = await _known(client, name)
-    if known is not None and draft == (known.kept_in or name):  # it was filled where it stands
+    if known is not None and draft == (known.kept_in or name):  # it was filled in place
         await client.delete_collection(build_draft_metadata(known, embedding, name).kept_in or name)
         return
     if known is not None and known.kept_in is None:
-        await client.delete_collection(name)  # no alias can have its name before
+        await client.delete_collection(name)  # an alias cannot have its name while it exists
     given = models.CreateAliasOperation(create_alias=models.CreateAlias(collection_name=draft, alias_name=name))
     if known is None or known.kept_in is None:
         await client.update_collection_aliases([given])
@@ -345,7 +344,7 @@ async def _index(client: AsyncQdrantClient, name: str, there: Container[str]) ->
 
 
 def _made_with(name: str, metadata: models.Payload | None) -> MemoryMetadata:
-    """The embedder's name is in the collection's metadata, written in the moment in which the collection is made."""
+    """Return the embedder from the collection's metadata, which are written at its creation."""
     try:
         return MemoryMetadata.model_validate(metadata, extra="ignore")
     except ValidationError:

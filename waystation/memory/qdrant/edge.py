@@ -1,14 +1,11 @@
 """Memory in Qdrant's engine inside this process: one directory, opened by one process at a time.
 
-The engine only marks what it deletes, and never cuts its log: so a shard is written anew beside itself. Its optimiser
-holds Python's lock for as long as it works, so it is run in a process of its own.
+    embedder.json    the embedder, and the shard in use
+    shard…           one; two while a memory is built or rewritten
 
-The folder of the embedded memory: a shard of the engine, and beside it what it was made with.
-
-    embedder.json    which embedder, and which shard counts
-    shard…           one; while a memory is made or written anew, two
-
-That file is replaced in one step, so that a crash at any time leaves a memory that is whole.
+That file is replaced in one step, so that a crash at any time leaves a complete memory. The engine only marks what it
+deletes, and never truncates its log, so a shard is rewritten next to itself. Its optimiser holds Python's lock while it
+works, so it runs in its own process.
 """
 
 import asyncio
@@ -48,14 +45,18 @@ _RECORD = "embedder.json"
 
 
 def open_shard(path: Path, embedding: EmbeddingSpec) -> qe.EdgeShard:
-    """The shard that counts, made with its folder where there is none. Raises OtherEmbedder."""
+    """Open the shard in use, created with its folder if there is none.
+
+    Raises:
+        OtherEmbedder: it was made with another embedder.
+    """
     if not path.exists():
         _create_folder(path, embedding)
     make_path_private(path)
     made = read_memory_metadata(path)
     made.require_same_embedding(embedding, f"the memory in {path}")
     shard = load_shard(path / (made.kept_in or FIRST_SHARD_NAME))
-    try:  # files that are damaged can be opened all the same: then what is read of them raises
+    try:  # damaged files can be opened: reading from them raises then
         shard.scroll(qe.ScrollRequest(limit=1, with_payload=True, with_vector=True))
     except BaseException:
         shard.close()
@@ -64,10 +65,10 @@ def open_shard(path: Path, embedding: EmbeddingSpec) -> qe.EdgeShard:
 
 
 def open_draft(path: Path, embedding: EmbeddingSpec, *, anew: bool) -> tuple[qe.EdgeShard, MemoryMetadata]:
-    """The shard that is to count, and what is to be written down of it.
+    """Open the shard that is to be put into use, and return it with its metadata.
 
-    The shard that counts, where it was made with this embedding and need not be made anew. Else one beside it, as a
-    run before this has left it, or new.
+    That is the shard in use if it was made with this embedding and `anew` is not set; otherwise one next to it, new or
+    left by an earlier run.
     """
     if not path.exists():
         _create_folder(path, embedding)
@@ -84,12 +85,12 @@ def open_draft(path: Path, embedding: EmbeddingSpec, *, anew: bool) -> tuple[qe.
 
 
 def make_shard_path(path: Path) -> Path:
-    """Where a shard can be made beside the one that counts."""
+    """Return a path for a new shard next to the one in use."""
     return path / f"{FIRST_SHARD_NAME}-{uuid.uuid4().hex}"
 
 
 def publish_shard(path: Path, made: MemoryMetadata) -> None:
-    """The shard that it names counts from now on; every other one goes. May be done again."""
+    """Put the shard named by the metadata into use and delete every other one. May be repeated."""
     record = path / f".{_RECORD}"
     record.write_text(made.model_dump_json())
     record.replace(path / _RECORD)
@@ -99,7 +100,7 @@ def publish_shard(path: Path, made: MemoryMetadata) -> None:
 
 
 def create_shard(place: Path, embedding: EmbeddingSpec) -> None:
-    """One without points."""
+    """Create a shard without points."""
     vectors = (
         {}
         if embedding.dimension is None
@@ -112,14 +113,19 @@ def create_shard(place: Path, embedding: EmbeddingSpec) -> None:
 
 
 def load_shard(place: Path) -> qe.EdgeShard:
-    """The shard in this folder, open."""
+    """Open the shard in this folder."""
     shard = qe.EdgeShard.load(str(place))
     _index(shard)
     return shard
 
 
 def read_memory_metadata(path: Path) -> MemoryMetadata:
-    """What the memory in this folder was made with. Raises OSError, ValidationError."""
+    """Read the metadata of the memory in this folder.
+
+    Raises:
+        OSError: they cannot be read.
+        ValidationError: they are not valid.
+    """
     return MemoryMetadata.model_validate_json((path / _RECORD).read_bytes())
 
 
@@ -130,7 +136,9 @@ def _readable(path: Path) -> MemoryMetadata | None:
 
 
 def _create_folder(path: Path, embedding: EmbeddingSpec) -> None:
-    """Made aside and then renamed, so that a crash leaves no half of it, and of two processes one is first."""
+    """Create the folder aside and then rename it: a crash leaves nothing half-made, and one of two processes is
+    first.
+    """
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     ensure_private_folder(draft)
     create_shard(draft / FIRST_SHARD_NAME, embedding)
@@ -144,7 +152,7 @@ def _create_folder(path: Path, embedding: EmbeddingSpec) -> None:
 
 
 def _index(shard: qe.EdgeShard) -> None:
-    """By everything that queries filter by, as far as it is not indexed yet."""
+    """Create missing indexes for everything that queries filter by."""
     keywords = {field: qe.KeywordIndexParams(is_tenant=field == KEYWORD_FIELDS[0]) for field in KEYWORD_FIELDS}
     there = shard.info().payload_schema
     for field, index in {**keywords, CREATED_FIELD: qe.DatetimeIndexParams()}.items():
@@ -153,14 +161,14 @@ def _index(shard: qe.EdgeShard) -> None:
 
 
 _PAGE_POINTS = 1_000
-"""Read at once."""
+"""Number of points read at once."""
 OPTIMISER_MODULE = "waystation.memory.qdrant.optimiser"
 
 _logger = logging.getLogger(__name__)
 
 
 def copy_shard(shard: qe.EdgeShard, place: Path, embedding: EmbeddingSpec) -> int:
-    """Write the shard's points into a new one in this folder; how many. Points may come and go meanwhile."""
+    """Copy the shard's points into a new one in this folder and return how many. Points may come and go meanwhile."""
     create_shard(place, embedding)
     fresh = load_shard(place)
     try:
@@ -174,7 +182,7 @@ def copy_shard(shard: qe.EdgeShard, place: Path, embedding: EmbeddingSpec) -> in
 
 
 def _copied(shard: qe.EdgeShard, fresh: qe.EdgeShard) -> Iterator[int]:
-    """How many points each page had."""
+    """Yield the number of points of each page."""
     start: qe.PointId | None = None
     while True:
         page = qe.ScrollRequest(offset=start, limit=_PAGE_POINTS, with_payload=True, with_vector=True)
@@ -187,9 +195,9 @@ def _copied(shard: qe.EdgeShard, fresh: qe.EdgeShard) -> Iterator[int]:
 
 
 async def build_shard_index(place: Path) -> None:
-    """Have the index of the shard in this folder made, which nobody has open.
+    """Build the index of the shard in this folder, which must not be open.
 
-    Without it a search looks at every point: where it cannot be made, that is no reason to give the shard up.
+    Without an index a search scans every point, so a failure is no reason to give up the shard.
     """
     child = await asyncio.create_subprocess_exec(
         *build_module_command(OPTIMISER_MODULE, str(os.getpid()), str(place)),
@@ -208,7 +216,7 @@ async def build_shard_index(place: Path) -> None:
 
 
 MAX_UNINDEXED_POINTS = 20_000
-"""So many points, and half as many as there are in the index, are searched one by one before they come into it."""
+"""This many points, and half as many as are in the index, are scanned before they are added to it."""
 _T = TypeVar("_T")
 
 
@@ -220,8 +228,10 @@ class QdrantEdgeVectorStore:
         self._words = Bm25Encoder()
 
     async def upsert(self, passages: Sequence[EmbeddedPassage]) -> None:
-        """Write points; the same passage id twice is one point. Raises PassagesRejectedError: the engine does not
-        say why.
+        """Write points; the same passage id a second time overwrites the point.
+
+        Raises:
+            PassagesRejectedError: writing failed; the engine does not say why.
         """
         if passages:
             try:
@@ -230,23 +240,35 @@ class QdrantEdgeVectorStore:
                 raise PassagesRejectedError(str(failed)) from None
 
     async def delete(self, passage_ids: Sequence[str]) -> None:
-        """Take points away; an id that is not there changes nothing. Raises MemoryUnavailable."""
+        """Delete points; an unknown id changes nothing.
+
+        Raises:
+            MemoryUnavailable: memory cannot be used.
+        """
         if passage_ids:
             points: list[qe.PointId] = [uuid.UUID(passage_id) for passage_id in passage_ids]
             deletion = qe.UpdateOperation.delete_points(points)
             await _in_thread(lambda: self._update(deletion), f"delete {len(points)} passages")
 
     async def search(self, query: MemoryQuery) -> tuple[ScoredPassage, ...]:
-        """The best passages that the query admits, scored from 0 to 1. Raises MemoryUnavailable."""
+        """Return the best passages that the query admits, scored from 0 to 1.
+
+        Raises:
+            MemoryUnavailable: memory cannot be used.
+        """
         return await _in_thread(lambda: self._search(query), "search in memory", lambda error: _kind(error) + _ANEW)
 
     async def count(self, tenant: str) -> int:
-        """Points of a tenant. Raises MemoryUnavailable."""
+        """Count the points of a tenant.
+
+        Raises:
+            MemoryUnavailable: memory cannot be used.
+        """
         request = qe.CountRequest(filter=_of_tenant(tenant))
         return await _in_thread(lambda: self._shard.count(request), "count the passages in memory")
 
     async def aclose(self) -> None:
-        """Flush and close. What was written is safe without it, too."""
+        """Flush and close. What was written is safe even without it."""
         await _in_thread(self._close, "close the memory")
 
     def _close(self) -> None:
@@ -279,18 +301,18 @@ class QdrantEdgeVectorStore:
 
 
 class QdrantEdgeMemory(QdrantEdgeVectorStore):
-    """Implements the port `Memory`. Made by `open`.
+    """Implements the port `Memory`. Created by `open`.
 
-    It is written anew where that is asked for, and as it grows. Meanwhile it can be searched and written as ever.
+    It is rewritten on request and as it grows. Meanwhile it can be searched and written as usual.
     """
 
     def __init__(self, shard: qe.EdgeShard, path: Path, embedding: EmbeddingSpec) -> None:
         super().__init__(shard, path, embedding)
         self._writing = threading.Lock()
-        """Held by the thread that writes, which goes on when nobody waits for it any longer."""
+        """Held by the writing thread, which continues even if no one waits for it any longer."""
         self._renewing = asyncio.Lock()
         self._since: list[qe.UpdateOperation] | None = None
-        """What was written since the shard is being written anew."""
+        """Operations since the current rewrite of the shard began; None if there is none."""
         self._indexed = read_memory_metadata(path).indexed
         self._growing: asyncio.Task[None] | None = None
 
@@ -299,15 +321,15 @@ class QdrantEdgeMemory(QdrantEdgeVectorStore):
         """Open the memory in the directory `path`, or create it there for this embedder.
 
         Raises:
-            MemoryUnavailable: it is open already, here or in another process; it cannot be read.
-            OtherEmbedder: it was made with another one.
+            MemoryUnavailable: it is open already, here or in another process, or it cannot be read.
+            OtherEmbedder: it was made with another embedder.
         """
         embedding = EmbeddingSpec(embedder=embedder_name, dimension=dimension)
         opening = _in_thread(lambda: open_shard(path, embedding), f"open the memory in {path}", _why_not_open)
         return cls(await opening, path, embedding)
 
     async def upsert(self, passages: Sequence[EmbeddedPassage]) -> None:
-        """As above. Where much was added, the index is made anew beside the work."""
+        """Write points as above. After many additions the index is rebuilt in the background."""
         await super().upsert(passages)
         if self._growing is None or self._growing.done():
             points = await _in_thread(lambda: self._shard.info().points_count, "count the passages in memory")
@@ -315,7 +337,11 @@ class QdrantEdgeMemory(QdrantEdgeVectorStore):
                 self._growing = asyncio.create_task(self._grow(points))
 
     async def erase_deleted_points(self) -> None:
-        """Write all of it anew: what was deleted lies in no file afterwards. Raises MemoryUnavailable."""
+        """Rewrite the whole memory, so that deleted content is in no file afterwards.
+
+        Raises:
+            MemoryUnavailable: memory cannot be used.
+        """
         async with self._renewing:
             place = make_shard_path(self._path)
             try:
@@ -326,7 +352,7 @@ class QdrantEdgeMemory(QdrantEdgeVectorStore):
                 self._since = None
 
     async def aclose(self) -> None:
-        """Flush and close. What was written is safe without it, too."""
+        """Flush and close. What was written is safe even without it."""
         if self._growing is not None:
             self._growing.cancel()
             await asyncio.wait([self._growing])
@@ -337,7 +363,7 @@ class QdrantEdgeMemory(QdrantEdgeVectorStore):
             await self.erase_deleted_points()
         except MemoryUnavailable as failed:
             _logger.warning("the index of the memory was not made: %s", failed)
-            self._indexed = points  # another attempt at once would fail, too
+            self._indexed = points  # an immediate retry would fail too
 
     def _update(self, operation: qe.UpdateOperation) -> None:
         with self._writing:
@@ -361,12 +387,12 @@ class QdrantEdgeMemory(QdrantEdgeVectorStore):
                 fresh.update(operation)
             made = read_memory_metadata(self._path).replace(kept_in=place.name, indexed=count)
             publish_shard(self._path, made)
-            # Not closed: a search may be at work in it. It goes with the last of them, and its files are gone.
+            # Not closed: a search may be using it. It is freed with the last of them, and its files are gone.
             self._shard, self._indexed = fresh, count
 
 
 class QdrantEdgeDraft(QdrantEdgeVectorStore):
-    """Implements the port `MemoryDraft`. Made by `open_beside`."""
+    """Implements the port `MemoryDraft`. Created by `open_beside`."""
 
     def __init__(self, shard: qe.EdgeShard, path: Path, made: MemoryMetadata) -> None:
         super().__init__(shard, path, made.embedding)
@@ -374,9 +400,16 @@ class QdrantEdgeDraft(QdrantEdgeVectorStore):
 
     @classmethod
     async def open_beside(cls, path: Path, embedder_name: str, dimension: int | None, *, anew: bool = False) -> Self:
-        """The memory that is to take the place of the one in `path`, as far as it is. Raises MemoryUnavailable.
+        """Open the memory that is to replace the one in `path`, as far as it exists.
 
-        `anew`: also where this embedder made the one in `path`, which may be damaged.
+        Args:
+            path: folder of the memory.
+            embedder_name: name of the embedder.
+            dimension: length of its vectors.
+            anew: build a new one even if this embedder made the one in `path`, which may be damaged.
+
+        Raises:
+            MemoryUnavailable: it cannot be opened.
         """
         embedding = EmbeddingSpec(embedder=embedder_name, dimension=dimension)
         opening = _in_thread(
@@ -386,11 +419,19 @@ class QdrantEdgeDraft(QdrantEdgeVectorStore):
         return cls(shard, path, made)
 
     async def list_point_ids(self) -> frozenset[str]:
-        """Of all points, of all tenants. Raises MemoryUnavailable."""
+        """Return the ids of all points of all tenants.
+
+        Raises:
+            MemoryUnavailable: memory cannot be used.
+        """
         return await _in_thread(lambda: frozenset(self._ids()), "list the passages in memory")
 
     async def publish(self) -> None:
-        """It is the memory from now on, and what was there before is gone. Raises MemoryUnavailable."""
+        """Make this the memory in use and delete the previous one.
+
+        Raises:
+            MemoryUnavailable: memory cannot be used.
+        """
         publishing = _in_thread(lambda: publish_shard(self._path, self._made), f"replace the memory {self._path}")
         await publishing
 
@@ -418,7 +459,7 @@ def _of_tenant(tenant: str) -> qe.Filter:
 
 
 def _kind(error: BaseException) -> str:
-    """Not its message: that may quote a payload."""
+    """Return the kind of an error. Not its message, which may quote a payload."""
     return "a passage in it cannot be read" if isinstance(error, ValidationError) else type(error).__name__
 
 
@@ -429,13 +470,16 @@ def _why_not_open(error: BaseException) -> str:
     if "WouldBlock" in str(error):
         return "it is already open, here or in another process"
     reason = f"{_RECORD} cannot be read" if isinstance(error, ValidationError) else str(error).partition("\n")[0]
-    return reason.rpartition("error: ")[2] + _ANEW  # the engine says around it what it did
+    return reason.rpartition("error: ")[2] + _ANEW  # the engine adds around it what it was doing
 
 
 async def _in_thread(work: Callable[[], _T], purpose: str, reason: Callable[[BaseException], str] = _kind) -> _T:
-    """The engine raises bare exceptions, so any of them means that memory cannot be used now."""
+    """Run the work in a thread.
+
+    The engine raises bare exceptions, so any of them means that memory cannot be used now.
+    """
     task = asyncio.ensure_future(asyncio.to_thread(work))
-    # Also when nobody waits any longer: asyncio would log an exception that nobody looked at, with its message.
+    # Even if no one waits any longer: asyncio would log an unretrieved exception with its message.
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     await asyncio.wait({task})
     error = task.exception()

@@ -1,4 +1,4 @@
-"""Makes the index of the shard in a folder: `python -m waystation.memory.qdrant.optimiser PARENT_PID FOLDER`."""
+"""Builds the index of the shard in a folder: `python -m waystation.memory.qdrant.optimiser PARENT_PID FOLDER`."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ import qdrant_edge as qe
 from waystation.security.confinement import exit_with_parent
 
 PROCESS_NICENESS = 10
-"""So nice it is to whatever else wants the processor."""
+"""Niceness of the process towards everything else that needs the processor."""
 
 if __name__ == "__main__":
     exit_with_parent(int(sys.argv[1]))

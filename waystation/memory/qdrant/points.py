@@ -1,7 +1,4 @@
-"""What a point is and how points are ranked, the same in every engine: vectors, payload, candidates.
-
-Makes text ready for BM25, whose tokeniser cuts at spaces.
-"""
+"""Points and their ranking, the same in every engine: vectors, payload, candidates, and text preparation for BM25."""
 
 import hashlib
 from collections import defaultdict
@@ -24,7 +21,9 @@ _UNSPACED = compile_bounded(
 
 
 def with_bigrams(text: str) -> str:
-    """The text with every run of Chinese or Japanese characters as overlapping pairs, so that parts of it are found."""
+    """Replace every run of Chinese or Japanese characters by overlapping pairs, so that parts of it are found: BM25's
+    tokeniser cuts at spaces.
+    """
     return _UNSPACED.sub(lambda run: f" {' '.join(_pairs(run[0]))} ", text)
 
 
@@ -33,20 +32,21 @@ def _pairs(run: str) -> list[str]:
 
 
 SPARSE_VECTOR_NAME, DENSE_VECTOR_NAME = "bm25", "dense"
-"""The names of a point's vectors."""
+"""Names of a point's vectors."""
 DOCUMENT_HASH_FIELD = "blob"
-"""The field of the payload that names a document's content."""
+"""Payload field with a document's content hash."""
 KEYWORD_FIELDS = ("tenant", "session", "task_id", "step_id", "kind", DOCUMENT_HASH_FIELD)
-"""The fields of the payload that queries filter by, the tenant first."""
+"""Payload fields that queries filter by, the tenant first."""
 CREATED_FIELD = "created"
-"""Filtered by time."""
+"""Payload field that queries filter by time."""
 RANK_CONSTANT = 10
-"""Of reciprocal rank fusion, which needs no common scale: embedders have scales of their own. Which turns of the
-passages are shown is decided by their own words, too (`domain.memory.excerpts`)."""
+"""Constant of reciprocal rank fusion, which needs no common scale: each embedder has its own. The words of the turns
+themselves also decide which are shown (`waystation.memory.passages.select_excerpts`).
+"""
 
 
 INDEXING_VERSION = 1
-"""1: passages are found by `Passage.index_text`. Another way to index them gets another number."""
+"""1: passages are indexed by `Passage.index_text`. A different way to index them gets a different number."""
 
 
 class EmbeddingSpec(Value):
@@ -54,28 +54,28 @@ class EmbeddingSpec(Value):
 
     embedder: str
     dimension: int | None
-    """None: there is no dense vector, memory works by BM25 alone."""
+    """None: there is no dense vector, and memory works by BM25 alone."""
     indexing: int = INDEXING_VERSION
-    """Of what they were made. Vectors of several can be compared; `memory reindex` makes all by the newest."""
+    """How texts were indexed. Vectors of several versions can be compared; `memory reindex` makes all by the newest."""
 
     def __str__(self) -> str:
-        """As people read it."""
+        """Return it for people."""
         return f"{self.embedder} ({self.dimension or 'no'} dimensions)"
 
     @property
     def digest(self) -> str:
-        """For names of what is made with it."""
+        """Digest for names of what is made with it."""
         return hashlib.sha256(self.model_dump_json().encode()).hexdigest()[:8]
 
 
 class MemoryMetadata(Value):
-    """What is written down of a memory when it is made."""
+    """Metadata of a memory, written when it is made."""
 
     embedder: str
     dimension: int | None
     indexing: int
     kept_in: str | None = None
-    """The collection behind the alias, or the folder of the shard, where the memory has been made anew."""
+    """The collection behind the alias, or the folder of the shard, if the memory was rebuilt."""
 
     @field_validator("kept_in")
     @classmethod
@@ -85,15 +85,19 @@ class MemoryMetadata(Value):
         return name
 
     indexed: int = 0
-    """Of the embedded engine: points that the shard had when it was last written anew, with its index."""
+    """Embedded engine only: points in the shard when it was last rewritten with its index."""
 
     @property
     def embedding(self) -> EmbeddingSpec:
-        """What all of its vectors were made with, but for those that a later release has added."""
+        """What its vectors were made with, except those that a later release has added."""
         return EmbeddingSpec(embedder=self.embedder, dimension=self.dimension, indexing=self.indexing)
 
     def require_same_embedding(self, wanted: EmbeddingSpec, what: str) -> None:
-        """Raises OtherEmbedder where vectors of the wanted embedding cannot be compared with those of `what`."""
+        """Check that vectors of the wanted embedding can be compared with those of `what`.
+
+        Raises:
+            OtherEmbedder: they cannot.
+        """
         if (self.embedder, self.dimension) != (wanted.embedder, wanted.dimension):
             raise OtherEmbedder(
                 f"{what} was made with the embedder {self.embedding}, not with {wanted}: make it anew by `waystation "
@@ -102,9 +106,9 @@ class MemoryMetadata(Value):
 
 
 def build_draft_metadata(made: MemoryMetadata | None, embedding: EmbeddingSpec, place: str) -> MemoryMetadata:
-    """What is written down of the memory that is to take the place of the one that is `made`, None: nobody can tell.
+    """Return the metadata of the memory that is to replace the one with metadata `made` (None if unknown).
 
-    Its name tells its embedding alone, so that a run after a crash finds it, and is not the name of the one before.
+    Its name depends on its embedding alone, so that a run after a crash finds it, and differs from the current one's.
     """
     name = f"{place}-{embedding.digest}"
     taken = made is None or made.kept_in == name
@@ -112,17 +116,17 @@ def build_draft_metadata(made: MemoryMetadata | None, embedding: EmbeddingSpec, 
 
 
 class Bm25Encoder:
-    """BM25 as sparse vectors. Their engine weighs them by how rare each word is among its points (IDF)."""
+    """BM25 as sparse vectors. Their engine weighs them by the rarity of each word among its points (IDF)."""
 
     def __init__(self) -> None:
         self._bm25 = Bm25(Bm25Config(language="english"))
 
     def encode_passage(self, text: str) -> SparseVector:
-        """Empty where the text has only stop words."""
+        """Encode a passage; empty if it has only stop words."""
         return self._bm25.embed_document(with_bigrams(text))
 
     def encode_query(self, text: str) -> SparseVector:
-        """Empty where the text has only stop words."""
+        """Encode a query; empty if it has only stop words."""
         return self._bm25.embed_query(with_bigrams(text))
 
 
@@ -130,16 +134,16 @@ _Id = UUID | str | int
 
 
 class _Point(Protocol):
-    """A point, as every engine gives it back."""
+    """A point as every engine returns it."""
 
     @property
     def id(self) -> _Id:
-        """Of ours, a UUID or its text."""
+        """Our id, a UUID or its text."""
         ...
 
     @property
     def payload(self) -> Mapping[str, object] | None:
-        """The passage, where it was asked for."""
+        """The passage, if it was requested."""
         ...
 
 
@@ -148,16 +152,16 @@ class _Hit(_Point, Protocol):
 
     @property
     def score(self) -> float:
-        """Greater is better."""
+        """Score; greater is better."""
         ...
 
 
 def fuse_rankings(sides: Sequence[Sequence[_Hit]], limit: int) -> dict[_Id, float]:
-    """The points that the searches found, which give their best first, by id, and how well, from 0 to 1; in the order
-    of that, which is the same in each run.
+    """Fuse the results of several searches, each best first, into scores from 0 to 1 by id, in the order of the scores,
+    which is the same in each run.
 
-    Engines give points of equal scores, like lines of a log that differ by their numbers, in any order, so here these
-    share a place. Of a search that found its `limit` an engine has chosen which of the last equal ones it gives: they
+    Engines return points of equal scores (such as log lines that differ only in numbers) in any order, so here these
+    share a rank. If a search reached its `limit`, the engine has chosen which of the last equal points it returns: they
     are left out, unless there are no others.
     """
     found: dict[_Id, float] = defaultdict(float)
@@ -174,7 +178,7 @@ def fuse_rankings(sides: Sequence[Sequence[_Hit]], limit: int) -> dict[_Id, floa
 
 
 def build_scored_passages(points: Iterable[_Point], scores: Mapping[_Id, float]) -> tuple[ScoredPassage, ...]:
-    """The passages of the points, best first.
+    """Build the passages of the points, best first.
 
     Raises:
         ValidationError: a point holds no passage; the message quotes it.

@@ -1,7 +1,4 @@
-"""Memory on a Qdrant server or cluster, which any number of worker processes share.
-
-How long a call to the server may take: a time limit for each try, and a few tries where waiting may help.
-"""
+"""Memory on a Qdrant server or cluster, which any number of worker processes share."""
 
 import asyncio
 import random
@@ -36,16 +33,19 @@ from waystation.memory.qdrant.points import (
 )
 
 MAX_WAIT_S = 2.0
-"""A server that asks for more is given up: what could not be written waits in the outbox."""
+"""Longest wait in seconds that a server may ask for; beyond that the call fails, and passages wait in the outbox."""
 _T = TypeVar("_T")
 
 
 class QdrantRetryPolicy(Value):
-    """At most 19 seconds in all as it stands, which is less than the heartbeat time-out of an activity."""
+    """Time limit for each attempt, and pauses between the few attempts if waiting may help.
+
+    By default at most 19 seconds in total, which is less than the heartbeat time-out of an activity.
+    """
 
     timeout_s: float = 5.0
     pauses_s: tuple[float, ...] = (0.25, 1.0)
-    """Between tries, on average; one try more than pauses."""
+    """Mean pauses between attempts, in seconds; there is one attempt more than pauses."""
 
 
 _PATIENCE = QdrantRetryPolicy()
@@ -54,11 +54,11 @@ _PATIENCE = QdrantRetryPolicy()
 async def run_with_retries(
     work: Callable[[], Awaitable[_T]], purpose: str, server: str, patience: QdrantRetryPolicy
 ) -> _T:
-    """What `work` gives, which must be harmless to repeat.
+    """Return the result of `work`, which must be safe to repeat.
 
     Raises:
-        MemoryUnavailable: it could not be done; the message says so by `purpose`, `server` and the kind of failure.
-        PassagesRejectedError: the server does not take what it was sent.
+        MemoryUnavailable: it failed; the message names `purpose`, `server` and the kind of failure.
+        PassagesRejectedError: the server rejects what it was sent.
     """
     pauses = iter(patience.pauses_s)
     while True:
@@ -69,7 +69,7 @@ async def run_with_retries(
             failure = classify_failure(error)
         pause_s = next(pauses, None)
         if pause_s is None or not failure.trouble.is_retryable or failure.wait_s > MAX_WAIT_S:
-            # Out here the client's error, which may quote a payload, is no context of ours.
+            # Raised out here, so that the client's error, which may quote a payload, is not its context.
             refused = failure.trouble is QdrantErrorKind.UNFIT
             raise (PassagesRejectedError if refused else MemoryUnavailable)(f"cannot {purpose}: {server} {failure}")
         await asyncio.sleep(max(failure.wait_s, pause_s * random.uniform(0.5, 1.5)))
@@ -77,13 +77,15 @@ async def run_with_retries(
 
 BATCH_POINTS = 100
 BATCH_BYTES = 2_000_000
-"""Of JSON. A server takes 32 MB by default; this much goes over a slow line within the time limit."""
+"""Maximum bytes of JSON in a batch. A server accepts 32 MB by default; this much passes a slow line within the time
+limit.
+"""
 _PAGE_POINTS = 10_000
-"""Whose ids are read at once."""
+"""Number of ids read at once."""
 
 
 class QdrantServerVectorStore:
-    """Implements the port `PassageVectorStore`. Made by `open`.
+    """Implements the port `PassageVectorStore`. Created by `open`.
 
     The collection is set up at the first use, and again after a failure: a server that is down stops no worker.
     """
@@ -101,7 +103,7 @@ class QdrantServerVectorStore:
         self._patience = patience
         self._words = Bm25Encoder()
         self._collection: str | None = None
-        """Once it is set up."""
+        """Name of the collection after it is set up."""
 
     @classmethod
     def open(
@@ -111,35 +113,57 @@ class QdrantServerVectorStore:
         dimension: int | None,
         patience: QdrantRetryPolicy = _PATIENCE,
     ) -> Self:
-        """Memory on this server. No request is made yet.
+        """Return the memory on this server. No request is made yet.
 
         Raises:
-            BadInput: the server's address cannot be one.
+            BadInput: the server's address is not valid.
         """
         embedding = EmbeddingSpec(embedder=embedder_name, dimension=dimension)
         return cls(server.create_client(patience.timeout_s), server, embedding, patience)
 
     async def upsert(self, passages: Sequence[EmbeddedPassage]) -> None:
-        """Write points; the same passage id twice is one point. Raises MemoryUnavailable, PassagesRejectedError."""
+        """Write points; the same passage id a second time overwrites the point.
+
+        Raises:
+            MemoryUnavailable: the server does not answer.
+            PassagesRejectedError: the server rejects at least one of them.
+        """
         points = await asyncio.to_thread(lambda: [self._point(passage) for passage in passages])
         for batch in iter_point_batches(points):
             await self._done(lambda into, batch=batch: self._write(into, batch), f"store {len(passages)} passages")
 
     async def delete(self, passage_ids: Sequence[str]) -> None:
-        """Take points away; an id that is not there changes nothing. Raises MemoryUnavailable."""
+        """Delete points; an unknown id changes nothing.
+
+        Raises:
+            MemoryUnavailable: the server does not answer.
+        """
         if passage_ids:
             await self._done(lambda of: self._delete(of, passage_ids), f"delete {len(passage_ids)} passages")
 
     async def search(self, query: MemoryQuery) -> tuple[ScoredPassage, ...]:
-        """The best passages that the query admits, scored from 0 to 1. Raises MemoryUnavailable."""
+        """Return the best passages that the query admits, scored from 0 to 1.
+
+        Raises:
+            MemoryUnavailable: the server does not answer.
+        """
         return await self._done(lambda of: self._search(of, query), "search in memory")
 
     async def count(self, tenant: str) -> int:
-        """Points of a tenant. Raises MemoryUnavailable."""
+        """Count the points of a tenant.
+
+        Raises:
+            MemoryUnavailable: the server does not answer.
+        """
         return await self._done(lambda of: self._count(of, tenant), "count the passages in memory")
 
     async def check(self) -> None:
-        """Look whether it can be used. Raises OtherEmbedder; MemoryUnavailable, which may pass."""
+        """Check whether the memory can be used.
+
+        Raises:
+            OtherEmbedder: it was made with another embedder.
+            MemoryUnavailable: the server does not answer, which may be temporary.
+        """
         await self._done(self._client.collection_exists, "look at the memory")
 
     async def aclose(self) -> None:
@@ -150,7 +174,9 @@ class QdrantServerVectorStore:
         return await run_with_retries(lambda: self._on_collection(work), purpose, self._server.name, self._patience)
 
     async def _on_collection(self, work: Callable[[str], Awaitable[_T]]) -> _T:
-        """First uses at once set up at once, which is harmless; waiting for each other would add up their waits."""
+        """Concurrent first uses all set up the collection, which is harmless; waiting for each other would be
+        slower.
+        """
         try:
             collection = self._collection = self._collection or await self._set_up()
             return await work(collection)
@@ -203,19 +229,23 @@ class QdrantServerMemory(QdrantServerVectorStore):
     """Implements the port `Memory`."""
 
     async def erase_deleted_points(self) -> None:
-        """Nothing: the server's own optimiser writes segments anew, when enough of their points were deleted."""
+        """Do nothing: the server's own optimiser rewrites segments when enough of their points were deleted."""
 
 
 class QdrantServerDraft(QdrantServerVectorStore):
-    """Implements the port `MemoryDraft`, beside the collection that workers use."""
+    """Implements the port `MemoryDraft` next to the collection that workers use."""
 
     anew = False
-    """Also where this embedder made that collection."""
+    """Whether to build a new one even if this embedder made that collection."""
     _draft: str | None = None
-    """Once it is known: when it is the memory, another one would be beside it."""
+    """Name of the draft once it is known: after publishing, a new look-up would return yet another one."""
 
     async def list_point_ids(self) -> frozenset[str]:
-        """Of all points, of all tenants. Raises MemoryUnavailable."""
+        """Return the ids of all points of all tenants.
+
+        Raises:
+            MemoryUnavailable: the server does not answer.
+        """
         found: set[str] = set()
         start: PointId | None = None
         while True:
@@ -225,7 +255,11 @@ class QdrantServerDraft(QdrantServerVectorStore):
                 return frozenset(found)
 
     async def publish(self) -> None:
-        """It is the memory from now on, and what was there before is gone. Raises MemoryUnavailable."""
+        """Make this the memory in use and delete the previous one.
+
+        Raises:
+            MemoryUnavailable: the server does not answer.
+        """
         place = self._server.collection
         await self._done(lambda of: publish_draft(self._client, place, of, self._embedding), "replace the memory")
 
@@ -242,7 +276,7 @@ class QdrantServerDraft(QdrantServerVectorStore):
 
 
 def iter_point_batches(points: Sequence[models.PointStruct]) -> Iterator[list[models.PointStruct]]:
-    """The points in order, in batches within BATCH_POINTS and BATCH_BYTES; one that is larger goes alone."""
+    """Yield the points in order, in batches within BATCH_POINTS and BATCH_BYTES; a larger one goes alone."""
     batch: list[models.PointStruct] = []
     room = BATCH_BYTES
     for point in points:
