@@ -1,1 +1,1 @@
-"""Documents, tables and web pages: read, searched and cited."""
+"""Documents, tables and web pages: reading, redacting, searching and citing them."""

@@ -1,7 +1,4 @@
-"""Citations `[document:first-last]`: found in Markdown, and checked by code against the documents.
-
-Claims: the sentences of a Markdown text, each with the citations that stand behind it.
-"""
+"""Finds citations `[document:first-last]` in Markdown, checks them against documents, and splits text into claims."""
 
 import re
 import unicodedata
@@ -19,23 +16,25 @@ from waystation.privacy.policy import PLACEHOLDER_PATTERN
 from waystation.security.untrusted import unescape_tags
 
 FAILED_CITATION_MARK = " **(does not hold)**"
-"""Behind a citation, where that is so."""
+"""Mark after a citation that failed the check."""
 MIN_FOLDED_CHARACTERS = 6
-"""Letters and digits of a quotation that is looked for without its signs."""
+"""Minimum letters and digits of a quotation that is looked for regardless of punctuation."""
 _DEEPEST_QUOTED = 8
-"""Quotations in a quotation."""
+"""Maximum depth of quotations within quotations."""
 CITATION_PATTERN = compile_bounded(r"\[(?P<document>[^\[\]\n]+):(?P<first>\d+)-(?P<last>\d+)\]")
 MIN_QUOTATION_CHARACTERS, MAX_QUOTATION_CHARACTERS = 8, 2_000
-"""Characters between quotation marks."""
+"""Minimum and maximum characters between quotation marks."""
 MAX_QUOTATION_DISTANCE = 2_100
-"""Characters in which the quotation of a citation stands before it, with its marks and what is between them."""
+"""Maximum characters between a citation and the start of its quotation, including the marks."""
 _MOST_DIGITS = 18
-"""Of a line's number as it is read. Longer ones are no line of any document, and `int` refuses those of thousands."""
+"""Maximum digits of a line number. Longer ones are lines of no document, and `int` rejects those with thousands of
+digits.
+"""
 NO_LINE = 10**_MOST_DIGITS
 MAX_PLACEHOLDER_GAP = 400
-"""Characters that one placeholder may stand for."""
+"""Maximum characters that one placeholder may stand for."""
 MAX_SEARCHED_CHARACTERS = 20_000
-"""Characters, from the first of the cited lines, in which a quotation is looked for."""
+"""Maximum characters, from the first cited line, in which a quotation is looked for."""
 QUOTATION_NOT_FOUND = "the quoted words do not stand there"
 QUOTATION_NOT_FOUND_NEARBY = (
     f"the quoted words do not stand in the first {MAX_SEARCHED_CHARACTERS:,} characters of these lines: cite the "
@@ -45,7 +44,7 @@ QUOTATION_NOT_FOUND_NEARBY = (
 
 
 class Citation(Value):
-    """One citation, with the quotation that stands directly before it, if there is one."""
+    """One citation, with the quotation directly before it, if there is one."""
 
     document: str
     first_line: int
@@ -57,7 +56,7 @@ class Citation(Value):
 
 
 class FailedCitation(Value):
-    """A citation that does not hold, and why."""
+    """A citation that failed the check, and why."""
 
     citation: Citation
     reason: str
@@ -65,29 +64,32 @@ class FailedCitation(Value):
 
 @final
 class CitedDocument:
-    """A document that citations are held against: what is made of its lines is made once, when it is first asked for,
-    so that many citations of a long document take no longer than both together.
+    """A document that citations are checked against.
+
+    What is derived from its lines is computed once, on first use, so that the time for many citations of a long
+    document is the sum of both, not the product.
     """
 
     def __init__(self, lines: Sequence[str]) -> None:
         self._lines = lines
 
     def __len__(self) -> int:
-        """How many lines it has."""
+        """Return the number of lines."""
         return len(self._lines)
 
     def find_place(self, line: int) -> str | None:
-        """The place of a line, counted from 1: what the nearest marker at or above it says. None: there is none."""
+        """Return the place of a line, counted from 1: the nearest marker at or above it. None if there is none."""
         above = bisect_right(self._places, line, key=_marking_line)
         return self._places[above - 1][1] if above else None
 
     def find_quotation_fault(self, quotation: str, first_line: int, last_line: int) -> str | None:
-        """Why these lines do not have the quoted words; None: they do. White space counts as one space, and a tag that
-        was defused for the agent as the tag.
+        """Return why these lines do not contain the quotation; None if they do.
+
+        White space counts as one space, and a tag that was escaped for the agent as the tag.
         """
         text, ends = self._words
         begin, end = ends[first_line - 1], ends[last_line]
-        # The space between two lines belongs to the second, and is none of the cited words.
+        # The space between two lines belongs to the second, and is not part of the cited words.
         begin += text.startswith(" ", begin)
         searched = min(end, begin + MAX_SEARCHED_CHARACTERS)
         if _Quoted.of(unescape_tags(quotation)).is_found_in(text[begin:searched]):
@@ -95,9 +97,8 @@ class CitedDocument:
         return QUOTATION_NOT_FOUND_NEARBY if searched < end else QUOTATION_NOT_FOUND
 
     def find_original_wording(self, quotation: str, first_line: int, last_line: int) -> str | None:
-        """What these lines say where the quotation differs from them in signs, spaces and capitals alone: as it stands
-        there, with one space for white space. None: they say nothing like it. What tells numbers apart is no small
-        difference.
+        """Return the wording in these lines if the quotation only differs in punctuation, spaces and capitals, with
+        single spaces; None if they contain nothing like it. Whatever distinguishes numbers is not a small difference.
         """
         text, ends, folded = self._folded
         words = " ".join(quotation.split())
@@ -116,25 +117,25 @@ class CitedDocument:
 
     @cached_property
     def _folded(self) -> tuple[str, list[int], "_Folded"]:
-        """All words as they stand, with one space between them; how far each line of them reaches; all of it folded."""
+        """All words with single spaces, the end of each line in that text, and the text folded."""
         words = [" ".join(line.split()) for line in self._lines]
         text = " ".join(words)
         return text, [0, *accumulate(len(kept) + 1 for kept in words)], _Folded.of(text)
 
     @cached_property
     def _places(self) -> list[tuple[int, str]]:
-        """The lines that mark places, with what they say."""
+        """The lines with place markers, and the places."""
         marked = ((number, parse_place_marker(line)) for number, line in enumerate(self._lines, 1))
         return [(number, place) for number, place in marked if place]
 
     @cached_property
     def _words(self) -> tuple[str, list[int]]:
-        """All words with one space between them, and how far each line of them reaches; the first reaches nowhere."""
+        """All words with single spaces, and the end of each line in that text, starting with 0."""
         words: list[str] = []
         ends = [0]
         for line in self._lines:
             kept = unescape_tags(" ".join(line.split()))
-            # No space before the first words of all.
+            # No space before the very first words.
             words.append(f" {kept}" if kept and ends[-1] else kept)
             ends.append(ends[-1] + len(words[-1]))
         return "".join(words), ends
@@ -145,7 +146,7 @@ class _Folded(NamedTuple):
 
     signs: str
     origins: Sequence[int]
-    """Where each of them stands in the text."""
+    """Position of each character in the text."""
 
     @staticmethod
     def of(text: str) -> "_Folded":
@@ -163,8 +164,8 @@ class _Folded(NamedTuple):
 
 
 def _telling(run: str, before: str, after: str) -> Sequence[int]:
-    """Which signs between two words tell what is said: all between two digits, those right before a number, and all
-    that are no punctuation.
+    """Return the positions of characters between two words that carry meaning: all between two digits, those directly
+    before a number, and all that are not punctuation.
     """
     if after.isdigit() and before.isdigit():
         return range(len(run))
@@ -180,7 +181,7 @@ def _marking_line(marked: tuple[int, str]) -> int:
 
 
 def with_plain_places(markdown: str) -> str:
-    """For people who read it: `[a.md:7]` where a citation is of one line or page."""
+    """Shorten citations for people: `[a.md:7]` if a citation is of one line or page."""
     return CITATION_PATTERN.sub(
         lambda match: f"[{match['document']}:{match['first']}]" if match["first"] == match["last"] else match[0],
         markdown,
@@ -188,7 +189,7 @@ def with_plain_places(markdown: str) -> str:
 
 
 def parse_citations(markdown: str) -> tuple[Citation, ...]:
-    """Every citation, in order, each combination of place and quotation once."""
+    """Return every citation in order, each combination of place and quotation once."""
     return tuple(dict.fromkeys(_citation(match, markdown) for match in CITATION_PATTERN.finditer(markdown)))
 
 
@@ -206,13 +207,13 @@ def _line(digits: str) -> int:
 
 
 def _quotation_before(end: int, markdown: str) -> str | None:
-    """What stands between quotation marks, on one line, with no more than white space behind it."""
+    """Return the text between quotation marks on one line that ends at `end`, followed by white space at most."""
     span = _quoted_span(end, markdown)
     return None if span is None else markdown[span.start : span.stop]
 
 
 def _quoted_span(end: int, markdown: str) -> slice | None:
-    """Where that stands, without its marks."""
+    """Return the span of that text, without its marks."""
     least = max(0, end - MAX_QUOTATION_DISTANCE)
     closing = markdown[least:end].rpartition("\n")[2].rstrip()
     if not closing.endswith(('"', "”")):
@@ -227,8 +228,8 @@ def _quoted_span(end: int, markdown: str) -> slice | None:
 
 
 def _opening(before: str, *, nests: bool) -> int:
-    """Where the quotation opens: at the nearest mark; what closes with `”` at its own `“`, with whole quotations in it
-    or straight marks.
+    """Return where the quotation opens: at the nearest mark; if it closes with `”`, at its own `“`, skipping whole
+    quotations within it and straight marks.
     """
     place = len(before)
     for depth in range(_DEEPEST_QUOTED if nests else 0):
@@ -242,10 +243,10 @@ def _opening(before: str, *, nests: bool) -> int:
 
 
 def _fault(citation: Citation, documents: Mapping[str, CitedDocument]) -> str | None:
-    """Why the citation does not hold; None: it does.
+    """Return why the citation fails the check; None if it passes.
 
-    The document exists, has these lines, and a quotation stands in them word for word (white space aside; what
-    redaction replaced is taken as it is).
+    The document must exist and have these lines, and a quotation must be in them word for word (white space aside;
+    redacted parts are taken as they are).
     """
     document = documents.get(citation.document)
     if document is None:
@@ -260,12 +261,12 @@ def _fault(citation: Citation, documents: Mapping[str, CitedDocument]) -> str | 
 def check_citations(
     citations: Iterable[Citation], documents: Mapping[str, CitedDocument]
 ) -> dict[Citation, str | None]:
-    """What is wrong with each, in their order."""
+    """Return what is wrong with each citation, in their order."""
     return {citation: _fault(citation, documents) for citation in citations}
 
 
 class CorrectionResult(NamedTuple):
-    """A text whose quotations say what the documents say, and what still does not hold, marked where it stands."""
+    """A text whose quotations match the documents, with failed citations marked."""
 
     markdown: str
     faults: dict[Citation, str | None]
@@ -274,7 +275,10 @@ class CorrectionResult(NamedTuple):
 def correct_quotations(
     markdown: str, faults: Mapping[Citation, str | None], documents: Mapping[str, CitedDocument]
 ) -> CorrectionResult:
-    """A quotation that differs from the cited lines in small things gets their words. `faults`: of each citation."""
+    """Replace quotations that differ slightly from the cited lines by their wording.
+
+    `faults`: the result for each citation.
+    """
     pieces, end, held = list[str](), 0, dict[Citation, str | None]()
     for match in CITATION_PATTERN.finditer(markdown):
         citation = _citation(match, markdown)
@@ -293,7 +297,7 @@ def correct_quotations(
 
 
 def strip_failed_citation_marks(markdown: str) -> str:
-    """The text without the marks of what does not hold, for who shows or reads citations otherwise."""
+    """Remove the marks of failed citations, for code that shows or reads citations differently."""
     return markdown.replace(FAILED_CITATION_MARK, "")
 
 
@@ -302,30 +306,32 @@ def _words_of(citation: Citation, reason: str | None, documents: Mapping[str, Ci
         return None
     document = documents[citation.document]
     words = document.find_original_wording(citation.quotation, citation.first_line, citation.last_line)
-    # What is put there must be what the check finds.
+    # The replacement must pass the check.
     if words is None or document.find_quotation_fault(words, citation.first_line, citation.last_line) is not None:
         return None
     return words
 
 
 def _between_marks(words: str, markdown: str, span: slice) -> str | None:
-    """With the marks that were there, or with those that tell it from marks in it; None: nothing tells it."""
+    """Put the words between the original quotation marks, or others that differ from marks within; None if none
+    does.
+    """
     own = f"{markdown[span.start - 1]}{words}{markdown[span.stop]}"
     return next((one for one in (own, f"“{words}”") if _quotation_before(len(one), one) == words), None)
 
 
 class _Part(NamedTuple):
-    """Words of a quotation, and how many placeholders stand before them."""
+    """Words of a quotation, and the number of placeholders before them."""
 
     placeholders: int
     words: str
 
 
 class _Quoted(NamedTuple):
-    """A quotation: its words, and the gaps that its placeholders leave between them."""
+    """A quotation as its words and the gaps that its placeholders leave between them."""
 
     parts: Sequence[_Part]
-    """The first without placeholders before it, and the last maybe without words; the others have both."""
+    """The first has no placeholders before it, and the last may have no words; all others have both."""
     placeholders_behind: int
 
     @staticmethod
@@ -340,10 +346,10 @@ class _Quoted(NamedTuple):
         return _Quoted(parts, placeholders)
 
     def is_found_in(self, text: str) -> bool:
-        """Whether its words stand in the text, in their order, with 1 to 400 characters for each placeholder between.
+        """Whether the words occur in the text in order, with 1 to 400 characters for each placeholder between them.
 
-        All at once: a number has a bit for each place of the text where what was looked at so far may end. A search
-        from each of these places would try every combination of gaps.
+        All positions are computed at once: a number has a bit for each position at which the part so far may end. A
+        search from each of these positions would try every combination of gaps.
         """
         if not all(part.words in text for part in self.parts):
             return False
@@ -360,7 +366,7 @@ class _Quoted(NamedTuple):
 
 
 def _places_of(text: str, letters: Iterable[str]) -> dict[str, int]:
-    """For each letter a number with a bit for each place where it stands: the lowest is the first."""
+    """Return for each letter a number with a bit for each position of it: the lowest bit is the first position."""
     bits = {letter: bytearray(len(text) // 8 + 1) for letter in letters}
     for place, letter in enumerate(text):
         if (of_letter := bits.get(letter)) is not None:
@@ -369,10 +375,10 @@ def _places_of(text: str, letters: Iterable[str]) -> dict[str, int]:
 
 
 def _spread(places: int, placeholders: int) -> int:
-    """Each place moved by all that so many placeholders may stand for."""
+    """Shift each position by every length that so many placeholders may stand for."""
     if not placeholders:
         return places
-    # Moved by nothing up to `reached`, twice as far each time.
+    # Shifted by 0 up to `reached`, which doubles each time.
     spread, reached, most = places, 0, placeholders * (MAX_PLACEHOLDER_GAP - 1)
     while reached < most:
         step = min(reached + 1, most - reached)
@@ -386,18 +392,18 @@ _SENTENCE_END = compile_bounded(
     r"(?<=[.!?])[\"”')*_]{0,3} {1,3}(?=[^\W\d_a-z]|[\"“(*`])|(?<=[。！？]) {0,3}(?=[^\s。！？”’』」）)])"
 )
 _NOT_SAID = " .,;:()[]*_-–—|>"
-"""Around a claim, or between two citations of one."""
+"""Stripped around a claim, and between two citations of one."""
 
 
 class Claim(Value):
-    """One sentence of a text, or a quotation of several; on one line, without its citations."""
+    """A sentence of a text, or a quotation of several; on one line, without its citations."""
 
     text: str
     citations: tuple[Citation, ...] = ()
 
     @property
     def is_pointer_only(self) -> bool:
-        """Whether it has a citation and only names its document: a list of places to look at claims nothing of them."""
+        """Whether it has a citation and otherwise only names its document, as in a list of places to look at."""
         if not self.citations:
             return False
         name = self.citations[0].document
@@ -406,8 +412,10 @@ class Claim(Value):
 
 
 def extract_claims(markdown: str) -> tuple[Claim, ...]:
-    """Every sentence, in order. What stands before a citation, back to the sentence's beginning, is what it is for;
-    headings, rules and lines of nothing but signs are no claims.
+    """Return every sentence in order.
+
+    A citation belongs to the text before it, back to the beginning of the sentence; headings, rules and lines of
+    punctuation are not claims.
     """
     lines = strip_failed_citation_marks(markdown).splitlines()
     return tuple(claim for line in lines if not line.startswith("#") for claim in _claims_of(line))
@@ -430,8 +438,9 @@ def _claims_of(line: str) -> Iterator[Claim]:
 
 
 def _sentences(text: str, citations: tuple[Citation, ...]) -> Iterator[Claim]:
-    """The last of them has the citations; what ends with a quotation is one claim, since words of others have ends of
-    sentences, too.
+    """Split the text into sentences, the last of which gets the citations.
+
+    A text that ends with a quotation is one claim, since the quotation may contain sentence ends too.
     """
     text = " ".join(text.split()).lstrip(" .,;:)]–—|")
     whole = text.endswith(('"', "”"))

@@ -1,12 +1,6 @@
-"""Where documents and procedures come from: files, folders, and what is installed.
+"""Loads documents, procedures and skills from files and folders, and assigns names that are unique and can be cited.
 
-Files and folders to documents: what is taken, what is left out and why, in a stable order.
-
-The descriptions of the installed Python distributions as Markdown: documents that are on every machine.
-
-What documents are called: as the person gave them, unique, and usable inside a citation `[name:12-18]`.
-
-Procedures as they are handed in: Markdown files that a person names, or a folder of them; and skills, each a folder.
+Also writes the descriptions of the installed Python distributions as Markdown: documents that exist on every machine.
 """
 
 import os
@@ -35,7 +29,7 @@ from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 
 _LONGEST_NAME = 190
-"""Characters. A citation's name has at most 200, and a number may have to be added."""
+"""Maximum characters of a name. A name in a citation has at most 200, and a number may have to be added."""
 
 _NAMELESS = "document"
 _UNPRINTABLE = compile_bounded(r"[\s\x00-\x1f\x7f]+")
@@ -43,17 +37,17 @@ _ENDS_A_CITATION = str.maketrans("[]:", "()-")
 
 
 class DocumentNamePair(NamedTuple):
-    """The two names that a document may have."""
+    """The two possible names of a document."""
 
     short: str
-    """Its path within the folder that was given, or the path of the file that was given."""
+    """Path within the given folder, or the path of a file given by itself."""
     long: str
-    """The same with the folder that was given."""
+    """The same path including the given folder."""
 
 
 def compute_unique_names(named: Sequence[DocumentNamePair]) -> tuple[str, ...]:
-    """One name each, in order: the short one; where short ones clash, with as many folders before it as tell them
-    apart; numbered where no folder does.
+    """Return one name for each, in order: the short one; if short ones clash, with as many folders before it as
+    distinguish them; numbered if no folder does.
     """
     short = [sanitize_document_name(names.short) for names in named]
     count = Counter(short)
@@ -71,21 +65,23 @@ def compute_unique_names(named: Sequence[DocumentNamePair]) -> tuple[str, ...]:
 
 
 def _tails(names: DocumentNamePair) -> list[str]:
-    """The ends of the long name that have the short one, the shortest first."""
+    """Return the ends of the long name that contain the short one, the shortest first."""
     folders = PurePosixPath(names.long).parts
     fewest = len(PurePosixPath(names.short).parts)
     return [sanitize_document_name("/".join(folders[-length:])) for length in range(fewest, len(folders) + 1)]
 
 
 def assign_unique_names(documents: Sequence[SourceDocument]) -> tuple[SourceDocument, ...]:
-    """The documents under names that no two share and a citation can have; those that are so stay as they are."""
+    """Rename the documents so that names are unique and can be cited; suitable names stay unchanged."""
     names = compute_unique_names([DocumentNamePair(one.name, one.name) for one in documents])
     return tuple(one.replace(name=name) for one, name in zip(documents, names, strict=True))
 
 
 def sanitize_document_name(name: str) -> str:
-    """The name without what would end a citation or a line; of a very long one the end, where the file's name is."""
-    # A file name may hold bytes that are no text; the store and the model take text only.
+    """Return the name without what would end a citation or a line; of a very long one only the end, with the
+    file name.
+    """
+    # A file name may contain bytes that are not text; the store and the model only accept text.
     text = os.fsencode(name).decode("utf-8", "replace")
     whole = _UNPRINTABLE.sub(" ", text.translate(_ENDS_A_CITATION)).strip() or _NAMELESS
     return whole if len(whole) <= _LONGEST_NAME else f"…{whole[1 - _LONGEST_NAME :]}"
@@ -99,14 +95,14 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 MAX_LISTED_REASONS = 3
-"""How many files an error about a whole folder names."""
+"""Maximum files named in an error about a whole folder."""
 
 _GENERATED = frozenset({"__pycache__", "node_modules"})
 _USABLE = "PDF, Word, PowerPoint, Excel, EPUB, e-mail (.eml), Markdown, text, HTML, CSV, JSON or source code"
 
 
 class UnchangedFile(Value):
-    """What would be a document of that name, and was read before."""
+    """A file that was read before; it would be a document with that name."""
 
     name: str
     source: str
@@ -121,23 +117,23 @@ class DocumentLoadResult(Value):
     documents: tuple[SourceDocument, ...]
     left_out: tuple[SkippedItem, ...] = ()
     unread: tuple[UnchangedFile, ...] = ()
-    """Files that are as they were when they were read before."""
+    """Files that have not changed since they were read before."""
 
 
 class _Read(NamedTuple):
     named: DocumentNamePair
     source: str
     extracted: ExtractedText | None
-    """None for one that was read before."""
+    """None for a file that was read before."""
 
 
 class _Given(NamedTuple):
     path: Path
     """A file or a folder."""
     files: Sequence[Path]
-    """That were not met before."""
+    """Files that were not listed for an earlier path."""
     met: int
-    """How many were."""
+    """Number of files that were."""
     left_out: list[SkippedItem]
 
 
@@ -146,7 +142,11 @@ class _Reader(NamedTuple):
     known: Collection[str]
 
     def read(self, path: Path, named: DocumentNamePair) -> _Read:
-        """Raises Unreadable."""
+        """Read the file unless its content was read before.
+
+        Raises:
+            UnreadableFileError: it gives no text.
+        """
         source = compute_file_hash(path)
         return _Read(named, source, None if source in self.known else read_file(path, self.child))
 
@@ -158,16 +158,20 @@ def load_documents(
     seconds_a_file: float = FILE_TIMEOUT_S,
     without: Path | None = None,
 ) -> DocumentLoadResult:
-    """Read files, and folders with everything in them but hidden and generated files.
+    """Read files, and all files in folders except hidden and generated ones.
 
-    A document's name is its path within the given folder, or the path itself of a file given by itself. A file that
-    is reached twice is one document. `known`: content hashes of files that were read before, and are not read again.
-    `seconds_a_file` is the most that a parser may take. `without`: a folder without links in its path, of which nothing
-    is taken from a folder that has it.
+    A document's name is its path within the given folder, or the path itself of a file given by itself. A file that is
+    reached twice becomes one document.
+
+    Args:
+        paths: files and folders.
+        known: content hashes of files that were read before, and are not read again.
+        seconds_a_file: maximum time in seconds for parsing a file.
+        without: a folder without links in its path, from which nothing is taken even if a given folder contains it.
 
     Raises:
-        BadInput: a file given by itself is missing or cannot be read, a folder has nothing that can be read, or there
-            are more files than a task may have documents, of which none is read.
+        BadInput: a file given by itself is missing or unreadable, a folder has nothing readable, or there are more
+            files than a task may have documents, of which none is read.
     """
     seen: set[str] = set()
     given = [_listed(path, seen, without) for path in paths]
@@ -190,7 +194,7 @@ def load_documents(
 
 
 def _listed(path: Path, seen: set[str], closed: Path | None) -> _Given:
-    """What there is to read, before anything is."""
+    """List what there is to read, before reading anything."""
     left_out: list[SkippedItem] = []
     found = [*_files(path, left_out, closed)] if path.is_dir() else [path]
     files = [file for file in found if not _met(file, seen)]
@@ -250,15 +254,17 @@ def _files(folder: Path, left_out: list[SkippedItem], closed: Path | None) -> It
 
 
 def is_hidden_below(root: Path, target: Path) -> bool:
-    """Whether it is hidden, or in a folder that is, between the two; both without links. Folders that begin with two
-    dots are those of Kubernetes, which mounts volumes as links into them.
+    """Whether the target, or a folder between it and the root, is hidden; both without links.
+
+    Folders that begin with two dots are from Kubernetes, which mounts volumes as links into them.
     """
     return any(part.startswith(".") and not part.startswith("..") for part in target.relative_to(root).parts)
 
 
 def _misled(path: Path, folder: Path) -> str:
-    """Why it is not taken from this folder; empty: it is. What lies outside of it or is hidden was not given: a link
-    must not carry somebody's keys into a task.
+    """Return why a path is not taken from this folder; empty if it is.
+
+    What lies outside it or is hidden was not given: a link must not carry someone's keys into a task.
     """
     target, root = (Path(os.path.realpath(one)) for one in (path, folder))
     if not target.is_relative_to(root):
@@ -267,20 +273,20 @@ def _misled(path: Path, folder: Path) -> str:
 
 
 def _closed(path: Path, closed: Path | None) -> str:
-    """Why what lies there is not taken, whatever it is called; empty: it is."""
+    """Return why a path is not taken, whatever its name; empty if it is."""
     inside = closed is not None and Path(os.path.realpath(path)).is_relative_to(closed)
     return "of the home folder of Waystation" if inside else ""
 
 
 def _unwanted(name: str) -> str:
-    """Why a file or folder of that name is not looked at; empty: it is."""
+    """Return why a file or folder with this name is skipped; empty if it is not."""
     if name.startswith("."):
         return "hidden"
     return "generated" if name in _GENERATED else ""
 
 
 def _met(path: Path, seen: set[str]) -> bool:
-    """Whether the same file was met before; it is from now on."""
+    """Return whether the same file was seen before, and remember it."""
     target = os.path.realpath(path)
     met = target in seen
     seen.add(target)
@@ -293,7 +299,7 @@ _BETWEEN_WORDS = compile_bounded(r"[-_.]+")
 def write_package_documents(folder: Path) -> tuple[Path, ...]:
     """Write headers and long description of every installed distribution to `<name>.md`, sorted by name.
 
-    Of a distribution that is installed twice, the one that Python would import counts. Makes the folder if needed.
+    Of a distribution that is installed twice, the one that Python would import is used. Creates the folder if needed.
     """
     folder.mkdir(parents=True, exist_ok=True)
     texts: dict[str, str] = {}
@@ -319,15 +325,16 @@ def _markdown(headers: PackageMetadata) -> str:
 
 
 _BYTES_A_CHARACTER = 8
-"""Of a file: more than any procedure has in UTF-8 with its front matter."""
+"""Maximum file size per character: more than any procedure has in UTF-8 including front matter."""
 _LEADS_OUT = "a link that leads out of the folder; give its target by itself"
 _LEADS_TO_HIDDEN = "a link to what is hidden; give its target by itself"
 
 
 def load_procedures(paths: Sequence[Path]) -> tuple[ProcedureSource, ...]:
-    """The files, and all Markdown files in the folders; hidden ones are left out, and links to such or out of a folder.
+    """Load the given files and all Markdown files in the folders, except hidden ones and links to those or elsewhere.
 
-    Raises BadInput naming the file and the cause: what cannot be followed as it is must not be missed silently.
+    Raises:
+        BadInput: a procedure cannot be followed, which must not go unnoticed; the message names the file and the cause.
     """
     found = {os.path.realpath(path): (path, named) for given in paths for path, named in _procedure_files(given)}
     names = compute_unique_names([named for _, named in found.values()])
@@ -356,17 +363,19 @@ def _procedure_files(given: Path) -> Iterator[tuple[Path, DocumentNamePair]]:
 
 
 class SkillLoadResult(NamedTuple):
-    """Skills, and what of their folders no agent can read."""
+    """Skills, and what in their folders no agent can read."""
 
     given: tuple[ProcedureSource, ...]
     left_out: tuple[SkippedItem, ...]
 
 
 def load_skills(paths: Sequence[Path]) -> SkillLoadResult:
-    """The skills in these folders: each has a `SKILL.md`, or is a folder of such folders.
+    """Load the skills in these folders: each has a `SKILL.md`, or is a folder of such folders.
 
-    Files that are no text, or too long, are left out and named; a skill that cannot be followed is refused. Raises
-    BadInput naming the folder and the cause.
+    Files that are not text, or too long, are left out and listed.
+
+    Raises:
+        BadInput: a skill cannot be followed; the message names the folder and the cause.
     """
     left_out: list[SkippedItem] = []
     folders = {os.path.realpath(one): one for given in paths for one in _skill_folders(given, left_out)}
@@ -381,7 +390,7 @@ def load_skills(paths: Sequence[Path]) -> SkillLoadResult:
 
 
 def _skill_folders(given: Path, left_out: list[SkippedItem]) -> Iterator[Path]:
-    """The folder itself where it is a skill; else those in it that are, by name."""
+    """Yield the folder itself if it is a skill, or else the skills in it, by name."""
     folder = given.parent if given.name == SKILL_FILE else given
     if (folder / SKILL_FILE).is_file():
         yield folder
@@ -430,7 +439,11 @@ def _text(path: Path, option: str = "--procedures", most: int = PROCEDURE_CHARAC
 
 
 def _content(path: Path, most: int) -> str:
-    """Of a text file of about so many characters. Raises Unreadable with words to follow its name."""
+    """Read a text file of at most about this many characters.
+
+    Raises:
+        UnreadableFileError: it cannot be read; the message follows its name.
+    """
     try:
         if not path.is_file():
             raise UnreadableFileError("is no file")

@@ -1,9 +1,7 @@
-"""A task's documents: named texts with lines, found by search, cited by lines and, where they have any, by places.
+"""A task's documents: named texts that are searched, and cited by lines and places; and updates of them while it runs.
 
-What becomes of a task's documents when they are given again: none moves, new ones come last, removed ones stay.
-
-Agents share out documents by their numbers and cite them by name and lines: a number means the same document as long as
-the task lives.
+Agents share out documents by number and cite them by name and lines, so a number means the same document throughout a
+task: an update moves none, new ones are appended, and removed ones keep their numbers.
 """
 
 from bisect import bisect_left
@@ -21,15 +19,15 @@ from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 
 MAX_TASK_DOCUMENTS = 5_000
-"""Documents that a task may have, those that were removed among them: agents know each by its name, and each worker
-redacts all names once for the tools that list, read and search them, which takes minutes.
+"""Maximum documents of a task including removed ones: agents know each by its name, and each worker redacts all names
+once for the tools that list, read and search them, which takes minutes.
 """
 
 MAX_PLACE_CHARACTERS = 120
-"""Characters."""
+"""Maximum characters of a place."""
 
 REMOVED_NAME = "removed while the task ran"
-"""Where agents see the name of such a document: its number stays."""
+"""Shown to agents instead of the name of such a document, which keeps its number."""
 
 _MARKER = compile_bounded(r"\[((?:page|slide|sheet|chapter|section|attachment) [^\[\]:\s][^\[\]:\n]*)\]")
 _ENDS_A_MARKER = str.maketrans("[]:", "()-")
@@ -43,13 +41,13 @@ class Document(Value):
     lines: int
     characters: int
     source: str = ""
-    """Content hash of the file that the text was read from, where it was read from one."""
+    """Content hash of the file that the text was read from; empty if there was none."""
     removed: bool = False
-    """It was there once: it keeps its number, and is read no more."""
+    """Whether it was removed: it keeps its number, and is not read any more."""
 
 
 class DocumentMatch(Value):
-    """A stretch of a document that matches a query, best first. Line numbers start at 1, both ends included."""
+    """Lines of a document that match a query. Line numbers start at 1, both ends included."""
 
     name: str
     first_line: int
@@ -59,26 +57,26 @@ class DocumentMatch(Value):
     blob: str = ""
     """Content hash of the version that was searched."""
     shown: bool = False
-    """The stretch is of the document as it is shown, not of the original."""
+    """Whether the text is of the redacted document, not of the original."""
     first_character: int = 0
-    """Of a part of one long line: where in the line it begins, counted from 1. 0: whole lines."""
+    """For a part of one long line, the position at which it begins, from 1; 0 for whole lines."""
 
     @property
     def citation_suffix(self) -> str:
-        """What follows its citation; empty for whole lines."""
+        """Appended to its citation; empty for whole lines."""
         last = self.first_character + len(self.text) - 1
         return f" characters {self.first_character:,}-{last:,} of this line" if self.first_character else ""
 
 
 class ShownDocument(NamedTuple):
-    """A document as agents may see it, line for line."""
+    """A document as agents may see it, line by line."""
 
     blob: str
     """Content hash of the original."""
     name: str
-    """As it was handed in."""
+    """Name as submitted."""
     called: str
-    """As agents know it."""
+    """Name as agents know it."""
     text: str
 
 
@@ -87,16 +85,16 @@ class DocumentPassage(NamedTuple):
 
     name: str
     heading: str
-    """The nearest one above, for a passage that does not start with its own."""
+    """The nearest heading above, if the passage does not start with its own."""
     first_line: int
     last_line: int
     text: str
     first_character: int = 0
-    """Of a part of one long line: where in the line it begins, counted from 1. 0: whole lines."""
+    """For a part of one long line, the position at which it begins, from 1; 0 for whole lines."""
 
 
 class SkippedItem(Value):
-    """A file, folder or part of a file that was given and is in no document. The reason is words to follow the name."""
+    """A file, folder or part of a file that was given and is in no document. The reason follows the name."""
 
     name: str
     reason: str
@@ -104,14 +102,14 @@ class SkippedItem(Value):
 
 @final
 class DocumentFinder:
-    """Documents by what they are called, for as many names as are looked up."""
+    """Finds documents by name, for many look-ups."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self._names = [document.name for document in documents]
 
     def find_index(self, name: str) -> int | None:
-        """Which document has that name; else which is the only one whose name has the same letters and digits,
-        whatever the case: what a placeholder stands for is restored as it was written where it was met first.
+        """Return the index of the document with this name; or else of the only one whose name has the same letters and
+        digits in any case: a placeholder is restored as its value was spelled at its first occurrence.
         """
         if (exactly := self._exactly.get(name)) is not None:
             return exactly
@@ -120,7 +118,7 @@ class DocumentFinder:
 
     @cached_property
     def _exactly(self) -> dict[str, int]:
-        """The first, where several have the same name."""
+        """The first one, if several have the same name."""
         return {name: index for index, name in reversed([*enumerate(self._names)])}
 
     @cached_property
@@ -132,7 +130,7 @@ class DocumentFinder:
 
 
 def find_document_by_name(name: str, documents: Sequence[Document]) -> Document | None:
-    """The document that is called so, as a `DocumentFinder` finds it."""
+    """Return the document with this name, as a `DocumentFinder` finds it."""
     found = DocumentFinder(documents).find_index(name)
     return None if found is None else documents[found]
 
@@ -142,26 +140,27 @@ def _letters(name: str) -> str:
 
 
 def render_place_marker(place: str) -> str:
-    """The line that says where in the original the lines below it stand: `[page 3]`, `[sheet Costs]`.
+    """Render the line that says where in the original the lines below it are: `[page 3]`, `[sheet Costs]`.
 
-    It belongs to the converted text and is no content of the document. It has no colon, so it is never a citation.
+    It belongs to the converted text and is not content of the document. It has no colon, so it is never a citation.
     """
     words = " ".join(place.translate(_ENDS_A_MARKER).split())
     return f"[{words if len(words) <= MAX_PLACE_CHARACTERS else words[: MAX_PLACE_CHARACTERS - 1] + '…'}]"
 
 
 def parse_place_marker(line: str) -> str | None:
-    """The place that a line marks; None: it is a line of the document."""
+    """Return the place in a marker line; None if it is a line of the document."""
     marker = _MARKER.fullmatch(line)
     return marker[1] if marker else None
 
 
 def join_with_place_markers(parts: Iterable[tuple[str, str]]) -> str:
-    """One text of parts in order, each a place (empty: none) and its text.
+    """Join parts in order, each a place (empty for none) and its text.
 
-    Parts without text leave no marker, and parts of the same place in a row share one.
+    Parts without text leave no marker, and consecutive parts with the same place share one.
 
-    A line of a part that looks like a marker is moved by a space: a document cannot claim places that it does not have.
+    A line of a part that looks like a marker is indented by a space: a document cannot claim places that it does not
+    have.
     """
     blocks: list[str] = []
     before = ""
@@ -174,43 +173,45 @@ def join_with_place_markers(parts: Iterable[tuple[str, str]]) -> str:
 
 
 def find_line_place(lines: Sequence[str], line_number: int) -> str | None:
-    """The place of a line, counted from 1: what the nearest marker at or above it says. None: there is none."""
+    """Return the place of a line, counted from 1: the nearest marker at or above it. None if there is none."""
     above = (parse_place_marker(line) for line in reversed(lines[:line_number]))
     return next((place for place in above if place), None)
 
 
 MAX_COMPARED_LINE_PAIRS = 2_500
-"""Lines of one version times lines of the other, between two lines that each has once: more count as one change."""
+"""Maximum product of the lines of both versions between two common unique lines; a larger range counts as one
+change.
+"""
 _MOST_COMPARED_IN_ALL = 200_000
 
 _Kind = Literal["changed", "added", "removed"]
 
 
 class DocumentSet(Value):
-    """Documents as they are given again, as the store keeps the list of them. Their texts are there."""
+    """A new list of documents, as stored. Their texts are stored separately."""
 
     documents: tuple[Document, ...] = ()
     missing: tuple[str, ...] = ()
-    """Names of the task's documents that are there no more."""
+    """Names of the task's documents that are no longer there."""
 
 
 class DocumentChange(Value):
-    """What an update did to one document. Its JSON says the kind, too, which is worked out again when that is read."""
+    """What an update did to one document. Its JSON includes the kind, which is derived again when it is read."""
 
     model_config = ConfigDict(extra="ignore")
 
     position: int
-    """Among the task's documents, from 0."""
+    """Position among the task's documents, from 0."""
     name: str
     before: str = ""
-    """Content hash of the version before; empty: it was not there."""
+    """Content hash of the earlier version; empty if there was none."""
     after: str = ""
-    """Content hash of the version from now on; empty: it is there no more."""
+    """Content hash of the new version; empty if it was removed."""
 
     @computed_field
     @property
     def kind(self) -> _Kind:
-        """In a word."""
+        """Kind of the change."""
         if not self.before:
             return "added"
         return "changed" if self.after else "removed"
@@ -220,7 +221,7 @@ class DocumentsUpdate(Value):
     """One update of a task's documents: a reference and numbers, no names."""
 
     number: int
-    """Counted in the task, from 1. In a task that was forked those of the first task come before its own."""
+    """Number in the task, from 1. In a forked task, the updates of the first task come before its own."""
     given: str
     """Content hash of the `DocumentSet` in the store."""
     by: str = ""
@@ -228,7 +229,7 @@ class DocumentsUpdate(Value):
     answer_id: str = ""
     updated_at: datetime
     kept: bool = False
-    """False until the store has it."""
+    """Whether the store has it."""
     changed: int = 0
     added: int = 0
     removed: int = 0
@@ -241,13 +242,13 @@ class DocumentsUpdate(Value):
 
 
 class RecordedDocumentsUpdate(DocumentsUpdate):
-    """The same as the audit trail has it: with what it did, so that earlier versions can be named."""
+    """An update in the audit trail: with its changes, so that earlier versions can be named."""
 
     changes: tuple[DocumentChange, ...]
 
     @property
     def without_names(self) -> DocumentsUpdate:
-        """Without names."""
+        """The update without names."""
         return DocumentsUpdate(
             number=self.number,
             given=self.given,
@@ -262,7 +263,11 @@ class RecordedDocumentsUpdate(DocumentsUpdate):
 
 
 def validate_document_count(count: int, what: str = "documents", *, had: int = 0) -> None:
-    """Raises BadInput for more than a task may have, unless it `had` as many before."""
+    """Check the number of documents.
+
+    Raises:
+        BadInput: there are more than a task may have, and more than it `had` before.
+    """
     if count > max(MAX_TASK_DOCUMENTS, had):
         raise BadInput(
             f"{count:,} {what} are too many: a task may have {MAX_TASK_DOCUMENTS:,} documents. Give a folder of fewer, "
@@ -271,7 +276,7 @@ def validate_document_count(count: int, what: str = "documents", *, had: int = 0
 
 
 def apply_document_set(known: Sequence[Document], given: DocumentSet) -> tuple[Document, ...]:
-    """The documents of a task from now on. The same set again changes nothing."""
+    """Return a task's documents after an update. The same set a second time changes nothing."""
     by_name = {document.name: document for document in given.documents}
     names = {document.name for document in known}
     kept = [
@@ -284,7 +289,7 @@ def apply_document_set(known: Sequence[Document], given: DocumentSet) -> tuple[D
 
 
 def compute_document_changes(before: Sequence[Document], after: Sequence[Document]) -> tuple[DocumentChange, ...]:
-    """What is different, in the order of the documents; `after` begins with the documents of `before`."""
+    """Return the differences in the order of the documents; `after` begins with the documents of `before`."""
     found = [
         DocumentChange(
             position=position,
@@ -298,7 +303,7 @@ def compute_document_changes(before: Sequence[Document], after: Sequence[Documen
 
 
 def merge_document_changes(updates: Iterable[RecordedDocumentsUpdate]) -> tuple[DocumentChange, ...]:
-    """What these updates, oldest first, did together: what was changed back is no change."""
+    """Return what these updates, oldest first, did together: what was changed back is not a change."""
     merged: dict[int, DocumentChange] = {}
     for change in (change for update in updates for change in update.changes):
         first = merged.get(change.position, change)
@@ -307,7 +312,7 @@ def merge_document_changes(updates: Iterable[RecordedDocumentsUpdate]) -> tuple[
 
 
 def get_earlier_versions(updates: Sequence[RecordedDocumentsUpdate]) -> dict[str, tuple[str, ...]]:
-    """By name of the document: the content hashes of its versions before the newest, the newest of them first."""
+    """Return the content hashes of earlier versions by document name, the newest first."""
     found: dict[str, tuple[str, ...]] = {}
     for change in (change for update in reversed(updates) for change in update.changes if change.before):
         found[change.name] = tuple(dict.fromkeys((*found.get(change.name, ()), change.before)))
@@ -315,10 +320,10 @@ def get_earlier_versions(updates: Sequence[RecordedDocumentsUpdate]) -> dict[str
 
 
 def resolve_document_names(names: Iterable[str], known: Iterable[str]) -> dict[str, str]:
-    """By name as given: the name of the document that is meant.
+    """Map each given name to the name of the document that is meant.
 
-    The same file may be reached by another path than when it was submitted: a path that ends with the name of exactly
-    one document, which no other given path is or ends with, means that document.
+    A file may be reached by another path than when it was submitted: a path that ends with the name of exactly one
+    document, which no other given path is or ends with, means that document.
     """
     there = frozenset(known)
     meant = {name: name if name in there else _ending(name, there) for name in names}
@@ -327,14 +332,14 @@ def resolve_document_names(names: Iterable[str], known: Iterable[str]) -> dict[s
 
 
 def _ending(name: str, known: frozenset[str]) -> str:
-    """The only known name with which this path ends after a slash; empty: there is none, or more than one."""
+    """Return the only known name with which this path ends after a slash; empty if there is none, or more than one."""
     endings = (name[place + 1 :] for place, sign in enumerate(name) if sign == "/")
     found = [ending for ending in endings if ending in known]
     return found[0] if len(found) == 1 else ""
 
 
 class ChangedLineRange(NamedTuple):
-    """Lines of the newer version that the older one does not have there, from 1; none: lines were taken out there."""
+    """Lines of the newer version, from 1, that the older one does not have there; empty if lines were removed."""
 
     first: int
     last: int
@@ -346,7 +351,7 @@ class ChangedLineRange(NamedTuple):
 
 
 def find_changed_lines(before: Sequence[str], after: Sequence[str]) -> tuple[ChangedLineRange, ...]:
-    """Where two versions differ, in order. The work is about linear in the lines, whatever they are."""
+    """Return where two versions differ, in order. The work is about linear in the lines for any input."""
     found: list[ChangedLineRange] = []
     room = _MOST_COMPARED_IN_ALL
     for old, new in _between_anchors(before, after):
@@ -365,7 +370,7 @@ def find_changed_lines(before: Sequence[str], after: Sequence[str]) -> tuple[Cha
 
 
 def _between_anchors(before: Sequence[str], after: Sequence[str]) -> Iterator[tuple[range, range]]:
-    """The stretches of lines that are not the same, without what is equal at their ends."""
+    """Yield the ranges of lines that differ, without what is equal at their ends."""
     last, last_new = 0, 0
     for place, new_place in (*_anchors(before, after), (len(before), len(after))):
         start, start_new, end, end_new = last, last_new, place, new_place
@@ -379,7 +384,9 @@ def _between_anchors(before: Sequence[str], after: Sequence[str]) -> Iterator[tu
 
 
 def _anchors(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int]]:
-    """Places of lines that each version has once, as many as stand in one order in both (as patience diff does)."""
+    """Return positions of lines unique in each version, as many as are in the same order in both (as in patience
+    diff).
+    """
     new_places = _once(after)
     pairs = [(place, new_places[line]) for line, place in _once(before).items() if line in new_places]
     ends: list[int] = []  # of runs of 1, 2, … pairs, the end in `after` that leaves the most room
@@ -398,7 +405,7 @@ def _anchors(before: Sequence[str], after: Sequence[str]) -> list[tuple[int, int
 
 
 def _once(lines: Sequence[str]) -> dict[str, int]:
-    """Lines that stand there once, in order, with their places."""
+    """Return the unique lines in order, with their positions."""
     often = Counter(lines)
     return {line: place for place, line in enumerate(lines) if often[line] == 1}
 
@@ -411,6 +418,6 @@ class SourceDocument(Value):
     """A document as a person hands it over: its name and its text."""
 
     name: str = Field(min_length=0)
-    text: str = Field(min_length=0)  # with a bound, pydantic refuses halves of surrogate pairs
+    text: str = Field(min_length=0)  # with a bound, pydantic rejects lone surrogates
     source: str = ""
-    """Content hash of the file that it was read from: a file that has the same is not read again."""
+    """Content hash of the file that it was read from: an unchanged file is not read again."""

@@ -1,8 +1,7 @@
-"""Private values in names: of files and folders, sessions and pages.
+"""Redacts private values in names of files, folders, sessions and pages.
 
-Names glue their words together by `_`, `-`, `.` and what else a file system takes, and a value that stands between two
-joints is often found only where they are gone, or only where they are there. So a name is read in several ways, and
-what any of them finds is replaced.
+Names join their words by `_`, `-`, `.` and other characters, and a value between two joints is often found only without
+them, or only with them. So a name is read in several ways, and what any of them finds is replaced.
 """
 
 import re
@@ -25,9 +24,9 @@ from waystation.privacy.ports import Redactor
 
 SUFFIX = compile_bounded(r"\.[A-Za-z][A-Za-z0-9]{0,5}\Z")
 _JOINTS: Mapping[int, int] = str.maketrans("_-/", "   ")
-"""Between words of a file's name: a language model finds nobody in `interview_Ada_Lovelace`."""
+"""Between words of a file name: a language model finds no one in `interview_Ada_Lovelace`."""
 _RARER_JOINTS: Mapping[int, int] = str.maketrans("_-/.~+,;", "        ")
-"""Also those that numbers and addresses have within."""
+"""Also those that occur within numbers and addresses."""
 _BLANK = "%20"
 _DATE = r"(?:19|20)\d{2}([-._ ]?)(?:0[1-9]|1[0-2])\1(?:0[1-9]|[12]\d|3[01])(?!\d)"
 _TIME = r"(?:[-._T ][0-2]\d[-._: h]?[0-5]\d(?:[-._: m]?[0-5]\d)?(?!\d))?"
@@ -39,9 +38,9 @@ _WORD = compile_bounded(
 _DIGIT = compile_bounded(r"\d")
 _CHOSEN = compile_bounded(r"\A\[(?!page \d{1,6}\]|slide \d{1,6}\])")
 _MAX_WORDS = 8
-"""Of a part that does not reach to the end of the name: an IPv6 address has the most."""
+"""Maximum words of a part that does not reach the end of the name: an IPv6 address has the most."""
 _MIN_DIGITS, _MIN_CHARACTERS = 6, 16
-"""An identifier has so many digits, or a secret so many characters with at least one digit."""
+"""Minimum digits of an identifier, and minimum characters of a secret with at least one digit."""
 _JOINT_OF_VALUE = r"(?:[_.~+,;=#:!({\[ -]{1,3}|%20)"
 _LABELLED = compile_bounded(
     r"(?:pass(?:word|wort|wd|code|phrase)?s?|pwds?|pws?|psk|mdp|kennwort|contraseña|senha|wachtwoord|secrets?|tokens?"
@@ -50,11 +49,11 @@ _LABELLED = compile_bounded(
     r"(?P<value>(?P<word>[^\s_.~,;()\[\]{}<>-]{6,200})[^\n]{0,400}))",
     re.IGNORECASE,
 )
-"""What a word says to be a secret: `Pass-…`, `api_key_…`, `password for kim …`."""
+"""Words that label a secret: `Pass-…`, `api_key_…`, `password for kim …`."""
 _LOOKS_DRAWN = compile_bounded(
     r"[A-Za-z]\d{1,8}[A-Za-z]\D{0,200}?(?<=[A-Za-z])\d{1,8}[A-Za-z]|(?=\D{0,60}\d)[^!#$%^*?@]{1,60}[!#$%^*?@]"
 )
-"""Digits between letters twice, as in no word, date or version, or a digit and a sign."""
+"""Digits between letters twice, as in no word, date or version, or a digit and a special character."""
 _ASSIGNS = "password="
 """Recognisers take what follows it for a secret."""
 _PART_END = "\n\n"
@@ -62,7 +61,7 @@ _ROUNDS = 3
 
 
 class _Reading(NamedTuple):
-    """One way to read a name. `places`: where each of its characters stands in the name; -1 for one that does not."""
+    """One way to read a name. `places`: position of each character in the name; -1 if it is not in it."""
 
     text: str
     places: Sequence[int]
@@ -76,13 +75,13 @@ class _Find:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """Secrets before identifiers before names of people and places, then the longer."""
+        """Secrets before identifiers before names of people and places, then the longer one."""
         severity = 2 if self.span.type == "SECRET" else 0 if self.span.type in NAME_TYPES else 1
         return severity, self.end - self.start
 
 
 def replace_separators(name: str, joints: Mapping[int, int] = _JOINTS) -> str:
-    """The name with blanks for its joints, at the same length. Placeholders stay as they are."""
+    """Replace the joints in a name by spaces, at the same length. Placeholders stay unchanged."""
     parts: list[str] = []
     position = 0
     for found in PLACEHOLDER_PATTERN.finditer(name):
@@ -92,9 +91,12 @@ def replace_separators(name: str, joints: Mapping[int, int] = _JOINTS) -> str:
 
 
 async def redact_names(names: Sequence[str], redactor: Redactor, tenant: str, place: TextDestination) -> list[str]:
-    """The names as they may be shown at this place. Nothing is found in them when they are redacted again.
+    """Return the names as they may be shown at this place. Redacting them again finds nothing.
 
-    The place must not be that of titles, whose spans are none of the text. Raises RedactionFailed.
+    The place must not be that of titles, whose spans are not of the text.
+
+    Raises:
+        RedactionFailed: a name could not be redacted.
     """
     shown = dict.fromkeys(names, "")
     waiting = {name: name for name in shown}
@@ -105,15 +107,16 @@ async def redact_names(names: Sequence[str], redactor: Redactor, tenant: str, pl
         waiting = {name: shown[name] for name, spans in found.items() if spans}
         if not waiting:
             break
-    for name, text in waiting.items():  # what is left may always be seen in yet another way: nothing of it goes out
+    for name, text in waiting.items():  # another reading might always find more, so what remains is replaced completely
         shown[name] = next((one[0] for one in PLACEHOLDER_PATTERN.finditer(text)), "")
     return [shown[name] for name in names]
 
 
 async def redact_text(text: str, redactor: Redactor, tenant: str, place: TextDestination) -> RedactionResult:
-    """A text with markers of places, in which the names of sheets and attachments are read as those of files are.
+    """Redact a text with place markers, in which names of sheets and attachments are read like file names.
 
-    Raises RedactionFailed.
+    Raises:
+        RedactionFailed: the text could not be redacted.
     """
     (redacted,) = await redactor.redact([text], place, tenant)
     named = [] if redacted.redaction_failed else list(_names_of_places(text))
@@ -131,7 +134,7 @@ async def redact_text(text: str, redactor: Redactor, tenant: str, place: TextDes
 
 
 def _names_of_places(text: str) -> Iterator[tuple[int, str]]:
-    """What is called by a name that somebody chose, and where that begins; numbers of pages are none."""
+    """Yield the names that someone chose, and where they begin; not page numbers."""
     start = 0
     for line in text.split("\n") if "[" in text else ():
         if _CHOSEN.search(line) and (name := parse_place_marker(line)) is not None:
@@ -152,9 +155,9 @@ async def _find_in_names(
 
 
 def _readings(name: str) -> Iterator[_Reading]:
-    """With and without its suffix, since `.eml` hides that `a@example.org.eml` is an address, and `.org` is none of its
-    own; both with blanks for joints, too, and without its suffix for rarer ones; what a word in it says to be a secret;
-    and its parts between two joints.
+    """Yield the readings: with and without the suffix, since `.eml` hides that `a@example.org.eml` is an address, and
+    `.org` is not a suffix; both with spaces for joints, and without suffix for rarer joints; what a word in it labels
+    as a secret; and the parts between two joints.
     """
     stem = SUFFIX.sub("", name)
     for text in dict.fromkeys(
@@ -172,7 +175,7 @@ def _readings(name: str) -> Iterator[_Reading]:
 
 
 def _assigned(stem: str) -> Iterator[_Reading]:
-    """What stands behind a word for secrets and looks like one, as if it were assigned to a password."""
+    """Yield what follows a word for secrets and looks like one, as if it were assigned to a password."""
     without_placeholders = PLACEHOLDER_PATTERN.sub(lambda found: " " * len(found[0]), stem)
     text, places = "", list[int]()
     for label in _LABELLED.finditer(without_placeholders):
@@ -185,7 +188,7 @@ def _assigned(stem: str) -> Iterator[_Reading]:
 
 
 def _with_blanks(stem: str) -> _Reading:
-    """As it was before an address had it: a blank for each `%20`."""
+    """Read the name as before it was put into an address: a space for each `%20`."""
     text, places = "", list[int]()
     position = 0
     for word in stem.split(_BLANK):
@@ -196,7 +199,7 @@ def _with_blanks(stem: str) -> _Reading:
 
 
 def _parts(name: str, end_of_stem: int) -> Iterator[tuple[int, int]]:
-    """Stretches of whole words that may be an identifier or a secret."""
+    """Yield sequences of whole words that may be an identifier or a secret."""
     words = [word.span() for word in _WORD.finditer(name, 0, end_of_stem)]
     for first, (word, _) in enumerate(words):
         ends = {end for _, end in words[first : first + _MAX_WORDS]} | {words[-1][1]}
@@ -208,7 +211,7 @@ def _parts(name: str, end_of_stem: int) -> Iterator[tuple[int, int]]:
 
 
 def _starts(name: str, word: int) -> Iterator[int]:
-    """With the signs before a word that may belong to it or be a joint: `call++49…`."""
+    """Yield starts with the characters before a word that may belong to it or be a joint: `call++49…`."""
     while name[word] in _SIGNS:
         yield word
         word += 1
@@ -216,9 +219,7 @@ def _starts(name: str, word: int) -> Iterator[int]:
 
 
 def _united(name: str, results: Sequence[tuple[_Reading, RedactionResult]]) -> list[Span]:
-    """What all readings found, in places of the name; finds that overlap are one, under the placeholder that counts
-    most.
-    """
+    """Return what all readings found, as positions in the name; overlapping finds become the one that counts most."""
     finds: list[_Find] = []
     for reading, result in results:
         for span in result.spans:
@@ -229,7 +230,7 @@ def _united(name: str, results: Sequence[tuple[_Reading, RedactionResult]]) -> l
 
 
 def _groups(finds: Iterable[_Find]) -> list[list[_Find]]:
-    """Those that overlap each other, in the order of the text."""
+    """Group finds that overlap, in the order of the text."""
     groups: list[list[_Find]] = []
     end = -1
     for find in sorted(finds, key=lambda one: one.start):

@@ -15,45 +15,51 @@ class DocumentSearch(Protocol):
     async def search(
         self, task: TaskScope, query: str, limit: int, among: range | None = None
     ) -> tuple[DocumentMatch, ...]:
-        """Best stretches first; empty where nothing matches. `among`: only documents of these numbers, from 1."""
+        """Return the best passages first; none if nothing matches.
+
+        `among`: only documents with these numbers, from 1.
+        """
         ...
 
     async def set_shown_documents(self, task_id: str, shown: Sequence[ShownDocument]) -> None:
-        """Search these documents as they are shown from here on, and say so in hits: nothing else of them is found."""
+        """Search these documents in their redacted form from now on; such matches are marked, and no others found in
+        them.
+        """
         ...
 
 
 class DocumentSplitter(Protocol):
-    """Cuts documents into passages."""
+    """Splits documents into passages."""
 
     def __call__(self, name: str, text: str, /) -> Iterator[DocumentPassage]:
-        """Stretches of whole lines, in the order of the document."""
+        """Yield ranges of whole lines, in the order of the document."""
         ...
 
 
 class TableEngine(Protocol):
-    """Reads texts as tables and runs SQL over tables. It reaches nothing else: no file, no network, no state from one
-    call to the next.
+    """Reads texts as tables and runs SQL over tables.
+
+    It reaches nothing else: no files, no network, no state between calls.
     """
 
     async def read(self, text: TableText) -> Table:
-        """The rows of a text, as they were written, and what of their cells is hidden.
+        """Read the rows of a text as written, and which parts of their cells are hidden.
 
         Raises:
-            TableQueryError: the text is no table, or takes more time or memory than it may. The reason quotes no cell.
+            TableQueryError: the text is not a table, or takes more time or memory than it may. The reason quotes no
+                cell.
         """
         ...
 
     async def query(self, sql: str, tables: Sequence[Table], most_rows: int) -> QueryResult:
-        """The result of one SELECT, which may be over no table; at most so many rows of it.
+        """Run one SELECT, which may use no table, and return at most `most_rows` rows.
 
-        Columns have the narrowest type that takes all their values exactly: whole numbers, decimals, dates, truth
-        values, else text. Empty cells are NULL. Numbers with leading zeros are text.
+        Columns have the narrowest type that represents all their values exactly: whole numbers, decimals, dates,
+        booleans, else text. Empty cells are NULL. Numbers with leading zeros are text.
 
         Raises:
             TableQueryError: the SQL is wrong or does more than select, a table has no rows, or the query takes more
-            time
-                or memory than it may. The reason may quote cells.
+                time or memory than it may. The reason may quote cells.
         """
         ...
 
@@ -62,11 +68,11 @@ class WebPageFetcher(Protocol):
     """Fetches pages of public servers."""
 
     async def fetch(self, url: str) -> WebPage:
-        """Fetch a page once. Whoever calls has the right to read the address's host.
+        """Fetch a page once. The caller must be permitted to read the address's host.
 
         Raises:
-            WebFetchRejectedError: it cannot or must not be read; another attempt changes nothing.
-            WebUnavailable: worth another attempt.
+            WebFetchRejectedError: it cannot or must not be read; not retryable.
+            WebUnavailable: retryable.
         """
         ...
 
@@ -76,15 +82,19 @@ class WebPageFetcher(Protocol):
 
 
 class WebSearch(Protocol):
-    """Searches the web. Every search costs."""
+    """Searches the web. Every search costs money."""
 
     @property
     def model(self) -> str:
-        """By whose prices a search is charged."""
+        """The model by whose prices a search is charged."""
         ...
 
     async def search(self, query: str, limit: int) -> WebSearchResponse:
-        """Search once, for at most so many pages. No retries in here. Raises ModelError."""
+        """Search once, for at most `limit` pages, without retries.
+
+        Raises:
+            ModelError: the search failed.
+        """
         ...
 
     async def aclose(self) -> None:
@@ -93,12 +103,17 @@ class WebSearch(Protocol):
 
 
 class PageReader(Protocol):
-    """Takes the text out of what a server sent."""
+    """Extracts the text from a server's response."""
 
     async def read(self, content: bytes, suffix: str, charset: str | None) -> str:
-        """The text.
+        """Return the text.
 
-        `suffix` is that of a file of the kind that the server names, and empty where that says little; `charset` is
-        the one that it names, which need not be true. Raises WebFetchRejectedError.
+        Args:
+            content: body of the response.
+            suffix: file suffix of the content type that the server names; empty if that says little.
+            charset: the charset that it names, which need not be true.
+
+        Raises:
+            WebFetchRejectedError: no text can be extracted.
         """
         ...

@@ -1,10 +1,8 @@
-"""Procedures: what a user wants done in which way, as Markdown files that are handed in as that and as nothing else.
+"""Procedures: Markdown files that say how a user wants something done, submitted as procedures and never as documents.
 
-A skill is a procedure in the form that other clients use: a folder with `SKILL.md` and files that this refers to.
-Agents are told when it is used, and read it and its files by tools. Nothing of it is ever run.
-
-They are the user's words, like the instructions of a task, and no evidence: agents follow them and do not cite them.
-What stands among the documents is never one.
+A skill is a procedure in the form that other clients use: a folder with `SKILL.md` and files that it refers to. Agents
+are shown when to use it, and read it and its files by tools. Nothing of it is ever run. Procedures are the user's
+words, like a task's instructions, and not evidence: agents follow them and do not cite them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,31 +18,33 @@ from waystation.kernel.value import Value
 FOLDER, SUFFIX = "skills", ".md"
 SKILL_FILE = "SKILL.md"
 MAX_PROCEDURES = 50
-"""Of one task."""
+"""Maximum procedures of a task."""
 PROCEDURE_CHARACTERS = 20_000
-"""Of one procedure."""
+"""Maximum characters of a procedure."""
 SKILL_CHARACTERS = 50_000
-"""Of a skill, and of each of its files: what has more than fits a window is read in pieces."""
+"""Maximum characters of a skill, and of each of its files: what does not fit into a window is read in pieces."""
 MAX_SKILL_FILES = 100
-"""Of one skill."""
+"""Maximum files of a skill."""
 MAX_TOTAL_CHARACTERS = 200_000
-"""Characters of all procedures of a task, files of skills included: they stand in its request."""
+"""Maximum characters of all procedures of a task including files of skills, since they are part of its request."""
 _LONGEST_NAME = 200
 DESCRIPTION_CHARACTERS = 1_024
-"""As the form of skills has it: an agent decides by it alone whether it reads on. Other procedures have fewer."""
+"""According to the format of skills: an agent decides by the description alone whether to read on. Other procedures
+have shorter ones.
+"""
 _SIZES, _SKILL_SIZES = (PROCEDURE_CHARACTERS, 300), (SKILL_CHARACTERS, DESCRIPTION_CHARACTERS)
-"""Most characters below the front matter, and of a description."""
+"""Maximum characters below the front matter, and of a description."""
 MIN_RELEVANCE = 0.3
-"""From which on a procedure is shown with the contract, from 0 to 1. Others are read by whoever wants them."""
+"""Minimum relevance, from 0 to 1, of a procedure that is shown with the task brief. Others are read on demand."""
 _FENCE = "---"
 _FIELD = compile_bounded(r"(name|description):\s*(.*)")
 _SKILL_NAME = compile_bounded(r"[^\W_][\w .-]{0,63}")
-"""Other clients take small letters, digits and hyphens; skills that are about have capitals, blanks and dots, too."""
+"""Other clients accept lower-case letters, digits and hyphens; real skills have capitals, spaces and dots too."""
 _YAML_SIGNS = ("[", "{", "&", "*", "!", "@", "`", "%", ",", "]", "}")
-"""With which a value that stands in no quotes is no text."""
+"""An unquoted value that begins with one of these is not text."""
 _WORD = compile_bounded(r"[^\W\d_]{4,}")
 _STEM = 5
-"""Letters of a word that count, so that `licences` is the word `licence`."""
+"""Letters of a word that count, so that `licences` equals `licence`."""
 _SAY_NOTHING = frozenset({"about", "every", "from", "have", "into", "must", "that", "this", "what", "when", "with"})
 
 
@@ -52,7 +52,7 @@ class SkillFile(Value):
     """A file beside a skill's `SKILL.md`."""
 
     name: str = Field(min_length=1, max_length=_LONGEST_NAME)
-    """Its path in the folder, like `references/tides.md`; one line."""
+    """Path in the folder, like `references/tides.md`; one line."""
     text: str = Field(max_length=SKILL_CHARACTERS)
 
 
@@ -60,18 +60,18 @@ class ProcedureSource(Value):
     """A procedure as a person hands it in."""
 
     name: str = Field(min_length=1, max_length=_LONGEST_NAME)
-    """Of its file, or of a skill's folder; one line."""
+    """Name of its file, or of a skill's folder; one line."""
     text: str
-    """Of a skill that of its `SKILL.md`."""
+    """Text; for a skill, that of its `SKILL.md`."""
     skill: bool = False
     files: tuple[SkillFile, ...] = Field(default=(), max_length=MAX_SKILL_FILES)
-    """Of a skill."""
+    """Files of a skill."""
 
     @property
     def digest(self) -> str:
-        """SHA-256 over the text's UTF-8 bytes, in hex: by which a person sees what agents were told to follow.
+        """SHA-256 over the text's UTF-8 bytes, in hex, by which a person can check what agents were told to follow.
 
-        Of a skill that of what `sha256sum` prints of `SKILL.md` and then of its files, by name.
+        For a skill, that of the output of `sha256sum` for `SKILL.md` and then its files, by name.
         """
         own = sha256(self.text.encode()).hexdigest()
         if not self.skill:
@@ -82,7 +82,7 @@ class ProcedureSource(Value):
 
     @property
     def display_name(self) -> str:
-        """A skill as agents are told, with where that is, if its folder is called otherwise."""
+        """Name of a skill as agents know it, with its folder if that has a different name."""
         found = parse_procedure(self)
         if isinstance(found, InvalidProcedure) or found.name == self.name:
             return self.name
@@ -90,47 +90,51 @@ class ProcedureSource(Value):
 
     @property
     def file_names(self) -> tuple[str, ...]:
-        """Of what is in the folder of a skill."""
+        """Names of the files in a skill's folder."""
         return (SKILL_FILE, *(file.name for file in self.files))
 
 
 class Procedure(Value):
-    """One procedure that can be used."""
+    """A usable procedure."""
 
     document: str
-    """Its file's name."""
+    """Name of its file."""
     name: str
     description: str
     text: str
-    """Without the front matter."""
+    """Text without the front matter."""
     skill: bool = False
-    """It is read by whoever wants it, and shown to nobody before."""
+    """Whether it is only read on demand, and not shown before."""
     files: tuple[SkillFile, ...] = ()
 
     def relevance(self, goal: str) -> float:
-        """From 0 to 1: the share of the words of its name and description that the goal has, too."""
+        """Return the share of the words of its name and description that the goal contains, from 0 to 1."""
         own = _stems(f"{self.name} {self.description}")
         return len(own & _stems(goal)) / len(own) if own else 0.0
 
 
 class InvalidProcedure(Value):
-    """One that cannot be used."""
+    """A procedure that cannot be used."""
 
     document: str
     reason: str
-    """Words to follow the name."""
+    """Reason that follows the name."""
 
 
 def is_procedure_file_name(document: str) -> bool:
-    """Whether a person may take a document of this name for a procedure: `skills/….md`, in whichever folder that is."""
-    if FOLDER not in document:  # of many documents nearly all
+    """Whether a person may take a document with this name for a procedure: `skills/….md`, in any folder."""
+    if FOLDER not in document:  # true of nearly all documents
         return False
     path = PurePosixPath(document)
     return path.parent.name == FOLDER and path.suffix.lower() == SUFFIX
 
 
 def validate_procedures(given: tuple[ProcedureSource, ...]) -> tuple[ProcedureSource, ...]:
-    """The same. Raises ValueError naming the file and the reason where agents could not follow one as it is."""
+    """Return the procedures unchanged if agents can follow all of them.
+
+    Raises:
+        ValueError: one of them cannot be followed; the message names the file and the reason.
+    """
     if len(given) > MAX_PROCEDURES:
         raise ValueError(f"{len(given)} procedures were given; a task has {MAX_PROCEDURES} at most")
     for one in given:
@@ -147,12 +151,14 @@ def validate_procedures(given: tuple[ProcedureSource, ...]) -> tuple[ProcedureSo
 
 
 Procedures = Annotated[tuple[ProcedureSource, ...], AfterValidator(validate_procedures)]
-"""Those of a task."""
+"""Procedures of a task."""
 
 
 def parse_procedure(given: ProcedureSource) -> Procedure | InvalidProcedure:
-    """What agents can follow of it, or why not. The front matter of a skill names and describes it; what else does not
-    say its name has that of its file, and its first heading describes it.
+    """Parse a procedure, or return why it cannot be followed.
+
+    The front matter of a skill names and describes it; any other procedure without a name gets that of its file, and is
+    described by its first heading.
     """
     if (parts := _parts(given.text)) is None:
         return InvalidProcedure(document=given.name, reason="its front matter has no end")
@@ -178,7 +184,7 @@ def parse_procedure(given: ProcedureSource) -> Procedure | InvalidProcedure:
 
 
 def reject_duplicate_names(found: Iterable[Procedure | InvalidProcedure]) -> tuple[Procedure | InvalidProcedure, ...]:
-    """A name means one procedure: later ones of the same name cannot be used."""
+    """Make names unique: later procedures with the same name cannot be used."""
     taken: dict[str, str] = {}
     checked: list[Procedure | InvalidProcedure] = []
     for one in found:
@@ -193,7 +199,7 @@ def reject_duplicate_names(found: Iterable[Procedure | InvalidProcedure]) -> tup
 
 
 def _parts(text: str) -> tuple[Mapping[str, str], str] | None:
-    """The known fields of front matter, if there is any, and what stands below; None where it has no end."""
+    """Return the known fields of front matter, if there is any, and the text below; None if it has no end."""
     lines = text.strip().splitlines()
     if not lines or lines[0].rstrip() != _FENCE:
         return {}, text.strip()
@@ -202,7 +208,7 @@ def _parts(text: str) -> tuple[Mapping[str, str], str] | None:
 
 
 def _fields(lines: Iterable[str]) -> dict[str, str]:
-    """The known fields as they are written; indented lines go on with the one above them."""
+    """Return the known fields as written; indented lines continue the one above them."""
     fields: dict[str, str] = {}
     last = ""
     for line in lines:
@@ -216,7 +222,7 @@ def _fields(lines: Iterable[str]) -> dict[str, str]:
 
 
 def _text_of(value: str) -> str:
-    """What a value of front matter says: without its quotes, or the sign by which it goes on below."""
+    """Return a front matter value without its quotes, or without the sign for a block below."""
     return value.partition(" ")[2] if value.startswith((">", "|")) else value.strip("\"' ")
 
 

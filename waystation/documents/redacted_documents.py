@@ -1,13 +1,7 @@
-"""Documents as agents may see them: their names, their texts and their tables, without private values.
+"""Documents as agents may see them: their names, texts and tables without private values.
 
-How the documents of a task are called where agents work and what they did is kept: without private values.
-
-Whole texts as agents may see them: redacted once, before anything of them is numbered, cut, searched or cited.
-
-Recognisers read structures of several lines: a table's heading, a key and its value on the next line. A stretch of
-lines with numbers before them has those no more, so what is shown of a text is a part of the whole redacted text.
-
-Tables of documents as agents may query them: read by the engine, redacted by column, and kept for a while.
+A whole text is redacted once, before any of it is numbered, cut, searched or cited, because recognisers read structures
+of several lines: a table's heading, or a key with its value on the next line.
 """
 
 import asyncio
@@ -56,16 +50,16 @@ class DocumentNames:
 
     documents: Sequence[Document]
     shown: Mapping[str, str]
-    """What agents are told, by the name as handed in."""
+    """Names for agents, by the name as submitted."""
     vault: Vault | None
     tenant: str
     session: str = ""
-    """What placeholders stand for is found where this session met it, and nowhere else."""
+    """Hash of the session; placeholders are only resolved if it has encountered their values."""
     resolved: set[str] = field(default_factory=set[str])
-    """Placeholders that were, so far."""
+    """Placeholders that were resolved so far."""
 
     def replace_private_names(self, text: str) -> str:
-        """The text with documents called as agents know them."""
+        """Replace names of documents in the text by those that agents know."""
         return self._private.sub(lambda name: self._called[name[0]], text) if self._called else text
 
     @cached_property
@@ -74,9 +68,11 @@ class DocumentNames:
         return tuple([_under(self.shown[one.name], one) for one in self.documents])
 
     async def resolve_original_name(self, words: str) -> str:
-        """The name as handed in of the document that is called so; of other words, what placeholders in them stand for.
+        """Return the submitted name of the document with this name; for other words, resolve the placeholders in them.
 
-        Raises StoreError, WrongKey.
+        Raises:
+            StoreError: the vault could not be read.
+            WrongKey: no available key decrypts an original.
         """
         if (called := self._as_shown.find_index(words)) is not None:
             return self.documents[called].name
@@ -88,7 +84,7 @@ class DocumentNames:
         return text
 
     def with_vault(self, vault: Vault | None, session: str) -> "DocumentNames":
-        """The same names, with what placeholders stand for in this session."""
+        """Return the same names, with placeholders resolved for this session."""
         return replace(self, vault=vault, session=session, resolved=set[str]())
 
     @cached_property
@@ -97,7 +93,7 @@ class DocumentNames:
 
     @cached_property
     def _called(self) -> Mapping[str, str]:
-        """What private names are called, by how they were handed in and by how tools write that on one line."""
+        """Replacements of private names, as they were submitted and as tools write them on one line."""
         private = {name: sanitize_line(shown) for name, shown in self.shown.items() if name != shown}
         return {sanitize_line(name): shown for name, shown in private.items()} | private
 
@@ -107,7 +103,7 @@ class DocumentNames:
         longest_first = sorted(self._called, key=len, reverse=True)
         try:
             return LinearPattern("|".join(map(re.escape, longest_first)))
-        except ValueError:  # halves of characters, or more than fits into one program
+        except ValueError:  # lone surrogates, or more than fits into one program
             return compile_literals(longest_first)
 
 
@@ -117,9 +113,10 @@ async def build_document_names(
     tenant: str,
     place: TextDestination = TextDestination.TOOL_RESULT,
 ) -> DocumentNames:
-    """As they are called at this place.
+    """Build the names for this place. See `redact_names`.
 
-    See `redact_names`. Raises RedactionFailed.
+    Raises:
+        RedactionFailed: a name could not be redacted.
     """
     names = [one.name for one in documents]
     shown = await redact_names(names, redactor, tenant, place)
@@ -129,8 +126,12 @@ async def build_document_names(
 async def redact_document_names(
     texts: Sequence[str], documents: Sequence[Document], redactor: Redactor, tenant: str, place: TextDestination
 ) -> list[str]:
-    """The texts with documents called as they are at this place. A task may have thousands: only names that stand in
-    the texts are redacted for it. Raises RedactionFailed.
+    """Replace names of documents in the texts by those for this place.
+
+    A task may have thousands: only names that occur in the texts are redacted for it.
+
+    Raises:
+        RedactionFailed: a name could not be redacted.
     """
     there = await asyncio.to_thread(_standing_in, texts, documents)
     names = await build_document_names(there, redactor, tenant, place)
@@ -143,9 +144,11 @@ def _standing_in(texts: Sequence[str], documents: Sequence[Document]) -> list[Do
 
 
 async def redact_display_name(name: str, redactor: Redactor, tenant: str) -> str:
-    """What people are told of a document, a page or an agent's result that is called so: redacted as titles are.
+    """Return the name of a document, a page or an agent's result for people: redacted like titles, with and without its
+    suffix as other names of documents.
 
-    With and without its suffix, as other names of documents. Raises RedactionFailed.
+    Raises:
+        RedactionFailed: the name could not be redacted.
     """
     (private,) = await redact_names([name], redactor, tenant, TextDestination.QUESTION)
     words = replace_separators(private)
@@ -162,37 +165,39 @@ def _under(name: str, document: Document) -> Document:
 
 
 MAX_WITHHELD_TEXTS = 10_000
-"""Texts that could not be redacted and are not tried again by this process."""
+"""Maximum texts remembered as not redactable, which this process does not try again."""
 
 
 @dataclass(frozen=True)
 class RedactedDocumentStore:
-    """Documents, pages and stored results, by the content hashes of their originals.
+    """Redacted documents, pages and stored results, by the content hashes of their originals.
 
-    Each is redacted when it is first shown, line for line, and kept with its original for its tenant and these rules.
-    A text that could not be redacted, as often as it was to be tried, is not tried again while the process lives.
+    Each is redacted when it is first shown, line by line, and stored with its original for its tenant and these rules.
+    A text that could not be redacted in the permitted number of attempts is not tried again while the process lives.
     """
 
     store: Store
     redactor: Redactor
     rules: RedactionConfig = UNVERSIONED
     keeps: bool = True
-    """False where what is replaced goes into no vault: nobody could restore what is kept."""
+    """Whether results are stored. False without a vault: no one could restore what is stored."""
     _withheld: dict[RedactedTextKey, RedactedText] = field(
         default_factory=dict[RedactedTextKey, RedactedText], init=False
     )
     _turns: WeakValueDictionary[RedactedTextKey, asyncio.Lock] = field(
         default_factory=WeakValueDictionary[RedactedTextKey, asyncio.Lock], init=False
     )
-    """Agents of one task ask for the same document at once: the second finds what the first has kept."""
+    """Agents of one task request the same document concurrently: the second finds what the first has stored."""
 
     async def get_redacted_text(
         self, blob: str, reader: TenantScope, place: TextDestination = TextDestination.TOOL_RESULT
     ) -> RedactedText:
-        """The whole text as it may be shown at this place, with as many lines as the original.
+        """Return the whole text as it may be shown at this place, with as many lines as the original.
 
-        Raises TextNotFoundError where no task that the reader may see has it, StoreError; RedactionFailed where it is
-        to be tried again.
+        Raises:
+            TextNotFoundError: no task that the reader may see has it.
+            StoreError: the store did not do its part.
+            RedactionFailed: it has to be tried again.
         """
         key = RedactedTextKey(
             blob=blob,
@@ -206,9 +211,15 @@ class RedactedDocumentStore:
     async def build_redaction_notes(
         self, shown: RedactedText | Sequence[RedactionResult], called: str, tenant: str
     ) -> tuple[str, ...]:
-        """What a person should know of the redaction of a whole text, or of parts of it.
+        """Return what a person should know about the redaction of a whole text, or of parts of it.
 
-        `called`: how the text is known where agents work. Raises RedactionFailed.
+        Args:
+            shown: the redacted text, or results of its parts.
+            called: name of the text as agents know it.
+            tenant: hash of the tenant.
+
+        Raises:
+            RedactionFailed: the name could not be redacted.
         """
         parts = shown.results if isinstance(shown, RedactedText) else shown
         named = any(part.put_aside for part in parts)
@@ -217,9 +228,9 @@ class RedactedDocumentStore:
         )
 
     async def get_comparison_lines(self, blob: str, reader: TenantScope) -> list[str]:
-        """Its lines for who compares with them and asks nobody: none of a text that a person is to see to first.
+        """Return its lines for comparison; a single empty line for a text that a person must look at first.
 
-        Raises as `text` does.
+        Raises as `get_redacted_text` does.
         """
         try:
             return (await self.get_redacted_text(blob, reader)).lines
@@ -242,14 +253,14 @@ class RedactedDocumentStore:
 
 
 MAX_CACHED_CELLS_AND_CHARACTERS = 40_000_000
-"""Characters and cells of tables that are kept redacted."""
+"""Maximum characters and cells of redacted tables in the cache."""
 
 _Key = tuple[str, str, bytes]
 
 
 @dataclass(frozen=True)
 class RedactedTableReader:
-    """What calculates and queries tables: no SQL ever sees a cell as it was written."""
+    """Reads tables for calculations and queries: no SQL ever sees a cell in its original form."""
 
     engine: TableEngine
     columns: ColumnRedactor
@@ -259,11 +270,11 @@ class RedactedTableReader:
     )
 
     async def read(self, text: TableText, run: RunRef) -> RedactedTable:
-        """The text's table. A session redacts the same text once in some minutes.
+        """Return the text's table. It is redacted once for each session and cached for some minutes.
 
         Raises:
-            TableQueryError: it is no table.
-            RedactionFailed: nobody may query it.
+            TableQueryError: the text is not a table.
+            RedactionFailed: it must not be queried.
         """
         key, now = await asyncio.to_thread(_key, text, run), self.clock()
         known = self._kept.get(key)
@@ -284,7 +295,7 @@ class RedactedTableReader:
 
 
 def _key(text: TableText, run: RunRef) -> _Key:
-    """What is read does not depend on name and heading; and each session has seen for itself what it sees."""
+    """Return the cache key. The rows do not depend on name and heading; each session has its own entries."""
     same = text.replace(name="", heading=True)
     return run.tenant, run.session, hashlib.sha256(same.model_dump_json().encode("utf-8", "surrogatepass")).digest()
 

@@ -1,9 +1,7 @@
 """Full-text search in a task's documents: BM25 over passages, indexed once for each version of them.
 
-The index is made of originals, which nobody has to wait for, and never leaves: a document of which something was found
-is searched as it is shown from then on, so that no hit tells anything of what is not shown.
-
-Documents cut into passages: stretches of whole lines, small enough to read and to cite, split where the text is.
+The index is built from originals, so that no one waits for redaction, and never leaves the process. Once something was
+found in a document it is searched in its redacted form, so that no match reveals what is not shown.
 """
 
 import asyncio
@@ -23,9 +21,9 @@ from waystation.store.ports import DocumentStore
 
 MAX_PASSAGE_LINES = 12
 MAX_PASSAGE_CHARACTERS = 2_000
-"""A longer line is cut into several passages that share its line number."""
+"""A longer line is split into several passages with the same line number."""
 OVERLAP = 200
-"""Characters of a long line that two passages share: a word or a phrase at their border is whole in one of them."""
+"""Characters of a long line that two passages share: a word or phrase at their border is complete in one of them."""
 
 _HEADING = compile_bounded(r"#{1,6} \S")
 
@@ -34,7 +32,7 @@ class _Line(NamedTuple):
     number: int
     text: str
     first_character: int = 0
-    """Where a part of a long line begins in it, from 1; 0 for a whole line."""
+    """For a part of a long line, the position at which it begins, from 1; 0 for a whole line."""
 
     @property
     def is_heading(self) -> bool:
@@ -46,8 +44,10 @@ class _Line(NamedTuple):
 
 
 def split_into_passages(name: str, text: str) -> Iterator[DocumentPassage]:
-    """Paragraphs are kept whole and put together while they fit; a heading or the marker of a place (a page, a sheet)
-    starts a new passage.
+    """Split a text into passages.
+
+    Paragraphs stay whole and are combined as long as they fit; a heading or a place marker (a page, a sheet) starts a
+    new passage.
     """
     lines: list[_Line] = []
     heading = ""
@@ -63,7 +63,7 @@ def split_into_passages(name: str, text: str) -> Iterator[DocumentPassage]:
 
 
 def _parts(lines: list[_Line], line: _Line) -> bool:
-    """Whether a line begins something new: headings in a row, or below a marker, belong together."""
+    """Whether a line starts a new passage: consecutive headings, or headings below a marker, belong together."""
     return line.marks_place or (line.is_heading and not all(above.is_heading or above.marks_place for above in lines))
 
 
@@ -78,14 +78,17 @@ def _size(lines: list[_Line]) -> int:
 
 def _passage(name: str, heading: str, lines: list[_Line]) -> DocumentPassage:
     first, last = lines[0].number, lines[-1].number
-    # Blank lines between paragraphs are put back, so that line numbers can be counted off.
+    # Blank lines between paragraphs are restored, so that line numbers can be counted.
     texts = {line.number: line.text for line in lines}
     text = "\n".join(texts.get(number, "") for number in range(first, last + 1))
     return DocumentPassage(name, "" if lines[0].is_heading else heading, first, last, text, lines[0].first_character)
 
 
 def _paragraphs(text: str) -> Iterator[list[_Line]]:
-    """Runs of lines that belong together; a run that would not fit a passage is cut. A part of a line is by itself."""
+    """Yield runs of lines that belong together; a run that is too long for a passage is split.
+
+    A part of a line stands alone.
+    """
     run: list[_Line] = []
     for line in _lines(text):
         if line.first_character:
@@ -113,7 +116,7 @@ def _lines(text: str) -> Iterator[_Line]:
 
 
 def _parts_of_line(number: int, line: str) -> Iterator[_Line]:
-    """Parts that overlap; no placeholder is parted."""
+    """Yield overlapping parts; no placeholder is split."""
     start = 0
     while True:
         end = (
@@ -128,13 +131,15 @@ def _parts_of_line(number: int, line: str) -> Iterator[_Line]:
 
 
 MAX_CACHED_INDEXES = 16
-"""Tasks whose index stays in memory; 230k tokens of documents take about 10 MB."""
+"""Maximum tasks whose index stays in memory; 230k tokens of documents take about 10 MB."""
 MAX_CACHED_CHARACTERS = 20_000_000
-"""Of documents whose terms stay in memory: a folder that was searched before is read again only where it changed."""
+"""Maximum characters of documents whose terms stay in memory: of a folder searched before, only changes are read
+again.
+"""
 
 
 class Bm25DocumentSearch:
-    """`DocumentSearch` by BM25 in memory. Where documents of a task have changed, only those are read again."""
+    """`DocumentSearch` by BM25 in memory. If documents of a task change, only those are read again."""
 
     def __init__(self, store: DocumentStore) -> None:
         self._store = store
@@ -145,13 +150,13 @@ class Bm25DocumentSearch:
 
     @property
     def indexed_task_ids(self) -> tuple[str, ...]:
-        """Tasks whose index is in memory, the one used longest ago first."""
+        """Tasks whose index is in memory, the least recently used first."""
         return tuple(self._indexes)
 
     async def search(
         self, task: TaskScope, query: str, limit: int, among: range | None = None
     ) -> tuple[DocumentMatch, ...]:
-        """Best passages first, equal scores by name and line; empty where nothing matches.
+        """Return the best passages first, equal scores by name and line; none if nothing matches.
 
         Names and headings count as part of the passages under them.
         """
@@ -161,13 +166,13 @@ class Bm25DocumentSearch:
         return await asyncio.to_thread(index.search, query, limit, among)
 
     async def set_shown_documents(self, task_id: str, shown: Sequence[ShownDocument]) -> None:
-        """See `DocumentSearch`. An index that is made anew is one of originals again."""
+        """See `DocumentSearch`. A rebuilt index is one of originals again."""
         async with self._building:
             if (index := self._indexes.get(task_id)) is not None:
                 self._indexes[task_id] = await asyncio.to_thread(index.with_shown, shown)
 
     def _index(self, task_id: str, documents: Sequence[Document]) -> "_Index | None":
-        """The one over these versions, where there is one."""
+        """Return the index over these versions, if there is one."""
         index = self._indexes.get(task_id)
         return index if index is not None and index.documents == documents else None
 
@@ -183,7 +188,7 @@ class Bm25DocumentSearch:
             return index
 
     async def _searched(self, document: Document, reader: TaskScope) -> Sequence["_Searched"]:
-        """Its passages with their terms; read again only under another name or with another content."""
+        """Return its passages with their terms; read again only for another name or content."""
         version = _Version(document.name, document.blob, document.characters)
         if version not in self._read:
             text = await self._store.get_text(document.blob, reader)
@@ -207,7 +212,7 @@ class _Searched(NamedTuple):
 
 
 def _passages(name: str, text: str, called: str | None = None) -> Sequence[_Searched]:
-    """`called`: the name by which it is found, where that is another."""
+    """Return passages with their terms. `called`: the name to find them by, if it is another."""
     found = (
         _Searched(passage, extract_terms(_searchable(passage, called or name)))
         for passage in split_into_passages(name, text)
@@ -222,7 +227,7 @@ class _Index:
         searched: Sequence[Sequence[_Searched]],
         shown: Mapping[str, Sequence[_Searched]] = MappingProxyType({}),
     ) -> None:
-        """`shown`: by name, the passages of documents that are searched as they are shown."""
+        """`shown`: by name, passages of documents that are searched in their redacted form."""
         self.documents, self._originals, self._shown = documents, searched, shown
         searched = [shown.get(one.name, passages) for one, passages in zip(documents, searched, strict=True)]
         indexed = [(number, one) for number, document in enumerate(searched, 1) for one in document]
@@ -233,7 +238,7 @@ class _Index:
             self._bm25.index(corpus, show_progress=False)  # pyright: ignore[reportUnknownMemberType] partly typed library
 
     def with_shown(self, shown: Sequence[ShownDocument]) -> "_Index":
-        """The same with these documents as they are shown; those of other versions change nothing."""
+        """Return the index with these documents in their redacted form; those of other versions change nothing."""
         versions = {document.name: document.blob for document in self.documents}
         there = [one for one in shown if versions.get(one.name) == one.blob]
         found = {one.name: _passages(one.name, one.text, one.called) for one in there}

@@ -1,4 +1,4 @@
-"""Text to the terms that are searched for: English stems, plain words of other languages, pairs of CJK characters."""
+"""Extracts search terms (English stems, plain words of other languages, CJK pairs), and scores texts by them."""
 
 import logging
 import math
@@ -20,7 +20,7 @@ _WORD = compile_bounded(rf"[{_CJK}]+|[^\W_{_CJK}]+")
 _FIRST_CJK = compile_bounded(rf"[{_CJK}]")
 _STOPWORDS = frozenset(STOPWORDS_EN)
 
-# The library sets its own logger to DEBUG, which would pass any level that the program asks for.
+# The library sets its own logger to DEBUG, which would override any level that the program asks for.
 logging.getLogger("bm25s").setLevel(logging.WARNING)
 
 
@@ -29,9 +29,9 @@ class _Stemmer(Protocol):
 
 
 def extract_terms(text: str) -> list[str]:
-    """The terms of a text in order, stop words left out.
+    """Return the terms of a text in order, without stop words.
 
-    CJK writing has no spaces: each run of it gives its overlapping pairs of characters, as Lucene's CJKBigramFilter.
+    CJK writing has no spaces: each run of it gives its overlapping pairs of characters, like Lucene's CJKBigramFilter.
     """
     words: list[str] = []
     for word in _WORD.findall(unicodedata.normalize("NFKC", text).casefold()):
@@ -39,25 +39,25 @@ def extract_terms(text: str) -> list[str]:
             words += [word[i : i + 2] for i in range(max(1, len(word) - 1))]
         elif word not in _STOPWORDS:
             words.append(word)
-    # A stemmer keeps a cache and is not safe to share between threads; a new one costs microseconds.
+    # A stemmer has a cache and is not safe to share between threads; a new one costs microseconds.
     stemmer = cast("_Stemmer", Stemmer.Stemmer("english"))  # pyright: ignore[reportUnknownMemberType] untyped C
     return stemmer.stemWords(words)
 
 
 RARE_SHARE = 0.02
-"""Of the texts at most say a word that is looked for in their headings."""
+"""Maximum share of texts with a word that is looked for in their headings."""
 HEADING = 2.0
-"""What a heading that alone says the whole query counts beside a text that is the most alike, which counts 1."""
+"""Weight of a heading that alone contains the whole query; the most similar text has 1."""
 
 
 SPEAKER = 0.375
-"""What it counts beside that where the query names who says a text, or the field that it is the value of."""
+"""Weight of a query that names the speaker of a text, or the field whose value it is."""
 ASKING = 0.125
-"""What a text that asks counts less: whoever looks for something looks for the answer."""
+"""Deduction for a text that asks a question: a search is for the answer."""
 
 
 class TextScorer:
-    """A query beside texts, by their terms, which are found once."""
+    """Scores texts against a query, by terms that are extracted once."""
 
     def __init__(self, query: str, texts: Sequence[str]) -> None:
         self._wanted = list(dict.fromkeys(extract_terms(query)))
@@ -68,13 +68,13 @@ class TextScorer:
         ]
 
     def _speakers(self, texts: Sequence[str]) -> Iterator[float]:
-        """Of each text what it counts that the query names who says it."""
+        """Yield for each text the weight of the query naming its speaker."""
         speakers = [says[0] if (says := SAYS.match(text)) else "" for text in texts]
         called = {one for one in {*speakers} if not {*self._wanted}.isdisjoint(extract_terms(one))}
         return (SPEAKER if one in called else 0.0 for one in speakers)
 
     def compute_scores(self) -> list[float]:
-        """By BM25 among these texts, each from 0 to 1: the best of them has 1, unless none has a term of the query."""
+        """Return the BM25 scores of the texts, from 0 to 1: the best has 1, unless none has a term of the query."""
         if not self._wanted or not any(self._texts):
             return [0.0] * len(self._texts)
         bm25 = bm25s.BM25()
@@ -83,10 +83,10 @@ class TextScorer:
         return normalize_scores(found)
 
     def compute_heading_scores(self, headings: Sequence[str]) -> list[float]:
-        """Of each text, the share of the query that its heading says and next to no text does, from 0 to 1.
+        """Return for each text the share of the query that its heading contains and hardly any text does, from 0 to 1.
 
-        Words are weighted by how rare they are among the texts. A word that many of them say tells them apart by
-        themselves; to look for it in their headings as well would raise every line below.
+        Words are weighted by their rarity among the texts. A word that many texts contain distinguishes them already;
+        looking for it in their headings as well would raise every line below.
         """
         said = Counter(term for text in self._texts for term in set(text))
         count = len(self._texts)
@@ -97,7 +97,7 @@ class TextScorer:
         return [shares[heading] for heading in headings]
 
     def compute_similarity(self, own: Sequence[float], above: Sequence[str]) -> tuple[float, ...]:
-        """Of each text, how alike it is by itself, by who says it and how, and by what stands above it; `above` may be
+        """Return each text's similarity by itself, by its speaker and form, and by what is above it; `above` may be
         empty.
         """
         shares = self.compute_heading_scores(above) if above else [0.0] * len(own)
@@ -106,12 +106,12 @@ class TextScorer:
 
 
 def normalize_scores(found: Sequence[float]) -> list[float]:
-    """Each as a share of the greatest; 0 for all where none is greater than 0."""
+    """Return each score as a share of the greatest; 0 for all if none is greater than 0."""
     best = max(found, default=0.0)
     return [one / best if best > 0 else 0.0 for one in found]
 
 
 def find_term_spans(query: str, text: str) -> Iterator[tuple[int, int]]:
-    """Where words of the text, or runs of CJK characters, have a term of the query: begin and end in characters."""
+    """Return the spans in characters of words in the text, or of CJK runs, that have a term of the query."""
     wanted = frozenset(extract_terms(query))
     return (word.span() for word in _WORD.finditer(text) if not wanted.isdisjoint(extract_terms(word[0])))

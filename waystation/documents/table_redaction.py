@@ -1,12 +1,12 @@
-"""Tables without private cells: what a column holds is judged by its name and all of its values, and replaced by cell.
+"""Redacts tables: judges what a column holds by its name and all of its values, and replaces private cells.
 
-A cell alone shows too little: `(212) 5550147` is a phone number because its column is called *phone*, and a word is a
-name because those around it are. So values are looked at beside the name of their column, in a column under it, and
-alone. Where most values of a column are private, or its name makes them so, all of it is.
+A single cell shows too little: `(212) 5550147` is a phone number because its column is called *phone*, and a word is a
+name because those around it are. So values are examined next to the name of their column, in a column under it, and
+alone. If most values of a column are private, or its name makes them so, all of it is.
 
-What the whole document hides of a cell comes first: rows above it, other columns and words around the table may make it
-private. Looking at columns only adds to that. Where such a look comes to no end, every value that it was at is private:
-the document could be redacted, so nobody has to wait for its tables.
+What is hidden in the whole document comes first: rows above a cell, other columns and words around the table may make
+it private. Examining columns only adds to that. If such an examination does not finish, every value in it is private:
+the document could be redacted, so no one has to wait for its tables.
 """
 
 import asyncio
@@ -31,66 +31,66 @@ from waystation.privacy.policy import (
 from waystation.privacy.ports import PlaceholderFactory, Redactor
 
 BATCH_CHARACTERS = 20_000
-"""Of one text in which values are looked for."""
+"""Maximum characters of one text in which values are examined."""
 _AT_ONCE = 2_000
-"""Placeholders that are made and kept in one go."""
+"""Maximum placeholders that are made and stored at once."""
 SAMPLE_SIZE = 200
-"""Values that show what a column holds."""
+"""Number of values that show what a column holds."""
 _FEW = 2_000
-"""So many values of a column are looked at in every way."""
+"""Maximum values of a column that are examined in every way."""
 PRIVATE_COLUMN_SHARE = 0.5
-"""Where more of a column's values than this are private, all are."""
+"""If more than this share of a column's values is private, all are."""
 PRIVATE_BY_LABEL_SHARE = 0.2
 """The same for values that are private by their column's name alone."""
 UNIFORM_SHARE = 0.98
-"""From this share of the sample on the rest of the values is what the sample is."""
+"""From this share of the sample on, the other values are taken to be like the sample."""
 PRIVATE_VALUE_SHARE = 0.6
-"""Share of a value that is private, from which on all of it is."""
+"""From this private share of a value on, all of it is private."""
 _LABEL_CHARACTERS = 100
 MAX_HEADER_ROWS = 3
-"""Of a table; the names of its columns are among them."""
+"""Maximum header rows of a table; the names of its columns are in one of them."""
 MAX_LABELS = 200
-"""Different values of a column that may say what is right of them."""
+"""Maximum different values of a column that may label the values to the right of them."""
 LABEL_SAMPLE_SIZE = 5
 DIGITS_OF_A_VALUE = 4
-"""The name of a column has fewer."""
+"""A column name has fewer digits than this."""
 
 _FIGURE = compile_bounded(
     r"[+-]?[0-9]{0,11}(?:[.,][0-9]{1,6})?(?: ?%)?|[0-9]{4}-[0-9]{2}-[0-9]{2}(?:[ T][0-9:.]{5,15})?"
 )
-"""Too short for a card or an account; a phone number of digits alone is one by its column's name only."""
+"""Too short for a card or an account; a phone number of only digits is one by its column's name alone."""
 _BREAKS = compile_bounded(r"[\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029]")
-"""Signs that end a cell or a line."""
+"""Characters that end a cell or a line."""
 _NOTHING = frozenset({"", "-", "?", "n/a", "na", "nil", "none", "null", "unknown", "yes", "no", "true", "false"})
 _ANY_WORD, _SECRET = "swordfish", "SECRET"
-"""Private only where every word is: under *password*."""
+"""Only private where every word is: under *password*."""
 _NOBODY_KNOWS = "0" * FINGERPRINT_DIGITS
 
 
 class RedactedTable(NamedTuple):
-    """A table with placeholders in the place of what is private, and what a person should know of it."""
+    """A table with placeholders for private values, and what a person should know about it."""
 
     table: Table
     notes: tuple[str, ...]
     put_aside: tuple[RedactionResult, ...] = ()
-    """Parts whose redaction took too long: whoever knows the document names it."""
+    """Parts whose redaction took too long, to be named by code that knows the document."""
 
 
 _Finds = dict[str, list[ReplacedRange]]
-"""Of each value that has some, in the order of the value and apart from each other."""
+"""Ranges of each value that has some, in order and without overlaps."""
 
 
 @dataclass(frozen=True)
 class ColumnRedactor:
-    """Redacts tables. Equal values have equal placeholders: they are still joined, grouped and counted."""
+    """Redacts tables. Equal values get equal placeholders, so they can still be joined, grouped and counted."""
 
     redactor: Redactor
     placeholders: PlaceholderFactory
 
     async def redact_table(self, table: Table, tenant: str) -> RedactedTable:
-        """The same rows. Numbers, dates and words that are not private are as they were.
+        """Return the same rows. Numbers, dates and words that are not private stay unchanged.
 
-        Raises RedactionFailed, and no TextRedactionError.
+        Raises RedactionFailed, but never TextRedactionError.
         """
         search = _PrivateValueSearch(self.redactor, tenant)
         first = await search.detect_without_label(
@@ -116,12 +116,12 @@ class ColumnRedactor:
         return RedactedTable(table.replace(columns=tuple(columns)), notes, aside)
 
     async def _replaced(self, values: Sequence[str], verdict: "_ColumnVerdict", tenant: str) -> dict[str, str]:
-        """What stands for each value with something private in it."""
+        """Return the replacement of each value with something private in it."""
         finds, wanted = await asyncio.to_thread(_unnamed, values, verdict)
         made: dict[tuple[str, str], str] = {}
         for kind, own in wanted.items():
             texts = sorted(own)
-            # In slices, so that other work comes in between.
+            # In slices, to let other work run in between.
             for first in range(0, len(texts), _AT_ONCE):
                 some = await self.placeholders.make_placeholders(kind, texts[first : first + _AT_ONCE], tenant)
                 made |= {(kind, text): placeholder for text, placeholder in some.items()}
@@ -131,14 +131,14 @@ class ColumnRedactor:
 
 
 class _ColumnValues(NamedTuple):
-    """A column's name, and its different values below the first row that say something."""
+    """A column's name, and its distinct meaningful values below the first row."""
 
     label: str
     values: Sequence[str]
     hidden: _Finds
-    """What the document does not show of values below the first row: of equal ones all that it hides of any."""
+    """Hidden ranges of values below the first row; for equal values, the union of them."""
     named: _Finds
-    """And of the first row's."""
+    """Hidden ranges of the first row's value."""
 
     @property
     def replaceable(self) -> Sequence[str]:
@@ -147,7 +147,7 @@ class _ColumnValues(NamedTuple):
 
     @property
     def sample(self) -> Sequence[str]:
-        """From all over the column."""
+        """Sample from all over the column."""
         return self.values[:: max(1, -(-len(self.values) // SAMPLE_SIZE))]
 
 
@@ -156,15 +156,15 @@ class _ColumnVerdict(NamedTuple):
 
     finds: _Finds
     type: str = ""
-    """Of the whole column; empty where some of its values may be seen."""
+    """Type of the whole column; empty if some of its values may be seen."""
 
     async def merge(self, values: Sequence[str], hidden: _Finds, finds: _Finds) -> "_ColumnVerdict":
-        """With what was found in other ways, too: of two placeholders for one stretch the document's stays."""
+        """Add what was found in other ways; of two placeholders for one range, the document's stays."""
         merged = await asyncio.to_thread(_merged, values, hidden, self.finds, finds) if hidden or finds else self.finds
         return _ColumnVerdict(merged, self.type)
 
     def get_ranges(self, value: str) -> Sequence[ReplacedRange]:
-        """What is to be replaced in a value."""
+        """Return what is to be replaced in a value."""
         found = self.finds.get(value, [])
         if not self.type or (len(found) == 1 and found[0][:2] == _ends(value)):
             return found
@@ -173,15 +173,15 @@ class _ColumnVerdict(NamedTuple):
 
 @dataclass(frozen=True)
 class _PrivateValueSearch:
-    """Looks for what is private in values, many of them in one text."""
+    """Detects private data in values, many of them in one text."""
 
     redactor: Redactor
     tenant: str
     results: list[RedactionResult] = field(default_factory=list[RedactionResult])
-    """Everything that was redacted on the way."""
+    """All redaction results so far."""
 
     async def verdict(self, sought: _ColumnValues) -> _ColumnVerdict:
-        """On a column."""
+        """Judge a column."""
         sample = sought.sample
         if not sample:
             return _ColumnVerdict({})
@@ -209,7 +209,7 @@ class _PrivateValueSearch:
         return _ColumnVerdict(finds, _type(finds) if whole else "")
 
     async def _is_wholly_private(self, label: str, sample: Sequence[str], private: int, by_name: int) -> bool:
-        """Whether so many private values of the sample, those by the column's name among them, make all of it so."""
+        """Whether this many private values of the sample, some by the column's name, make all of it private."""
         if private > PRIVATE_COLUMN_SHARE * len(sample) or by_name >= PRIVATE_BY_LABEL_SHARE * len(sample):
             return True
         return bool(await self.detect_after_label(label, [_ANY_WORD])) and not await self.detect_without_label(
@@ -217,13 +217,13 @@ class _PrivateValueSearch:
         )
 
     async def detect_after_label(self, label: str, values: Sequence[str]) -> _Finds:
-        """Each value behind the name of its column: `phone: (212) 5550147`."""
+        """Examine each value after the name of its column: `phone: (212) 5550147`."""
         return await self._found("", [(f"{label}: ", value) for value in values], "\n") if label else {}
 
     async def detect_after_left_cells(self, left: DictionaryColumn, column: DictionaryColumn, named: int) -> _Finds:
-        """Each value behind what is left of it, where that is a word on its kind: `phone | (212) 5550147`.
+        """Examine each value after the cell to its left, if that describes its kind: `phone | (212) 5550147`.
 
-        `named`: the row that may name columns. It counts only where rows below it are such pairs.
+        `named`: the row that may name columns. It only counts if rows below it are such pairs.
         """
         if len(left.values) > MAX_LABELS:
             return {}
@@ -238,13 +238,13 @@ class _PrivateValueSearch:
         return await self._found("", [(f"{label}: ", value) for label, value in every], "\n")
 
     async def detect_below_label(self, label: str, values: Sequence[str]) -> _Finds:
-        """In a column under its name."""
+        """Examine the values in a column under its name."""
         plain = [value for value in values if not _BREAKS.search(value)]
         above = f"{_BREAKS.sub(' ', label)}\t#\n"
         return await self._found(above, [("", value) for value in plain], "\t#\n") if label else {}
 
     async def detect_without_label(self, _label: str, values: Sequence[str]) -> _Finds:
-        """Each value on a line."""
+        """Examine each value on its own line."""
         return await self._found("", [("", value) for value in values], "\n")
 
     async def _found(self, above: str, behind: Sequence[tuple[str, str]], end: str) -> _Finds:
@@ -253,20 +253,20 @@ class _PrivateValueSearch:
     async def _results(
         self, above: str, behind: Sequence[tuple[str, str]], end: str
     ) -> Iterable[tuple["_Batch", RedactionResult]]:
-        """Texts of values, each behind what goes before it, and what the redactor says of them."""
+        """Return texts of values, each after its prefix, with the redactor's results."""
         batches = await asyncio.to_thread(_batches, above, behind, end)
         results = await self._redacted([batch.text for batch in batches])
         self.results.extend(results)
         return zip(batches, results, strict=True)
 
     async def _redacted(self, texts: Sequence[str]) -> Sequence[RedactionResult]:
-        """A placeholder alone for a text that cannot be redacted."""
+        """Redact texts; one that cannot be redacted becomes a placeholder."""
         try:
             return await self.redactor.redact(texts, TextDestination.TOOL_RESULT, self.tenant)
         except TextRedactionError:
             if len(texts) == 1:
                 return [make_failed_redaction(text, _NOBODY_KNOWS) for text in texts]
-        # Which one it was, only one by one tells. What was done is done at once.
+        # Only one by one shows which it was. What was done before is repeated instantly.
         return [result for text in texts for result in await self._redacted([text])]
 
 
@@ -296,7 +296,7 @@ class _Batch:
         self._starts: list[int] = []
 
     def add(self, before: str, value: str, end: str) -> None:
-        """One value more."""
+        """Add one value."""
         self._values.append(value)
         self._starts.append(self.length + len(before))
         self._parts += (before, value, end)
@@ -304,13 +304,13 @@ class _Batch:
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """The whole text."""
         return "".join(self._parts)
 
     def finds(self, result: RedactionResult) -> Iterator[tuple[str, ReplacedRange]]:
-        """The values in which something is replaced, and where: all of each, where the text could not be redacted."""
+        """Yield the values with something to replace, and where: all of each if the text could not be redacted."""
         if result.redaction_failed:
-            # A credential may be among them, of which nothing is kept.
+            # A credential may be among them, of which nothing is stored.
             yield from ((value, ReplacedRange(*_ends(value), _SECRET, "")) for value in self._values if value.strip())
             return
         for span in result.spans:
@@ -335,7 +335,7 @@ def _sought(label: str, column: DictionaryColumn) -> _ColumnValues:
 
 
 def _pairs(left: DictionaryColumn, column: DictionaryColumn, first: int) -> dict[str, dict[str, None]]:
-    """The values of a column by what is left of them, from a row on."""
+    """Return the values of a column by the cell to their left, from a row on."""
     pairs: dict[str, dict[str, None]] = {}
     for label, code in zip(left.codes[first:], column.codes[first:], strict=True):
         pairs.setdefault(left.values[label], {})[column.values[code]] = None
@@ -343,7 +343,7 @@ def _pairs(left: DictionaryColumn, column: DictionaryColumn, first: int) -> dict
 
 
 def _trimmed(value: str, found: Iterable[ReplacedRange]) -> list[ReplacedRange]:
-    """What needs a placeholder of its own, without the blanks around it: equal words have equal ones."""
+    """Trim spaces around ranges that need their own placeholder: equal words get equal ones."""
     trimmed: list[ReplacedRange] = []
     for one in found:
         start, end = (0, 0) if one.placeholder else _ends(value[one.start : one.end])
@@ -352,7 +352,7 @@ def _trimmed(value: str, found: Iterable[ReplacedRange]) -> list[ReplacedRange]:
 
 
 def _replaced_in(column: DictionaryColumn, renamed: Mapping[str, str], replaced: Mapping[str, str]) -> DictionaryColumn:
-    """`renamed`: of the first value, `replaced`: of those below."""
+    """Replace values. `renamed`: of the first value, `replaced`: of those below."""
     if not renamed and not replaced:
         return column
     name, *below = column.values
@@ -361,7 +361,7 @@ def _replaced_in(column: DictionaryColumn, renamed: Mapping[str, str], replaced:
 
 
 def _merged(values: Iterable[str], *ways: _Finds) -> _Finds:
-    """All that any way of looking found; where two overlap, the one that has the other in it, else both as one."""
+    """Merge the finds of all ways; if two overlap, the one that contains the other, or else both as one."""
     merged: _Finds = {}
     for value in values:
         if found := list(chain.from_iterable(way.get(value, ()) for way in ways)):
@@ -370,9 +370,9 @@ def _merged(values: Iterable[str], *ways: _Finds) -> _Finds:
 
 
 def _apart(found: Sequence[ReplacedRange]) -> list[ReplacedRange]:
-    """In order. Of equal stretches the first one given stays."""
+    """Make ranges disjoint, in order. Of equal ranges the first one given stays."""
     apart: list[ReplacedRange] = []
-    longest = 0  # of what the last one was made of
+    longest = 0  # of the ranges that the last one was made of
     for find in sorted(found, key=lambda one: (one.start, -one.end)):
         length = find.end - find.start
         if not apart or apart[-1].end <= find.start:
@@ -386,7 +386,7 @@ def _apart(found: Sequence[ReplacedRange]) -> list[ReplacedRange]:
 
 
 def _private(finds: _Finds) -> set[str]:
-    """The values that are private, and do not only have something private in them."""
+    """Return the values that are private as a whole, rather than just containing something private."""
     return {
         value
         for value, found in finds.items()
@@ -395,18 +395,18 @@ def _private(finds: _Finds) -> set[str]:
 
 
 def _type(finds: _Finds) -> str:
-    """That of most private values."""
+    """Return the type of most private values."""
     counted = Counter(find.type for value in _private(finds) for find in finds[value])
     return max(counted, key=lambda kind: (counted[kind], kind), default=_SECRET)
 
 
 def _ends(value: str) -> tuple[int, int]:
-    """Of what is not blank."""
+    """Return the span without surrounding white space."""
     return len(value) - len(value.lstrip()), len(value.rstrip())
 
 
 def _naming_row(table: Table) -> int:
-    """The first row that names columns: a title of one cell may stand above it."""
+    """Return the first row that names columns: a title of one cell may be above it."""
     widest = max(table.widths[:MAX_HEADER_ROWS])
     return next(row for row, width in enumerate(table.widths) if width == widest)
 
@@ -422,7 +422,7 @@ def _looks_like_a_value(name: str) -> bool:
 def _unnamed(
     values: Iterable[str], verdict: _ColumnVerdict
 ) -> tuple[dict[str, Sequence[ReplacedRange]], dict[str, set[str]]]:
-    """What is private in each value, and by type the texts that have no placeholder yet."""
+    """Return what is private in each value, and by type the texts that have no placeholder yet."""
     finds = {value: found for value in values if (found := verdict.get_ranges(value))}
     wanted: dict[str, set[str]] = {}
     for value, found in finds.items():

@@ -1,7 +1,7 @@
-"""Tables as values: what is read as one, its cells, and what a query over some gives.
+"""Tables as values: the text that is read as a table, its cells, and the result of a query.
 
-A child is started for each table that is read and each query. It imports these values and no port: the ports load
-most of the domain, which took longer than most tables take.
+A child is started for each table and each query. It imports these values and no port: the ports load most of the
+domain, which took longer than most tables take.
 """
 
 from bisect import bisect_left, bisect_right
@@ -14,55 +14,55 @@ LINE_COLUMN = "_line"
 
 
 class TableText(Value):
-    """Lines of a document that are one table: comma-separated values, or rows with other signs between their cells."""
+    """Lines of a document that are one table: comma-separated values, or rows with another separator."""
 
     name: str
-    """By which queries call it."""
+    """Name for queries."""
     text: str
     first_line: int = 1
     """Number of its first line in the document."""
     heading: bool = True
-    """The first row names the columns; else they are `column_1`, `column_2` and so on."""
+    """Whether the first row names the columns; if not, they are `column_1`, `column_2` and so on."""
     sheet: bool = False
-    """It comes from a workbook: whatever its cells hold, ` | ` is between them."""
+    """Whether it comes from a workbook, so that ` | ` separates cells, whatever they contain."""
     hidden: tuple[ReplacedRange, ...] = ()
-    """What of `text`, its lines ended by line feeds, agents are not shown: in order and apart from each other. A
-    stretch that goes on above or below these lines begins or ends on a line end.
+    """Ranges of `text`, with line feeds, that agents are not shown: in order and without overlaps. A range that
+    continues above or below these lines begins or ends on a line end.
     """
 
 
 class DictionaryColumn(Value):
-    """The cells of one column: each value once, and which of them each row has.
+    """The cells of one column: each distinct value once, and the index of each row's value.
 
-    The first value is the first row's alone: what may be the name of the column is told apart from equal cells below.
+    The first value belongs to the first row alone: a possible column name is kept apart from equal cells below.
     """
 
     values: tuple[str, ...]
     codes: tuple[int, ...]
-    """Of each row, the place of its value in `values`; empty values where a row ends earlier."""
+    """For each row, the index of its value in `values`; an empty value if a row ends earlier."""
     hidden: dict[int, tuple[ReplacedRange, ...]] = {}
-    """By place in `values`, what of the value agents are not shown in any of its cells: in no order."""
+    """By index in `values`, the ranges that agents are not shown in any of its cells, in no order."""
 
 
 class Table(Value):
-    """A text as rows and columns, whatever stood between its cells."""
+    """A text as rows and columns, whatever its separator."""
 
     name: str
-    """By which queries call it."""
+    """Name for queries."""
     columns: tuple[DictionaryColumn, ...]
     lines: tuple[int, ...]
-    """Of each row, the line of the document on which it begins: rising."""
+    """For each row, the line of the document on which it begins, ascending."""
     widths: tuple[int, ...]
-    """Of each row, how many cells it has of its own."""
+    """For each row, its own number of cells."""
     heading: bool = True
-    """The first row names the columns; else they are `column_1`, `column_2` and so on."""
+    """Whether the first row names the columns; if not, they are `column_1`, `column_2` and so on."""
     sheet: bool = False
-    """It comes from a workbook, where empty cells at the end of a row are not written."""
+    """Whether it comes from a workbook, which omits empty cells at the end of a row."""
     above: tuple[int, int] | None = None
-    """First and last of the lines that stand before the heading and are no row of the table."""
+    """First and last of the lines before the heading that are not rows of the table."""
 
     def slice_lines(self, first_line: int, last_line: int) -> "Table":
-        """The rows that begin on these lines, both ends included."""
+        """Return the rows that begin on these lines, both ends included."""
         begin, end = bisect_left(self.lines, first_line), bisect_right(self.lines, last_line)
         if (begin, end) == (0, len(self.lines)):
             return self
@@ -82,11 +82,11 @@ class Column(Value):
 
 
 class QueryResult(Value):
-    """What a query gives. Values are text as SQL writes it, those of more than a few hundred characters cut."""
+    """The result of a query. Values are text as SQL writes it, cut after a few hundred characters."""
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[str | None, ...], ...]
     row_count: int | None
-    """Of the whole result, of which `rows` may be the beginning; None: too many to be counted."""
+    """Rows of the whole result, of which `rows` may be the beginning; None if there are too many to count."""
     cautions: tuple[str, ...] = ()
-    """What was odd in the tables that were queried, such as rows with more cells than the heading."""
+    """Oddities of the queried tables, such as rows with more cells than the heading."""

@@ -1,6 +1,6 @@
-"""Texts by content hash, each kept once, and the documents of tasks.
+"""Stores texts by content hash, each once, with their redacted forms; the documents of tasks; and slow redactions.
 
-Texts that took too long to redact: how often, under which rules, and nothing of what they say.
+Of texts whose redaction took too long it records how often and under which rules, but no content.
 """
 
 import hashlib
@@ -29,21 +29,24 @@ from waystation.store.engine import (
 from waystation.store.schema import documents, slow_texts, tasks, text_owners, texts
 
 CONTENT_HASH_PATTERN = compile_bounded(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
-"""How texts name one another."""
+"""Content hashes by which texts refer to one another."""
 HASH_DIGITS = 64
 REDACTED_ROW_MARK = "/"
-"""In the key of a text that is kept as it is shown, and in no content hash."""
+"""Occurs in the key of a redacted text, and in no content hash."""
 
 _KEPT = tuple(Document.model_fields)
 
 
 def content_hash(text: str) -> str:
-    """SHA-256 over the text's UTF-8 bytes, in hex; over those that are kept where half of a surrogate pair is in it."""
+    """Return the SHA-256 over the text's UTF-8 bytes, in hex.
+
+    Lone surrogates are replaced first, as in the stored text.
+    """
     return hashlib.sha256(replace_surrogates(text).encode()).hexdigest()
 
 
 def make_document(source: SourceDocument) -> Document:
-    """The document as a task lists it. An empty text counts as one line."""
+    """Describe the document as a task lists it. An empty text counts as one line."""
     return Document(
         name=source.name,
         blob=content_hash(source.text),
@@ -54,9 +57,10 @@ def make_document(source: SourceDocument) -> Document:
 
 
 def decode_stored_text(blob: str, content: bytes) -> str:
-    """The text that is kept under this hash, or in this row of a text as it is shown, which says so in its first line.
+    """Decode the text stored under this hash, or in this row of a redacted text, which names its row in its first line.
 
-    Raises StoreError where it is another one.
+    Raises:
+        StoreError: the content belongs to another hash or row.
     """
     row, _, shown = content.partition(b"\n") if REDACTED_ROW_MARK in blob else (b"", b"", content)
     if row != blob.encode() if REDACTED_ROW_MARK in blob else hashlib.sha256(content).hexdigest() != blob:
@@ -68,7 +72,7 @@ def decode_stored_text(blob: str, content: bytes) -> str:
 
 
 async def add_texts(connection: AsyncConnection, owner: TaskScope, by_hash: Iterable[tuple[str, str]]) -> None:
-    """Keep those texts that are not there, given with their content hashes, and whose they are."""
+    """Store missing texts, given with their content hashes, and record their owner."""
     given = dict(by_hash)
     rows = [{"blob": blob, "content": replace_surrogates(text).encode()} for blob, text in given.items()]
     await insert_missing(connection, texts, rows)
@@ -76,12 +80,12 @@ async def add_texts(connection: AsyncConnection, owner: TaskScope, by_hash: Iter
 
 
 def build_owner_row(blob: str, owner: TaskScope) -> dict[str, object]:
-    """That this task has this text."""
+    """Build the row that records that this task has this text."""
     return add_row_proof(text_owners, {"blob": blob, **owner.model_dump()})
 
 
 async def release_texts(connection: AsyncConnection, blobs: Iterable[str], whose: ColumnElement[bool]) -> int:
-    """These owners have these texts no more; how many texts went, since nobody else has them."""
+    """Remove these texts from these owners and return how many texts were deleted because no one else has them."""
     gone, had = 0, select(text_owners.c.blob).where(text_owners.c.blob == texts.c.blob).exists()
     listed = select(documents.c.blob).where(documents.c.blob == texts.c.blob).exists()
     for batch in iter_batches(blobs):
@@ -92,7 +96,7 @@ async def release_texts(connection: AsyncConnection, blobs: Iterable[str], whose
 
 
 async def find_unowned_texts(connection: AsyncConnection, tenant: str, blobs: Sequence[str]) -> set[str]:
-    """Those of these texts that no task of the tenant has any more."""
+    """Return those of the texts that no task of the tenant has any more."""
     left = set(blobs)
     for batch in iter_batches(blobs):
         had = select(text_owners.c.blob).where(text_owners.c.blob.in_(batch), text_owners.c.tenant == tenant)
@@ -101,82 +105,85 @@ async def find_unowned_texts(connection: AsyncConnection, tenant: str, blobs: Se
 
 
 def build_text_proof_query(blob: str, reader: ReadScope) -> Select[str]:
-    """The proofs that tasks which the reader may see have this text: none where no such task has it. Reading one raises
-    WrongKey, or StoreError, where the database says so and nobody with the key did.
+    """Select the proofs that tasks within the reader's scope have this text; none if no such task has it.
+
+    Reading one raises WrongKey or StoreError if it was written without the key.
     """
     return select(text_owners.c.proof).where(text_owners.c.blob == blob, build_owner_filter(text_owners, reader))
 
 
 async def _content(connection: AsyncConnection, row: str, blob: str, reader: ReadScope) -> bytes | None:
-    """Of this row, which is the text or is made from it; None where no task that the reader may see has the text."""
+    """Return the content of this row (the text or derived from it); None if no task within the reader's scope
+    has it.
+    """
     chosen = build_text_proof_query(blob, reader).join(texts, texts.c.blob == row).add_columns(texts.c.content).limit(1)
     found = (await connection.execute(chosen)).one_or_none()
     return None if found is None else found.content
 
 
 async def add_documents(connection: AsyncConnection, task_id: str, added: Sequence[Document], first: int = 0) -> None:
-    """Give the task these documents, whose texts are there, from this position on."""
+    """Add documents, whose texts are stored, to the task from this position on."""
     if added:
         rows = [build_document_row(task_id, position, document) for position, document in enumerate(added, first)]
         await connection.execute(insert(documents), rows)
 
 
 def build_document_row(task_id: str, position: int, document: Document) -> dict[str, object]:
-    """The document at its place in a task."""
+    """Build the row of a document at its position in a task."""
     name = bind_to_row(document.name, task_id, position, document.blob, document.source)
     return {"task_id": task_id, "position": position, **document.model_dump(), "name": name}
 
 
 async def load_task_documents(connection: AsyncConnection, task_id: str, reader: ReadScope) -> tuple[Document, ...]:
-    """A task's documents in the order in which they were given; none of a task that is not the reader's."""
+    """Load a task's documents in the order in which they were submitted; none if the task is not the reader's."""
     columns = [documents.c[name] for name in _KEPT]
     whose = select(tasks.c.terms).where(tasks.c.task_id == task_id, build_owner_filter(tasks, reader))
     if (await connection.execute(whose)).scalar_one_or_none() is None:
         return ()
     listed = select(*columns).where(documents.c.task_id == task_id).order_by(documents.c.position)
     rows = (await connection.execute(listed)).all()
-    # Not by mappings: those take as long as all the rest, and an agent of many documents asks before every call.
+    # Not by mappings: those take as long as all the rest, and an agent with many documents asks before every call.
     return tuple([Document.model_validate(dict(zip(_KEPT, row, strict=True))) for row in rows])
 
 
 def make_redacted_text_row_id(key: RedactedTextKey) -> str:
-    """In the place of a content hash: under what a text is kept as it is shown, beside its original."""
+    """Return the row id of a redacted text, used instead of a content hash."""
     return REDACTED_ROW_MARK.join((key.blob, key.tenant, str(int(key.treatment)), key.version))
 
 
 async def list_redacted_text_row_ids(
     connection: AsyncConnection, tenant: str, blobs: Collection[str] | None = None
 ) -> list[str]:
-    """Under what the tenant's texts are kept as they are shown: all of them, or those made from these originals."""
+    """Return the row ids of the tenant's redacted texts: all of them, or those made from these originals."""
     rows = (await connection.execute(select(texts.c.blob).where(texts.c.blob.contains(REDACTED_ROW_MARK)))).scalars()
     return [row for row in rows if is_redacted_text_row_for(row, tenant, blobs)]
 
 
 def is_redacted_text_row_for(row: str, tenant: str, blobs: Collection[str] | None = None) -> bool:
-    """Whether this is the row of a text as it is shown to the tenant, made from any of these originals."""
+    """Whether this is the row of a redacted text of the tenant, made from any of these originals."""
     blob, _, rest = row.partition(REDACTED_ROW_MARK)
     return rest.partition(REDACTED_ROW_MARK)[0] == tenant and (blobs is None or blob in blobs)
 
 
 async def delete_redacted_texts(connection: AsyncConnection, tenant: str, blobs: Collection[str] | None = None) -> None:
-    """Remove the tenant's texts as they are shown, after their originals: who keeps one more waits for those."""
+    """Delete the tenant's redacted texts, after their originals: writers of another one wait for those."""
     for batch in iter_batches(await list_redacted_text_row_ids(connection, tenant, blobs)):
         await connection.execute(delete(texts).where(texts.c.blob.in_(batch)))
 
 
 class SqlTextStore(SqlRepository):
-    """The port `Store`: texts, and texts as they may be shown."""
+    """Implements the part of the port `Store` for texts and redacted texts."""
 
     @write_transaction
     async def put_text(self, connection: AsyncConnection, text: str, owner: TaskScope) -> str:
-        """Store a text of this task; returns its content hash."""
+        """Store a text of this task and return its content hash."""
         blob = content_hash(text)
         await add_texts(connection, owner, [(blob, text)])
         return blob
 
     @write_transaction
     async def release_task_texts(self, connection: AsyncConnection, owner: TaskScope) -> None:
-        """The owner has no text any more; those go that nobody else has."""
+        """Remove all texts of the owner; those that no one else has are deleted."""
         own = build_owner_filter(text_owners, owner)
         blobs = (await connection.execute(select(text_owners.c.blob).where(own))).scalars().all()
         await release_texts(connection, blobs, own)
@@ -184,8 +191,11 @@ class SqlTextStore(SqlRepository):
 
     @read_transaction
     async def get_text(self, connection: AsyncConnection, blob: str, reader: ReadScope) -> str:
-        """The text of a content hash. Raises TextNotFoundError where no task that the reader may see has it; StoreError
-        for one that was changed in the database.
+        """Return the text of a content hash.
+
+        Raises:
+            TextNotFoundError: no task that the reader may see has it.
+            StoreError: it was changed in the database.
         """
         content = await _content(connection, blob, blob, reader)
         if content is None:
@@ -196,8 +206,11 @@ class SqlTextStore(SqlRepository):
     async def get_redacted_text(
         self, connection: AsyncConnection, key: RedactedTextKey, reader: ReadScope
     ) -> RedactedText | None:
-        """The text as it was kept under this key; None: it was not, or no task that the reader may see has its
-        original. Raises WrongKey; StoreError for one that was changed in the database.
+        """Return the text stored under this key; None if there is none, or if no task of the reader has its original.
+
+        Raises:
+            WrongKey: no available key decrypts it.
+            StoreError: it was changed in the database.
         """
         row = make_redacted_text_row_id(key)
         content = await _content(connection, row, key.blob, reader)
@@ -205,8 +218,11 @@ class SqlTextStore(SqlRepository):
 
     @write_transaction
     async def save_redacted_text(self, connection: AsyncConnection, key: RedactedTextKey, text: RedactedText) -> None:
-        """Keep it with its original. The first one stays; of an original that was forgotten meanwhile nothing does."""
-        # Locked where the database locks rows: who forgets the original waits, and then sees what was made from it.
+        """Store the text with its original.
+
+        The first one stays; nothing is stored if the original was forgotten meanwhile.
+        """
+        # Locked if the database locks rows: code that forgets the original waits, and then sees what was made from it.
         had = build_text_proof_query(key.blob, TenantScope(tenant=key.tenant)).with_for_update(
             read=True, key_share=True
         )
@@ -219,21 +235,21 @@ class SqlTextStore(SqlRepository):
     async def list_documents(
         self, connection: AsyncConnection, task_id: str, reader: ReadScope
     ) -> tuple[Document, ...]:
-        """A task's documents in the order in which they were given; none of a task that is not the reader's."""
+        """Return a task's documents in the order in which they were submitted; none if the task is not the reader's."""
         return await load_task_documents(connection, task_id, reader)
 
 
 MAX_SLOW_TEXTS = 10_000
-"""Of very many, those that were slow last."""
+"""Maximum number of slow texts that are loaded, the most recent ones."""
 
 
 async def delete_slow_texts(connection: AsyncConnection, tenant: str) -> None:
-    """Nothing of the tenant's slow texts stays: each is tried again, should it come again."""
+    """Delete the records of the tenant's slow texts: each is tried again if it recurs."""
     await connection.execute(delete(slow_texts).where(slow_texts.c.tenant == tenant))
 
 
 class SqlSlowTextStore(SqlRepository):
-    """The port `SlowTextStore`."""
+    """Implements the port `SlowTextStore`."""
 
     def __init__(self, database: Database, clock: Clock, store_id: str, rules: str) -> None:
         super().__init__(database, clock, store_id)
@@ -241,14 +257,14 @@ class SqlSlowTextStore(SqlRepository):
 
     @read_transaction
     async def load_slow_texts(self, connection: AsyncConnection) -> Mapping[str, int]:
-        """How often each took too long, by fingerprint."""
+        """Return the number of time-outs by fingerprint."""
         known = select(slow_texts.c.fingerprint, slow_texts.c.times).where(slow_texts.c.rules == self._rules)
         newest = known.order_by(slow_texts.c.last_at.desc()).limit(MAX_SLOW_TEXTS)
         return {row.fingerprint: row.times for row in await connection.execute(newest)}
 
     @write_transaction
     async def record_timeout(self, connection: AsyncConnection, tenant: str, fingerprint: str) -> int:
-        """Count one time more; how often it was by now."""
+        """Count one more time-out and return the number so far."""
         row = {"fingerprint": fingerprint, "rules": self._rules, "tenant": tenant, "times": 0, "last_at": self._clock()}
         await insert_missing(connection, slow_texts, [row])
         once_more = update(slow_texts).where(*self._this(fingerprint))
@@ -257,7 +273,7 @@ class SqlSlowTextStore(SqlRepository):
 
     @write_transaction
     async def reset_timeouts(self, connection: AsyncConnection, tenant: str, fingerprint: str) -> None:
-        """What was counted of this text counts no more."""
+        """Delete the count of time-outs of this text."""
         this = (*self._this(fingerprint), slow_texts.c.tenant == tenant)
         await connection.execute(delete(slow_texts).where(*this))
 

@@ -1,13 +1,7 @@
-"""Fetches pages by ourselves: what a careful visitor does, and nothing that somebody could have us do.
+"""Fetches web pages directly, within the limits of robots.txt (RFC 9309), politeness and public addresses.
 
-What a server says that its answer is: how it can be read, or that it is no text.
-
-Politeness: one request at a time to each host, and a pause after it.
-
-Which addresses may be connected to. Asked where a connection is made, of the very address that it is made to: so
-neither a redirect nor a name that resolves anew each time leads elsewhere.
-
-What sites say about visits of programs: robots.txt, as RFC 9309 has it.
+The address is checked when a connection is made, so that neither a redirect nor a name that resolves differently each
+time leads elsewhere.
 """
 
 import asyncio
@@ -40,14 +34,14 @@ from waystation.kernel.network import describe_connection_error
 from waystation.kernel.value import Value
 
 RULES_CACHE_SECONDS = 3_600.0
-"""For which the rules of a site are believed; the RFC allows a day."""
+"""Seconds for which the rules of a site are cached; the RFC permits a day."""
 MAX_SITES = 500
 MAX_ROBOTS_BYTES = 512_000
-"""Of a robots.txt. The rest of a longer one does not count."""
+"""Maximum bytes of a robots.txt. The rest of a longer one is ignored."""
 
 
 class RobotsFile(NamedTuple):
-    """How a server answered the request for robots.txt."""
+    """Response of a server to the request for robots.txt."""
 
     status: int
     content: bytes
@@ -62,17 +56,21 @@ class RobotsPolicy:
     """The rules of the sites that were visited last."""
 
     def __init__(self, user_agent: str, get: Callable[[WebAddress], Awaitable[RobotsFile]]) -> None:
-        """`user_agent`: its product token names us in the rules. `get` fetches a robots.txt, following redirects to
-        where pages may be read, too; it raises WebFetchRejectedError for others.
+        """`user_agent`: its product token identifies us in the rules.
+
+        `get` fetches a robots.txt, following redirects to hosts whose pages may be read; it raises
+        WebFetchRejectedError for others.
         """
         self._token = user_agent.partition("/")[0]
         self._get = get
         self._sites: dict[str, _Known] = {}
 
     async def allow(self, address: WebAddress) -> bool:
-        """Whether the site lets us read the address.
+        """Whether the site permits us to read the address.
 
-        Raises WebUnavailable: it cannot say at the moment; WebFetchRejectedError: it says that where we do not go.
+        Raises:
+            WebUnavailable: its rules cannot be read at the moment.
+            WebFetchRejectedError: its rules are at a place that we do not visit.
         """
         known = self._sites.get(address.origin)
         now = asyncio.get_running_loop().time()
@@ -101,38 +99,38 @@ class RobotsPolicy:
 
 
 _Target = tuple[AddressFamily | int, SocketKind | int, int, str, tuple[object, ...]]
-"""What a name was resolved to, as `getaddrinfo` gives it."""
+"""A resolved name, as `getaddrinfo` returns it."""
 _Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 _UNICAST = ip_network("2000::/3")
-"""Where all public addresses of IPv6 are; what lies outside of it translates, or is reserved."""
+"""All public IPv6 addresses; others are translated or reserved."""
 _TRANSLATED = IPv6Network("64:ff9b::/96")
-"""NAT64: the last four bytes are the address of IPv4 that is meant."""
+"""NAT64: the last four bytes are the IPv4 address that is meant."""
 _NEVER = (
     ip_network("168.63.129.16/32"),  # Azure's metadata and agent, at an address that looks public
-    ip_network("192.0.0.0/24"),  # protocol assignments, Oracle's metadata among them; older Pythons call it global
-    ip_network("192.88.99.0/24"),  # relays of 6to4
+    ip_network("192.0.0.0/24"),  # protocol assignments, including Oracle's metadata; older Pythons call it global
+    ip_network("192.88.99.0/24"),  # 6to4 relays
     ip_network("3fff::/20"),  # documentation
 )
 
 
 class NonPublicAddressError(OSError):
-    """The connection was not made, because the address is not a public one. The message does not name it."""
+    """The connection was not made, because the address is not public. The message does not name it."""
 
     def __init__(self) -> None:
         super().__init__(EACCES, "not a public address")
 
 
 class PublicSocketFactory:
-    """A socket factory that makes none for loopback, private, link-local, multicast and other special addresses."""
+    """A socket factory that rejects loopback, private, link-local, multicast and other special addresses."""
 
     def __init__(self, reachable: Sequence[Network] = ()) -> None:
         """`reachable`: networks that may be connected to although they are not public."""
         self._reachable = reachable
 
     def __call__(self, target: _Target) -> socket:
-        """A socket for a connection to the target. Raises NonPublicAddressError."""
+        """Create a socket for a connection to the target. Raises NonPublicAddressError."""
         family, kind, protocol, _, where = target
         address = _meant(ip_address(str(where[0]).partition("%")[0]))
         if not is_public(address) and not any(address in network for network in self._reachable):
@@ -141,7 +139,7 @@ class PublicSocketFactory:
 
 
 def is_public(address: _Address) -> bool:
-    """Whether the address belongs to somebody on the internet."""
+    """Whether the address belongs to a host on the internet."""
     if isinstance(address, IPv6Address) and address not in _UNICAST:
         return False
     special = address.is_multicast or address.is_reserved or any(address in network for network in _NEVER)
@@ -149,7 +147,7 @@ def is_public(address: _Address) -> bool:
 
 
 def _meant(address: _Address) -> _Address:
-    """The address of IPv4 that one of IPv6 stands for."""
+    """Return the IPv4 address that an IPv6 address stands for."""
     if isinstance(address, IPv4Address):
         return address
     if address in _TRANSLATED:
@@ -158,19 +156,19 @@ def _meant(address: _Address) -> _Address:
 
 
 MAX_HOSTS = 500
-"""When more are known, those are forgotten that nobody waits for."""
+"""When more hosts are known, those that no one waits for are forgotten."""
 
 
 @dataclass
 class _Turns:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     free_at: float = 0.0
-    """On the event loop's clock."""
+    """Time on the event loop's clock."""
     waiting: int = 0
 
 
 class HostRateLimiter:
-    """Who may ask which host, and when."""
+    """Limits requests to one at a time for each host, with a pause after each."""
 
     def __init__(self, pause_s: float, wait: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         """`pause_s`: seconds between the end of a request and the next one to the same host."""
@@ -180,7 +178,7 @@ class HostRateLimiter:
 
     @asynccontextmanager
     async def acquire(self, host: str) -> AsyncGenerator[None]:
-        """The only request to the host while it lasts, and not too soon after the last."""
+        """Hold the only request to the host, not too soon after the last one."""
         turns = self._of(host)
         turns.waiting += 1
         clock = asyncio.get_running_loop().time
@@ -215,10 +213,10 @@ _WITHOUT_TEXT = frozenset({"audio", "font", "image", "model", "multipart", "vide
 
 
 def infer_file_suffix(content_type: str, host: str) -> str:
-    """The suffix of a file of this kind; empty where the bytes have to tell, as those of office files do.
+    """Return the suffix of a file of this type; empty if the bytes have to tell, as for office files.
 
     Raises:
-        WebFetchRejectedError: of a kind that has no text.
+        WebFetchRejectedError: the type has no text.
     """
     if content_type.partition("/")[0] in _WITHOUT_TEXT:
         raise WebFetchRejectedError(f"{host} sent {content_type}, which has no text", "Use a page about it.")
@@ -230,27 +228,27 @@ def infer_file_suffix(content_type: str, host: str) -> str:
 MAX_REDIRECTS = 5
 _CONNECT_S = 10.0
 _PASSING = frozenset({408, 425, 429})
-"""What the server itself says may go otherwise next time, beside 5xx."""
+"""Statuses besides 5xx that are retryable according to the server."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _HEADERS = {
     "Accept": "text/html,application/xhtml+xml,application/pdf,text/*,application/json;q=0.9,*/*;q=0.5",
     "Accept-Encoding": "gzip, deflate",
 }
-"""Only what is unpacked piece by piece: the limit on bytes holds for what comes out."""
+"""Only encodings that are unpacked piece by piece: the size limit applies to the output."""
 
 
 class WebFetchConfig(Value):
     """How pages are fetched."""
 
     user_agent: str = Field(min_length=1)
-    """Product token, version, and how its operator is reached. The token is what robots.txt calls us by."""
+    """Product token, version, and how to reach the operator. The token identifies us in robots.txt."""
     domains: DomainPolicy = DomainPolicy()
     most_bytes: int = 10_000_000
-    """Of one page, unpacked."""
+    """Maximum bytes of one page, unpacked."""
     seconds: float = 30.0
-    """For robots.txt, redirects, waiting for the host and the page together."""
+    """Time limit in seconds for robots.txt, redirects, waiting for the host and the page together."""
     pause_s: float = 1.0
-    """Between two requests to one host."""
+    """Pause in seconds between two requests to one host."""
     reachable: tuple[IPv4Network | IPv6Network, ...] = ()
     """Networks that may be connected to although they are not public, such as an intranet."""
 
@@ -273,14 +271,17 @@ class DirectWebPageFetcher:
         resolver: AbstractResolver | None = None,
         wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """`resolver`: by default the system's. Whatever it answers, only public addresses are connected to."""
+        """`resolver`: by default the system's. Whatever it returns, only public addresses are connected to."""
         self._reader, self._clock, self._terms, self._resolver = reader, clock, terms, resolver
         self._pace = HostRateLimiter(terms.pause_s, wait)
         self._robots = RobotsPolicy(terms.user_agent, self._robots_file)
         self._open: aiohttp.ClientSession | None = None
 
     async def fetch(self, url: str) -> WebPage:
-        """See `WebPageFetcher`. A redirect to a domain that is neither the asked one nor allowed is not followed."""
+        """See `WebPageFetcher`.
+
+        A redirect to a domain that is neither the requested one nor allowed is not followed.
+        """
         asked = parse_web_address(url)
         try:
             async with asyncio.timeout(self._terms.seconds):
@@ -317,7 +318,7 @@ class DirectWebPageFetcher:
             )
 
     async def _visit(self, address: WebAddress) -> _Body | WebAddress:
-        """What is there, or where it has gone."""
+        """Return the body, or the target of a redirect."""
         async with self._pace.acquire(address.host):
             if not await self._robots.allow(address):
                 raise WebFetchRejectedError(
@@ -344,7 +345,7 @@ class DirectWebPageFetcher:
         return bytes(content)
 
     async def _robots_file(self, asked: WebAddress) -> RobotsFile:
-        """Redirects are followed as those of pages are: what a page must not lead to, its rules must not either."""
+        """Fetch a robots.txt. Redirects are restricted like those of pages."""
         address = asked
         for _ in range(1 + MAX_REDIRECTS):
             self._check_domain(address, asked)

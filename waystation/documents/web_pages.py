@@ -1,7 +1,6 @@
-"""The web as agents see it: addresses that may be fetched, pages as lines, and what a search finds.
+"""The web as agents see it: addresses that may be fetched, pages as lines, search results, and fetched pages.
 
-The pages that an agent has fetched, derived from its conversation: so that each is fetched once, and is taken back
-with it.
+Fetched pages are derived from an agent's conversation, so that each is fetched once, and is dropped by a rewind.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,35 +20,37 @@ from waystation.privacy.policy import find_cut_position
 from waystation.security.untrusted import SafeMarkup, wrap_untrusted
 
 MAX_ADDRESS_CHARACTERS = 1_000
-"""Characters."""
+"""Maximum characters of an address."""
 MAX_LINE_CHARACTERS = 1_000
-"""Characters. A longer line becomes several, so that each can be shown and cited."""
+"""Maximum characters of a line. A longer one is split, so that each can be shown and cited."""
 MAX_TITLE_CHARACTERS = 200
 SEARCH_INPUT_TOKENS = 40_000
-"""What the call of one search is reckoned to read. The provider puts the pages that it finds into the call by itself,
-and states no bound: this is an estimate on the safe side, and the charge is what it was."""
+"""Estimated input tokens of one search. The provider adds the pages that it finds to the call and states no bound, so
+this is an estimate on the safe side; the charge is the actual usage.
+"""
 SEARCH_OUTPUT_TOKENS = 1_500
-"""The longest reply in which pages are named."""
+"""Maximum tokens of a reply that names pages."""
 WebApprovalMode = Literal["always", "suspicious", "never"]
-"""Which searches ask a person: all, those that look as if they carried text out, or none."""
+"""Which searches need approval: all, those that look as if they carried data out, or none."""
 MAX_QUERY_WORDS = 12
-"""Of a query that looks like key words."""
+"""Maximum words of a query that looks like keywords."""
 MAX_PLAIN_ADDRESS_CHARACTERS, MAX_PLAIN_QUERY_CHARACTERS = 200, 60
-"""Characters of an address that looks like one that somebody made for people to read, and of what follows its `?`."""
+"""Maximum characters of an address that looks made for people to read, and of what follows its `?`."""
 MAX_PLAIN_WORD_CHARACTERS, MAX_MIXED_WORD_CHARACTERS, MAX_NUMBER_DIGITS = 24, 10, 5
-"""Characters of a word, of one that has letters and digits, and of one that is digits alone: longer ones may be keys,
-numbers of somebody's, or text that was encoded."""
+"""Maximum characters of a word, of one with letters and digits, and of one of digits only: longer ones may be keys,
+someone's numbers, or encoded text.
+"""
 ANY_DOMAIN = "*"
 """In a list of domains: all of them."""
 
 _PORTS = {"http": 80, "https": 443}
 _NEVER_IN_AN_ADDRESS = compile_bounded(r"[\s\\\x00-\x1f\x7f\ud800-\udfff]")
-"""What programs read differently: one takes a backslash for a slash, another for a part of the host's name. Halves of
-characters have no bytes.
+"""Characters that programs interpret differently: one takes a backslash for a slash, another for a part of the host
+name. Lone surrogates have no bytes.
 """
 _HOST = compile_bounded(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?)*")
 _LONGEST_HOST, _LONGEST_LABEL = 253, 63
-"""Characters of a name and of what is between its dots (RFC 1035): no resolver is asked for longer ones."""
+"""Maximum characters of a host name and of its labels (RFC 1035): no resolver is asked for longer ones."""
 _NUMBER = compile_bounded(r"\d+|0x[0-9a-f]*")
 _KEPT_IN_PATHS = "/%:@!$&'()*+,;=~"
 _HEADING = compile_bounded(r"^#+ +")
@@ -57,20 +58,20 @@ _WORDS = compile_bounded(r"[^\W_]++")
 
 
 class WebAddress(Value):
-    """An http or https address in its plainest form, without a fragment. Made by `parse_web_address` only."""
+    """An http or https address in normal form, without a fragment. Created by `parse_web_address` only."""
 
     url: str
     origin: str
-    """Scheme, host and port: what one robots.txt holds for."""
+    """Scheme, host and port: the scope of one robots.txt."""
     host: str
     """In lower case and ASCII, without the port."""
 
 
 def parse_web_address(written: str) -> WebAddress:
-    """Read an address. All programs that meet the result agree about its host.
+    """Parse an address. All programs that get the result agree about its host.
 
     Raises:
-        WebFetchRejectedError: it is none of http or https, has a user name or password in it, or is malformed.
+        WebFetchRejectedError: it is not http or https, contains a user name or password, or is malformed.
     """
     given = written.strip()
     if len(given) > MAX_ADDRESS_CHARACTERS:
@@ -102,25 +103,25 @@ def _check_kind(parts: SplitResult) -> None:
 
 
 def _host(name: str) -> str:
-    """In ASCII. Raises ValueError."""
+    """Normalise a host name to ASCII. Raises ValueError."""
     if ":" in name:
         return f"[{IPv6Address(name).compressed}]"
     plain = (name if name.isascii() else name.encode("idna").decode()).lower().removesuffix(".")
     if not _HOST.fullmatch(plain) or len(plain) > _LONGEST_HOST or max(map(len, plain.split("."))) > _LONGEST_LABEL:
         raise ValueError
-    # Numbers are addresses, and there is one way to write them: others would get past a list of domains.
+    # Numbers are addresses, with a single accepted spelling: others would bypass a list of domains.
     return str(IPv4Address(plain)) if _NUMBER.fullmatch(plain.rpartition(".")[2]) else plain
 
 
 class DomainPolicy(Value):
-    """Which sites may be read. An entry stands for a domain with all below it; `*` for every domain."""
+    """Which sites may be read. An entry stands for a domain and its subdomains; `*` for every domain."""
 
     allow: tuple[str, ...] = ()
-    """These are read without asking. For any other a person is asked."""
+    """Domains that are read without approval. Any other needs a person's approval."""
     deny: tuple[str, ...] = ()
-    """These are never read, whatever else is said."""
+    """Domains that are never read, whatever else is set."""
     asks: WebApprovalMode = "always"
-    """With `never` an address of an allowed domain is fetched whatever it looks like."""
+    """With `never`, any address of an allowed domain is fetched, whatever it looks like."""
 
     @field_validator("allow", "deny")
     @classmethod
@@ -128,7 +129,7 @@ class DomainPolicy(Value):
         return tuple(map(_entry, given))
 
     def is_allowed(self, host: str) -> bool:
-        """Whether pages of the host are read without asking."""
+        """Whether pages of the host are read without approval."""
         return _listed(host, self.allow) and not self.is_denied(host)
 
     def is_denied(self, host: str) -> bool:
@@ -149,15 +150,16 @@ def _listed(host: str, entries: tuple[str, ...]) -> bool:
 
 
 def is_suspicious_query(query: str) -> bool:
-    """Whether the words of a search look as if they carried text out: more than key words, or something that is no
-    word. It is a guess; who has to be sure lets all searches ask.
+    """Whether the words of a search look as if they carried data out: more than keywords, or not even words.
+
+    This is a guess; operators who have to be sure require approval for all searches.
     """
     words = _WORDS.findall(query)
     return len(words) > MAX_QUERY_WORDS or not query.isprintable() or "@" in query or any(map(_no_word, words))
 
 
 def is_suspicious_address(address: WebAddress) -> bool:
-    """Whether an address looks as if it carried text to whoever has the domain. It is a guess as above."""
+    """Whether an address looks as if it carried data to the owner of the domain. This is a guess as above."""
     written = unquote(address.url)
     if (
         len(address.url) > MAX_PLAIN_ADDRESS_CHARACTERS
@@ -175,18 +177,18 @@ def _no_word(word: str) -> bool:
 
 
 def is_same_site(host: str, other: str) -> bool:
-    """Whether `other` is the host, with or without `www.`, or lies below it."""
+    """Whether `other` is the host, with or without `www.`, or a subdomain of it."""
     return _listed(other, (host.removeprefix("www."),))
 
 
 class WebPage(Value):
-    """A page as it was fetched. Its text is somebody else's: content, and never an instruction."""
+    """A fetched page. Its text is untrusted: content, and never an instruction."""
 
     url: str
-    """Where the page was in the end, after redirects."""
+    """Final address of the page, after redirects."""
     title: str
     lines: tuple[str, ...]
-    """At least one, of any length: `split_page_lines` makes of them what is shown, when they are redacted."""
+    """At least one line, of any length: `split_page_lines` makes the displayed lines of them after redaction."""
     retrieved: datetime
 
     @property
@@ -196,9 +198,9 @@ class WebPage(Value):
 
 
 def build_web_page(url: str, text: str, retrieved: datetime) -> WebPage:
-    """The page of a text that was taken out of what came from the address.
+    """Build the page from the text that was extracted from a response.
 
-    Its title is its first line: of an HTML page that is what its head calls it.
+    Its title is its first line: for an HTML page, the title in its head.
     """
     lines = tuple(text.splitlines()) or ("",)
     first = next((line for line in lines if line.strip()), "")
@@ -207,12 +209,12 @@ def build_web_page(url: str, text: str, retrieved: datetime) -> WebPage:
 
 
 def split_page_lines(lines: Iterable[str]) -> list[str]:
-    """The lines of a redacted page as they are numbered and cited: each at most 1,000 characters."""
+    """Split a redacted page into the lines that are numbered and cited: each at most 1,000 characters."""
     return [part for line in lines for part in _parts(line)]
 
 
 def _parts(line: str) -> Iterator[str]:
-    """The line in pieces that are short enough, parted between words where there are any."""
+    """Yield parts of the line that are short enough, split between words if there are any."""
     start = 0
     while len(line) - start > MAX_LINE_CHARACTERS:
         space = line.rfind(" ", start + 1, start + MAX_LINE_CHARACTERS + 1)
@@ -228,22 +230,22 @@ class WebSearchResult(Value):
     url: str
     title: str
     excerpt: str = ""
-    """What stands there about the query, where the search says it."""
+    """What the page says about the query, if the search reports it."""
     age: str = ""
-    """When the page was new, in the search's words."""
+    """Age of the page, in the search's words."""
 
 
 class WebSearchResponse(Value):
-    """What one search found, best first, and what it used."""
+    """Results of one search, best first, and its usage."""
 
     hits: tuple[WebSearchResult, ...]
     usage: Usage
     model: str = ""
     """The model that answered, as the provider names it."""
     asked: str = ""
-    """Nobody searches in another's place."""
+    """Always empty: searches have no fallback."""
     fault: str = ""
-    """Why it found nothing although it was paid for, as the provider names it."""
+    """Why it found nothing although it was billed, as the provider names it."""
 
 
 FETCH_PAGE = "fetch_page"
@@ -258,25 +260,25 @@ class StoredWebPage(Value):
     """A page whose text is in the store."""
 
     url: str
-    """Where it was in the end."""
+    """Final address of the page."""
     blob: str
     """Content hash of its text."""
     retrieved: datetime
 
 
 def make_stored_web_page(page: WebPage, blob: str) -> StoredWebPage:
-    """The page under the content hash by which the store has its text."""
+    """Return the page with the content hash by which the store has its text."""
     return StoredWebPage(url=page.url, blob=blob, retrieved=page.retrieved)
 
 
 def wrap_untrusted_page(page: StoredWebPage, shown: Sequence[str], stretch: str) -> SafeMarkup:
-    """Lines of the page. The frame says which, where they come from, and what the page is found again by."""
+    """Wrap lines of the page. The frame names the lines, their source, and the key by which the page is found again."""
     retrieved = page.retrieved.isoformat(timespec="seconds")
     return wrap_untrusted("web_page", *shown, kept=page.blob, retrieved=retrieved, source=page.url, lines=stretch)
 
 
 def extract_stored_web_pages(messages: Iterable[Message]) -> Mapping[str, StoredWebPage]:
-    """What was fetched in a conversation, by the address as asked for and by the one where the page was."""
+    """Return what was fetched in a conversation, by the requested address and by the final one."""
     messages = tuple(messages)
     asked = {call.id: call for message in messages for call in message.tool_uses if call.name == FETCH_PAGE}
     pages: dict[str, StoredWebPage] = {}

@@ -1,1 +1,1 @@
-"""A person's documents: read from files, split into passages, found by full-text search."""
+"""Readers: the text of files in many formats, extracted in a confined child process."""

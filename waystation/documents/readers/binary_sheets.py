@@ -1,6 +1,6 @@
-"""What the records of .xlsb say that the library which reads its tables does not: errors, marks, hidden rows.
+"""Reads from the records of .xlsb what the spreadsheet library does not report: errors, text marks, hidden rows.
 
-They are those of Excel 97 in another coding: a number for the kind and one for the size, of as many bytes as they need.
+They are the records of Excel 97 in another encoding: a number for the kind and one for the size, of variable length.
 """
 
 import struct
@@ -26,7 +26,7 @@ def _records(content: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _places(content: bytes) -> Iterator[tuple[int, int, int, int]]:
-    """Of each record its kind, where it begins, and where its contents begin and end."""
+    """Yield for each record its kind, its start, and the start and end of its contents."""
     end = 0
     while end < len(content):
         start = end
@@ -37,7 +37,7 @@ def _places(content: bytes) -> Iterator[tuple[int, int, int, int]]:
 
 
 def _varied(content: bytes, at: int, most: int) -> tuple[int, int]:
-    """A number of as many bytes as it needs, of which each but the last has its highest bit set; and what follows."""
+    """Read a variable-length number, whose bytes but the last have the highest bit set; return it and what follows."""
     number = 0
     for place in range(most):
         if at >= len(content):
@@ -51,7 +51,7 @@ def _varied(content: bytes, at: int, most: int) -> tuple[int, int]:
 
 
 def _text(record: bytes, at: int) -> tuple[bytes, int]:
-    """A text in UTF-16, and what follows. Raises struct.error."""
+    """Read a UTF-16 text; return it and the position after it. Raises struct.error."""
     length = struct.unpack_from("<I", record, at)[0]
     at += 4
     if length == _NO_TEXT:
@@ -64,7 +64,7 @@ def _decoded(text: bytes) -> str:
 
 
 def read_binary_sheet_ids(content: bytes) -> dict[str, str]:
-    """The sheets that a workbook lists: by name, the id of the link to each."""
+    """Return the sheets that a workbook lists: by name, the id of the link to each."""
     found: dict[str, str] = {}
     for kind, record in _records(content):
         if kind == _SHEET:
@@ -77,7 +77,7 @@ def read_binary_sheet_ids(content: bytes) -> dict[str, str]:
 
 
 def remove_binary_sheets(content: bytes, names: Set[str]) -> bytes:
-    """A workbook that does not list the sheets of these names."""
+    """Return the workbook without these sheets in its list."""
     records = ((kind, content[start:end]) for kind, start, _, end in _places(content))
     return b"".join(
         record for kind, record in records if kind != _SHEET or names.isdisjoint(read_binary_sheet_ids(record))
@@ -85,14 +85,14 @@ def remove_binary_sheets(content: bytes, names: Set[str]) -> bytes:
 
 
 class BinaryStyleTable(NamedTuple):
-    """The looks of a workbook, each in the order of their numbers."""
+    """The text formats of a workbook by their numbers."""
 
     fonts: Sequence[TextFormat] = ()
     cells: Sequence[TextFormat] = ()
 
 
 def read_binary_styles(content: bytes) -> BinaryStyleTable:
-    """Of the member with styles."""
+    """Read the formats from the member with styles."""
     fonts: list[TextFormat] = []
     looks: list[TextFormat] = []
     of_cells = False
@@ -108,7 +108,7 @@ def read_binary_styles(content: bytes) -> BinaryStyleTable:
 
 
 def read_binary_strings(content: bytes, fonts: Sequence[TextFormat]) -> dict[int, str]:
-    """Texts of which a part is marked, by their numbers."""
+    """Return the texts that are partly marked, by their numbers."""
     if all(font == TextFormat() for font in fonts):
         return {}
     texts = (record for kind, record in _records(content) if kind == _STRING)
@@ -116,7 +116,7 @@ def read_binary_strings(content: bytes, fonts: Sequence[TextFormat]) -> dict[int
 
 
 def _marked(record: bytes, fonts: Sequence[TextFormat]) -> str:
-    """A text of several looks with its marks; empty: it has none."""
+    """Return a text of several formats with its marks; empty if it has none."""
     try:
         if not record or not record[0] & _RICH:
             return ""
@@ -140,20 +140,20 @@ def _marked(record: bytes, fonts: Sequence[TextFormat]) -> str:
 
 
 def count_binary_comments(content: bytes) -> int:
-    """How many there are."""
+    """Return the number of comments."""
     return sum(kind == _COMMENT for kind, _ in _records(content))
 
 
 def read_binary_sheet_info(
     content: bytes, styles: Mapping[int, TextFormat], strings: Mapping[int, str] = {}, fonts: Sequence[TextFormat] = ()
 ) -> SheetInfo:
-    """Of a sheet.
+    """Read what the library does not report about a sheet.
 
     Args:
-        content: The sheet.
-        styles: The looks of cells that have one, by the number of their style.
-        strings: Shared texts of which a part is marked, by their numbers.
-        fonts: Those of texts that stand in the sheet itself.
+        content: content of the sheet.
+        styles: non-default formats of cells, by the number of their style.
+        strings: shared texts that are partly marked, by their numbers.
+        fonts: formats of texts within the sheet itself.
     """
     found = SheetInfo()
     row = 0
@@ -182,7 +182,10 @@ def read_binary_sheet_info(
 
 
 def _shown(kind: int, record: bytes, strings: Mapping[int, str], fonts: Sequence[TextFormat]) -> str:
-    """What a cell shows in place of what the library has; empty: just that. Raises IndexError, struct.error."""
+    """Return what a cell shows instead of the library's value; empty if it is the same.
+
+    Raises IndexError, struct.error.
+    """
     if kind in {_CELL_ERROR, _FORMULA_ERROR}:
         return ERRORS.get(record[8], ERRORS[0])
     if kind == _CELL_STRING and strings:

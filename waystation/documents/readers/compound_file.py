@@ -1,6 +1,6 @@
-"""What compound files of Excel 97 say that the library which reads their tables does not: errors, marks, hidden rows.
+"""Reads compound files (a file system in a file, used by Office before zip archives), and Excel 97 workbooks in them.
 
-Compound files: a file system in a file, as Office used it before it used zip archives.
+From workbooks it reads what the spreadsheet library does not report: errors, text marks, hidden rows.
 """
 
 import struct
@@ -11,7 +11,7 @@ from waystation.documents.readers.cell_formats import ERRORS, SheetInfo, TextFor
 from waystation.documents.readers.extraction import UnreadableFileError
 
 _END_OF_CHAIN = 0xFFFFFFFA
-"""Numbers from here on are no sectors."""
+"""Sector numbers from here on are not sectors."""
 _ENTRY = 128
 _MOST_ENTRIES = 100_000
 _HEADER = 512
@@ -30,7 +30,7 @@ class _Entry(NamedTuple):
 
 
 class CompoundFile:
-    """Raises ValueError: no compound file that can be read."""
+    """A compound file. Raises ValueError if the content is not a readable one."""
 
     def __init__(self, content: bytes) -> None:
         try:
@@ -62,11 +62,11 @@ class CompoundFile:
 
     @property
     def stream_names(self) -> list[str]:
-        """What stands at the root, not in a folder of it, as embedded files do."""
+        """Names at the root, not in a folder, where embedded files are."""
         return [*self._root]
 
     def read_stream(self, name: str) -> bytes:
-        """The bytes of a stream at the root; empty: there is none that can be read."""
+        """Return the bytes of a stream at the root; empty if there is none that can be read."""
         entry = self._root.get(name)
         if entry is None or entry.kind != _STREAM:
             return b""
@@ -112,7 +112,7 @@ _BOOKS = ("Workbook", "Book")
 
 
 def get_workbook_stream(file: CompoundFile) -> bytes:
-    """The workbook in it; empty: there is none."""
+    """Return the workbook in it; empty if there is none."""
     return next((found for name in _BOOKS if (found := file.read_stream(name))), b"")
 
 
@@ -122,11 +122,15 @@ _OLD_FILES = (
     ("PowerPoint Document", "an old PowerPoint file; save it as .pptx"),
     ("__properties_version1.0", "an Outlook message; save it as .eml"),
 )
-"""The stream at the root that tells what a compound file is, and what to do about it."""
+"""Streams at the root that show what a compound file is, with advice."""
 
 
 def require_excel_file(content: bytes) -> None:
-    """Raises Unreadable, with what to do: a compound file that is no Excel file. What is embedded does not count."""
+    """Check that a compound file is an Excel file. Embedded files do not count.
+
+    Raises:
+        UnreadableFileError: it is not; the message says what to do.
+    """
     try:
         names = CompoundFile(content).stream_names
     except ValueError:
@@ -141,8 +145,8 @@ _FILEPASS, _BOUNDSHEET, _BOF, _EOF, _FONT, _XF = 0x2F, 0x85, 0x809, 0x0A, 0x31, 
 _ROW, _COLINFO, _BOOLERR, _FORMULA, _NOTE, _TXO, _MULRK = 0x208, 0x7D, 0x205, 0x06, 0x1C, 0x1B6, 0xBD
 _OBJ = 0x5D
 _COMMON, _PICTURE, _PICTURE_FLAGS, _PICTURE_SOURCE, _NOT_EMBEDDED = 0x15, 8, 0x08, 0x09, 0x10 | 0x80
-"""Parts of a drawn object: what it is, flags, and where its picture comes from, which only objects of programs have.
-The flags are those of controls and of pictures of cells.
+"""Parts of a drawn object: its kind, its flags, and the source of its picture, which only objects of programs have. The
+flags are those of controls and of pictures of cells.
 """
 _CELLS = frozenset({_BOOLERR, _FORMULA, 0xFD, 0x203, 0x27E, 0x204, 0xD6})
 _CHART = 0x20
@@ -157,7 +161,7 @@ def _records(stream: bytes, begin: int = 0) -> Iterator[tuple[int, bytes]]:
 
 
 def has_password(stream: bytes) -> bool:
-    """Whether the workbook is encrypted: said at its beginning."""
+    """Whether the workbook is encrypted, which is stated at its beginning."""
     for number, (kind, _) in enumerate(_records(stream)):
         if kind in {_FILEPASS, _EOF} or number > 20:
             return kind == _FILEPASS
@@ -165,7 +169,7 @@ def has_password(stream: bytes) -> bool:
 
 
 def read_xls_sheet_infos(stream: bytes) -> list[SheetInfo]:
-    """Of each sheet of a workbook, in their order."""
+    """Return the properties of each sheet of a workbook, in order."""
     fonts: list[TextFormat] = []
     looks: list[TextFormat] = []
     begins: list[int] = []
@@ -179,7 +183,7 @@ def read_xls_sheet_infos(stream: bytes) -> list[SheetInfo]:
             fonts.append(make_text_format(struck=bool(flags & _STRUCK), height=height))
         elif kind == _XF and len(record) >= 2:
             font = struct.unpack_from("<H", record)[0]
-            # There is no fourth font: they are counted past it.
+            # There is no font number 4: numbers skip it.
             font -= font > 3
             looks.append(fonts[font] if font < len(fonts) else TextFormat())
     return [_old_look(stream, begin, looks) for begin in begins]
@@ -209,7 +213,7 @@ def _old_look(stream: bytes, begin: int, looks: list[TextFormat]) -> SheetInfo:
 
 
 def _is_embedded(drawn: bytes) -> bool:
-    """Whether a drawn object is that of another program, such as a Word file."""
+    """Whether a drawn object belongs to another program, such as a Word file."""
     at = 0
     is_picture = has_source = False
     flags = 0

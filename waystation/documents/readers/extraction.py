@@ -1,8 +1,6 @@
-"""What bytes are, and the text that is taken out of them.
+"""The result of reading a file (parts with places, and what was skipped), size limits, and detection of file kinds.
 
-What a file gives: its text in parts, each with its place in the original, and what of it was not taken.
-
-What the beginning of a file says that it is; its suffix only decides where that leaves a choice.
+A file's beginning says what it is; its suffix only decides if that leaves a choice.
 """
 
 import re
@@ -15,49 +13,49 @@ from waystation.kernel.patterns import compile_bounded, compile_linear
 from waystation.kernel.value import Value
 
 _MOST_CHARACTERS = 20_000_000
-"""Of one document, as text."""
+"""Maximum characters of the text of a document."""
 _CONTROLS = compile_bounded(r"[\x00-\x08\x0e-\x1b\x7f\ud800-\udfff\ufffe\uffff]")
-"""Characters that no text has, and lone halves of pairs, which no file can hold."""
+"""Characters that no text has, and lone surrogates, which no file can contain."""
 
 
 MAX_TEXT_BYTES = 20_000_000
-"""Bytes of a file. A text of that size has over a hundred thousand lines; more is a data set, not a document."""
+"""Maximum bytes of a text file. That many have over a hundred thousand lines; more is a data set, not a document."""
 MAX_FILE_BYTES = 200_000_000
-"""Bytes of a file of any other kind: most of a large PDF is pictures."""
+"""Maximum bytes of a file of any other kind: most of a large PDF is pictures."""
 READER_MEMORY_BYTES = 2_000_000_000
-"""Bytes of address space that reading one file may take."""
+"""Maximum address space in bytes for reading one file."""
 BREAKS = "breaks its parser"
 
 
 class UnreadableFileError(Exception):
-    """A file that gives no text. The message is the reason, as words that follow the file's name."""
+    """A file that gives no text. The message is the reason, in words that follow the file's name."""
 
 
 class DocumentPart(NamedTuple):
-    """A stretch of text and where it stands, such as `page 3`; without a place it is simply in the document."""
+    """A piece of text and its place, such as `page 3`; empty if it has none."""
 
     place: str
     text: str
 
 
 class ExtractionResult(NamedTuple):
-    """The parts in the order of the document; the names in `left_out` are parts of it, such as `sheet Old`."""
+    """The parts in the order of the document; names in `left_out` are parts of it, such as `sheet Old`."""
 
     parts: Sequence[DocumentPart]
     left_out: Sequence[SkippedItem] = ()
 
 
 class FileReadRequest(Value):
-    """How an open file is to be read."""
+    """How to read an open file."""
 
     name: str
-    """Its last part, which helps where the bytes do not say what it is."""
+    """Last part of its path, which helps if the bytes do not say what it is."""
     charset: str | None = None
-    """The one that it is said to be in."""
+    """The charset that it is said to have."""
     attachments: bool = True
-    """Whether an e-mail's are read. False is for what broke its parser before: nothing else is read then."""
+    """Whether an e-mail's attachments are read. False if its parser crashed before: nothing else is read then."""
     broken: tuple[int, ...] = ()
-    """Of an e-mail's attachments those that broke their parsers before, counted from 1 as they are read."""
+    """Numbers of an e-mail's attachments that crashed their parsers before, counted from 1 in reading order."""
 
 
 class ExtractedText(Value):
@@ -74,7 +72,11 @@ class ExtractionFailure(Value):
 
 
 def join_extracted_parts(extract: ExtractionResult) -> ExtractedText:
-    """The parts as one text under the markers of their places. Raises Unreadable: nothing is left, or too much."""
+    """Join the parts into one text with place markers.
+
+    Raises:
+        UnreadableFileError: nothing is left, or too much.
+    """
     text = _CONTROLS.sub(" ", join_with_place_markers(extract.parts))
     if not text.strip():
         first = next((f"nothing in it can be read ({item.name}: {item.reason})" for item in extract.left_out), "empty")
@@ -88,7 +90,9 @@ def join_extracted_parts(extract: ExtractionResult) -> ExtractedText:
 
 
 HEAD_BYTES = 8_192
-"""Bytes that are looked at. Text has no NUL there, as git finds too; nearly every binary format has one."""
+"""Number of bytes that are examined. Text has no NUL in them, as git assumes too; nearly every binary format has
+one.
+"""
 
 _PDF, _ZIP, _OLE, _RTF = b"%PDF-", b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"{\\rtf"
 _PDF_WITHIN = 1_024
@@ -96,14 +100,16 @@ _PDF_WITHIN = 1_024
 _BYTE_ORDER_MARKS = (b"\xff\xfe", b"\xfe\xff")
 _HTML_SUFFIXES = frozenset({".html", ".htm", ".xhtml"})
 _SAVED_WRONG = frozenset({"", ".pdf", ".doc", ".docx", ".xls", ".xlsx", ".ppt", ".pptx", ".epub", ".eml"})
-"""Whatever of these begins as a page is one: web servers and programs name pages so. Source code stays source code."""
+"""A file with one of these suffixes that begins as a web page is one: servers and programs name pages so. Source code
+stays source code.
+"""
 _HTML = compile_linear(
     r"\A(?:\xef\xbb\xbf)?[\t-\r ]*(?:<\?xml[^>]*>[\t-\r ]*)?(?:<!--.*?-->[\t-\r ]*)*"
     r"<(?:!doctype[\t-\r ]+html|html)\b",
     re.IGNORECASE | re.DOTALL,
 )
-"""For bytes as Latin-1 has them. What stands before the page is anybody's: an engine that goes back would try all ways
-to part it into comments.
+"""Applied to bytes as Latin-1. What precedes the page is untrusted: a backtracking engine would try all ways to split
+it into comments.
 """
 _NEVER_TEXT = frozenset(
     {
@@ -123,14 +129,14 @@ _NEVER_TEXT = frozenset(
         ".xlsx",
     }
 )
-"""What is called so and is neither that nor a page is a download that failed, or a wrong name."""
+"""A file with one of these suffixes that is neither of that kind nor a web page is a failed download, or misnamed."""
 _HEADER = compile_bounded(rb"\A(?:([!-9;-~]++)[ \t]*+:|[ \t])")
 _OF_MAIL = frozenset({b"from", b"to", b"subject", b"date"})
 _OF_TRANSPORT = frozenset({b"message-id", b"mime-version", b"received", b"return-path"})
 FROM_LINE = compile_bounded(rb"^From [^\r\n]{1,400}[ \t]\d{4}(?:[ \t][^\r\n]{0,40})?\r?\n", re.MULTILINE)
-"""Begins each message of a mailbox: an address and a date."""
+"""First line of each message in a mailbox: an address and a date."""
 _MAIL_SUFFIXES = frozenset({".eml", ".mbox", ".mht", ".mhtml"})
-"""Browsers save a page with its pictures as an e-mail to nobody."""
+"""Browsers save a page with its pictures as an e-mail without a recipient."""
 
 
 class FileKind(Enum):
@@ -146,10 +152,10 @@ class FileKind(Enum):
 
 
 def detect_file_kind(head: bytes, suffix: str) -> FileKind:
-    """The kind of a file by its first bytes and its suffix (lower case, with the dot).
+    """Return the kind of a file by its first bytes and its suffix (lower case, with the dot).
 
     Raises:
-        Unreadable: of a kind that cannot be read.
+        UnreadableFileError: it is of a kind that cannot be read.
     """
     if head.lstrip().startswith(_PDF) or (suffix == ".pdf" and _PDF in head[:_PDF_WITHIN]):
         return FileKind.PDF
@@ -172,7 +178,7 @@ def detect_file_kind(head: bytes, suffix: str) -> FileKind:
 
 
 def _is_mail(head: bytes, suffix: str) -> bool:
-    """Whether it begins with an e-mail's headers; unless the suffix says so, with those of its transport, too."""
+    """Whether it begins with an e-mail's headers; without a mail suffix, transport headers are required too."""
     lines = head.removeprefix(b"\xef\xbb\xbf").lstrip().replace(b"\r\n", b"\n").split(b"\n")
     is_called_mail = suffix in _MAIL_SUFFIXES
     if lines[0].startswith(b"From ") and (is_called_mail or FROM_LINE.match(lines[0] + b"\n")):
@@ -188,7 +194,7 @@ def _is_mail(head: bytes, suffix: str) -> bool:
 
 
 def is_utf8(content: bytes) -> bool:
-    """Whether all of it is."""
+    """Whether all of it is UTF-8."""
     try:
         content.decode()
     except UnicodeDecodeError:
@@ -197,11 +203,11 @@ def is_utf8(content: bytes) -> bool:
 
 
 MAX_NAMED_RANGES = 20
-"""Of pages, or slides, that lack something."""
+"""Maximum page or slide ranges named in a message."""
 
 
 def build_skipped_ranges(noun: str, pages: Sequence[int], reason: str) -> Iterator[SkippedItem]:
-    """What all pages, or slides, of these numbers lack; nothing where there are none."""
+    """Yield the ranges of pages, or slides, that lack something; nothing if there are none."""
     if pages:
         ranges = [f"{first}" if first == last else f"{first}–{last}" for first, last in group_consecutive(pages)]
         more = [f"and {len(ranges) - MAX_NAMED_RANGES} more ranges"] if len(ranges) > MAX_NAMED_RANGES else []
@@ -210,7 +216,7 @@ def build_skipped_ranges(noun: str, pages: Sequence[int], reason: str) -> Iterat
 
 
 def group_consecutive(pages: Iterable[int]) -> list[tuple[int, int]]:
-    """Runs of neighbouring numbers: first and last of each."""
+    """Return the first and last number of each run of consecutive numbers."""
     runs: list[tuple[int, int]] = []
     for page in pages:
         if runs and runs[-1][1] == page - 1:

@@ -1,10 +1,6 @@
-"""The parts of a file of any kind. Runs in the child only.
+"""Extracts the parts of a file of any kind, and reads plain text, HTML and EPUB itself.
 
-The bytes of a file of any kind to its parts. Runs in the child only: the parsers of these kinds may crash.
-
-EPUB to text: one part a file of the reading order, called after its first heading.
-
-Bytes to text: in the encoding that they are in.
+Runs in the child only: the parsers of these kinds may crash.
 """
 
 import re
@@ -46,16 +42,16 @@ from waystation.kernel.patterns import compile_bounded
 
 
 def decode_text(content: bytes, encoding: str | None = None) -> str:
-    """The text of bytes: in the encoding that they are said to be in, else UTF-8, else what they look like.
+    """Decode bytes: in the declared encoding, or else as UTF-8, or else as what they look like.
 
     Raises:
-        Unreadable: no encoding fits.
+        UnreadableFileError: no encoding fits.
     """
     for known in filter(None, (encoding, "utf-8-sig")):
         try:
             return content.decode(known)
         except (ValueError, LookupError):
-            # Codecs that are no encoding of text raise either.
+            # Codecs that are not text encodings raise either of them.
             continue
     guess = from_bytes(content).best()
     if guess is None:
@@ -64,7 +60,11 @@ def decode_text(content: bytes, encoding: str | None = None) -> str:
 
 
 def extract_html(content: bytes, encoding: str | None = None, styles: Sequence[str] = ()) -> ExtractionResult:
-    """The text of an HTML page, and what of it is not seen. `styles`: sheets beside its own. Raises Unreadable."""
+    """Extract the text of an HTML page, and what of it is not visible. `styles`: style sheets besides its own.
+
+    Raises:
+        UnreadableFileError: it cannot be decoded.
+    """
     page = read_html(decode_text(content, encoding), styles)
     return ExtractionResult([DocumentPart("", page.text)], [page.hidden] if page.hidden else [])
 
@@ -76,8 +76,12 @@ _LINK, _LINK_TEXT = compile_bounded(r"\[([^\]]{0,1000}+)\]\([^)]{0,4000}+\)"), r
 
 
 def extract_epub(archive: ZipFile) -> ExtractionResult:
-    """Every text of the reading order; what cannot be read is named. Raises Unreadable: damaged, or no text of it can
-    be read.
+    """Extract every text in reading order, one part for each file, named by its first heading.
+
+    Unreadable files are listed.
+
+    Raises:
+        UnreadableFileError: the archive is damaged, or none of its texts can be read.
     """
     items, spine = _package(archive)
     protected, styles = _protected(archive), _style_sheets(archive, items.values())
@@ -120,7 +124,7 @@ class _Item(NamedTuple):
 
 
 def _is_text(kind: str) -> bool:
-    """Whether a file of this kind, which need not be said, has text that can be read: pages, and drawings in SVG."""
+    """Whether a file of this kind, which may be unspecified, has readable text: pages, and SVG drawings."""
     return not kind or kind.startswith("text/") or kind.endswith(("xml", "html"))
 
 
@@ -133,7 +137,7 @@ def _chapter(archive: ZipFile, name: str, styles: Mapping[str, str], *, is_prote
 
 
 def _package(archive: ZipFile) -> tuple[dict[str, _Item], list[_Item]]:
-    """The files of the book by their ids, without its table of contents, and those to be read in order."""
+    """Return the files of the book by id, without its table of contents, and those in reading order."""
     package = _package_name(archive)
     root = list(read_xml_member(archive, package).iter())
     items = {
@@ -165,7 +169,7 @@ def _package_name(archive: ZipFile) -> str:
 
 
 def _style_sheets(archive: ZipFile, items: Iterable[_Item]) -> dict[str, str]:
-    """By name; one that cannot be read says nothing."""
+    """Return the style sheets by name; an unreadable one is left out."""
     found: dict[str, str] = {}
     for item in items:
         if item.kind == "text/css":
@@ -175,7 +179,7 @@ def _style_sheets(archive: ZipFile, items: Iterable[_Item]) -> dict[str, str]:
 
 
 def _protected(archive: ZipFile) -> set[str]:
-    """Members that are encrypted; fonts often are, even in books that anybody may read."""
+    """Return the encrypted members; fonts often are, even in books that anyone may read."""
     if _ENCRYPTION not in archive.NameToInfo:
         return set()
     return {
@@ -189,16 +193,16 @@ _OPEN_DOCUMENT = "application/vnd.oasis.opendocument."
 
 
 def extract_file(content: bytes, name: str, depth: int = 0, attached: ReadAttached | None = None) -> ExtractionResult:
-    """The parts of a file, whose name only helps where its bytes do not say what it is.
+    """Extract the parts of a file, whose name only helps if its bytes do not say what it is.
 
     Args:
         content: its bytes.
         name: its name.
-        depth: how many e-mails it is in.
-        attached: what reads the attachments of an e-mail; by default this function does.
+        depth: number of e-mails that it is nested in.
+        attached: function that reads the attachments of an e-mail; this function by default.
 
     Raises:
-        Unreadable: it gives no text.
+        UnreadableFileError: it gives no text.
     """
     match detect_file_kind(content[:HEAD_BYTES], PurePath(name).suffix.lower()):
         case FileKind.TEXT:
@@ -217,7 +221,7 @@ def extract_file(content: bytes, name: str, depth: int = 0, attached: ReadAttach
 
 
 def _inline(content: bytes, kind: str, charset: str | None) -> ExtractionResult:
-    """Text of an e-mail. Raises Unreadable."""
+    """Extract text of an e-mail. Raises UnreadableFileError."""
     if kind != "text/html":
         return ExtractionResult([DocumentPart("", decode_text(content, charset))])
     charset = charset or EncodingDetector.find_declared_encoding(content, is_html=True)
@@ -251,7 +255,7 @@ def _is_encrypted(archive: ZipFile) -> bool:
 
 
 def _said_kind(archive: ZipFile) -> str:
-    """What the member says that OpenDocument and EPUB have for this, or else what they have instead of it."""
+    """Return the archive's kind from the member that OpenDocument and EPUB have for it, or else from other members."""
     if "mimetype" in archive.NameToInfo:
         return read_member(archive, "mimetype").decode("ascii", "replace").strip()
     if _CONTAINER in archive.NameToInfo or any(name.endswith(_PACKAGE) for name in archive.namelist()):

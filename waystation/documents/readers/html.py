@@ -1,14 +1,8 @@
-"""HTML to text as its reader sees it, with the marks that change the meaning, and what of it nobody sees.
+"""Converts HTML to text as its reader sees it, with marks that change the meaning, and reports hidden text.
 
-Headings are `#` lines, links `[text](address)`, list items and table rows lines. Raised text is `10^6`, lowered `CO₂`
-or `x_i`, struck-out text `~~…~~`; items of numbered lists have their numbers; a cell over several rows or columns is
-repeated in each of them. Columns that hold only signs of what stands beside them (`$`, `%`), or nothing, are part of
-the column beside them: reports of companies have two of these for each column of figures. A picture is `[image: …]`
-with its alternative text, a drawing (SVG) the lines of its texts; a reading of signs follows them in brackets. EPUB,
-mail, Word files (by way of HTML) and pages of the web are read here, too.
-
-The tree is walked once, since changing it takes longer the more siblings and ancestors there are: each element gives
-marks for the breaks and signs that it asks for, and what comes of that is laid out by the marks.
+Also used for EPUB, e-mail, Word files (converted to HTML) and web pages. The tree is walked once, since changing it
+gets slower the more siblings and ancestors there are: each element emits marks for the breaks and signs that it needs,
+and the result is laid out by the marks.
 """
 
 import warnings
@@ -31,7 +25,7 @@ _DROPPED = frozenset({
     "rp",  # brackets around readings, which are written anyway
 })  # fmt: skip
 _NOT_SHOWN = frozenset({"noscript", "datalist"})
-"""What programs that run scripts do not show, and what they only suggest."""
+"""Not shown by programs that run scripts, or only suggested."""
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 _BLOCKS = frozenset({
     *("address", "article", "aside", "blockquote", "caption", "dd", "details", "div", "dl", "dt", "fieldset"),
@@ -42,25 +36,25 @@ _CELLS = frozenset({"td", "th"})
 _GROUPS = frozenset({"thead", "tbody", "tfoot"})
 _LISTS = frozenset({"ol", "ul", "menu", "dir"})
 _TIGHT = frozenset({"p", "div"})
-"""Blocks that would part a row from its cells."""
+"""Blocks that would separate a row from its cells."""
 _STRUCK = frozenset({"s", "strike", "del"})
 _SHOWN = (NavigableString, CData, RubyTextString, TemplateString)
 """Comments and style sheets are strings of other types."""
 _DRAWING_TEXTS = frozenset({"text", "title", "desc"})
 _ONLY_USED = frozenset({"defs", "symbol", "clippath", "mask", "pattern", "marker"})
-"""Parts of a drawing that are seen where others refer to them, if any do."""
+"""Parts of a drawing that are only visible where others refer to them."""
 _PICTURES = frozenset({"img", "area"})
 _MOST_FRAMES = 3
-"""Pages within pages."""
+"""Maximum depth of pages within pages."""
 
-# Noncharacters, which no text may have.
+# Noncharacters, which no text may contain.
 _PARAGRAPH, _LINE, _KEPT_LINE, _KEPT_SPACE, _CELL = "\ufdd0", "\ufdd1", "\ufdd2", "\ufdd3", "\ufdd4"
 _ITEM, _ITEM_END, _STRIKE, _STRIKE_END = "\ufdd5", "\ufdd6", "\ufdd7", "\ufdd8"
 _RAISED, _RAISED_END, _LOWERED, _LOWERED_END = "\ufdd9", "\ufdda", "\ufddb", "\ufddc"
 LABEL, LABEL_END = "\ufddd", "\ufdde"
-"""Around the number of a paragraph that came with its text: it goes before that of a list."""
+"""Around the number of a paragraph that came with its text; it precedes the number of a list."""
 _FOREIGN = dict.fromkeys([*range(0xFDD0, 0xFDDD), 0xFDDF, 0xAD])
-"""Marks that are not ours, and places where a word may be parted."""
+"""Marks that are not ours, and soft hyphens."""
 _FOREIGN_LABELS = dict.fromkeys([0xFDDD, 0xFDDE])
 _ON_ONE_LINE = dict.fromkeys(map(ord, (_PARAGRAPH, _LINE, _KEPT_LINE, _KEPT_SPACE, _CELL)), " ") | dict.fromkeys(
     map(ord, (_ITEM, _ITEM_END, LABEL, LABEL_END))
@@ -73,28 +67,34 @@ _HEADING_SIGN = compile_bounded(r"#{1,6} ")
 _LABELLED = compile_bounded(f"{LABEL}([^{LABEL}{LABEL_END}]*+){LABEL_END}")
 
 _MOST_REPEATED = 100_000
-"""Cells of a table that stand for one above or beside them."""
+"""Maximum cells of a table that repeat one above or next to them."""
 _REPEATED_CHARACTERS = 100
-"""Of such a cell: more of it is only where it begins."""
+"""Maximum characters of a repeated cell; a longer one is only written where it begins."""
 _REPEATED_PIECES = 200
-"""Elements and texts of such a cell, or of another element, that are looked at."""
+"""Maximum elements and texts that are examined in a repeated cell or another element."""
 _MOST_SPAN = 1_000
 
 
 class HtmlContent(NamedTuple):
-    """The text of a page, and what of it is not seen."""
+    """The visible text of a page, and what of it is hidden."""
 
     text: str
     hidden: SkippedItem | None = None
 
 
 def read_html(html: str, styles: Sequence[str] = (), *, labelled: bool = False) -> HtmlContent:
-    """The text that a reader of the page sees. Broken markup gives what text it can.
+    """Return the text that a reader of the page sees. Broken markup gives as much text as possible.
+
+    Headings become `#` lines, links `[text](address)`, list items and table rows lines. Raised text becomes `10^6`,
+    lowered `CO₂` or `x_i`, struck-out text `~~…~~`; items of numbered lists keep their numbers; a cell over several
+    rows or columns is repeated in each. Columns that only contain signs for their neighbour (`$`, `%`), or nothing, are
+    merged into it: company reports have two of these for each column of figures. A picture becomes `[image: …]` with
+    its alternative text, an SVG drawing the lines of its texts; a reading of characters follows them in brackets.
 
     Args:
-        html: The page.
-        styles: Style sheets beside those in it.
-        labelled: Numbers of paragraphs stand in it, between `LABEL` and `LABEL_END`.
+        html: the page.
+        styles: style sheets besides those in it.
+        labelled: whether it contains numbers of paragraphs between `LABEL` and `LABEL_END`.
     """
     soup = _parsed(html)
     walk = _Walk(soup, _styles(soup, styles), labelled=labelled)
@@ -115,11 +115,11 @@ def _hidden(words: Sequence[int]) -> SkippedItem | None:
 
 
 _PREFIX = "svg:"
-"""Of the elements of drawings, in books."""
+"""Prefix of elements of drawings in books."""
 
 
 class _Soup(BeautifulSoup):
-    """Closes what HTML lets stay open: items, rows and cells end where the next one begins."""
+    """Closes elements that HTML lets stay open: items, rows and cells end where the next one begins."""
 
     _IMPLIED: Mapping[str, tuple[frozenset[str], frozenset[str]]] = {
         "li": (frozenset({"li"}), _LISTS),
@@ -132,7 +132,7 @@ class _Soup(BeautifulSoup):
     }
     """By element: those that it ends, and those within which it does not."""
     _FAR = 20
-    """Ancestors that are looked at."""
+    """Maximum ancestors that are examined."""
 
     def handle_starttag(self, name: str, *args: object, **kwargs: object) -> Tag | None:
         """See `BeautifulSoup`."""
@@ -154,7 +154,7 @@ class _Soup(BeautifulSoup):
 
 
 def _parsed(html: str) -> BeautifulSoup:
-    # The parser looks for the end of each comment up to the end of the page.
+    # The parser searches for the end of each comment up to the end of the page.
     end = html.rfind("-->") + 1
     html = html[:end] + html[end:].replace("<!--", "&lt;!--")
     with warnings.catch_warnings():
@@ -162,7 +162,7 @@ def _parsed(html: str) -> BeautifulSoup:
         try:
             return _Soup(html, "html.parser")
         except ParserRejectedMarkup:
-            # The one kind of markup that the parser refuses: a marked section without a proper name.
+            # The only markup that the parser rejects: a marked section without a proper name.
             return _Soup(html.replace("<![", "&lt;!["), "html.parser")
 
 
@@ -179,7 +179,7 @@ class _Items:
         self._next = count if start is None else start
 
     def label(self, item: Tag) -> str:
-        """Of the next item."""
+        """Return the label of the next item."""
         value = _whole(item.get("value"))
         number = self._next if value is None else value
         self._next = number + self._step
@@ -200,29 +200,29 @@ def _whole(value: object) -> int | None:
 
 
 class _Around(NamedTuple):
-    """What an element stands in."""
+    """Context of an element."""
 
     cell: bool = False
-    """Of a table."""
+    """Within a table cell."""
     preformatted: bool = False
     invisible: bool = False
     tiny: bool = False
-    """Of no size."""
+    """Of zero size."""
     items: _Items | None = None
-    """Of the list."""
+    """Items of the enclosing list."""
     drawing: Literal["", "inline", "lines"] = ""
-    """How the texts of a drawing are written: a single one, such as that of a sign, stays in its line."""
+    """How the texts of a drawing are written: a single one, such as that of an icon, stays in its line."""
     unsaid: bool = False
     """In a drawing, but in none of its texts."""
     used: bool = False
-    """In a part of a drawing to which another refers."""
+    """In a part of a drawing that another part refers to."""
 
 
 class _Link(NamedTuple):
     """A link that is open."""
 
     place: int
-    """Of its beginning, among the pieces."""
+    """Index of its beginning among the pieces."""
     words_before: int
     address: str
 
@@ -230,47 +230,47 @@ class _Link(NamedTuple):
 class _CellEnd(NamedTuple):
     cell: Tag
     start: int
-    """Among the pieces."""
+    """Index among the pieces."""
 
 
 class _Again(NamedTuple):
-    """A cell that reaches into this place."""
+    """A cell that extends into this position."""
 
     cell: Tag
 
 
 class _Slot(NamedTuple):
-    """What stands beside a cell in its row: cells that reach there from above, and itself where it is wide."""
+    """What is next to a cell in its row: cells that extend there from above, and itself if it is wide."""
 
     before: list[Tag]
     behind: list[Tag]
     joint: str = _CELL
-    """What parts it from the cell before it."""
+    """Separator from the cell before it."""
 
 
 _Step = tuple[PageElement, _Around] | str | _Link | _CellEnd | _Again
-"""An element with what it stands in, what is written, or something that ends."""
+"""An element with its context, text to write, or the end of something."""
 
 
 class _Walk:
-    """Goes through a page from its beginning, without recursion: a page may be as deep as it is long."""
+    """Walks a page from its beginning, without recursion: a page may be as deep as it is long."""
 
     def __init__(self, soup: BeautifulSoup, styles: StyleSheet, *, labelled: bool, frames: int = 0) -> None:
         self.pieces: list[str] = []
         """Texts and marks, in order."""
         self.hidden: list[int] = []
-        """Words of each passage."""
+        """Number of words in each hidden passage."""
         self._styles = styles
         self._foreign = _FOREIGN if labelled else _FOREIGN | _FOREIGN_LABELS
         self._words = 0
         self._frames = frames
-        """Pages around this one."""
+        """Number of pages around this one."""
         self._used = {str(use.get("href") or use.get("xlink:href") or "").removeprefix("#") for use in soup("use")}
         self._chosen: set[int] = set()
-        """By identity, options that a list shows without being asked to."""
+        """By identity, options that a list shows by default."""
         self._slots: dict[int, _Slot] = {}
         self._cells: dict[int, str] = {}
-        """By identity, the text of those that are repeated."""
+        """By identity, the text of cells that are repeated."""
         self._ahead: list[_Step] = [(soup, _Around())]
         while self._ahead:
             match self._ahead.pop():
@@ -323,7 +323,7 @@ class _Walk:
         self._ahead.extend(reversed([*self._inside(tag, inside)]))
 
     def _write_alone(self, tag: Tag, around: _Around) -> None:
-        """An element whose own texts, if it has any, are not what is seen."""
+        """Write an element whose visible text is not that of its contents."""
         if tag.name == "br":
             self.pieces.append(" " if around.cell else _LINE)
         elif tag.name == "iframe":
@@ -337,7 +337,7 @@ class _Walk:
 
     def _picture(self, tag: Tag, around: _Around) -> None:
         text = _attribute(tag, "alt")
-        # What says of itself that it says nothing stands beside what says it.
+        # An element marked as decorative is next to one with the text.
         if not text or tag.get("aria-hidden") == "true" or tag.get("role") in {"presentation", "none"}:
             return
         if around.invisible:
@@ -353,7 +353,7 @@ class _Walk:
         soup = _parsed(page)
         if self._frames >= _MOST_FRAMES or around.invisible:
             self._hide(soup)
-            # What stands in pages within it is not looked for.
+            # Pages within it are not searched.
             self.hidden += [1] * ("srcdoc" in page.lower())
             return
         walk = _Walk(soup, _styles(soup), labelled=False, frames=self._frames + 1)
@@ -362,7 +362,7 @@ class _Walk:
         self.hidden += walk.hidden
 
     def _choose(self, select: Tag) -> None:
-        """Keep the option that is shown where none is marked: the first that can be chosen."""
+        """Record the option that is shown if none is marked: the first that can be chosen."""
         pieces = [*_first_pieces(select)]
         options = [piece for piece in pieces if isinstance(piece, Tag) and piece.name == "option"]
         is_list = select.has_attr("multiple") or (_whole(select.get("size")) or 0) > 1
@@ -393,7 +393,7 @@ class _Walk:
         return not any(isinstance(piece, Tag) and str(piece.get("id")) in self._used for piece in _first_pieces(tag))
 
     def _inside(self, tag: Tag, around: _Around) -> Iterator[_Step]:
-        """What is in an element, with what is written between."""
+        """Yield the contents of an element, with the text to write between them."""
         if tag.name in _FORMULAS:
             yield from _formula(tag, around)
             return
@@ -424,7 +424,9 @@ class _Walk:
                 yield child, around
 
     def _first_of(self, children: Sequence[PageElement], around: _Around) -> Iterator[_Step]:
-        """Of several forms of a part of a drawing the one that programs show; words that only others have are named."""
+        """Of several forms of a part of a drawing, yield the one that programs show; words only others have are
+        counted.
+        """
         first, *others = [child for child in children if isinstance(child, Tag)] or [None]
         if first is None:
             return
@@ -437,7 +439,7 @@ class _Walk:
     def _item(self, children: Sequence[PageElement], around: _Around) -> Iterator[_Step]:
         first = next((child for child in children if isinstance(child, Tag)), None)
         for child in children:
-            # A paragraph would part an item from its marker.
+            # A paragraph would separate an item from its marker.
             if (
                 first is not None
                 and child is first
@@ -476,7 +478,7 @@ _ALONE = frozenset({"br", "input", "iframe", "option", *_PICTURES})
 
 
 def _within(tag: Tag, around: _Around) -> _Around:
-    """What the inside of an element stands in, as far as that is a drawing."""
+    """Return the context inside an element, as far as it concerns drawings."""
     if tag.name == "svg" and not around.drawing:
         pieces = [*_first_pieces(tag)]
         texts = sum(isinstance(piece, Tag) and piece.name in _DRAWING_TEXTS for piece in pieces)
@@ -519,12 +521,12 @@ def _is_hidden(tag: Tag, look: ElementStyle) -> bool:
         return look.shown is not True
     if "katex-html" in (tag.get("class") or ()):
         return True  # the same as the formula before it
-    # A formula that is drawn as a picture has its text in one that is not shown.
+    # A formula that is drawn as a picture has its text in a hidden one.
     return look.shown is False and tag.find("math") is None
 
 
 def _field(tag: Tag) -> str:
-    """What a field of a form shows."""
+    """Return what a form field shows."""
     if tag.get("role") == "button":
         return ""
     kind = str(tag.get("type", "text")).lower()
@@ -535,7 +537,7 @@ def _field(tag: Tag) -> str:
 
 
 def _marks(tag: Tag, look: ElementStyle, around: _Around) -> tuple[str, str]:
-    """The breaks and signs that an element asks for, before and behind it."""
+    """Return the breaks and signs that an element needs before and after it."""
     before, behind = _drawn_breaks(tag, around) if around.drawing else _breaks(tag, around)
     struck = tag.name in _STRUCK if look.struck is None else look.struck
     height = look.height or {"sup": _RAISED, "sub": _LOWERED}.get(tag.name, "")
@@ -563,11 +565,11 @@ def _breaks(tag: Tag, around: _Around) -> tuple[str, str]:
 
 
 def _drawn_breaks(tag: Tag, around: _Around) -> tuple[str, str]:
-    """Of an element of a drawing."""
+    """Return those of an element of a drawing."""
     if tag.name in _DRAWING_TEXTS or (tag.name == "a" and around.unsaid):
         is_line = around.drawing == "lines" and not around.cell
         return (_LINE, _LINE) if is_line else (" ", " ")
-    # What is placed by itself begins a word, unless each letter is.
+    # Text with its own position begins a word, unless each letter has one.
     is_placed = tag.name == "tspan" and tag.has_attr("x") and len("".join(_first_words(tag))) > 1
     return (" ", "") if is_placed else ("", "") if around.unsaid else _breaks(tag, around)
 
@@ -583,7 +585,7 @@ _FORMULAS = {
     "msqrt": ("√(",),
     "mroot": ("(", ")^(1/", ")"),
 }
-"""Parts of a formula whose place is their meaning: what is written before, between and behind their elements."""
+"""Parts of a formula whose position is their meaning: signs before, between and after their elements."""
 
 
 def _formula(tag: Tag, around: _Around) -> Iterator[_Step]:
@@ -601,12 +603,12 @@ def _formula(tag: Tag, around: _Around) -> Iterator[_Step]:
     for place, child in enumerate(inner):
         yield signs[place] if place < len(signs) else ""
         yield child, around
-    # What lacks an element has the rest of its signs, so that each beginning has its end.
+    # If elements are missing, the rest of the signs follows, so that each beginning has its end.
     yield "".join(signs[len(inner) :])
 
 
 def _is_compound(base: Tag) -> bool:
-    """Whether what is raised or lowered beside it might be taken for that of its last sign."""
+    """Whether a script next to it might be taken for that of its last character only."""
     pieces = [*_first_pieces(base)]
     text = "".join(piece.strip() for piece in pieces if isinstance(piece, NavigableString))
     fraction = any(isinstance(piece, Tag) and piece.name == "mfrac" for piece in pieces)
@@ -614,9 +616,9 @@ def _is_compound(base: Tag) -> bool:
 
 
 def _first_pieces(tag: Tag) -> Iterator[PageElement]:
-    """The first elements and texts in an element, and itself.
+    """Yield the first elements and texts in an element, including itself.
 
-    The library's own ways through what is in an element take longer the deeper that is.
+    The library's own traversals of an element get slower the deeper it is.
     """
     ahead: list[PageElement] = [tag]
     for _ in range(_REPEATED_PIECES):
@@ -629,7 +631,7 @@ def _first_pieces(tag: Tag) -> Iterator[PageElement]:
 
 
 def _slots(table: Tag, styles: StyleSheet) -> dict[int, _Slot]:
-    """By identity of its cells: what stands beside them, where any cell reaches over several rows or columns."""
+    """Return by identity of its cells what is next to them, if any cell extends over several rows or columns."""
     groups = [*_row_groups(table, styles)]
     if not any(
         _span(cell, "rowspan") != 1 or _span(cell, "colspan") != 1 for rows in groups for row in rows for cell in row
@@ -644,7 +646,7 @@ def _slots(table: Tag, styles: StyleSheet) -> dict[int, _Slot]:
         at, before = 0, list[Tag]()
         last: _Slot | None = None
         speaking = [cell for _, cell in row.own if _says_anything(cell)]
-        # Alone in its row, a wide cell is of no column: a title.
+        # Alone in its row, a wide cell belongs to no column: a title.
         title = speaking[0] if len(speaking) == 1 and not row.above else None
         cells = {**row.above, **dict(row.own)}
         own = dict(row.own)
@@ -669,7 +671,7 @@ def _slots(table: Tag, styles: StyleSheet) -> dict[int, _Slot]:
 
 
 def _columns(rows: Sequence["_Placed"], width: int) -> list[int]:
-    """By column of the grid, the one that it is part of: itself, or one beside it."""
+    """Return for each column of the grid the one that it is merged into: itself, or a neighbour."""
     left, right = set(range(1, width)), set(range(width - 1))
     for row in rows:
         for at, sign in row.signs.items():
@@ -685,7 +687,7 @@ def _columns(rows: Sequence["_Placed"], width: int) -> list[int]:
 
 
 def _joint(signs: Mapping[int, str | None], columns: Sequence[int], at: int) -> str:
-    """What parts the cell that begins in a column from the one before it."""
+    """Return the separator between the cell that begins in a column and the one before it."""
     if columns[at] < at:
         return ""
     return (" " if signs[at - 1] else "") if at and columns[at - 1] == at and at - 1 in signs else _CELL
@@ -698,7 +700,7 @@ _SHOWING = frozenset({"img", "input", "math"})
 
 
 def _sign(cell: Tag) -> str | None:
-    """What a cell says, where that is a sign or nothing; else None."""
+    """Return what a cell says if that is a sign or nothing; else None."""
     text = ""
     for piece in _first_pieces(cell):
         text += piece if isinstance(piece, _SHOWN) else ""
@@ -713,19 +715,19 @@ def _says_anything(cell: Tag) -> bool:
 
 
 class _Placed(NamedTuple):
-    """A row with its cells by their columns."""
+    """A row with its cells by column."""
 
     own: list[tuple[int, Tag]]
     above: dict[int, Tag]
-    """Those that reach here."""
+    """Cells that extend here from above."""
     wide: set[int]
-    """Columns into which a cell of the row reaches from the left."""
+    """Columns into which a cell of the row extends from the left."""
     signs: dict[int, str | None]
-    """By the column in which each cell begins, see `_sign`."""
+    """By the column in which each cell begins; see `_sign`."""
 
 
 def _row_groups(table: Tag, styles: StyleSheet) -> Iterator[list[list[Tag]]]:
-    """The cells of its rows, in groups that no cell reaches out of."""
+    """Yield the cells of its rows, in groups that no cell extends beyond."""
     loose: list[Tag] = []
     for child in table.contents:
         if isinstance(child, Tag) and child.name == "tr":
@@ -767,7 +769,7 @@ def _span(cell: Tag, name: str) -> int:
 
 
 def _shortened(pieces: Iterable[str]) -> str:
-    """What a cell says, on one line and without cells in it."""
+    """Return the text of a cell on one line, without nested cells."""
     text = "".join(piece[: _REPEATED_CHARACTERS * 10] for piece in pieces)
     words = " ".join(_finished(_SPACES.sub(" ", text.translate(_ON_ONE_LINE))).split())
     return words if len(words) <= _REPEATED_CHARACTERS else f"{words[:_REPEATED_CHARACTERS]}…"
@@ -782,7 +784,7 @@ def _laid_out(text: str) -> str:
 
 
 def _lines(lines: Iterable[str], open_marks: list[str]) -> Iterator[str]:
-    """`open_marks`: what began on a line before, and ends on this one or below."""
+    """Yield finished lines. `open_marks`: marks that began on an earlier line, and end on this one or later."""
     for line in lines:
         begun = "".join(open_marks)
         sign = _HEADING_SIGN.match(line) if begun else None
@@ -796,7 +798,7 @@ def _lines(lines: Iterable[str], open_marks: list[str]) -> Iterator[str]:
 
 
 def _item_line(line: str) -> str:
-    """With the number of its item, or of the paragraph; empty where nothing follows that."""
+    """Return the line with the number of its item or paragraph; empty if nothing follows that."""
     item, label = _STARTS_ITEM.search(line), _LABELLED.search(line)
     if not item and not label:
         return line
@@ -814,7 +816,7 @@ def _stripped(parts: Iterable[str]) -> list[str]:
 
 
 def _finished(line: str) -> str:
-    """A line with signs in place of its marks, which are whole."""
+    """Replace the paired marks in a line by signs."""
     tokens = _MARK.split(line)
     texts: list[list[str]] = [[]]
     begun: list[str] = []
@@ -846,33 +848,33 @@ _BREAKS = compile_bounded(f"[^{_CELL}{_KEPT_LINE}]++")
 
 
 def format_strikethrough(text: str) -> str:
-    """Text that was struck out."""
+    """Mark text that was struck out."""
     core = text.strip(f" {_KEPT_SPACE}")
     return text.replace(core, f"~~{core}~~") if core else text
 
 
 _ONE_SIGN = compile_bounded(r"[+\-\u2212]?\d++(?:[.,]\d++)?[+\-\u2212]?|[^\W\d_]++[+\-\u2212]?|[+\-\u2212]")
 _ORDINALS = frozenset({"st", "nd", "rd", "th", "er", "re", "e", "ème", "o", "a", "os", "as"})
-"""Endings of ordinal numbers, which mean the same wherever they stand."""
+"""Endings of ordinal numbers, which mean the same raised or not."""
 _NOTE_SIGNS = frozenset("[(®™℠*†‡§°º′″ªˢᵗ")
-"""With which a raised text begins that says the same unraised: the number of a note, a trade mark."""
+"""A raised text that begins with one of these means the same unraised: a footnote number, a trade mark."""
 _LOW = str.maketrans("0123456789+-\u2212=()", "₀₁₂₃₄₅₆₇₈₉₊₋₋₌₍₎")
 
 
 def format_superscript(text: str, before: str = "", behind: str = "") -> str:
-    """Text above the line, between the signs before and behind it: `^6`."""
+    """Format text above the line, given the characters before and behind it: `^6`."""
     if text[0] in _NOTE_SIGNS or (before.isdecimal() and text.casefold() in _ORDINALS):
         return text
     return f"^{_grouped(text, behind)}"
 
 
 def format_subscript(text: str, behind: str = "") -> str:
-    """Text below the line, before the sign behind it: `₂`, `_i`."""
+    """Format text below the line, given the character behind it: `₂`, `_i`."""
     low = text.translate(_LOW)
     return low if all(sign in "₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎" for sign in low) else f"_{_grouped(text, behind)}"
 
 
 def _grouped(text: str, behind: str) -> str:
-    """In brackets where it would not be clear what belongs to it."""
+    """Add brackets if it would not be clear what belongs to it."""
     runs_on = bool(behind) and ((behind.isdigit() and text[-1].isdigit()) or (behind.isalpha() and text[-1].isalpha()))
     return text if _ONE_SIGN.fullmatch(text) and not runs_on else f"({text})"

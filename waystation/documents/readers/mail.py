@@ -1,6 +1,6 @@
-"""E-mail (.eml) to text: who wrote to whom when, the whole message, and its attachments as parts of it.
+"""Converts e-mail (.eml, mailboxes) to text: headers, the whole message, and its attachments as parts.
 
-Runs in the child only. One walk over the whole tree of parts: each leaf is in the text, named as left out, or another
+Runs in the child only. One walk over the whole tree of parts: each leaf is in the text, listed as left out, or another
 form of a part that is in the text.
 """
 
@@ -28,39 +28,41 @@ from waystation.documents.readers.extraction import (
 from waystation.kernel.patterns import compile_bounded
 
 MAX_NESTED_EMAILS = 3
-"""E-mails within e-mails."""
+"""Maximum depth of e-mails within e-mails."""
 MAX_ATTACHMENT_NAME_CHARACTERS = 60
-"""Characters."""
+"""Maximum characters of an attachment's name."""
 _HEADERS = ("From", "To", "Cc", "Date", "Subject")
 _LONGEST_PARSED_HEADER = 20_000
-"""Characters. The library's parser of addresses takes long for longer ones; they are shown as they are."""
+"""Maximum characters of a parsed header. The library's parser of addresses is slow for longer ones, which are shown
+raw.
+"""
 
 _SPARE_FORMS = frozenset({"text/enriched", "text/richtext", "text/watch-html", "text/x-amp-html"})
-"""What a program adds to the forms that all programs show."""
+"""Forms that a program adds to those that all programs show."""
 _NO_READER = frozenset({"text/css", "text/ecmascript", "text/javascript"})
 _SIGNATURES = frozenset({"application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature"})
 _ENCRYPTED = frozenset({"application/pgp-encrypted", "application/pkcs7-mime", "application/x-pkcs7-mime"})
 _OUTLOOK = frozenset({"application/ms-tnef", "application/vnd.ms-tnef"})
 _SELDOM_TEXT = frozenset({"audio", "font", "image", "model", "video"})
-"""What is called so and is text all the same is in an encoding that leaves no doubt."""
+"""Parts of these types that are text after all have an encoding that leaves no doubt."""
 _MESSAGES = frozenset({"message/rfc822", "message/global", "message/news", "message/partial"})
 _UNSHOWN = "no mail program shows it"
 _STOCK = compile_bounded(r"mime|multi-?part|cryptographically signed|openpgp", re.IGNORECASE)
-"""What is written before the first part for programs of the 1990s."""
+"""Text before the first part, written for programs of the 1990s."""
 _LONGEST_STOCK = 1_000
 _WORD = compile_bounded(r"[\w^~]+")
 _ADDRESS = compile_bounded(r"(?:https?://|mailto:|cid:)[^\s)\]>]*+")
 _MOST_OTHER_WORDS = 3
-"""Words that a form may have on its own and still count as the same message: then only the lines with them are read."""
+"""Words that a form may have of its own and still count as the same message; then only the lines with them are read."""
 _LINK_TEXT = compile_bounded(r"\[[^\[\]\n]{0,200}+(?:\[[^\[\]\n]{0,200}+\][^\[\]\n]{0,200}+){0,2}+\](?=\()")
-"""May have a picture in it."""
+"""May contain a picture."""
 _STOCK_LINE = compile_bounded(
     r"unsubscribe|abmelden|désabonn|view (?:it|this|in|online)|trouble (?:viewing|reading)|im browser", re.IGNORECASE
 )
-"""Written below and above letters to many, in the forms for which that is of use."""
+"""Boilerplate above and below newsletters, in the forms that need it."""
 _LONGEST_STOCK_LINE = 150
 _MOST_OWN_LINES = 200
-"""More are another message."""
+"""A form with more own lines is another message."""
 _FIELD = compile_bounded(rb"\A([!-9;-~]++)[ \t]*+:")
 _KNOWN_FIELD = compile_bounded(
     rb"\A(?:from|to|cc|bcc|date|subject|sender|reply-to|message-id|mime-version|in-reply-to|references|received|"
@@ -78,30 +80,32 @@ _BREAKS = (
     ValueError,
     errors.MessageError,
 )
-"""What the library's parsers of headers raise at what they do not expect."""
+"""What the library's header parsers raise on unexpected input."""
 _SURROGATES = dict.fromkeys(range(0xD800, 0xE000), "\ufffd")
 
 _Part = Message
-"""Any part of the tree. The older kind of the library: it keeps headers as they are, and breaks at none."""
+"""Any part of the tree. The library's older class, which keeps headers raw, and fails on none."""
 
 
 ReadAttached = Callable[[bytes, str, int], ExtractionResult]
-"""What reads a file: its bytes, its name, and how many e-mails it is in. Raises Unreadable."""
+"""Function that reads a file, given its bytes, its name, and the number of e-mails around it. Raises
+UnreadableFileError.
+"""
 
 
 class MailReaderDeps(NamedTuple):
-    """What reads the parts of an e-mail. Both raise Unreadable."""
+    """Functions that read the parts of an e-mail. Both raise UnreadableFileError."""
 
     inline: Callable[[bytes, str, str | None], ExtractionResult]
-    """Text of the message: its bytes, its kind, such as `text/html`, and the charset that it is said to be in."""
+    """Reads text of the message: its bytes, its type, such as `text/html`, and its declared charset."""
     attached: ReadAttached
 
 
 def extract_email(content: bytes, readers: MailReaderDeps, depth: int = 0) -> ExtractionResult:
-    """Headers and message without a place, then each attachment that can be read; the others are named.
+    """Extract headers and message without a place, then each readable attachment; the others are listed.
 
     Raises:
-        Unreadable: in too many e-mails.
+        UnreadableFileError: it is nested in too many e-mails.
     """
     if depth > MAX_NESTED_EMAILS:
         raise UnreadableFileError(f"more than {MAX_NESTED_EMAILS} e-mails deep; give it by itself")
@@ -129,10 +133,10 @@ _QUOTED_FROM = compile_bounded(rb"^>(?=>*From )", re.MULTILINE)
 
 
 def _messages(content: bytes) -> Iterator[bytes]:
-    """The messages of a mailbox: each begins with a line of its own, and then has headers.
+    """Yield the messages of a mailbox: each begins with its own line, followed by headers.
 
-    Most programs write an empty line before it. Where there is none, it must look as programs write it: a text may
-    say "From 5 to 7 June 2009" at the beginning of a line.
+    Most programs write an empty line before it. Otherwise it must look as programs write it: a text may say "From 5 to
+    7 June 2009" at the beginning of a line.
     """
     begins = [
         line.start()
@@ -147,12 +151,12 @@ def _messages(content: bytes) -> Iterator[bytes]:
 
 
 def _is_apart(content: bytes, at: int) -> bool:
-    """Whether a line is behind an empty one."""
+    """Whether a line follows an empty one."""
     return content[max(0, at - 3) : at].endswith((b"\n\n", b"\n\r\n"))
 
 
 def _mailbox(messages: Sequence[bytes], readers: MailReaderDeps, depth: int) -> ExtractionResult:
-    """Every message under a number of its own; one that cannot be read costs itself alone."""
+    """Extract every message under its own number; an unreadable one does not affect the others."""
     parts: list[DocumentPart] = []
     left_out: list[SkippedItem] = []
     for number, content in enumerate(messages, 1):
@@ -191,7 +195,7 @@ def _extract(message: _Part, readers: MailReaderDeps, depth: int) -> ExtractionR
 
 
 def _file_extract(file: _Part, name: str, readers: MailReaderDeps, depth: int) -> ExtractionResult:
-    """Raises Unreadable."""
+    """Extract an attached file. Raises UnreadableFileError."""
     kind = file.get_content_type()
     if kind in _SIGNATURES:
         raise UnreadableFileError("a signature, which has no text")
@@ -215,7 +219,7 @@ def _file_extract(file: _Part, name: str, readers: MailReaderDeps, depth: int) -
 
 
 class _Contents(NamedTuple):
-    """What is in a part and all its parts, in order."""
+    """Contents of a part and all its subparts, in order."""
 
     texts: Sequence[str] = ()
     files: Sequence[_Part] = ()
@@ -232,18 +236,18 @@ def _joined(contents: Iterable[_Contents]) -> _Contents:
 
 
 class _Walk:
-    """Goes through the tree of one e-mail, without those that are attached to it."""
+    """Walks the tree of one e-mail, without e-mails that are attached to it."""
 
     def __init__(self, readers: MailReaderDeps) -> None:
         self._inline = readers.inline
 
     def contents(self, part: _Part) -> _Contents:
-        """The texts of a part that a reader sees one after another, and its files."""
+        """Collect the texts of a part that a reader sees in sequence, and its files."""
         part, broken = _repaired(part)
         return _joined((_Contents(left_out=broken), self.collect_repaired_contents(part)))
 
     def collect_repaired_contents(self, part: _Part) -> _Contents:
-        """The same of a part that is as whole as it can be."""
+        """Collect the contents of a part after its repair."""
         kind = part.get_content_type()
         if part.is_multipart() and part.get_content_maintype() == "multipart":
             children = _children(part)
@@ -259,7 +263,7 @@ class _Walk:
         return _joined(self.contents(part) for part in parts)
 
     def _alternatives(self, parts: Sequence[_Part]) -> _Contents:
-        """Of the texts those that say what no other says; every file, whichever of the forms it is in."""
+        """Collect the alternatives that say something the others do not; every file, in whichever of them it is."""
         forms = [self.contents(part) for part in parts]
         texts = ["\n\n".join(form.texts).strip() for form in forms]
         usual = [text for text, part in zip(texts, parts, strict=True) if part.get_content_type() not in _SPARE_FORMS]
@@ -275,7 +279,7 @@ class _Walk:
         return _joined([_Contents(texts=[*kept, *own]), *(form._replace(texts=()) for form in forms)])
 
     def _around(self, text: str | None, where: str) -> _Contents:
-        """What stands outside of all parts: more parts, where one within them has the same boundary, or nothing."""
+        """Collect text outside all parts: more parts, if a nested one has the same boundary, or nothing."""
         content = (text or "").encode("utf-8", "surrogateescape")
         found: list[_Contents] = []
         while (begin := _PART_BEGINS.search(content)) is not None and (
@@ -292,7 +296,7 @@ class _Walk:
         return _Contents(left_out=[SkippedItem(name=f"text {where} the parts of the message", reason=_UNSHOWN)])
 
     def _fields(self, part: _Part) -> _Contents:
-        """What machines say about messages: blocks of fields, as the report of a failed delivery has them."""
+        """Collect machine-readable fields about messages, as in the report of a failed delivery."""
         encoded = _decoded_base64(part)
         blocks = _children(part) if encoded is None else [_parsed(encoded)]
         found: list[_Contents] = []
@@ -308,7 +312,7 @@ class _Walk:
         try:
             extract = self._inline(content, kind, _charset(part))
         except UnreadableFileError as unreadable:
-            # Most of it may be plain enough.
+            # Most of it may still be readable.
             extract = self._inline(content.decode("utf-8", "replace").encode(), kind, "utf-8")
             broken.append(SkippedItem(name=f"signs of {name or 'the message'}, shown as �", reason=str(unreadable)))
         said = "\n\n".join(text for _, text in extract.parts if text.strip())
@@ -321,9 +325,9 @@ def _children(part: _Part) -> list[_Part]:
 
 
 def _is_inline(part: _Part, kind: str) -> bool:
-    """Whether a leaf is text of the message, not a file with it."""
+    """Whether a leaf is text of the message, not an attached file."""
     if part.get_content_maintype() == "multipart":
-        # No boundary of it was found.
+        # None of its boundaries was found.
         return True
     if part.get_content_maintype() != "text" or kind in _NO_READER or part.get_content_disposition() == "attachment":
         return False
@@ -333,7 +337,7 @@ def _is_inline(part: _Part, kind: str) -> bool:
 
 
 def _says(form: str, other: str) -> bool:
-    """Whether one form of a message says what another does, as far as words and marks tell."""
+    """Whether one form of a message says what another does, as far as words and marks show."""
     words = set(_words(other))
     missing = words.difference(_words(form))
     if any(any(sign.isdigit() or sign in "^~" for sign in word) for word in missing):
@@ -342,9 +346,9 @@ def _says(form: str, other: str) -> bool:
 
 
 def _own_lines(text: str, forms: Sequence[str]) -> str:
-    """The lines of a form with words that are in no other as often; empty: there are none, beside texts of links.
+    """Return the lines of a form with words that no other has as often, except link texts; empty if there are none.
 
-    A single word may turn the meaning: "not free of charge".
+    A single word may reverse the meaning: "not free of charge".
     """
     told = [[*_words(form)] for form in forms]
     known: Counter[str] = Counter()
@@ -362,7 +366,7 @@ def _own_lines(text: str, forms: Sequence[str]) -> str:
             continue
         if len(found) == _MOST_OWN_LINES:
             return text
-        # Lines end elsewhere in another form.
+        # Lines break elsewhere in another form.
         if not any(f" {' '.join(words)} " in one for one in flat):
             found.append(line.strip())
     return "\n".join(["In another form of the message:", *found]) if found else ""
@@ -374,7 +378,7 @@ def _words(text: str) -> Iterator[str]:
 
 
 def _headers(message: _Part) -> list[str]:
-    """The lines of the headers that are shown."""
+    """Return the lines of the headers that are shown."""
     found = [*message.raw_items()]
     return [
         f"{wanted}: {value}"
@@ -385,7 +389,7 @@ def _headers(message: _Part) -> list[str]:
 
 
 def _shown(name: str, raw: object) -> str:
-    """What a header says; where the parsers of the library break at it, as it is written."""
+    """Return the value of a header; as written if the library's parsers fail on it."""
     value = " ".join(_recovered(str(raw)).split())
     shown = value
     for parser in (_structured, _encoded_words):
@@ -408,7 +412,7 @@ def _encoded_words(_: str, value: str) -> str:
 
 
 def _recovered(value: str) -> str:
-    """A header whose bytes are no ASCII, against the rules, in the encoding that they most likely are in."""
+    """Decode a header that contains raw non-ASCII bytes in their most likely encoding."""
     content = value.encode("utf-8", "surrogateescape")
     text = content.decode("utf-8", "replace")
     foreign = sum(sign > "\x7f" for sign in text)
@@ -423,7 +427,7 @@ def _name(file: _Part, number: int) -> str:
 
 
 def _file_name(part: _Part) -> str:
-    """What a part calls itself, or nothing."""
+    """Return the name of a part; empty if it has none."""
     named = Message()
     for header in ("Content-Disposition", "Content-Type"):
         for name, value in part.raw_items():
@@ -443,7 +447,7 @@ def _charset(part: _Part) -> str | None:
 
 
 def _content(part: _Part) -> bytes:
-    """The bytes of a leaf, or of the e-mail in it."""
+    """Return the bytes of a leaf, or of the e-mail in it."""
     if not part.is_multipart():
         payload = part.get_payload(decode=True)
         return payload if isinstance(payload, bytes) else b""
@@ -452,12 +456,12 @@ def _content(part: _Part) -> bytes:
 
 
 def _inner(file: _Part) -> _Part | None:
-    """The e-mail that was parsed with the one that it is in; None: it was not, since it is encoded."""
+    """Return the e-mail that was parsed with the outer one; None if it was not, since it is encoded."""
     return None if _decoded_base64(file) is not None else next(iter(_children(file)), None)
 
 
 def _decoded_base64(part: _Part) -> bytes | None:
-    """The bytes of a message that is encoded, against the rules. None: it is not."""
+    """Return the bytes of a message that is base64-encoded against the rules; None if it is not."""
     said = str(part.get("Content-Transfer-Encoding", "")).strip().lower()
     if said != "base64" or not part.is_multipart() or any(child.keys() for child in _children(part)):
         return None
@@ -474,7 +478,7 @@ def _as_written(part: _Part) -> bytes:
 
 
 def _repaired(part: _Part) -> tuple[_Part, list[SkippedItem]]:
-    """A part whose headers were parsed to their end and whose parts were found, and what had to go for that."""
+    """Return a part with completely parsed headers and subparts, and what had to be dropped for that."""
     broken: list[SkippedItem] = []
     if any(isinstance(defect, errors.MissingHeaderBodySeparatorDefect) for defect in part.defects):
         part, broken = _without_broken_headers(part)
@@ -484,7 +488,7 @@ def _repaired(part: _Part) -> tuple[_Part, list[SkippedItem]]:
 
 
 def _split_again(part: _Part) -> None:
-    """Find the parts of what says that it has some, or says nothing, where no boundary is said that is there."""
+    """Split a part again that is declared as multipart, or as nothing, and whose declared boundary does not occur."""
     said = " ".join(str(value) for value in part.get_all("Content-Type", [])).lower()
     if said and "multipart" not in said:
         return
@@ -505,7 +509,7 @@ def _split(content: bytes, boundary: bytes) -> _Part:
 
 
 def _without_broken_headers(part: _Part) -> tuple[_Part, list[SkippedItem]]:
-    """The library takes all from a line on that is no header for the text, further headers and parts with it."""
+    """Remove broken headers, from which the library takes everything, including further headers and parts, as text."""
     payload = part.get_payload()
     if not isinstance(payload, str):
         return part, []

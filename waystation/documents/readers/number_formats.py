@@ -1,4 +1,4 @@
-"""Numbers of list items, clauses and headings, as documents write them."""
+"""Formats the numbers of list items, clauses and headings as documents show them."""
 
 _ROMAN = (
     *((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc")),
@@ -9,8 +9,8 @@ _MAX_LETTERS = 520
 
 
 def format_number(number: int, style: str) -> str:
-    """A number in one of Word's number formats, or with `upperAlpha` and `lowerAlpha` as pages of the web have letters:
-    they go on with aa, ab behind z, and Word with aa, bb. In digits where the format is another or has no such number.
+    """Format a number in one of Word's number formats, or with `upperAlpha` and `lowerAlpha` as on web pages: they
+    continue with aa, ab after z, and Word with aa, bb. Digits are used if the format is another or has no such number.
     """
     match style:
         case "upperRoman" | "lowerRoman" if 0 < number <= _MAX_ROMAN:

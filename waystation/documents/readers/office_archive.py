@@ -1,4 +1,4 @@
-"""Zip archives that documents come in: opened only if they unpack to a bounded size, and their members read safely."""
+"""Opens zip archives of documents only if they unpack to a bounded size, and reads their members safely."""
 
 import zlib
 from collections.abc import Iterator, Mapping
@@ -16,13 +16,17 @@ from waystation.documents.readers.extraction import UnreadableFileError
 
 MAX_MEMBERS = 10_000
 MAX_UNPACKED_BYTES = 500_000_000
-"""Bytes of all members together."""
+"""Maximum bytes of all members together."""
 _ENCRYPTED = 0x1
-"""The bit of a member's flags."""
+"""Bit in a member's flags."""
 
 
 def open_archive(content: bytes) -> ZipFile:
-    """The archive. Raises Unreadable: damaged, with a password, or of too many or too large members."""
+    """Open the archive.
+
+    Raises:
+        UnreadableFileError: it is damaged or has a password, or has too many or too large members.
+    """
     try:
         archive = ZipFile(BytesIO(content))
     except (BadZipFile, ValueError, NotImplementedError) as error:
@@ -37,7 +41,7 @@ def open_archive(content: bytes) -> ZipFile:
     if any(member.flag_bits & _ENCRYPTED for member in members):
         raise UnreadableFileError("protected by a password; save it without one")
     for found in members:
-        # Some programs write backslashes, or begin at the root. What is stored is looked up by its original name.
+        # Some programs write backslashes, or absolute names. Stored members are looked up by their original names.
         name = found.filename.replace("\\", "/").removeprefix("./").lstrip("/")
         if name not in archive.NameToInfo:
             found.filename = name
@@ -46,7 +50,7 @@ def open_archive(content: bytes) -> ZipFile:
 
 
 def repack_archive(archive: ZipFile, more: Mapping[str, bytes] = {}) -> bytes:
-    """The archive with its members by their usual names, and some more; what cannot be read is not in it."""
+    """Write the archive again with normalised member names, and some more members; unreadable ones are dropped."""
     file = BytesIO()
     with ZipFile(file, "w") as written:
         for name, content in more.items():
@@ -58,7 +62,11 @@ def repack_archive(archive: ZipFile, more: Mapping[str, bytes] = {}) -> bytes:
 
 
 def read_member(archive: ZipFile, name: str) -> bytes:
-    """The bytes of a member. Raises Unreadable: missing or damaged."""
+    """Return the bytes of a member.
+
+    Raises:
+        UnreadableFileError: it is missing or damaged.
+    """
     try:
         return archive.read(name)
     except (KeyError, BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
@@ -66,7 +74,11 @@ def read_member(archive: ZipFile, name: str) -> bytes:
 
 
 def read_xml_member(archive: ZipFile, name: str) -> Element:
-    """The root of an XML member, without any entities of its own. Raises Unreadable."""
+    """Parse an XML member, without any entities of its own.
+
+    Raises:
+        UnreadableFileError: it is missing or damaged.
+    """
     try:
         return fromstring(read_member(archive, name))
     except (ParseError, DefusedXmlException, ValueError) as error:
@@ -78,22 +90,26 @@ OFF = frozenset({"0", "false", "off", "none"})
 
 
 def parse_whole_number(value: str | None, otherwise: int) -> int:
-    """A number of at most nine digits, or `otherwise`."""
+    """Return a number of at most nine digits, or `otherwise`."""
     return int(value) if value and value.isdecimal() and len(value) < 10 else otherwise
 
 
 def get_local_name(element: Element) -> str:
-    """The element's name without its namespace: the strict and the usual kind of office files differ only there."""
+    """Return the element's name without its namespace, which differs between strict and transitional office files."""
     return element.tag.rpartition("}")[2]
 
 
 def resolve_relationship_target(base: str, target: str) -> str:
-    """The member that a link of another member leads to."""
+    """Return the member that a link of another member leads to."""
     return target.lstrip("/") if target.startswith("/") else normpath(join(dirname(base), target))
 
 
 def read_relationships(archive: ZipFile, name: str) -> dict[str, tuple[str, str]]:
-    """Kind and target of each link of a member (of the archive: of an empty name), by its id. Raises Unreadable."""
+    """Return type and target of each link of a member (or of the archive, for an empty name), by id.
+
+    Raises:
+        UnreadableFileError: the list of links is damaged.
+    """
     folder, _, file = name.rpartition("/")
     listed = join(folder, "_rels", f"{file}.rels")
     if listed not in archive.NameToInfo:
@@ -111,7 +127,7 @@ def read_relationships(archive: ZipFile, name: str) -> dict[str, tuple[str, str]
 _OFFICE_LINK = "/officeDocument"
 _OfficeKind = Literal["document", "presentation", "workbook"]
 _KINDS: dict[str, _OfficeKind] = {"word": "document", "ppt": "presentation", "xl": "workbook"}
-"""By folder, where the file does not say it."""
+"""By folder, if the file does not say it."""
 _MAIN_NAMES: dict[str, _OfficeKind] = {
     "document.xml": "document",
     "presentation.xml": "presentation",
@@ -120,15 +136,15 @@ _MAIN_NAMES: dict[str, _OfficeKind] = {
 
 
 class OfficeFile(NamedTuple):
-    """What an archive is that Office wrote, or a program like it."""
+    """Kind of an archive from Office or a similar program."""
 
     kind: _OfficeKind
     main: str
-    """The member that it begins with."""
+    """The main member."""
 
 
 def detect_office_file(archive: ZipFile) -> OfficeFile | None:
-    """By what the archive says that it begins with, whatever its folders are called; else by its folders."""
+    """Detect it by the main member that the archive declares, whatever its folders; or else by its folders."""
     try:
         targets = [name for kind, name in read_relationships(archive, "").values() if kind.endswith(_OFFICE_LINK)]
     except UnreadableFileError:
@@ -158,10 +174,10 @@ def _kind(archive: ZipFile, main: str) -> _OfficeKind | None:
 
 
 def get_relationship_id(entry: Element) -> str:
-    """The id of the link that an element of a list stands for."""
+    """Return the link id of an element in a list."""
     return next((value for key, value in entry.items() if key.endswith("relationships}id")), "")
 
 
 def find_elements_by_name(element: Element, name: str) -> Iterator[Element]:
-    """Every element below, by its name without the namespace."""
+    """Return every descendant by its name without the namespace."""
     return (found for found in element.iter() if get_local_name(found) == name)

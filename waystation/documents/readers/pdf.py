@@ -1,6 +1,6 @@
-"""PDF to text, page by page. Runs in the child only.
+"""Converts PDF to text, page by page. Runs in the child only.
 
-Pictures of text, and signs whose font does not say what they are, are not read, but named.
+Scanned text, and characters whose font does not say what they are, are not read, but reported.
 """
 
 import ctypes
@@ -29,24 +29,24 @@ from waystation.kernel.patterns import compile_bounded
 
 _MOST_PAGES = 5_000
 UNKNOWN = "\ufffd"
-"""Stands for a sign whose font does not say what it is."""
+"""Replaces a character whose font does not say what it is."""
 _HYPHENS = {0xFFFE: None, 0xAD: None}
-"""Where a word was parted at a line's end (the library has joined it), and where it may be."""
+"""Where a word was hyphenated at a line's end (the library has joined it), and where it may be."""
 _NOTHING = frozenset({0, 2, 0xAD, 0xFFFE})
-"""What the library has for those, sign by sign."""
+"""The library's codes for those, character by character."""
 _UNSEEN = compile_bounded(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _WITHIN_WORD = compile_bounded(r"(?<=[^\W\d_])[\x01-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f](?=[^\W\d_])")
-"""A sign that is no letter between two letters is a letter, or several, that its font has no name for."""
+"""A control character between two letters stands for a letter, or several, that its font has no name for."""
 _PRIVATE = compile_bounded(r"[\ue000-\uf8ff]")
 _BULLET = compile_bounded(r"(?m)^[\uf020-\uf0ff](?=\s)")
-"""Of a font of symbols."""
+"""Of a symbol font."""
 _PUNCTUATION = frozenset("‘’‚“”„–—…•·")
-"""What is coded so is no number of a glyph, or hardly ever."""
+"""Such a code is hardly ever the number of a glyph."""
 _ARABIC = compile_bounded(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _RUN = compile_bounded(rf"{UNKNOWN}(?:[ \t]?{UNKNOWN})++")
 _NO_SIGNS = frozenset({"Cc", "Cn", "Co", "Cs"})
 _LEAST_TRUSTED = 20
-"""Latin letters of a font without a map from which on one can tell whether they are meant."""
+"""Minimum Latin letters of a font without a map for judging whether they are meant."""
 _FREQUENT = dict(
     zip(
         "etaoinsrhlducmpfgbvwykzjxq",
@@ -54,15 +54,15 @@ _FREQUENT = dict(
         strict=True,
     )
 )
-"""Letters of each hundred in European languages."""
+"""Frequency of letters in European languages, per hundred."""
 _LEAST_USUAL, _SURELY_USUAL = 4.5, 4.9
-"""Text of such a language has 6 on average, numbers of glyphs have 4."""
+"""Mean frequency: text in such a language has 6 on average, glyph numbers have 4."""
 _LONGEST_WORD = 40
-"""Where spaces are glyphs with a number, too, there are none between words."""
+"""If spaces are numbered glyphs too, there are none between words."""
 _MOST_ASKED = 500
-"""Signs of a page that are asked for their font, which takes time: those of one font stand together."""
+"""Maximum characters of a page whose font is looked up, which is slow: those of one font are adjacent."""
 _LEAST_LETTERS = 0.6
-"""Share of letters and digits from which on codes are taken for letters; numbers of glyphs have fewer."""
+"""Minimum share of letters and digits for codes to be taken for letters; glyph numbers have fewer."""
 _NO_LETTERS = "its fonts do not say which letters its signs are"
 _RECOGNISE = "Run text recognition (OCR) on it"
 
@@ -81,14 +81,14 @@ class _OpenPage(Protocol):
 
 
 class _Document(Protocol):
-    """What is used of the library, which comes without types."""
+    """The used part of the library, which has no types."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, index: int) -> _OpenPage: ...
 
 
 class _Functions(Protocol):
-    """The library's functions for one sign of a page, by its number."""
+    """The library's functions for one character of a page, by its number."""
 
     def FPDFText_HasUnicodeMapError(self, page: object, index: int) -> int: ...
     def FPDFText_GetUnicode(self, page: object, index: int) -> int: ...
@@ -101,19 +101,23 @@ _PDFIUM = cast("_Functions", raw)
 
 
 class _Page(NamedTuple):
-    """What was read of one."""
+    """What was read of a page."""
 
     text: str
     unknown: int
-    """Signs that are shown as `UNKNOWN`, or not at all where there is no text but them."""
+    """Characters that are shown as `UNKNOWN`, or not at all if there is no other text."""
     doubtful: int
-    """Signs of a font without a map that are shown as if their codes were letters."""
+    """Characters of a font without a map that are shown as if their codes were letters."""
     is_blank: bool
     notes: PageAnnotationSummary
 
 
 def extract_pdf(content: bytes) -> ExtractionResult:
-    """One part for each page with text. Raises Unreadable: damaged, with a password, too long, without any text."""
+    """Extract one part for each page with text.
+
+    Raises:
+        UnreadableFileError: the file is damaged, has a password, is too long, or has no text.
+    """
     document = _opened(content)
     form = load_form(document)
     if len(document) > _MOST_PAGES:
@@ -135,7 +139,7 @@ def extract_pdf(content: bytes) -> ExtractionResult:
 
 
 class _Lost:
-    """The numbers of pages of which not all was read."""
+    """The pages that were not read completely."""
 
     def __init__(self) -> None:
         self.silent: list[int] = []
@@ -143,17 +147,17 @@ class _Lost:
         self.unmapped: list[int] = []
         self.damaged: list[int] = []
         self._unknown: dict[int, int] = {}
-        """Signs, by page."""
+        """Characters by page."""
         self._doubtful: dict[int, int] = {}
         self._notes: dict[int, PageAnnotationSummary] = {}
 
     def add(self, number: int, page: _Page) -> None:
-        """Count what was not read of a page."""
+        """Record what was not read of a page."""
         self._notes[number] = page.notes
         if not page.text and page.is_blank and page.notes.text:
             return
         if not page.text:
-            # A page whose content is broken looks blank, too: so those are named as well.
+            # A page with broken content looks blank too, so blank pages are reported as well.
             (self.unmapped if page.unknown else self.blank if page.is_blank else self.silent).append(number)
             return
         if page.unknown:
@@ -162,7 +166,7 @@ class _Lost:
             self._doubtful[number] = page.doubtful
 
     def reason(self) -> str:
-        """Why there is no text at all."""
+        """Return why there is no text at all."""
         if self.unmapped:
             return f"no page of it can be read: {_NO_LETTERS}. {_RECOGNISE}"
         if self.silent:
@@ -170,7 +174,7 @@ class _Lost:
         return "damaged: no page can be read" if self.damaged else "empty"
 
     def list_skipped_items(self) -> list[SkippedItem]:
-        """Pages, and signs of pages."""
+        """Return the pages, and characters of pages, that were not read."""
         unknown, doubtful = sum(self._unknown.values()), sum(self._doubtful.values())
         return [
             *build_skipped_ranges("page", self.silent, "no text: scanned?"),
@@ -187,7 +191,7 @@ class _Lost:
         ]
 
     def _not_read(self) -> Iterator[SkippedItem]:
-        """What stands on pages and is not read."""
+        """Yield what is on pages and was not read."""
         notes = self._notes
         shown = "a comment strikes out words there, which are shown as if it did not"
         kinds = (
@@ -235,8 +239,8 @@ def _page(document: _Document, number: int, form: object) -> _Page:
 
 
 def _careful_text(page: object, text: str, unmapped: Sequence[bool]) -> tuple[str, int]:
-    """The text sign by sign, with those that are not known as `UNKNOWN`; and how many are shown in doubt."""
-    # The text has lost some of those without a map, and then only the slower way says which.
+    """Return the text character by character, with unknown ones as `UNKNOWN`, and how many are doubtful."""
+    # The text has lost some without a map, and only the slower way shows which.
     codes = [*map(ord, text)] if len(text) == len(unmapped) else _codes(page, len(unmapped))
     signs = ["" if code in _NOTHING else chr(code) if code < 0x110000 else UNKNOWN for code in codes]
     doubtful = _hide_unmapped(page, signs, codes, unmapped) if any(unmapped) else 0
@@ -248,9 +252,9 @@ def _codes(page: object, count: int) -> list[int]:
 
 
 def _hide_unmapped(page: object, signs: list[str], codes: Sequence[int], unmapped: Sequence[bool]) -> int:
-    """Put `UNKNOWN` for signs without a map, unless their font has none at all and its codes are letters.
+    """Replace characters without a map by `UNKNOWN`, unless their font has no map at all and its codes are letters.
 
-    The library then has the code of each. Those of fonts that number their glyphs are anything.
+    The library then reports the code of each. Codes of fonts that number their glyphs can be anything.
     """
     without = {index: _font(page, index) for index, is_unmapped in enumerate(unmapped) if is_unmapped}
     said: dict[int, str] = {}
@@ -273,7 +277,7 @@ def _hide_unmapped(page: object, signs: list[str], codes: Sequence[int], unmappe
 
 
 def _font(page: object, index: int) -> int:
-    """Tells fonts of a page apart. 0: none is known."""
+    """Return an id of the font within the page; 0 if it is unknown."""
     found = _PDFIUM.FPDFText_GetTextObject(page, index)
     font = cast("ctypes.c_void_p", _PDFIUM.FPDFTextObj_GetFont(found)) if found else ctypes.c_void_p()
     return ctypes.cast(font, ctypes.c_void_p).value or 0
@@ -288,7 +292,7 @@ class _Trust(Enum):
 
 
 def _trust(said: str) -> _Trust:
-    """How far codes can be trusted that make this text, if they are letters."""
+    """Return how far codes can be trusted that give this text if taken for letters."""
     black = "".join(said.split())
     if UNKNOWN in said or any(unicodedata.category(sign) in _NO_SIGNS for sign in said):
         return _Trust.NONE
@@ -306,14 +310,14 @@ def _trust(said: str) -> _Trust:
 _JOINED = frozenset(
     unicodedata.normalize("NFKC", chr(code)) for code in (*range(0xFB50, 0xFE00), *range(0xFE70, 0xFEFD))
 )
-"""What the one-glyph forms of Arabic stand for, in the order in which it is read."""
+"""What the one-glyph forms of Arabic stand for, in reading order."""
 
 
 def _in_order(page: object, signs: Sequence[str]) -> Iterator[str]:
-    """The signs, with the letters of one glyph in the order in which they are read.
+    """Yield the characters, with the letters of one glyph in reading order.
 
-    The library turns text that runs from right to left sign by sign, and takes the letters that a glyph stands for,
-    such as lam and alef, for signs. It has already put right those whose glyph has a character of its own.
+    The library reverses right-to-left text character by character, and treats the letters of one glyph, such as lam and
+    alef, as characters. It has already corrected those whose glyph has a character of its own.
     """
     if not any(map(_ARABIC.match, signs)):
         yield from signs

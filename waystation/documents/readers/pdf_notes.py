@@ -1,7 +1,4 @@
-"""What is on the pages of a PDF besides their own text: form fields, texts that were added, stamps, comments, files.
-
-Form fields and added texts that are seen are read, fields by their names. The others are named.
-"""
+"""Reads form fields and added texts on the pages of a PDF; reports stamps, comments, hidden fields and files."""
 
 import ctypes
 from collections.abc import Callable, Iterator
@@ -18,11 +15,11 @@ _UNSEEN = raw.FPDF_ANNOT_FLAG_HIDDEN | raw.FPDF_ANNOT_FLAG_NOVIEW
 _CHECKED = frozenset({raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON})
 _VALUED = frozenset({raw.FPDF_FORMFIELD_TEXTFIELD, raw.FPDF_FORMFIELD_COMBOBOX, raw.FPDF_FORMFIELD_LISTBOX})
 _MOST = 5_000
-"""Notes of a page that are looked at, and bytes of one text."""
+"""Maximum annotations of a page that are examined, and bytes of one text."""
 
 
 class _Functions(Protocol):
-    """What is used of the library, which comes without types."""
+    """The used part of the library, which has no types."""
 
     def FPDF_GetFormType(self, document: object) -> int: ...
     def FPDFDoc_GetAttachmentCount(self, document: object) -> int: ...
@@ -49,7 +46,7 @@ class PageAnnotationSummary(NamedTuple):
     """What was found on a page."""
 
     text: str = ""
-    """Form fields with their values, a line each, and texts that were added."""
+    """Form fields with their values, one on each line, and added texts."""
     comments: int = 0
     struck: int = 0
     """Passages that a comment strikes out."""
@@ -75,7 +72,7 @@ class _Document(Protocol):
 
 
 def load_form(document: object) -> object:
-    """What its form fields are read with; None: it has none. To be asked for before a page is loaded."""
+    """Return the handle for reading form fields; None if there are none. Must be called before a page is loaded."""
     opened = cast("_Document", document)
     if _PDFIUM.FPDF_GetFormType(opened.raw) == raw.FORMTYPE_NONE:
         return None
@@ -84,7 +81,7 @@ def load_form(document: object) -> object:
 
 
 def read_page_annotations(loaded: object, form: object) -> PageAnnotationSummary:
-    """Read what stands on a page."""
+    """Read the annotations of a page."""
     page = cast("_Page", loaded).raw
     fields: list[str] = []
     added: list[str] = []
@@ -111,10 +108,10 @@ def read_page_annotations(loaded: object, form: object) -> PageAnnotationSummary
 
 
 def _field(form: object, note: object) -> str:
-    """`name: value`; empty where nothing was filled in."""
+    """Return `name: value`; empty if nothing was filled in."""
     kind = _PDFIUM.FPDFAnnot_GetFormFieldType(form, note)
     if kind in _CHECKED:
-        # What each choice means is only in its name in the file.
+        # The meaning of each choice is only in its name in the file.
         ticked = _PDFIUM.FPDFAnnot_IsChecked(form, note)
         value = _of_field(_PDFIUM.FPDFAnnot_GetFormFieldExportValue, form, note) if ticked else ""
     else:
@@ -130,7 +127,7 @@ def _of_field(ask: Callable[[object, object, object, int], int], form: object, n
 
 
 def _text(ask: Callable[[object, int], int]) -> str:
-    """What the library writes into a place of as many bytes as it wants."""
+    """Return what the library writes into a buffer of the size that it asks for."""
     size = ask(None, 0)
     if size <= 2:
         return ""
@@ -140,7 +137,7 @@ def _text(ask: Callable[[object, int], int]) -> str:
 
 
 def list_attachments(document: object) -> Iterator[SkippedItem]:
-    """The files within a PDF."""
+    """Yield the attached files of a PDF."""
     opened = cast("_Document", document).raw
     for index in range(min(_PDFIUM.FPDFDoc_GetAttachmentCount(opened), _MOST)):
         found = _PDFIUM.FPDFDoc_GetAttachment(opened, index)

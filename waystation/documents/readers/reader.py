@@ -1,10 +1,6 @@
-"""The parent's side of reading: files and bytes to text, in a child that may break.
+"""The parent's side of reading: sends files and downloaded bytes to a confined child, and survives its crashes.
 
-One file to text, which is taken out of it in a child: here it is opened, and nothing in it looked at.
-
-Text out of bytes that came over a network: read as every file is, in a child, by what they are.
-
-The parent's side of the child that reads files: one that breaks its parser is one file less, no more.
+Files are only opened here, and their content is not examined.
 """
 
 import asyncio
@@ -39,15 +35,15 @@ _ANSWER = TypeAdapter[ExtractedText | ExtractionFailure](ExtractedText | Extract
 
 
 _MOST_BROKEN = 3
-"""Attachments of one e-mail that may break their parsers, each in as many seconds as a file may take."""
+"""Maximum attachments of one e-mail that may crash their parsers, each within a file's time limit."""
 
 
 class ParserCrashError(UnreadableFileError):
-    """A file did to its parser what nobody foresaw."""
+    """A file crashed its parser in an unforeseen way."""
 
 
 class _Announced:
-    """A pipe in which the child says which attachment of an e-mail it begins to read."""
+    """A pipe through which the child announces which attachment of an e-mail it begins to read."""
 
     def __enter__(self) -> Self:
         self._exit, self.entrance = os.pipe()
@@ -60,7 +56,7 @@ class _Announced:
         os.close(self.entrance)
 
     def last(self) -> int | None:
-        """The number that was told last, since this was asked before. None: none, or nothing that is a number."""
+        """Return the last number announced since the previous call; None if there is none, or it is not a number."""
         said = b""
         with suppress(BlockingIOError):
             while more := os.read(self._exit, 65_536):
@@ -70,9 +66,9 @@ class _Announced:
 
 
 class SubprocessFileReader:
-    """Reads files one after another in one child, which is started for the first and again after each that broke it.
+    """Reads files one after another in one child, which is started for the first and again after each crash.
 
-    A context manager: the child ends with it, and with this program however that ends.
+    A context manager: the child ends with it, and with this program for any reason.
     """
 
     def __init__(self, seconds_a_file: float = FILE_TIMEOUT_S) -> None:
@@ -87,15 +83,15 @@ class SubprocessFileReader:
 
     @property
     def pid(self) -> int | None:
-        """Of the child, while there is one."""
+        """Process id of the child, while there is one."""
         return self._child.pid if self._child else None
 
     def read(self, file: int, given: FileReadRequest) -> ExtractedText:
-        """The text of an open file, of which nothing is looked at here.
+        """Return the text of an open file, whose content is not examined here.
 
         Raises:
             ParserCrashError: the parser crashed, hung or ran out of memory.
-            Unreadable: the file is of no kind that can be read, damaged, or protected.
+            UnreadableFileError: the file is of a kind that cannot be read, damaged, or protected.
         """
         broken: list[int] = []
         with _Announced() as begun:
@@ -103,7 +99,7 @@ class SubprocessFileReader:
                 try:
                     return self._read_once(file, given.replace(broken=tuple(broken)), begun.entrance)
                 except ParserCrashError as broke:
-                    # One attachment must not take the message down, nor the others.
+                    # One attachment must not cost the message, nor the other attachments.
                     last = begun.last()
                     if last is None or last in broken or len(broken) == _MOST_BROKEN:
                         return self._without_attachments(file, given, begun.entrance, broke)
@@ -143,17 +139,18 @@ class SubprocessFileReader:
 
 
 def read_file(path: Path, child: SubprocessFileReader) -> ExtractedText:
-    r"""The text of a file with every line end as `\n` and no blank lines at its end, so that all count lines alike.
+    r"""Return the text of a file with every line end as `\n` and no blank lines at its end, for uniform line numbers.
 
     Raises:
-        Unreadable: missing, no file, too large, empty, damaged, protected, or of a kind that cannot be read.
+        UnreadableFileError: it is missing, not a file, too large, empty, damaged, protected, or of a kind that cannot
+            be read.
     """
     with _opened(path) as file:
         return child.read(file, FileReadRequest(name=os.fsencode(path.name).decode("utf-8", "replace")))
 
 
 def compute_file_hash(path: Path) -> str:
-    """Content hash of a file as it is, to tell whether it has changed; empty where it cannot be read."""
+    """Return the content hash of a file, to detect changes; empty if it cannot be read."""
     try:
         with _opened(path) as number, os.fdopen(number, "rb", closefd=False) as file:
             if os.fstat(number).st_size > MAX_FILE_BYTES:
@@ -165,7 +162,7 @@ def compute_file_hash(path: Path) -> str:
 
 @contextmanager
 def _opened(path: Path) -> Generator[int]:
-    """Raises Unreadable."""
+    """Open a file. Raises UnreadableFileError."""
     try:
         # A pipe would block, and a device would never end.
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -186,7 +183,10 @@ _TEXTS = frozenset({".html", ".json", ".txt", ".xhtml", ".xml"})
 
 
 class SubprocessPageReader:
-    """A `PageReader`. Pages are read one after another, off the event loop; one that breaks its parser is refused."""
+    """Implements `PageReader`.
+
+    Pages are read one after another, off the event loop; one that crashes its parser is rejected.
+    """
 
     def __init__(self, seconds_a_page: float = PAGE_TIMEOUT_S) -> None:
         self._stack = ExitStack()
@@ -198,7 +198,7 @@ class SubprocessPageReader:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._read, content, suffix, charset)
 
     async def aclose(self) -> None:
-        """Read what was begun to its end, then end the child."""
+        """Finish what was begun, then end the child."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._stack.close)
         self._thread.shutdown()
 
@@ -214,6 +214,6 @@ class SubprocessPageReader:
 
 
 def _with_left_out(page: ExtractedText) -> str:
-    """The text, and below it what is not in it: as text, so that names in that are redacted like the page."""
+    """Append what is not in the text, as text, so that names in it are redacted like the page."""
     named = [f"- {item.name}: {item.reason}" for item in page.left_out]
     return "\n".join([page.text, "", "Not read of this page:", *named]) if named else page.text

@@ -1,7 +1,7 @@
-"""Reads files for its parent, in a confined child (`security.children`): sniffing, decoding and parsing happen here.
+"""Detects, decodes and parses files in a confined child (`waystation.security.confined_process`).
 
-It protects its parent from what it reads: whatever a parser does that nobody foresaw ends it, and the parent takes that
-for the file's fault and starts another. It opens no file: each comes open, with its name, which is only a hint.
+It protects its parent from the files: any unforeseen crash of a parser ends it, and the parent blames the file and
+starts another child. It opens no file: each arrives open, with its name, which is only a hint.
 """
 
 import gc
@@ -32,16 +32,15 @@ from waystation.documents.readers.formats import decode_text, extract_file
 
 
 def prepare() -> None:
-    """Nothing is needed beyond what is imported."""
+    """Do nothing: everything that is needed was imported."""
 
 
 def answer(request: bytes, files: Sequence[int]) -> bytes:
-    """An `ExtractedText` or an `ExtractionFailure` as JSON, for a `FileReadRequest`, the open file, and where
-    attachments
-    are announced.
+    """Return an `ExtractedText` or an `ExtractionFailure` as JSON. The files are the open file, and the pipe on which
+    attachments are announced.
     """
     file, begun = files
-    # Trees of large documents are alive to the end: looking for garbage among them takes as long as reading.
+    # Trees of large documents are alive until the end: searching them for garbage takes as long as reading.
     gc.disable()
     try:
         return _read(FileReadRequest.model_validate_json(request), file, begun).model_dump_json().encode()
@@ -52,7 +51,7 @@ def answer(request: bytes, files: Sequence[int]) -> bytes:
 
 
 class _Attachments:
-    """Reads the attachments of an e-mail, and tells the parent of each before: the one told last may end this child."""
+    """Reads the attachments of an e-mail, and announces each to the parent first: the last one may crash this child."""
 
     def __init__(self, given: FileReadRequest, begun: int) -> None:
         self._given = given
@@ -60,7 +59,7 @@ class _Attachments:
         self._count = 0
 
     def read(self, content: bytes, name: str, depth: int) -> ExtractionResult:
-        """Raises Unreadable."""
+        """Read an attachment. Raises UnreadableFileError."""
         if not self._given.attachments:
             raise UnreadableFileError(
                 "an attachment of this e-mail broke its reader, so none was read; give them by themselves"
@@ -88,7 +87,7 @@ def _read(given: FileReadRequest, file: int, begun: int) -> ExtractedText | Extr
 
 def _extracted(given: FileReadRequest, file: int, begun: int) -> ExtractedText:
     size = os.fstat(file).st_size
-    # What it says of its charset decides what its first bytes are, too.
+    # The declared charset also determines what the first bytes are.
     content = _in_utf8(_content(file), given.charset) if given.charset else b""
     kind = detect_file_kind(content[:HEAD_BYTES] or os.pread(file, HEAD_BYTES, 0), PurePath(given.name).suffix.lower())
     _check_size(size, MAX_TEXT_BYTES if kind in {FileKind.TEXT, FileKind.HTML} else MAX_FILE_BYTES)
@@ -103,7 +102,7 @@ def _extracted(given: FileReadRequest, file: int, begun: int) -> ExtractedText:
 
 
 def _check_again(given: FileReadRequest, kind: FileKind) -> None:
-    """What broke a parser is read again only where there is something to leave out: an e-mail's attachments."""
+    """Read a file again after a crash only if something can be left out: the attachments of an e-mail."""
     if (given.broken or not given.attachments) and kind is not FileKind.MAIL:
         raise UnreadableFileError(BREAKS)
 
@@ -124,9 +123,9 @@ def _check_size(size: int, limit: int) -> None:
 
 
 def _in_utf8(content: bytes, charset: str) -> bytes:
-    """The bytes of a text in UTF-8, where its charset is as it is said to be; else as they are.
+    """Return the bytes of a text in UTF-8 if its declared charset is right; otherwise unchanged.
 
-    What is UTF-8 by its bytes is taken for that, whatever is said: no text in another encoding is so by accident.
+    Valid UTF-8 is taken as such, whatever is declared: no text in another encoding is valid UTF-8 by accident.
     """
     if not content.isascii() and is_utf8(content):
         return content

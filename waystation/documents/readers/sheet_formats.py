@@ -1,4 +1,4 @@
-"""How the cells of Excel's and OpenDocument's sheets look, and what is placed around them."""
+"""Reads how the cells of Excel and OpenDocument sheets look, and what is placed around them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -30,23 +30,23 @@ from waystation.documents.readers.office_archive import (
 from waystation.documents.readers.text_runs import Height, TextRun, render_text_runs
 
 _TELLING = (b'"e"', b"'e'", b"hidden", b'ht="0"', b'width="0"')
-"""One of these is in every sheet with errors, or with hidden rows or columns."""
+"""Every sheet with errors, or with hidden rows or columns, contains one of these."""
 _OBJECT = b"oleObject"
 _MARKING = (b"strike", b"vertAlign")
 
 
 _EMBEDDED = frozenset({"oleObject", "package"})
-"""Kinds of links to files within the file."""
+"""Types of links to files within the file."""
 
 
 class OfficeSheetInfoReader:
-    """Of the sheets of an Excel file."""
+    """Reads the properties of the sheets of an Excel file."""
 
     def __init__(self, archive: ZipFile, main: str) -> None:
         self._archive, self._main = archive, main
 
     def read_sheet_info(self, name: str) -> SheetInfo:
-        """Of the sheet in a member. Raises Unreadable."""
+        """Read the sheet in a member. Raises UnreadableFileError."""
         content = read_member(self._archive, name)
         if name.endswith(".bin"):
             found = read_binary_sheet_info(content, self._styles, self._binary_strings, self._binary_styles.fonts)
@@ -59,7 +59,7 @@ class OfficeSheetInfoReader:
 
     @cached_property
     def _parts(self) -> Mapping[str, str]:
-        """Members that belong to the whole file, by what they are."""
+        """Members that belong to the whole file, by type."""
         try:
             return {
                 kind.rpartition("/")[2]: name for kind, name in read_relationships(self._archive, self._main).values()
@@ -69,7 +69,7 @@ class OfficeSheetInfoReader:
 
     @cached_property
     def _styles(self) -> Mapping[int, TextFormat]:
-        """The looks of cells that have one, by the number of their style."""
+        """Non-default formats of cells, by the number of their style."""
         try:
             content = read_member(self._archive, name := self._parts.get("styles", ""))
             if name.endswith(".bin"):
@@ -99,7 +99,7 @@ class OfficeSheetInfoReader:
 
     @cached_property
     def _strings(self) -> Mapping[str, str]:
-        """Texts of which a part is marked, by their numbers."""
+        """Texts that are partly marked, by their numbers."""
         try:
             content = read_member(self._archive, self._parts.get("sharedStrings", ""))
         except UnreadableFileError:
@@ -122,7 +122,7 @@ class OfficeSheetInfoReader:
                 _column(element, found)
                 continue
             if get_local_name(element) == "oleObject":
-                # Those of the same shape are one in several forms.
+                # Those with the same shape are one object in several forms.
                 shapes.add(element.get("shapeId", ""))
                 continue
             row = parse_whole_number(element.get("r"), row + 2) - 1
@@ -154,7 +154,7 @@ class OfficeSheetInfoReader:
                     pass
 
     def _count_others(self, name: str, found: SheetInfo) -> None:
-        """What is not in cells, as far as it can be read."""
+        """Count what is not in cells, as far as it can be read."""
         embedded = 0
         for kind, target in _linked(self._archive, name):
             if kind == "comments":
@@ -162,7 +162,7 @@ class OfficeSheetInfoReader:
             elif kind == "drawing":
                 self._drawing(target, found)
             embedded += kind in _EMBEDDED
-        # Objects that stay in files of their own have no link, and those of other programs only one.
+        # Objects in separate files have no link, and those of other programs only one.
         found.objects = max(found.objects, embedded)
 
     def _comments(self, name: str) -> int:
@@ -213,7 +213,10 @@ def _paragraphs(shape: Element) -> Iterator[str]:
 
 
 def _streamed(content: bytes, *names: str) -> Iterator[Element]:
-    """Elements of these names, one after another: no more of a large sheet is kept. Raises Unreadable."""
+    """Yield elements with these names one after another, without holding more of a large sheet.
+
+    Raises UnreadableFileError.
+    """
     try:
         for _, element in iterparse(BytesIO(content)):
             if get_local_name(element) in names:
@@ -233,7 +236,7 @@ def _is_on(element: Element, name: str) -> bool:
 
 
 def _column_number(reference: str, otherwise: int) -> int:
-    """The column of `B3`, from 0."""
+    """Return the column of `B3`, from 0."""
     column = 0
     for letter in reference.upper():
         if not "A" <= letter <= "Z":
@@ -264,7 +267,7 @@ def _font(properties: Element | None) -> TextFormat:
 
 
 def _marked(item: Element) -> str:
-    """A text of several looks with its marks; empty: it has none."""
+    """Return a text of several formats with its marks; empty if it has none."""
     runs: list[TextRun] = []
     for one in item:
         text = "".join(part.text or "" for part in one if get_local_name(part) == "t")
@@ -284,7 +287,7 @@ _MOST_REPEATED = 1_048_576
 
 
 def read_opendocument_sheet_infos(archive: ZipFile) -> dict[str, SheetInfo]:
-    """Of the sheets of an OpenDocument table, by their names."""
+    """Return the properties of the sheets of an OpenDocument table, by name."""
     try:
         if not any(sign in read_member(archive, _OPEN_CONTENT) for sign in _OPEN_TELLING):
             return {}
@@ -323,14 +326,14 @@ def _open_style(style: Element) -> TextFormat:
 
 
 class _OpenTable:
-    """Goes through the rows and cells of one sheet."""
+    """Walks the rows and cells of one sheet."""
 
     def __init__(self, styles: Mapping[str, TextFormat]) -> None:
         self._styles, self._found = styles, SheetInfo()
         self._row = self._column = 0
 
     def read(self, table: Element) -> SheetInfo:
-        """What is found of it."""
+        """Return what is found."""
         self._below(table)
         return self._found
 
@@ -379,7 +382,7 @@ class _OpenTable:
         text = " ".join(render_text_runs(runs).split())
         is_marked = any(run.height or run.struck for run in runs)
         has_error = any(value == "error" for value in cell.attrib.values())
-        # The library takes a box that stands in a cell for the text of that.
+        # The library takes a box in a cell for the cell's text.
         if (text and (is_marked or has_error)) or len(found.boxes) > boxes:
             found.shown[place] = text
 

@@ -1,4 +1,7 @@
-"""Excel files and OpenDocument tables to text: one part a sheet, one line a row, the values that the cells show."""
+"""Converts Excel files and OpenDocument tables to text: one part for each sheet, one line for each row.
+
+Values are written as the cells show them.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -52,12 +55,15 @@ _DAMAGED = "damaged: no table that can be read"
 
 
 def extract_spreadsheet(content: bytes, archive: ZipFile | None = None, main: str | None = None) -> ExtractionResult:
-    """The visible sheets; hidden ones and those that cannot be read are left out and named. Raises Unreadable.
+    """Extract the visible sheets; hidden and unreadable ones are listed.
 
     Args:
-        content: The file.
-        archive: The same, if it is one.
-        main: The member of it that lists the sheets of an Excel file.
+        content: content of the file.
+        archive: the file as an archive, if it is one.
+        main: the member that lists the sheets of an Excel file.
+
+    Raises:
+        UnreadableFileError: the file cannot be read.
     """
     book = _Book(content, archive, main)
     parts: list[DocumentPart] = []
@@ -94,13 +100,13 @@ _NO_TABLES = (
     (SheetTypeEnum.Vba, "a macro"),
 )
 _STORED_OBJECT = "MBD"
-"""How the folders of embedded objects begin in a compound file."""
+"""Prefix of the folders of embedded objects in a compound file."""
 _SHEETS = ("/worksheet", "/chartsheet", "/dialogsheet")
-"""How the kinds of links to sheets end that the library knows."""
+"""Ends of the link types of sheets that the library knows."""
 
 
 class _Book:
-    """A file with what the library that reads its values does not say of it."""
+    """A file, with what the spreadsheet library does not report about it."""
 
     def __init__(self, content: bytes, archive: ZipFile | None, main: str | None) -> None:
         self.lost: list[SkippedItem] = []
@@ -118,7 +124,7 @@ class _Book:
         self._in_order = self._old(content) if archive is None else []
 
     def _old(self, content: bytes) -> list[SheetInfo]:
-        """Of the sheets of a compound file. Raises Unreadable: it has a password."""
+        """Read the sheets of a compound file. Raises UnreadableFileError if it has a password."""
         try:
             file = CompoundFile(content)
         except ValueError:
@@ -127,7 +133,7 @@ class _Book:
         if has_password(stream):
             raise UnreadableFileError(_PASSWORD)
         found = read_xls_sheet_infos(stream)
-        # Sheets of Excel 5 say of their objects what is not read here.
+        # Sheets of Excel 5 describe their objects in a form that is not read here.
         stored = sum(name.startswith(_STORED_OBJECT) for name in file.stream_names) - sum(
             look.objects for look in found
         )
@@ -135,7 +141,7 @@ class _Book:
         return found
 
     def open_workbook(self) -> CalamineWorkbook:
-        """Raises CalamineError, PasswordError."""
+        """Open the workbook. Raises CalamineError, PasswordError."""
         try:
             return CalamineWorkbook.from_filelike(BytesIO(self._content))
         except PasswordError:
@@ -147,7 +153,7 @@ class _Book:
             return CalamineWorkbook.from_filelike(BytesIO(again))
 
     def _without_unknown(self) -> bytes | None:
-        """The file as the library expects it: it ends at any sheet in the list that it does not know.
+        """Return the file as the library expects it: it fails at any unknown sheet in the list.
 
         The members of a binary one must have their usual names, too.
         """
@@ -193,7 +199,7 @@ class _Book:
         return True
 
     def why_not(self, sheet: SheetMetadata) -> str:
-        """Why a sheet is not read; empty where it is."""
+        """Return why a sheet is not read; empty if it is."""
         if sheet.visible != SheetVisibleEnum.Visible:
             return "hidden; show it to have it read"
         if reason := next((reason for kind, reason in _NO_TABLES if sheet.typ == kind), ""):
@@ -203,7 +209,7 @@ class _Book:
         return ""
 
     def look(self, at: int, name: str) -> SheetInfo:
-        """Of the sheet at this place in the list. Raises Unreadable."""
+        """Return the properties of the sheet at this position in the list. Raises UnreadableFileError."""
         if self._office:
             member = self._members.get(name, "")
             return self._office.read_sheet_info(member) if member else SheetInfo()
@@ -213,7 +219,7 @@ class _Book:
 
 
 def _sheet_members(archive: ZipFile, main: str) -> dict[str, str]:
-    """By name of the sheet; empty where the list cannot be read."""
+    """Return the members by sheet name; empty if the list cannot be read."""
     try:
         targets = {key: name for key, (_, name) in read_relationships(archive, main).items()}
         if main.endswith(".bin"):
@@ -232,12 +238,12 @@ class _Merged(NamedTuple):
 
 
 class _Rows:
-    """The rows of one sheet as they are seen."""
+    """The visible rows of one sheet."""
 
     def __init__(self, sheet: CalamineSheet, look: SheetInfo) -> None:
         self.look = look
         self._sheet = sheet
-        # The library begins with the first row, but with the first column that has anything in it.
+        # The library begins with the first row, but with the first column that has any content.
         _, self._first_column = sheet.start or (0, 0)
         self._begins: dict[int, list[_Merged]] = {}
         for first, last in [*look.merged, *(sheet.merged_cell_ranges or ())]:
@@ -247,7 +253,7 @@ class _Rows:
         self._hidden_columns: set[int] = set()
 
     def lines(self) -> Iterator[str]:
-        """One for each row that is seen, with anything in it."""
+        """Yield one line for each visible row with any content."""
         open_cells: list[_Merged] = []
         for number, row in enumerate(self._sheet.iter_rows()):
             cells = [self._shown((number, self._first_column + at), cell) for at, cell in enumerate(row)]
@@ -277,7 +283,7 @@ class _Rows:
         return render_text_runs([TextRun(text, look.height, look.struck)]) if look and text else text
 
     def list_skipped_items(self, place: str) -> Iterator[SkippedItem]:
-        """What is not in the lines, once they were read."""
+        """Yield what is not in the lines, after they were read."""
         reason = "hidden, maybe by a filter; show them to have them read"
         for item in build_skipped_ranges("row", self._hidden_rows, reason):
             yield SkippedItem(name=f"{item.name} of {place}", reason=item.reason)
@@ -303,9 +309,9 @@ class _Rows:
 
 
 def _repeat(cells: list[str], merged: Sequence[_Merged], first_column: int) -> None:
-    """Put what cells say into the others that they were merged with, where other cells of the row say something, too.
+    """Repeat merged cells in the cells that they cover if other cells of the row have content too.
 
-    A title that runs over all columns says nothing of them.
+    A title that spans all columns says nothing about them.
     """
     for cell in merged:
         begin, end = max(0, cell.first[1] - first_column), cell.last[1] - first_column + 1
@@ -315,7 +321,7 @@ def _repeat(cells: list[str], merged: Sequence[_Merged], first_column: int) -> N
 
 
 def _letters(column: int) -> str:
-    """As programs name a column, from 0."""
+    """Return the letters of a column, numbered from 0."""
     letters = ""
     column += 1
     while column:

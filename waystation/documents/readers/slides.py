@@ -1,7 +1,7 @@
-"""PPTX to text: one part a slide, with its title as a heading, its lists, tables, diagrams and notes.
+"""Converts PPTX to text: one part for each slide, with its title as a heading, its lists, tables, diagrams and notes.
 
-What is not read is named: charts, embedded objects, comments, footers, hidden shapes, and pictures on a slide without
-text.
+What is not read is reported: charts, embedded objects, comments, footers, hidden shapes, and pictures on a slide
+without text.
 """
 
 from collections import Counter
@@ -32,15 +32,17 @@ from waystation.kernel.patterns import compile_bounded
 
 _PRESENTATION = "ppt/presentation.xml"
 _FURNITURE = frozenset({"sldNum", "dt", "ftr", "hdr", "sldImg"})
-"""Placeholders that stand on every slide alike."""
+"""Placeholders that are the same on every slide."""
 _FOOTERS = frozenset({"ftr", "hdr"})
 _ON = frozenset({"1", "true"})
 _NOT_READ = "not read"
 
 
 def extract_pptx(archive: ZipFile, main: str = _PRESENTATION) -> ExtractionResult:
-    """The slides in the order in which they are shown; hidden ones and those that cannot be read are left out and
-    named. Raises Unreadable.
+    """Extract the slides in presentation order; hidden and unreadable ones are listed.
+
+    Raises:
+        UnreadableFileError: the presentation is damaged, or has no text.
     """
     targets = read_relationships(archive, main)
     parts: list[DocumentPart] = []
@@ -72,14 +74,14 @@ def extract_pptx(archive: ZipFile, main: str = _PRESENTATION) -> ExtractionResul
 
 
 class _NotRead:
-    """What is on the slides and not read."""
+    """What is on the slides and is not read."""
 
     def __init__(self) -> None:
         self.found: Counter[tuple[str, int]] = Counter()
-        """How many of a kind are on which slide."""
+        """Count by kind and slide."""
 
     def comments(self, archive: ZipFile, slide: str, number: int) -> None:
-        """Count the words that others have written about a slide."""
+        """Count the comments on a slide."""
         for kind, name in read_relationships(archive, slide).values():
             if kind.rpartition("/")[2] == "comments":
                 texts = (
@@ -90,7 +92,7 @@ class _NotRead:
                 self.found["comments", number] += sum(len(text.split()) for text in texts)
 
     def list_skipped_items(self) -> Iterator[SkippedItem]:
-        """By kind, with the numbers of the slides."""
+        """Yield it by kind, with the numbers of the slides."""
         for kind, reason in _KINDS.items():
             numbers = [number for (what, number), count in self.found.items() if what == kind and count]
             for item in build_skipped_ranges("slide", numbers, reason):
@@ -106,7 +108,7 @@ _KINDS = {
     "hidden text": "no reader of the slides sees it",
     "no text, only pictures": "no text, only pictures",
 }
-"""What is named, with the reason."""
+"""Kinds that are reported, with the reason."""
 _FRAMES = {"chart": "charts", "ole": "embedded objects", "oleObj": "embedded objects"}
 
 
@@ -119,13 +121,13 @@ def _notes(archive: ZipFile, slide: str, number: int) -> Iterator[str]:
 
 
 class _Slide:
-    """One member with shapes on it."""
+    """One member with shapes."""
 
     def __init__(self, archive: ZipFile, name: str, number: int, not_read: _NotRead) -> None:
         self._archive, self._name, self._number, self._not_read = archive, name, number, not_read
 
     def blocks(self, element: Element) -> Iterator[str]:
-        """The texts of shapes, tables and diagrams below an element, in the order of the file."""
+        """Yield the texts of shapes, tables and diagrams below an element, in the order of the file."""
         for child in _shown(element):
             if _is_hidden(child):
                 words = sum(len((one.text or "").split()) for one in find_elements_by_name(child, "t"))
@@ -150,7 +152,7 @@ class _Slide:
             yield from self.blocks(data)
 
     def _diagram(self, found: Element) -> Iterator[str]:
-        """The texts of SmartArt."""
+        """Yield the texts of SmartArt."""
         key = next((value for name, value in found.items() if name.endswith("}dm")), "")
         try:
             _, name = read_relationships(self._archive, self._name).get(key, ("", ""))
@@ -174,13 +176,13 @@ class _Slide:
 
 
 def _is_hidden(element: Element) -> bool:
-    """A shape that the list of shapes hides."""
+    """Whether a shape is hidden in the list of shapes."""
     named = next((one for child in element if get_local_name(child).startswith("nv") for one in child), None)
     return named is not None and get_local_name(named) == "cNvPr" and named.get("hidden") in _ON
 
 
 def _shown(element: Element) -> Iterator[Element]:
-    """The children; of what is there in several ways, for older and newer programs, the newest that has a text."""
+    """Yield the children; of alternatives for older and newer programs, the newest with text."""
     for child in element:
         if get_local_name(child) != "AlternateContent":
             yield child
@@ -191,7 +193,7 @@ def _shown(element: Element) -> Iterator[Element]:
 
 
 class _Numbered(NamedTuple):
-    """How a list counts, and how far it is."""
+    """The numbering of a list, and its current number."""
 
     style: str
     at: int
@@ -209,7 +211,7 @@ _AROUND = {"Period": "{}.", "ParenR": "{})", "ParenBoth": "({})", "Plain": "{}",
 
 
 def _lines(shape: Element) -> list[str]:
-    """Its paragraphs: as a list if there are several, and with the numbers that they are shown with."""
+    """Return its paragraphs: as a list if there are several, with the numbers that are shown."""
     levels = {get_local_name(one)[:4]: one for style in find_elements_by_name(shape, "lstStyle") for one in style}
     counts: dict[int, _Numbered] = {}
     found: list[tuple[str, str]] = []
@@ -226,7 +228,7 @@ def _lines(shape: Element) -> list[str]:
 
 
 def _list_number(own: Element | None, inherited: Element | None, last: _Numbered | None) -> _Numbered | None:
-    """The number of a paragraph: its own properties say whether it has one, or else those of its level."""
+    """Return the number of a paragraph by its own properties, or else by those of its level."""
     for properties in (own, inherited):
         for one in properties if properties is not None else ():
             if get_local_name(one) in {"buNone", "buChar", "buBlip"}:
@@ -245,7 +247,7 @@ def _label(number: _Numbered) -> str:
 
 
 def _table(table: Element) -> str:
-    """A cell over several rows or columns is repeated in each."""
+    """Render a table; a cell over several rows or columns is repeated in each."""
     above: Sequence[str] = ()
     rows: list[str] = []
     for row in (child for child in table if get_local_name(child) == "tr"):

@@ -1,7 +1,7 @@
-"""What style sheets and style attributes say of an element, as far as it changes what a reader sees or what it means.
+"""Evaluates style sheets and style attributes as far as they change what a reader sees or what it means.
 
-Selectors of elements, classes and ids, one within another, are known. Rules with any other selector (states, siblings,
-attributes) or under a condition (`@media`) say nothing, so that what is read does not depend on a device.
+Supported selectors are elements, classes and ids, one within another. Rules with any other selector (states, siblings,
+attributes) or under a condition (`@media`) are ignored, so that the result does not depend on a device.
 """
 
 import re
@@ -29,14 +29,14 @@ _MOST_ANCESTORS = 200
 
 
 class ElementStyle(NamedTuple):
-    """What is said of an element itself; None: nothing."""
+    """Style of an element itself; None: not set."""
 
     shown: bool | None = None
-    """False: nothing in it is seen."""
+    """If False, nothing in it is visible."""
     visible: bool | None = None
-    """False: neither it nor what is in it is seen, unless that says otherwise."""
+    """If False, neither it nor its contents are visible, unless those override it."""
     sized: bool | None = None
-    """False: its text has no size, and neither has that in it, unless it says otherwise."""
+    """If False, its text and its contents have zero size, unless those override it."""
     struck: bool | None = None
     height: str | None = None
     """`super`, `sub`, or on the line."""
@@ -48,19 +48,19 @@ _NOTHING = ElementStyle()
 
 class _Rule(NamedTuple):
     selector: Sequence[str]
-    """Compounds, the outermost first."""
+    """Compound selectors, the outermost first."""
     weight: tuple[int, int, int, int]
-    """By ids, classes and elements, then by order."""
+    """Numbers of ids, classes and elements, then position."""
     said: Mapping[str, str]
 
 
 class StyleSheet:
-    """The rules of a page's style sheets, in their order."""
+    """The rules of a page's style sheets, in order."""
 
     def __init__(self, sheets: Sequence[str]) -> None:
         self._by_key: dict[str, list[_Rule]] = {}
         self._looks: dict[int, tuple[Tag, ElementStyle]] = {}
-        """By identity of their elements, which stay the same as long as they are kept here."""
+        """By identity of their elements, which is stable as long as they are referenced here."""
         count = 0
         for selectors, said in (rule for sheet in sheets for rule in _rules(_without_comments(sheet))):
             for selector in selectors.split(","):
@@ -73,7 +73,7 @@ class StyleSheet:
                 )
 
     def compute_style(self, tag: Tag) -> ElementStyle:
-        """What is said of an element, the strongest saying last."""
+        """Compute the style of an element, the strongest rule last."""
         written = tag.get("style")
         if not self._by_key and not written:
             return _NOTHING
@@ -105,7 +105,7 @@ def _without_comments(sheet: str) -> str:
 
 
 def _rules(sheet: str) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Selectors with what is said of them, where that is anything that is used here; what stands in @-rules is not."""
+    """Yield selectors with their declarations if any of those are used here; contents of @-rules are skipped."""
     at, depth = 0, 0
     while (begin := sheet.find("{", at)) >= 0:
         end = sheet.find("}", at)
@@ -138,7 +138,7 @@ def _declared(text: str) -> dict[str, str]:
 
 
 def _key(compound: str) -> str:
-    """What an element must have at least."""
+    """Return a part that an element must have to match."""
     parts = _SIMPLE.findall(compound)
     return next((part for part in parts if part.startswith("#")), parts[-1])
 

@@ -1,4 +1,4 @@
-"""Marks for texts that come in runs, as slides and sheets have them: raised, lowered and struck out."""
+"""Renders texts that consist of runs, as in slides and sheets, with marks for raised, lowered and struck-out text."""
 
 from collections.abc import Iterable
 from itertools import groupby
@@ -10,7 +10,7 @@ Height = Literal["", "raised", "lowered"]
 
 
 class TextRun(NamedTuple):
-    """A stretch of text of one look."""
+    """Text with a uniform format."""
 
     text: str
     height: Height = ""
@@ -18,7 +18,7 @@ class TextRun(NamedTuple):
 
 
 def render_text_runs(runs: Iterable[TextRun]) -> str:
-    """The text of all runs, with `^` and `_` before what is raised and lowered, and `~~` around what is struck out."""
+    """Join the runs, with `^` and `_` before raised and lowered text, and `~~` around struck-out text."""
     joined = [
         TextRun("".join(run.text for run in alike), height, struck)
         for (height, struck), alike in groupby((run for run in runs if run.text), lambda run: run[1:])

@@ -1,8 +1,7 @@
-"""DOCX to text, by way of HTML: a package of the usual form is made of any, and a library converts that.
+"""Converts DOCX to text by way of HTML: any package is normalised, and a library converts it.
 
-The library keeps headings, lists, tables, links and notes. Before it reads the texts, they are given what it does not
-know: the numbers of clauses and lists, what styles say of hidden, raised and struck-out text, and the contents of
-elements that it would pass over.
+The library keeps headings, lists, tables, links and notes. First, the texts get what it does not know: numbers of
+clauses and lists, hidden, raised and struck-out text from styles, and the contents of elements that it would skip.
 """
 
 import zlib
@@ -36,7 +35,7 @@ _OPTIONAL = {
     "footnotes": "damaged",
     "endnotes": "damaged",
 }
-"""Parts beside the main one that are read, with what it means that one cannot be."""
+"""Parts besides the main one that are read, with the consequence if one cannot be."""
 _MARKS_OF_OURS = dict.fromkeys(map(ord, (LABEL, LABEL_END)))
 
 
@@ -46,14 +45,18 @@ class _Converted(Protocol):
 
 
 class _Result(Protocol):
-    """What is used of the library, which comes without types."""
+    """The used part of the library, which has no types."""
 
     value: str
     messages: Sequence[_Converted]
 
 
 def extract_docx(archive: ZipFile, main: str) -> ExtractionResult:
-    """The whole text without places: a Word file has no pages before it is printed. Raises Unreadable."""
+    """Extract the whole text without places: a Word file has no pages before it is printed.
+
+    Raises:
+        UnreadableFileError: the file is damaged or has no text.
+    """
     package = _Package(archive, main)
     try:
         content = package.in_usual_form()
@@ -67,7 +70,7 @@ def extract_docx(archive: ZipFile, main: str) -> ExtractionResult:
         *(BadZipFile, zlib.error, ExpatError, OSError, UnreadableFileError),
         *(AttributeError, KeyError, IndexError, RecursionError, TypeError, ValueError),
     ) as error:
-        # The library is written for whole files: whatever one lacks is an error of another type.
+        # The library expects complete files: whatever one lacks raises an error of a different type.
         raise UnreadableFileError(_DAMAGED) from error
     page = read_html(result.value.replace("↑</a>", "</a>"), labelled=True)
     told = [*package.left_out, *_messages(result.messages)]
@@ -79,7 +82,7 @@ def _no_picture(_: object) -> list[object]:
 
 
 _OF_STYLES = compile_bounded(r"Unrecognised \w{1,40} style: |\w{1,40} style with ID ")
-"""Messages that say nothing of the text: it is read, whatever its style is called."""
+"""Messages that say nothing about the text, which is read whatever the name of its style."""
 _NOTHING_LOST = ("Ignoring complex field ", "Image of type ", "Could not find image ", "A v:imagedata ")
 _ELEMENT = "An unrecognised element was ignored: "
 _SIGN = compile_bounded(r"A w:sym element with an unsupported character was ignored: char (\w{1,8}) in font (.{0,100})")
@@ -90,11 +93,11 @@ _KNOWN = {
     "contentPart": "ink",
     "control": "a control of a form (ActiveX)",
 }
-"""Elements whose contents are in other members, in forms that are not read."""
+"""Elements whose contents are in other members, in formats that are not read."""
 
 
 def _messages(messages: Iterable[_Converted]) -> Iterator[SkippedItem]:
-    """What the library says, in words of those who have never seen the inside of a Word file."""
+    """Yield the library's messages in words for people who have never seen the inside of a Word file."""
     counts = Counter(one.message for one in messages if not _OF_STYLES.match(one.message))
     for message, count in counts.items():
         if message.startswith(_NOTHING_LOST):
@@ -124,7 +127,10 @@ class _Package:
         self._found = self._targets()
 
     def in_usual_form(self) -> bytes:
-        """An archive with the names that the library expects and nothing else. Raises Unreadable."""
+        """Build an archive with only the members, and the names, that the library expects.
+
+        Raises UnreadableFileError.
+        """
         document = read_xml_member(self._archive, self._main)
         _join_bodies(document)
         optional = {name: self._optional(name) for name in _OPTIONAL}
@@ -154,7 +160,7 @@ class _Package:
         return file.getvalue()
 
     def _targets(self) -> dict[str, str]:
-        """The members beside the main one, by what they are; of several of a kind, the first."""
+        """Return the members besides the main one, by kind; if there are several of a kind, the first."""
         folder = self._main.rpartition("/")[0]
         usual = {name: f"{folder}/{name}.xml".lstrip("/") for name in (*_OPTIONAL, "comments")}
         try:
@@ -178,7 +184,7 @@ class _Package:
             return None
 
     def _links_outside(self, name: str) -> dict[str, str]:
-        """Addresses by the ids of their links."""
+        """Return addresses by the ids of their links."""
         folder, _, file = name.rpartition("/")
         try:
             listed = read_xml_member(self._archive, f"{folder}/_rels/{file}.rels".lstrip("/"))
@@ -187,7 +193,7 @@ class _Package:
         return {link.get("Id", ""): link.get("Target", "") for link in listed if link.get("TargetMode") == "External"}
 
     def _beside(self) -> Iterator[SkippedItem]:
-        """Texts that are not part of the document's own."""
+        """Yield texts that are not part of the document's own."""
         try:
             linked = {
                 name: kind.rpartition("/")[2] for kind, name in read_relationships(self._archive, self._main).values()
@@ -230,7 +236,7 @@ def _relations(targets: Mapping[str, str]) -> bytes:
 
 
 def _join_bodies(document: Element) -> None:
-    """Move what is in further bodies to the first, which is the only one that the library reads."""
+    """Move the contents of further bodies into the first, which is the only one that the library reads."""
     first, *others = [child for child in document if get_local_name(child) == "body"] or [None]
     for body in others:
         if first is not None and body is not None:
@@ -239,7 +245,7 @@ def _join_bodies(document: Element) -> None:
 
 
 def _without_broken(root: Element) -> None:
-    """Without definitions that lack what the library takes for granted."""
+    """Remove definitions that lack what the library takes for granted."""
     for child in list(root):
         is_style, is_number = get_local_name(child) == "style", get_local_name(child) == "num"
         if (
@@ -251,7 +257,7 @@ def _without_broken(root: Element) -> None:
 
 
 def _attribute(element: Element, name: str) -> str:
-    """The whole name of an attribute, whose namespace differs by the kind of file."""
+    """Return the full name of an attribute, whose namespace differs by the kind of file."""
     return next((key for key in element.keys() if key.rpartition("}")[2] == name), name)  # noqa: SIM118 no mapping
 
 
@@ -264,7 +270,7 @@ def _child(element: Element | None, name: str) -> Element | None:
 
 
 def _value(element: Element | None, *path: str) -> str | None:
-    """The attribute `val` of what is found by these names, one within another."""
+    """Return the attribute `val` of the element that these nested names lead to."""
     for name in path:
         element = _child(element, name)
     return _said(element, "val")
@@ -275,11 +281,11 @@ def _number(value: str | None) -> int | None:
 
 
 _RAISED_HALF_POINTS = 6
-"""A text that is raised by as much is above the line as a superscript is."""
+"""A text that is raised by this much is above the line like a superscript."""
 
 
 class _RunLook(NamedTuple):
-    """What is said of a text; None: nothing."""
+    """Format of a text; None: not set."""
 
     hidden: bool | None = None
     struck: bool | None = None
@@ -298,7 +304,7 @@ _PLAIN = _RunLook()
 
 
 def _half_points(measure: str) -> int:
-    """Of a measure, which has a unit in files of the strict kind: `6`, `3pt`."""
+    """Return the half-points of a measure, which has a unit in strict files: `6`, `3pt`."""
     whole = _number(measure.removesuffix("pt").partition(".")[0]) or 0
     return 2 * whole if measure.endswith("pt") else whole
 
@@ -323,7 +329,7 @@ class _Style(NamedTuple):
 
 
 class _Styles:
-    """Styles by their ids, with what they are based on."""
+    """Styles by id, with what they are based on."""
 
     def __init__(self, root: Element | None) -> None:
         self._styles: dict[str, _Style] = {}
@@ -348,7 +354,7 @@ class _Styles:
                 self._default = self._default or key
 
     def chain(self, key: str | None, *, of_paragraph: bool = False) -> Iterator[tuple[str, _Style]]:
-        """The style and those below it."""
+        """Yield the style and those that it is based on."""
         key = key or (self._default if of_paragraph else "")
         seen: set[str] = set()
         while key in self._styles and key not in seen:
@@ -357,7 +363,7 @@ class _Styles:
             key = self._styles[key].based_on
 
     def look(self, run: Element | None, paragraph_style: str | None) -> _RunLook:
-        """Of a text with these properties, in a paragraph of that style."""
+        """Return the format of a text with these properties, in a paragraph of that style."""
         look = _run_look(run)
         for _, style in (*self.chain(_value(run, "rStyle")), *self.chain(paragraph_style, of_paragraph=True)):
             look = look.over(style.look)
@@ -379,11 +385,11 @@ class _List(NamedTuple):
     counters: str
     levels: Mapping[int, _Level]
     starts: Mapping[int, int]
-    """Of levels that begin anew with this list."""
+    """Start values of levels that restart with this list."""
 
 
 _CHECKED = frozenset("☐☑☒✓✔✗✘")
-"""Signs before items that say something of them."""
+"""Meaningful bullets."""
 _PLACEHOLDER = compile_bounded(r"%([1-9])")
 
 
@@ -420,7 +426,7 @@ class _Numbering:
         return _List(counters, levels, starts)
 
     def place(self, properties: Element | None) -> tuple[str, int] | None:
-        """The list that a paragraph with these properties is in, and its level in it."""
+        """Return the list and level of a paragraph with these properties."""
         own = _child(properties, "numPr")
         key, level = _value(own, "numId"), _number(_value(own, "ilvl"))
         chain = list(self._styles.chain(_value(properties, "pStyle"), of_paragraph=True))
@@ -428,7 +434,7 @@ class _Numbering:
             key = next((style.list_id for _, style in chain if style.list_id is not None), None)
         if key is None:
             return None
-        # List and level are inherited each by itself: a style may say its level and have its list from another.
+        # List and level are inherited independently: a style may define its level and get its list from another.
         linked = {one.style: at for at, one in sorted(self._levels(key).items(), reverse=True)}
         for name, style in chain:
             if level is None:
@@ -439,7 +445,7 @@ class _Numbering:
         return self._lists[key].levels if key in self._lists else {}
 
     def label(self, key: str, level: int) -> str | None:
-        """The number of the next paragraph of that list and level, maybe empty; None: it has none, or a sign."""
+        """Return the number of the next paragraph at that level, possibly empty; None if it has none, or a bullet."""
         found = self._lists.get(key)
         if found is None or level not in found.levels:
             return None
@@ -479,7 +485,7 @@ def _levels(elements: Iterable[Element]) -> Iterator[tuple[int, _Level]]:
 
 
 def _shown(of: _List, counts: Mapping[int, int], level: int, at: int) -> str:
-    """A level's part of the number of a paragraph at another level."""
+    """Return a level's part of the number of a paragraph at another level."""
     known = of.levels.get(level)
     if known is None or known.format == "none":
         return ""
@@ -494,14 +500,14 @@ _HANDLED = frozenset({
     *("hyperlink", "bookmarkStart", "br", "footnoteReference", "endnoteReference", "sdt", "sdtContent", "body"),
     *("footnote", "endnote"),
 })  # fmt: skip
-"""Elements that the library knows and reads what is in them."""
+"""Elements that the library knows and reads the contents of."""
 _PROPERTIES = frozenset({"pPr", "rPr", "tblPr", "tblGrid", "trPr", "tcPr", "sdtPr", "sectPr"})
 _VML = frozenset({"group", "rect", "roundrect", "shape", "textbox"})
 _USUAL = {
     name: f"{{urn:schemas-microsoft-com:vml}}{name}" if name in _VML else f"{_W}{name}"
     for name in _HANDLED | _PROPERTIES
 }
-"""Names of elements that the library knows, which have other namespaces in files of the strict kind."""
+"""Names of elements that the library knows, which have other namespaces in strict files."""
 _LEAVES = frozenset({
     *("del", "moveFrom", "oMath", "oMathPara", "footnoteReference", "endnoteReference"),
     *("fldChar", "cr", "br", "ptab", "textpath"),
@@ -513,19 +519,19 @@ _TEXTS = frozenset({"t", "instrText", "delText"})
 
 
 class _Cleaner:
-    """Gives texts what the library does not know, and counts what is not read."""
+    """Adds what the library does not know to texts, and counts what is not read."""
 
     def __init__(self, styles: _Styles, numbering: _Numbering, notes: Mapping[str, set[str]]) -> None:
         self._styles, self._numbering, self._notes = styles, numbering, notes
         self._targets: dict[str, str] = {}
         self._form_texts: Mapping[Element, str] = {}
         self._hidden: list[int] = []
-        """Words of each text."""
+        """Words in each hidden text."""
         self._deleted = 0
         self._charts = 0
         self._lost_notes = 0
         self._unread: Counter[str] = Counter()
-        """Elements of `_KNOWN`."""
+        """Count of elements in `_KNOWN`."""
 
     def clean(self, root: Element, targets: dict[str, str]) -> None:
         """Change a member in place. `targets`: addresses by the ids of links, to which those of fields are added."""
@@ -534,7 +540,7 @@ class _Cleaner:
         self._clean(root, None)
 
     def list_skipped_items(self) -> Iterator[SkippedItem]:
-        """What is not in the texts that were cleaned."""
+        """Yield what is not in the cleaned texts."""
         words = sum(self._hidden)
         if words:
             passages = _counted(len([*filter(None, self._hidden)]), "passage")
@@ -557,7 +563,7 @@ class _Cleaner:
             element.text = element.text.translate(_MARKS_OF_OURS)
 
     def _kept(self, element: Element, paragraph_style: str | None) -> Iterator[Element]:
-        """What is in the place of an element."""
+        """Yield the replacement of an element."""
         name = get_local_name(element)
         element.tag = _USUAL.get(name, element.tag)
         match name:
@@ -569,7 +575,7 @@ class _Cleaner:
                 yield from self._row(element, paragraph_style)
             case "tbl":
                 self._clean(element, paragraph_style)
-                # One of these between two rows and the library would not merge the table's cells.
+                # One of these between two rows would keep the library from merging the table's cells.
                 loose = list(_take_loose(element))
                 yield from (element, *loose)
             case "AlternateContent":
@@ -587,12 +593,12 @@ class _Cleaner:
                 yield from self._unknown(element, paragraph_style)
 
     def _leaf(self, element: Element) -> Iterator[Element]:
-        """What is in the place of an element in which nothing is to be changed."""
+        """Yield the replacement of an element whose contents do not change."""
         match get_local_name(element):
             case "del":
                 texts = (text.text or "" for text in element.iter() if get_local_name(text) in {"delText", "t"})
                 self._deleted += sum(len(text.split()) for text in texts)
-            case "moveFrom":  # it stands where it was moved to
+            case "moveFrom":  # the text is where it was moved to
                 pass
             case "oMath":
                 yield _text_run(render_formula(element))
@@ -619,7 +625,7 @@ class _Cleaner:
         yield from _with_gap(row)
 
     def _unknown(self, element: Element, paragraph_style: str | None) -> Iterator[Element]:
-        """Of what the library would pass over: what is in it, or a message of its own."""
+        """Yield the contents of an element that the library would skip, or record it as unread."""
         if get_local_name(element) in _KNOWN:
             self._unread[get_local_name(element)] += 1
         if get_local_name(element) in {"rt", "imagedata", "comment"}:
@@ -632,7 +638,7 @@ class _Cleaner:
                 yield from self._kept(child, paragraph_style)
 
     def _check(self, element: Element) -> None:
-        """Take away what the library would end at."""
+        """Remove what the library would fail at."""
         key = _attribute(element, "id")
         if get_local_name(element) == "hyperlink" and element.get(key) not in {None, *self._targets}:
             del element.attrib[key]
@@ -656,7 +662,7 @@ class _Cleaner:
             self._unread.update(get_local_name(one) for one in element.iter() if get_local_name(one) in _KNOWN)
 
     def _link(self, field: Element, link: "_Link", paragraph_style: str | None) -> Element:
-        """A field that is a link, in the form of other links."""
+        """Return a field that is a link in the form of other links."""
         written = Element(f"{_W}hyperlink")
         if link.target:
             key = f"field{len(self._targets)}"
@@ -689,7 +695,7 @@ class _Cleaner:
         look = self._styles.look(properties, paragraph_style)
         if look.hidden:
             self._hide(run)
-            # A field would never end.
+            # Otherwise a field would never end.
             run[:] = [child for child in run if get_local_name(child) in {"fldChar", "instrText"}]
             yield from [run] if len(run) else []
             return
@@ -712,7 +718,7 @@ class _Cleaner:
 
 
 def _usual_sign(element: Element) -> Iterator[Element]:
-    """What the library knows, in place of a sign that it does not."""
+    """Yield what the library knows in place of a character element that it does not."""
     match get_local_name(element):
         case "cr":
             yield Element(f"{_W}br")
@@ -759,21 +765,21 @@ def _paragraph_of(contents: Iterable[Element]) -> Element:
 
 
 class _Link(NamedTuple):
-    """Where a link leads: an address, a place, or a place at an address."""
+    """Target of a link: an address, a place, or a place at an address."""
 
     target: str
     anchor: str
 
 
 _ARGUMENT = compile_bounded(r'"((?:[^"\\]|\\.)*+)"?|\\([A-Za-z!])|([^\s"]++)')
-"""Of a field's instruction: a quoted argument, a switch, or a word."""
+"""Part of a field's instruction: a quoted argument, a switch, or a word."""
 _ESCAPED = compile_bounded(r'\\(["\\])')
 _WITH_ARGUMENT = frozenset("lot")
-"""Switches of links that have one: a place, a text that is shown on pointing, a frame."""
+"""Switches of links with an argument: a place, a tooltip, a frame."""
 
 
 def _hyperlink(instruction: str) -> _Link | None:
-    r"""The link that a field's instruction is: `HYPERLINK "https://example.org" \l "part" \o "See there"`."""
+    r"""Parse a field's instruction as a link: `HYPERLINK "https://example.org" \l "part" \o "See there"`."""
     name, *arguments = list(_ARGUMENT.finditer(instruction)) or [None]
     if name is None or (name[3] or "").upper() != "HYPERLINK":
         return None
@@ -790,7 +796,7 @@ def _hyperlink(instruction: str) -> _Link | None:
 
 
 class _Field(NamedTuple):
-    """A field whose end has not come yet."""
+    """A field whose end has not been reached."""
 
     begin: Element
     instruction: list[Element]
@@ -799,9 +805,9 @@ class _Field(NamedTuple):
 
 
 def _read_fields(root: Element) -> Mapping[Element, str]:
-    """Texts of form fields, by the field's last element, where they are not part of the document's own text.
+    """Return the texts of form fields, by the field's last element, if they are not part of the document's own text.
 
-    Instructions of links are written in the one way that the library understands.
+    Instructions of links are rewritten in the one way that the library understands.
     """
     texts: dict[Element, str] = {}
     fields: list[_Field] = []
@@ -830,7 +836,7 @@ def _read_fields(root: Element) -> Mapping[Element, str]:
 
 
 def _write_switches(begin: Element) -> None:
-    """Say of a box whether it is ticked in the way that the library understands."""
+    """Rewrite the state of a check box in the way that the library understands."""
     for switch in _child(_child(begin, "ffData"), "checkBox") or ():
         key = _attribute(switch, "val")
         if switch.get(key) in OFF:
@@ -852,7 +858,7 @@ def _write_link(instruction: Sequence[Element]) -> None:
 
 
 def _form_text(field: _Field) -> str:
-    """The entry of a list that is chosen, or the text that a field has before somebody types."""
+    """Return the selected entry of a list, or the initial text of a field."""
     form = _child(field.begin, "ffData")
     entries = [_said(one, "val") or "" for one in _child(form, "ddList") or () if get_local_name(one) == "listEntry"]
     if entries and not any(field.results):
@@ -869,7 +875,7 @@ _DRAWING = frozenset({
 
 
 def _boxes(element: Element) -> Iterator[Element]:
-    """The texts of a drawing, in its order: contents of text boxes, and paragraphs of shapes of DrawingML's own."""
+    """Yield the texts of a drawing, in order: contents of text boxes, and paragraphs of DrawingML shapes."""
     for child in _alternative(element) if get_local_name(element) == "AlternateContent" else element:
         if get_local_name(child) == "txbxContent" or (
             get_local_name(child) == "p" and child.tag[1:].partition("}")[0] in _DRAWING
@@ -880,7 +886,7 @@ def _boxes(element: Element) -> Iterator[Element]:
 
 
 def _shape_paragraph(paragraph: Element) -> Element:
-    """A paragraph of DrawingML as one of Word's."""
+    """Convert a paragraph of DrawingML to one of Word's."""
     written = Element(f"{_W}p")
     for one in paragraph.iter():
         match get_local_name(one):
@@ -895,7 +901,7 @@ def _shape_paragraph(paragraph: Element) -> Element:
                     height = "superscript" if raised_by > 0 else "subscript"
                     SubElement(properties, f"{_W}vertAlign", {f"{_W}val": height})
                 text = "".join(text.text or "" for text in one if get_local_name(text) == "t")
-                # What is in formulas is in their elements.
+                # The texts of formulas are in their elements.
                 if text and one.tag[1:].partition("}")[0] in _DRAWING:
                     written.append(_run_of(properties, _text(text)))
             case "br":
@@ -911,7 +917,7 @@ _PROPERTIES_OF_TABLES = frozenset({"tblPr", "tblPrEx", "tblGrid", "trPr", "sdtPr
 
 
 def _take_loose(table: Element) -> Iterator[Element]:
-    """Take what stands between the rows and cells of a table out of it."""
+    """Remove and yield what is between the rows and cells of a table."""
     for child in list(table):
         if get_local_name(child) == "tc" or get_local_name(child) in _PROPERTIES_OF_TABLES:
             continue
@@ -923,7 +929,7 @@ def _take_loose(table: Element) -> Iterator[Element]:
 
 
 def _set_place(paragraph: Element, place: tuple[str, int]) -> None:
-    """Say at the paragraph what may come from its style, since the library does not look for it there."""
+    """Write list and level of the paragraph into it, since the library does not look them up in its style."""
     properties = _child(paragraph, "pPr")
     if properties is None:
         properties = Element(f"{_W}pPr")
@@ -935,7 +941,7 @@ def _set_place(paragraph: Element, place: tuple[str, int]) -> None:
 
 
 def _with_initials(element: Element) -> list[Element]:
-    """The children of an element, without paragraphs that are the first letter of the next one, drawn large."""
+    """Return the children of an element, with each drop cap merged into the paragraph that it begins."""
     children: list[Element] = []
     initial: list[Element] = []
     for child in element:
@@ -957,7 +963,7 @@ def _with_initials(element: Element) -> list[Element]:
 
 
 def _with_gap(row: Element) -> Iterator[Element]:
-    """A row that begins behind the first column, with a cell in place of what it passes over."""
+    """Yield a row that begins after the first column, with a cell for what it skips."""
     columns = _number(_value(_child(row, "trPr"), "gridBefore"))
     if columns and 0 < columns < 100:
         cell = Element(f"{_W}tc")
@@ -967,9 +973,9 @@ def _with_gap(row: Element) -> Iterator[Element]:
 
 
 def _alternative(element: Element) -> Sequence[Element]:
-    """The children of the alternative that has text: the same is in each, for older and newer programs.
+    """Return the children of the alternative with text: each has the same content, for older and newer programs.
 
-    Where none has one, a chart: the picture that older programs show of it would not be named.
+    If none has text, prefer a chart: the picture that older programs show of it would not be reported.
     """
     fallback = [child for child in element if get_local_name(child) == "Fallback"]
     options = (*fallback, *(child for child in element if get_local_name(child) == "Choice"))
@@ -981,7 +987,7 @@ def _alternative(element: Element) -> Sequence[Element]:
 
 
 def render_formula(element: Element) -> str:
-    """A formula of Word's on one line: `(a+b)/2`, `x^2`."""
+    """Render a Word formula on one line: `(a+b)/2`, `x^2`."""
     match get_local_name(element):
         case "t":
             return element.text or ""
@@ -1006,13 +1012,13 @@ def _part(element: Element, *names: str) -> str:
 
 
 def _with_scripts(element: Element) -> str:
-    """A base with what is above and below it."""
+    """Render a base with superscripts and subscripts."""
     base, scripts = _part(element, "e"), _placed(_part(element, "sub"), _part(element, "sup"))
     match get_local_name(element):
         case "nary":
             sign = _value(element, "naryPr", "chr")
             return _joined([("∫" if sign is None else sign) + scripts, base])
-        case "sPre":  # what stands before it, such as the mass of an atom
+        case "sPre":  # what precedes it, such as the mass of an atom
             return f"{scripts} {base}".strip()
         case "limUpp":
             return _in_brackets(base) + _placed(above=_part(element, "lim"))
@@ -1023,10 +1029,10 @@ def _with_scripts(element: Element) -> str:
 
 
 def _composed(element: Element) -> str:
-    """A fraction, a root or a function of something."""
+    """Render a fraction, a root or a function of something."""
     match get_local_name(element):
         case "f":
-            # Without a bar it is one above the other: a binomial coefficient.
+            # Without a bar, one is above the other: a binomial coefficient.
             bar = " choose " if _value(element, "fPr", "type") == "noBar" else "/"
             return f"{_in_brackets(_part(element, 'num'))}{bar}{_in_brackets(_part(element, 'den'))}"
         case "rad":
@@ -1038,7 +1044,7 @@ def _composed(element: Element) -> str:
 
 
 def _marked(element: Element) -> str:
-    """A base with a line, an accent, a brace or an arrow over or under it."""
+    """Render a base with a line, an accent, a brace or an arrow over or under it."""
     kind, base = get_local_name(element), _part(element, "e")
     sign, place = (_value(element, f"{kind}Pr", name) for name in ("chr", "pos"))
     if kind == "groupChr":
@@ -1058,7 +1064,7 @@ _BRACES = frozenset("⏞⏟⎴⎵⏜⏝⏠⏡¯_︷︸")
 
 
 def _joined(parts: Iterable[str]) -> str:
-    """Parts of a formula, with a blank where raised or lowered text or a fraction would take in what is beside it."""
+    """Join the parts of a formula, with a space where a script or a fraction would absorb its neighbour."""
     written = ""
     for part in parts:
         place = max(written.rfind(sign) for sign in "^_/")
@@ -1069,7 +1075,7 @@ def _joined(parts: Iterable[str]) -> str:
 
 
 def _fenced(element: Element) -> str:
-    """What stands in brackets, in the rows and columns of a matrix, or in equations below one another."""
+    """Render what is in brackets, in the rows and columns of a matrix, or in stacked equations."""
     inner = [render_formula(child) for child in element if get_local_name(child) in {"e", "mr"}]
     match get_local_name(element):
         case "m":
@@ -1085,7 +1091,7 @@ def _fenced(element: Element) -> str:
 
 
 def _unaligned(row: str) -> str:
-    """An equation of several below one another, without the signs that align them; each second one is a gap."""
+    """Render one of several stacked equations without its alignment marks; every second one is a gap."""
     written = ""
     for number, part in enumerate(row.split("&")):
         written += f" {part}" if number and number % 2 == 0 else part
@@ -1097,7 +1103,7 @@ def _placed(below: str = "", above: str = "") -> str:
 
 
 def _in_brackets(text: str) -> str:
-    """In brackets unless it is one sign or word, or in brackets already."""
+    """Add brackets unless it is one character or word, or in brackets already."""
     depth, within = 0, text.startswith("(")
     for place, sign in enumerate(text):
         depth += (sign == "(") - (sign == ")")

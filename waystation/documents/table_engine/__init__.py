@@ -1,1 +1,1 @@
-"""Calculation and queries over tables: SQL by DuckDB, in a child that can reach nothing."""
+"""Calculations and queries over tables: SQL by DuckDB, in a child that can reach nothing."""

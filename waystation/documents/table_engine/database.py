@@ -1,8 +1,7 @@
-"""A DuckDB database in memory that reaches nothing outside itself: tables go in, one SELECT is answered.
+"""A DuckDB database in memory that reaches nothing outside itself: it loads tables and answers one SELECT.
 
-What a column of text is: the narrowest SQL type that takes each of its values as it is written, without loss.
-
-DuckDB's own guess would make `007` a 7 and a price a binary fraction.
+A column of text gets the narrowest SQL type that represents each of its values as written, without loss. DuckDB's own
+guess would turn `007` into 7 and a price into a binary fraction.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,7 +18,7 @@ from waystation.kernel.patterns import LinearPattern, compile_linear
 
 TEXT = "VARCHAR"
 _SHORT, _LONG = 18, 38
-"""Digits that DuckDB's decimals have; the short ones count faster."""
+"""Digits of DuckDB's decimals; calculations with the short ones are faster."""
 _DATE = r"\d{4}-\d{2}-\d{2}"
 _WHOLE = r"[+-]?(0|[1-9]\d{0,17})"
 _DECIMAL = r"[+-]?(0|[1-9]\d*|(0|[1-9]\d*)?\.\d+)"
@@ -28,7 +27,7 @@ _DECIMAL = r"[+-]?(0|[1-9]\d*|(0|[1-9]\d*)?\.\d+)"
 class _Kind(NamedTuple):
     type: str
     written: str
-    """A regular expression for the whole value, for RE2 here and in DuckDB."""
+    """Regular expression for the whole value, for RE2 here and in DuckDB."""
     whole: LinearPattern
 
 
@@ -46,12 +45,12 @@ _KINDS = tuple(
 
 
 def infer_column_type(connection: DuckDBPyConnection, table: str, column: str, first: str) -> str:
-    """The type of a column of text in which empty cells are NULL; `first` is its first value.
+    """Return the type of a column of text in which empty cells are NULL; `first` is its first value.
 
     No name may need quotes.
     """
     for kind in _KINDS:
-        # The first value spares most columns of a wide table their queries.
+        # The first value saves most columns of a wide table their queries.
         if kind.whole.match(first) and (chosen := _fitting(connection, table, column, kind)):
             return chosen
     return TEXT
@@ -79,13 +78,13 @@ def _exists(connection: DuckDBPyConnection, table: str, condition: str) -> bool:
 
 MEMORY_MB = 500
 CELL_CHARACTERS = 300
-"""Longer values of a result are cut."""
+"""Maximum characters of a value in a result; longer ones are cut."""
 ROWS_CHARACTERS = 200_000
-"""Rows beyond are counted only."""
+"""Maximum characters of returned rows; further rows are only counted."""
 MAX_COUNTED_ROWS = 1_000_000
-"""Rows of a result."""
+"""Maximum rows that are counted."""
 _REASON_CHARACTERS = 600
-"""Of what DuckDB says of an error: it quotes the query."""
+"""Maximum characters of DuckDB's error message, which quotes the query."""
 
 _CONFIGURATION: dict[str, str | bool | int | float | list[str]] = {
     # Neither files, addresses and other databases, nor Python's variables.
@@ -93,19 +92,19 @@ _CONFIGURATION: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "allow_community_extensions": "false",
-    # What memory does not take goes to no file.
+    # What does not fit into memory goes to no file.
     "temp_directory": "",
     "memory_limit": f"{MEMORY_MB}MB",
-    # The same query brings the same rows in the same order.
+    # The same query returns the same rows in the same order.
     "threads": "1",
     "lock_configuration": "true",
 }
 _TEXT, _GIVEN, _WITHOUT_ERRORS = "_text", "_given", "_without_errors"
-"""Tables on the way; no name of an agent's begins like that."""
+"""Intermediate tables; no agent's table name begins like that."""
 
 
 def answer_query(asked: EngineRequest) -> QueryResult:
-    """Load the tables and run the query. Raises Unusable."""
+    """Load the tables and run the query. Raises TableEngineError."""
     with duckdb.connect(":memory:", config=_CONFIGURATION) as connection:
         try:
             tables = [build_queryable_table(table) for table in asked.tables]
@@ -136,7 +135,7 @@ def _load(connection: DuckDBPyConnection, table_name: str, table: QueryableTable
 
 
 def _typed(connection: DuckDBPyConnection, key: str, column: DictionaryColumn) -> str:
-    """The column of `_TEXT` in its type. Errors of spreadsheets are NULL among numbers and dates, and text in text."""
+    """Return the typed column of `_TEXT`. Spreadsheet errors are NULL among numbers and dates, and text among text."""
     if not any(ERROR.match(value.strip()) for value in column.values):
         return f"CAST({key} AS {infer_column_type(connection, _TEXT, key, _first(column))})"
     whole = f"CASE WHEN regexp_full_match({key}, '{ERROR_PATTERN}') THEN NULL ELSE {key} END"
@@ -157,7 +156,7 @@ def _selected(connection: DuckDBPyConnection, sql: str) -> DuckDBPyRelation:
 
 def _rows(selected: DuckDBPyRelation, most_rows: int, cautions: tuple[str, ...]) -> QueryResult:
     columns = [Column(name=name, type=str(kind)) for name, kind in zip(selected.columns, selected.types, strict=True)]
-    # As text by DuckDB itself: exact, and a value of many megabytes is cut before it is a Python object.
+    # As text by DuckDB itself: exact, and a value of many megabytes is cut before it becomes a Python object.
     text = selected.project(f"left(CAST(COLUMNS(*) AS VARCHAR), {CELL_CHARACTERS + 1})")
     first = text.limit(most_rows + 1).fetchall()
     count = len(first) if len(first) <= most_rows else _count(selected)
@@ -193,7 +192,7 @@ def _taken(column: DictionaryColumn) -> "np.ndarray[tuple[int], np.dtype[np.obje
 
 
 def _first(column: DictionaryColumn) -> str:
-    """The first value that is no error; empty where there is none."""
+    """Return the first value that is not an error; empty if there is none."""
     cells = (column.values[code].strip() for code in column.codes)
     return next((cell for cell in cells if cell and not ERROR.match(cell)), "")
 

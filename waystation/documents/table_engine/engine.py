@@ -1,7 +1,4 @@
-"""The parent's side of the table engine: one child a query, so that none outlives, slows or breaks what asked.
-
-What the parent asks of the child, and what it gets.
-"""
+"""The parent's side of the table engine: one child for each query, so that none outlives or crashes the caller."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,7 +11,7 @@ from waystation.kernel.value import Value
 from waystation.security.confined_process import ChildProcessFailedError, ChildTimeoutError, ConfinedProcess
 
 ENGINE_MEMORY_BYTES = 2_000_000_000
-"""Bytes of address space: DuckDB's own, and the cells of the largest table before they are in it."""
+"""Maximum address space in bytes: DuckDB's own, and the cells of the largest table before they are loaded."""
 
 
 class EngineRequest(Value):
@@ -27,7 +24,7 @@ class EngineRequest(Value):
 
 
 class EngineResponse(Value):
-    """The table, or the result, or why there is none."""
+    """The table or the result, or why there is none."""
 
     table: Table | None = None
     rows: QueryResult | None = None
@@ -35,18 +32,18 @@ class EngineResponse(Value):
 
 
 class TableEngineError(Exception):
-    """A text that is no table, or a query that cannot be run. The message says why."""
+    """A text is not a table, or a query cannot be run. The message says why."""
 
 
 ENGINE_TIMEOUT_S = 30.0
-"""From the child's start, with the engine loaded, to its answer."""
+"""Seconds from the child's start, with the engine loaded, to its answer."""
 _AT_ONCE = 2
-"""Children; further queries wait. Each may take two gigabytes."""
+"""Maximum concurrent children; further queries wait. Each may use two gigabytes."""
 _PROGRAM = "waystation.documents.table_engine.engine_child"
 
 
 class DuckDbTableEngine:
-    """A `TableEngine`. Tables are given to the child through a pipe: no document is written to a file."""
+    """Implements `TableEngine`. The child gets tables through a pipe: no document is written to a file."""
 
     def __init__(self, seconds: float = ENGINE_TIMEOUT_S, at_once: int = _AT_ONCE) -> None:
         self._seconds = seconds
@@ -71,7 +68,7 @@ class DuckDbTableEngine:
             return await self._answered((await asyncio.to_thread(asked.model_dump_json)).encode())
 
     async def _answered(self, asked: bytes) -> EngineResponse:
-        # Started by the thread of the event loop, with which it ends.
+        # Started by the event loop's thread, with which it ends.
         child = self._started()
         try:
             said = await asyncio.to_thread(child.send_request, asked, self._seconds)
@@ -97,5 +94,5 @@ class DuckDbTableEngine:
 
 
 def _encodable(text: str) -> str:
-    """Without lone halves of surrogate pairs, which no encoding takes."""
+    """Replace lone surrogates, which no encoding accepts."""
     return text.encode(errors="replace").decode()

@@ -1,7 +1,6 @@
-"""Reads a table or answers a query for its parent, in a confined child (`security.children`): one, after which it is
-ended.
+"""Reads one table or answers one query in a confined child (`waystation.security.confined_process`), and is then ended.
 
-It protects its parent from what it runs: whatever DuckDB does that nobody foresaw ends it.
+It protects its parent from what it runs: any unforeseen crash of DuckDB ends it.
 """
 
 from collections.abc import Sequence
@@ -16,11 +15,11 @@ from waystation.documents.table_engine.grid import read_grid
 
 
 def prepare() -> None:
-    """Nothing is needed beyond what is imported."""
+    """Do nothing: everything that is needed was imported."""
 
 
 def answer(request: bytes, _files: Sequence[int]) -> bytes:
-    """An `EngineResponse` as JSON, for an `EngineRequest`."""
+    """Return an `EngineResponse` as JSON, for an `EngineRequest`."""
     return _answered(EngineRequest.model_validate_json(request)).model_dump_json().encode()
 
 

@@ -1,6 +1,6 @@
-"""Text to rows of cells that know their lines: whatever separates the cells, and however many a row has.
+"""Parses text into rows of cells with their line numbers, for any separator, and for rows of different lengths.
 
-Rows are not read by DuckDB's own reader: that keeps no line numbers, and documents must not be written to files.
+DuckDB's own reader is not used: it keeps no line numbers, and documents must not be written to files.
 """
 
 import csv
@@ -22,23 +22,25 @@ if TYPE_CHECKING:
 MAX_COLUMNS = 500
 MAX_CELLS = 20_000_000
 _NAME_CHARACTERS = 100
-"""Longer names of columns are cut."""
+"""Maximum characters of a column name; longer ones are cut."""
 MAX_NAMED_LINES = 5
-"""Lines that a caution names."""
+"""Maximum lines named in a caution."""
 
 _SAMPLE_ROWS = 20
 _SAMPLE_CHARACTERS = 10_000
-"""Of each of its rows."""
+"""Maximum characters of each sampled row."""
 _SEPARATORS = ("\t", ";", "|", ",")
-"""Where several fit alike, the one that is least at home within cells."""
+"""If several fit equally well, the one that is least common within cells wins."""
 _BETWEEN_CELLS = compile_bounded(r"(?:^| )\|(?: |$)")
 ERROR_PATTERN = r"#(?:N/A|NV|DIV/0!|[\p{Lu}_]{2,20}[!?])|Err:\d{3}"
-"""What programs write in a cell whose formula has no result, in any of their languages: for RE2 here and in DuckDB."""
+"""What programs write into a cell whose formula has no result, in any of their languages: for RE2 here and in
+DuckDB.
+"""
 ERROR = compile_linear(rf"\A(?:{ERROR_PATTERN})\z")
 
 
 class QueryableTable(NamedTuple):
-    """A table by named columns, and the line in the document on which each row begins."""
+    """A table with named columns, and the line in the document on which each row begins."""
 
     names: Sequence[str]
     columns: Sequence[DictionaryColumn]
@@ -51,18 +53,18 @@ class _Row(NamedTuple):
     line: int
     cells: list[str]
     hidden: Sequence[tuple[int, ReplacedRange]] = ()
-    """Of its cells, each with the number of its cell."""
+    """Hidden ranges of its cells, each with the index of its cell."""
 
 
 class _Stretch(NamedTuple):
-    """Where a cell stands in the text of its row, without the quotation marks around it."""
+    """Position of a cell in the text of its row, without the quotation marks around it."""
 
     start: int
     end: int
     quoted: bool = False
-    """Each quotation mark in it is written twice."""
+    """Whether each quotation mark in it is doubled."""
     escaped: bool = False
-    """Some of its characters are written behind a backslash."""
+    """Whether some of its characters are escaped by a backslash."""
 
 
 class _Dialect(NamedTuple):
@@ -70,14 +72,14 @@ class _Dialect(NamedTuple):
 
     separator: str
     begin: int = 0
-    """Number of the line, from 0, on which the first row stands: above it are a preamble and the line `sep=`."""
+    """Index of the line with the first row, from 0: above it are a preamble and the line `sep=`."""
     blanks: bool = False
-    """Blanks behind a separator are no part of the cell."""
+    """Whether spaces after a separator are not part of the cell."""
     escapes: bool = False
-    """A quotation mark in a cell is written behind a backslash, not twice."""
+    """Whether a quotation mark in a cell is escaped by a backslash, not doubled."""
 
     def reader(self, lines: Sequence[str]) -> "_csv.Reader":
-        """Over these lines."""
+        """Return a reader over these lines."""
         return csv.reader(
             (f"{line}\n" for line in lines),
             delimiter=self.separator,
@@ -88,7 +90,7 @@ class _Dialect(NamedTuple):
 
 
 def read_grid(text: TableText) -> Table:
-    """The rows of a text. Raises Unusable, which quotes no cell."""
+    """Parse the rows of a text. Raises TableEngineError, which quotes no cell."""
     rows = list(_rows(text))
     if not rows:
         raise TableEngineError(f"{text.name} has no rows.")
@@ -125,7 +127,7 @@ def _columns(rows: Sequence[_Row]) -> Iterator[DictionaryColumn]:
 
 
 def _cells(column: Sequence[str], hidden: Sequence[tuple[int, ReplacedRange]]) -> DictionaryColumn:
-    """`hidden`: what is, with the number of its row."""
+    """Build a column. `hidden`: hidden ranges with the numbers of their rows."""
     places: dict[str, int] = {}
     codes = (0, *[places.setdefault(value, len(places) + 1) for value in column[1:]])
     found: dict[int, dict[ReplacedRange, None]] = {}
@@ -137,7 +139,7 @@ def _cells(column: Sequence[str], hidden: Sequence[tuple[int, ReplacedRange]]) -
 
 
 def build_queryable_table(table: Table) -> QueryableTable:
-    """The table as queries see it. Raises Unusable."""
+    """Return the table as queries see it. Raises TableEngineError."""
     if not table.lines:
         raise TableEngineError(f"{table.name} has no rows.")
     first = [column.values[column.codes[0]] for column in table.columns]
@@ -163,15 +165,15 @@ def _rows(table: TableText) -> Iterator[_Row]:
 
 
 class _Hidden:
-    """What of a table's lines is not shown."""
+    """Hidden ranges of a table's lines."""
 
     def __init__(self, found: Sequence[ReplacedRange], lines: Sequence[str], begin: int) -> None:
-        """`begin`: where the first line does."""
+        """`begin`: position of the first line."""
         self._found = found
         self._starts = list(accumulate((len(line) + 1 for line in lines), initial=begin)) if found else []
 
     def of(self, first: int, last: int) -> list[ReplacedRange]:
-        """In the text of these lines, counted from 0, the last not among them."""
+        """Return the ranges in the text of these lines, counted from 0, excluding the last."""
         if not self._found:
             return []
         return list(select_replaced_ranges(self._found, self._starts[first], self._starts[last] - 1))
@@ -194,7 +196,7 @@ def _piped_cells(line: str) -> Iterator[_Stretch]:
 
 
 def _quoted_cells(row: str, cells: Sequence[str], dialect: _Dialect) -> Iterator[_Stretch]:
-    """Where the cells that a strict reader found stand in the text of their row."""
+    """Yield the positions of the cells that a strict reader found in the text of their row."""
     start = 0
     for cell in cells:
         while dialect.blanks and row.startswith(" ", start):
@@ -219,7 +221,7 @@ def _end_of_escaped(row: str, begin: int, closing: str) -> int:
 def _in_cells(
     cells: Iterator[_Stretch], row: str, found: Sequence[ReplacedRange]
 ) -> Iterator[tuple[int, ReplacedRange]]:
-    """What is hidden of each cell, in characters of its value; without a placeholder where that stands for more."""
+    """Yield the hidden ranges of each cell in characters of its value; without a placeholder that stands for more."""
     first = 0
     for number, cell in enumerate(cells):
         while first < len(found) and found[first].end <= cell.start:
@@ -232,7 +234,7 @@ def _in_cells(
 
 
 def _in_cell(cell: _Stretch, row: str, found: Sequence[ReplacedRange]) -> Iterator[ReplacedRange]:
-    if cell.escaped:  # where in the value it stands is not worth counting: all of the cell is hidden
+    if cell.escaped:  # its position in the value is not worth computing: the whole cell is hidden
         yield from (ReplacedRange(0, cell.end - cell.start, one.type, "") for one in found[:1])
         return
     at, marks = cell.start, 0
@@ -273,13 +275,13 @@ def _separated(lines: Sequence[str], hidden: _Hidden, dialect: _Dialect, table: 
 
 
 _SAYS_SEPARATOR = compile_bounded(r"\A\"?sep=(?P<separator>[^\w\s\"]|\t)\"?[ \t]{0,4}\Z", re.IGNORECASE)
-"""What Excel writes above a table to tell itself how to read it."""
+"""Excel writes this above a table for itself, to define the separator."""
 _MAX_PREAMBLE = 10
-"""Lines with something on them."""
+"""Maximum non-blank lines."""
 
 
 def _dialect(lines: Sequence[str], table: TableText) -> _Dialect | None:
-    """How the rows are written; None: cells stand between ` | `."""
+    """Return how the rows are written; None if cells are separated by ` | `."""
     said = _SAYS_SEPARATOR.match(lines[0]) if lines else None
     if said:
         found = _Dialect(said["separator"], begin=1)
@@ -307,7 +309,7 @@ def _is_readable(rows: Sequence[str], dialect: _Dialect) -> bool:
 
 
 def _has_blanks(sample: Sequence[str], separator: str) -> bool:
-    """Whether blanks behind separators belong to no cell: a quotation mark follows them, or they are always there."""
+    """Whether spaces after separators belong to no cell: a quotation mark follows them, or they are always there."""
     if any(f'{separator} "' in line for line in sample):
         return True
     there = [line for line in sample if separator in line]
@@ -315,8 +317,8 @@ def _has_blanks(sample: Sequence[str], separator: str) -> bool:
 
 
 def _separator(rows: Sequence[str]) -> tuple[str | None, int]:
-    """The one by which the first rows agree best with their heading, and how many rows stand above that; None: cells
-    stand between ` | `.
+    """Return the separator by which the first rows agree best with their heading, and how many rows are above that;
+    None if cells are separated by ` | `.
     """
     sample = [line[:_SAMPLE_CHARACTERS] for line in rows]
     widths = {one: [len(cells) for cells in csv.reader(sample, delimiter=one)] for one in _SEPARATORS}
@@ -325,11 +327,11 @@ def _separator(rows: Sequence[str]) -> tuple[str | None, int]:
     best = max(_SEPARATORS, key=lambda one: (agreement[one], max(widths[one], default=0)))
     if best == "|" and any(_BETWEEN_CELLS.search(line) for line in sample):
         return None, 0
-    return best, above[best] if len(widths[best]) == len(sample) else 0  # else rows go over lines
+    return best, above[best] if len(widths[best]) == len(sample) else 0  # otherwise rows span lines
 
 
 def _preamble(widths: Sequence[int]) -> int:
-    """How many of the first rows are no part of the table: with at most half the cells of most rows."""
+    """Return how many of the first rows are not part of the table: those with at most half the cells of most rows."""
     counted = Counter(width for width in widths if width > 1)
     usual, times = max(counted.items(), key=itemgetter(1), default=(0, 0))
     above = next((number for number, width in enumerate(widths) if width != 1 and 2 * width > usual), 0)
@@ -342,7 +344,7 @@ def _agreement(widths: Sequence[int]) -> int:
 
 
 def _names(heading: Sequence[str], width: int) -> list[str]:
-    """One name a column, each once whatever its case: SQL does not tell them apart."""
+    """Return one name for each column, unique regardless of case, which SQL ignores."""
     taken = {LINE_COLUMN}
     names: list[str] = []
     for number in range(1, width + 1):
