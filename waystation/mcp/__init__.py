@@ -1,1 +1,1 @@
-"""Tool servers that speak the Model Context Protocol, by its official SDK."""
+"""Tool servers that speak the Model Context Protocol, through its official SDK."""

@@ -1,7 +1,7 @@
-"""Reads the config file of tool servers, in the form that other clients of the protocol have it.
+"""Reads the config file of tool servers, in the format that other MCP clients use.
 
-Variables in a config file, `${NAME}`, `${env:NAME}` or `${NAME:-default}` as for other clients, and its secrets, also
-those of the vault: `${secret:NAME}`.
+Variables are expanded, `${NAME}`, `${env:NAME}` or `${NAME:-default}` as in other clients, and so are secrets of the
+vault, `${secret:NAME}`.
 """
 
 import json
@@ -20,7 +20,7 @@ from waystation.kernel.roles import AgentRole
 from waystation.kernel.value import Value, extract_validation_faults, find_duplicate_key
 
 MIN_SECRET_CHARACTERS = 6
-"""Characters; what is shorter stands in too many texts by chance."""
+"""Minimum length of a secret in characters; a shorter one occurs in too many texts by chance."""
 _VARIABLE = compile_bounded(r"\$\{(env:|secret:)?([A-Za-z_][A-Za-z0-9_]*+)(?::-([^}]{0,8000}+))?\}")
 _OF_VAULT = "secret:"
 _SECRET_NAME = compile_bounded(
@@ -29,7 +29,7 @@ _SECRET_NAME = compile_bounded(
 
 
 class VariableExpander:
-    """Puts variables in, and remembers which values are secrets: those of the vault, and those whose name says so."""
+    """Expands variables and remembers which values are secrets: those of the vault, and those named like one."""
 
     def __init__(self, environment: Mapping[str, str], kept: Mapping[str, str]) -> None:
         self._environment = environment
@@ -37,11 +37,15 @@ class VariableExpander:
         self.secrets: set[str] = set()
 
     def expand(self, written: str) -> str:
-        """With every variable in its place. Raises BadInput: one is not set, without a default, or not in the vault."""
+        """Return the text with every variable expanded.
+
+        Raises:
+            BadInput: a variable is not set and has no default, or is not in the vault.
+        """
         return _VARIABLE.sub(self._value, written)
 
     def expand_mapping(self, written: Mapping[str, str]) -> dict[str, str]:
-        """Variables or headers by their names."""
+        """Expand variables or headers by name."""
         found = {name: self.expand(value) for name, value in written.items()}
         for name, value in found.items():
             self._remember(name, value)
@@ -70,21 +74,21 @@ class VariableExpander:
             self._hide(value)
 
     def _hide(self, value: str) -> None:
-        bare = value.rpartition(" ")[2]  # of a header, what stands behind the scheme
+        bare = value.rpartition(" ")[2]  # of a header, the part after the scheme
         self.secrets.update(one for one in (value, bare) if len(one) >= MIN_SECRET_CHARACTERS)
 
 
 _EXAMPLE = 'it should look like {"mcpServers": {"time": {"command": "mcp-server-time"}}}'
 ToolApprovalMode = Literal["writes", "all", "never"] | tuple[str, ...]
-"""Which tools ask a person: all; `writes`, where the server is believed that the others only read; none; or those whose
-name matches a pattern.
+"""Which tools need a person's approval: all; `writes` (the server is trusted to say which only read); none; or those
+whose name matches a pattern.
 """
 TRANSPORTS = {"stdio": "command", "http": "url", "streamable-http": "url", "streamableHttp": "url"}
-"""What a server's `type` may be, and the field that it needs."""
+"""Values of a server's `type`, and the field that each needs."""
 
 
 class StdioTransportConfig(Value):
-    """A server that is started here, and spoken to on its standard streams."""
+    """A server that is started here and uses its standard streams."""
 
     command: str
     arguments: tuple[str, ...] = Field(repr=False)
@@ -93,7 +97,7 @@ class StdioTransportConfig(Value):
 
 
 class HttpTransportConfig(Value):
-    """A server that runs somewhere."""
+    """A server that runs elsewhere."""
 
     url: str = Field(repr=False)
     headers: dict[str, str] = Field(repr=False)
@@ -105,22 +109,25 @@ class McpServerConfig(Value):
     name: str
     place: StdioTransportConfig | HttpTransportConfig
     allow: tuple[str, ...] = ("*",)
-    """Patterns of its tools' names."""
+    """Patterns of permitted tool names."""
     ask: ToolApprovalMode = "all"
-    """Also what only reads may send out what it is asked with: so a server is believed only where the file says it."""
+    """A tool that only reads can send out its arguments too, so a server is only trusted if the file says so."""
     timeout_s: float
-    """Of one call."""
+    """Time limit of one call in seconds."""
     start_s: float
-    """From its start, or the first message to it, to its handshake."""
+    """Time limit in seconds from the start, or the first message, to the handshake."""
     roles: tuple[AgentRole, ...]
     by_name: bool = False
-    """Only tasks that name it have it."""
+    """Whether only tasks that name the server have it."""
     secrets: frozenset[str] = Field(default=frozenset(), repr=False)
-    """Taken out of whatever the server says."""
+    """Values that are masked in everything that the server sends."""
 
 
 class _Entry(Value):
-    """A server as it is written. Ours are `allow`, `ask`, `timeout`, `start_timeout`, `roles` and `by_name`."""
+    """A server as written in the file.
+
+    `allow`, `ask`, `timeout`, `start_timeout`, `roles` and `by_name` are our own fields.
+    """
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
@@ -136,7 +143,7 @@ class _Entry(Value):
     ask: ToolApprovalMode = "all"
     timeout: float = Field(default=60, gt=0, le=600)
     start_timeout: float = Field(default=60, gt=0, le=600)
-    """A server may have to fetch its own program first."""
+    """A server may have to download its program first."""
     roles: tuple[AgentRole, ...] = Field(default=("research",), min_length=1)
     by_name: bool = False
 
@@ -152,7 +159,7 @@ class _Entry(Value):
 
 
 class _File(Value):
-    """Other settings beside the servers are those of the client whose file it is."""
+    """Settings other than the servers belong to the client whose file it is."""
 
     model_config = ConfigDict(hide_input_in_errors=True, extra="ignore")
 
@@ -165,9 +172,10 @@ NO_VAULT_SECRETS: Mapping[str, str] = MappingProxyType({})
 def load_servers(
     path: Path, environment: Mapping[str, str], kept: Mapping[str, str] = NO_VAULT_SECRETS
 ) -> tuple[McpServerConfig, ...]:
-    """The servers of the file, without those that are disabled there. `kept` is what the vault has, by name.
+    """Load the servers of the file, except those that are disabled there. `kept` maps names to secrets of the vault.
 
-    Raises BadInput naming the file, the server and the field that cannot be used, never a value.
+    Raises:
+        BadInput: the file cannot be used; the message names the file, the server and the field, never a value.
     """
     with _told(path):
         return tuple(
@@ -176,14 +184,22 @@ def load_servers(
 
 
 def list_secret_names(path: Path) -> frozenset[str]:
-    """Of the secrets that those servers are given of the vault. Raises BadInput likewise."""
+    """Return the names of the vault's secrets that those servers use.
+
+    Raises:
+        BadInput: the file cannot be used.
+    """
     with _told(path):
         written = [entry.model_dump_json() for entry in _enabled(path).values()]
         return frozenset(name for text in written for whence, name, _ in _VARIABLE.findall(text) if whence == _OF_VAULT)
 
 
 def list_server_names(path: Path) -> tuple[str, ...]:
-    """Of those servers, whether or not what their entries refer to is set here. Raises BadInput likewise."""
+    """Return the names of those servers, whether or not their variables are set here.
+
+    Raises:
+        BadInput: the file cannot be used.
+    """
     with _told(path):
         return tuple(_enabled(path))
 
@@ -196,7 +212,7 @@ def _enabled(path: Path) -> dict[str, _Entry]:
 
 @contextmanager
 def _told(path: Path) -> Generator[None]:
-    """What is wrong with the file, in words that name it. Raises BadInput."""
+    """Convert errors to BadInput that says what is wrong with the file and names it."""
     try:
         yield
         return
@@ -251,12 +267,12 @@ def _place_of(entry: _Entry, expansion: VariableExpander) -> StdioTransportConfi
 
 
 def _named_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """JSON's own rule is that the last one counts: a server would vanish without a word."""
+    """Reject duplicate keys. JSON's own rule is that the last one counts: a server would silently disappear."""
     if (twice := find_duplicate_key(pairs)) is not None:
         raise BadInput(f"{twice} is named twice at one place")
     return dict(pairs)
 
 
 def _place(place: tuple[int | str, ...]) -> str:
-    """A pattern or a word is one of the kinds that a field may have: the library names it, the file does not."""
+    """Return the place of an error without the kinds of a field's alternatives, which pydantic adds."""
     return ".".join(str(part) for part in place if not str(part).startswith(("literal[", "tuple["))) or "the file"

@@ -1,4 +1,4 @@
-"""The port to tools that others offer."""
+"""The port to tools of tool servers."""
 
 from collections.abc import Collection, Sequence
 from typing import Protocol
@@ -12,18 +12,18 @@ class ToolServers(Protocol):
     """Servers of tools that are not ours."""
 
     async def list_tools(self, taken: Collection[str] = (), servers: Sequence[str] | None = None) -> UntrustedTools:
-        """What these servers offer (`ServerNames`; None: the usual ones), under names that are not among `taken`.
+        """Return the tools of these servers (`ServerNames`; None for the default ones), under names not in `taken`.
 
-        A server that does not answer is among what is hidden, with the reason; it is asked again some time later. What
-        a server has offered once stays as it was for as long as this process lives.
+        A server that does not answer is listed as hidden, with the reason; it is asked again some time later. The
+        definition of a tool stays the same as long as this process lives.
         """
         ...
 
     async def call_tool(self, spec: UntrustedToolSpec, arguments: dict[str, JsonValue]) -> UntrustedToolResult:
-        """One call, made once.
+        """Call the tool once.
 
         Raises:
             ToolServerFailed: the server could not be reached, ended, took too long or sent too much. Whether the call
-                was carried out is not known. The message repeats nothing that the server said.
+                was carried out is unknown. The message repeats nothing that the server sent.
         """
         ...

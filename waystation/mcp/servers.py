@@ -1,9 +1,4 @@
-"""All tool servers of a config file, as one `ToolServers`.
-
-Which of a server's tools are taken over: those that are allowed, and that the Messages API takes as they are.
-
-What a tool returned as text of a bounded size: what is no text becomes a line that says what was left out.
-"""
+"""Implements `ToolServers` for the servers of a config file: filters and cleans tools, and bounds results."""
 
 import asyncio
 import hashlib
@@ -56,31 +51,33 @@ from waystation.security.untrusted import (
 )
 
 MAX_TOOLS = 128
-"""Of one server."""
+"""Maximum number of tools of one server."""
 _DESCRIPTION_CHARACTERS = 2_000
 SCHEMA_CHARACTERS = 16_000
-"""As JSON: about 4,000 tokens, twice of what all tools together should have."""
+"""Maximum characters of a schema as JSON: about 4,000 tokens, twice what all tools together should have."""
 SERVER_SCHEMA_CHARACTERS = 400_000
-"""Of all tools of a server, those that are not allowed, too: what is checked takes time."""
+"""Maximum characters of all schemas of a server, including those of tools that are not allowed: checking takes time."""
 LISTING_CHARACTERS = 4 * 1024 * 1024
-"""As JSON, of all that a server tells of its tools, page by page. A page is one message, and so has its bound, too."""
+"""Maximum characters of a server's whole tool list as JSON, over all pages. Each page is one message, which is bounded
+too.
+"""
 MAX_LISTED_ITEMS = 100
-"""Items of a list in a schema that are not all words or all numbers."""
+"""Maximum items of a list in a schema that are not all strings or all numbers."""
 ARGUMENT_CHARACTERS = 500
-"""Of the description of one argument."""
+"""Maximum characters of the description of one argument."""
 MAX_NAME_CHARACTERS = 200
 _REMARKS = frozenset({"$comment", "title", "examples"})
-"""Words in a schema that say nothing of what may be given."""
+"""Keywords of a schema that do not restrict arguments."""
 _BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-"""What holds schemas by names that are not its keywords."""
+"""Keywords that contain schemas by names that are not keywords."""
 _DATA = frozenset({"enum", "const", "default", "required", "dependentRequired", "pattern"})
-"""Values themselves, which a server compares."""
+"""Keywords with values that a server compares."""
 _REPEATED = frozenset({"enum", "const", "default", "pattern"})
 """Those of them in which a server may repeat a secret."""
 _PROPERTY = compile_bounded(r"[a-zA-Z0-9_.-]{1,64}")
-"""Names of arguments that the Messages API takes."""
+"""Argument names that the Messages API accepts."""
 _CHOICES = ("oneOf", "anyOf", "allOf")
-"""What the Messages API refuses at the top of a schema."""
+"""Keywords that the Messages API rejects at the top level of a schema."""
 
 
 class _Checks(Protocol):
@@ -93,15 +90,21 @@ _check_schema: _Checks = Draft202012Validator.check_schema
 def filter_server_tools(
     server: McpServerConfig, tools: Sequence[Tool], *, is_cut: bool = False
 ) -> tuple[list[UntrustedToolSpec], list[HiddenTool]]:
-    """What agents may be shown, each still under the name that its server gave it, and what not. `is_cut`: the server
-    had more to tell of its tools than was asked for.
+    """Return the tools that agents may be shown, each with its server's name for it, and the hidden ones.
+
+    A tool must be allowed, and acceptable to the Messages API as it is.
+
+    Args:
+        server: configuration of the server.
+        tools: tools that it offers.
+        is_cut: whether the server had more tools to list than were requested.
     """
     specs: list[UntrustedToolSpec] = []
     hidden: list[HiddenTool] = []
     room = SERVER_SCHEMA_CHARACTERS
     for tool in tools[:MAX_TOOLS]:
         size = 0 if find_json_fault(tool.input_schema) else len(json.dumps(tool.input_schema))
-        room -= size if size <= SCHEMA_CHARACTERS else 0  # larger ones are not looked into
+        room -= size if size <= SCHEMA_CHARACTERS else 0  # larger ones are not examined
         reason = _refused(server, tool, room) or (
             "the server has another tool of that name" if tool.name in {spec.tool for spec in specs} else ""
         )
@@ -139,14 +142,17 @@ def _is_seen(sign: str) -> bool:
 
 
 def _hiding(schema: dict[str, JsonValue]) -> str:
-    """Why it is left out where words could hide in what a server compares, which stays as it is."""
+    """Return why a tool is hidden if its schema has invisible characters, in which words could hide; empty if not."""
     written = json.dumps(schema, ensure_ascii=False)
     return "" if escape_control_characters_in_json(written) == written else "its schema has characters that nobody sees"
 
 
 def _unusable(schema: dict[str, JsonValue]) -> str:
-    """Why a schema cannot be handed to a model: one that is refused would have every request refused."""
-    # The Messages API would refuse every request that has it, of every agent.
+    """Return why a schema cannot be sent to a model; empty if it can.
+
+    A rejected one would get every request rejected.
+    """
+    # The Messages API would reject every request of every agent that contains it.
     if fault := find_json_fault(schema):
         return f"its schema has {fault}, which JSON cannot carry"
     size = len(json.dumps(schema))
@@ -167,7 +173,7 @@ def _unusable(schema: dict[str, JsonValue]) -> str:
 
 
 def _lists(value: JsonValue) -> Iterator[list[JsonValue]]:
-    """Every list in a schema, at any depth."""
+    """Yield every list in a schema, at any depth."""
     left: list[JsonValue] = [value]
     while left:
         one = left.pop()
@@ -177,7 +183,7 @@ def _lists(value: JsonValue) -> Iterator[list[JsonValue]]:
 
 
 def _is_slow(found: list[JsonValue]) -> bool:
-    """The check compares items that cannot be sorted with each other, and tries a schema against each of others."""
+    """Whether checking the list is slow: items that cannot be sorted are compared pairwise and tried one by one."""
     if len(found) <= MAX_LISTED_ITEMS:
         return False
     return not (all(isinstance(one, str) for one in found) or all(type(one) in {int, float} for one in found))
@@ -200,7 +206,7 @@ def _spec(server: McpServerConfig, tool: Tool) -> UntrustedToolSpec:
 
 
 def _asks(server: McpServerConfig, tool: str, *, read_only: bool) -> bool:
-    """By the config file. What the server says of itself counts where the file says that it does."""
+    """Whether a person must approve calls, by the config file. The server's own claims count if the file says so."""
     match server.ask:
         case "all":
             return True
@@ -219,15 +225,15 @@ def _description(server: McpServerConfig, words: str) -> str:
 
 
 def _words(server: McpServerConfig, words: str, most: int) -> str:
-    """In one paragraph: what follows an empty line would look like somebody else's."""
+    """Clean words of the server into one paragraph: text after an empty line would look like someone else's."""
     seen = strip_invisible_characters(mask_secrets(words, server.secrets))
-    plain = mask_secrets(seen, server.secrets)  # one may have been parted by what nobody sees
+    plain = mask_secrets(seen, server.secrets)  # one may have been split by invisible characters
     cut = plain if len(plain) <= most else f"{plain[:most]} (cut here)"
     return escape_tags(cut)
 
 
 def _schema(server: McpServerConfig, schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    """The schema with its words cleaned as the description is; what arguments are checked by stays as it is."""
+    """Return the schema with its words cleaned like the description; the parts that check arguments stay unchanged."""
     return {key: _part(server, key, value) for key, value in schema.items() if key not in _REMARKS}
 
 
@@ -252,15 +258,18 @@ def _part(server: McpServerConfig, key: str, value: JsonValue) -> JsonValue:
 
 
 BEYOND_CHARACTERS = 20_000
-"""Handed on beyond what is kept: what private lies across the end is found only as a whole."""
+"""Characters passed on beyond what is kept: private data across that position is only found as a whole."""
 _LABEL_CHARACTERS = 300
-"""Most of an address or a kind in a line of ours."""
+"""Maximum characters of an address or a type in our own lines."""
 BASE64_BYTES = 3 / 4
 """Bytes for each character."""
 
 
 def build_untrusted_result(result: CallToolResult, secrets: Iterable[str]) -> UntrustedToolResult:
-    """Its blocks as text; structured content only where there are none, since it repeats them."""
+    """Render the result's blocks as text; structured content only if there are none, since it repeats them.
+
+    Anything that is not text becomes a line that says what was left out.
+    """
     blocks = [_text(block) for block in result.content]
     if not blocks and result.structured_content is not None:
         blocks = [json.dumps(result.structured_content, ensure_ascii=False, indent=1)]
@@ -269,7 +278,7 @@ def build_untrusted_result(result: CallToolResult, secrets: Iterable[str]) -> Un
 
 
 def truncate_tool_text(text: str, *, is_error: bool) -> UntrustedToolResult:
-    """The text, or its beginning with how long it was."""
+    """Return the text, or its beginning with its total length."""
     most = MAX_RESULT_CHARACTERS + BEYOND_CHARACTERS
     return UntrustedToolResult(text=text[:most], characters=len(text) if len(text) > most else 0, is_error=is_error)
 
@@ -300,7 +309,7 @@ def _left_out(what: str, kind: str, base64: str) -> str:
 
 
 def mask_secrets(text: str, secrets: Iterable[str]) -> str:
-    """The text without values of the config file that a server repeats. Longest first: one may be part of another."""
+    """Mask secrets of the config file in text from the server. Longest first: one may be part of another."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, "[secret]")
     return text
@@ -311,37 +320,37 @@ def _label(text: str) -> str:
 
 
 RETRY_LISTING_AFTER_S = 60.0
-"""A server that did not tell its tools is asked again after this."""
+"""A server whose tool list failed is asked again after this many seconds."""
 LISTING_CACHE_S = 2.0
-"""So long what a server told of its tools is taken for true: about as long as the calls of one reply take to begin."""
+"""How long a tool list is considered current, in seconds: about as long as the calls of one reply take to start."""
 
 
 @dataclass(frozen=True)
 class _Listing:
     told: str = ""
-    """The hash of what the server told; empty if that cannot be written. The tools themselves may be large."""
+    """Hash of the tool list; empty if it cannot be serialised. The tools themselves may be large."""
     specs: Sequence[UntrustedToolSpec] = ()
     hidden: Sequence[HiddenTool] = ()
     told_on: int = 0
-    """Which of the server's connections it was told on."""
+    """Number of the server's connection on which it was listed."""
     true_until: float = 0.0
-    """On the monotonic clock, in seconds. A tool of an older one is looked at before it is called."""
+    """Monotonic time in seconds; after it, a tool is checked before it is called."""
     again_at: float = 0.0
-    """From then on the server is asked anew for whoever begins to work."""
+    """Monotonic time in seconds; after it, the server is asked again for an agent that starts."""
 
 
 class McpServers:
-    """A `ToolServers`. Connections belong to the event loop that first used them; close it there."""
+    """Implements `ToolServers`. Connections belong to the event loop that first used them; close it there."""
 
     def __init__(self, servers: Sequence[McpServerConfig], fresh_s: float = LISTING_CACHE_S) -> None:
         self._fresh_s = fresh_s
         self._sessions = {server.name: McpServerSession(server) for server in servers}
         self._listings: dict[str, _Listing] = {}
         self._listing = {server.name: asyncio.Lock() for server in servers}
-        """Apart: a server that is slow keeps those waiting alone whose task uses it."""
+        """One lock each: a slow server only delays tasks that use it."""
 
     async def list_tools(self, taken: Collection[str] = (), servers: Sequence[str] | None = None) -> UntrustedTools:
-        """See `ToolServers`. Servers are asked side by side; those that are not wanted are not started."""
+        """See `ToolServers`. Servers are asked concurrently; those that are not wanted are not started."""
         named = frozenset([DEFAULT_SERVERS] if servers is None else servers)
         wanted = [one for one in self._sessions.values() if _is_wanted(one.server, named)]
         missing = [
@@ -374,10 +383,12 @@ class McpServers:
             return truncate_tool_text(words, is_error=True)
 
     async def _require_same(self, session: McpServerSession, client: Client, spec: UntrustedToolSpec) -> None:
-        """A server may change its tools while it runs, so a tool is looked at before it is called: of calls that follow
-        each other at once the first.
+        """Check that a tool has not changed, since a server may change its tools while it runs.
 
-        Raises ToolServerFailed.
+        Of several calls in quick succession, the first is checked.
+
+        Raises:
+            ToolServerFailed: the tool has changed, or the server does not answer.
         """
         server = session.server
         known = self._listings.get(server.name, _Listing())
@@ -402,7 +413,10 @@ class McpServers:
             return known
 
     async def _asked(self, session: McpServerSession, before: _Listing) -> _Listing:
-        """Of one that does not answer now what it told before, if anything: its tools fail when they are called."""
+        """List the tools of a server.
+
+        If it does not answer, the last list is kept, if any: its tools fail when they are called.
+        """
         server = session.server
         try:
             async with session.call(server.timeout_s) as client:
@@ -433,7 +447,10 @@ def _is_wanted(server: McpServerConfig, named: Collection[str]) -> bool:
 
 
 async def _called(client: Client, tool: str, arguments: dict[str, JsonValue]) -> CallToolResult:
-    """Without `Client.call_tool`: it checks a result by the server's own schema, whose patterns could run for ever."""
+    """Call the tool without `Client.call_tool`.
+
+    That would validate a result by the server's own schema, whose patterns could run for ever.
+    """
     request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=arguments))
     return await client.session.send_request(request, CallToolResult)
 
@@ -443,18 +460,18 @@ class _Tools(NamedTuple):
     told: str
     """See `_Listing`."""
     is_cut: bool
-    """Whether the server had more to tell than is taken."""
+    """Whether the server has more tools than are accepted."""
 
 
 async def _all_tools(client: Client) -> _Tools:
-    """Page by page, until there are more than are taken, or they are too large together: some servers never end."""
+    """List the tools page by page until there are too many, or they are too large together: some servers never end."""
     found: list[Tool] = []
     size, digest, is_known = 0, hashlib.sha256(), True
     page = await client.list_tools()
     while True:
         found.extend(page.tools)
         written = await asyncio.to_thread(_written, page.tools)
-        # What cannot be written is counted as the longest message that may have brought it.
+        # What cannot be serialised counts as the longest message that may have brought it.
         size += MESSAGE_BYTES if written is None else len(written)
         is_known = is_known and written is not None
         digest.update(written or b"")
@@ -465,7 +482,7 @@ async def _all_tools(client: Client) -> _Tools:
 
 
 def _written(tools: Sequence[Tool]) -> bytes | None:
-    """As JSON, in ASCII; None where that is not possible, of numbers with thousands of digits for example."""
+    """Serialise the tools as ASCII JSON; None if that is impossible, as for numbers with thousands of digits."""
     try:
         return json.dumps(list(tools), default=dict).encode()
     except (TypeError, ValueError, RecursionError):

@@ -1,8 +1,7 @@
-"""The connection to one tool server: opened when it is needed, shared by all calls, and opened anew after it broke.
+"""The connection to one tool server: its transport, limits on what the server sends, and reconnecting.
 
-A server's stream of messages, of which the SDK gets the answers to calls alone: what else it sends is bounded.
-
-How a tool server is reached: started here behind its keeper, or spoken to over HTTP; messages bounded either way.
+A server is started here behind its supervisor, or reached over HTTP. The SDK only gets the answers to calls; everything
+else that the server sends is bounded.
 """
 
 import asyncio
@@ -25,7 +24,7 @@ import anyio
 import httpx2
 from mcp import Client, MCPError
 
-# The SDK takes transports of one's own, and has their types nowhere else.
+# The SDK accepts custom transports, and has their types nowhere else.
 from mcp.client._transport import TransportStreams
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
@@ -53,47 +52,50 @@ __all__ = ["TransportStreams"]
 
 
 REQUESTS_AT_ONCE, REQUESTS_A_SECOND = 100, 5.0
-"""Requests of a server: so many at once, and so many more in each second. We offer nothing but a sign of life."""
+"""Requests of a server: burst, and rate per second. We offer nothing but a sign of life."""
 ASKED_AT_ONCE, ASKED_A_SECOND = 1_000, 50.0
-"""Its messages that answer no call, requests among them. One that logs every step stays far below."""
+"""Server messages that answer no call, including requests. A server that logs every step stays far below."""
 ASKED_BYTES_AT_ONCE, ASKED_BYTES_A_SECOND = 16 * 1024 * 1024, 128.0 * 1024
-"""Of those messages together, counted as they come, before anybody reads what they say. Over HTTP an answer to a call
-has room for one message of its own beside them. Reading a megabyte of empty lists takes about half a second."""
+"""Bytes of those messages together, counted before they are parsed. Over HTTP an answer to a call has room for one
+message of its own besides. Parsing a megabyte of empty lists takes about half a second.
+"""
 LINES_AT_ONCE, LINES_A_SECOND = 20_000, 1_000.0
-"""Lines of its streams over HTTP, comments and empty ones, too. A message has about three."""
+"""Lines of its HTTP streams, including comments and empty ones. A message has about three."""
 GETS_AT_ONCE, GETS_A_SECOND = 30, 1.0
-"""Streams over HTTP that are opened again because the server closed them."""
+"""HTTP streams that are opened again because the server closed them."""
 
 
 class TokenBucket:
-    """What is left for now of something that comes back with time."""
+    """Rate limiter: what is left of an allowance that refills over time."""
 
     def __init__(self, at_once: int, a_second: float) -> None:
         self._most, self._a_second = float(at_once), a_second
         self._left, self._since = self._most, monotonic()
 
     def take(self, count: int = 1) -> bool:
-        """Take so many; False if there are not so many."""
+        """Take `count`; return False if there is not enough."""
         now = monotonic()
         self._left = min(self._most, self._left + (now - self._since) * self._a_second) - count
         self._since = now
         return self._left >= 0
 
     def refund(self, count: int) -> None:
-        """What was taken by mistake."""
+        """Return what was taken by mistake."""
         self._left += count
 
 
 class ServerTrafficLimiter:
-    """What one server sends over one connection that answers no call of ours. The SDK holds each of its requests until
-    it is answered, so a server that asks without end would fill the memory of the worker.
+    """Limits what one server sends over one connection without being asked.
+
+    The SDK holds each request of a server until it is answered, so a server that asks endlessly would fill the worker's
+    memory.
     """
 
     def __init__(self) -> None:
         self.ended = asyncio.Event()
-        """Set when the server has nothing more to say, or may not say more."""
+        """Set when the server has nothing more to send, or may not send more."""
         self.excess = ""
-        """What it sent too much of; empty if it did not."""
+        """What it sent too much of; empty if nothing."""
         self._requests = TokenBucket(REQUESTS_AT_ONCE, REQUESTS_A_SECOND)
         self._asked = TokenBucket(ASKED_AT_ONCE, ASKED_A_SECOND)
         self._bytes = TokenBucket(ASKED_BYTES_AT_ONCE, ASKED_BYTES_A_SECOND)
@@ -102,31 +104,31 @@ class ServerTrafficLimiter:
         self._unread = 0
 
     def count_line(self, size: int) -> None:
-        """A line of a program that is about to be read, so many bytes long. Raises Flooded."""
+        """Count a line of a program before it is parsed, with its size in bytes. Raises ServerFloodError."""
         self._unread = size
         self.count_bytes(size)
 
     def count_answer(self) -> None:
-        """The line that was counted last answers a call: its bytes count for nothing."""
+        """The line that was counted last answers a call: its bytes do not count."""
         self._bytes.refund(self._unread)
         self._unread = 0
 
     def count_bytes(self, size: int) -> None:
-        """Of what answers no call, as far as it is known yet. Raises Flooded."""
+        """Count bytes of what, as far as is known yet, answers no call. Raises ServerFloodError."""
         self._count(self._bytes, size, "bytes in messages that answer no call")
 
     def count_message(self, item: SessionMessage | Exception) -> None:
-        """One that answers no call. Raises Flooded."""
+        """Count a message that answers no call. Raises ServerFloodError."""
         self._count(self._asked, 1, "messages that answer no call")
         if isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCRequest):
             self._count(self._requests, 1, "requests")
 
     def count_lines(self, count: int) -> None:
-        """Of a stream over HTTP. Raises Flooded."""
+        """Count lines of an HTTP stream. Raises ServerFloodError."""
         self._count(self._lines, count, "lines")
 
     def count_get(self) -> None:
-        """A stream over HTTP that is opened, perhaps again. Raises Flooded."""
+        """Count the opening of an HTTP stream, perhaps a repeated one. Raises ServerFloodError."""
         self._count(self._gets, 1, "ends of its stream")
 
     def _count(self, bucket: TokenBucket, count: int, what: str) -> None:
@@ -137,33 +139,40 @@ class ServerTrafficLimiter:
 
 
 class IncomingStream(Protocol):
-    """What comes from a server."""
+    """Messages from a server."""
 
     async def receive(self) -> SessionMessage | Exception:
-        """The next message, or why it is none. Raises Flooded, and anyio's EndOfStream and its like at the end."""
+        """Return the next message, or why it is not one.
+
+        Raises:
+            ServerFloodError: the server sends too much.
+            EndOfStream: the stream has ended; or another such error of anyio.
+        """
         ...
 
     async def aclose(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         ...
 
 
 class OutgoingStream(Protocol):
-    """What goes to a server."""
+    """Messages to a server."""
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Send it, and wait while the server reads nothing. Raises anyio's ClosedResourceError and its like."""
+        """Send a message, and wait while the server reads nothing. Raises anyio's ClosedResourceError or similar."""
         ...
 
     async def aclose(self) -> None:
-        """Send no more."""
+        """Stop sending."""
         ...
 
 
 @dataclass
 class CallResponseStream:
-    """A `ReadStream` of the SDK that has answers to our calls alone. Requests of the server are answered here, one
-    after another, so that one that does not read has to wait; nothing that it could notify us of is used.
+    """A `ReadStream` of the SDK that only has answers to our calls.
+
+    The server's requests are answered here one at a time, so that a server that does not read has to wait; its
+    notifications are not used.
     """
 
     stream: IncomingStream
@@ -171,7 +180,7 @@ class CallResponseStream:
     traffic: ServerTrafficLimiter
 
     async def receive(self) -> SessionMessage | Exception:
-        """The next answer. Raises EndOfStream, also if the server sends too much of anything else."""
+        """Return the next answer. Raises EndOfStream, also if the server sends too much of anything else."""
         try:
             while True:
                 item = await self.stream.receive()
@@ -188,7 +197,7 @@ class CallResponseStream:
             raise
 
     async def aclose(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         await self.stream.aclose()
 
     def __aiter__(self) -> Self:
@@ -210,7 +219,7 @@ class CallResponseStream:
 
 
 def _answer_to(request: JSONRPCRequest) -> JSONRPCResponse | JSONRPCError:
-    """We are alive, and offer nothing: no sampling, no forms, no folders."""
+    """Answer a request: we are alive, and offer nothing (no sampling, no forms, no folders)."""
     if request.method == "ping":
         return JSONRPCResponse(jsonrpc="2.0", id=request.id, result={})
     error = ErrorData(code=METHOD_NOT_FOUND, message="this client answers ping alone")
@@ -225,7 +234,7 @@ class CallTrackingStream:
     _waiting: set[str] = field(default_factory=set)
 
     def is_answer(self, item: SessionMessage) -> bool:
-        """Whether a call waits for this. Each is answered once."""
+        """Whether a call waits for this message. Each call is answered once."""
         message = item.message
         if not isinstance(message, JSONRPCResponse | JSONRPCError) or str(message.id) not in self._waiting:
             return False
@@ -233,13 +242,13 @@ class CallTrackingStream:
         return True
 
     async def send(self, item: SessionMessage, /) -> None:
-        """Send it."""
+        """Send a message."""
         if isinstance(item.message, JSONRPCRequest):
             self._waiting.add(str(item.message.id))
         await self.stream.send(item)
 
     async def aclose(self) -> None:
-        """Send no more."""
+        """Stop sending."""
         await self.stream.aclose()
 
     async def __aenter__(self) -> Self:
@@ -252,31 +261,32 @@ class CallTrackingStream:
 
 
 MESSAGE_BYTES = 4 * 1024 * 1024
-"""Most of one message of a server. A result is shown in far fewer; an image that is left out may need so many."""
+"""Maximum bytes of one message from a server. A result is shown in far fewer; an omitted image may need that many."""
 TOO_LONG_WORDS = "longer than a message may be"
-"""By which an answer over HTTP is known for that: the SDK keeps only the words of an error."""
+"""Identifies a too long answer over HTTP: the SDK only keeps the words of an error."""
 _CONNECT_S = 10.0
 SESSION_END_TIMEOUT_S = 5.0
-"""A server over HTTP that is told that its session ends has so long to say that it heard."""
+"""Seconds that an HTTP server has to acknowledge the end of its session."""
 CLOSE_TIMEOUT_S = 15.0
-"""A connection is closed within this, or let go. Ending a program takes up to half of it."""
+"""Seconds within which a connection is closed, or abandoned. Ending a program takes up to half of it."""
 _INHERITED = ("PATH", "HOME", "LANG")
-"""All that a server sees of the worker's environment beside what its entry says: the rest holds keys."""
+"""All that a server sees of the worker's environment besides its entry's variables: the rest holds keys."""
 PYTHON_ADDED_VARIABLE = "LC_CTYPE"
-"""What Python adds to that by itself; the keeper takes it out again."""
+"""Variable that Python adds by itself; the supervisor removes it again."""
 _ENDING_S = supervisor.GRACE_S + supervisor.SEARCH_S + 1.0
-"""The keeper ends by itself within this, with all that the server started."""
+"""Seconds within which the supervisor ends by itself, with everything that the server started."""
 _LOOK_S = 0.01
-"""How often it is looked whether it has ended. Its own end is awaited otherwise, but only behind all that it said."""
+"""Seconds between checks whether it has ended. asyncio would report that only after all of its output."""
 
 
 @asynccontextmanager
 async def open_server_streams(
     server: McpServerConfig, traffic: ServerTrafficLimiter
 ) -> AsyncGenerator[TransportStreams]:
-    """The server's streams, with answers to calls alone.
+    """Open the server's streams, limited to answers to calls. The SDK's errors pass through.
 
-    Raises ToolServerFailed: there is no such program or folder. The SDK's errors pass through.
+    Raises:
+        ToolServerFailed: there is no such program or folder.
     """
     match server.place:
         case StdioTransportConfig():
@@ -294,7 +304,10 @@ async def open_server_streams(
 async def _started(
     name: str, program: StdioTransportConfig, traffic: ServerTrafficLimiter
 ) -> AsyncGenerator[tuple[IncomingStream, OutgoingStream]]:
-    """Its streams. Not by the SDK's `stdio_client`, which parses every line before anybody could count it."""
+    """Start a program and yield its streams.
+
+    The SDK's `stdio_client` would parse every line before it could be counted.
+    """
     environment = {one: os.environ[one] for one in _INHERITED if one in os.environ} | program.environment
     found = shutil.which(program.command, path=environment.get("PATH"))
     if found is None:
@@ -318,13 +331,13 @@ async def _started(
     try:
         yield _Lines(process.stdout, traffic), _Written(process.stdin)
     finally:
-        # A server that was started ends also where whoever used it was cancelled.
+        # A started server also ends if its user was cancelled.
         with anyio.CancelScope(shield=True):
             await _end(process, process.stdin, process.stdout)
 
 
 async def _end(process: Process, into: asyncio.StreamWriter, out: asyncio.StreamReader) -> None:
-    """Let the keeper see that nobody speaks to it any more, and end it where that is not enough."""
+    """Close the supervisor's input so that it ends by itself, and kill it if that is not enough."""
     into.close()
     try:
         async with asyncio.timeout(_ENDING_S):
@@ -333,7 +346,7 @@ async def _end(process: Process, into: asyncio.StreamWriter, out: asyncio.Stream
     except TimeoutError:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    # What it still said: the pipe is closed behind it.
+    # Its remaining output: the pipe is closed after it.
     with suppress(OSError):
         while await out.read(supervisor.CHUNK):
             pass
@@ -341,7 +354,7 @@ async def _end(process: Process, into: asyncio.StreamWriter, out: asyncio.Stream
 
 
 class _Lines:
-    """An `IncomingStream` of lines, each counted before it is read."""
+    """An `IncomingStream` of lines, each counted before it is parsed."""
 
     def __init__(self, stream: asyncio.StreamReader, traffic: ServerTrafficLimiter) -> None:
         self._stream, self._traffic = stream, traffic
@@ -353,14 +366,14 @@ class _Lines:
             raise anyio.EndOfStream from None
         self._traffic.count_line(len(line))
         if not line.lstrip().startswith(b"{"):
-            return ValueError("no object")  # and not looked into: a list of a million objects takes a second
+            return ValueError("no object")  # not parsed: a list of a million objects takes a second
         try:
             return SessionMessage(jsonrpc_message_adapter.validate_json(line.decode(errors="replace"), by_name=False))
         except ValueError as error:
             return error
 
     async def aclose(self) -> None:
-        """Nothing: whoever started the program closes its streams."""
+        """Do nothing: the starter of the program closes its streams."""
 
 
 class _Written:
@@ -406,7 +419,7 @@ async def _spoken_to(
 
 
 class _Hides(logging.Filter):
-    """At level INFO the HTTP client logs the whole address of every request, which may hold a key."""
+    """Hides log records with an address: the HTTP client logs every request's at INFO, and it may contain a key."""
 
     def __init__(self, url: str) -> None:
         super().__init__()
@@ -418,18 +431,19 @@ class _Hides(logging.Filter):
 
 
 async def _counted(traffic: ServerTrafficLimiter, request: httpx2.Request) -> None:
-    """The SDK opens a stream again as soon as the server lets it."""
+    """Count streams, since the SDK reopens one as soon as the server allows it."""
     if request.method == "GET":
         traffic.count_get()
 
 
 class _HttpClient(httpx2.AsyncClient):
-    """Waits for an answer as long as a call may take, which somebody else ends; not for one that nobody waits for."""
+    """Waits for an answer as long as a call may take, which is limited elsewhere; not for one that no one needs."""
 
     async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
-        """See base class. What answers the end of a session is not read, since only its status says anything.
+        """See base class. The answer to the end of a session is not read, since only its status matters.
 
-        Raises TimeoutError: the session was not ended in time.
+        Raises:
+            TimeoutError: the session was not ended in time.
         """
         if request.method != "DELETE":
             return await super().send(request, stream=stream, **options)
@@ -440,15 +454,16 @@ class _HttpClient(httpx2.AsyncClient):
 
 
 async def _bounded(traffic: ServerTrafficLimiter, response: httpx2.Response) -> None:
-    """Let no more of an answer in than a message may have; of a stream of events no more than that, and what may be
-    sent that answers no call. The SDK bounds each event and each line of it.
+    """Limit an answer to the size of a message; an event stream may in addition have what a server may send unasked.
 
-    What is compressed says nothing of its size, and was not asked for.
+    The SDK bounds each event and each line of it.
+
+    A compressed answer was not requested, and would hide its size.
     """
     if response.headers.get("content-encoding", "identity") != "identity":
         raise httpx2.DecodingError("a compressed answer was not asked for", request=response.request)
-    assert isinstance(response.stream, httpx2.AsyncByteStream)  # the client is an asynchronous one
-    # The SDK takes its kind of a stream without regard to case, and by what stands before the first `;`.
+    assert isinstance(response.stream, httpx2.AsyncByteStream)  # the client is asynchronous
+    # The SDK detects the kind of a stream case-insensitively, by the part before the first `;`.
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "text/event-stream" or not response.is_success:
         response.stream = _BoundedStream(response.stream)
@@ -474,7 +489,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
 
 class _CountedStream(httpx2.AsyncByteStream):
-    """Events. `room`: so many bytes may be an answer that was asked for; what comes beyond them counts as unasked."""
+    """An event stream. `room` bytes may be an answer to a call; anything beyond them counts as unasked."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, traffic: ServerTrafficLimiter, room: int) -> None:
         self._stream, self._traffic, self._room = stream, traffic, room
@@ -492,21 +507,21 @@ class _CountedStream(httpx2.AsyncByteStream):
 
 
 class ServerFloodError(httpx2.StreamError):
-    """A server sends more than it may that nobody asked it for."""
+    """A server sends more than it may without being asked."""
 
 
 class MessageTooLongError(httpx2.StreamError):
-    """An answer has more bytes than a message may have. The SDK makes it the call's own error."""
+    """An answer has more bytes than a message may have. The SDK turns it into the call's own error."""
 
 
 BROKEN_CONNECTION_CODES = frozenset({CONNECTION_CLOSED, REQUEST_TIMEOUT, INVALID_REQUEST})
-"""What the SDK answers where the server did not: it is gone, knows the connection no more, or said too much."""
+"""Codes that the SDK returns if the server did not answer: it is gone, forgot the connection, or sent too much."""
 LOGGERS = ("mcp", "client")
-"""Of the SDK: they quote messages that they cannot read."""
+"""Loggers of the SDK, which quote messages that they cannot parse."""
 
 
 class ServerConnection:
-    """One connection, from its handshake to its end. A task of its own opens and closes it, as the SDK wants it."""
+    """One connection, from its handshake to its end. Its own task opens and closes it, as the SDK requires."""
 
     def __init__(self, server: McpServerConfig) -> None:
         self._server = server
@@ -517,7 +532,11 @@ class ServerConnection:
         self._holder.add_done_callback(_look_at)
 
     async def open(self) -> None:
-        """Wait for the handshake. Raises ToolServerFailed."""
+        """Wait for the handshake.
+
+        Raises:
+            ToolServerFailed: the server did not start or answer in time.
+        """
         try:
             await asyncio.wait(
                 {self._opened, self._holder}, timeout=self._server.start_s, return_when=asyncio.FIRST_COMPLETED
@@ -533,17 +552,17 @@ class ServerConnection:
 
     @property
     def is_usable(self) -> bool:
-        """Whether another call may go over it."""
+        """Whether another call may use it."""
         return not (self._unwanted or self.traffic.ended.is_set() or self._holder.done())
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing is left of it."""
+        """Whether it is closed completely."""
         return self._holder.done()
 
     @asynccontextmanager
     async def call(self) -> AsyncGenerator[Client]:
-        """The client, for one call. A connection that is no longer wanted is closed behind its last call."""
+        """Yield the client for one call. A retired connection is closed after its last call."""
         self._calls += 1
         try:
             yield self._opened.result()
@@ -552,12 +571,12 @@ class ServerConnection:
             self._close_if_idle()
 
     def retire(self) -> None:
-        """Let no other call over it."""
+        """Allow no further calls over it."""
         self._unwanted = True
         self._close_if_idle()
 
     async def aclose(self) -> None:
-        """Close it now, and wait until a server that was started here has ended; not for ever."""
+        """Close it now, and wait for a bounded time until a server that was started here has ended."""
         self._close.set()
         await asyncio.wait({self._holder}, timeout=CLOSE_TIMEOUT_S)
         if self._holder.cancel():
@@ -577,7 +596,7 @@ class ServerConnection:
             self._opened.set_result(client)
             waits = [asyncio.create_task(one.wait()) for one in (self._close, self.traffic.ended)]
             try:
-                # A connection that has ended is closed at once: one that floods would be read on.
+                # A connection that has ended is closed at once: a flooding one would still be read.
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 for one in waits:
@@ -585,25 +604,28 @@ class ServerConnection:
 
 
 class McpServerSession:
-    """What keeps one server usable."""
+    """Keeps one server usable: connects when needed, shares the connection, and reconnects after it broke."""
 
     def __init__(self, server: McpServerConfig) -> None:
         self.server = server
         self._opening = asyncio.Lock()
         self._link: ServerConnection | None = None
         self.opened = 0
-        """Connections so far: whoever speaks on another one may have become another."""
+        """Number of connections so far: a server on a new connection may have changed."""
         self._former: set[ServerConnection] = set()
-        """Not wanted any more, and perhaps not closed yet."""
+        """Retired connections, perhaps not closed yet."""
         for name in LOGGERS:
             logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
     @asynccontextmanager
     async def call(self, seconds: float) -> AsyncGenerator[Client]:
-        """The client for one exchange, which may take so long once the server is there.
+        """Yield the client for one exchange with a time limit, which starts once the server is connected.
 
-        Raises ToolServerFailed. An exchange that broke off takes its connection with it: the next one has a new one,
-        while others that are under way on the old one may end.
+        A failed exchange takes its connection with it: the next one gets a new connection, while others in progress on
+        the old one may finish.
+
+        Raises:
+            ToolServerFailed: the server could not be reached, ended, took too long or sent too much.
         """
         name = self.server.name
         link = await self._usable()
@@ -648,13 +670,13 @@ class McpServerSession:
 
 
 def _look_at(holder: asyncio.Task[None]) -> None:
-    """What nobody looks at is logged when it is forgotten, with whatever it quotes."""
+    """Retrieve the exception: otherwise it is logged when it is collected, with whatever it quotes."""
     if not holder.cancelled():
         holder.exception()
 
 
 def _excess(server: McpServerConfig, traffic: ServerTrafficLimiter) -> str:
-    """What is said of a server that sent too much; empty if it did not."""
+    """Return the message about a server that sent too much; empty if it did not."""
     if not traffic.excess:
         return ""
     return f"the connection to the tool server {server.name} was ended: it sent too many {traffic.excess}"

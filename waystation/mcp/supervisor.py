@@ -1,12 +1,12 @@
-"""Keeps one tool server: `python keeper.py MOST_BYTES LEFT_OUT PROGRAM ARGUMENT…`, between the server and who speaks
-to it. LEFT_OUT are names of variables, with commas between, that the server does not see.
+"""Supervises one tool server: `python supervisor.py MOST_BYTES LEFT_OUT PROGRAM ARGUMENT…`, between server and client.
+LEFT_OUT are comma-separated names of variables that are hidden from the server.
 
-Ends the server, with all that it started, when whoever started this program is gone, however that ended; and lets no
-message through that is longer than MOST_BYTES: the call is answered by an error, and the message is never in the
-memory of a worker. A program of its own, of the standard library alone.
+Ends the server, with everything that it started, when the process that started this program is gone for any reason. It
+passes no message longer than MOST_BYTES: the call is answered by an error, and the message never gets into a worker's
+memory. A separate program that only uses the standard library.
 
-On Linux whatever the server starts stays below this process, also in another session and where its parent has ended:
-so all of it is found and ended. Elsewhere what has left the server's process group is not found.
+On Linux everything that the server starts stays below this process, even in another session or after its parent has
+ended, so all of it is found and ended. Elsewhere, processes that have left the server's process group are not found.
 """
 
 import contextlib
@@ -24,14 +24,14 @@ from typing import IO, NoReturn
 
 CHUNK = 65_536
 END_BYTES = 1_024
-"""Kept of either end of a message that is too long: its id stands in one of them."""
+"""Bytes kept of either end of a message that is too long: its id is in one of them."""
 GRACE_S = 1.0
-"""A server that is told to end has so long."""
+"""Seconds that a server has to end by itself."""
 SEARCH_S = 5.0
-"""Processes that start others while they are ended are looked for so long."""
+"""Maximum seconds of looking for processes that start others while they are being ended."""
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 TOO_LONG_ERROR_CODE = -32_050
-"""Code of the error that answers for a message that is too long; of those that servers may define."""
+"""Error code for a message that is too long, from the range that servers may define."""
 _ID_FIRST = re.compile(rb'\A\s*+\{\s*+"jsonrpc"\s*+:\s*+"2\.0"\s*+,\s*+"id"\s*+:\s*+(\d{1,20}+)\s*+,')
 _ID_LAST = re.compile(rb',\s*"id"\s*:\s*(\d{1,20})\s*\}\s*$')
 
@@ -51,7 +51,11 @@ class BoundedLine:
             del self.held[END_BYTES:-END_BYTES]
 
     def to_message(self) -> bytes:
-        """What is let through. Raises ValueError: it is too long, and does not say which call it answers."""
+        """Return the bytes to pass on.
+
+        Raises:
+            ValueError: the message is too long and does not say which call it answers.
+        """
         if not self.is_too_long:
             return bytes(self.held) + b"\n"
         found = _ID_FIRST.match(self.held) or _ID_LAST.search(self.held)
@@ -62,18 +66,18 @@ class BoundedLine:
 
 
 def forward_client_requests(into: IO[bytes]) -> None:
-    """Everything that comes in, as it is."""
+    """Forward everything from the client unchanged."""
     try:
         while chunk := os.read(0, CHUNK):
             into.write(chunk)
             into.flush()
         into.close()
-    except OSError:  # the server has ended, which the other thread sees
+    except OSError:  # the server has ended, which the other thread notices
         return
 
 
 def forward_server_messages(source: IO[bytes], most: int) -> None:
-    """Everything that the server says, line by line, until it has nothing more to say."""
+    """Forward everything from the server, line by line, until it ends."""
     line = BoundedLine(most)
     while chunk := os.read(source.fileno(), CHUNK):
         *ended, rest = chunk.split(b"\n")
@@ -86,7 +90,7 @@ def forward_server_messages(source: IO[bytes], most: int) -> None:
 
 
 def exit_when_client_is_gone() -> None:
-    """Wait until nobody speaks to us any more. Seen without reading: a server may be stuck, and take nothing."""
+    """Wait until the client is gone. Detected without reading: a server may be stuck and read nothing."""
     speaker = select.poll()
     speaker.register(0, 0)
     speaker.poll()
@@ -95,7 +99,7 @@ def exit_when_client_is_gone() -> None:
 
 
 def list_descendant_pids(root: int) -> list[int]:
-    """Ids of all processes under this one that still run, parents first."""
+    """Return the ids of all running processes below this one, parents first."""
     children: dict[int, list[int]] = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -127,22 +131,22 @@ def kill_server_and_exit() -> NoReturn:
 
 
 def handle_termination_signal(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001  what handlers are called with
-    """By a signal."""
+    """End on a signal."""
     kill_server_and_exit()
 
 
 def set_parent_death_signal() -> None:
-    """In the server, before it is one: end when this program does."""
+    """Make the server end with this program; runs in the child before it becomes the server."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 SERVER_PIDS: list[int] = []
-"""Id of the server's process, and of its group, once it runs."""
+"""Id of the server's process and process group, once it runs."""
 
 
 def supervise_server(most: int, left_out: str, command: list[str]) -> None:
-    """Run the server to its end. It has a process group of its own: what it sends to that does not reach us."""
+    """Run the server to its end. It has its own process group, so that signals it sends to that do not reach us."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     hidden = left_out.split(",")
@@ -163,7 +167,7 @@ def supervise_server(most: int, left_out: str, command: list[str]) -> None:
     threading.Thread(target=forward_client_requests, args=(server.stdin,), daemon=True).start()
     try:
         forward_server_messages(server.stdout, most)
-    except (OSError, ValueError):  # nobody listens any more; or a message was too long, and nobody is told
+    except (OSError, ValueError):  # no one listens any more, or a message was too long to be answered
         pass
     finally:
         kill_server_and_exit()
