@@ -1,1 +1,1 @@
-"""Reports: assembled, compared, reviewed and exported."""
+"""Reports: building, checking, comparing, reviewing and exporting them."""

@@ -1,8 +1,7 @@
-"""A report as it is sent: its text in blocks, with numbered citations and the list of sources that they lead to.
+"""A report for export: its text in blocks, its numbered citations, and the list of cited sources.
 
-The numbers: one for each cited place, in the order in which the report first cites them.
-
-What a stored report says of its citations in the sections that code has written: pages, and what did not check.
+Each cited place gets one number, in the order of first citation. Pages and failed checks of citations are read from the
+sections that code has written into the stored report.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,34 +28,34 @@ _SOURCES, _CITATIONS, _ACCOUNT = "\n\n## Sources\n", "\n\n## Citations", "\n\n##
 _ALL_HOLD, _FAILED = "\n\nAll ", " that did not check\n\n"
 _LINES = compile_bounded(r"\blines? (?P<numbers>\d{1,18}(?:–\d{1,18})?(?:, \d{1,18}(?:–\d{1,18})?)*)")
 AMBIGUOUS_FILE_STEMS = frozenset({"init", "index", "main", "readme", "license"})
-"""Names of files that are the same in many folders."""
+"""Stems of file names that occur in many folders."""
 _LEAST_PARTS = 2
-"""Of the path of such a file."""
+"""Minimum parts of the path that are shown for such a file."""
 PREVIOUS_REPORT_SUFFIX = " (last time)"
-"""Behind the name of a document that a claim of the report before cites: its lines may say something else now."""
+"""Suffix of a document's name in a citation of the previous report: its lines may say something else now."""
 
 RIGHT_TO_LEFT_CLASSES = frozenset({"R", "AL"})
-"""Unicode's classes of letters that are written so."""
+"""Unicode bidirectional classes of letters that are written right to left."""
 
 _Place = tuple[str, int, int]
-"""Document, first and last line."""
+"""Document, first line and last line."""
 
 
 class Inline(Value):
-    """Words of one kind, or a citation, which is shown as `[12]`."""
+    """Text of one kind, or a citation, which is shown as `[12]`."""
 
     text: str = ""
     strong: bool = False
     emphasis: bool = False
     code: bool = False
     address: str = ""
-    """Where a link leads: http, https or mailto; empty: it is none."""
+    """Target of a link (http, https or mailto); empty if it is none."""
     source: int = 0
-    """The number of the cited source; 0: it is no citation."""
+    """Number of the cited source; 0 if it is not a citation."""
 
 
 def is_right_to_left(inlines: Iterable[Inline]) -> bool:
-    """By the first letter with a direction, as Unicode has it."""
+    """Whether the first letter with a direction, as Unicode defines it, is written right to left."""
     for inline in inlines:
         for sign in inline.text:
             if (direction := bidirectional(sign)) in {"L", *RIGHT_TO_LEFT_CLASSES}:
@@ -65,7 +64,7 @@ def is_right_to_left(inlines: Iterable[Inline]) -> bool:
 
 
 class ParagraphBlock(Value):
-    """A paragraph; its text has a line end where a line has to end."""
+    """A paragraph; a line end in its text is a line break."""
 
     kind: Literal["paragraph"] = "paragraph"
     inlines: tuple[Inline, ...]
@@ -80,34 +79,34 @@ class HeadingBlock(Value):
 
 
 class CodeBlock(Value):
-    """Text as it is."""
+    """Literal text."""
 
     kind: Literal["code"] = "code"
     text: str
 
 
 class RuleBlock(Value):
-    """A line across."""
+    """A horizontal rule."""
 
     kind: Literal["rule"] = "rule"
 
 
 class TableBlock(Value):
-    """A table: its first row has the heads."""
+    """A table; its first row is the header."""
 
     kind: Literal["table"] = "table"
     rows: tuple[tuple[tuple[Inline, ...], ...], ...]
 
 
 class QuoteBlock(Value):
-    """What stands apart."""
+    """A block quotation."""
 
     kind: Literal["quote"] = "quote"
     blocks: tuple["ReportBlock", ...]
 
 
 class ListBlock(Value):
-    """A list, numbered from `first` on; None: it has bullets."""
+    """A list, numbered from `first`; bulleted if that is None."""
 
     kind: Literal["list"] = "list"
     first: int | None
@@ -125,33 +124,33 @@ class NumberedSource(Value):
 
     number: int
     document: str
-    """Its name as the task has it; with `(last time)` where it is cited as it was."""
+    """Name of the document in the task, with `(last time)` if an earlier version is cited."""
     name: str
-    """The end of that path by which it differs from all others that are cited."""
+    """Shortest end of that path that differs from all other cited ones."""
     first_line: int
     last_line: int
     place: str = ""
-    """Page, slide, sheet or chapter; empty where the document has none, or the citation did not check."""
+    """Page, slide, sheet or chapter; empty if the document has none, or the citation failed the check."""
     quotation: str | None = None
-    """What is quoted from there, where it is first quoted."""
+    """Text of its first quotation."""
     fault: str = ""
-    """Why the citation does not hold; empty: it does."""
+    """Why the citation failed the check; empty if it passed."""
 
     @property
     def where(self) -> str:
-        """`page 2, lines 4–9`."""
+        """Place with lines: `page 2, lines 4–9`."""
         one = self.first_line == self.last_line
         lines = f"line {self.first_line}" if one else f"lines {self.first_line}–{self.last_line}"
         return f"{self.place}, {lines}" if self.place else lines
 
 
 class ReportMetadata(Value):
-    """Which report this is."""
+    """Identifies a report."""
 
     task_id: str
     phase: TaskPhase
     version: int | None = None
-    """None: of a draft."""
+    """Version of the report; None for a draft."""
     stored_at: datetime | None = None
     model: str = ""
 
@@ -163,32 +162,35 @@ class ReportMetadata(Value):
 
 
 class ExportedReport(Value):
-    """A report in parts."""
+    """A report in its parts."""
 
     title: str
     imprint: ReportMetadata
     blocks: tuple[ReportBlock, ...]
-    """What agents wrote, with the warnings and the question above it."""
+    """Written by agents, preceded by the warnings and the question."""
     checked: str = ""
-    """What the check of its citations said."""
+    """Result of the check of its citations."""
     sources: tuple[NumberedSource, ...] = ()
     account: tuple[ReportBlock, ...] = ()
     """How it came about, and what was not used."""
 
 
 class StoredReport(NamedTuple):
-    """The Markdown of a report in the parts that it was put together of."""
+    """The Markdown of a report, split into the parts that it was built from."""
 
     body: str
     checked: str
     account: str
     places: Mapping[_Place, str]
     faults: Mapping[str, str]
-    """By citation as it is written."""
+    """Failed checks, by the citation as written."""
 
 
 def parse_stored_report(markdown: str) -> StoredReport:
-    """The last of such sections are those that code has written; one of another form is an agent's, and stays."""
+    """Split a stored report.
+
+    The last sections of each kind are those that code wrote; one of another form is an agent's, and stays.
+    """
     markdown = strip_failed_citation_marks(markdown)
     rest, head, account = markdown.rpartition(_ACCOUNT)
     body = rest if head else markdown
@@ -199,7 +201,7 @@ def parse_stored_report(markdown: str) -> StoredReport:
 
 
 def _mark_previous_citations(body: str) -> str:
-    """With the places that claims of the report before cite as places of their own."""
+    """Mark citations in claims of the previous report as separate places."""
     before, head, rest = body.partition(f"> {CHANGES_HEADING}")
     if not head:
         return body
@@ -242,7 +244,7 @@ def _without_sources(body: str) -> tuple[str, dict[_Place, str]]:
 
 
 def _places(name: str, cited: str) -> dict[_Place, str]:
-    """Of `page 2 (lines 3–4, 7), line 9` each stretch of lines with its place."""
+    """Return each range of lines in `page 2 (lines 3–4, 7), line 9` with its place."""
     found: dict[_Place, str] = {}
     end = 0
     for match in _LINES.finditer(cited):
@@ -255,7 +257,7 @@ def _places(name: str, cited: str) -> dict[_Place, str]:
 
 
 def compute_shortest_names(names: Iterable[str]) -> dict[str, str]:
-    """Of each path the shortest end that no other has; of files that are called the same everywhere with a folder."""
+    """Return for each path its shortest unique end; for files with a common name, together with a folder."""
     paths = {name: PurePosixPath(name).parts for name in names}
     ends: dict[tuple[str, ...], int] = {}
     for parts in paths.values():
@@ -275,19 +277,19 @@ def _shortest(name: str, parts: Sequence[str], ends: Mapping[tuple[str, ...], in
 
 
 class CitationNumbering:
-    """Gives each cited place its number, the first time it is cited."""
+    """Assigns each cited place a number when it is first cited."""
 
     def __init__(self, stored: StoredReport) -> None:
         self._stored = stored
         self._cited: dict[_Place, int] = {}
 
     def assign_number(self, citation: Citation) -> int:
-        """From 1 on."""
+        """Return the number of the cited place, from 1."""
         place = (citation.document, citation.first_line, citation.last_line)
         return self._cited.setdefault(place, len(self._cited) + 1)
 
     def build_sources(self) -> tuple[NumberedSource, ...]:
-        """All that were numbered, by number."""
+        """Return all numbered sources, by number."""
         names = compute_shortest_names({document for document, _, _ in self._cited})
         quoted: dict[_Place, str] = {}
         for one in parse_citations(self._stored.body):
@@ -309,5 +311,5 @@ class CitationNumbering:
 
 
 def render_citation_number(source: NumberedSource) -> str:
-    """`[12]`, and `[12?]` where it does not hold."""
+    """Render the number as `[12]`, or `[12?]` if the citation failed the check."""
     return f"[{source.number}?]" if source.fault else f"[{source.number}]"

@@ -1,7 +1,7 @@
-"""What changed between two reports: claims that are new, gone or said otherwise, each with its citations.
+"""Compares two reports: claims that are new, gone or changed, each with its citations.
 
-Only what is cited counts: a sentence without a source is no claim that anybody could check. Where lines have moved,
-and the words and the documents are the same, nothing has changed.
+Only cited sentences count: without a source, a claim cannot be checked. If only the line numbers have moved, with the
+same words and documents, nothing has changed.
 """
 
 from collections import Counter, defaultdict
@@ -17,13 +17,13 @@ from waystation.reports.report import extract_answer
 _WORD = compile_bounded(r"\d[\d.,]*+|[^\W\d_]++")
 CHANGES_HEADING, CHANGED_CLAIM_SEPARATOR = "**What changed since last time**", " **is now** "
 NEW_CLAIM_PREFIX, REMOVED_CLAIM_PREFIX, CHANGED_CLAIM_PREFIX = "New: ", "Gone: ", "Changed: "
-"""What the part that a report opens with is known by, and its lines."""
+"""Prefixes that identify the lines of the changes at the top of a report."""
 MIN_CLAIM_SIMILARITY = 0.5
-"""Of the words of two claims together, how many both have at least, where one is the other said otherwise."""
+"""Minimum share of common words, of all words of two claims, for one to be a changed version of the other."""
 _MOST_TOLD = 40
-"""Changes of a kind that a report opens with; `waystation diff` tells them all."""
+"""Maximum changes of a kind at the top of a report; `waystation diff` shows all."""
 _COMMON = 50
-"""Claims that have a word: with more of them, it does not tell which are meant."""
+"""A word that more claims than this contain does not help to identify one."""
 
 
 class ChangedClaim(Value):
@@ -34,13 +34,13 @@ class ChangedClaim(Value):
 
 
 class ReportChanges(Value):
-    """All that changed, in the order of the reports; of claims that are said several times, one."""
+    """All changes, in the order of the reports; a claim that is repeated is listed once."""
 
     new: tuple[Claim, ...] = ()
     gone: tuple[Claim, ...] = ()
     changed: tuple[ChangedClaim, ...] = ()
     same: int = 0
-    """Claims that both have."""
+    """Number of claims in both."""
 
     @property
     def is_empty(self) -> bool:
@@ -49,9 +49,9 @@ class ReportChanges(Value):
 
 
 def render_report_changes(found: ReportChanges, before: str, after: str) -> str:
-    """What a report opens with: all changes since the report of the task `before`, each with its citations.
+    """Render the top part of a report: all changes since the report of the task `before`, each with its citations.
 
-    One block of Markdown, which begins as warnings do: it is none of the report's own claims.
+    One Markdown block that begins like a warning: it is not one of the report's own claims.
     """
     numbers = f"{len(found.new)} new, {len(found.gone)} gone, {len(found.changed)} changed, {found.same} the same"
     lines = [f"{CHANGES_HEADING} (`{before}`): {'nothing' if found.is_empty else 'claims'}; {numbers}."]
@@ -69,7 +69,7 @@ def render_report_changes(found: ReportChanges, before: str, after: str) -> str:
 
 
 def render_claim_with_citations(claim: Claim) -> str:
-    """The claim with its citations, on a line."""
+    """Render the claim with its citations on one line."""
     return " ".join([claim.text, *map(str, claim.citations)])
 
 
@@ -90,7 +90,7 @@ _Key = tuple[tuple[str, ...], frozenset[str]]
 
 
 def compare_reports(before: str, after: str) -> ReportChanges:
-    """Of two whole reports in Markdown."""
+    """Compare two whole reports in Markdown."""
     old, new = _claims(before), _claims(after)
     gone = [known for key, known in old.items() if key not in new]
     come = [known for key, known in new.items() if key not in old]
@@ -107,7 +107,7 @@ def compare_reports(before: str, after: str) -> ReportChanges:
 
 
 def _claims(report: str) -> Mapping[_Key, _Known]:
-    """What is claimed, by words and documents, each once."""
+    """Return the claims by words and documents, each once."""
     found: dict[_Key, _Known] = {}
     for claim in extract_claims(extract_answer(report)):
         if claim.citations and not claim.is_pointer_only:
@@ -118,7 +118,7 @@ def _claims(report: str) -> Mapping[_Key, _Known]:
 
 
 def _pairs(gone: Sequence[_Known], come: Sequence[_Known]) -> Mapping[int, int]:
-    """By the place of a claim that is gone, that of the one which took its place; the most alike first."""
+    """Map the index of each claim that is gone to that of the one that replaced it; the most similar pairs first."""
     having = _index_by_word(come)
     alike = sorted(
         (-share, ours, theirs) for ours, known in enumerate(gone) for theirs, share in _near(known, come, having)
@@ -133,7 +133,7 @@ def _pairs(gone: Sequence[_Known], come: Sequence[_Known]) -> Mapping[int, int]:
 
 
 def _index_by_word(come: Sequence[_Known]) -> Mapping[str, Sequence[int]]:
-    """By word: the claims that have it. Without the words that too many have."""
+    """Return the claims that contain each word, without the words that too many contain."""
     having: defaultdict[str, list[int]] = defaultdict(list)
     for place, known in enumerate(come):
         for word in known.words:
@@ -142,7 +142,7 @@ def _index_by_word(come: Sequence[_Known]) -> Mapping[str, Sequence[int]]:
 
 
 def _near(known: _Known, come: Sequence[_Known], having: Mapping[str, Sequence[int]]) -> Iterator[tuple[int, float]]:
-    """The claims that may be this one said otherwise: in the same document, or word for word in another."""
+    """Yield the claims that may be a changed version of this one: in the same document, or word for word in another."""
     sharing = Counter(place for word in known.words for place in having.get(word, ()))
     for place in sharing:
         other = come[place]

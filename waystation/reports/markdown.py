@@ -1,10 +1,8 @@
-"""Markdown of reports: made inert before it is stored, whatever documents and models put into it.
+"""Markdown of reports: sanitised before it is stored, converted to blocks for export, and rendered as HTML.
 
-Nothing is fetched when somebody opens it, nothing runs, and a link is not other than it looks: HTML, images and links
-lose what makes them that, and stay as text, each with its target. Code stays as it is, where it is code by the rules of
-CommonMark and also where tables are known, whose cells and rows end code.
-
-The same Markdown in blocks, for reports that are sent: HTML is words there, and links lead to the web.
+Opening a sanitised report fetches nothing and runs nothing, and a link leads where it seems to: HTML, images and links
+become text, each with its target. Code stays unchanged if it is code by the rules of CommonMark both without and with
+tables, whose cells and rows end code.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,30 +44,30 @@ _LONGEST_ENTITY = 40
 _ENDING_CELLS = frozenset("|\n")
 _ACTIVE = frozenset({"html_block", "html_inline", "image", "link_open"})
 _AUTOMATIC = "autolink"
-"""`<https://…>` shows its target, and is left."""
+"""`<https://…>` shows its target, and is kept."""
 
 
 def sanitize_markdown(markdown: str) -> str:
-    """The same words without HTML, images, links behind other words, and signs that steer a terminal.
+    """Return the same words without HTML, images, links behind other words, and characters that steer a terminal.
 
-    A link `[word](https://a.example)` reads `[word] (https://a.example)` then.
+    A link `[word](https://a.example)` becomes `[word] (https://a.example)`.
     """
     text = replace_control_characters(markdown)
     tokens, defines = _parsed(text)
     once = _cleaned(text, _stretches(text, tokens), "(:[" if defines else "(")
     if not any(_is_active(token) for tables in (False, True) for token in _all(_parsed(once, tables=tables)[0])):
         return once
-    # What was harmless before, such as an address that was none, may have come to mean something.
+    # Something harmless, such as an invalid address, may have become active.
     return _cleaned(once, [_Stretch(0, once.count("\n") + 1, code=False)], "(:[")
 
 
 def build_safe_markdown_parser() -> MarkdownIt:
-    """For text that is inert already: no HTML of its own and no images, whatever was put into it since."""
+    """Build a parser for sanitised text: no HTML and no images, whatever was inserted since."""
     return MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
 
 
 class _Stretch(NamedTuple):
-    """Lines from `first` to before `end` that are read as one: a paragraph, or a block of code."""
+    """Lines from `first` to before `end` that are parsed together: a paragraph, or a block of code."""
 
     first: int
     end: int
@@ -77,7 +75,7 @@ class _Stretch(NamedTuple):
 
 
 def _parsed(text: str, *, tables: bool = False) -> tuple[Sequence[Token], bool]:
-    """Its blocks, and whether it defines links apart from where they stand."""
+    """Parse the text into blocks, and return whether it has link reference definitions."""
     found: dict[str, object] = {}
     reader = MarkdownIt("commonmark")
     return (reader.enable("table") if tables else reader).parse(text, found), bool(found.get("references"))
@@ -94,7 +92,7 @@ def _is_active(token: Token) -> bool:
 
 
 def _stretches(text: str, tokens: Iterable[Token]) -> Iterator[_Stretch]:
-    """All lines of the text, in order."""
+    """Yield ranges that cover all lines of the text, in order."""
     found: dict[int, _Stretch] = {}
     for token in tokens:
         if token.map is not None and (_is_code(token) or token.type == "inline"):
@@ -111,7 +109,10 @@ def _is_code(token: Token) -> bool:
 
 
 def _cleaned(text: str, stretches: Iterable[_Stretch], linking: str) -> str:
-    """`linking`: the signs that make a link of the bracket that closes before them."""
+    """Clean all ranges that are not code.
+
+    `linking`: characters that make a link of a bracket that closes before them.
+    """
     lines = text.split("\n")
     parts = (
         ("\n".join(lines[stretch.first : max(stretch.end, stretch.first + 1)]), stretch.code) for stretch in stretches
@@ -120,7 +121,10 @@ def _cleaned(text: str, stretches: Iterable[_Stretch], linking: str) -> str:
 
 
 def _harmless(text: str, linking: str) -> str:
-    """A stretch without code blocks. Where what is code to one reader ends at a cell to another, nothing is code."""
+    """Clean a range without code blocks.
+
+    If code for one parser ends at a table cell for another, nothing counts as code.
+    """
     pieces = list(_pieces(text, linking, _closing_runs(text)))
     if _may_have_cells(text) and any(piece[0] == "`" and not _ENDING_CELLS.isdisjoint(piece) for piece in pieces):
         pieces = list(_pieces(text, linking, {}))
@@ -128,7 +132,7 @@ def _harmless(text: str, linking: str) -> str:
 
 
 def _pieces(text: str, linking: str, closing: Mapping[int, int]) -> Iterator[str]:
-    """The stretch from left to right, so that what comes out is read as it was here."""
+    """Yield the cleaned range from left to right, so that the result is parsed as it was here."""
     place = 0
     while place < len(text):
         sign = text[place]
@@ -159,20 +163,22 @@ def _neutralize(sign: str, after: str, linking: str) -> str:
 
 
 def _end_of_placeholder(text: str, place: int) -> int:
-    """Behind `<PERSON_7f3a2c91d04e>`, whose underscore keeps it from being HTML; 0 where there is none."""
+    """Return the position after `<PERSON_7f3a2c91d04e>`, which is not HTML because of its underscore; 0 if there is
+    none.
+    """
     found = PLACEHOLDER_PATTERN.match(text, place)
     return found.end() if found else 0
 
 
 def _end_of_steering(text: str, place: int) -> int:
-    """Behind `&#x202e;`, which is a sign that steers once it is read; 0 where there is none."""
+    """Return the position after `&#x202e;`, which is a steering character once decoded; 0 if there is none."""
     end = text.find(";", place, place + _LONGEST_ENTITY) + 1
     sign = unescape(text[place:end])
     return end if sign != replace_control_characters(sign) else 0
 
 
 def _end_of_address(text: str, place: int) -> int:
-    """Behind `<https://…>`, which shows where it leads; 0 where there is none."""
+    """Return the position after `<https://…>`, which shows where it leads; 0 if there is none."""
     if not text[place + 1 : place + 9].lower().startswith(("http://", "https://")):
         return 0
     for end in range(place + 1, min(len(text), place + _LONGEST_ADDRESS)):
@@ -191,7 +197,7 @@ def _run(text: str, place: int) -> int:
 
 
 def _closing_runs(text: str) -> dict[int, int]:
-    """Where code ends, by where the run of backticks begins that opens it: at the next run of that length."""
+    """Map the start of each run of backticks that opens code to the end of the code: the next run of that length."""
     runs: list[tuple[int, int]] = []
     place = text.find("`")
     while place >= 0:
@@ -209,15 +215,17 @@ def _closing_runs(text: str) -> dict[int, int]:
 _CONTAINERS = frozenset({"blockquote", "bullet_list", "ordered_list"})
 _LEADING_OUT = ("http://", "https://", "mailto:")
 _DEEPEST, _DEEPEST_READ = 8, 100
-"""Blocks within blocks: what is deeper stands at that depth, and what no person writes is read as not indented."""
+"""Maximum depth of nested blocks: deeper ones are moved to that depth, and implausibly deep ones are read as not
+indented.
+"""
 _LONGEST_INDENT = 60
 _INDENTS = " >-*+.)0123456789"
-"""What opens blocks within blocks at the beginning of a line."""
+"""Characters that open nested blocks at the beginning of a line."""
 _UNTITLED = "Report"
 
 
 def build_report_export(stored: StoredReport, imprint: ReportMetadata) -> ExportedReport:
-    """The report in blocks, with its citations numbered. Its first heading is its title."""
+    """Build the report in blocks, with numbered citations. Its first heading is its title."""
     numbering = CitationNumbering(stored)
     reader = _Reader(_citing_reader(), numbering)
     blocks = reader.blocks(stored.body)
@@ -234,7 +242,7 @@ def build_report_export(stored: StoredReport, imprint: ReportMetadata) -> Export
 
 
 def _repeats_title(block: ReportBlock, title: HeadingBlock | None) -> bool:
-    """Whether it is the question, and the title has said it."""
+    """Whether the block is the question, and the title has stated it already."""
     if title is None or not isinstance(block, ParagraphBlock):
         return False
     said, titled = ["".join(one.text for one in part.inlines).strip() for part in (block, title)]
@@ -242,9 +250,9 @@ def _repeats_title(block: ReportBlock, title: HeadingBlock | None) -> bool:
 
 
 def render_numbered_markdown(stored: StoredReport, report: ExportedReport) -> str:
-    """The report as Markdown to be sent: citations as numbers, and the list of sources behind what agents wrote.
+    """Render the report as Markdown for export: numbered citations, and the list of sources after what agents wrote.
 
-    Inert again, since placeholders may have been restored.
+    It is sanitised again, since placeholders may have been restored.
     """
     shown = {
         f"[{one.document}:{one.first_line}-{one.last_line}]": render_citation_number(one) for one in report.sources
@@ -271,7 +279,7 @@ def _renumbered(markdown: str, shown: Mapping[str, str]) -> str:
 
 
 def _citing_reader() -> MarkdownIt:
-    """Of CommonMark with tables and citations, whose names are names and no emphasis: `[a/__init__.py:1-2]`."""
+    """Build a CommonMark parser with tables and citations, whose names are not emphasis: `[a/__init__.py:1-2]`."""
     reader = MarkdownIt("commonmark", {"html": False, "maxNesting": _DEEPEST_READ}).enable("table")
     reader.inline.ruler.before("link", "citation", _read_citation)
     return reader
@@ -295,7 +303,7 @@ def _less_indented(line: str) -> str:
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reads Markdown into blocks."""
+    """Converts Markdown to blocks."""
 
     markdown: MarkdownIt
     numbering: CitationNumbering
@@ -303,7 +311,7 @@ class _Reader:
     def blocks(self, text: str) -> tuple[ReportBlock, ...]:
         tokens = self.markdown.parse(replace_control_characters(text))
         if any(token.level >= _DEEPEST_READ - 1 for token in tokens):
-            # The reader has left out what was deeper, and all that came after it.
+            # Otherwise the parser drops what is nested deeper, and everything after it.
             tokens = self.markdown.parse("\n".join(map(_less_indented, replace_control_characters(text).split("\n"))))
         return self._blocks(SyntaxTreeNode(tokens).children, 0)
 
@@ -343,7 +351,7 @@ class _Reader:
                 return None
 
     def _inlines(self, node: SyntaxTreeNode) -> tuple[Inline, ...]:
-        """Of a paragraph, a heading or a cell."""
+        """Return the inlines of a paragraph, a heading or a cell."""
         inline = node.children[0] if node.children else None
         return tuple(self._marked(inline.children, Inline())) if inline is not None and inline.children else ()
 
@@ -363,7 +371,7 @@ class _Reader:
     def _linked(node: SyntaxTreeNode, marks: Inline) -> Inline:
         address = str(node.attrs.get("href", ""))
         leads_out = address.lower().startswith(_LEADING_OUT)
-        fits = len(address) <= _LONGEST_ADDRESS  # no typesetter takes those of any length
+        fits = len(address) <= _LONGEST_ADDRESS  # no typesetter accepts addresses of any length
         return marks.replace(address=address) if leads_out and fits else marks
 
     def _worded(self, node: SyntaxTreeNode, marks: Inline) -> Inline:
@@ -386,15 +394,15 @@ class _Reader:
 
 
 def render_report_html(markdown: str) -> str:
-    """A report as HTML: no HTML of its own, no images, and links only where the address is what is read.
+    """Render a report as HTML: no HTML of its own, no images, and links only if their text is the address.
 
-    It takes a second for 20,000 characters of nothing but brackets: not on the loop that answers others.
+    20,000 characters of nothing but brackets take a second: do not call it on an event loop that serves others.
     """
     return build_safe_markdown_parser().render(sanitize_markdown(markdown))
 
 
 def split_into_sections(markdown: str) -> tuple[tuple[str, str], ...]:
-    """Every heading, with all that stands below it up to the next one of its level or above."""
+    """Return every heading with everything below it up to the next one of its level or above."""
     tokens, lines = MarkdownIt("commonmark").parse(markdown), markdown.splitlines()
     heads = [
         (int(token.tag[1:]), token.map[0], tokens[place + 1].content)
@@ -409,7 +417,11 @@ def split_into_sections(markdown: str) -> tuple[tuple[str, str], ...]:
 
 
 def find_section(sections: Iterable[tuple[str, str]], wanted: str) -> str:
-    """Of these, the one under the heading that is meant. Raises BadInput."""
+    """Return the section under the heading that is meant.
+
+    Raises:
+        BadInput: there is no such section.
+    """
     known = list(sections)
     for heading, text in known:
         if heading.casefold().strip() == wanted.casefold().strip().lstrip("# "):

@@ -1,9 +1,4 @@
-"""Puts a task's report together, checks its citations against the documents, and stores it.
-
-A text's citations, checked against a task's documents as its agents call them.
-
-Brings what a task came to into memory, so that later tasks of its session find it: its report, and its findings.
-"""
+"""Builds a task's report, checks its citations against the documents, stores it, and adds the results to memory."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -65,7 +60,10 @@ from waystation.tasks.task import ReportVersion, ReusedWork, TaskPhase, TaskProg
 
 @dataclass(frozen=True)
 class ReportIndexer:
-    """Chronicles tasks. Doing it again, after a rewind too, leaves what holds then and nothing else."""
+    """Brings a task's report and findings into memory.
+
+    Repeating it, even after a rewind, leaves only what is valid then.
+    """
 
     store: Store
     redactor: Redactor
@@ -73,8 +71,12 @@ class ReportIndexer:
     clock: Clock
 
     async def enqueue_results(self, ref: TaskRef, written: str, blob: str, reused: ReusedWork | None) -> None:
-        """Let the passages of a report and of its task's findings wait for memory; what was taken over from another
-        task is there already. Raises RedactionFailed, StoreError.
+        """Add the passages of a report and of its task's findings to the outbox, except those taken over from another
+        task.
+
+        Raises:
+            RedactionFailed: a text could not be redacted.
+            StoreError: the store did not do its part.
         """
         there = await load_task_deliverables(ref.scope, self.store)
         found = [
@@ -90,7 +92,7 @@ class ReportIndexer:
         await self.store.commit_result_passages(ref, build_result_passages(results, self.clock()))
 
     async def drain_results(self, task_id: str) -> DrainResult:
-        """Those that wait into memory. Where it is down, they wait on."""
+        """Write the waiting passages to memory. If memory is down, they continue to wait."""
         return await self.archive.drain(make_results_run_id(task_id))
 
 
@@ -109,22 +111,22 @@ class CitationCheckResult:
     """Every citation of a text, and what is wrong with it."""
 
     markdown: str
-    """The text, with quotations as the documents have them, and a mark on what does not hold."""
+    """The text with quotations as the documents have them, and failed citations marked."""
     called: DocumentNames
     meant: Mapping[str, Document]
-    """Which documents of the task, by their names as cited."""
+    """Documents of the task, by their names as cited."""
     documents: Mapping[str, CitedDocument]
-    """The cited documents that are there, by their names as cited."""
+    """The cited documents that exist, by their names as cited."""
     faults: Mapping[Citation, str | None]
 
     @property
     def valid_citations(self) -> list[Citation]:
-        """Those that hold, in the order of the text."""
+        """Citations that passed, in the order of the text."""
         return [citation for citation, reason in self.faults.items() if not reason]
 
     @property
     def failed_citations(self) -> tuple[FailedCitation, ...]:
-        """Those that do not, and why."""
+        """Citations that failed, and why."""
         return tuple(
             FailedCitation(citation=citation, reason=reason) for citation, reason in self.faults.items() if reason
         )
@@ -132,19 +134,21 @@ class CitationCheckResult:
 
 @dataclass(frozen=True)
 class CitationChecker:
-    """Checks citations."""
+    """Checks a text's citations against a task's documents as its agents know them."""
 
     store: Store
     redactor: Redactor
     redacted: RedactedDocumentStore
-    """What agents have seen of documents and pages: quotations are compared with that, and sources are shown of it."""
+    """Documents and pages as agents have seen them, for comparing quotations and showing sources."""
     vault: Vault | None = None
-    """Where names of documents in citations are found again, of which agents have seen placeholders."""
+    """Resolves names of documents in citations, of which agents have seen placeholders."""
 
     async def check(self, ref: TaskRef, markdown: str) -> CitationCheckResult:
-        """What takes long is done in a thread: there may be thousands of citations of megabytes.
+        """Check all citations. Slow work is done in a thread: there may be thousands of citations in megabytes of text.
 
-        Raises RedactionFailed, StoreError.
+        Raises:
+            RedactionFailed: a text could not be redacted.
+            StoreError: the store could not be read.
         """
         citations = await asyncio.to_thread(parse_citations, markdown)
         documents = await self.store.list_documents(ref.task_id, ref.scope)
@@ -160,7 +164,7 @@ class CitationChecker:
         return CitationCheckResult(made.markdown, called, meant, newest, made.faults)
 
     async def _documents(self, blobs: Mapping[str, str], task: TaskScope) -> dict[str, CitedDocument]:
-        """By the same names. A document may be cited by many."""
+        """Load the documents by the same names. Several names may mean one document."""
         of_blob = {
             blob: CitedDocument(await self.redacted.get_comparison_lines(blob, task))
             for blob in _unique(blobs.values())
@@ -170,7 +174,7 @@ class CitationChecker:
     async def _find_outdated_citations(
         self, task: TaskScope, wrong: Sequence[Citation], meant: Mapping[str, Document]
     ) -> dict[Citation, str | None]:
-        """Those that held in a version before: whoever cited that invented nothing."""
+        """Return failed citations that were valid in an earlier version: their author invented nothing."""
         earlier = get_earlier_versions(await self.store.list_document_updates(task.task_id, task))
         of_document: dict[str, list[Citation]] = {}
         for citation in wrong:
@@ -189,7 +193,7 @@ class CitationChecker:
         return found
 
     async def _cited_pages(self, task: TaskScope, names: set[str]) -> dict[str, CitedDocument]:
-        """Pages of the web by the address as cited, as the task's agents have fetched them."""
+        """Load web pages by the address as cited, as the task's agents have fetched them."""
         wanted = {name for name in names if name.startswith(("http://", "https://"))}
         blobs: dict[str, str] = {}
         for run_id in await self.store.list_run_ids(task.task_id, task) if wanted else ():
@@ -205,7 +209,7 @@ def _unique(blobs: Iterable[str]) -> tuple[str, ...]:
 
 
 async def _find_cited_documents(called: DocumentNames, names: Set[str]) -> dict[str, Document]:
-    """The documents that these names mean."""
+    """Return the documents that these names mean."""
     documents = called.documents
     finder = DocumentFinder(documents)
     found = {name: finder.find_index(await called.resolve_original_name(name)) for name in sorted(names)}
@@ -216,42 +220,44 @@ class PublishedReport(Value):
     """A stored report."""
 
     report: str
-    """Content hash."""
+    """Content hash of the report."""
     version: ReportVersion
     citations: int
     failed: int
     short: str = ""
-    """Why the task is partial although its work was done; empty: it is not."""
+    """Why the task is partial although its work is complete; empty if it is not."""
 
 
 class ComposedReport(Value):
-    """A report that is stored nowhere yet."""
+    """A report that is not stored yet."""
 
     markdown: str
     citations: int
     failed: int
     written: str
-    """What agents wrote of it."""
+    """The part that agents wrote."""
     nothing: bool
-    """No agent has noted, found or written anything."""
+    """Whether no agent has noted, found or written anything."""
 
 
 @dataclass(frozen=True)
 class ReportPublisher:
-    """Publishes reports. Doing it again gives the same report."""
+    """Publishes reports. Repeating it gives the same report."""
 
     store: Store
     redactor: Redactor
     check: CitationChecker
     chronicler: ReportIndexer | None = None
-    """Who brings report and findings into memory, for later tasks."""
+    """Brings report and findings into memory, for later tasks."""
 
     async def publish(
         self, ref: TaskRef, progress: TaskProgress, state: TaskState | None = None, at: datetime | None = None
     ) -> PublishedReport:
-        """Store the report beside earlier ones, how the task ended, and the state that a rewind goes on from.
+        """Store the report next to earlier ones, how the task ended, and the state from which a rewind continues.
 
-        Raises RedactionFailed, StoreError.
+        Raises:
+            RedactionFailed: a text could not be redacted.
+            StoreError: the store did not do its part.
         """
         composed = await self.compose(ref, progress)
         report = await self.store.put_text(composed.markdown, ref.scope)
@@ -274,9 +280,13 @@ class ReportPublisher:
         return PublishedReport(report=report, version=version, citations=made, failed=failed, short=short)
 
     async def compose(self, ref: TaskRef, progress: TaskProgress) -> ComposedReport:
-        """The report over what agents have handed over so far; a draft while the task is not over. Nothing is stored.
+        """Build the report from what agents have submitted so far; a draft while the task is not over.
 
-        Raises RedactionFailed, StoreError.
+        Nothing is stored.
+
+        Raises:
+            RedactionFailed: a text could not be redacted.
+            StoreError: the store could not be read.
         """
         parts = await self._parts(ref, progress)
         checked = await self.check.check(ref, render_written_part(parts))
@@ -321,9 +331,10 @@ class ReportPublisher:
         )
 
     async def _prepend_changes(self, ref: TaskRef, composed: str) -> str:
-        """The report, inert; where its task is to tell what changed since an earlier one, opened with that.
+        """Return the sanitised report, preceded by the changes since an earlier report if its task asks for them.
 
-        Claims of both are cut out of what made them harmless, and the earlier report was redacted by the rules of then.
+        Sanitised because claims are cut out of what made them harmless, and the earlier report was redacted by older
+        rules.
         """
         report = await asyncio.to_thread(sanitize_markdown, composed)
         since = (await self.store.get_task(ref.task_id, ref.scope)).request.since
@@ -360,12 +371,12 @@ class ReportPublisher:
         )
 
     async def _question(self, row: TaskRow) -> str:
-        """The whole question, redacted as its title is, which is cut: both stand where everybody looks."""
+        """Return the whole question, redacted like its truncated title: both are shown in the same places."""
         (redacted,) = await self.redactor.redact([row.request.question], TextDestination.TITLE, row.ref.tenant)
         return redacted.text
 
     async def _not_remembered(self, ref: TaskRef, progress: TaskProgress) -> str:
-        """Of a task that has delivered: others remember no documents."""
+        """Render the list of unindexed documents for a task that has delivered: other tasks index no documents."""
         if progress.phase not in {TaskPhase.DONE, TaskPhase.PARTIAL}:
             return ""
         most = (await self.store.get_task(ref.task_id, ref.scope)).terms.remembered_characters
@@ -374,7 +385,7 @@ class ReportPublisher:
         )
 
     async def _oversight(self, ref: TaskRef, progress: TaskProgress) -> str:
-        """What became of the plan and why; what reviews found, and is still so."""
+        """Render revisions of the plan with their reasons, and faults that reviews found and that still exist."""
         reasons = {
             version.number: version.reason for version in await self.store.list_plan_versions(ref.task_id, ref.scope)
         }
@@ -386,14 +397,14 @@ class ReportPublisher:
         return "\n".join(filter(None, [changed, told]))
 
     async def _criteria(self, ref: TaskRef, draft: ReportDraft, checked: CitationCheckResult) -> str:
-        """Of a report that its writer handed in."""
+        """Check the criteria of a report that its writer has submitted."""
         accept = (await self.store.get_task(ref.task_id, ref.scope)).request.accept if draft.title else ()
         failing = {str(one.citation) for one in checked.failed_citations}
         met = check_criteria(accept, draft, {*map(str, checked.valid_citations)} - failing, failing)
         return "\n".join(one.markdown_line for one in met)
 
     async def _render_request_lines(self, ref: TaskRef, checked: CitationCheckResult) -> str:
-        """Who asked and when, and which versions of which documents are cited."""
+        """Render who asked and when, and which versions of which documents are cited."""
         row = await self.store.get_task(ref.task_id, ref.scope)
         earlier = get_earlier_versions(await self.store.list_document_updates(ref.task_id, ref.scope))
         meant = (checked.meant.get(one.document) for one in checked.valid_citations)
@@ -402,9 +413,9 @@ class ReportPublisher:
         return "\n".join([asked, *render_document_lines([*cited.values()], earlier)])
 
     async def _faults(self, found: str, ref: TaskRef) -> FaultList:
-        """Those of a review."""
+        """Load the faults of a review."""
         return FaultList.model_validate_json(await self.store.get_text(found, ref.scope))
 
     async def _redacted(self, sections: list[str], tenant: str) -> list[str]:
-        """As a model would see them: they name files, sheets and attachments."""
+        """Redact the sections as a model would see them: they name files, sheets and attachments."""
         return [redacted.text for redacted in await self.redactor.redact(sections, TextDestination.REPORT, tenant)]

@@ -1,9 +1,7 @@
-"""The report: what the agents wrote, and an account of how it came about, in Markdown.
+"""Builds the Markdown of a report: what the agents wrote, warnings, sources, and an account of how it came about.
 
-What code alone can tell of a draft report against the findings. It reads words, not meaning: it misses much, and
-says only what is certain enough to bother a writer with.
-
-What a report's account says of revisions of the plan and of reviews, and what was not mended.
+Also finds faults of a draft by code alone. That compares words, not meaning: it misses much, and reports only what is
+certain enough to bother a writer with.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,30 +31,32 @@ OFFLINE_WARNING = (
 )
 
 QUOTATION_CHECK_NOTE = "That says that they are quoted exactly, and not that they answer the question."
-"""Behind the check of a report of the built-in model: what is far from the question is quoted exactly, too."""
+"""Note after the citation check of the built-in model's report: even what is far from the question is quoted
+exactly.
+"""
 _QUESTION = "**Question.**"
 _APPARATUS = "## Criteria of this report\n", "## Sources\n", "## Citations", "## How this report came about\n"
-"""How sections begin that code adds behind what agents wrote."""
+"""Headings of the sections that code adds after what agents wrote."""
 
 MAX_NAMED_AGENTS = 4
-"""Agents that are named on top; all of them stand in the account."""
+"""Maximum number of agents named at the top; the account lists all of them."""
 MAX_TITLE_CHARACTERS = 300
-"""Characters."""
+"""Maximum length of a title in characters."""
 MAX_SKIPPED_LINES = 50
-"""Lines of the list of what was not used."""
+"""Maximum lines in the list of what was not used."""
 MAX_LISTED_DOCUMENTS, DIGEST_DIGITS = 200, 16
-"""Documents that the account names, and hexadecimal digits of each."""
+"""Maximum documents that the account names, and the hexadecimal digits shown of each hash."""
 
 
 class StepFindings(Value):
-    """What one research step handed in, or had noted when it was stopped."""
+    """What one research step submitted, or had noted when it was stopped."""
 
     title: str
     findings: ResearchFindings
 
 
 class ReportParts(Value):
-    """Everything that a report is made of."""
+    """Everything that a report is built from."""
 
     question: str
     draft: ReportDraft
@@ -66,7 +66,7 @@ class ReportParts(Value):
     offline: bool
     left_out: tuple[SkippedItem, ...] = ()
     procedures: tuple[ProcedureSource, ...] = ()
-    """What agents were told to follow."""
+    """Procedures that agents were told to follow."""
 
     @property
     def is_empty(self) -> bool:
@@ -81,21 +81,24 @@ class ReportAppendix(Value):
     checked: int = 0
     failed: tuple[FailedCitation, ...] = ()
     criteria: str = ""
-    """Lines: what was demanded, and where it is met."""
+    """Lines with the criteria, and where each is met."""
     sources: str = ""
     not_used: str = ""
     oversight: str = ""
-    """Lines of the account: revisions, reviews, and what was not mended."""
+    """Lines of the account: revisions, reviews, and faults that were not fixed."""
     procedures: str = ""
-    """Lines of the account: what agents were told to follow."""
+    """Lines of the account: procedures that agents were told to follow."""
     asked: str = ""
     """Lines of the account: who asked and when, and which documents are cited."""
     answers: tuple[str, ...] = ()
-    """Lines of the account: who answered in the place of the model that was asked for."""
+    """Lines of the account: which models answered in place of the requested one."""
 
 
 def insert_after_title(report: str, part: str) -> str:
-    """The report with this part, which begins as warnings do and so is no answer, behind its title and warnings."""
+    """Insert a part after the report's title and warnings.
+
+    It must begin like a warning, so that it is no part of the answer.
+    """
     above, mark, rest = f"\n\n{report}".partition("\n\n# ")
     head, *blocks = rest.split("\n\n")
     place = sum(1 for _ in takewhile(lambda block: block.startswith("> **"), blocks))
@@ -103,7 +106,7 @@ def insert_after_title(report: str, part: str) -> str:
 
 
 def render_written_part(parts: ReportParts) -> str:
-    """What the agents wrote; where the writing was not finished, the findings stand in for it."""
+    """Render what the agents wrote; if the writing was not finished, the findings instead."""
     draft = parts.draft
     whole = bool(draft.title)
     lines = [f"# {draft.title or _title(parts) or 'Report'}"]
@@ -122,7 +125,7 @@ def render_written_part(parts: ReportParts) -> str:
 
 
 def render_report(parts: ReportParts, written: str, apparatus: ReportAppendix) -> str:
-    """The report as it is stored: warning, written part, sources and their check, the account, what was not used."""
+    """Render the report to be stored: warning, written part, sources and their check, account, skipped items."""
     if apparatus.failed and parts.draft.title and parts.progress.phase.over:
         why = describe_failed_citations(len(apparatus.failed), apparatus.checked)
         written = insert_after_title(
@@ -141,19 +144,21 @@ def render_report(parts: ReportParts, written: str, apparatus: ReportAppendix) -
 
 
 def describe_failed_citations(failed: int, checked: int) -> str:
-    """How many citations do not hold; empty where all do."""
+    """Describe how many citations failed the check; empty if none did."""
     return f"{failed} of {checked} citations {'does' if failed == 1 else 'do'} not hold" if failed else ""
 
 
 def extract_answer(report: str) -> str:
-    """What agents wrote of a whole report: without warnings and the question on top, and what code wrote behind it."""
+    """Extract what agents wrote from a whole report, without warnings, question, and what code added after it."""
     end = min((place for head in _APPARATUS if (place := report.find(f"\n\n{head}")) >= 0), default=len(report))
     blocks = report[:end].split("\n\n")
     return "\n\n".join(block for block in blocks if not block.startswith(("> **", _QUESTION))).strip() + "\n"
 
 
 def render_sources_section(holding: Sequence[Citation], documents: Mapping[str, CitedDocument]) -> str:
-    """Each cited document once, in the order of first citation, with the places and lines cited; empty without any."""
+    """Render each cited document once, in the order of first citation, with cited places and lines; empty
+    without any.
+    """
     cited: dict[str, set[tuple[int, int]]] = {}
     for citation in holding:
         cited.setdefault(citation.document, set()).add((citation.first_line, citation.last_line))
@@ -162,7 +167,7 @@ def render_sources_section(holding: Sequence[Citation], documents: Mapping[str, 
 
 
 def render_skipped_section(left_out: Sequence[SkippedItem]) -> str:
-    """What was given and is in no document, the first 50 by name with reasons; empty without any."""
+    """Render the submitted items that are in no document, the first 50 by name with reasons; empty without any."""
     if not left_out:
         return ""
     lines = [" ".join(f"- {item.name}: {item.reason}".split()) for item in left_out[:MAX_SKIPPED_LINES]]
@@ -172,7 +177,7 @@ def render_skipped_section(left_out: Sequence[SkippedItem]) -> str:
 
 
 def render_unindexed_section(left_out: UnindexedDocuments | None) -> str:
-    """Which documents memory does not get, or not all of, the first 50 by name; empty where it gets all."""
+    """Render which documents memory does not contain completely, the first 50 by name; empty if there are none."""
     if left_out is None:
         return ""
     lines = [*left_out.lines[:MAX_SKIPPED_LINES]]
@@ -186,7 +191,7 @@ def render_unindexed_section(left_out: UnindexedDocuments | None) -> str:
 
 
 def render_procedure_lines(names: Sequence[str], digests: Sequence[str]) -> str:
-    """Lines of the account: what agents were told to follow, by name and SHA-256 of the text; empty without any."""
+    """Render the procedures that agents were told to follow, by name and SHA-256 of the text; empty without any."""
     return "\n".join(
         f"- Followed: the procedure {sanitize_line(name)}, sha256 `{digest}`"
         for name, digest in zip(names, digests, strict=True)
@@ -194,9 +199,9 @@ def render_procedure_lines(names: Sequence[str], digests: Sequence[str]) -> str:
 
 
 def render_document_lines(documents: Sequence[Document], earlier: Mapping[str, Sequence[str]]) -> list[str]:
-    """What was cited, each by the beginning of the SHA-256 of its text, as a line of the account; none without any.
+    """Render the cited documents as a line of the account, each with the start of its text's SHA-256; none without any.
 
-    `earlier`: versions before, by name.
+    `earlier` maps names to earlier versions.
     """
     read = [
         f"{one.name} `{one.blob[:DIGEST_DIGITS]}`"
@@ -224,7 +229,7 @@ def _numbers(ranges: Sequence[tuple[int, int]]) -> str:
 
 
 def _title(parts: ReportParts) -> str:
-    """The whole question where it is short enough for a heading, rather than its beginning."""
+    """Return the whole question if it is short enough for a heading, rather than its beginning."""
     question = " ".join(parts.question.split())
     return question if 0 < len(question) <= MAX_TITLE_CHARACTERS else parts.progress.title
 
@@ -330,9 +335,9 @@ def _compactions(progress: TaskProgress) -> list[str]:
 
 FaultKind = Literal["citation", "uncited", "uncovered", "contradiction", "unsupported", "form"]
 _MOST_CHARACTERS = 400
-"""Of one fault."""
+"""Maximum characters of one fault."""
 MAX_UNCITED_WORDS = 40
-"""A section with more words than these and no citation claims something."""
+"""A section with more words than this and no citation makes uncited claims."""
 WORD = compile_bounded(r"[^\W\d_]{4,}")
 _SAY_NOTHING = """
 about after also answer before between does document documents each every find from give have into list many most much
@@ -340,9 +345,9 @@ name only other over said same says should show some such than that their them t
 very were what when where which while will with would
 """
 STOP_WORDS = frozenset(_SAY_NOTHING.split())
-"""Words of four letters and more that tell no topic."""
+"""Words of four letters and more that say nothing about the topic."""
 STEM_CHARACTERS = 5
-"""As many letters of a word tell it: `harbour` is mentioned where `harbours` is."""
+"""Words are compared by this many letters: `harbour` is mentioned if `harbours` is."""
 
 
 class Fault(Value):
@@ -359,25 +364,25 @@ class Fault(Value):
 
 
 class FaultList(Value):
-    """What a review found, as the store keeps it."""
+    """Faults that a review found, as stored."""
 
     faults: tuple[Fault, ...] = ()
 
 
 class DraftUnderReview(Value):
-    """A draft with all that it is held against."""
+    """A draft with everything that it is compared with."""
 
     draft: ReportDraft
     asked: tuple[str, ...]
-    """The questions of the plan, and the criteria of the person."""
+    """The questions of the plan, and the person's criteria."""
     findings: tuple[ResearchFindings, ...]
     analysis: Analysis | None
     failed: tuple[FailedCitation, ...] = ()
-    """Citations that do not hold."""
+    """Citations that failed the check."""
 
     @property
     def text(self) -> str:
-        """Everything that the draft says."""
+        """The whole text of the draft."""
         sections = [f"{section.heading}\n{section.markdown}" for section in self.draft.sections]
         return "\n\n".join([self.draft.title, self.draft.summary, *sections])
 
@@ -388,13 +393,13 @@ class DraftUnderReview(Value):
 
     @property
     def uncited_finding_count(self) -> int:
-        """How many findings the draft cites no place of."""
+        """Number of findings of which the draft cites no place."""
         cited = {_lines(text) for text in map(str, parse_citations(self.text))}
         return sum(not any(_lines(place) in cited for place in finding.citations) for finding in self.all_findings)
 
 
 def find_faults(drafted: DraftUnderReview) -> tuple[Fault, ...]:
-    """Everything that is wrong as far as words and places show it."""
+    """Return all faults that words and places show."""
     return tuple([*_citation_faults(drafted), *_uncovered(drafted), *_contradictions(drafted)])
 
 
@@ -439,14 +444,14 @@ def _short(text: str) -> str:
 
 
 def render_fault_list(faults: Sequence[Fault]) -> str:
-    """One line each."""
+    """Render the faults, one on each line."""
     return "\n".join(f"- {fault.kind}: {' '.join(fault.text.split())}" for fault in faults)
 
 
 def render_oversight_lines(
     revisions: Sequence[PlanRevision], reasons: Mapping[int, str], reviews: Sequence[ReportReview], faults: FaultList
 ) -> str:
-    """Lines of a Markdown list; empty where nothing was looked over. `reasons`: by version of the plan."""
+    """Render lines of a Markdown list; empty if nothing was reviewed. `reasons`: by version of the plan."""
     lines = [" ".join(filter(None, [f"- {one.text}", reasons.get(one.version or 0, "")])) for one in revisions]
     lines += [f"- {review.text}" for review in reviews]
     if faults.faults:

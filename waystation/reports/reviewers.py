@@ -1,9 +1,4 @@
-"""What looks over a task's work: reviews of its report, revisions of its plan.
-
-Reviews draft reports: code checks what words and places show, then a model judges; the writer hears of both.
-
-Revises plans: a model sees what the research found, and says which steps are to come, go or change.
-"""
+"""Reviews draft reports and revises plans, each by code checks and a model call."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -59,7 +54,7 @@ from waystation.tasks.reviews import ReviewRequest, ReviewResult, RevisionReques
 
 REASON_CHARACTERS = 300
 _MOST_LINES = 40
-"""Of what one step handed in: the first claims, and all that stayed open."""
+"""Maximum lines of what one step submitted: the first claims, and all that remained open."""
 _LINE_CHARACTERS = 400
 
 
@@ -85,15 +80,22 @@ REVISION_NOTES = {
 
 @dataclass(frozen=True)
 class PlanReviser:
-    """Makes revisions. Each is an agent run of its own, with a transcript: a retry asks nothing twice."""
+    """Revises plans: a model sees the findings so far, and says which steps to add, remove or change.
+
+    Each revision is an agent run with its own transcript, so a retry repeats no model call.
+    """
 
     model: MeteredModel
     store: Store
     redactor: Redactor
 
     async def revise(self, request: RevisionRequest) -> RevisionResult:
-        """What became of the plan; what is in the store already, if it is. Raises ModelError, StoreError,
-        RedactionFailed.
+        """Return the result of the revision; the stored one if it was made before.
+
+        Raises:
+            ModelError: the model call failed.
+            StoreError: the store did not do its part.
+            RedactionFailed: a text could not be redacted.
         """
         run = RunRef(**request.ref.model_dump(), step_id=make_revision_id(request.number), role="planning")
         if request.denied:
@@ -118,7 +120,7 @@ class PlanReviser:
         )
 
     async def _restore_previous_plan(self, run: RunRef, request: RevisionRequest) -> RevisionResult:
-        """The plan before it is the newest version again; done once."""
+        """Make the previous plan the newest version again, once."""
         made_by, versions = f"{run.step_id}/denied", await self.store.list_plan_versions(run.task_id, run.scope)
         if (pair := await self._find_revised_versions(run)) is not None and versions[-1].made_by != made_by:
             number, reason = versions[-1].number + 1, "A person denied the revision."
@@ -129,7 +131,7 @@ class PlanReviser:
         return RevisionResult(revision=revision, totals=await self.store.get_run_usage(run.run_id), notes=(note,))
 
     async def _find_revised_versions(self, run: RunRef) -> tuple[PlanVersion, PlanVersion] | None:
-        """The version that this run has made, after the one that it changed."""
+        """Return the version that this run changed, and the one that it made."""
         versions = await self.store.list_plan_versions(run.task_id, run.scope)
         return next(((before, after) for before, after in pairwise(versions) if after.made_by == run.step_id), None)
 
@@ -185,7 +187,7 @@ class PlanReviser:
 
 
 def render_step_results(there: TaskDeliverables) -> list[SafeMarkup]:
-    """What each step has handed in, in its tag: claims with citations, then what stayed open."""
+    """Render what each step has submitted, in its tag: claims with citations, then what remained open."""
     made = {**there.findings, **there.analyses}
     return [
         wrap_untrusted("found", *_lines(summarise_result(made[step.id])), step=step.id, title=step.title)
@@ -195,7 +197,7 @@ def render_step_results(there: TaskDeliverables) -> list[SafeMarkup]:
 
 
 def _lines(handed_in: AgentResultSummary) -> Iterable[str]:
-    """Cut where there are many: the claims give way, and what stayed open does not."""
+    """Yield the lines. If there are many, claims are cut, and what remained open is not."""
     more = len(handed_in.claims) - _MOST_LINES
     shown = [*handed_in.claims[:_MOST_LINES], *([f"({more} more findings)"] if more > 0 else [])]
     return [f"- {_short(line)}" for line in (*shown, *handed_in.left_open)]
@@ -213,7 +215,7 @@ def _step(step: Step, *, begun: bool) -> str:
 
 
 MAX_FAULTS = 20
-"""That a writer is sent at once, those that code found first."""
+"""Maximum faults sent to a writer at once, those that code found first."""
 
 
 class ReviewReportInput(ToolInput):
@@ -236,7 +238,10 @@ REVIEW_NOTES = {
 
 @dataclass(frozen=True)
 class ReportReviewer:
-    """Makes reviews. Each is an agent run of its own, with a transcript: a retry asks nothing twice."""
+    """Reviews draft reports: code checks what words and places show, then a model judges, and the writer gets both.
+
+    Each review is an agent run with its own transcript, so a retry repeats no model call.
+    """
 
     model: MeteredModel
     store: Store
@@ -244,8 +249,12 @@ class ReportReviewer:
     check: CitationChecker
 
     async def review(self, request: ReviewRequest) -> ReviewResult:
-        """What is wrong with the report; its writer has been told, where it shall be. Raises ModelError, StoreError,
-        RedactionFailed.
+        """Review the report, and send the faults to its writer if it is to fix them.
+
+        Raises:
+            ModelError: the model call failed.
+            StoreError: the store did not do its part.
+            RedactionFailed: a text could not be redacted.
         """
         run = request.writer.replace(step_id=make_review_id(request.number), role="reviewing")
         ref = TaskRef(store_id=run.store_id, tenant=run.tenant, session=run.session, task_id=run.task_id)
@@ -311,7 +320,7 @@ class ReportReviewer:
         return "\n".join(parts)
 
     async def _send_faults_to_writer(self, request: ReviewRequest, faults: tuple[Fault, ...]) -> None:
-        """The writer's next leg begins with it. Told once, whatever is retried."""
+        """Add the faults to the start of the writer's next leg; sent once, whatever is retried."""
         writer = request.writer
         text = (
             f"Review {request.number} of your report found what follows. Mend it: write the sections concerned again "
