@@ -1,1 +1,1 @@
-"""Tasks that are forgotten, and one person in everything."""
+"""Permanent removal: forgetting tasks, and erasing one person from everything."""

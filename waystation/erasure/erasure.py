@@ -1,9 +1,4 @@
-"""What is removed for good: tasks that are forgotten, and one person in everything.
-
-One person, or one value of theirs: how it may be written, where that was seen, and what stands there once erased.
-
-What a person has forgotten, and what was found of it.
-"""
+"""Orders, queries and results of permanent removal: tasks to forget, and one person, or one value, to erase."""
 
 import hashlib
 import re
@@ -25,9 +20,9 @@ from waystation.kernel.value import ARGUMENTS, Value, accept_every_name, iter_st
 from waystation.tasks.task import TaskProgress, TaskRequest, TaskRow
 
 ERASED_MARKER = "<ERASED>"
-"""Stands where something of a person stood."""
+"""Replaces what was erased of a person."""
 WANTED_TYPE = "WANTED"
-"""The type under which the vault has a value while it is being erased: Temporal gets its placeholder only."""
+"""Type under which the vault holds a value while it is being erased: Temporal only gets its placeholder."""
 IDENTIFIER_FIELDS = frozenset(
     {
         *("id", "task_id", "run_id", "step_id", "store_id", "request_id", "record_id", "tool_use_id", "answer_id"),
@@ -36,30 +31,32 @@ IDENTIFIER_FIELDS = frozenset(
         *("strategy", "privacy", "trigger", "event", "undone", "made_by"),
     }
 )
-"""Fields by which things are found again, or whose words are the program's own: they stay as they are."""
+"""Fields that identify things, or whose words are the program's own: they stay unchanged."""
 
 _DIGITS_OF_A_NUMBER = 6
 _NUMBER = compile_bounded(r"\+?[\w\s./()-]+")
 _ADDRESS = compile_bounded(r"\A\d++(?:\.\d++){3}")
 _BETWEEN_WORDS = r"(?:[\s_-]|\\[nrt]){1,400}+"
-"""Names are written over line ends, in names of files, and in JSON. It gives nothing back, so that the work on a text
-is linear: no word begins like it.
+"""Names are written across line ends, in file names, and in JSON. The pattern never backtracks, so that the work on a
+text is linear: no word begins like it.
 """
 _BETWEEN_DIGITS = r"[ \t\u00a0./()-]{0,2}"
 _BEGINS = r"(?:(?<![^\W_])|(?<=\\[nrt]))"
 _ENDS = r"(?![^\W_])"
 _LINE_ENDS = compile_bounded(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 _BESIDE = 200
-"""Characters to either side that are near a person, where their line goes on for longer."""
+"""Maximum characters on either side of a match that count as its line, if that is longer."""
 _PART_OF_A_NAME = compile_bounded(r"[^\W\d_]{3,}+")
 _UNMISTAKABLE = 5
-"""Letters of a part that is looked for within words, too: *lovelace* in `alovelace@x.org`, but no *ada* in Adam."""
+"""Minimum letters of a part that is also looked for within words: *lovelace* in `alovelace@x.org`, but not *ada* in
+Adam.
+"""
 _WITHOUT_SPACES = "\u2e80"
-"""From this character on scripts part no words."""
+"""From this character on, scripts do not separate words."""
 
 
 class ErasureLocation(StrEnum):
-    """A kind of place where a person may be found."""
+    """A kind of place in which a person may be found."""
 
     REQUEST = "requests"
     DOCUMENT_NAME = "names of documents"
@@ -84,16 +81,16 @@ class ErasureLocation(StrEnum):
 
 
 class ErasureMatch(Value):
-    """How often one place has a person, and never what it says."""
+    """How often one place contains a person; never what it says."""
 
     place: ErasureLocation
     task_id: str = ""
-    """Empty in the vault, which belongs to all tasks; a session's workflow in histories of sessions."""
+    """Empty in the vault, which belongs to all tasks; a session's workflow for histories of sessions."""
     count: int
 
 
 class MatchedHistory(Value):
-    """A workflow whose history has what was looked for."""
+    """A workflow whose history contains what was looked for."""
 
     workflow_id: str
     run_id: str
@@ -106,19 +103,19 @@ class PersonErasureOrder(Value):
 
     store_id: str
     tenant: str
-    """The tenant's hash."""
+    """Hash of the tenant."""
     wanted: str
-    """The placeholder under which the vault has the value as it was given."""
+    """Placeholder under which the vault holds the value as it was entered."""
     placeholders: tuple[str, ...]
-    """All that stand for the value."""
+    """All placeholders of the value."""
     histories: tuple[MatchedHistory, ...] = ()
-    """Those that have the person."""
+    """Histories that contain the person."""
     delete_histories: bool = False
-    """Closed ones of them go as a whole."""
+    """Whether the closed ones are deleted completely."""
 
     @property
     def workflow_id(self) -> str:
-        """Of what carries it out: the same for the same value."""
+        """Id of the workflow that carries it out: the same for the same value."""
         return make_erasure_workflow_id(self.tenant, self.wanted)
 
     @property
@@ -128,13 +125,13 @@ class PersonErasureOrder(Value):
 
 
 class ErasureMatches(Value):
-    """What was found."""
+    """Everything that was found."""
 
     traces: tuple[ErasureMatch, ...] = ()
 
 
 class ErasureResult(Value):
-    """What became of an order."""
+    """Result of an order."""
 
     order: PersonErasureOrder
     id: str
@@ -143,42 +140,43 @@ class ErasureResult(Value):
     left: tuple[ErasureMatch, ...]
     """What was still there afterwards."""
     originals: int
-    """Entries that the vault has no more."""
+    """Number of originals removed from the vault."""
     files: int
-    """Reports in the home folder of the workers that were written anew."""
+    """Number of reports rewritten in the home folder of the workers."""
     histories_deleted: int
 
 
 class RelatedValue(Value):
-    """Another value that may be the same person's, to be looked at by whoever erases them."""
+    """Another value that may be the same person's, to be checked by the person who orders the erasure."""
 
     text: str
     type: str
     lines: int
-    """Different lines that have both; 0: it is alike only."""
+    """Number of different lines that contain both; 0 if it is only similar."""
     alike: bool
     """Whether a part of one name is in the other."""
 
 
 @dataclass(frozen=True)
 class ErasureQuery:
-    """A value, and the placeholders that stand for it."""
+    """A value, and its placeholders."""
 
     value: str
     placeholders: tuple[str, ...] = ()
 
     def count_matches(self, text: str) -> int:
-        """How often the text has any of them."""
+        """Count the matches in the text."""
         return sum(1 for _ in self._pattern.finditer(text))
 
     def erase_text(self, text: str) -> str:
-        """The text with `<ERASED>` in their place, and as many lines as before: behind the line ends that stood among
-        them, since one at the very end of a text begins no line.
+        """Replace matches by `<ERASED>`, keeping the number of lines.
+
+        Line ends within a match go before the marker, since one at the very end of a text begins no line.
         """
         return self._pattern.sub(lambda found: "".join(_LINE_ENDS.findall(found[0])) + ERASED_MARKER, text)
 
     def iter_matching_lines(self, text: str) -> Iterator[str]:
-        """The line around each place that has it; of a long one 200 characters to either side, in whole words."""
+        """Yield the line around each match; of a long line 200 characters on either side, in whole words."""
         for found in self._pattern.finditer(text):
             before = text[max(0, found.start() - _BESIDE) : found.start()]
             behind = text[found.end() : found.end() + _BESIDE]
@@ -189,23 +187,23 @@ class ErasureQuery:
             yield _LINE_ENDS.split(before)[-1] + found[0] + _LINE_ENDS.split(behind)[0]
 
     def is_similar_to(self, other: str) -> bool:
-        """Whether a part of one is a part of the other: names among names and in addresses."""
+        """Whether a part of one value is a part of the other: names among names and in addresses."""
         own, others = _parts(self.value), _parts(other)
         return any(_is_part(one, others) for one in own) or any(_is_part(one, own) for one in others)
 
     def count_in_identifiers(self, body: JsonValue) -> int:
-        """How often fields that stay have it."""
+        """Count the matches in fields that stay unchanged."""
         return sum(self.count_matches(text) for key, text in iter_strings(body) if key in IDENTIFIER_FIELDS)
 
     def count_in_texts(self, body: JsonValue) -> int:
-        """How often all other fields have it."""
+        """Count the matches in all other fields."""
         return sum(map(self.count_matches, iter_erasable_texts(body)))
 
     def erase_json(self, body: JsonValue) -> JsonValue:
-        """The same value without the person, but in fields that stay."""
+        """Return the value without the person, except in fields that stay unchanged."""
         match body:
             case {"type": "thinking", "thinking": str(thought)} if self.count_matches(thought):
-                # Signed: a provider takes it unchanged or not at all.
+                # Signed: a provider accepts it unchanged or not at all.
                 return Text(text=ERASED_MARKER).model_dump()
             case dict():
                 return {key: self._erased_in(key, part) for key, part in body.items()}
@@ -227,27 +225,31 @@ class ErasureQuery:
 
 
 def iter_erasable_texts(body: JsonValue) -> Iterator[str]:
-    """The texts of all fields but those that stay."""
+    """Yield the texts of all fields except those that stay unchanged."""
     return (text for key, text in iter_strings(body) if key not in IDENTIFIER_FIELDS)
 
 
 def make_erasure_workflow_id(tenant: str, wanted: str) -> str:
-    """Workflow id of what erases the value that the vault has under this placeholder."""
+    """Return the id of the workflow that erases the value that the vault holds under this placeholder."""
     return f"erase-{short_hash(tenant, wanted)}"
 
 
 def compute_fingerprints(placeholders: Sequence[str]) -> tuple[str, ...]:
-    """SHA-256 of each."""
+    """Return the SHA-256 of each placeholder in hex."""
     return tuple([hashlib.sha256(one.encode()).hexdigest() for one in placeholders])
 
 
 def find_related_values(
     sought: ErasureQuery, beside: Mapping[tuple[str, str], int], known: Mapping[str, str]
 ) -> list[RelatedValue]:
-    """Other values that may be the same person's, those that are alike first, then those that stand beside it most.
+    """Return other values that may be the same person's: similar ones first, then those that most often share a line.
 
-    `beside` counts lines by type and value, `known` has the types of all values that are kept; those that are neither
-    alike nor beside it are left out, and so is what the value itself is in.
+    Values that are neither similar nor on a line with the value are left out, and so are those that contain it.
+
+    Args:
+        sought: the value.
+        beside: number of shared lines, by type and value.
+        known: types of all stored values.
     """
     counts, spelled = Counter[tuple[str, str]](), dict[tuple[str, str], str]()
     for (kind, text), lines in [*beside.items(), *[((kind, text), 0) for text, kind in known.items()]]:
@@ -263,13 +265,13 @@ def find_related_values(
 
 
 def sum_matches_by_location(traces: tuple[ErasureMatch, ...]) -> dict[ErasureLocation, int]:
-    """How often each kind of place has it, in the order of `ErasureLocation`; those without it are left out."""
+    """Return the number of matches for each kind of location, in the order of `ErasureLocation`, without zeros."""
     counts = {place: sum(trace.count for trace in traces if trace.place is place) for place in ErasureLocation}
     return {place: count for place, count in counts.items() if count}
 
 
 def _parts(value: str) -> set[str]:
-    """Parts of a name, or of an e-mail address before its domain."""
+    """Return the parts of a name, or of an e-mail address before its domain."""
     return set(_PART_OF_A_NAME.findall(value.partition("@")[0].casefold()))
 
 
@@ -278,10 +280,10 @@ def _is_part(one: str, others: set[str]) -> bool:
 
 
 def _written(value: str) -> str:
-    """A pattern of all ways to write the value.
+    """Return the source of a pattern for all spellings of the value.
 
-    Numbers with and without separators; several words, and addresses, in any case; a single word, which may be an
-    ordinary one too, as it is or in capitals.
+    Numbers match with and without separators; several words, and addresses, in any case; a single word, which may also
+    be an ordinary one, as it is or in capitals.
     """
     if _is_number(value):
         spelled = _BETWEEN_DIGITS.join(re.escape(character) for character in value if character.isalnum())
@@ -295,7 +297,7 @@ def _written(value: str) -> str:
 
 
 def _is_number(value: str) -> bool:
-    """Phones, cards, accounts: mostly digits, whose separators mean nothing."""
+    """Whether it is a phone, card or account number: mostly digits, with meaningless separators."""
     digits = sum(character.isdigit() for character in value)
     letters = sum(character.isalpha() for character in value)
     is_number = digits >= _DIGITS_OF_A_NUMBER and digits > letters
@@ -303,62 +305,62 @@ def _is_number(value: str) -> bool:
 
 
 MAX_TASKS_PER_ORDER = 500
-"""Tasks of an order that nobody gave."""
+"""Maximum tasks in an order that no person gave."""
 
 
 class ForgetOrder(Value):
-    """Which tasks of a tenant are forgotten. They are over, and no text comes with the order."""
+    """Which tasks of a tenant to forget. They are over, and the order contains no text."""
 
     store_id: str
     tenant: str
-    """The tenant's hash."""
+    """Hash of the tenant."""
     task_ids: tuple[str, ...]
     everything: bool
-    """Not only what memory could find again: transcripts, documents, notes, reports and the question itself."""
+    """Whether to remove more than memory could find: transcripts, documents, notes, reports and the question itself."""
 
     @property
     def workflow_id(self) -> str:
-        """Of what carries it out."""
+        """Id of the workflow that carries it out."""
         return f"forget-{short_hash(*self.task_ids, str(self.everything))}"
 
 
 class ExpiredTasks(Value):
-    """What a look for tasks whose time is over has found."""
+    """Tasks whose retention period is over."""
 
     days: int | None
-    """So long tasks are kept; None: for ever."""
+    """Retention period in days; None: for ever."""
     orders: tuple[ForgetOrder, ...] = ()
 
 
 class ForgetCounts(Value):
-    """How many of each kind are there no more."""
+    """Number of removed items of each kind."""
 
     tasks: int = 0
-    """Of which there was something to forget."""
+    """Tasks of which there was something to forget."""
     passages: int = 0
-    """They are in memory no more when the order has been carried out."""
+    """They are no longer in memory when the order has been carried out."""
     originals: int = 0
-    """Of placeholders that nothing mentions any longer."""
+    """Originals of placeholders that nothing refers to any longer."""
     messages: int = 0
     """Messages, compactions and outcomes of agents."""
     work: int = 0
-    """Notes, and what agents handed in."""
+    """Notes and deliverables of agents."""
     documents: int = 0
     """A text that another task has too stays there."""
     texts: int = 0
-    """Contents of documents, reports, long results of tools."""
+    """Contents of documents, reports and long tool results."""
     audits: int = 0
 
 
 class CleanupStep(Value):
-    """An order of which the store and memory have nothing any more."""
+    """An order of which nothing is left in the store and memory."""
 
     order: ForgetOrder
     forgotten: ForgetCounts
 
 
 class ErasureReceipt(Value):
-    """What became of an order."""
+    """Result of an order."""
 
     forgotten: ForgetCounts
     histories: int = 0
@@ -368,7 +370,7 @@ class ErasureReceipt(Value):
 
 
 def build_forget_orders(tasks: Sequence[TaskRef]) -> tuple[ForgetOrder, ...]:
-    """To forget every word of these tasks: an order for each store and tenant, and of no more than MOST_AT_ONCE."""
+    """Build orders to forget every word of these tasks, one for each store, tenant and MAX_TASKS_PER_ORDER tasks."""
     by_owner: dict[tuple[str, str], list[str]] = {}
     for ref in tasks:
         by_owner.setdefault((ref.store_id, ref.tenant), []).append(ref.task_id)
@@ -382,7 +384,7 @@ def build_forget_orders(tasks: Sequence[TaskRef]) -> tuple[ForgetOrder, ...]:
 
 
 def build_forgotten_row(row: TaskRow) -> TaskRow:
-    """The task without a word of anybody: what it cost and how it ended stays."""
+    """Return the task row without anyone's words: what it cost and how it ended stays."""
     nothing: dict[str, object] = {"instructions": "", "accept": (), "left_out": (), "procedures": (), "servers": None}
     request = TaskRequest.model_validate({**row.request.model_dump(), "question": FORGOTTEN, **nothing})
     progress = None if row.progress is None else _without_text(row.progress)

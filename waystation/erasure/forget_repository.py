@@ -1,8 +1,5 @@
-"""Tasks are forgotten: what memory could find of them, or every word of them.
-
-Everything that the store keeps of tasks: each text with its column and row, and the contents that they own.
-
-Which placeholders are mentioned where, in everything that the store keeps.
+"""Forgets tasks in the SQL store (what memory could find of them, or every word), and finds all texts and
+placeholders.
 """
 
 from collections.abc import AsyncGenerator, Iterable, Sequence
@@ -61,7 +58,7 @@ class _Source(NamedTuple):
     column: Column[str]
     place: ErasureLocation
     where: ColumnElement[bool] = true()
-    """Of several sources of one column, which rows are whose."""
+    """Rows of this source, if several sources share a column."""
     is_json: bool = True
 
 
@@ -70,15 +67,15 @@ class TextCell(NamedTuple):
 
     source: _Source
     key: tuple[object, ...]
-    """The values of its table's primary key."""
+    """Values of its table's primary key."""
     task_id: str
     text: str
     row: tuple[str | int, ...]
-    """What its column's type binds it to."""
+    """Values that its column's type binds it to."""
 
 
 class StoredContent(NamedTuple):
-    """What a content hash stands for."""
+    """A stored content by its hash."""
 
     blob: str
     text: str
@@ -105,13 +102,18 @@ SEARCHED_COLUMNS = (
 )
 
 TEXT_COLUMNS = tuple(dict.fromkeys(source.column for source in SEARCHED_COLUMNS))
-"""Each is read in one statement, whatever the places of its texts: PostgreSQL shows every statement the newest rows,
-and a passage that leaves the outbox between two of them would be in neither.
+"""Each is read in one statement, whatever the location of its texts: PostgreSQL shows every statement the newest rows,
+and a passage that leaves the outbox between two statements would be in neither.
 """
 
 
 async def iter_text_cells(connection: AsyncConnection, tenant: str) -> AsyncGenerator[TextCell]:
-    """All texts of the tenant's tasks but contents; empty ones are left out. Raises WrongKey, StoreError."""
+    """Yield all non-empty texts of the tenant's tasks, except contents.
+
+    Raises:
+        WrongKey: no available key decrypts a text.
+        StoreError: a text is plain although everything must be encrypted.
+    """
     await fetch_bodies(connection, select(tasks.c.task_id, tasks.c.terms).where(tasks.c.tenant == tenant))
     joined = select(runs.c.run_id, runs.c.proof).join(tasks, tasks.c.task_id == runs.c.task_id)
     await fetch_bodies(connection, joined.where(tasks.c.tenant == tenant))
@@ -126,7 +128,12 @@ async def iter_text_cells(connection: AsyncConnection, tenant: str) -> AsyncGene
 
 
 async def iter_stored_contents(connection: AsyncConnection, tenant: str) -> AsyncGenerator[StoredContent]:
-    """What the tenant's tasks have of texts by content hash. Raises WrongKey, StoreError."""
+    """Yield the texts that the tenant's tasks have by content hash.
+
+    Raises:
+        WrongKey: no available key decrypts a text.
+        StoreError: a text is plain although everything must be encrypted.
+    """
     mine = select(text_owners).where(text_owners.c.tenant == tenant).order_by(text_owners.c.task_id)
     owners: dict[str, list[TaskScope]] = {}
     for row in (await connection.execute(mine)).mappings():
@@ -142,13 +149,13 @@ async def iter_stored_contents(connection: AsyncConnection, tenant: str) -> Asyn
 
 
 def get_bound_columns(column: Column[str]) -> Sequence[Label[str | int]]:
-    """The columns of its table to which the column's texts are bound."""
+    """Return the columns of its table that the column's texts are bound to."""
     assert isinstance(column.type, EncryptedText)
     return [column.table.c[name].label(f"bound_{name}") for name in column.type.key]
 
 
 def build_text_rows_query(column: Column[str], of_tasks: ColumnElement[bool]) -> Select[str, str]:
-    """Task, text and primary key of these tasks' rows in which this column is not empty."""
+    """Select task, text and primary key of these tasks' rows in which this column is not empty."""
     chosen = select(tasks.c.task_id, column, *column.table.primary_key).select_from(_with_tasks(column.table))
     return chosen.where(of_tasks, column.is_not(None), column != "")
 
@@ -162,12 +169,12 @@ def _with_tasks(table: Table) -> FromClause:
 
 
 def build_run_ids_query(task_ids: tuple[str, ...]) -> Select[tuple[str]]:
-    """Ids of the agent runs of these tasks."""
+    """Select the ids of the agent runs of these tasks."""
     return select(runs.c.run_id).where(runs.c.task_id.in_(task_ids))
 
 
 async def find_placeholders_in_passages(connection: AsyncConnection, task_ids: tuple[str, ...]) -> set[str]:
-    """Placeholders in the passages of these tasks."""
+    """Find the placeholders in the passages of these tasks."""
     found: set[str] = set()
     bodies = select(passages.c.body).where(passages.c.run_id.in_(build_run_ids_query(task_ids)))
     async for text in await connection.stream_scalars(bodies):
@@ -176,8 +183,8 @@ async def find_placeholders_in_passages(connection: AsyncConnection, task_ids: t
 
 
 async def find_placeholders(connection: AsyncConnection, tenant: str, task_ids: tuple[str, ...]) -> set[str]:
-    """Placeholders in everything that is kept of these tasks of a tenant, and in the texts that they have, also as they
-    are shown.
+    """Find the placeholders in everything that is stored of these tasks of a tenant, including their contents and the
+    redacted forms of those.
     """
     found: set[str] = set()
     async for text in _iter_texts(connection, tasks.c.task_id.in_(task_ids)):
@@ -191,13 +198,13 @@ async def find_placeholders(connection: AsyncConnection, tenant: str, task_ids: 
 
 
 async def list_blobs(connection: AsyncConnection, task_ids: tuple[str, ...]) -> tuple[str, ...]:
-    """Content hashes of the texts that these tasks have."""
+    """Return the content hashes of the texts that these tasks have."""
     had = select(text_owners.c.blob).where(text_owners.c.task_id.in_(task_ids)).distinct()
     return tuple((await connection.execute(had)).scalars())
 
 
 async def find_unreferenced_placeholders(connection: AsyncConnection, candidates: set[str]) -> set[str]:
-    """Those of these placeholders that nothing in the store mentions any more."""
+    """Return those of the placeholders that nothing in the store mentions any more."""
     left = set(candidates)
     if not left:
         return left
@@ -209,7 +216,7 @@ async def find_unreferenced_placeholders(connection: AsyncConnection, candidates
 
 
 async def _iter_texts(connection: AsyncConnection, of_tasks: ColumnElement[bool]) -> AsyncGenerator[str]:
-    """All texts of these tasks but names of documents; of tasks without a row nothing."""
+    """Yield all texts of these tasks except document names; nothing for tasks without a row."""
     for column in TEXT_COLUMNS:
         if column is not documents.c.name:
             async for row in await connection.stream(build_text_rows_query(column, of_tasks)):
@@ -217,12 +224,15 @@ async def _iter_texts(connection: AsyncConnection, of_tasks: ColumnElement[bool]
 
 
 class SqlForgetStore(SqlDocumentOutbox):
-    """The port `Store`: tasks without what was said in them."""
+    """Implements the part of the port `Store` that forgets tasks."""
 
     async def forget_tasks(self, order: ForgetOrder) -> ForgetCounts:
-        """Remove what the order names, in one transaction. Carried out again, it finds nothing more.
+        """Remove what the order names, in one transaction. A repetition finds nothing more.
 
-        Passages leave the outbox, and their points are to be taken out of memory after this. Raises WrongStore.
+        Passages leave the outbox; their points have to be removed from memory afterwards.
+
+        Raises:
+            WrongStore: the order is for another store.
         """
         forgotten = await self._forget(order)
         with translate_database_errors():
@@ -251,7 +261,7 @@ class SqlForgetStore(SqlDocumentOutbox):
         await delete_redacted_texts(connection, order.tenant, await find_unowned_texts(connection, order.tenant, blobs))
         unmentioned = await find_unreferenced_placeholders(connection, candidates)
         for table in (vault_sessions, vault):
-            # The last count is of originals.
+            # The last number counts originals.
             own = table.c.tenant == order.tenant
             originals = await _delete_by_ids(connection, table, table.c.placeholder, unmentioned, own)
         if order.everything:
@@ -260,7 +270,7 @@ class SqlForgetStore(SqlDocumentOutbox):
         return forgotten.replace(texts=gone_texts, originals=originals)
 
     async def _delete_passages(self, connection: AsyncConnection, ids: tuple[str, ...]) -> int:
-        # The row stays, empty, until memory has the point no more: the outbox brings it out.
+        # The row stays, empty, until memory no longer has the point: the outbox removes it.
         now = self._clock()
         there = (passages.c.run_id.in_(build_run_ids_query(ids)), passages.c.body != "")
         changed = await connection.execute(update(passages).where(*there).values(body="", gone_at=now, stored_at=now))
@@ -268,13 +278,13 @@ class SqlForgetStore(SqlDocumentOutbox):
 
 
 async def _find_tasks_with_passages(connection: AsyncConnection, ids: tuple[str, ...]) -> set[str]:
-    """Those of the tasks that memory could find something of."""
+    """Return the tasks of which memory could find something."""
     found = select(runs.c.task_id).join(passages, passages.c.run_id == runs.c.run_id)
     return set((await connection.execute(found.where(runs.c.task_id.in_(ids), passages.c.body != ""))).scalars())
 
 
 async def _find_tasks_with_texts(connection: AsyncConnection, ids: tuple[str, ...]) -> set[str]:
-    """Those of the tasks that were not forgotten as a whole."""
+    """Return the tasks that were not forgotten completely."""
     found = select(tasks.c.task_id).where(tasks.c.task_id.in_(ids), tasks.c.forgotten_at.is_(None))
     return set((await connection.execute(found)).scalars())
 
@@ -282,7 +292,7 @@ async def _find_tasks_with_texts(connection: AsyncConnection, ids: tuple[str, ..
 async def _delete_task_texts(
     connection: AsyncConnection, forgotten: ForgetCounts, ids: tuple[str, ...], now: datetime
 ) -> ForgetCounts:
-    """The same, with what is counted here. What the tasks cost and how they ended stays."""
+    """Delete the texts of the tasks and return the counts. What they cost and how they ended stays."""
     agents = build_run_ids_query(ids)
 
     async def of_agents(*emptied: Table) -> int:
@@ -305,7 +315,7 @@ async def _delete_task_texts(
 
 
 async def _delete_empty_sessions(connection: AsyncConnection, ids: tuple[str, ...]) -> None:
-    """Sessions of these tasks of which no word is left have met nothing any more."""
+    """Delete the encounters of these tasks' sessions of which no word is left."""
     own = select(tasks.c.session).where(tasks.c.task_id.in_(ids)).distinct()
     left = select(tasks.c.session).where(tasks.c.forgotten_at.is_(None))
     gone = vault_sessions.c.session.in_(own) & vault_sessions.c.session.not_in(left)

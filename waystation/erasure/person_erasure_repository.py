@@ -1,7 +1,7 @@
-"""One person in everything that the store keeps of a tenant: counted, and erased.
+"""Counts and erases one person in everything that the SQL store holds of a tenant.
 
-Contents are named by their hashes. One that changes gets another hash, and whatever named it names that: another tenant
-that has the same document keeps it, and the document as it was may be handed in again.
+Contents are named by their hashes. A changed content gets another hash, and everything that referred to it is updated:
+another tenant with the same document keeps it, and the original document may be submitted again.
 """
 
 import json
@@ -44,13 +44,17 @@ _PASSAGES = frozenset({ErasureLocation.REMEMBERED, ErasureLocation.OUTBOX})
 
 
 class SqlPersonErasure(SqlRepository):
-    """The port `Store`: one person in all that a tenant has."""
+    """Implements the part of the port `Store` that erases one person."""
 
     @read_transaction
     async def find_erasure_matches(
         self, connection: AsyncConnection, tenant: str, sought: ErasureQuery
     ) -> tuple[ErasureMatch, ...]:
-        """Where the tenant's tasks have it, and how often. Raises WrongKey."""
+        """Return where the tenant's tasks contain what the query looks for, and how often.
+
+        Raises:
+            WrongKey: no available key decrypts a text.
+        """
         counts = Counter[tuple[str, ErasureLocation]]()
         async for cell in iter_text_cells(connection, tenant):
             for place, count in _counted(cell, sought).items():
@@ -69,7 +73,11 @@ class SqlPersonErasure(SqlRepository):
     async def list_matching_lines(
         self, connection: AsyncConnection, tenant: str, sought: ErasureQuery
     ) -> tuple[str, ...]:
-        """The different lines that have it in what the tenant's tasks have. Raises WrongKey."""
+        """Return the different lines of the tenant's tasks that contain it.
+
+        Raises:
+            WrongKey: no available key decrypts a text.
+        """
         found = set[str]()
         async for cell in iter_text_cells(connection, tenant):
             for text in _words(cell):
@@ -79,9 +87,13 @@ class SqlPersonErasure(SqlRepository):
         return tuple(sorted(found))
 
     async def erase_person(self, order: PersonErasureOrder, sought: ErasureQuery) -> None:
-        """Put `<ERASED>` in its place, in one transaction. Carried out again, it finds nothing more.
+        """Replace it by `<ERASED>` in one transaction. A repetition finds nothing more.
 
-        Passages that had it wait again, so that memory gets them as they are now. Raises WrongStore, WrongKey.
+        Passages that contained it wait again, so that memory gets them as they are now.
+
+        Raises:
+            WrongStore: the order is for another store.
+            WrongKey: no available key decrypts a text.
         """
         await self._erase(order, sought)
         with translate_database_errors():
@@ -105,8 +117,8 @@ class SqlPersonErasure(SqlRepository):
             if one.is_document and one.blob in moved:
                 await _rebind_documents(connection, one, moved[one.blob], len(rewritten[one.blob]))
         await release_texts(connection, moved, text_owners.c.tenant == order.tenant)
-        # What is shown has the person's placeholders, also where a text has only their spelling of the name: it is made
-        # anew from what is there now.
+        # Redacted texts contain the person's placeholders, even if the text has another spelling of the name: they are
+        # built again from the current text.
         await delete_redacted_texts(connection, order.tenant)
         await delete_slow_texts(connection, order.tenant)
 
@@ -117,7 +129,7 @@ async def _replace(connection: AsyncConnection, cell: TextCell, text: str) -> No
     this = and_(*[column == value for column, value in zip(table.primary_key, cell.key, strict=True)])
     await connection.execute(update(table).where(this).values({cell.source.column.name: bind_to_row(text, *cell.row)}))
     if cell.source.place in _PASSAGES:
-        # Under the same id, memory writes over what it has.
+        # Memory overwrites what it has under the same id.
         again = update(passages).where(this, passages.c.gone_at.is_(None))
         await connection.execute(again.values(stored_at=None, refused_at=None))
 
@@ -125,7 +137,7 @@ async def _replace(connection: AsyncConnection, cell: TextCell, text: str) -> No
 async def _replace_contents(
     connection: AsyncConnection, held: Sequence[StoredContent], rewritten: Mapping[str, str]
 ) -> None:
-    """Whoever has a content that changes has it as it is now, under its new hash."""
+    """Replace changed contents for all their owners, under the new hashes."""
     now: dict[TaskScope, dict[str, str]] = {}
     for one in held:
         if (text := rewritten.get(one.blob)) is not None:
@@ -136,7 +148,7 @@ async def _replace_contents(
 
 
 async def _rebind_documents(connection: AsyncConnection, content: StoredContent, blob: str, characters: int) -> None:
-    """Documents that were this content are this one now; their names are bound to it."""
+    """Make documents with this content refer to the new one; their names are bound to it."""
     theirs = documents.c.task_id.in_([owner.task_id for owner in content.owners])
     listed = select(documents).where(documents.c.blob == content.blob, theirs)
     for row in (await connection.execute(listed)).all():
@@ -164,7 +176,7 @@ def _may_change(content: StoredContent, sought: ErasureQuery) -> bool:
 
 
 def _compute_new_hashes(held: Mapping[str, str], sought: ErasureQuery) -> Mapping[str, str]:
-    """By old hash, every content that changes: it has the person, or names one that changes."""
+    """Return, by old hash, every content that changes: it contains the person, or refers to one that changes."""
     moved = dict[str, str]()
     while True:
         again = {blob: _renamed(sought.erase_text(text), moved) for blob, text in held.items()}

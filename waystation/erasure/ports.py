@@ -1,4 +1,4 @@
-"""The port to what a task left outside of the store."""
+"""The port to what a task leaves outside the store."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,23 +7,23 @@ from waystation.erasure.erasure import ErasureQuery, MatchedHistory
 
 
 class ExternalTaskData(Protocol):
-    """What lies outside the store: workflow histories on the server, and reports in the home folder of this process.
+    """Data outside the store: workflow histories on the server, and reports in the home folder of this process.
 
-    All of it is safe to repeat. The server deletes histories a moment later.
+    Every operation is safe to repeat. The server deletes histories with a short delay.
     """
 
     async def delete_histories(self, task_ids: Sequence[str]) -> int:
-        """Every history of these tasks; how many there still were."""
+        """Delete every history of these tasks and return how many were left."""
         ...
 
     async def delete_found_histories(self, histories: Sequence[MatchedHistory]) -> int:
-        """These histories; how many there still were."""
+        """Delete these histories and return how many were left."""
         ...
 
     def delete_report_files(self, task_ids: Sequence[str]) -> int:
-        """The reports of these tasks; how many there were."""
+        """Delete the reports of these tasks and return how many there were."""
         ...
 
     def erase_from_report_files(self, task_ids: Sequence[str], sought: ErasureQuery) -> int:
-        """The reports of these tasks without the person; how many had them."""
+        """Erase the person from the reports of these tasks and return how many contained them."""
         ...

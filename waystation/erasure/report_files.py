@@ -1,4 +1,4 @@
-"""Reports in a folder that have a person in them."""
+"""Counts and erases a person in report files."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from waystation.reports.task_files import list_task_files
 
 
 def count_report_matches(folder: Path, task_ids: Iterable[str], sought: ErasureQuery) -> dict[str, int]:
-    """How often the files of each of these tasks have the person; those without are left out."""
+    """Count how often the files of each task contain the person; tasks without a match are left out."""
     counts = Counter[str]()
     for path in list_task_files(folder, task_ids):
         counts[path.name.partition(".")[0]] += sought.count_matches(_read_text(path))
@@ -18,7 +18,7 @@ def count_report_matches(folder: Path, task_ids: Iterable[str], sought: ErasureQ
 
 
 def rewrite_matching_reports(folder: Path, task_ids: Iterable[str], sought: ErasureQuery) -> int:
-    """Write those anew that have the person; how many."""
+    """Rewrite the files that contain the person and return how many."""
     count = 0
     for path in list_task_files(folder, task_ids):
         if sought.count_matches(text := _read_text(path)):
