@@ -1,1 +1,1 @@
-"""Configuration: settings, presets, and the numbers a task runs by."""
+"""Configuration: settings, presets, and the resolved config of a task."""

@@ -1,4 +1,4 @@
-"""Settings of the models: where they are, which of them works, by role and by purpose, and how hard."""
+"""Settings of models: their endpoints, the model for each role and purpose, and its effort and thinking."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -29,14 +29,14 @@ from waystation.models.profiles import (
 )
 
 AS_PROVIDED: Literal["default"] = "default"
-"""As an effort or a way of thinking: nothing is asked of the model, also where another role has a setting."""
+"""As effort or thinking: use the provider's default, even if another setting applies to all roles."""
 
 LONGEST_SILENCE = 1_200
-"""Seconds. A leg may take half an hour in all."""
+"""Maximum of the time-outs in seconds. A leg may take half an hour in all."""
 
 
 class RoleSettings(Value):
-    """What may be set for the agents of one role."""
+    """Settings for the agents of one role."""
 
     model: str | None = Field(default=None, min_length=1)
     endpoint: str = ""
@@ -109,7 +109,7 @@ class ModelSettings(BaseSettings):
     )
 
     def get_model_options(self, role: Role) -> ModelOptions:
-        """The model of a role and how hard it works, as it is set for the role or for all."""
+        """Return the model of a role and its options, as set for the role or for all roles."""
         own = self._own(role)
         given = own.model is not None or "agent_model" in self.model_fields_set
         return ModelOptions(
@@ -120,12 +120,12 @@ class ModelSettings(BaseSettings):
 
     @property
     def named_endpoints(self) -> dict[str, NamedEndpoint]:
-        """Those that have a table of their own."""
+        """Endpoints with a table of their own."""
         return filter_named_endpoints(self.endpoints)
 
     @property
     def endpoint_registry(self) -> EndpointRegistry:
-        """Where models are."""
+        """All endpoints of models."""
         rows = {place: table for place, table in self.endpoints.items() if not isinstance(table, NamedEndpoint)}
         return EndpointRegistry(
             base_url=self.anthropic_base_url, named=self.named_endpoints, rows=rows, default=self.endpoint
@@ -133,7 +133,7 @@ class ModelSettings(BaseSettings):
 
     @property
     def uses_offline_model(self) -> bool:
-        """Whether the built-in extractive model does the work: where nothing else is reached, unless it is said."""
+        """Whether the built-in extractive model does the work: if no other model can be reached, unless it is set."""
         if self.offline is not None:
             return self.offline
         named = self.endpoint or any(own.endpoint for own in self.roles.values())
@@ -141,30 +141,30 @@ class ModelSettings(BaseSettings):
 
     @property
     def _chosen(self) -> Iterator[str]:
-        """The models that are set, for all or for one role."""
+        """Models that are set for all roles or for one."""
         yield from filter(None, (self.agent_model, self.condense_model, self.plan_model, self.review_model))
         yield from filter(None, (self._own(role).model for role in list_step_roles()))
 
     @property
     def planner_model(self) -> str:
-        """The full name of the model that plans."""
+        """Full name of the model that plans."""
         return self.endpoint_registry.qualify_model_name(self.plan_model, given="plan_model" in self.model_fields_set)
 
     @property
     def reviewer_model(self) -> str:
-        """The full name of the model that reviews."""
+        """Full name of the model that reviews."""
         return self.endpoint_registry.qualify_model_name(self.review_model) if self.review_model else self.planner_model
 
     def get_summary_model(self, role: Role, chosen: str) -> str:
-        """The full name of the model that writes the summaries of a role's agents. `chosen`: by settings and profile.
+        """Return the full name of the model that writes the summaries of a role's agents.
 
-        Where nobody chose one, it is at the role's endpoint.
+        `chosen` is the model by settings and profile. If no one chose it, the one at the role's endpoint is used.
         """
         given = "condense_model" in self.model_fields_set or chosen != DEFAULT_SUMMARY_MODEL
         return self.endpoint_registry.qualify_model_name(chosen, "" if given else self._own(role).endpoint, given=given)
 
     def get_option_setting_names(self, role: Role) -> OptionSettingNames:
-        """Which settings give a role's effort and thinking: its own, or those for all."""
+        """Return which settings define a role's effort and thinking: its own, or those for all roles."""
         own = self._own(role)
         return OptionSettingNames(
             effort="effort" if own.effort is None else f"roles.{role}.effort",
@@ -172,12 +172,12 @@ class ModelSettings(BaseSettings):
         )
 
     def _own(self, role: Role) -> RoleSettings:
-        """What is set for the role alone."""
+        """Return what is set for the role alone."""
         return self.roles.get(role, RoleSettings())
 
 
 def _is_placed(model: str) -> bool:
-    """Whether its name says where it is."""
+    """Whether the model's name says at which endpoint it is."""
     return bool(parse_model_name(model).endpoint)
 
 

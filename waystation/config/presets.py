@@ -1,7 +1,4 @@
-"""Presets: numbers for kinds of work under one name; and what holds where request, preset and settings all speak.
-
-Profiles: when the context of a model counts as full, and what writes its summaries, by the model's name.
-"""
+"""Presets, compaction profiles by model, and the merging of config layers: request, preset, settings, profile."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Final, NamedTuple
@@ -16,20 +13,20 @@ from waystation.models.profiles import DEFAULT_SUMMARY_MODEL, strip_snapshot_dat
 from waystation.tasks.task import Preset
 
 REQUEST = "request"
-"""The name of the source that is what the person who submits has just written."""
+"""Name of the source for what the submitting person has just written."""
 DEFAULT_BUDGET = Limit(tokens=600_000)
 DEFAULT_PRICED_BUDGET = Limit(micro_usd=10_000_000)
-"""Where every model has a known price: cache reads, most of what a long conversation sends, cost money and no tokens.
+"""Used if every model has a known price: cache reads, most of what a long conversation sends, cost money but no tokens.
 
-50 documents of 8,000 tokens, written to the cache at $5 a million and read again in 200 turns of 60,000 at $0.20, with
-200,000 tokens of replies at $20, come to about $8.40.
+Example: 50 documents of 8,000 tokens, written to the cache at $5 per million and read again in 200 turns of 60,000 at
+$0.20, with 200,000 tokens of replies at $20, cost about $8.40.
 """
 DEFAULT_AGENT_BUDGET = Limit(tokens=100_000)
 TRIGGER_PERCENT = 75
 
 
 class ConfigLayer(Value):
-    """What one source wants of a task. None: it says nothing."""
+    """What one source sets for a task. None: not set."""
 
     budget: Limit | None = None
     agent_budget: Limit | None = None
@@ -46,7 +43,7 @@ class ConfigLayer(Value):
 
 
 class ResolvedConfig(Value):
-    """What holds."""
+    """The merged config."""
 
     budget: Limit = DEFAULT_BUDGET
     agent_budget: Limit = DEFAULT_AGENT_BUDGET
@@ -54,23 +51,23 @@ class ResolvedConfig(Value):
     """Tokens; None: as large as the model and the cap allow."""
     mode: BudgetMode = BudgetMode.APPROVAL
     trigger_percent: int = TRIGGER_PERCENT
-    """Share of the window from which on a context is full."""
+    """Percentage of the window from which a context counts as full."""
     strategy: StrategyName = "ends"
     primers: int = PRIMERS
     recents: int = RECENTS
     keep_last: int | None = None
-    """See `RedactionPolicy.keep_last`."""
+    """See `CompactionPolicy.keep_last`."""
     condense_model: str = DEFAULT_SUMMARY_MODEL
     messages: int | None = None
-    """A view of more messages is full, too."""
+    """Maximum messages in a view before it counts as full."""
     history: int | None = None
-    """Most messages that an agent's conversation has in all."""
+    """Maximum messages of an agent's conversation in total."""
     origins: dict[str, str] = {}
-    """By field: the name of the source that spoke. What nobody spoke of is not in it."""
+    """Name of the source of each field that a source has set."""
 
 
 class ConfigSource(NamedTuple):
-    """Somebody's wishes, under the name that people know it by."""
+    """A config layer and the name that people know its source by."""
 
     name: str
     wishes: ConfigLayer
@@ -86,11 +83,13 @@ PRESETS = {
         messages=75, budget=Limit(tokens=300_000), primers=PRIMERS, recents=RECENTS, history=1_000
     ),
 }
-"""What stays after a compaction, `primers` and `recents`, is far less than `messages`, lest one follows another."""
+"""`primers` and `recents`, which survive a compaction, are far less than `messages`, so that compactions do not follow
+each other immediately.
+"""
 
 
 def merge_config_sources(sources: Iterable[ConfigSource]) -> ResolvedConfig:
-    """For each field the word of the first source that says something; the default where none does."""
+    """Take each field from the first source that sets it, or else its default."""
     said: dict[str, object] = {}
     origins: dict[str, str] = {}
     for source in sources:
@@ -104,27 +103,27 @@ def merge_config_sources(sources: Iterable[ConfigSource]) -> ResolvedConfig:
 
 
 ITSELF: Final = "itself"
-"""As the condensing model: the one that works."""
+"""As `condense_model`: the agent's own model."""
 INHERITED: Final = -1
 """As a threshold: the default's."""
 LEAST_THRESHOLD, MOST_THRESHOLD = 5, 100
 
 
 class CompactionProfile(Value):
-    """What holds for models of a kind, unless somebody says otherwise. None: the profile says nothing."""
+    """Compaction settings for a kind of models, unless other settings override them. None: not set."""
 
     threshold: object = None
-    """Percent of the window from which on a context is full: 5 to 100, or -1 for the default. Of anything else a
-    person is told, and the default holds.
+    """Percent of the window from which a context counts as full: 5 to 100, or -1 for the default. For anything else a
+    warning is shown, and the default is used.
     """
     keep: Annotated[int, Field(ge=0)] | None = None
-    """Messages at the end that outlive a compaction under `ends`."""
+    """Messages at the end that survive a compaction with the strategy `ends`."""
     condense_model: str | None = None
-    """What writes the summaries; `itself` for the model at work."""
+    """Model that writes the summaries; `itself` for the agent's own."""
 
     @property
     def threshold_percent(self) -> int | None:
-        """The threshold, where it is one."""
+        """The threshold, if it is valid."""
         value = self.threshold
         if isinstance(value, int) and not isinstance(value, bool) and LEAST_THRESHOLD <= value <= MOST_THRESHOLD:
             return value
@@ -132,7 +131,7 @@ class CompactionProfile(Value):
 
     @property
     def threshold_fault(self) -> str | None:
-        """What is wrong with the threshold."""
+        """What is wrong with the threshold; None if nothing is."""
         if self.threshold_percent is not None or self.threshold is None or self.threshold == INHERITED:
             return None
         said = str(self.threshold)[:40]
@@ -151,10 +150,10 @@ COMPACTION_PROFILES: Mapping[str, CompactionProfile] = {
 
 
 def find_compaction_profile(model: str, own: Mapping[str, CompactionProfile]) -> tuple[str, CompactionProfile] | None:
-    """The profile of a model and its name; None where there is none.
+    """Return the profile of a model and its name; None if there is none.
 
-    A profile's name is a part of the model's name. Where several fit, the longer name beats the shorter, and a profile
-    of one's own beats the built-in one, field by field.
+    A profile's name is a part of the model's name. If several match, the longer name beats the shorter, and a custom
+    profile beats the built-in one, field by field.
     """
     fitting = [(name, profile) for name, profile in _by_strength(own) if name in strip_snapshot_date(model)]
     if not fitting:
@@ -164,7 +163,7 @@ def find_compaction_profile(model: str, own: Mapping[str, CompactionProfile]) ->
 
 
 def _by_strength(own: Mapping[str, CompactionProfile]) -> Iterator[tuple[str, CompactionProfile]]:
-    """The weakest first."""
+    """Yield profiles, the weakest first."""
     for name in sorted({*COMPACTION_PROFILES, *own}, key=lambda name: (len(name), name)):
         for profiles in (COMPACTION_PROFILES, own):
             if name in profiles:
@@ -172,8 +171,9 @@ def _by_strength(own: Mapping[str, CompactionProfile]) -> Iterator[tuple[str, Co
 
 
 def build_profile_layer(profile: CompactionProfile, model: str, *, keeps_ends: bool) -> ConfigLayer:
-    """What the profile wants of a task whose agents work with this model. `keeps_ends`: compactions keep a few of the
-    last messages.
+    """Build the layer of a profile for a task whose agents use this model.
+
+    `keeps_ends`: whether compactions keep a few of the last messages.
     """
     writer = model if profile.condense_model == ITSELF else profile.condense_model
     keep = profile.keep if keeps_ends else None

@@ -1,7 +1,4 @@
-"""The terms of a task: what was asked for, what is set and what the models can do, as the numbers the work runs by.
-
-The terms of one role's agents: its model, how hard that works, and the numbers of its context.
-"""
+"""Resolves the config of a task and of each role from the request, the settings and the models' capabilities."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -62,28 +59,28 @@ from waystation.security.untrusted import DEFAULT_SERVERS
 from waystation.tasks.task import TaskConfig, TaskRequest, TaskRow, make_task_id, session_hash, tenant_hash
 
 OUTPUT_RESERVE = 20_000
-"""Most tokens of a model's window that are kept free for its reply, what is set aside for thinking not counted."""
+"""Maximum tokens of a model's window that are kept free for its reply, excluding those set aside for thinking."""
 MAX_OUTPUT, LONG_OUTPUT = 16_000, 32_000
-"""Most tokens of a reply: by default, and for the report or the highest efforts, at which a model thinks so long that
-the reply would be cut.
+"""Maximum tokens of a reply: by default, and for the report or the highest efforts, at which a model thinks so long
+that the reply would be cut.
 """
 AGENT_PART = 6
-"""An agent starts with this part of a budget in dollars, where nobody said."""
+"""By default an agent starts with one part in this many of a budget in dollars."""
 
 
 @dataclass(frozen=True)
 class ConfigInputs:
-    """What the terms of all roles follow from."""
+    """Inputs that the configs of all roles are derived from."""
 
     request: TaskRequest
     settings: Settings
     budget: Limit
     agent_budget: Limit
     prices: Sequence[Price]
-    """Of all models that the task may call."""
+    """Prices of all models that the task may call."""
     today: date
     earlier: int = 0
-    """Tokens of what agents are told of earlier tasks of the session, in a window where all of it fits."""
+    """Tokens of what agents are shown of earlier tasks of the session, in a window large enough for all of it."""
 
 
 class _Context(TypedDict):
@@ -93,14 +90,12 @@ class _Context(TypedDict):
 
 
 def resolve_model_options(settings: Settings, role: Role) -> ModelOptions:
-    """The model of a role's agents, and how hard it works."""
+    """Return the model of a role's agents and its options."""
     return ModelOptions(OFFLINE_MODEL) if settings.uses_offline_model else settings.get_model_options(role)
 
 
 def resolve_config(request: TaskRequest, settings: Settings, role: Role = "research") -> ResolvedConfig:
-    """What holds where several speak: the request beats its preset, that the environment, that the config file, that
-    the profile of the role's model.
-    """
+    """Resolve the config by precedence: request, its preset, environment, config file, profile of the role's model."""
     asked = ConfigLayer.model_validate(request, from_attributes=True)
     preset = request.preset or settings.preset
     sources = [ConfigSource(REQUEST, asked)]
@@ -124,7 +119,11 @@ def _origin(name: str) -> str:
 
 
 def build_agent_config(basis: ConfigInputs, role: Role) -> AgentConfig:
-    """Those of a role's agents. Raises BadInput where its model, or what an agent starts with, does not allow them."""
+    """Build the config of a role's agents.
+
+    Raises:
+        BadInput: the role's model, or what an agent starts with, does not permit it.
+    """
     settings, chosen = basis.settings, resolve_config(basis.request, basis.settings, role)
     works = resolve_model_options(settings, role)
     rates = find_worst_rates(works.model, 0, basis.today, basis.prices)
@@ -133,7 +132,7 @@ def build_agent_config(basis: ConfigInputs, role: Role) -> AgentConfig:
     validate_thinking_tokens(role, works, basis.agent_budget, rates, names.thinking)
     context = _context(works, _window(works, chosen, settings), role, _replies(basis, rates))
     trigger = context["window"] * chosen.trigger_percent // 100
-    # A wider window has room to tell of more earlier tasks.
+    # A wider window has room for more earlier tasks.
     asked, told = estimate_first_turn_tokens(basis.request), min(basis.earlier, context["window"] // WINDOW_SHARE)
     wider = _wider(asked + basis.earlier, chosen, basis.agent_budget, rates)
     validate_window(context["window"], trigger, asked, told, wider)
@@ -163,14 +162,16 @@ def build_agent_config(basis: ConfigInputs, role: Role) -> AgentConfig:
 
 
 def resolve_summary_model(chosen: ResolvedConfig, settings: Settings, role: Role) -> str:
-    """The model that writes a role's summaries."""
+    """Return the model that writes a role's summaries."""
     return OFFLINE_MODEL if settings.uses_offline_model else settings.get_summary_model(role, chosen.condense_model)
 
 
 def _context(works: ModelOptions, window: int, role: Role, affordable: int | None) -> _Context:
-    """What is set aside for thinking comes on top of the reply: a provider takes it out of the same maximum.
+    """Compute the context numbers.
 
-    `affordable`: for how many tokens of reply the agent's budget pays in all; None: any number.
+    Thinking tokens are added to the reply's: a provider takes both from the same maximum.
+
+    `affordable`: tokens of reply that the agent's budget covers in total; None: any number.
     """
     aside, facts = get_thinking_tokens(works.thinking), get_model_profile(works.model)
     longest = facts.max_output - aside if facts.known else facts.max_output
@@ -182,7 +183,7 @@ def _context(works: ModelOptions, window: int, role: Role, affordable: int | Non
 
 
 def _replies(basis: ConfigInputs, rates: WorstCaseRates | None) -> int | None:
-    """For how many tokens of reply an agent's budget pays, or its part of the task's; None: for any number."""
+    """Return the tokens of reply that an agent's budget, or its part of the task's, covers; None: any number."""
     return min(
         (
             least
@@ -201,7 +202,7 @@ def _output(budget: Limit, rates: WorstCaseRates | None) -> int | None:
 
 
 def _wider(full: int, chosen: ResolvedConfig, agent_budget: Limit, rates: WorstCaseRates | None) -> str:
-    """What has to be how large for the least window, and the least budget, with which an agent can begin."""
+    """Say how large the window or the budget must at least be for an agent to start."""
     least = -(-(full + 1) * 100 // chosen.trigger_percent)
     worth = _worth(agent_budget, rates)
     if worth is None or worth >= 2 * least:
@@ -216,7 +217,7 @@ def _wider(full: int, chosen: ResolvedConfig, agent_budget: Limit, rates: WorstC
 
 
 def _worth(budget: Limit, rates: WorstCaseRates | None) -> int | None:
-    """How many tokens of input the budget buys at most; None: any number."""
+    """Return the maximum tokens of input that the budget covers; None: any number."""
     bought = [] if budget.tokens is None else [budget.tokens]
     if budget.micro_usd is not None and rates is not None and rates.input:
         bought.append(int(budget.micro_usd / rates.input))
@@ -224,8 +225,9 @@ def _worth(budget: Limit, rates: WorstCaseRates | None) -> int | None:
 
 
 def _window(works: ModelOptions, chosen: ResolvedConfig, settings: Settings) -> int:
-    """The model's, up to the cap, whatever the budget: a context that is full is compacted, and money that is short is
-    asked for.
+    """Return the model's window, up to the cap, whatever the budget.
+
+    A full context is compacted, and more budget can be requested.
     """
     places = () if settings.uses_offline_model else settings.endpoint_registry.list_fallbacks(works.model)
     usable = min(compute_usable_window(ModelOptions(model, *works[1:])) for model in (works.model, *places))
@@ -233,7 +235,7 @@ def _window(works: ModelOptions, chosen: ResolvedConfig, settings: Settings) -> 
 
 
 def compute_usable_window(works: ModelOptions) -> int:
-    """What of the model's window a request may fill, with room for the reply."""
+    """Return the part of the model's window that a request may fill, leaving room for the reply."""
     facts = get_model_profile(works.model)
     reserve = min(facts.max_output, OUTPUT_RESERVE + get_thinking_tokens(works.thinking))
     return facts.window - reserve - facts.window // 10
@@ -243,15 +245,20 @@ SMALL_HARD_BUDGET = 10_000
 LATE_TRIGGER_PERCENT = 95
 FEW_PRIMERS, MANY_RECENTS = 2, 50
 NARROW_WINDOW = 8_000
-"""The offline model over the survey of the end-to-end tests: in a session with memory the first message has 1,850
-tokens (three recalled passages), so that 3,900 are taken before anything is read. In windows of up to 4,500 the
-analysis and the report ended with nothing; in 5,000 an agent compacted 197 times without an end; in 5,333 to 6,666, as
-dollars buy them, the money went into compactions and the task ended partial; from 8,000 on the same task was done.
+"""Measured with the offline model on the survey of the end-to-end tests: in a session with memory the first message has
+1,850 tokens (three recalled passages), so that 3,900 are used before anything is read. In windows of up to 4,500 the
+analysis and the report ended with nothing; in 5,000 an agent compacted 197 times without end; in 5,333 to 6,666, as
+dollars buy them, the budget went into compactions and the task ended partial; from 8,000 on the same task was
+completed.
 """
 
 
 def _agent_budget(request: TaskRequest, chosen: ResolvedConfig) -> Limit:
-    """What an agent starts with. Raises BadInput for amounts that cannot work together."""
+    """Return the budget that an agent starts with.
+
+    Raises:
+        BadInput: the amounts cannot work together.
+    """
     agent_budget = request.agent_budget or _part_for_an_agent(chosen)
     validate_budget_units(chosen.budget, agent_budget)
     validate_ceiling(request.ceiling, chosen.budget)
@@ -262,9 +269,17 @@ def _agent_budget(request: TaskRequest, chosen: ResolvedConfig) -> Limit:
 def build_task_config(
     request: TaskRequest, settings: Settings, prices: Sequence[Price], today: date, earlier: int = 0
 ) -> TaskConfig:
-    """Those of this request. `earlier`: tokens of what its agents are told of earlier tasks of the session.
+    """Build the config of the request's task.
 
-    Raises BadInput for terms that cannot work (`waystation.config.validation`).
+    Args:
+        request: the submitted request.
+        settings: settings of this machine.
+        prices: all known prices.
+        today: day for the prices.
+        earlier: tokens of what its agents are shown of earlier tasks of the session.
+
+    Raises:
+        BadInput: the config cannot work (`waystation.config.validation`).
     """
     chosen, called = resolve_config(request, settings), tuple(dict.fromkeys(iter_called_models(request, settings)))
     places = (
@@ -306,7 +321,7 @@ def build_task_config(
 
 
 def _budget_is_free(request: TaskRequest, chosen: ResolvedConfig) -> bool:
-    """Whether nobody gave a budget, or another amount in tokens that a budget in dollars could not count."""
+    """Whether no one set a budget, or another amount in tokens that a budget in dollars could not count."""
     top_up = request.unattended.top_up
     in_tokens = (
         request.ceiling.tokens,
@@ -317,15 +332,15 @@ def _budget_is_free(request: TaskRequest, chosen: ResolvedConfig) -> bool:
 
 
 def _all_priced(places: Iterable[tuple[str, ModelEndpoint]], prices: Sequence[Price], today: date) -> bool:
-    """Whether the price of each model is known where it answers: at another endpoint, only one that somebody wrote."""
+    """Whether each model has a known price at its endpoint: except at the provider, only configured prices count."""
     return all(
         find_price(model, today, filter_endpoint_prices(endpoint, prices)) is not None for model, endpoint in places
     )
 
 
 def describe_budget_in_tokens(terms: TaskConfig, today: date) -> str:
-    """What a task's budget buys of its agents' model, in a sentence; for a budget in tokens how they are counted.
-    Empty where nothing has to be said.
+    """Describe in a sentence what a task's budget buys of its agents' model, or for a budget in tokens how they are
+    counted. Empty if nothing needs to be said.
     """
     agent, micro_usd = terms.agent, terms.budget.micro_usd
     rates = find_worst_rates(agent.model, 0, today, agent.prices)
@@ -345,14 +360,18 @@ def describe_budget_in_tokens(terms: TaskConfig, today: date) -> str:
 async def build_task_row(
     request: TaskRequest, settings: Settings, earlier: EarlierTasks, prices: Sequence[Price], now: datetime
 ) -> TaskRow:
-    """The task as it is to be stored. Raises BadInput for terms that cannot work."""
+    """Build the task row to be stored.
+
+    Raises:
+        BadInput: the config cannot work.
+    """
     ref = TaskRef(
         store_id=await earlier.store.get_store_id(),
         tenant=tenant_hash(request.tenant),
         session=session_hash(request.tenant, request.session),
         task_id=make_task_id(request),
     )
-    # The same request again works under the same terms, whatever the session has finished meanwhile.
+    # The same request gets the same config again, whatever the session has finished meanwhile.
     in_session = await earlier.store.list_tasks(ref.scope.get_recall_scope("session"))
     known = next((row for row in in_session if row.ref == ref), None)
     if request.servers is None and (before := known or next(iter(in_session), None)) is not None:
@@ -364,11 +383,13 @@ async def build_task_row(
 
 
 FLOOR_REPLIES = 4
-"""A step that has only its floor can look at something and deliver: so many replies, each with what it brought in."""
+"""Replies for which a step's smallest budget must suffice, each with what it brought in: enough to look at something
+and deliver.
+"""
 
 
 def _floor(basis: ConfigInputs, agents: Mapping[Role, AgentConfig]) -> Amount:
-    """What an agent needs to deliver something: its first call, and a few short replies."""
+    """Return what an agent needs to deliver something: its first call, and a few short replies."""
     asked, floors = estimate_first_turn_tokens(basis.request), list[Amount]()
     for terms in agents.values():
         told = min(basis.earlier, terms.window // WINDOW_SHARE)
@@ -379,11 +400,11 @@ def _floor(basis: ConfigInputs, agents: Mapping[Role, AgentConfig]) -> Amount:
 
 
 LARGEST_RESERVE_PERCENT = {"analysis": 12, "writing": 25}
-"""Of the task's budget: what a role's minimum reserve may take of a small one."""
+"""Maximum percentage of a small task budget that a role's minimum reserve may take."""
 
 
 def _minimum_reserves(basis: ConfigInputs, agents: Mapping[Role, AgentConfig]) -> dict[str, Amount]:
-    """By role, what a step of it starts with at least. In a small budget a reserve is a part of it."""
+    """Return by role the minimum reserve of a step. In a small budget it is limited to a part of it."""
     reserves = dict[str, Amount]()
     for role, terms in agents.items():
         spec = get_role_spec(role)
@@ -398,9 +419,9 @@ def _minimum_reserves(basis: ConfigInputs, agents: Mapping[Role, AgentConfig]) -
 
 
 def resolve_endpoint_prices(models: Iterable[str], prices: Sequence[Price], settings: Settings) -> tuple[Price, ...]:
-    """All prices, and for each model at a named endpoint those of its name that hold there, by its full name.
+    """Return all prices, and for models at named endpoints those of their names that apply there, by full name.
 
-    Those that somebody wrote down hold wherever the model is; the built-in ones at the provider alone.
+    Configured prices apply wherever the model is; the built-in ones only at the provider.
     """
     placed = [*prices, OFFLINE_PRICE]
     for model in models:
@@ -414,7 +435,7 @@ def resolve_endpoint_prices(models: Iterable[str], prices: Sequence[Price], sett
 
 
 def iter_called_models(request: TaskRequest, settings: Settings) -> Iterator[str]:
-    """The models that a task may pay for, those that may answer in the place of others among them."""
+    """Yield the models that a task may pay for, including fallbacks."""
     for model in _wanted(request, settings):
         yield model
         yield from settings.endpoint_registry.list_fallbacks(model)
@@ -438,7 +459,7 @@ def _review_model(settings: Settings) -> str:
 
 
 def _part_for_an_agent(chosen: ResolvedConfig) -> Limit:
-    """What one agent starts with when the request does not say: in the units of the task's budget."""
+    """Return what one agent starts with if the request does not say: in the units of the task's budget."""
     budget, own, part = chosen.budget, chosen.agent_budget, chosen.budget.divide_by(AGENT_PART)
     return Limit(
         tokens=None if budget.tokens is None else own.tokens or part.tokens,
@@ -447,14 +468,14 @@ def _part_for_an_agent(chosen: ResolvedConfig) -> Limit:
 
 
 def collect_adjustments(request: TaskRequest, settings: Settings) -> tuple[str, ...]:
-    """Sentences on what was asked for and cannot be had, with what takes its place; each once."""
+    """Return sentences on what was requested and is not available, with what replaces it; each once."""
     sentences = (sentence for role in list_step_roles() for sentence in _adjustments(request, settings, role))
     found = (*_of_no_use(settings), *_never_probed(request, settings), *_unknown_servers(request, settings), *sentences)
     return tuple(dict.fromkeys(found))
 
 
 def _unknown_servers(request: TaskRequest, settings: Settings) -> Iterator[str]:
-    """Where this machine has a file of tool servers, what it does not have is refused instead."""
+    """Report unknown tool servers. If this machine has a file of tool servers, they are rejected instead."""
     if settings.tool_servers is None and (named := [name for name in request.servers or () if name != DEFAULT_SERVERS]):
         yield (
             "Nobody here knows which tool servers there are: where workers have none of the name, the task does "
@@ -463,7 +484,7 @@ def _unknown_servers(request: TaskRequest, settings: Settings) -> Iterator[str]:
 
 
 def _of_no_use(settings: Settings) -> Iterator[str]:
-    """Settings of models that do not work here."""
+    """Report settings of models that have no effect here."""
     reach = {"anthropic_api_key", "anthropic_base_url", "offline"}
     given = [name for name in ModelSettings.model_fields if name in settings.model_fields_set - reach]
     if settings.uses_offline_model and given:
@@ -472,7 +493,7 @@ def _of_no_use(settings: Settings) -> Iterator[str]:
 
 
 def _never_probed(request: TaskRequest, settings: Settings) -> Iterator[str]:
-    """Models of whose endpoint nothing is written down and nothing known."""
+    """Report models at endpoints whose capabilities are neither configured nor known."""
     for model in () if settings.uses_offline_model else dict.fromkeys(iter_called_models(request, settings)):
         endpoint = settings.endpoint_registry.get_endpoint(model)
         if not endpoint.has_documented_capabilities(model):
@@ -496,7 +517,7 @@ def _adjustments(request: TaskRequest, settings: Settings, role: Role) -> Iterat
 
 
 def collect_config_warnings(terms: TaskConfig) -> tuple[str, ...]:
-    """Sentences on what is legal here, but will probably disappoint; each once."""
+    """Return sentences on what is permitted but will probably disappoint; each once."""
     agents = (terms.agent, *terms.by_role.values())
     warnings = [*_small_reserves(terms)] + [sentence for agent in agents for sentence in _about_agent(agent, terms)]
     tokens = terms.budget.tokens
@@ -514,7 +535,7 @@ def collect_config_warnings(terms: TaskConfig) -> tuple[str, ...]:
 
 
 def _small_reserves(terms: TaskConfig) -> Iterator[str]:
-    """Where the budget is too small for what a role should start with at least."""
+    """Report a budget that is too small for a role's minimum reserve."""
     for role, reserve in terms.minimum_reserves.items():
         largest = terms.budget.compute_percent(LARGEST_RESERVE_PERCENT.get(role, 0)).amount
         if largest.subtract_clamped(reserve).is_zero and get_role_spec(role).reserve_percent:

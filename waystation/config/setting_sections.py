@@ -1,16 +1,6 @@
-"""Settings by subject: agents, compaction, memory, privacy; those of models are in `models`.
+"""Settings by subject: access, agents, compaction, memory, privacy, and assistants that submit tasks by MCP.
 
-Settings of what agents may do: the subagents that they start, the web, the tools of others.
-
-Settings of compaction: the strategy, profiles by model, hooks.
-
-Settings of memory: what of documents goes there, and the embedder, which makes vectors of passages.
-
-Settings of memory: where it is, how a Qdrant server is to keep it, and how long anything is kept.
-
-Settings of privacy: how much is replaced, and what is looked for, and what if that fails.
-
-Settings of assistants that hand work over by MCP: what they may spend and read, and who answers their requests.
+Settings of models are in `waystation.config.model_settings`.
 """
 
 from collections.abc import Mapping
@@ -39,11 +29,11 @@ from waystation.models.profiles import DEFAULT_SUMMARY_MODEL
 from waystation.privacy.policy import RedactionFailureMode, RedactionPolicy
 
 SEARCH_HITS = 5
-"""Most pages that one search of the web names in production."""
+"""Maximum pages that one web search returns in production."""
 
 
 class AccessSettings(BaseSettings):
-    """Read together with all others: see `waystation.config.settings.Settings`. Who may ask `waystation serve`."""
+    """Who may use `waystation serve`. Read together with all others: see `waystation.config.settings.Settings`."""
 
     pages: bool = Field(
         default=True, description="Whether `dev` and `up` start `waystation serve`, for this machine alone, too."
@@ -75,7 +65,7 @@ class AccessSettings(BaseSettings):
     @field_validator("approvers")
     @classmethod
     def _take_a_key(cls, given: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        # The fields of this section come behind those of the key.
+        # The fields of this section come after those of the key.
         said: bool | None = info.data.get("encrypt_payloads")
         if given and not (info.data.get("key") is not None if said is None else said):
             raise ValueError("it takes WAYSTATION_KEY: else whoever reaches Temporal answers under any name")
@@ -83,7 +73,10 @@ class AccessSettings(BaseSettings):
 
 
 class AgentSettings(BaseSettings):
-    """Read together with all others: see `waystation.config.settings.Settings`."""
+    """Settings of subagents, the web and tool servers.
+
+    Read together with all others: see `waystation.config.settings.Settings`.
+    """
 
     subagent_depth: int = Field(
         default=2, ge=0, le=4, description="How deep agents may delegate: 0 for not at all, 1 for no further."
@@ -168,20 +161,20 @@ class AgentSettings(BaseSettings):
 
     @property
     def delegation(self) -> DelegationConfig | None:
-        """Within which bounds agents delegate; None where they do not."""
+        """Limits within which agents delegate; None if they do not."""
         if not self.subagent_depth:
             return None
         return DelegationConfig(depth=self.subagent_depth, width=self.subagent_width, share=self.subagent_share)
 
     @property
     def tool_policy(self) -> ToolPolicy:
-        """What whoever runs the agents says of their tools."""
+        """The operator's policy for tools."""
         more = self.web or self.tool_servers is not None
         return ToolPolicy(tokens=self.tool_tokens, more=more, denied=self.tools_denied, limits=self._limits)
 
     @property
     def _limits(self) -> Mapping[str, ParameterLimits]:
-        """Ours, and over them what is set: nobody is asked for a page of a domain that is not on the list."""
+        """Our limits, overridden by configured ones: no one is asked about a page of an unlisted domain."""
         if self.environment == "development":
             return {}
         ours: Mapping[str, ParameterLimits] = {
@@ -192,7 +185,10 @@ class AgentSettings(BaseSettings):
 
 
 class ContextSettings(BaseSettings):
-    """Read together with all others: see `waystation.config.settings.Settings`."""
+    """Settings of compaction: strategy, profiles by model, hooks.
+
+    Read together with all others: see `waystation.config.settings.Settings`.
+    """
 
     strategy: StrategyName = Field(
         default="ends",
@@ -230,8 +226,9 @@ class ContextSettings(BaseSettings):
 
 
 class EmbedderSettings(BaseSettings):
-    """Read together with all others: see `waystation.config.settings.Settings`. Workers of one
-    memory must agree on them.
+    """Settings of document memory and the embedder, on which workers of one memory must agree.
+
+    Read together with all others: see `waystation.config.settings.Settings`.
     """
 
     remembered_characters: int = Field(
@@ -275,7 +272,10 @@ class EmbedderSettings(BaseSettings):
 
 
 class MemorySettings(BaseSettings):
-    """Read together with all others: see `waystation.config.settings.Settings`."""
+    """Settings of where memory is, how Qdrant stores it, and retention.
+
+    Read together with all others: see `waystation.config.settings.Settings`.
+    """
 
     qdrant_url: str | None = Field(
         default=None,
@@ -311,8 +311,9 @@ class MemorySettings(BaseSettings):
 
 
 class PrivacySettings(BaseSettings):
-    """Read together with all others: see `waystation.config.settings.Settings`. Workers of one
-    store should agree on them.
+    """Settings of redaction, on which workers of one store should agree.
+
+    Read together with all others: see `waystation.config.settings.Settings`.
     """
 
     privacy: RedactionPolicy = Field(
@@ -366,7 +367,10 @@ class PrivacySettings(BaseSettings):
 
 
 class AssistantSettings(BaseSettings):
-    """Read together with all others: see `waystation.config.settings.Settings`."""
+    """Settings of assistants that submit tasks by MCP: what they may spend and read, and who answers their requests.
+
+    Read together with all others: see `waystation.config.settings.Settings`.
+    """
 
     mcp_client: str = Field(
         default="assistant",

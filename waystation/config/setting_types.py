@@ -1,6 +1,5 @@
-"""Settings as people write them: text of the environment or the config file, and what it is read as.
-
-The config file: TOML with settings under their lower-case names, and nothing that is secret.
+"""Types of settings: parses what people write in the environment and the config file, and reads and writes that
+file.
 """
 
 import json
@@ -44,7 +43,7 @@ from waystation.models.profiles import (
 from waystation.tasks.task import TaskBudget
 
 ADDRESS = compile_bounded(r"https?://([^/?#@\s]*@)?[^/?#@:\s]", re.IGNORECASE)
-"""Up to the first sign of the host."""
+"""Matches up to the first character of the host."""
 _HOST_AND_PORT = compile_bounded(r"\A(?:\[(?P<bracketed>[^\[\]]++)\]|(?P<plain>[^\[\]:]++)):(?P<port>\d{1,5})")
 
 
@@ -77,7 +76,7 @@ def _read_thinking(written: object) -> object:
 
 
 def _read_address(written: SecretStr | None) -> SecretStr | None:
-    """Refused without being shown: who knows a webhook's path may post to it."""
+    """Parse a web address. The error does not show it: anyone who knows a webhook's path can post to it."""
     if written is None:
         return None
     if (address := _web_address(written.get_secret_value())) is None:
@@ -89,7 +88,7 @@ def _read_address(written: SecretStr | None) -> SecretStr | None:
 
 
 def _read_page(written: str | None) -> str | None:
-    """Without the slash at its end."""
+    """Parse a page's address, without a slash at its end."""
     if written is None:
         return None
     if (address := _web_address(written)) is None:
@@ -98,7 +97,7 @@ def _read_page(written: str | None) -> str | None:
 
 
 def _read_hook(written: str | None) -> str | None:
-    """Refused without being shown, too: an argument is as good a place for a secret as an address."""
+    """Parse a hook. The error does not show it: an argument may contain a secret just as an address may."""
     if written is None:
         return None
     if (read := _web_address(written) if is_hook_address(written) else _command_line(written)) is None:
@@ -110,7 +109,7 @@ def _read_hook(written: str | None) -> str | None:
 
 
 def build_shared_alias(name: str) -> AliasChoices:
-    """A setting that other tools read too, under their name or under ours."""
+    """Build the alias of a setting that other tools read too, under their name or under ours."""
     return AliasChoices(name, f"WAYSTATION_{name}")
 
 
@@ -121,7 +120,7 @@ def is_hook_address(hook: str) -> bool:
 
 def _web_address(text: str) -> str | None:
     address = text.strip()
-    # The library takes the path for the host where there is none, and encodes what it should not.
+    # pydantic takes the path for the host if there is none, and encodes what it should not.
     if not ADDRESS.match(address) or len(address.split()) != 1:
         return None
     try:
@@ -131,12 +130,12 @@ def _web_address(text: str) -> str | None:
 
 
 def _read_base_url(written: str | None) -> str | None:
-    """The address that `/v1/messages` is put behind."""
+    """Parse the address that `/v1/messages` is appended to."""
     return None if written is None else normalise_base_url(written)
 
 
 class ListenAddress(NamedTuple):
-    """Where to listen."""
+    """Address to listen on."""
 
     host: str
     """An IP address."""
@@ -144,7 +143,11 @@ class ListenAddress(NamedTuple):
 
 
 def parse_listen_address(setting: str, text: str) -> ListenAddress:
-    """Read `127.0.0.1:9464`, `localhost:9464` or `[::1]:9464`. Raises BadInput, which names the setting."""
+    """Parse `127.0.0.1:9464`, `localhost:9464` or `[::1]:9464`.
+
+    Raises:
+        BadInput: it cannot be parsed or resolved; the message names the setting.
+    """
     found = _HOST_AND_PORT.fullmatch(text)
     port = int(found["port"]) if found else 0
     if found is None or not 0 < port < 65_536:
@@ -164,7 +167,7 @@ def _command_line(text: str) -> str | None:
 
 
 def _read_names(written: object) -> object:
-    """Text with commas, as the environment has it, or a list, as the config file may."""
+    """Parse comma-separated text, as in the environment, or a list, as in the config file."""
     return tuple(name for part in written.split(",") if (name := part.strip())) if isinstance(written, str) else written
 
 
@@ -182,7 +185,7 @@ def _network(written: str) -> IPv4Network | IPv6Network:
 
 
 def _read_table(written: object) -> object:
-    """A table of the config file, as JSON in the environment."""
+    """Parse a table of the config file, which is JSON in the environment."""
     try:
         return json.loads(written) if isinstance(written, str) else written
     except ValueError as error:
@@ -190,14 +193,14 @@ def _read_table(written: object) -> object:
 
 
 WrittenBudget = Annotated[TaskBudget, NoDecode, BeforeValidator(_read_limit)]
-"""`600k`, `$2.00` or `600k+$2.00`; the environment's text is not JSON."""
+"""`600k`, `$2.00` or `600k+$2.00`; in the environment it is not JSON."""
 WrittenCap = Annotated[TaskBudget | None, NoDecode, BeforeValidator(_read_limit)]
-"""The same, or none."""
+"""A budget, or none."""
 WrittenTokens = Annotated[int | None, BeforeValidator(_read_tokens)]
 """`50k`, `1.5M` or a number."""
 WrittenEffort = Literal[Effort, "default"]
 WrittenThinking = Annotated[ThinkingSetting | Literal["default"], BeforeValidator(_read_thinking)]
-"""`adaptive`, `off`, `default`, or tokens as above."""
+"""`adaptive`, `off`, `default`, or a number of tokens as above."""
 WrittenNames = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_read_names)]
 """`en,de`, or a list."""
 WrittenPaths = Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_read_names)]
@@ -205,7 +208,7 @@ WrittenPaths = Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_read_names
 WrittenNetworks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeValidator(_read_networks)]
 """`10.1.0.0/16,fd00::/8`, or a list."""
 WrittenTable = BeforeValidator(_read_table)
-"""Beside `NoDecode`, for a setting that is a table."""
+"""Together with `NoDecode`, for a setting that is a table."""
 WrittenHook = Annotated[str | None, AfterValidator(_read_hook)]
 """A command line, or an http or https URL, normalised."""
 WrittenBaseUrl = Annotated[str | None, AfterValidator(_read_base_url)]
@@ -217,9 +220,9 @@ SecretAddress = Annotated[SecretStr | None, AfterValidator(_read_address)]
 
 CONFIG_NAME = "config.toml"
 ENVIRONMENT_PREFIX = "WAYSTATION_"
-"""Of the variables of the environment."""
+"""Prefix of environment variables."""
 NESTING_SEPARATOR = "__"
-"""In a variable, between the names of a table and of what is in it."""
+"""Separates the name of a table and of a value in it in a variable's name."""
 NOT_IN_A_FILE = {
     "home": "it says where the file is found",
     "config": "it says where the file is found",
@@ -235,14 +238,16 @@ NOT_IN_A_FILE = {
     "webhook": "it holds a secret",
     "notify": "it holds secrets",
 }
-"""Settings that only the environment gives, and why."""
+"""Settings that only the environment may contain, and why."""
 
 
 def read_config(path: Path, fields: Mapping[str, FieldInfo], *, must_exist: bool) -> dict[str, object]:
-    """What the file says, by the names of settings; nothing where there is no file that has to be there.
+    """Read the file, by names of settings; empty if there is no file and none must exist.
 
-    Raises BadInput for a file that cannot be read, and for names that are no settings or only the environment's.
-    Values are never shown: a secret may be among them.
+    Errors never show values, which may be secret.
+
+    Raises:
+        BadInput: the file cannot be read, or a name is not a setting or belongs in the environment.
     """
     try:
         written = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -259,9 +264,10 @@ def read_config(path: Path, fields: Mapping[str, FieldInfo], *, must_exist: bool
 
 
 def write_table(path: Path, names: Sequence[str], row: Mapping[str, JsonValue]) -> None:
-    """Put a table of plain values into the file, in the place of an earlier one; all else stays as it is.
+    """Write a table of plain values into the file, replacing an earlier one; everything else stays unchanged.
 
-    Raises BadInput where the file cannot be used, or has the table in another form.
+    Raises:
+        BadInput: the file cannot be used, or has the table in another form.
     """
     head = f"[{'.'.join((names[0], *map(json.dumps, names[1:])))}]"
     try:
@@ -288,19 +294,19 @@ def _without_table(lines: Sequence[str], head: str) -> Iterator[str]:
 
 
 def make_variable_name(path: str) -> str:
-    """The variable that gives a setting, or one value of a table, like `roles.writing.model`."""
+    """Return the variable for a setting, or for one value of a table, like `roles.writing.model`."""
     return f"{ENVIRONMENT_PREFIX}{path.upper().replace('.', NESTING_SEPARATOR)}"
 
 
 def list_setting_variables(name: str, field: FieldInfo) -> tuple[str, ...]:
-    """The variables that give a setting, the strongest first."""
+    """Return the variables for a setting, the strongest first."""
     if isinstance(field.validation_alias, AliasChoices):
         return tuple(str(choice) for choice in field.validation_alias.choices)
     return (make_variable_name(name),)
 
 
 def _fault(name: str, fields: Mapping[str, FieldInfo]) -> str:
-    """Why the file must not give this; empty where it may."""
+    """Return why the file must not contain this; empty if it may."""
     meant = next((field for field in fields if _means(name, field, list_setting_variables(field, fields[field]))), None)
     if meant is None:
         close = get_close_matches(name.lower(), fields.keys() - NOT_IN_A_FILE.keys(), n=1)
@@ -312,13 +318,13 @@ def _fault(name: str, fields: Mapping[str, FieldInfo]) -> str:
 
 
 def _means(name: str, field: str, variables: Collection[str]) -> bool:
-    """Also in capitals, by a variable's name, and with hyphens."""
+    """Whether the name means this field, also in capitals, by a variable's name, or with hyphens."""
     said = name.upper().replace("-", "_")
     return said == field.upper() or said in variables
 
 
 def _named(table: object) -> str:
-    """Whether a table of `endpoints` says where one is, or what models at an address can do."""
+    """Return whether a table of `endpoints` describes an endpoint, or the capabilities of models at an address."""
     return "endpoint" if isinstance(table, NamedEndpoint) or (isinstance(table, dict) and "kind" in table) else "models"
 
 
@@ -329,7 +335,11 @@ _EndpointTable = Annotated[
 
 
 def _well_named(tables: dict[str, _EndpointTable]) -> dict[str, _EndpointTable]:
-    """Raises ValueError for a name that a full name of a model could not begin with, or a fallback that is nowhere."""
+    """Check the names of endpoints and their fallbacks.
+
+    Raises:
+        ValueError: a name could not begin a full model name, or a fallback does not exist.
+    """
     bad = [
         name for name in filter_named_endpoints(tables) if not parse_model_name(f"{name}{ENDPOINT_SEPARATOR}m").endpoint
     ]
@@ -344,7 +354,7 @@ def _well_named(tables: dict[str, _EndpointTable]) -> dict[str, _EndpointTable]:
 
 
 def filter_named_endpoints(tables: Mapping[str, NamedEndpoint | _Rows]) -> dict[str, NamedEndpoint]:
-    """Those that say where an endpoint is."""
+    """Return the tables that describe an endpoint."""
     return {name: table for name, table in tables.items() if isinstance(table, NamedEndpoint)}
 
 
@@ -358,7 +368,7 @@ _SPAN_LIMITS = (
 )
 _BATCH_SIZE, _QUEUE_SIZE = "OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "OTEL_BSP_MAX_QUEUE_SIZE"
 _BATCHES = {_BATCH_SIZE: 512, _QUEUE_SIZE: 2_048, "OTEL_BSP_SCHEDULE_DELAY": 5_000, "OTEL_BSP_EXPORT_TIMEOUT": 30_000}
-"""With what OpenTelemetry has where they are not set."""
+"""With OpenTelemetry's defaults."""
 _RATIOS = frozenset({"traceidratio", "parentbased_traceidratio"})
 _SAMPLERS = (
     frozenset({f"{based}always_{switch}" for based in ("", "parentbased_") for switch in ("on", "off")}) | _RATIOS
@@ -367,7 +377,10 @@ _SECONDS_AT_MOST = 86_400.0
 
 
 def iter_trace_setting_faults(given: Mapping[str, str]) -> Iterator[str]:
-    """What OpenTelemetry's SDK would end the process for, or pass over in silence: each by its variable, not shown."""
+    """Yield trace settings for which OpenTelemetry's SDK would end the process, or which it would silently ignore.
+
+    They are named by variable; values are not shown.
+    """
     for name in _SPAN_LIMITS:
         if given.get(name, "").strip() and _whole(given[name]) is None:
             yield f"{name}: it is no whole number"
@@ -385,7 +398,7 @@ def iter_trace_setting_faults(given: Mapping[str, str]) -> Iterator[str]:
 
 
 def _export_faults(given: Mapping[str, str]) -> Iterator[str]:
-    """Those of variables that traces share with what else is sent by OTLP, or have of their own."""
+    """Yield faults of the variables for OTLP export, those of traces and the general ones."""
 
     def meant(name: str) -> tuple[str, str]:
         own, shared_one = f"OTEL_EXPORTER_OTLP_TRACES_{name}", f"OTEL_EXPORTER_OTLP_{name}"
@@ -408,7 +421,7 @@ def _whole(written: str) -> int | None:
 
 
 def _number(written: str) -> float:
-    """Less than any that means something, where it is none."""
+    """Return the number, or -1, which is below any valid value, if it is not a number."""
     try:
         return float(written)
     except ValueError:

@@ -1,12 +1,7 @@
-"""Every setting of Waystation, read once from the environment and the config file by the entry points.
+"""All settings of Waystation, read once from the environment and the config file by the entry points.
 
-How Temporal is reached is not here: the standard `TEMPORAL_*` variables and profiles say that.
-
-What is wrong with settings, in the words of the person who gave them.
-
-Settings of the key, and of what is encrypted with it.
-
-Where spans go: OpenTelemetry's own variables say that, and are only looked at here.
+The connection to Temporal is not included: the standard `TEMPORAL_*` variables and profiles define it. OpenTelemetry's
+own variables define where spans go, and are only inspected here.
 """
 
 import os
@@ -61,7 +56,10 @@ from waystation.tasks.task import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS, Preset
 
 
 class KeySettings(BaseSettings):
-    """Read together with all others: see `waystation.config.settings.Settings`."""
+    """Settings of the key, and of what is encrypted with it.
+
+    Read together with all others: see `waystation.config.settings.Settings`.
+    """
 
     key: SecretStr | None = Field(
         default=None,
@@ -91,8 +89,10 @@ class KeySettings(BaseSettings):
 
     @property
     def encrypts_payloads(self) -> bool:
-        """Whether payloads are encrypted. The key that is made on first use does not mean it: whoever can read the
-        server's file on this machine can read that key, too.
+        """Whether payloads are encrypted.
+
+        A key that was generated on first use does not enable it: anyone who can read the server's file on this machine
+        can read that key too.
         """
         return self.key is not None if self.encrypt_payloads is None else self.encrypt_payloads
 
@@ -123,9 +123,9 @@ class Settings(
     ModelSettings,
     PrivacySettings,
 ):
-    """Read from `WAYSTATION_<NAME>`, then from the config file under `<name>`; what is given in code beats both.
+    """Read from `WAYSTATION_<NAME>`, then from the config file under `<name>`; values given in code override both.
 
-    Raises ValidationError (`sentence` says it for people), and BadInput for a file that cannot be used at all.
+    Raises ValidationError (`format_setting_errors` renders it for people), and BadInput for an unusable config file.
     """
 
     replace: ClassVar[ReplaceDescriptor] = ReplaceDescriptor()
@@ -258,7 +258,7 @@ class Settings(
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Code, environment, config file, the strongest first."""
+        """Return the sources, the strongest first: code, environment, config file."""
         given = {**env_settings(), **init_settings()}
         must_exist = given.get("config") is not None
         written = read_config(_config_path(given), settings_cls.model_fields, must_exist=must_exist)
@@ -272,25 +272,25 @@ class Settings(
 
     @property
     def database_url(self) -> str:
-        """SQLAlchemy URL of the store, with the driver that is installed whichever the given URL names."""
+        """SQLAlchemy URL of the store with the installed driver, whatever driver the given URL names."""
         url = self.store_url or f"sqlite:///{self.home / 'waystation.db'}"
         scheme, separator, place = url.partition("://")
         return DRIVERS.get(scheme.partition("+")[0], scheme) + separator + place
 
     @property
     def worker_grace(self) -> timedelta:
-        """How long a stopping worker waits for calls in flight: whether a task thinks is not known here."""
+        """How long a stopping worker waits for calls in progress: whether a task uses thinking is not known here."""
         longest = max(self.model_patience, self.model_patience_thinking)
         return timedelta(seconds=longest if self.stop_grace is None else self.stop_grace)
 
     @property
     def sends_notifications(self) -> bool:
-        """Whether notices are sent."""
+        """Whether notifications are sent."""
         return bool(self.notification_channels)
 
     @property
     def notification_channels(self) -> str:
-        """How notices are sent, without what is secret of it; empty where nobody is told."""
+        """Description of how notifications are sent, without secrets; empty if none are."""
         webhook = [f"a webhook at {HttpUrl(self.webhook.get_secret_value()).host}"] if self.webhook is not None else []
         addresses = self.notify.get_secret_value().split() if self.notify is not None else []
         ways = [*webhook, *(address.partition("://")[0] for address in addresses if "://" in address)]
@@ -298,37 +298,37 @@ class Settings(
 
     @property
     def memory_folder(self) -> Path:
-        """Where embedded Qdrant keeps its points."""
+        """Folder of embedded Qdrant's points."""
         return self.home / "memory"
 
     @property
     def reports_folder(self) -> Path:
-        """Where finished reports are written as Markdown."""
+        """Folder of finished reports in Markdown."""
         return self.home / "reports"
 
     @property
     def logs_folder(self) -> Path:
-        """Where the dev server and detached workers log."""
+        """Folder of the logs of the dev server and detached workers."""
         return self.home / "logs"
 
     @property
     def key_file(self) -> Path:
-        """The key behind the placeholders of redacted text."""
+        """File with the key behind the placeholders of redacted text."""
         return self.home / "key"
 
     @property
     def prefix(self) -> str:
-        """What the names of this installation begin with on the Temporal server."""
+        """Prefix of this installation's names on the Temporal server."""
         return f"{self.installation}." if self.installation else ""
 
     @property
     def run_file(self) -> Path:
-        """What runs on this machine now: addresses and process ids."""
+        """File that lists what runs on this machine now: addresses and process ids."""
         return self.home / "run.json"
 
     @property
     def used_endpoints(self) -> frozenset[str]:
-        """The named endpoints of the models that these settings choose, and of those that may take their places."""
+        """Named endpoints of the models in these settings, including fallbacks."""
         if self.uses_offline_model:
             return frozenset()
         names = {self.planner_model, self.reviewer_model}
@@ -338,7 +338,7 @@ class Settings(
         return frozenset(filter(None, (parse_model_name(name).endpoint for name in names | others)))
 
     def find_missing_key_variable(self, model: str) -> str:
-        """The variable with the key that a model's endpoint needs, where it is not set; else empty."""
+        """Return the variable with the key of a model's endpoint if it is not set; else empty."""
         place = parse_model_name(model).endpoint
         if not place:
             return "" if self.anthropic_api_key is not None else PROVIDER_KEY
@@ -352,14 +352,14 @@ class Settings(
 
 
 def _config_path(given: Mapping[str, object]) -> Path:
-    """Where the config file lies, by what is given of `config` and `home`."""
+    """Return the path of the config file, from what is given of `config` and `home`."""
     return _absolute(Path(str(given.get("config") or Path(str(given.get("home") or HOME)) / CONFIG_NAME)))
 
 
 def find_active_variable(name: str) -> str | None:
-    """The environment variable that gives this setting now, or of a table a first one; None where none does.
+    """Return the environment variable that sets this setting now, or a first one of a table; None if none does.
 
-    `name`: may be the path of one value of a table, like `roles.writing.model`.
+    `name` may be the path of one value of a table, like `roles.writing.model`.
     """
     given, (first, *inner) = _environment(), name.split(".")
     field = Settings.model_fields.get(first)
@@ -370,7 +370,7 @@ def find_active_variable(name: str) -> str | None:
 
 
 def describe_unknown_variables() -> tuple[str, ...]:
-    """Sentences on what the environment gives under our prefix although no setting has that name, never its value."""
+    """Return sentences on variables with our prefix that are not settings, never their values."""
     variables = (name for field in Settings.model_fields.items() for name in list_setting_variables(*field))
     known = {name.removeprefix(ENVIRONMENT_PREFIX) for name in variables if name.startswith(ENVIRONMENT_PREFIX)}
     tables = tuple(
@@ -391,13 +391,13 @@ def _is_table(field: FieldInfo) -> bool:
 
 
 def get_config_file() -> Path:
-    """The config file that the environment means."""
+    """Return the config file that the environment refers to."""
     given = _environment()
     return _config_path({"config": given.get("WAYSTATION_CONFIG"), "home": given.get("WAYSTATION_HOME")})
 
 
 def _environment() -> dict[str, str]:
-    """What it gives, as the settings read it: names in any case, empty values not at all."""
+    """Return the environment as the settings read it: names in any case, without empty values."""
     return {name.upper(): value for name, value in os.environ.items() if value}
 
 
@@ -407,18 +407,19 @@ class TraceTarget(NamedTuple):
     place: str
     """Scheme, host and port."""
     said: bool
-    """Whether what was said goes with them, redacted."""
+    """Whether conversation content is included, redacted."""
 
 
 CAPTURE_CONTENT_VALUES = frozenset({"true", "1", "span_only", "span_and_event"})
-"""Values of the variable that asks for it, in small letters."""
+"""Values of the variable that requests it, in lower case."""
 
 
 def resolve_trace_target() -> TraceTarget | None:
-    """None: spans are not asked for, as long as no variable names an exporter or an endpoint.
+    """Return where spans go; None if no variable names an exporter or an endpoint.
 
-    Raises BadInput for an exporter, a protocol or an address by which nothing can be sent, and for what would end the
-    SDK or be passed over by it.
+    Raises:
+        BadInput: an exporter, a protocol or an address is not usable, or the SDK would end the process for a variable
+            or ignore it.
     """
     given = _environment()
     own, all_signals = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"
@@ -439,7 +440,11 @@ def resolve_trace_target() -> TraceTarget | None:
 
 
 def _shown(endpoint: str) -> str:
-    """Its scheme, host and port: a path or a password may be a secret. Raises BadInput."""
+    """Return scheme, host and port: a path or a password may be a secret.
+
+    Raises:
+        BadInput: it is not an http or https address.
+    """
     try:
         parts = urlsplit(endpoint.strip())
         port = "" if parts.port is None else f":{parts.port}"
@@ -451,12 +456,12 @@ def _shown(endpoint: str) -> str:
 
 
 def format_setting_errors(error: ValidationError) -> str:
-    """What is wrong with the settings: each by where it was given, with what is allowed."""
+    """Describe what is wrong with the settings: each by where it was set, with what is permitted."""
     sentences: list[str] = []
     for fault in extract_validation_faults(error):
         first, *inner = map(str, fault.place)
         name = _name_of(first)
-        if name == "endpoints":  # the kind of table comes behind its name, and nobody wrote it
+        if name == "endpoints":  # the kind of table follows its name, and no one wrote it
             del inner[1:2]
         field = Settings.model_fields.get(name)
         allowed = "there is no such setting" if field is None else _range(field)
@@ -466,7 +471,7 @@ def format_setting_errors(error: ValidationError) -> str:
 
 
 def _place_of(name: str, inner: Sequence[str]) -> str:
-    """Where a setting, or what stands at `inner` in it, was given."""
+    """Return where a setting, or the value at `inner` in it, was set."""
     path = ".".join([name, *(part for part in inner if part != KEY_ITSELF)])
     variable = find_active_variable(path)
     if variable is None:
@@ -476,17 +481,17 @@ def _place_of(name: str, inner: Sequence[str]) -> str:
 
 
 KEY_ITSELF = "[key]"
-"""In Pydantic's places of errors: the key of a table is wrong, not what it names."""
+"""In pydantic's error locations: the key of a table is wrong, not its value."""
 
 
 def _name_of(place: str) -> str:
-    """The setting's name, by which or by whose variable an error names it."""
+    """Return the name of the setting that an error refers to by its name or variable."""
     fields = Settings.model_fields.items()
     return next((name for name, field in fields if place in list_setting_variables(name, field)), place)
 
 
 def _range(field: FieldInfo) -> str:
-    """What a number may be; empty where it has no bounds."""
+    """Return the permitted range of a number; empty if it has no bounds."""
     bounds = {
         kind: getattr(mark, kind) for mark in field.metadata for kind in ("ge", "gt", "le") if hasattr(mark, kind)
     }

@@ -1,4 +1,4 @@
-"""Terms that cannot work: refused when a task is submitted, with what to give instead."""
+"""Rejects a task's config that cannot work when the task is submitted, and says what to set instead."""
 
 from collections.abc import Sequence
 from datetime import date
@@ -27,13 +27,13 @@ from waystation.models.profiles import (
 from waystation.tasks.task import TaskRequest
 
 PROMPT_TOKENS = 2_750
-"""System prompt and tools of the role with the longest ones (research), as estimated; a test compares it with them."""
+"""Estimated tokens of the system prompt and tools of the role with the longest ones (research), checked by a test."""
 CONTRACT_TOKENS = 300
-"""What the first message of a step in a new session says beside what was asked: its goal, a dozen documents."""
+"""Tokens in the first message of a step in a new session besides what was asked: its goal, a dozen documents."""
 
 
 def validate_known_prices(budget: Limit, models: tuple[str, ...], prices: Sequence[Price], today: date) -> None:
-    """What an unpriced call costs nobody could hold against a limit in dollars."""
+    """Check that all models have prices: the cost of an unpriced call could not be held against a limit in dollars."""
     unpriced = sorted({model for model in models if find_price(model, today, prices) is None})
     if budget.micro_usd is not None and unpriced:
         raise BadInput(
@@ -43,14 +43,14 @@ def validate_known_prices(budget: Limit, models: tuple[str, ...], prices: Sequen
 
 
 def filter_endpoint_prices(endpoint: ModelEndpoint, prices: Sequence[Price]) -> tuple[Price, ...]:
-    """Those that say what an endpoint takes: the built-in ones are the provider's."""
+    """Return the prices that apply at an endpoint: the built-in ones are the provider's."""
     return tuple(price for price in prices if endpoint.is_provider or price.source != PRICE_SOURCE)
 
 
 def validate_endpoint_prices(
     budget: Limit, places: Sequence[tuple[str, ModelEndpoint]], prices: Sequence[Price]
 ) -> None:
-    """Who answers at another endpoint, and for how much, the provider's prices do not say."""
+    """Check that models at other endpoints have configured prices: the provider's do not apply there."""
     if budget.micro_usd is None:
         return
     for host in sorted({endpoint.host for _, endpoint in places}):
@@ -64,7 +64,7 @@ def validate_endpoint_prices(
 
 
 def validate_model_capabilities(places: Sequence[tuple[str, ModelEndpoint]]) -> None:
-    """What a model was found not to do where it is, no task can do without."""
+    """Check that no model is known to lack what every task needs."""
     for model, endpoint in sorted(places, key=lambda place: place[0]):
         if cause := endpoint.get_capabilities(model).unfit_reason:
             raise BadInput(
@@ -74,7 +74,7 @@ def validate_model_capabilities(places: Sequence[tuple[str, ModelEndpoint]]) -> 
 
 
 def validate_api_keys(missing: Sequence[tuple[str, str]]) -> None:
-    """Models whose endpoints are not asked without a key, each with the variable that has none; empty: it has one."""
+    """Check for missing keys of endpoints, given as pairs of a model and the missing variable (empty if it is set)."""
     for model, variable in sorted(missing):
         if variable:
             raise BadInput(
@@ -84,7 +84,7 @@ def validate_api_keys(missing: Sequence[tuple[str, str]]) -> None:
 
 
 def validate_budget_units(budget: Limit, agent_budget: Limit) -> None:
-    """An agent draws on its task, which can give nothing of a unit that it does not count."""
+    """Check that an agent's budget is in units of the task's, which cannot grant a unit that it does not count."""
     for task, agent, unit in (
         (budget.tokens, agent_budget.tokens, "tokens"),
         (budget.micro_usd, agent_budget.micro_usd, "dollars"),
@@ -94,7 +94,9 @@ def validate_budget_units(budget: Limit, agent_budget: Limit) -> None:
 
 
 def validate_ceiling(ceiling: Limit, budget: Limit) -> None:
-    """Under its budget a ceiling allows no grant; in a unit that the budget does not count it stops none."""
+    """Check the ceiling: below its budget it allows no grant; in a unit that the budget does not count it has no
+    effect.
+    """
     for unit, most, given in (
         ("tokens", ceiling.tokens, budget.tokens),
         ("dollars", ceiling.micro_usd, budget.micro_usd),
@@ -112,7 +114,7 @@ def validate_ceiling(ceiling: Limit, budget: Limit) -> None:
 
 
 def validate_unattended(unattended: UnattendedPolicy, chosen: ResolvedConfig) -> None:
-    """What is decided in advance about requests is of no use where none is made, or where it gives the other unit."""
+    """Check decisions made in advance: they are useless if no request is made, or if they grant the other unit."""
     if unattended == UnattendedPolicy():
         return
     if chosen.mode is not BudgetMode.APPROVAL:
@@ -133,8 +135,14 @@ def validate_unattended(unattended: UnattendedPolicy, chosen: ResolvedConfig) ->
 
 
 def validate_window(window: int, trigger: int, asked: int, earlier: int, wider: str) -> None:
-    """A window that counts as full with the first request of an agent: `asked` tokens of it, and `earlier` that tell of
-    earlier tasks. `wider` says what to give for one that does not.
+    """Check that the window is not full with the first request of an agent.
+
+    Args:
+        window: tokens of the window.
+        trigger: tokens from which it counts as full.
+        asked: tokens of the first request.
+        earlier: tokens about earlier tasks in it.
+        wider: what to set for a larger window.
     """
     begins_with = asked + earlier
     if begins_with >= trigger:
@@ -146,7 +154,8 @@ def validate_window(window: int, trigger: int, asked: int, earlier: int, wider: 
 
 
 def validate_agent_budget(affordable: int, asked: int, earlier: int, wider: str) -> None:
-    """A budget of which the first request of an agent is most: nothing would be left for the turns after it.
+    """Check that the first request of an agent does not use most of its budget, leaving nothing for later turns.
+
     `affordable`: tokens that this request may have.
     """
     begins_with = asked + earlier
@@ -158,8 +167,9 @@ def validate_agent_budget(affordable: int, asked: int, earlier: int, wider: str)
 
 
 def validate_model_options(role: Role, works: ModelOptions, names: OptionSettingNames) -> None:
-    """What a model is known not to take: its provider would refuse every call. Of others nothing is said. `names`:
-    of the settings that hold for the role.
+    """Check options that a model is known not to support: its provider would reject every call. Unknown models pass.
+
+    `names`: the settings that apply to the role.
     """
     takes = get_model_profile(works.model).takes
     refused = takes.find_unsupported_option(works.effort, works.thinking) if takes is not None else None
@@ -176,8 +186,9 @@ def validate_model_options(role: Role, works: ModelOptions, names: OptionSetting
 def validate_thinking_tokens(
     role: Role, works: ModelOptions, agent_budget: Limit, rates: WorstCaseRates | None, setting: str
 ) -> None:
-    """Thinking that is longer than the model's replies, or that a few calls spend an agent's budget on. `setting`: the
-    name of the one that asks for it.
+    """Check that thinking is not longer than the model's replies, and that a few calls do not exhaust a budget.
+
+    `setting`: name of the setting for it.
     """
     tokens, facts = get_thinking_tokens(works.thinking), get_model_profile(works.model)
     part = agent_budget.divide_by(THINKING_PART)
@@ -197,7 +208,7 @@ def validate_thinking_tokens(
 
 
 def _variables(setting: str, role: Role) -> str:
-    """Where a setting is changed; one for all roles also where it is set for this one."""
+    """Return where a setting can be changed; for one of all roles, also the one for this role."""
     own = f"roles.{role}."
     if setting.startswith(own):
         return make_variable_name(setting)
@@ -205,6 +216,6 @@ def _variables(setting: str, role: Role) -> str:
 
 
 def estimate_first_turn_tokens(request: TaskRequest) -> int:
-    """Tokens of the smallest request that every agent has to make."""
+    """Estimate the tokens of the smallest request that every agent has to make."""
     asked = (request.question, request.instructions, *request.accept)
     return PROMPT_TOKENS + CONTRACT_TOKENS + sum(map(estimate_text, asked))
