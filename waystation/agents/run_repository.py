@@ -41,6 +41,7 @@ from waystation.store.engine import (
     sum_or_zero,
     write_transaction,
 )
+from waystation.store.event_numbering import UnnumberedEvent
 from waystation.store.schema import (
     charges,
     compactions,
@@ -53,7 +54,7 @@ from waystation.store.schema import (
     tool_intents,
 )
 from waystation.tasks.continuation import TranscriptRewind
-from waystation.tasks.events import UnnumberedEvent, build_charge_event, build_record_event
+from waystation.tasks.events import build_charge_event, build_record_event
 
 
 async def _take(connection: AsyncConnection, run_id: str) -> Fence:

@@ -6,66 +6,15 @@ What they tell of an agent's legs, and of the model calls that were answered.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 
 from waystation.agents.action_approvals import PlaceholderResolution
 from waystation.context.transcript import Charge, Compaction, Message, PromptPrefixRecord, Record, RewindRecord
 from waystation.documents.documents import RecordedDocumentsUpdate
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
+from waystation.store.event_numbering import EventKind, UnnumberedEvent
 from waystation.tasks.signals import make_audit_entry_id
 from waystation.tasks.task import ApprovalRequest, AuditEntry, ContextEdit, RejectedMessage, TaskMessage, TaskPhase
-
-EventKind = Literal[
-    "submitted",
-    "admitted",
-    "planned",
-    "taken",
-    "called",
-    "replied",
-    "given",
-    "charged",
-    "compacted",
-    "edited",
-    "rewound",
-    "left",
-    "noted",
-    "delivered",
-    "asked",
-    "answered",
-    "told",
-    "updated",
-    "refused",
-    "resolved",
-    "ended",
-    "reopened",
-    "forgotten",
-]
-"""Of a task: submitted, admitted under a title, planned (by the version), ended (in the phase), reopened, forgotten.
-Of an agent: taken over by an attempt, called its model, replied, was given results or words, charged without a message,
-compacted, edited or rewound by a person, left off at the end of a leg, noted, delivered. Of people: asked, answered,
-told, updated documents, was refused; and a tool's arguments were resolved.
-"""
-
-
-class UnnumberedEvent(Value):
-    """What is to be told, before it has a number. No field holds words of anybody's."""
-
-    kind: EventKind
-    agent: str = ""
-    """Id of the step, or of a subagent; empty where the task as a whole is meant."""
-    reference: str = ""
-    """Id of the message, the record, the charge, the note or the entry of the audit trail; number of the leg, the plan
-    or the attempt.
-    """
-    detail: str = ""
-    """Type of the record, how the leg ended, the decision, the phase: words of our own."""
-    tokens: int = 0
-    """Spent, of all four kinds together."""
-    context: int = 0
-    """Tokens of the request that was answered."""
-    micro_usd: int = 0
-    """Spent; 0 where the price is not known, too."""
 
 
 class TaskEvent(UnnumberedEvent):
