@@ -36,6 +36,7 @@ from waystation.kernel.errors import (
     ModelUnavailable,
     StaleFenceError,
 )
+from waystation.kernel.refs import RunRef
 from waystation.models.ports import ModelRequest, ModelResponse
 from waystation.runtime.sql_store import SqlStore
 from waystation.testing.doubles import ScriptedModel, make_scripted_response
@@ -128,10 +129,11 @@ async def test_a_late_attempt_at_a_leg_that_is_over_takes_the_run_away_from_nobo
 class StoreWithRival(SqlStore):
     """Another attempt ends the leg in the moment before this one takes the run over."""
 
-    async def acquire_fence(self, run_id: str) -> Fence:
-        rival = await super().acquire_fence(run_id)
+    async def start_leg(self, run: RunRef, leg: int) -> Fence | LegOutcome:
+        rival = await super().start_leg(run, leg)
+        assert isinstance(rival, Fence)
         await self.commit_outcome(rival, 1, TurnLimitReached(standing=LegState(totals=RunUsage(turns=7))))
-        return await super().acquire_fence(run_id)
+        return await super().start_leg(run, leg)
 
 
 async def test_an_outcome_that_is_committed_while_an_attempt_begins_is_still_seen(env: AgentEnvironment) -> None:

@@ -5,7 +5,7 @@ Both cross the workflow's history, so they hold references and numbers, never a 
 The terms of a task's agents by role, as its workflow and whoever shows it look them up.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -14,6 +14,8 @@ from waystation.agents.delegation import DelegationConfig, SubagentOrder, Subage
 from waystation.agents.deliverables import WorkCounts
 from waystation.budgets.budget import RunUsage
 from waystation.context.policy import PRIMERS, RECENTS, CompactionPolicy, StrategyName
+from waystation.context.transcript import Transcript
+from waystation.documents.documents import Document
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.refs import RunRef
 from waystation.kernel.roles import list_step_roles
@@ -140,6 +142,15 @@ class LegRequest(Value):
     """What the run could draw from its task when the leg began, beyond its limit."""
     decisions: tuple[ActionDecision, ...] = ()
     """On its open calls, where a person was asked."""
+
+
+class LoadedRun(NamedTuple):
+    """An agent run as an attempt at a leg finds it."""
+
+    transcript: Transcript
+    totals: RunUsage
+    documents: tuple[Document, ...]
+    """Of its task."""
 
 
 class LegState(Value):

@@ -27,7 +27,7 @@ from types import CoroutineType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from asyncpg.exceptions import ClientConfigurationError
-from sqlalchemy import BigInteger, ColumnElement, FromClause, Select, Table, and_, cast, func, true
+from sqlalchemy import BigInteger, ColumnElement, FromClause, Select, Table, and_, bindparam, cast, func, true
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, StatementError
@@ -80,6 +80,11 @@ class Database:
     def backend(self) -> str:
         """`sqlite` or `postgresql`."""
         return self._engine.dialect.name
+
+    @property
+    def engine(self) -> AsyncEngine:
+        """For whoever counts what is asked of the database."""
+        return self._engine
 
     @property
     def requires_encryption(self) -> bool:
@@ -336,6 +341,19 @@ def build_owner_filter(table: FromClause, reader: ReadScope) -> ColumnElement[bo
             return and_(table.c.tenant == reader.tenant, table.c.session == reader.session)
         case _:
             return table.c.tenant == reader.tenant
+
+
+def build_bound_owner_filter(table: FromClause, kind: type[ReadScope]) -> ColumnElement[bool]:
+    """As `build_owner_filter`, for a statement that is built once for all readers of a kind: who reads is said by the
+    parameters of `bind_reader`.
+    """
+    named = [name for name in ("tenant", "session", "task_id") if name in kind.model_fields]
+    return and_(true(), *(table.c[name] == bindparam(f"reader_{name}") for name in named))
+
+
+def bind_reader(reader: ReadScope) -> dict[str, object]:
+    """Parameters of a statement with `build_bound_owner_filter`."""
+    return {f"reader_{name}": value for name, value in reader.model_dump().items()}
 
 
 def build_task_filter(table: FromClause, task_id: str) -> ColumnElement[bool]:

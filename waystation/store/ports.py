@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Protocol
 
 from waystation.agents.deliverables import Deliverable, Note
-from waystation.agents.leg import LegOutcome
+from waystation.agents.leg import LegOutcome, LoadedRun
 from waystation.budgets.budget import RunUsage
 from waystation.context.transcript import CallIntent, Charge, Fence, Message, Record, Transcript
 from waystation.documents.documents import (
@@ -27,7 +27,7 @@ from waystation.tasks.continuation import TranscriptRewind
 from waystation.tasks.progress import TaskCharges
 from waystation.tasks.schedules import MonthlyBudget
 from waystation.tasks.session import SessionKey, StoredSession
-from waystation.tasks.task import AuditEntry, ReusedWork, TaskMessage, TaskProgress, TaskRow
+from waystation.tasks.task import AuditEntry, ReusedWork, TaskMessage, TaskNews, TaskProgress, TaskRow
 
 
 class DocumentStore(Protocol):
@@ -149,6 +149,10 @@ class Store(DocumentStore, Protocol):
         """What people told the task at work, in the order of their numbers."""
         ...
 
+    async def load_task_news(self, task: TaskScope) -> TaskNews:
+        """What people told the task, and what became of its documents, in one read."""
+        ...
+
     async def store_first_tool_definitions(
         self, task_id: str, now: Sequence[ToolDefinition]
     ) -> tuple[ToolDefinition, ...]:
@@ -194,6 +198,16 @@ class Store(DocumentStore, Protocol):
         """Take the run over: every older fence is lost from here on."""
         ...
 
+    async def start_leg(self, run: RunRef, leg: int) -> Fence | LegOutcome:
+        """Open the run if it is not there, and take it over; or the leg's outcome, where it was committed before: then
+        nobody loses a fence. Raises WrongStore if `run.store_id` is not this store's.
+        """
+        ...
+
+    async def load_run(self, run: RunRef) -> LoadedRun:
+        """What an attempt at a leg begins with, in one read."""
+        ...
+
     async def load_transcript(self, run_id: str, reader: ReadScope) -> Transcript:
         """The whole transcript with its compaction records; empty for a run without messages, or of somebody else."""
         ...
@@ -226,8 +240,9 @@ class Store(DocumentStore, Protocol):
         """
         ...
 
-    async def commit_reply(self, fence: Fence, version: int, message: Message, charge: Charge) -> None:
-        """First commit of a turn: the reply and its charge, in one transaction, before any tool runs.
+    async def commit_reply(self, fence: Fence, version: int, message: Message, charge: Charge) -> RunUsage:
+        """Second commit of a turn: the reply and its charge, in one transaction, before any tool runs; what the run has
+        cost by then.
 
         Closes one intent of the charge's key (the others stay possibly billed). The same charge key twice changes
         nothing. Raises StaleFenceError, VersionConflict.
@@ -237,6 +252,15 @@ class Store(DocumentStore, Protocol):
     async def commit_message(self, fence: Fence, version: int, message: Message) -> None:
         """Append a user message: the contract, or the results of a turn's tools. Raises StaleFenceError,
         VersionConflict.
+        """
+        ...
+
+    async def commit_messages(
+        self, fence: Fence, version: int, added: Sequence[Message], intent: CallIntent | None = None
+    ) -> int:
+        """First commit of a turn: the user messages that are new, and the intent of the call that sends them.
+
+        How many intents of its key are open then, 0 without one. Raises StaleFenceError, VersionConflict.
         """
         ...
 
@@ -254,8 +278,12 @@ class Store(DocumentStore, Protocol):
         """The committed outcome of a leg."""
         ...
 
-    async def commit_outcome(self, fence: Fence, leg: int, outcome: LegOutcome) -> None:
-        """The leg is over. The same leg twice: the first outcome stays. Raises StaleFenceError."""
+    async def commit_outcome(
+        self, fence: Fence, leg: int, outcome: LegOutcome, version: int = 0, added: Sequence[Message] = ()
+    ) -> None:
+        """The leg is over, with the user messages that it has not committed yet. The same leg twice: the first outcome
+        stays. Raises StaleFenceError; with messages VersionConflict, too.
+        """
         ...
 
     async def commit_compaction(
@@ -290,6 +318,10 @@ class Store(DocumentStore, Protocol):
 
     async def get_deliverable(self, run_id: str, reader: ReadScope) -> Deliverable | None:
         """What the run handed in."""
+        ...
+
+    async def load_work(self, run: RunRef) -> tuple[Deliverable | None, tuple[Note, ...]]:
+        """What the run handed in, and its notes, in one read."""
         ...
 
     async def get_deliverables(self, task_id: str, reader: ReadScope) -> dict[str, Deliverable]:

@@ -61,7 +61,7 @@ class ListDocumentsTool(TypedTool[ListDocumentsInput]):
 
     async def run(self, arguments: ListDocumentsInput, at: ToolContext) -> str:
         """One line a document, and where to go on."""
-        documents = await self._store.list_documents(at.run.task_id, at.run.scope)
+        documents = await at.list_documents(self._store)
         start = arguments.first - 1
         lines = [_line(document) for document in documents[start : start + arguments.count]]
         taken, _ = select_page_lines(lines, at.page_characters)
@@ -110,7 +110,7 @@ class ReadDocumentTool(TypedTool[ReadDocumentInput]):
 
     async def run(self, arguments: ReadDocumentInput, at: ToolContext) -> str:
         """A header, numbered lines, and where to go on."""
-        document = find_document(arguments.name, await self._store.list_documents(at.run.task_id, at.run.scope))
+        document = find_document(arguments.name, await at.list_documents(self._store))
         if arguments.first_line > document.lines:
             raise ToolCallRejectedError(
                 f"{sanitize_line(document.name)} has {document.lines} lines; there is no line {arguments.first_line}."
@@ -350,7 +350,7 @@ class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
         return [hit for hit in hits if hit.shown]
 
     async def _shown(self, hits: Sequence[DocumentMatch], at: ToolContext) -> Sequence[ShownDocument]:
-        documents = await self._store.list_documents(at.run.task_id, at.run.scope)
+        documents = await at.list_documents(self._store)
         found = {hit.name for hit in hits}
         hit = [one for one in documents if one.name in found]
         called = (await build_document_names(hit, self._redactor, at.run.tenant)).shown

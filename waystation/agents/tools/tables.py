@@ -155,7 +155,7 @@ class TableSourceLoader:
             TableQueryError: it is no table.
             RedactionFailed: nobody may query it.
         """
-        documents = await self._store.list_documents(at.run.task_id, at.run.scope)
+        documents = await at.list_documents(self._store)
         found: list[TableSource] = []
         room = _MOST_CHARACTERS
         for name, source in wanted.items():

@@ -102,6 +102,11 @@ class Toolbox:
         wrong = find_argument_error(self._complete(call), self.limits.get(tool.name, {}))
         return None if wrong is None else f"These arguments are not allowed here: {wrong}."
 
+    def is_repeatable(self, call: ToolUse) -> bool:
+        """Whether the call does no more when it is carried out again, or is not carried out at all."""
+        tool = self._tool(call)
+        return tool is None or tool.repeatable
+
     def build_approval_question(self, call: ToolUse) -> str | None:
         """What a person is asked before the call is carried out; None: nobody has to be, or it is refused anyway."""
         tool = self._tool(call)
@@ -163,7 +168,7 @@ class Toolbox:
         )
 
     async def _names(self, at: ToolContext) -> DocumentNames:
-        documents = await self.store.list_documents(at.run.task_id, at.run.scope)
+        documents = await at.list_documents(self.store)
         names = await build_document_names(documents, self.redactor, at.run.tenant)
         return names.with_vault(self.vault, at.run.session)
 
