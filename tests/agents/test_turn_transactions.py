@@ -1,6 +1,6 @@
 """What a turn asks of the store: two writes and one read beside what its tool reads."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -52,7 +52,7 @@ class Transactions:
 
 
 @contextmanager
-def counted(store: SqlStore) -> Iterator[Transactions]:
+def counted(store: SqlStore) -> Generator[Transactions]:
     """Each transaction that begins in the block."""
     found = Transactions()
     engine = store.database.engine.sync_engine

@@ -1,8 +1,9 @@
-"""The agent loop: turns of one agent until its leg ends. Two commits a turn, each bound to the attempt's fence.
+"""The agent loop: turns of one agent until its leg ends. Two commits a turn, each bound to the attempt's fence: what
+the next call sends with the call's intent, then the reply with its charge.
 
 What an agent's model is sent at a turn.
 
-Answers the calls that an agent's last reply asks for: the second commit of a turn.
+Answers the calls that an agent's last reply asks for.
 
 Which calls of an agent's reply wait for a person, and which are not carried out: before any call of it is.
 """
@@ -83,7 +84,7 @@ async def prepare_next_call(
     attempt: LegAttempt, shown: tuple[Message, ...], model: MeteredModel
 ) -> PreparedCall | CallNotAffordable:
     """The next call, with the view of the conversation, and behind it a status where there is something new to say: the
-    caller commits that before the call. Raises as `MeteredModel.fitted` does.
+    caller commits that with the call's intent. Raises as `MeteredModel.fitted` does.
 
     What the status says gives way before the call does. What is missing then does not depend on what is left, nor on
     how far others are: who is granted just that goes on, and is sent a status that says so.
@@ -219,8 +220,8 @@ async def _words(attempt: LegAttempt, decision: ActionDecision) -> str:
 
 
 async def run_open_tool_calls(attempt: LegAttempt, calling: Callable[[str], None]) -> LegOutcome | None:
-    """Commit the results of the last reply's calls, or a word to go on. None: the leg goes on. `calling` is told the
-    name of each tool before it is called.
+    """Say the results of the last reply's calls, or a word to go on. None: the leg goes on. `calling` is told the name
+    of each tool before it is called.
 
     Before that people decide, then subagents do their part: all results of a reply are one message.
     """
@@ -362,7 +363,7 @@ class TurnRunner:
         self.loop.model.tell(AgentStatus(agent=agent, what="tool", turn=turn, tool=tool, since=self.loop.clock()))
 
     async def _turn(self) -> LegOutcome | None:
-        """One model call and its first commit; None where the leg goes on."""
+        """One model call with its two commits; None where the leg goes on."""
         at, terms = self.at, self.at.request.terms
         estimate = estimate_request_tokens(at.fixed_tokens, shown := at.model_view, at.scale)
         if estimate >= terms.trigger or terms.has_too_many_messages(len(shown)):

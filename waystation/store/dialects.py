@@ -158,7 +158,7 @@ def _set_pragmas(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> No
     cursor = connection.cursor()
     _use_write_ahead_log(cursor)
     # NORMAL: a commit survives the death of any process. Only a loss of power can take the last commits back, and never
-    # leaves a torn file. FULL waits for the disk at every commit, four times a turn.
+    # leaves a torn file. FULL waits for the disk at every commit, twice a turn.
     cursor.execute("PRAGMA synchronous = NORMAL")
     cursor.execute("PRAGMA foreign_keys = ON")
     # What is deleted is overwritten with zeros, so that what was forgotten is not in the file either.

@@ -56,6 +56,8 @@ class Toolbox:
     """What was sent since the last compaction, and is sent again. None: nothing yet."""
     notes: tuple[str, ...] = ()
     """For people: what the task asked for and is not among the tools."""
+    _known_names: list[DocumentNames] = field(default_factory=list[DocumentNames], init=False, compare=False)
+    """Of the documents that calls had last: a leg has the same ones until it hears of others."""
 
     @cached_property
     def specs_by_name(self) -> Mapping[str, ToolSpec]:
@@ -169,7 +171,10 @@ class Toolbox:
 
     async def _names(self, at: ToolContext) -> DocumentNames:
         documents = await at.list_documents(self.store)
-        names = await build_document_names(documents, self.redactor, at.run.tenant)
+        names = next((known for known in self._known_names if known.documents is documents), None)
+        if names is None:
+            names = await build_document_names(documents, self.redactor, at.run.tenant)
+            self._known_names[:] = [names]
         return names.with_vault(self.vault, at.run.session)
 
     async def _with_originals(
