@@ -129,7 +129,8 @@ MUTATIONS = (
     ),
     Mutation(
         "fences", "an intent without new messages needs no fence", "waystation/agents/run_repository.py",
-        "        else:\n            await lock_run(connection, fence)\n        return 0", "        return 0", TRANSCRIPTS,
+        "        else:\n            await lock_run(connection, fence)\n        return 0", "        return 0",
+        TRANSCRIPTS,
     ),
     Mutation(
         "fences", "an outcome needs no fence", "waystation/agents/run_repository.py",
