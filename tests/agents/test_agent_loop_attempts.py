@@ -27,7 +27,7 @@ from waystation.agents.leg import (
 )
 from waystation.budgets.budget import RunUsage
 from waystation.context.transcript import Fence
-from waystation.documents.documents import DocumentMatch
+from waystation.documents.documents import Document, DocumentMatch
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import (
     BrokenEndpointError,
@@ -37,6 +37,7 @@ from waystation.kernel.errors import (
     StaleFenceError,
 )
 from waystation.kernel.refs import RunRef
+from waystation.kernel.scopes import TaskScope
 from waystation.models.ports import ModelRequest, ModelResponse
 from waystation.runtime.sql_store import SqlStore
 from waystation.testing.doubles import ScriptedModel, make_scripted_response
@@ -58,7 +59,12 @@ class Crash(Exception):
 
 class CrashingSearch:
     async def search(
-        self, task_id: str, query: str, limit: int, among: range | None = None
+        self,
+        task: TaskScope,
+        query: str,
+        limit: int,
+        among: range | None = None,
+        documents: tuple[Document, ...] | None = None,
     ) -> tuple[DocumentMatch, ...]:
         raise Crash
 
@@ -164,7 +170,12 @@ async def test_an_attempt_that_was_taken_over_between_two_turns_makes_no_further
 ) -> None:
     class TakingOver(CrashingSearch):
         async def search(
-            self, task_id: str, query: str, limit: int, among: range | None = None
+            self,
+            task: TaskScope,
+            query: str,
+            limit: int,
+            among: range | None = None,
+            documents: tuple[Document, ...] | None = None,
         ) -> tuple[DocumentMatch, ...]:
             await env.store.acquire_fence(RUN_ID)
             return ()

@@ -110,7 +110,7 @@ async def run_agent(env: AgentEnvironment, replies: list[ModelResponse], turn_li
     return model.marks
 
 
-@pytest.mark.parametrize(("reply", "of_the_tool"), [(read_document, 1), (search_documents, 1)])
+@pytest.mark.parametrize(("reply", "of_the_tool"), [(read_document, 1), (search_documents, 0)])
 async def test_a_turn_is_two_commits_and_one_read_beside_that_of_its_tool(
     env: AgentEnvironment, reply: Callable[[int], ModelResponse], of_the_tool: int
 ) -> None:

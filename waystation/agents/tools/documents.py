@@ -341,12 +341,12 @@ class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
         among = range(arguments.first_document, last + 1 if last is not None else sys.maxsize)
         # Originals have what placeholders stand for, and documents as they are shown have the placeholders.
         query = " ".join(dict.fromkeys(filter(None, (arguments.query, at.get_raw_argument("query")))))
-        hits = await self._search.search(at.run.scope, query, arguments.limit, among)
+        hits = await self._search.search(at.run.scope, query, arguments.limit, among, at.documents)
         for _ in range(ROUNDS):
             if all(hit.shown for hit in hits):
                 break
             await self._search.set_shown_documents(at.run.task_id, await self._shown(hits, at))
-            hits = await self._search.search(at.run.scope, query, arguments.limit, among)
+            hits = await self._search.search(at.run.scope, query, arguments.limit, among, at.documents)
         return [hit for hit in hits if hit.shown]
 
     async def _shown(self, hits: Sequence[DocumentMatch], at: ToolContext) -> Sequence[ShownDocument]:
