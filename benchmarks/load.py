@@ -162,6 +162,8 @@ class RoundResult(NamedTuple):
     """That reached the server; as above."""
     database_bytes: int
     """That it grew by."""
+    transactions: tuple[int, int]
+    """Commits and rollbacks that it counted."""
 
 
 async def run_round(shell: Shell, name: str, trouble: "FaultInjector") -> RoundResult:
@@ -191,7 +193,7 @@ async def run_round(shell: Shell, name: str, trouble: "FaultInjector") -> RoundR
                 return phase, seen.history_size_bytes, seen.history_length
 
         began, worked, size = time.perf_counter(), trouble.fleet.measure_cpu_seconds(), database_bytes(trouble.postgres)
-        heard = trouble.fleet.heartbeats()
+        heard, counted = trouble.fleet.heartbeats(), count_transactions(trouble.postgres)
         working = asyncio.gather(*(one(number) for number in range(TASKS)))
         while not working.done():
             most = max(most, await asyncio.to_thread(count_connections, trouble.postgres))
@@ -201,12 +203,14 @@ async def run_round(shell: Shell, name: str, trouble: "FaultInjector") -> RoundR
         took = time.perf_counter() - began
         worked = {name: after - worked.get(name, 0.0) for name, after in trouble.fleet.measure_cpu_seconds().items()}
         heard = trouble.fleet.heartbeats() - heard
+        commits, rollbacks = count_transactions(trouble.postgres)
     if disturbing is not None:
         disturbing.cancel()
         await asyncio.gather(disturbing, return_exceptions=True)
     turns = len(await asyncio.to_thread(shell.list_paid_turns)) - before
     grown = database_bytes(trouble.postgres) - size
-    return RoundResult(name, took, turns, phases, sizes, events, most, worked, heard, grown)
+    counted = (commits - counted[0], rollbacks - counted[1])
+    return RoundResult(name, took, turns, phases, sizes, events, most, worked, heard, grown, counted)
 
 
 async def submit_with_retry(client: Client, asked: TaskRequest) -> SubmittedTask:
@@ -245,6 +249,13 @@ class FaultInjector:
 def count_connections(postgres: PostgresServer) -> int:
     """That the database has, ours left out."""
     return int(postgres.run("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'")) - 1
+
+
+def count_transactions(postgres: PostgresServer) -> tuple[int, int]:
+    """Commits and rollbacks of all databases but the server's own, reads among the latter."""
+    counted = "SELECT sum(xact_commit), sum(xact_rollback) FROM pg_stat_database WHERE datname LIKE 'test%'"
+    commits, rollbacks = map(int, postgres.run(counted).split("|"))
+    return commits, rollbacks
 
 
 def database_bytes(postgres: PostgresServer) -> int:
@@ -316,6 +327,8 @@ def _show(rounds: Sequence[RoundResult], workers: WorkerFleet, answered: int) ->
         f"\n{first.heartbeats:,} heartbeats reached the server undisturbed, "
         f"{first.heartbeats / TASKS / first.seconds * 60:.1f} a task and minute."
     )
+    commits, rollbacks = (count / first.turns for count in first.transactions)
+    print(f"\nOf a turn PostgreSQL counted {commits:.1f} commits and {rollbacks:.1f} rollbacks undisturbed.")
     print(f"\nThe databases grew by {first.database_bytes / TASKS / 1_000:,.0f} kB a task.")
     sizes = ", ".join(f"{queue} {size:.0f} MB" for queue, size in sorted(workers.most_megabytes.items()))
     committed = sum(one.turns for one in rounds)

@@ -114,7 +114,7 @@ MUTATIONS = (
     # ---------------------------------------------------------------------------------------------------- fences
     Mutation(
         "fences", "an older fence holds", "waystation/agents/run_repository.py",
-        "where(runs.c.run_id == fence.run_id, runs.c.fence == fence.number)", "where(runs.c.run_id == fence.run_id)",
+        "runs.c.fence == bindparam(\"held\")", "runs.c.fence >= bindparam(\"held\")",
         TRANSCRIPTS,
     ),
     Mutation(
@@ -123,12 +123,17 @@ MUTATIONS = (
     ),
     Mutation(
         "fences", "a commit on an old version is taken", "waystation/agents/run_repository.py",
-        "fence.number, runs.c.version == version)", "fence.number)", TRANSCRIPTS,
+        "runs.c.version == bindparam(\"known\")", "runs.c.version >= bindparam(\"known\")", TRANSCRIPTS,
     ),
     Mutation(
         "fences", "an intent needs no fence", "waystation/agents/run_repository.py",
-        "        await lock_run(connection, fence)\n        await add_intent",
-        "        await charges.add_intent", TRANSCRIPTS,
+        "        await lock_run(connection, fence)\n        return await self._add_intent",
+        "        return await self._add_intent", TRANSCRIPTS,
+    ),
+    Mutation(
+        "fences", "an intent without new messages needs no fence", "waystation/agents/run_repository.py",
+        "        else:\n            await lock_run(connection, fence)\n        return 0", "        return 0",
+        TRANSCRIPTS,
     ),
     Mutation(
         "fences", "an outcome needs no fence", "waystation/agents/run_repository.py",

@@ -27,7 +27,7 @@ from waystation.agents.leg import (
 )
 from waystation.budgets.budget import RunUsage
 from waystation.context.transcript import Fence
-from waystation.documents.documents import DocumentMatch
+from waystation.documents.documents import Document, DocumentMatch
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import (
     BrokenEndpointError,
@@ -36,6 +36,8 @@ from waystation.kernel.errors import (
     ModelUnavailable,
     StaleFenceError,
 )
+from waystation.kernel.refs import RunRef
+from waystation.kernel.scopes import TaskScope
 from waystation.models.ports import ModelRequest, ModelResponse
 from waystation.runtime.sql_store import SqlStore
 from waystation.testing.doubles import ScriptedModel, make_scripted_response
@@ -57,7 +59,12 @@ class Crash(Exception):
 
 class CrashingSearch:
     async def search(
-        self, task_id: str, query: str, limit: int, among: range | None = None
+        self,
+        task: TaskScope,
+        query: str,
+        limit: int,
+        among: range | None = None,
+        documents: tuple[Document, ...] | None = None,
     ) -> tuple[DocumentMatch, ...]:
         raise Crash
 
@@ -128,10 +135,11 @@ async def test_a_late_attempt_at_a_leg_that_is_over_takes_the_run_away_from_nobo
 class StoreWithRival(SqlStore):
     """Another attempt ends the leg in the moment before this one takes the run over."""
 
-    async def acquire_fence(self, run_id: str) -> Fence:
-        rival = await super().acquire_fence(run_id)
+    async def start_leg(self, run: RunRef, leg: int) -> Fence | LegOutcome:
+        rival = await super().start_leg(run, leg)
+        assert isinstance(rival, Fence)
         await self.commit_outcome(rival, 1, TurnLimitReached(standing=LegState(totals=RunUsage(turns=7))))
-        return await super().acquire_fence(run_id)
+        return await super().start_leg(run, leg)
 
 
 async def test_an_outcome_that_is_committed_while_an_attempt_begins_is_still_seen(env: AgentEnvironment) -> None:
@@ -162,7 +170,12 @@ async def test_an_attempt_that_was_taken_over_between_two_turns_makes_no_further
 ) -> None:
     class TakingOver(CrashingSearch):
         async def search(
-            self, task_id: str, query: str, limit: int, among: range | None = None
+            self,
+            task: TaskScope,
+            query: str,
+            limit: int,
+            among: range | None = None,
+            documents: tuple[Document, ...] | None = None,
         ) -> tuple[DocumentMatch, ...]:
             await env.store.acquire_fence(RUN_ID)
             return ()

@@ -17,7 +17,8 @@ from waystation.agents.leg import LegRequest
 from waystation.context.history import get_pinned_message_ids
 from waystation.context.summary import build_summary_message
 from waystation.context.transcript import Message, SummaryRecord, Text, ToolResult, Transcript, build_user_message
-from waystation.documents.documents import DocumentMatch
+from waystation.documents.documents import Document, DocumentMatch
+from waystation.kernel.scopes import TaskScope
 from waystation.models.ports import ModelResponse
 from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
@@ -135,7 +136,12 @@ class Crash(Exception):
 
 class CrashingSearch:
     async def search(
-        self, task_id: str, query: str, limit: int, among: range | None = None
+        self,
+        task: TaskScope,
+        query: str,
+        limit: int,
+        among: range | None = None,
+        documents: tuple[Document, ...] | None = None,
     ) -> tuple[DocumentMatch, ...]:
         raise Crash
 

@@ -32,6 +32,11 @@ FENCED: dict[str, Callable[[SqlStore, Fence], Awaitable[object]]] = {
     "commit_reply": lambda store, fence: store.commit_reply(fence, 2, make_reply(9), make_charge("turn-9")),
     "a repeated commit_reply": lambda store, fence: store.commit_reply(fence, 1, make_reply(1), make_charge("turn-1")),
     "commit_message": lambda store, fence: store.commit_message(fence, 2, make_question(9)),
+    "commit_messages": lambda store, fence: store.commit_messages(fence, 2, [make_question(8), make_question(9)]),
+    "an intent with a message": lambda store, fence: store.commit_messages(
+        fence, 2, [make_question(9)], make_intent("turn-9")
+    ),
+    "an intent with nothing new": lambda store, fence: store.commit_messages(fence, 2, [], make_intent("turn-9")),
     "commit_charge": lambda store, fence: store.commit_charge(fence, make_charge("plan-1")),
     "record_tool_intent": lambda store, fence: store.record_tool_intent(fence, "call-1"),
     "commit_outcome": lambda store, fence: store.commit_outcome(
@@ -187,6 +192,53 @@ async def test_the_first_outcome_of_a_leg_stays(store: SqlStore) -> None:
     assert await store.get_leg_outcome(fence.run_id, 2, SYSTEM_SCOPE) == TurnLimitReached(
         standing=LegState(totals=RunUsage())
     )
+
+
+async def test_messages_and_the_intent_that_sends_them_are_committed_together_or_not_at_all(store: SqlStore) -> None:
+    fence = await open_run(store)
+    said = [make_question(1), make_question(2)]
+    assert await store.commit_messages(fence, 0, said, make_intent("turn-1")) == 1
+    assert await store.commit_messages(fence, 2, [], make_intent("turn-1")) == 2  # the first one got no answer
+    with pytest.raises(VersionConflict):
+        await store.commit_messages(fence, 0, [make_question(3)], make_intent("turn-1"))
+    with pytest.raises(StoreError, match="another message with the id question-1"):
+        await store.commit_messages(fence, 2, [make_question(1)], make_intent("turn-1"))
+    transcript = await store.load_transcript(fence.run_id, SYSTEM_SCOPE)
+    assert (transcript.version, transcript.messages) == (2, tuple(said))
+    assert (await store.get_run_usage(fence.run_id)).possibly_billed == 2_000
+
+
+async def test_a_reply_tells_what_the_run_has_cost_by_then(store: SqlStore) -> None:
+    fence = await open_run(store)
+    for _ in range(2):
+        await store.record_intent(fence, make_intent("turn-1"))
+    told = await store.commit_reply(fence, 0, make_reply(1), make_charge("turn-1"))
+    assert told == await store.get_run_usage(fence.run_id)
+    assert (told.turns, told.possibly_billed) == (1, 1_000)
+
+
+async def test_a_leg_is_started_once_its_run_is_there_and_not_when_it_is_over(store: SqlStore) -> None:
+    run = RunRef(
+        store_id=await store.get_store_id(),
+        tenant="tenant",
+        session="session",
+        task_id="task-1",
+        step_id="research-1",
+        role="research",
+    )
+    first, second = [await store.start_leg(run, 1) for _ in range(2)]
+    assert isinstance(first, Fence)
+    assert isinstance(second, Fence)
+    assert (first.number, second.number) == (1, 2)
+    over = TurnLimitReached(standing=LegState(totals=RunUsage()))
+    await store.commit_outcome(second, 1, over, 0, [make_question(1)])
+    assert await store.start_leg(run, 1) == over
+    await store.commit_message(second, 1, make_question(2))  # its fence still holds
+    loaded = await store.load_run(run)
+    assert loaded.transcript == await store.load_transcript(run.run_id, SYSTEM_SCOPE)
+    assert loaded.transcript.messages == (make_question(1), make_question(2))
+    with pytest.raises(WrongStore):
+        await store.start_leg(run.replace(store_id="another"), 2)
 
 
 async def test_a_compaction_brings_record_passages_and_charge_and_happens_once(store: SqlStore) -> None:

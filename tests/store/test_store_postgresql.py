@@ -1,9 +1,11 @@
 """PostgreSQL: what teams' URLs say, who upgrades it, and what its failures become."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
-from sqlalchemy import text, update
+from sqlalchemy import select, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tests.support.postgres_server import PASSWORD, PostgresServer
 from tests.support.scopes import SYSTEM_SCOPE
@@ -12,7 +14,13 @@ from tests.support.store_values import make_question, open_run
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable
 from waystation.runtime.sql_store import SqlStore, load_store_status, migrate
-from waystation.store.engine import Database, translate_database_errors
+from waystation.store.engine import (
+    Database,
+    SqlRepository,
+    read_transaction,
+    translate_database_errors,
+    write_transaction,
+)
 from waystation.store.schema import REVISION, runs
 
 
@@ -191,10 +199,94 @@ async def test_a_value_that_the_driver_refuses_is_not_quoted(postgres_url: str) 
     await store.aclose()
 
 
-async def test_no_statement_has_a_name_that_the_next_connection_of_a_pooler_would_not_know(postgres_url: str) -> None:
-    store = await SqlStore.open(postgres_url, store_clock)
+@pytest.mark.parametrize(
+    ("parameter", "named"),
+    [
+        ("", True),
+        ("?prepared_statements=true&pgbouncer=true", True),
+        ("?prepared_statements=false", False),
+        ("?pgbouncer=true", False),
+    ],
+)
+async def test_statements_have_names_unless_the_next_connection_of_a_pooler_would_not_know_them(
+    postgres_url: str, parameter: str, named: bool
+) -> None:
+    store = await opened(postgres_url + parameter)
     await open_run(store)
     async with store.database.read() as connection:
-        named = await connection.execute(text("SELECT count(*) FROM pg_prepared_statements"))
-        assert named.scalar_one() == 0
+        known = await connection.execute(text("SELECT count(*) FROM pg_prepared_statements WHERE name <> ''"))
+        assert (known.scalar_one() > 0) is named
+    await store.aclose()
+
+
+async def test_whether_statements_are_prepared_is_said_clearly_or_refused(postgres_url: str) -> None:
+    with pytest.raises(BadInput, match="prepared_statements in DATABASE_URL is neither true nor false"):
+        await opened(f"{postgres_url}?prepared_statements=maybe")
+
+
+class CuttingRepository(SqlRepository):
+    """Its connection is lost at some moment of its first transaction."""
+
+    attempts = 0
+
+    @write_transaction
+    async def add_version(self, connection: AsyncConnection, cut: Callable[[], None]) -> None:
+        self.attempts += 1
+        await connection.execute(update(runs).values(version=runs.c.version + 1))
+        if self.attempts == 1:
+            cut()
+        await connection.execute(update(runs).values(version=runs.c.version + 1))
+
+    @write_transaction
+    async def add_version_and_lose_the_commit(self, connection: AsyncConnection, cut: Callable[[], None]) -> None:
+        self.attempts += 1
+        await connection.execute(update(runs).values(version=runs.c.version + 1))
+        cut()
+
+    @read_transaction
+    async def load_version(self, connection: AsyncConnection, cut: Callable[[], None]) -> int:
+        self.attempts += 1
+        await connection.execute(select(runs.c.version))
+        if self.attempts == 1:
+            cut()
+        return (await connection.execute(select(runs.c.version))).scalar_one()
+
+
+async def test_what_was_not_committed_when_the_connection_was_lost_is_done_again_on_another(
+    postgres: PostgresServer, postgres_url: str
+) -> None:
+    store = await SqlStore.open(postgres_url, store_clock)
+    await open_run(store)
+
+    def cut() -> None:
+        disconnect(postgres, postgres_url)
+
+    writing = CuttingRepository(store.database, store_clock, "store")
+    await writing.add_version(cut)
+    reading = CuttingRepository(store.database, store_clock, "store")
+    assert (await reading.load_version(cut), writing.attempts, reading.attempts) == (2, 2, 2)
+    await store.aclose()
+
+
+async def test_a_commit_in_which_the_connection_was_lost_is_not_repeated_since_it_may_have_been_carried_out(
+    postgres: PostgresServer, postgres_url: str
+) -> None:
+    store = await SqlStore.open(postgres_url, store_clock)
+    await open_run(store)
+    writing = CuttingRepository(store.database, store_clock, "store")
+    with pytest.raises(StoreUnavailable):
+        await writing.add_version_and_lose_the_commit(lambda: disconnect(postgres, postgres_url))
+    assert writing.attempts == 1
+    await store.aclose()
+
+
+async def test_a_connection_that_is_known_to_be_closed_is_not_given_out(
+    postgres: PostgresServer, postgres_url: str
+) -> None:
+    store = await SqlStore.open(postgres_url, store_clock)
+    await open_run(store)
+    disconnect(postgres, postgres_url)
+    await asyncio.sleep(0.2)  # the loop hears of it
+    async with store.database.read() as connection:
+        assert (await connection.execute(select(runs.c.version))).scalar_one() == 0
     await store.aclose()

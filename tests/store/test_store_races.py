@@ -98,7 +98,7 @@ async def test_the_same_reply_twice_at_once_is_one_reply_and_one_charge(store: S
     commits = [
         (store, other)[n % 2].commit_reply(fence, 0, make_reply(1), make_charge("turn-1")) for n in range(WRITERS)
     ]
-    assert kinds(await outcomes(commits)) == [type(None)]
+    assert kinds(await outcomes(commits)) == [RunUsage]
     assert (await store.load_transcript(fence.run_id, SYSTEM_SCOPE)).messages == (make_reply(1),)
     totals = await store.get_run_usage(fence.run_id)
     assert (totals.turns, totals.possibly_billed) == (1, 1_000)

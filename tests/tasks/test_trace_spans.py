@@ -19,7 +19,8 @@ from waystation.context.transcript import (
 )
 from waystation.kernel.usage import Usage
 from waystation.security.untrusted import ToolDefinition
-from waystation.tasks.events import EventKind, TaskEvent
+from waystation.store.event_numbering import EventKind
+from waystation.tasks.events import TaskEvent
 from waystation.tasks.spans import TraceSpan, make_span_id
 from waystation.tasks.traces import (
     ABANDONED,

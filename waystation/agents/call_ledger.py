@@ -53,6 +53,10 @@ class CallKey:
         return int(self.name) if self.kind == "turn" and self.name.isdecimal() else None
 
 
+IntentRecorder = Callable[[CallIntent], Awaitable[int]]
+"""Commits the intent under its fence; how many of its key are open then."""
+
+
 def ignore_status(_: AgentStatus) -> None:
     """Ignore the status: the default if no one watches."""
 
@@ -172,8 +176,10 @@ class MeteredModel:
             return CallNotAffordable(bound.compute_shortfall(left, floor))
         return PreparedCall(request.replace(max_output=room), bound.compute_worst_case(room), prices, day)
 
-    async def run_call(self, fence: Fence, key: CallKey, call: PreparedCall) -> tuple[ModelResponse, Charge]:
-        """Make the call once.
+    async def run_call(
+        self, fence: Fence, key: CallKey, call: PreparedCall, record_intent: IntentRecorder | None = None
+    ) -> tuple[ModelResponse, Charge]:
+        """Ask once. `record_intent` commits the intent together with something else.
 
         An intent stays in the store if the call may have been billed without a reply (crash, cancellation, cut stream);
         it is dropped if the provider certainly refused.
@@ -186,7 +192,7 @@ class MeteredModel:
                 billed.
         """
         _require_json(call.request.model_dump())
-        books = CallLedger(self.store, self.clock, self.meter, self.tell)
+        books = CallLedger(self.store, self.clock, self.meter, self.tell, record_intent)
         input_bound = call.worst_case.tokens - call.request.max_output
         priced = PricedCall(call.request.model, call.worst_case, call.prices, call.day, input_bound)
         reply, charge = await books.run_metered_call(fence, key, priced, lambda: self._answer(call))
@@ -269,6 +275,8 @@ class CallLedger:
     clock: Clock
     meter: Meter
     tell: Callable[[AgentStatus], None] = ignore_status
+    record_intent: IntentRecorder | None = None
+    """None: by itself, under the fence of the call."""
 
     async def run_metered_call(
         self, fence: Fence, key: CallKey, call: PricedCall, answer: Callable[[], Awaitable[UsedT]]
@@ -278,7 +286,9 @@ class CallLedger:
         Raises as `MeteredModel.run_call` does.
         """
         intent = CallIntent(key=str(key), model=call.model, worst_case=call.worst_case, at=self.clock())
-        unanswered = await self.store.record_intent(fence, intent)
+        unanswered = await (
+            self.store.record_intent(fence, intent) if self.record_intent is None else self.record_intent(intent)
+        )
         agent = fence.run_id.rpartition("/")[2]
         if key.kind != "search":  # # a search is a tool call, with a status of its own
             self.tell(AgentStatus(agent=agent, what="model", turn=key.turn, since=intent.at))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from waystation.agents.call_ledger import CountedPrompt
-from waystation.agents.leg import AgentFinished, LegRequest, LegState
+from waystation.agents.leg import AgentFinished, LegOutcome, LegRequest, LegState
 from waystation.agents.roles import AgentDeps, load_role_prompt
 from waystation.agents.task_brief import build_document_listing, render_task_parts
 from waystation.agents.tools.tool import ToolContext
@@ -27,6 +27,7 @@ from waystation.context.history import (
 )
 from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import (
+    CallIntent,
     Charge,
     Fence,
     Message,
@@ -36,7 +37,13 @@ from waystation.context.transcript import (
     Transcript,
     build_platform_message,
 )
-from waystation.documents.documents import Document, DocumentChange, find_changed_lines, merge_document_changes
+from waystation.documents.documents import (
+    Document,
+    DocumentChange,
+    RecordedDocumentsUpdate,
+    find_changed_lines,
+    merge_document_changes,
+)
 from waystation.documents.redacted_documents import build_document_names
 from waystation.kernel.amount import Limit
 from waystation.kernel.refs import TaskRef
@@ -46,7 +53,7 @@ from waystation.privacy.policy import TextDestination, build_redaction_notes
 from waystation.privacy.ports import Redactor
 from waystation.security.untrusted import SafeMarkup, sanitize_line, wrap_untrusted
 from waystation.store.ports import Store
-from waystation.tasks.task import TaskRow, build_transcript_message, list_received_message_numbers
+from waystation.tasks.task import TaskMessage, TaskRow, build_transcript_message, list_received_message_numbers
 
 
 @dataclass
@@ -62,19 +69,47 @@ class LegAttempt:
     scale: float
     """Ratio of the provider's count to our estimate for the last request."""
     notices: list[str] = field(default_factory=list[str])
+    documents: tuple[Document, ...] = ()
+    """Of the task, as far as the agent has heard of their versions: they change for it where it hears of that."""
     previous_reply: str = ""
-    """The provider's ID of this attempt's last reply."""
+    """The provider's id of the last reply of this attempt."""
+    uncommitted: list[Message] = field(default_factory=list[Message])
+    """The last user messages of the transcript: committed with the intent of the call that sends them, or with the
+    leg's outcome. An attempt that dies before makes them again, which costs nothing and does nothing twice.
+    """
 
-    async def append(self, message: Message) -> None:
-        """Commit a user message. Raises StaleFenceError, VersionConflict."""
-        await self.desk.store.commit_message(self.fence, self.transcript.version, message)
+    def add(self, message: Message) -> None:
+        """Say a user message, which is committed with what comes next."""
+        self.uncommitted.append(message)
         self.transcript = self.transcript.with_message(message)
+
+    @property
+    def committed_version(self) -> int:
+        """What the store has of the transcript."""
+        return self.transcript.version - len(self.uncommitted)
+
+    async def commit_messages(self, intent: CallIntent | None = None) -> int:
+        """Commit what was said, with the intent of the call that sends it; how many of the intent's key are open then.
+
+        Raises StaleFenceError, VersionConflict.
+        """
+        if not self.uncommitted and intent is None:
+            return 0
+        said = tuple(self.uncommitted)
+        unanswered = await self.desk.store.commit_messages(self.fence, self.committed_version, said, intent)
+        self.uncommitted.clear()
+        return unanswered
 
     async def commit_reply(self, message: Message, charge: Charge) -> None:
-        """Commit a reply with its charge. Raises StaleFenceError, VersionConflict."""
-        await self.desk.store.commit_reply(self.fence, self.transcript.version, message, charge)
+        """Commit a reply with what it cost. Raises StaleFenceError, VersionConflict."""
+        self.totals = await self.desk.store.commit_reply(self.fence, self.transcript.version, message, charge)
         self.transcript = self.transcript.with_message(message)
-        await self.reload_usage()
+
+    async def commit_outcome(self, outcome: LegOutcome) -> None:
+        """Commit how the leg ended, with what was said last. Raises StaleFenceError, VersionConflict."""
+        said = tuple(self.uncommitted)
+        await self.desk.store.commit_outcome(self.fence, self.request.leg, outcome, self.committed_version, said)
+        self.uncommitted.clear()
 
     def get_counted_prompt(self, shown: Sequence[Message]) -> CountedPrompt | None:
         """Return the provider's count of the last turn's request, if the next request begins with all of it.
@@ -96,6 +131,7 @@ class LegAttempt:
 
     async def commit_record(self, record: Record) -> None:
         """Commit what a call does to the conversation. Raises StaleFenceError, VersionConflict."""
+        await self.commit_messages()
         await self.desk.store.commit_compaction(self.fence, self.transcript.version, record, (), None)
         self.transcript = with_record(self.transcript, record)
 
@@ -171,6 +207,7 @@ class LegAttempt:
             memory=self.request.terms.memory,
             handed_back=self.request.handed_back,
             limit=self.request.limit,
+            documents=self.documents,
         )
 
     @cached_property
@@ -184,21 +221,26 @@ class LegAttempt:
         return self.toolbox.estimate_prompt_overhead(self.system_prompt)
 
 
-async def receive_messages(attempt: LegAttempt) -> None:
-    """Commit each message from people that this agent has not received yet, oldest first, each as a message of its own.
+async def receive_news(attempt: LegAttempt) -> None:
+    """Say what has come to the task since this agent last heard of it: what people told it, then what became of its
+    documents. Raises StoreError, RedactionFailed.
+    """
+    news = await attempt.desk.store.load_task_news(attempt.request.run.scope)
+    await _receive_messages(attempt, news.messages)
+    await _receive_document_updates(attempt, news.updates)
 
-    The text is redacted and otherwise verbatim. The transcript shows what was received: nothing is repeated, and a
-    rewound message is received again. Raises StaleFenceError, VersionConflict, StoreError, RedactionFailed.
+
+async def _receive_messages(attempt: LegAttempt, told: Sequence[TaskMessage]) -> None:
+    """Each thing that this agent has not heard, oldest first, as a message of its own: redacted, else word for word.
+    What it has heard stands in its transcript: so nothing is said twice, and what is taken back is said again.
     """
     desk, run, known = attempt.desk, attempt.request.run, list_received_message_numbers(attempt.effective_messages)
-    for telling in await desk.store.list_task_messages(run.task_id, run.scope):
+    for telling in told:
         if telling.number not in known:
             words = await desk.store.get_text(telling.text, run.scope)
             (redacted,) = await desk.redactor.redact([words], TextDestination.CONTRACT, run.tenant)
             attempt.notices.extend(build_redaction_notes(redacted))
-            await attempt.append(
-                build_transcript_message(attempt.transcript.next_message_id, telling.number, redacted.text)
-            )
+            attempt.add(build_transcript_message(attempt.transcript.next_message_id, telling.number, redacted.text))
 
 
 async def render_task_sections(row: TaskRow, store: Store, redactor: Redactor) -> Sequence[SafeMarkup]:
@@ -236,19 +278,16 @@ _HEAD = (
 )
 
 
-async def receive_document_updates(attempt: LegAttempt) -> None:
-    """Commit one message about all document changes since the last one, if there are any.
-
-    Raises StaleFenceError, VersionConflict, StoreError, RedactionFailed.
-    """
+async def _receive_document_updates(attempt: LegAttempt, updates: Sequence[RecordedDocumentsUpdate]) -> None:
+    """One message of all that has changed since the last one, if anything has."""
     desk, run = attempt.desk, attempt.request.run
     known = max((message.updates for message in attempt.effective_messages), default=0)
-    fresh = [
-        update for update in await desk.store.list_document_updates(run.task_id, run.scope) if update.number > known
-    ]
+    fresh = [update for update in updates if update.number > known]
+    if fresh:
+        attempt.documents = await desk.store.list_documents(run.task_id, run.scope)
     if not (made := merge_document_changes(fresh)):
         return
-    documents = await desk.store.list_documents(run.task_id, run.scope)
+    documents = attempt.documents
     first = made[:MAX_LISTED_DOCUMENTS]
     changed = [documents[change.position] for change in first]
     shown = (await build_document_names(changed, desk.redactor, run.tenant)).shown_documents
@@ -261,7 +300,7 @@ async def receive_document_updates(attempt: LegAttempt) -> None:
     (redacted,) = await desk.redactor.redact([text], TextDestination.CONTRACT, run.tenant)
     attempt.notices.extend(build_redaction_notes(redacted))
     told = build_platform_message(attempt.transcript.next_message_id, redacted.text)
-    await attempt.append(told.replace(updates=fresh[-1].number))
+    attempt.add(told.replace(updates=fresh[-1].number))
 
 
 async def _line(change: DocumentChange, shown: Document, store: Store, reader: TaskScope) -> str:

@@ -1,7 +1,11 @@
-"""The agent loop: runs the turns of one agent until its leg ends.
+"""The agent loop: turns of one agent until its leg ends. Two commits a turn, each bound to the attempt's fence: what
+the next call sends with the call's intent, then the reply with its charge.
 
-A turn has two commits, each bound to the attempt's fence: the reply, then the results of its calls. Before any call
-runs, it is settled which calls wait for a person and which are rejected.
+What an agent's model is sent at a turn.
+
+Answers the calls that an agent's last reply asks for.
+
+Which calls of an agent's reply wait for a person, and which are not carried out: before any call of it is.
 """
 
 import asyncio
@@ -31,7 +35,7 @@ from waystation.agents.leg import (
     SubagentsRequested,
     TurnLimitReached,
 )
-from waystation.agents.leg_attempt import LegAttempt, receive_document_updates, receive_messages
+from waystation.agents.leg_attempt import LegAttempt, receive_news
 from waystation.agents.prompt_sections import (
     StatusMessage,
     find_recent_failures,
@@ -48,6 +52,7 @@ from waystation.context.tokens import compute_correction_factor, estimate_reques
 from waystation.context.transcript import (
     Block,
     Charge,
+    Fence,
     Message,
     RedactedThinking,
     Text,
@@ -63,7 +68,9 @@ from waystation.kernel.clock import Clock
 from waystation.kernel.errors import (
     BrokenEndpointError,
     ContentFilterError,
+    ModelError,
     ModelUnavailable,
+    RedactionFailed,
     RedactionReviewRequiredError,
     SpendingLimitReached,
 )
@@ -76,7 +83,8 @@ from waystation.privacy.policy import TextDestination, build_redaction_notes
 async def prepare_next_call(
     attempt: LegAttempt, shown: tuple[Message, ...], model: MeteredModel
 ) -> PreparedCall | CallNotAffordable:
-    """Prepare the next call with the model view, followed by a status message if there is something new to say.
+    """The next call, with the view of the conversation, and behind it a status where there is something new to say: the
+    caller commits that with the call's intent. Raises as `MeteredModel.fitted` does.
 
     The caller commits the status before the call. If the call does not fit the budget, the status is shortened first.
     What is then missing depends neither on what is left nor on other agents' progress: an agent that is granted just
@@ -219,7 +227,8 @@ async def _words(attempt: LegAttempt, decision: ActionDecision) -> str:
 
 
 async def run_open_tool_calls(attempt: LegAttempt, calling: Callable[[str], None]) -> LegOutcome | None:
-    """Run the open calls of the last reply and commit their results, or prompt the model to go on.
+    """Say the results of the last reply's calls, or a word to go on. None: the leg goes on. `calling` is told the name
+    of each tool before it is called.
 
     People decide first, then subagents work: all results of a reply are one message.
 
@@ -235,7 +244,7 @@ async def run_open_tool_calls(attempt: LegAttempt, calling: Callable[[str], None
         return None
     if not last.tool_uses:
         word = f"Go on. When you are done, hand in with {' or '.join(sorted(attempt.toolbox.ending_tool_names))}."
-        await attempt.append(build_platform_message(attempt.transcript.next_message_id, word))
+        attempt.add(build_platform_message(attempt.transcript.next_message_id, word))
         return None
     permitted = await resolve_call_permissions(attempt, last)
     if permitted.questions:
@@ -252,8 +261,11 @@ async def run_open_tool_calls(attempt: LegAttempt, calling: Callable[[str], None
         return SubagentsRequested(standing=attempt.leg_state, orders=asked.orders)
     refused = {**asked.refused, **permitted.refused}
     results = [refused.get(call.id) or await _answer(attempt, call, calling) for call in last.tool_uses]
-    await attempt.reload_usage()  # # a tool may have called a model or paid for a search
-    await attempt.append(Message(id=attempt.transcript.next_message_id, role="user", blocks=tuple(results)))
+    attempt.add(Message(id=attempt.transcript.next_message_id, role="user", blocks=tuple(results)))
+    if not all(call.id in refused or attempt.toolbox.is_repeatable(call) for call in last.tool_uses):
+        # Such a call is not made again after a crash, and it may have cost something: a search is charged to the run.
+        await attempt.commit_messages()
+        await attempt.reload_usage()
     return None
 
 
@@ -301,36 +313,30 @@ class AgentLoop:
             StoreError: The store does not answer.
             RedactionFailed: A text could not be redacted.
         """
-        transcripts, run_id = self.desk.store, request.run.run_id
-        await transcripts.open_run(request.run)
-        if known := await transcripts.get_leg_outcome(run_id, request.leg, request.run.scope):
-            return known  # # without a fence: taking one would take it from a later leg
-        fence = await transcripts.acquire_fence(run_id)
-        if known := await transcripts.get_leg_outcome(run_id, request.leg, request.run.scope):
-            return known  # # read again: it may have been committed meanwhile, and cannot be from here on
-        transcript = await transcripts.load_transcript(run_id, request.run.scope)
-        toolbox = await self.desk.build_agent_toolbox(request.run, request.terms, transcript)
+        started = await self.desk.store.start_leg(request.run, request.leg)
+        if not isinstance(started, Fence):
+            return started
+        loaded = await self.desk.store.load_run(request.run)
+        toolbox = await self.desk.build_agent_toolbox(request.run, request.terms, loaded.transcript, loaded.documents)
         attempt = LegAttempt(
             desk=self.desk,
             request=request,
-            fence=fence,
+            fence=started,
             toolbox=toolbox,
             notices=list(toolbox.notes),
-            transcript=transcript,
-            totals=await transcripts.get_run_usage(run_id),
+            transcript=loaded.transcript,
+            totals=loaded.totals,
             scale=request.scale,
+            documents=loaded.documents,
         )
         turns = TurnRunner(self, attempt, deadline=self.clock() + MAX_LEG_DURATION)
         outcome = await self._counted(request.run, await turns.run_turns(interrupted))
-        await transcripts.commit_outcome(fence, request.leg, outcome)
+        await attempt.commit_outcome(outcome)
         return outcome
 
     async def _counted(self, run: RunRef, outcome: LegOutcome) -> LegOutcome:
-        """Add the work delivered so far: a person decides on budget requests by it."""
-        work = self.desk.store
-        counts = count_work(
-            await work.get_deliverable(run.run_id, run.scope), await work.list_notes(run.task_id, run.scope, run.run_id)
-        )
+        """With what the agent has handed over so far: a person who is asked for money decides by it."""
+        counts = count_work(*await self.desk.store.load_work(run))
         return outcome.replace(standing=outcome.standing.replace(made=counts))
 
 
@@ -348,12 +354,15 @@ class TurnRunner:
             return await self._turns(interrupted)
         except RedactionReviewRequiredError as held:
             return OperatorActionRequired(standing=self.at.leg_state, reason=str(held))
+        except (ModelError, RedactionFailed):
+            await self.at.commit_messages()
+            raise
 
     async def _turns(self, interrupted: Callable[[], bool]) -> LegOutcome:
         at, turns_at_start = self.at, self.at.transcript.turn_count
         if not at.effective_messages:
             room = PromptSpace(window=at.request.terms.window, fixed=at.fixed_tokens)
-            await at.append(
+            at.add(
                 await self.loop.contracts.build_message(at.request.run, at.transcript.next_message_id, at.notices, room)
             )
         while True:
@@ -362,8 +371,7 @@ class TurnRunner:
                 return ended
             if interrupted():
                 return Interrupted(standing=at.leg_state)
-            await receive_messages(at)
-            await receive_document_updates(at)
+            await receive_news(at)
             turns = at.transcript.turn_count - turns_at_start
             if turns >= at.request.terms.turn_limit or self.loop.clock() > self.deadline:
                 return TurnLimitReached(standing=at.leg_state)
@@ -377,7 +385,7 @@ class TurnRunner:
         self.loop.model.tell(AgentStatus(agent=agent, what="tool", turn=turn, tool=tool, since=self.loop.clock()))
 
     async def _turn(self) -> LegOutcome | None:
-        """Make one model call and its first commit. Return None if the leg goes on."""
+        """One model call with its two commits; None where the leg goes on."""
         at, terms = self.at, self.at.request.terms
         estimate = estimate_request_tokens(at.fixed_tokens, shown := at.model_view, at.scale)
         if estimate >= terms.trigger or terms.has_too_many_messages(len(shown)):
@@ -388,11 +396,11 @@ class TurnRunner:
         if isinstance(call, CallNotAffordable):
             return BudgetExhausted(standing=at.leg_state, needed=call.needed)
         for status in call.request.messages[len(shown) :]:
-            await at.append(status)
+            at.add(status)
         await self._slow_down()
         key = CallKey("turn", str(at.transcript.turn_count + 1))
         try:
-            reply, charge = await self.loop.model.run_call(at.fence, key, call)
+            reply, charge = await self.loop.model.run_call(at.fence, key, call, at.commit_messages)
         except (SpendingLimitReached, BrokenEndpointError) as stopped:
             await at.reload_usage()
             return OperatorActionRequired(standing=at.leg_state, reason=str(stopped))
@@ -449,7 +457,9 @@ class TurnRunner:
         request = self.at.request
         if request.terms.backpressure:
             used = max(request.task_used, request.limit.compute_used_share(self.at.totals.spent))
-            await self.loop.pause(compute_delay_seconds(used))
+            if (delay := compute_delay_seconds(used)) > 0:
+                await self.at.commit_messages()
+            await self.loop.pause(delay)
 
 
 def _handed_in(said: Sequence[Message], ending: frozenset[str]) -> bool:

@@ -9,14 +9,27 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from pydantic import TypeAdapter
-from sqlalchemy import ColumnElement, ScalarSelect, Table, case, delete, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    ScalarSelect,
+    Table,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.agents.deliverables import Deliverable, Note
-from waystation.agents.leg import LegOutcome
+from waystation.agents.leg import LegOutcome, LoadedRun
 from waystation.budgets.budget import RunUsage
 from waystation.context.transcript import CallIntent, Charge, Fence, Message, Record, Transcript
+from waystation.documents.text_repository import load_task_documents
 from waystation.kernel.amount import Amount
 from waystation.kernel.errors import StaleFenceError, StoreError, VersionConflict
 from waystation.kernel.refs import RunRef
@@ -35,6 +48,7 @@ from waystation.store.engine import (
     sum_or_zero,
     write_transaction,
 )
+from waystation.store.event_numbering import EventOwner, UnnumberedEvent, note_owner
 from waystation.store.schema import (
     charges,
     compactions,
@@ -47,39 +61,54 @@ from waystation.store.schema import (
     tool_intents,
 )
 from waystation.tasks.continuation import TranscriptRewind
-from waystation.tasks.events import UnnumberedEvent, build_charge_event, build_record_event
+from waystation.tasks.events import build_charge_event, build_record_event
+
+# Statements of every turn are built once, and so is their key in SQLAlchemy's cache. Parameters have names that no
+# column of an updated table has: those would be new values.
+_THIS_RUN = runs.c.run_id == bindparam("this_run")
+_HELD = (_THIS_RUN, runs.c.fence == bindparam("held"))
+_OWNER = (runs.c.tenant, runs.c.task_id, runs.c.step_id)
+_TAKE = update(runs).where(_THIS_RUN).values(fence=runs.c.fence + 1).returning(runs.c.fence, *_OWNER)
+_GIVE_BACK = update(runs).where(_THIS_RUN).values(fence=runs.c.fence - 1)
+_LOCK = select(runs.c.version, *_OWNER).where(*_HELD).with_for_update()
+_INCREMENT = (
+    update(runs)
+    .where(*_HELD, runs.c.version == bindparam("known"))
+    .values(version=runs.c.version + bindparam("by", type_=Integer))
+    .returning(*_OWNER)
+)
 
 
 async def _take(connection: AsyncConnection, run_id: str) -> Fence:
-    """Acquire the next fence of the run. Raises StoreError for a run that was never opened."""
-    taken = update(runs).where(runs.c.run_id == run_id).values(fence=runs.c.fence + 1).returning(runs.c.fence)
-    number: int | None = (await connection.execute(taken)).scalar_one_or_none()
-    if number is None:
+    """The next fence of the run. Raises StoreError for a run that was never opened."""
+    taken = (await connection.execute(_TAKE, {"this_run": run_id})).one_or_none()
+    if taken is None:
         raise StoreError(f"agent run {run_id} was never opened in this store")
+    number, *owner = taken
+    note_owner(connection, run_id, EventOwner(*owner))
     return Fence(run_id=run_id, number=number)
 
 
 async def lock_run(connection: AsyncConnection, fence: Fence) -> int:
-    """Lock the run and return its version.
-
-    Until the transaction ends, no one else can take it over. Raises StaleFenceError.
-    """
-    held = select(runs.c.version).where(runs.c.run_id == fence.run_id, runs.c.fence == fence.number)
-    version: int | None = (await connection.execute(held.with_for_update())).scalar_one_or_none()
-    if version is None:
+    """The run's version. Until the transaction ends nobody else can take the run over. Raises StaleFenceError."""
+    held = (await connection.execute(_LOCK, {"this_run": fence.run_id, "held": fence.number})).one_or_none()
+    if held is None:
         raise StaleFenceError(fence.run_id, fence.number)
+    version, *owner = held
+    note_owner(connection, fence.run_id, EventOwner(*owner))
     return version
 
 
-async def increment_version(connection: AsyncConnection, fence: Fence, version: int) -> None:
-    """Increment the version if the run still has `version` (compare-and-set).
+async def increment_version(connection: AsyncConnection, fence: Fence, version: int, by: int = 1) -> None:
+    """Compare-and-set: so many versions on, if the run still has `version`; the run is locked then, too.
 
     Raises StaleFenceError, VersionConflict.
     """
-    unchanged = (runs.c.run_id == fence.run_id, runs.c.fence == fence.number, runs.c.version == version)
-    changed = await connection.execute(update(runs).where(*unchanged).values(version=version + 1))
-    if changed.rowcount != 1:
+    given = {"this_run": fence.run_id, "held": fence.number, "known": version, "by": by}
+    changed = (await connection.execute(_INCREMENT, given)).one_or_none()
+    if changed is None:
         raise VersionConflict(fence.run_id, version, await lock_run(connection, fence))
+    note_owner(connection, fence.run_id, EventOwner(*changed))
 
 
 _DELIVERABLE: TypeAdapter[Deliverable] = TypeAdapter(Deliverable)
@@ -114,16 +143,8 @@ class SqlWorkRepository(SqlRepository):
     async def list_notes(
         self, connection: AsyncConnection, task_id: str, reader: ReadScope, run_id: str | None = None
     ) -> tuple[Note, ...]:
-        """Return the notes of a task or of one agent run, in the order in which they were taken."""
-        own = (
-            select(notes.c.body, runs.c.proof)
-            .join(runs, runs.c.run_id == notes.c.run_id)
-            .where(build_owner_filter(runs, reader))
-        )
-        taken = own.where(build_task_filter(notes, task_id)).order_by(notes.c.ordinal)
-        if run_id is not None:
-            taken = taken.where(notes.c.run_id == run_id)
-        return tuple(Note.model_validate_json(body) for body in await fetch_bodies(connection, taken))
+        """Notes of a task or of one agent run, in the order in which they were taken."""
+        return await _notes(connection, task_id, reader, run_id)
 
     @write_transaction
     async def commit_deliverable(
@@ -142,11 +163,14 @@ class SqlWorkRepository(SqlRepository):
 
     @read_transaction
     async def get_deliverable(self, connection: AsyncConnection, run_id: str, reader: ReadScope) -> Deliverable | None:
-        """Return the run's deliverable, or None."""
-        own = select(deliverables.c.body, runs.c.proof).join(runs, runs.c.run_id == deliverables.c.run_id)
-        handed_in = own.where(deliverables.c.run_id == run_id, build_owner_filter(runs, reader))
-        found = await fetch_bodies(connection, handed_in)
-        return _DELIVERABLE.validate_json(found[0]) if found else None
+        """What the run handed in."""
+        return await _deliverable(connection, run_id, reader)
+
+    @read_transaction
+    async def load_work(self, connection: AsyncConnection, run: RunRef) -> tuple[Deliverable | None, tuple[Note, ...]]:
+        """What the run handed in, and its notes, in one snapshot."""
+        handed_in = await _deliverable(connection, run.run_id, run.scope)
+        return handed_in, await _notes(connection, run.task_id, run.scope, run.run_id)
 
     @read_transaction
     async def get_deliverables(
@@ -158,6 +182,25 @@ class SqlWorkRepository(SqlRepository):
         own = handed_in.join(runs, runs.c.run_id == deliverables.c.run_id).where(build_owner_filter(runs, reader))
         rows = (await connection.execute(own)).all()
         return {row.run_id: _DELIVERABLE.validate_json(row.body) for row in rows}
+
+
+async def _deliverable(connection: AsyncConnection, run_id: str, reader: ReadScope) -> Deliverable | None:
+    own = select(deliverables.c.body, runs.c.proof).join(runs, runs.c.run_id == deliverables.c.run_id)
+    handed_in = own.where(deliverables.c.run_id == run_id, build_owner_filter(runs, reader))
+    found = await fetch_bodies(connection, handed_in)
+    return _DELIVERABLE.validate_json(found[0]) if found else None
+
+
+async def _notes(connection: AsyncConnection, task_id: str, reader: ReadScope, run_id: str | None) -> tuple[Note, ...]:
+    own = (
+        select(notes.c.body, runs.c.proof)
+        .join(runs, runs.c.run_id == notes.c.run_id)
+        .where(build_owner_filter(runs, reader))
+    )
+    taken = own.where(build_task_filter(notes, task_id)).order_by(notes.c.ordinal)
+    if run_id is not None:
+        taken = taken.where(notes.c.run_id == run_id)
+    return tuple(Note.model_validate_json(body) for body in await fetch_bodies(connection, taken))
 
 
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
@@ -174,7 +217,10 @@ class SqlTranscriptRepository(SqlRepository):
 
     @write_transaction
     async def open_run(self, connection: AsyncConnection, run: RunRef) -> None:
-        """Create the run unless it exists. Raises WrongStore if `run.store_id` is not this store's."""
+        """Create the run if it is not there. Raises WrongStore if `run.store_id` is not this store's."""
+        await self._open_run(connection, run)
+
+    async def _open_run(self, connection: AsyncConnection, run: RunRef) -> None:
         self.require_own_store(run.store_id)
         row = {
             "tenant": run.tenant,
@@ -198,23 +244,8 @@ class SqlTranscriptRepository(SqlRepository):
 
     @read_transaction
     async def load_transcript(self, connection: AsyncConnection, run_id: str, reader: ReadScope) -> Transcript:
-        """Load the transcript with its compaction records.
-
-        It is empty for a run without messages or outside the reader's scope.
-        """
-        known = await connection.execute(select(runs.c.version, runs.c.proof).where(*_own(run_id, reader)))
-        opened = known.one_or_none()
-        if opened is None:
-            return Transcript(run_id=run_id)
-        said = await _bodies(connection, messages, run_id)
-        done = await _bodies(connection, compactions, run_id)
-        versions = [row.version for row in said]
-        return Transcript(
-            run_id=run_id,
-            version=opened.version,
-            messages=tuple(Message.model_validate_json(row.body) for row in said),
-            records=tuple(_RECORD.validate_json(row.body).replace(after=bisect(versions, row.version)) for row in done),
-        )
+        """The whole transcript with its compaction records; empty for a run without messages, or of somebody else."""
+        return await _transcript(connection, run_id, reader)
 
     @read_transaction
     async def list_run_ids(self, connection: AsyncConnection, task_id: str, reader: ReadScope) -> tuple[str, ...]:
@@ -245,10 +276,7 @@ class SqlTranscriptRepository(SqlRepository):
         Raises StaleFenceError.
         """
         await lock_run(connection, fence)
-        await add_intent(connection, fence.run_id, intent)
-        self._tell(connection, fence.run_id, UnnumberedEvent(kind="called", reference=intent.key))
-        same = select(func.count()).where(intents.c.run_id == fence.run_id, intents.c.key == intent.key)
-        return (await connection.execute(same)).scalar_one()
+        return await self._add_intent(connection, fence, intent)
 
     @write_transaction
     async def drop_intent(self, connection: AsyncConnection, fence: Fence, key: str) -> None:
@@ -267,8 +295,8 @@ class SqlTranscriptRepository(SqlRepository):
     @write_transaction
     async def commit_reply(
         self, connection: AsyncConnection, fence: Fence, version: int, message: Message, charge: Charge
-    ) -> None:
-        """Append the reply with its charge. Does nothing if the key was charged before.
+    ) -> RunUsage:
+        """The reply and its charge, and what the run has cost by then. A key that was charged before changes nothing.
 
         Raises:
             StaleFenceError: Another attempt has taken over.
@@ -277,14 +305,33 @@ class SqlTranscriptRepository(SqlRepository):
         """
         await lock_run(connection, fence)
         if await add_charge(connection, fence.run_id, charge):
-            await self._append(connection, fence, version, message)
+            await self._append(connection, fence, version, [message])
             self._tell(connection, fence.run_id, build_charge_event("replied", charge, message))
+        return await load_run_usage(connection, fence.run_id)
 
     @write_transaction
     async def commit_message(self, connection: AsyncConnection, fence: Fence, version: int, message: Message) -> None:
         """Append a user message. Raises as `commit_reply` does."""
-        await self._append(connection, fence, version, message)
-        self._tell(connection, fence.run_id, UnnumberedEvent(kind="given", reference=message.id))
+        await self._append_given(connection, fence, version, [message])
+
+    @write_transaction
+    async def commit_messages(
+        self,
+        connection: AsyncConnection,
+        fence: Fence,
+        version: int,
+        added: Sequence[Message],
+        intent: CallIntent | None = None,
+    ) -> int:
+        """User messages, and with them the intent of the call that they are sent with: together or not at all.
+
+        How many intents of its key are open then, 0 without one. Raises as `commit_reply` does.
+        """
+        if added:
+            await self._append_given(connection, fence, version, added)
+        else:
+            await lock_run(connection, fence)
+        return 0 if intent is None else await self._add_intent(connection, fence, intent)
 
     @write_transaction
     async def commit_charge(self, connection: AsyncConnection, fence: Fence, charge: Charge) -> None:
@@ -304,19 +351,51 @@ class SqlTranscriptRepository(SqlRepository):
     async def get_leg_outcome(
         self, connection: AsyncConnection, run_id: str, leg: int, reader: ReadScope
     ) -> LegOutcome | None:
-        """Return the committed outcome of a leg, or None."""
-        joined = select(outcomes.c.body, runs.c.proof).join(runs, runs.c.run_id == outcomes.c.run_id)
-        committed = joined.where(*_own(run_id, reader), outcomes.c.leg == leg)
-        found = await fetch_bodies(connection, committed)
-        return _OUTCOME.validate_json(found[0]) if found else None
+        """The committed outcome of a leg."""
+        return await _outcome(connection, run_id, leg, reader)
 
     @write_transaction
-    async def commit_outcome(self, connection: AsyncConnection, fence: Fence, leg: int, outcome: LegOutcome) -> None:
-        """Store a leg's outcome; the first one stays. Raises StaleFenceError."""
+    async def start_leg(self, connection: AsyncConnection, run: RunRef, leg: int) -> Fence | LegOutcome:
+        """Open the run if it is not there, and take it over; or the leg's outcome, where it was committed before: it
+        would be taken away from a later leg. Raises WrongStore if `run.store_id` is not this store's.
+        """
+        await self._open_run(connection, run)
+        # Whoever commits the outcome holds this row: it is there by now, or its fence is too old for it.
+        fence = await _take(connection, run.run_id)
+        if (known := await _outcome(connection, run.run_id, leg, run.scope)) is not None:
+            await connection.execute(_GIVE_BACK, {"this_run": run.run_id})
+            return known
+        self._tell(connection, run.run_id, UnnumberedEvent(kind="taken", reference=str(fence.number)))
+        return fence
+
+    @read_transaction
+    async def load_run(self, connection: AsyncConnection, run: RunRef) -> LoadedRun:
+        """What an attempt at a leg begins with, in one snapshot."""
+        return LoadedRun(
+            transcript=await _transcript(connection, run.run_id, run.scope),
+            totals=await load_run_usage(connection, run.run_id),
+            documents=await load_task_documents(connection, run.task_id, run.scope),
+        )
+
+    @write_transaction
+    async def commit_outcome(
+        self,
+        connection: AsyncConnection,
+        fence: Fence,
+        leg: int,
+        outcome: LegOutcome,
+        version: int = 0,
+        added: Sequence[Message] = (),
+    ) -> None:
+        """The leg is over, with the user messages that it has not committed yet. The same leg twice: the first outcome
+        stays, and nothing is added. Raises StaleFenceError; with messages, as `commit_reply` does.
+        """
         body = bind_to_row(outcome.model_dump_json(), fence.run_id, leg)
         row = {"leg": leg, "body": body, **self._stamp(fence)}
         await lock_run(connection, fence)
         if await insert_if_absent(connection, outcomes, row):
+            if added:
+                await self._append_given(connection, fence, version, added)
             self._tell(connection, fence.run_id, UnnumberedEvent(kind="left", reference=str(leg), detail=outcome.type))
 
     @write_transaction
@@ -361,14 +440,37 @@ class SqlTranscriptRepository(SqlRepository):
             self._tell(connection, fence.run_id, happened)
         return True
 
-    async def _append(self, connection: AsyncConnection, fence: Fence, version: int, message: Message) -> None:
-        body = bind_to_row(message.model_dump_json(), fence.run_id, version + 1)
-        row = {"version": version + 1, "message_id": message.id, "body": body}
-        await increment_version(connection, fence, version)
+    async def _add_intent(self, connection: AsyncConnection, fence: Fence, intent: CallIntent) -> int:
+        """Store the intent of a run that is locked; how many of its key are open then."""
+        await add_intent(connection, fence.run_id, intent)
+        self._tell(connection, fence.run_id, UnnumberedEvent(kind="called", reference=intent.key))
+        return (await connection.execute(_COUNT_INTENTS, {"run_id": fence.run_id, "key": intent.key})).scalar_one()
+
+    async def _append_given(
+        self, connection: AsyncConnection, fence: Fence, version: int, added: Sequence[Message]
+    ) -> None:
+        """Append user messages."""
+        await self._append(connection, fence, version, added)
+        for message in added:
+            self._tell(connection, fence.run_id, UnnumberedEvent(kind="given", reference=message.id))
+
+    async def _append(self, connection: AsyncConnection, fence: Fence, version: int, added: Sequence[Message]) -> None:
+        stamp = self._stamp(fence)
+        rows = [
+            {
+                "version": number,
+                "message_id": message.id,
+                "body": bind_to_row(message.model_dump_json(), fence.run_id, number),
+                **stamp,
+            }
+            for number, message in enumerate(added, version + 1)
+        ]
+        await increment_version(connection, fence, version, len(rows))
         try:
-            await connection.execute(insert(messages).values({**row, **self._stamp(fence)}))
+            await connection.execute(_ADD_MESSAGE, rows[0] if len(rows) == 1 else rows)
         except IntegrityError as error:
-            raise StoreError(f"agent run {fence.run_id} has another message with the id {message.id}") from error
+            ids = ", ".join(message.id for message in added)
+            raise StoreError(f"agent run {fence.run_id} has another message with the id {ids}") from error
 
     def _stamp(self, fence: Fence) -> Mapping[str, object]:
         return {"run_id": fence.run_id, "committed_at": self._clock()}
@@ -376,6 +478,29 @@ class SqlTranscriptRepository(SqlRepository):
 
 def _own(run_id: str, reader: ReadScope) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     return runs.c.run_id == run_id, build_owner_filter(runs, reader)
+
+
+async def _outcome(connection: AsyncConnection, run_id: str, leg: int, reader: ReadScope) -> LegOutcome | None:
+    joined = select(outcomes.c.body, runs.c.proof).join(runs, runs.c.run_id == outcomes.c.run_id)
+    committed = joined.where(*_own(run_id, reader), outcomes.c.leg == leg)
+    found = await fetch_bodies(connection, committed)
+    return _OUTCOME.validate_json(found[0]) if found else None
+
+
+async def _transcript(connection: AsyncConnection, run_id: str, reader: ReadScope) -> Transcript:
+    known = await connection.execute(select(runs.c.version, runs.c.proof).where(*_own(run_id, reader)))
+    opened = known.one_or_none()
+    if opened is None:
+        return Transcript(run_id=run_id)
+    said = await _bodies(connection, messages, run_id)
+    done = await _bodies(connection, compactions, run_id)
+    versions = [row.version for row in said]
+    return Transcript(
+        run_id=run_id,
+        version=opened.version,
+        messages=tuple(Message.model_validate_json(row.body) for row in said),
+        records=tuple(_RECORD.validate_json(row.body).replace(after=bisect(versions, row.version)) for row in done),
+    )
 
 
 async def _bodies(connection: AsyncConnection, table: Table, run_id: str) -> Sequence[_Committed]:
@@ -398,12 +523,19 @@ async def add_intent(connection: AsyncConnection, run_id: str, intent: CallInten
         "worst_case_micro_usd": intent.worst_case.micro_usd,
         "at": intent.at,
     }
-    await connection.execute(insert(intents).values(row))
+    await connection.execute(_ADD_INTENT, row)
+
+
+_ADD_MESSAGE, _ADD_INTENT = insert(messages), insert(intents)
+_OF_KEY = (intents.c.run_id == bindparam("run_id"), intents.c.key == bindparam("key"))
+_COUNT_INTENTS = select(func.count()).where(*_OF_KEY)
+_NEWEST_INTENT = select(func.max(intents.c.ordinal)).where(*_OF_KEY).scalar_subquery()
+_DROP_NEWEST_INTENT = delete(intents).where(intents.c.ordinal == _NEWEST_INTENT)
 
 
 async def drop_newest_intent(connection: AsyncConnection, run_id: str, key: str) -> None:
-    """Delete the newest intent of the key, if there is one."""
-    await connection.execute(delete(intents).where(intents.c.ordinal == _newest_intent(run_id, key)))
+    """Take the newest intent of the key back, if there is one."""
+    await connection.execute(_DROP_NEWEST_INTENT, {"run_id": run_id, "key": key})
 
 
 def _newest_intent(run_id: str, key: str) -> ScalarSelect[int]:
@@ -436,19 +568,8 @@ async def add_charge(connection: AsyncConnection, run_id: str, charge: Charge) -
 
 
 async def load_run_usage(connection: AsyncConnection, run_id: str) -> RunUsage:
-    """Return the sum of all charges and open intents of the run."""
-    mine = charges.c.run_id == run_id
-    summed = select(
-        *(sum_or_zero(charges.c[kind]).label(kind) for kind in Usage.model_fields),
-        sum_or_zero(charges.c.cost_micro_usd).label("cost"),
-        func.count().label("charges"),
-        func.count(charges.c.cost_micro_usd).label("priced"),
-        func.count().filter(charges.c.kind == "turn").label("turns"),
-        _open(intents.c.worst_case, run_id).label("possibly_billed"),
-        _open(intents.c.worst_case_micro_usd, run_id).label("possibly_billed_micro_usd"),
-        _last_prompt(run_id).label("last_prompt"),
-    ).where(mine)
-    row = (await connection.execute(summed)).one()
+    """All charges and open intents of the run, added up."""
+    row = (await connection.execute(_USAGE, {"run_id": run_id})).one()
     return RunUsage(
         usage=Usage.model_validate({kind: getattr(row, kind) for kind in Usage.model_fields}),
         turns=row.turns,
@@ -478,13 +599,25 @@ async def load_settled_run_usage(connection: AsyncConnection, run_id: str) -> Ru
     )
 
 
-def _open(worst_case: ColumnElement[int], run_id: str) -> ScalarSelect[int]:
-    return select(sum_or_zero(worst_case)).where(intents.c.run_id == run_id).scalar_subquery()
+def _open(worst_case: ColumnElement[int]) -> ScalarSelect[int]:
+    return select(sum_or_zero(worst_case)).where(intents.c.run_id == bindparam("run_id")).scalar_subquery()
 
 
-def _last_prompt(run_id: str) -> ScalarSelect[int]:
+def _last_prompt() -> ScalarSelect[int]:
     turns = charges.alias()
     reported = turns.c.input + turns.c.cache_write + turns.c.cache_read
-    prompt = case((turns.c.estimated > 0, 0), else_=reported)  # # estimates must not learn from an upper bound
-    newest = select(prompt).where(turns.c.run_id == run_id, turns.c.kind == "turn").order_by(turns.c.ordinal.desc())
-    return newest.limit(1).scalar_subquery()
+    prompt = case((turns.c.estimated > 0, 0), else_=reported)  # a bound would teach estimates nothing
+    of_run = select(prompt).where(turns.c.run_id == bindparam("run_id"), turns.c.kind == "turn")
+    return of_run.order_by(turns.c.ordinal.desc()).limit(1).scalar_subquery()
+
+
+_USAGE = select(
+    *(sum_or_zero(charges.c[kind]).label(kind) for kind in Usage.model_fields),
+    sum_or_zero(charges.c.cost_micro_usd).label("cost"),
+    func.count().label("charges"),
+    func.count(charges.c.cost_micro_usd).label("priced"),
+    func.count().filter(charges.c.kind == "turn").label("turns"),
+    _open(intents.c.worst_case).label("possibly_billed"),
+    _open(intents.c.worst_case_micro_usd).label("possibly_billed_micro_usd"),
+    _last_prompt().label("last_prompt"),
+).where(charges.c.run_id == bindparam("run_id"))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from waystation.documents.documents import DocumentMatch, DocumentPassage, ShownDocument
+from waystation.documents.documents import Document, DocumentMatch, DocumentPassage, ShownDocument
 from waystation.documents.tables import QueryResult, Table, TableText
 from waystation.documents.web_pages import WebPage, WebSearchResponse
 from waystation.kernel.scopes import TaskScope
@@ -13,11 +13,16 @@ class DocumentSearch(Protocol):
     """Full-text search in a task's documents."""
 
     async def search(
-        self, task: TaskScope, query: str, limit: int, among: range | None = None
+        self,
+        task: TaskScope,
+        query: str,
+        limit: int,
+        among: range | None = None,
+        documents: tuple[Document, ...] | None = None,
     ) -> tuple[DocumentMatch, ...]:
-        """Return the best passages first; none if nothing matches.
+        """Best stretches first; empty where nothing matches. `among`: only documents of these numbers, from 1.
 
-        `among`: only documents with these numbers, from 1.
+        `documents`: the task's, where they were read before.
         """
         ...
 

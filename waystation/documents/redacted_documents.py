@@ -79,6 +79,8 @@ class DocumentNames:
         if self.vault is None:
             return words
         found = frozenset(PLACEHOLDER_PATTERN.findall(words))
+        if not found:
+            return words
         text = restore_originals(words, await self.vault.load_originals(self.tenant, found, self.session)).text
         self.resolved.update(found.difference(PLACEHOLDER_PATTERN.findall(text)))
         return text

@@ -154,13 +154,19 @@ class Bm25DocumentSearch:
         return tuple(self._indexes)
 
     async def search(
-        self, task: TaskScope, query: str, limit: int, among: range | None = None
+        self,
+        task: TaskScope,
+        query: str,
+        limit: int,
+        among: range | None = None,
+        documents: tuple[Document, ...] | None = None,
     ) -> tuple[DocumentMatch, ...]:
         """Return the best passages first, equal scores by name and line; none if nothing matches.
 
         Names and headings count as part of the passages under them.
         """
-        documents = await self._store.list_documents(task.task_id, task)
+        if documents is None:
+            documents = await self._store.list_documents(task.task_id, task)
         index = self._index(task.task_id, documents) or await self._built(task, documents)
         self._indexes.move_to_end(task.task_id)
         return await asyncio.to_thread(index.search, query, limit, among)

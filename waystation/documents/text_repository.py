@@ -5,8 +5,9 @@ Of texts whose redaction took too long it records how often and under which rule
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
 
-from sqlalchemy import ColumnElement, Select, delete, insert, select, update
+from sqlalchemy import ColumnElement, Select, bindparam, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.documents.documents import Document, SourceDocument
@@ -20,6 +21,8 @@ from waystation.store.encryption import add_row_proof, bind_to_row
 from waystation.store.engine import (
     Database,
     SqlRepository,
+    bind_reader,
+    build_bound_owner_filter,
     build_owner_filter,
     insert_missing,
     iter_batches,
@@ -113,12 +116,17 @@ def build_text_proof_query(blob: str, reader: ReadScope) -> Select[str]:
 
 
 async def _content(connection: AsyncConnection, row: str, blob: str, reader: ReadScope) -> bytes | None:
-    """Return the content of this row (the text or derived from it); None if no task within the reader's scope
-    has it.
-    """
-    chosen = build_text_proof_query(blob, reader).join(texts, texts.c.blob == row).add_columns(texts.c.content).limit(1)
-    found = (await connection.execute(chosen)).one_or_none()
+    """Of this row, which is the text or is made from it; None where no task that the reader may see has the text."""
+    parameters = {"blob": blob, "row": row, **bind_reader(reader)}
+    found = (await connection.execute(_content_query(type(reader)), parameters)).one_or_none()
     return None if found is None else found.content
+
+
+@cache
+def _content_query(kind: type[ReadScope]) -> Select[str, bytes]:
+    owned = select(text_owners.c.proof, texts.c.content).join(texts, texts.c.blob == bindparam("row"))
+    own = owned.where(text_owners.c.blob == bindparam("blob"), build_bound_owner_filter(text_owners, kind))
+    return own.limit(1)
 
 
 async def add_documents(connection: AsyncConnection, task_id: str, added: Sequence[Document], first: int = 0) -> None:
@@ -134,15 +142,25 @@ def build_document_row(task_id: str, position: int, document: Document) -> dict[
     return {"task_id": task_id, "position": position, **document.model_dump(), "name": name}
 
 
+_DOCUMENTS = (
+    select(*[documents.c[name] for name in _KEPT])
+    .where(documents.c.task_id == bindparam("task"))
+    .order_by(documents.c.position)
+)
+
+
+@cache
+def _task_proof_query(kind: type[ReadScope]) -> Select[str]:
+    return select(tasks.c.terms).where(tasks.c.task_id == bindparam("task"), build_bound_owner_filter(tasks, kind))
+
+
 async def load_task_documents(connection: AsyncConnection, task_id: str, reader: ReadScope) -> tuple[Document, ...]:
-    """Load a task's documents in the order in which they were submitted; none if the task is not the reader's."""
-    columns = [documents.c[name] for name in _KEPT]
-    whose = select(tasks.c.terms).where(tasks.c.task_id == task_id, build_owner_filter(tasks, reader))
-    if (await connection.execute(whose)).scalar_one_or_none() is None:
+    """A task's documents in the order in which they were given; none of a task that is not the reader's."""
+    whose = {"task": task_id, **bind_reader(reader)}
+    if (await connection.execute(_task_proof_query(type(reader)), whose)).scalar_one_or_none() is None:
         return ()
-    listed = select(*columns).where(documents.c.task_id == task_id).order_by(documents.c.position)
-    rows = (await connection.execute(listed)).all()
-    # Not by mappings: those take as long as all the rest, and an agent with many documents asks before every call.
+    rows = (await connection.execute(_DOCUMENTS, {"task": task_id})).all()
+    # Not by mappings: those take as long as all the rest, and an agent of many documents asks before every call.
     return tuple([Document.model_validate(dict(zip(_KEPT, row, strict=True))) for row in rows])
 
 

@@ -29,6 +29,7 @@ from waystation.store.engine import (
     translate_database_errors,
     write_transaction,
 )
+from waystation.store.event_numbering import UnnumberedEvent, queue_event
 from waystation.store.schema import (
     audit,
     compactions,
@@ -47,8 +48,6 @@ from waystation.store.schema import (
     vault,
     vault_sessions,
 )
-from waystation.tasks.event_numbering import queue_event
-from waystation.tasks.events import UnnumberedEvent
 from waystation.tasks.task_repository import build_task_columns, parse_task_row
 
 

@@ -98,7 +98,8 @@ class OutboxDrainer:
             if clean and not taken:  # if it rejects every passage, the memory may be at fault rather than the passages
                 return DrainResult(stored=stored, waiting=await self.store.count_pending_passages())
             await self.store.mark_passages_stored([passage.id for passage in passages if passage.id in taken])
-            await self.store.mark_passages_rejected([passage.id for passage in passages if passage.id not in taken])
+            if rejected := [passage.id for passage in passages if passage.id not in taken]:
+                await self.store.mark_passages_rejected(rejected)
             stored += len(taken)
         return DrainResult(stored=stored, waiting=0)
 

@@ -9,11 +9,13 @@ import logging
 from pathlib import Path
 from sqlite3 import OperationalError
 
+from asyncpg import Connection as AsyncpgConnection
 from sqlalchemy import Connection, event
 from sqlalchemy.engine import URL
 from sqlalchemy.engine.interfaces import DBAPIConnection, DBAPICursor, ExecutionContext
+from sqlalchemy.exc import DisconnectionError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 from sqlalchemy.util import await_only
 
 from waystation.kernel.errors import BadInput, StoreError
@@ -26,8 +28,12 @@ POOL_SIZE = 10
 CONNECT_TIMEOUT_S = 10
 POOL_TIMEOUT_S = 30
 
-CLIENT_ONLY_PARAMETERS = {"connect_timeout", "pgbouncer"}
-"""URL parameters that only other drivers read. asyncpg would pass them to the server, which rejects them."""
+PREPARED_STATEMENTS_PARAMETER = "prepared_statements"
+"""Of the URL, `true` or `false`. Without it they are used, unless `pgbouncer=true` says that a pooler comes first."""
+CLIENT_ONLY_PARAMETERS = {"connect_timeout", "pgbouncer", PREPARED_STATEMENTS_PARAMETER}
+"""Parameters that we or other drivers read out of a URL. asyncpg would hand them to the server, which refuses them."""
+MAX_PREPARED_STATEMENTS = 250
+"""Of each connection: more than there are for agents at work."""
 
 
 _Parameters = list[tuple[object, ...]] | tuple[object, ...]
@@ -35,30 +41,45 @@ _Parameters = list[tuple[object, ...]] | tuple[object, ...]
 
 
 def create_postgresql_engine(url: URL, answer_timeout_s: float | None) -> AsyncEngine:
-    """Create the engine without opening a connection.
-
-    asyncpg parses the URL, so `sslmode` and the like are read as libpq reads them.
-    """
+    """Nothing is opened yet. asyncpg itself reads the URL, and so understands `sslmode` and the like as libpq does."""
+    kept_statements = MAX_PREPARED_STATEMENTS if allows_prepared_statements(url) else 0
     engine = create_async_engine(
         "postgresql+asyncpg://",
         connect_args={
             "dsn": _dsn(url),
             "timeout": CONNECT_TIMEOUT_S,
             "command_timeout": answer_timeout_s,
-            # Unnamed statements: in PgBouncer's transaction mode the next transaction has another connection, which
-            # knows none of the names.
-            "statement_cache_size": 0,
-            "prepared_statement_cache_size": 0,
+            # SQLAlchemy keeps them, but asyncpg gives them names only where it would keep some, too. 0: no names. In
+            # PgBouncer's transaction mode the next transaction may have another connection, which knows none of them.
+            "statement_cache_size": kept_statements,
+            "prepared_statement_cache_size": kept_statements,
         },
         pool_size=POOL_SIZE,
         max_overflow=0,
         pool_timeout=POOL_TIMEOUT_S,
-        pool_pre_ping=True,
         # Parameters are conversation and document text: an error must never print them.
         hide_parameters=True,
     )
     event.listen(engine.sync_engine, "before_cursor_execute", _storable, retval=True)
+    event.listen(engine.sync_engine, "checkout", _require_open)
     return engine
+
+
+def allows_prepared_statements(url: URL) -> bool:
+    """Whether each connection keeps the statements that it has prepared. Raises BadInput where the URL is unclear."""
+    said = url.query.get(PREPARED_STATEMENTS_PARAMETER)
+    if said is None:
+        return str(url.query.get("pgbouncer", "false")).lower() not in {"true", "1"}
+    if said not in {"true", "false"}:
+        raise BadInput(f"{PREPARED_STATEMENTS_PARAMETER} in DATABASE_URL is neither true nor false: write one of them")
+    return said == "true"
+
+
+def _require_open(connection: DBAPIConnection, _entry: ConnectionPoolEntry, _proxy: PoolProxiedConnection) -> None:
+    """Have the pool replace a connection that is known to be closed. What is not known yet shows in its first use."""
+    driver = connection.driver_connection
+    if isinstance(driver, AsyncpgConnection) and driver.is_closed():
+        raise DisconnectionError
 
 
 def _storable(
@@ -140,8 +161,8 @@ def _make_private(database: Path) -> None:
 def _set_pragmas(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:
     cursor = connection.cursor()
     _use_write_ahead_log(cursor)
-    # NORMAL: a commit survives the death of any process. Only a power failure can lose the last commits, and never
-    # leaves a torn file. FULL waits for the disk at every commit, four times a turn.
+    # NORMAL: a commit survives the death of any process. Only a loss of power can take the last commits back, and never
+    # leaves a torn file. FULL waits for the disk at every commit, twice a turn.
     cursor.execute("PRAGMA synchronous = NORMAL")
     cursor.execute("PRAGMA foreign_keys = ON")
     # Deleted content is overwritten with zeros, so that what was forgotten is not in the file either.

@@ -19,12 +19,12 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
-from functools import wraps
+from functools import cache, wraps
 from types import CoroutineType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from asyncpg.exceptions import ClientConfigurationError
-from sqlalchemy import BigInteger, ColumnElement, FromClause, Select, Table, and_, cast, func, true
+from sqlalchemy import BigInteger, ColumnElement, FromClause, Select, Table, and_, bindparam, cast, func, true
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, StatementError
@@ -36,8 +36,7 @@ from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable, Way
 from waystation.kernel.scopes import ReadScope, SessionScope, SystemScope, TaskScope
 from waystation.store.dialects import BEGIN_STATEMENT_OPTION, create_postgresql_engine, create_sqlite_engine
 from waystation.store.encryption import UNENCRYPTED, EncryptionConfig, get_encryption, set_encryption
-from waystation.tasks.event_numbering import discard_queued_events, insert_queued_events, queue_event
-from waystation.tasks.events import UnnumberedEvent
+from waystation.store.event_numbering import UnnumberedEvent, discard_queued_events, insert_queued_events, queue_event
 
 ANSWER_TIMEOUT_S = 30
 """Maximum time of one statement on PostgreSQL, including waiting for locks."""
@@ -88,6 +87,11 @@ class Database:
     def backend(self) -> str:
         """`sqlite` or `postgresql`."""
         return self._engine.dialect.name
+
+    @property
+    def engine(self) -> AsyncEngine:
+        """For whoever counts what is asked of the database."""
+        return self._engine
 
     @property
     def requires_encryption(self) -> bool:
@@ -142,15 +146,15 @@ async def run_to_completion(work: Coroutine[object, object, _T]) -> _T:
 
 
 async def insert_if_absent(connection: AsyncConnection, table: Table, row: Mapping[str, object]) -> bool:
-    """Insert a row unless one with the same unique key exists. Returns False if it exists; it is then unchanged."""
-    inserted = await connection.execute(_insert(connection, table).values(row))
+    """Insert a row unless one with a unique key of it is there. False: it was there, and stays as it is."""
+    inserted = await connection.execute(_insert_absent(connection.dialect.name, table), row)
     return inserted.rowcount == 1
 
 
 async def insert_missing(connection: AsyncConnection, table: Table, rows: Sequence[Mapping[str, object]]) -> None:
     """Insert the rows that do not exist yet."""
     if rows:
-        await connection.execute(_insert(connection, table), rows)
+        await connection.execute(_insert_absent(connection.dialect.name, table), rows)
 
 
 def iter_batches(values: Iterable[str]) -> Iterator[list[str]]:
@@ -161,9 +165,10 @@ def iter_batches(values: Iterable[str]) -> Iterator[list[str]]:
     )
 
 
-def _insert(connection: AsyncConnection, table: Table) -> sqlite.Insert | postgresql.Insert:
-    # A standard clause, which SQLAlchemy only has by dialect.
-    if connection.dialect.name == "sqlite":
+@cache
+def _insert_absent(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
+    # One standard clause, which SQLAlchemy has only by dialect.
+    if dialect == "sqlite":
         return sqlite.insert(table).on_conflict_do_nothing()
     return postgresql.insert(table).on_conflict_do_nothing()
 
@@ -204,6 +209,9 @@ def _unusable_url() -> BadInput:
 CONFLICT_SQLSTATES = {"40001", "40P01"}
 """Serialization failure and deadlock: the transaction was undone because of another one, and can be repeated."""
 
+_SHUTDOWN_SQLSTATES = {"57P01", "57P02"}
+"""The server ends this connection: it was asked to, or another of its processes died."""
+
 _PASSING = {
     "08": "the connection was lost",
     "25006": "it takes no writes now, as a standby does",
@@ -215,12 +223,19 @@ _PASSING = {
 }
 """SQLSTATE codes, or their two-character classes, of errors that may be gone at the next attempt."""
 
+_POOLER = (
+    "a pooler stands before it that gives each transaction another connection: add prepared_statements=false to "
+    "DATABASE_URL"
+)
+
 OPERATOR_ERRORS = {
     "28": "the database refuses the user or the password of DATABASE_URL: put them right",
     "3D000": "the server has no database of the name in DATABASE_URL: create it, or put the name right",
     "42501": "the user of DATABASE_URL may not do this: give it the right to create and write tables",
     "42704": "the server does not know a parameter of DATABASE_URL: leave it out",
     "42P01": "a table of the database is missing: restore it from a backup, or choose an empty database",
+    "26000": f"the database does not know a prepared statement of ours: {_POOLER}",
+    "42P05": f"the database has a prepared statement of this name already: {_POOLER}",
     "42P07": "the database has tables of another program: give Waystation a database of its own",
 }
 
@@ -254,6 +269,12 @@ def convert_database_error(error: DBAPIError | PoolTimeout | OSError) -> Waystat
 def is_conflict(error: DBAPIError) -> bool:
     """Whether the transaction was undone only because of another one."""
     return _sqlstate(error) in CONFLICT_SQLSTATES
+
+
+def is_disconnect(error: DBAPIError) -> bool:
+    """Whether the connection is gone; all of the pool that are as old are replaced then before they are used."""
+    state = _sqlstate(error) or ""
+    return error.connection_invalidated or state.startswith("08") or state in _SHUTDOWN_SQLSTATES
 
 
 def make_store_unavailable_error(reason: str) -> StoreUnavailable:
@@ -334,6 +355,19 @@ def build_owner_filter(table: FromClause, reader: ReadScope) -> ColumnElement[bo
             return table.c.tenant == reader.tenant
 
 
+def build_bound_owner_filter(table: FromClause, kind: type[ReadScope]) -> ColumnElement[bool]:
+    """As `build_owner_filter`, for a statement that is built once for all readers of a kind: who reads is said by the
+    parameters of `bind_reader`.
+    """
+    named = [name for name in ("tenant", "session", "task_id") if name in kind.model_fields]
+    return and_(true(), *(table.c[name] == bindparam(f"reader_{name}") for name in named))
+
+
+def bind_reader(reader: ReadScope) -> dict[str, object]:
+    """Parameters of a statement with `build_bound_owner_filter`."""
+    return {f"reader_{name}": value for name, value in reader.model_dump().items()}
+
+
 def build_task_filter(table: FromClause, task_id: str) -> ColumnElement[bool]:
     """Return a filter for the task's rows in a table with `run_id`.
 
@@ -374,7 +408,7 @@ def read_transaction(
             async with self.database.read() as connection:
                 return await method(self, connection, *args, **kwargs)
 
-        return await run_to_completion(_carried_out(transaction))
+        return await run_to_completion(_carried_out(transaction, lambda: True))
 
     return read
 
@@ -384,27 +418,43 @@ def write_transaction(
 ) -> "TransactionMethod[_Part, P, _T]":
     """Give the method a connection whose changes are committed when it returns, and undone when it raises.
 
-    The method may be called more than once if another transaction makes the database undo the first call.
+    It may be called more than once: when another transaction made the database undo the first, and when the connection
+    was lost before the commit was asked for.
     """
 
     @wraps(method)
     async def write(self: _Part, /, *args: P.args, **kwargs: P.kwargs) -> _T:
-        async def transaction() -> _T:
-            async with self.database.write() as connection:
-                return await method(self, connection, *args, **kwargs)
+        ended = False
 
-        return await run_to_completion(_carried_out(transaction))
+        async def transaction() -> _T:
+            nonlocal ended
+            ended = False
+            async with self.database.write() as connection:
+                result = await method(self, connection, *args, **kwargs)
+                ended = True
+            return result
+
+        # Of a connection that is lost in a commit nobody knows what became of it: that is not repeated here.
+        return await run_to_completion(_carried_out(transaction, lambda: not ended))
 
     return write
 
 
-async def _carried_out(transaction: Callable[[], Coroutine[object, object, _T]]) -> _T:
+async def _carried_out(transaction: Callable[[], Coroutine[object, object, _T]], is_undone: Callable[[], bool]) -> _T:
+    """`is_undone`: whether a transaction whose connection was lost certainly has changed nothing.
+
+    That a connection is lost shows when it is used. To ask before each use takes three round trips a transaction; and
+    the pool replaces those that are as old as one that was lost, so that a second attempt has a new one.
+    """
+    pauses, lost = iter(CONFLICT_PAUSES_S), False
     with translate_database_errors():
-        for pause in CONFLICT_PAUSES_S:
+        while True:
             try:
                 return await transaction()
             except DBAPIError as error:
-                if not is_conflict(error):
+                if is_disconnect(error) and is_undone() and not lost:
+                    lost = True
+                    continue
+                if not is_conflict(error) or (pause := next(pauses, None)) is None:
                     raise
             await asyncio.sleep(pause)
-        return await transaction()

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from waystation.agents.deliverables import Deliverable, Note
-from waystation.agents.leg import LegOutcome
+from waystation.agents.leg import LegOutcome, LoadedRun
 from waystation.budgets.budget import RunUsage
 from waystation.context.transcript import CallIntent, Charge, Fence, Message, Record, Transcript
 from waystation.documents.documents import (
@@ -30,7 +30,7 @@ from waystation.tasks.continuation import TranscriptRewind
 from waystation.tasks.progress import TaskCharges
 from waystation.tasks.schedules import MonthlyBudget
 from waystation.tasks.session import SessionKey, StoredSession
-from waystation.tasks.task import AuditEntry, ReusedWork, TaskMessage, TaskProgress, TaskRow
+from waystation.tasks.task import AuditEntry, ReusedWork, TaskMessage, TaskNews, TaskProgress, TaskRow
 
 
 class DocumentStore(Protocol):
@@ -172,6 +172,10 @@ class Store(DocumentStore, Protocol):
         """Return the messages that people sent to the running task, in the order of their numbers."""
         ...
 
+    async def load_task_news(self, task: TaskScope) -> TaskNews:
+        """What people told the task, and what became of its documents, in one read."""
+        ...
+
     async def store_first_tool_definitions(
         self, task_id: str, now: Sequence[ToolDefinition]
     ) -> tuple[ToolDefinition, ...]:
@@ -228,6 +232,16 @@ class Store(DocumentStore, Protocol):
         """Take over the run: every older fence is lost from now on."""
         ...
 
+    async def start_leg(self, run: RunRef, leg: int) -> Fence | LegOutcome:
+        """Open the run if it is not there, and take it over; or the leg's outcome, where it was committed before: then
+        nobody loses a fence. Raises WrongStore if `run.store_id` is not this store's.
+        """
+        ...
+
+    async def load_run(self, run: RunRef) -> LoadedRun:
+        """What an attempt at a leg begins with, in one read."""
+        ...
+
     async def load_transcript(self, run_id: str, reader: ReadScope) -> Transcript:
         """Return the whole transcript with its compaction records; empty without messages, or for someone else's
         run.
@@ -272,8 +286,9 @@ class Store(DocumentStore, Protocol):
         """
         ...
 
-    async def commit_reply(self, fence: Fence, version: int, message: Message, charge: Charge) -> None:
-        """Commit the reply of a turn and its charge in one transaction, before any tool runs.
+    async def commit_reply(self, fence: Fence, version: int, message: Message, charge: Charge) -> RunUsage:
+        """Second commit of a turn: the reply and its charge, in one transaction, before any tool runs; what the run has
+        cost by then.
 
         Closes one intent of the charge's key (the others stay possibly billed). The same charge key a second time
         changes nothing.
@@ -293,6 +308,15 @@ class Store(DocumentStore, Protocol):
         """
         ...
 
+    async def commit_messages(
+        self, fence: Fence, version: int, added: Sequence[Message], intent: CallIntent | None = None
+    ) -> int:
+        """First commit of a turn: the user messages that are new, and the intent of the call that sends them.
+
+        How many intents of its key are open then, 0 without one. Raises StaleFenceError, VersionConflict.
+        """
+        ...
+
     async def commit_charge(self, fence: Fence, charge: Charge) -> None:
         """Commit a charge without a message (planning, a rejected summary). Closes one intent of its key."""
         ...
@@ -308,11 +332,11 @@ class Store(DocumentStore, Protocol):
         """Return the committed outcome of a leg."""
         ...
 
-    async def commit_outcome(self, fence: Fence, leg: int, outcome: LegOutcome) -> None:
-        """Commit the end of a leg. If it was committed before, the first outcome stays.
-
-        Raises:
-            StaleFenceError: another attempt has taken over the run.
+    async def commit_outcome(
+        self, fence: Fence, leg: int, outcome: LegOutcome, version: int = 0, added: Sequence[Message] = ()
+    ) -> None:
+        """The leg is over, with the user messages that it has not committed yet. The same leg twice: the first outcome
+        stays. Raises StaleFenceError; with messages VersionConflict, too.
         """
         ...
 
@@ -364,6 +388,10 @@ class Store(DocumentStore, Protocol):
 
     async def get_deliverable(self, run_id: str, reader: ReadScope) -> Deliverable | None:
         """Return what the run submitted."""
+        ...
+
+    async def load_work(self, run: RunRef) -> tuple[Deliverable | None, tuple[Note, ...]]:
+        """What the run handed in, and its notes, in one read."""
         ...
 
     async def get_deliverables(self, task_id: str, reader: ReadScope) -> dict[str, Deliverable]:

@@ -4,11 +4,11 @@ A document update and its audit entry are one transaction. Earlier versions stay
 are kept, forgotten and erased with the task.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 
 from pydantic import TypeAdapter
-from sqlalchemy import Select, func, insert, or_, select, update
+from sqlalchemy import Select, bindparam, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.context.transcript import Transcript
@@ -23,11 +23,13 @@ from waystation.documents.documents import (
 )
 from waystation.documents.text_repository import add_documents, build_document_row, load_task_documents
 from waystation.kernel.ids import short_hash
-from waystation.kernel.scopes import ReadScope, SystemScope, TenantScope
+from waystation.kernel.scopes import ReadScope, SystemScope, TaskScope, TenantScope
 from waystation.security.untrusted import ToolDefinition
 from waystation.store.encryption import bind_to_row
 from waystation.store.engine import (
     SqlRepository,
+    bind_reader,
+    build_bound_owner_filter,
     build_owner_filter,
     fetch_bodies,
     insert_if_absent,
@@ -47,7 +49,7 @@ from waystation.store.schema import (
 )
 from waystation.tasks.events import EventPage, TaskEvent, build_audit_event
 from waystation.tasks.signals import DOCUMENTS_UPDATE_PREFIX, TASK_MESSAGE_PREFIX, make_audit_entry_id
-from waystation.tasks.task import AuditEntry, TaskConfig, TaskMessage
+from waystation.tasks.task import AuditEntry, TaskConfig, TaskMessage, TaskNews
 from waystation.tasks.task_repository import build_unknown_task_error, parse_charge_row, require_task
 from waystation.tasks.traces import RunTraceData, TaskTraceData, TraceCursor, find_touched_agents
 
@@ -83,9 +85,18 @@ class SqlAuditRepository(SqlRepository):
     async def list_task_messages(
         self, connection: AsyncConnection, task_id: str, reader: ReadScope
     ) -> tuple[TaskMessage, ...]:
-        """Return people's messages to the running task, by number."""
-        told = map(TaskMessage.model_validate_json, await _entries(connection, task_id, TASK_MESSAGE_PREFIX, reader))
-        return tuple(sorted(told, key=lambda telling: telling.number))
+        """What people told the task at work, in the order of their numbers."""
+        return _messages(await _entries(connection, task_id, TASK_MESSAGE_PREFIX, reader))
+
+    @read_transaction
+    async def load_task_news(self, connection: AsyncConnection, task: TaskScope) -> TaskNews:
+        """What people told the task, and what became of its documents: one statement, which most turns ask in vain."""
+        rows = (await connection.execute(_NEWS, bind_reader(task))).all()
+        bodies = {
+            beginning: [body for entry_id, body, _ in rows if entry_id.startswith(beginning)]
+            for beginning in (TASK_MESSAGE_PREFIX, DOCUMENTS_UPDATE_PREFIX)
+        }
+        return TaskNews(_messages(bodies[TASK_MESSAGE_PREFIX]), _parsed_updates(bodies[DOCUMENTS_UPDATE_PREFIX]))
 
     @write_transaction
     async def store_first_tool_definitions(
@@ -104,6 +115,21 @@ class SqlAuditRepository(SqlRepository):
                 await insert_if_absent(connection, audit, row)
             known = await _defined(connection, task_id)  # # another agent may have been first
         return tuple(known[id_] for id_ in ids)
+
+
+_NEWS = (
+    select(audit.c.entry_id, audit.c.body, tasks.c.terms)
+    .join(tasks, tasks.c.task_id == audit.c.task_id)
+    .where(
+        audit.c.task_id == bindparam("reader_task_id"),
+        build_bound_owner_filter(tasks, TaskScope),
+        or_(audit.c.entry_id.startswith(TASK_MESSAGE_PREFIX), audit.c.entry_id.startswith(DOCUMENTS_UPDATE_PREFIX)),
+    )
+)
+
+
+def _messages(bodies: Iterable[str]) -> tuple[TaskMessage, ...]:
+    return tuple(sorted(map(TaskMessage.model_validate_json, bodies), key=lambda telling: telling.number))
 
 
 async def _defined(connection: AsyncConnection, task_id: str) -> dict[str, ToolDefinition]:
@@ -286,8 +312,11 @@ class SqlDocumentsUpdateRepository(SqlRepository):
 
 
 async def _updates(connection: AsyncConnection, task_id: str, reader: ReadScope) -> tuple[RecordedDocumentsUpdate, ...]:
-    # A change is stored with its kind, which is computed from its other fields.
-    entries = await _entries(connection, task_id, DOCUMENTS_UPDATE_PREFIX, reader)
+    return _parsed_updates(await _entries(connection, task_id, DOCUMENTS_UPDATE_PREFIX, reader))
+
+
+def _parsed_updates(entries: Iterable[str]) -> tuple[RecordedDocumentsUpdate, ...]:
+    # A change is written with its kind, which is computed of its other fields.
     kept = [RecordedDocumentsUpdate.model_validate_json(entry, extra="ignore") for entry in entries]
     return tuple(sorted(kept, key=lambda one: one.number))
 

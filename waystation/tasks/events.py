@@ -6,64 +6,15 @@ Events hold references, no text.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 
 from waystation.agents.action_approvals import PlaceholderResolution
 from waystation.context.transcript import Charge, Compaction, Message, PromptPrefixRecord, Record, RewindRecord
 from waystation.documents.documents import RecordedDocumentsUpdate
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
+from waystation.store.event_numbering import EventKind, UnnumberedEvent
 from waystation.tasks.signals import make_audit_entry_id
 from waystation.tasks.task import ApprovalRequest, AuditEntry, ContextEdit, RejectedMessage, TaskMessage, TaskPhase
-
-EventKind = Literal[
-    "submitted",
-    "admitted",
-    "planned",
-    "taken",
-    "called",
-    "replied",
-    "given",
-    "charged",
-    "compacted",
-    "edited",
-    "rewound",
-    "left",
-    "noted",
-    "delivered",
-    "asked",
-    "answered",
-    "told",
-    "updated",
-    "refused",
-    "resolved",
-    "ended",
-    "reopened",
-    "forgotten",
-]
-"""Of a task: submitted, admitted under a title, planned (with the version), ended (with the phase), reopened,
-forgotten. Of an agent: taken over by an attempt, called its model, replied, was given results or messages, charged
-without a message, compacted, edited or rewound by a person, left at the end of a leg, noted, delivered. Of people:
-asked, answered, told, updated documents, refused; resolved: a tool's arguments had placeholders restored.
-"""
-
-
-class UnnumberedEvent(Value):
-    """An event without a number. No field holds user text."""
-
-    kind: EventKind
-    agent: str = ""
-    """ID of the step or of a subagent; empty for the task as a whole."""
-    reference: str = ""
-    """ID of the message, record, charge, note or audit entry; number of the leg, plan or attempt."""
-    detail: str = ""
-    """Type of the record, outcome of the leg, decision, or phase: our own words."""
-    tokens: int = 0
-    """Tokens spent, of all four kinds together."""
-    context: int = 0
-    """Tokens of the answered request."""
-    micro_usd: int = 0
-    """Cost in micro-USD; also 0 if the price is unknown."""
 
 
 class TaskEvent(UnnumberedEvent):

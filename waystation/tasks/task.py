@@ -3,7 +3,7 @@
 from collections.abc import Container, Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, JsonValue, StringConstraints, model_validator
 
@@ -86,6 +86,14 @@ class TaskMessage(Value):
     """The name that the person gave: a claim, not a proof."""
     answer_id: str = ""
     told_at: datetime
+
+
+class TaskNews(NamedTuple):
+    """What has come to a task at work, each in the order of its numbers."""
+
+    messages: tuple[TaskMessage, ...] = ()
+    updates: tuple[RecordedDocumentsUpdate, ...] = ()
+    """Of its documents."""
 
 
 def build_transcript_message(message_id: str, number: int, words: str) -> Message:

@@ -48,6 +48,7 @@ from waystation.store.engine import (
     sum_or_zero,
     write_transaction,
 )
+from waystation.store.event_numbering import UnnumberedEvent
 from waystation.store.schema import (
     audit,
     charges,
@@ -63,7 +64,7 @@ from waystation.store.schema import (
     tasks,
     text_owners,
 )
-from waystation.tasks.events import UnnumberedEvent, build_phase_event
+from waystation.tasks.events import build_phase_event
 from waystation.tasks.progress import (
     MAX_SPENDING_LINES,
     AgentCharge,

@@ -49,8 +49,8 @@ class ListDocumentsTool(TypedTool[ListDocumentsInput]):
         self._store = store
 
     async def run(self, arguments: ListDocumentsInput, at: ToolContext) -> str:
-        """Return one line per document, and where to continue."""
-        documents = await self._store.list_documents(at.run.task_id, at.run.scope)
+        """One line a document, and where to go on."""
+        documents = await at.list_documents(self._store)
         start = arguments.first - 1
         lines = [_line(document) for document in documents[start : start + arguments.count]]
         taken, _ = select_page_lines(lines, at.page_characters)
@@ -100,8 +100,8 @@ class ReadDocumentTool(TypedTool[ReadDocumentInput]):
         self._store, self._redacted = store, redacted
 
     async def run(self, arguments: ReadDocumentInput, at: ToolContext) -> str:
-        """Return a header, numbered lines, and where to continue."""
-        document = find_document(arguments.name, await self._store.list_documents(at.run.task_id, at.run.scope))
+        """A header, numbered lines, and where to go on."""
+        document = find_document(arguments.name, await at.list_documents(self._store))
         if arguments.first_line > document.lines:
             raise ToolCallRejectedError(
                 f"{sanitize_line(document.name)} has {document.lines} lines; there is no line {arguments.first_line}."
@@ -334,16 +334,16 @@ class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
         among = range(arguments.first_document, last + 1 if last is not None else sys.maxsize)
         # Original documents contain what placeholders stand for; documents as shown contain the placeholders.
         query = " ".join(dict.fromkeys(filter(None, (arguments.query, at.get_raw_argument("query")))))
-        hits = await self._search.search(at.run.scope, query, arguments.limit, among)
+        hits = await self._search.search(at.run.scope, query, arguments.limit, among, at.documents)
         for _ in range(ROUNDS):
             if all(hit.shown for hit in hits):
                 break
             await self._search.set_shown_documents(at.run.task_id, await self._shown(hits, at))
-            hits = await self._search.search(at.run.scope, query, arguments.limit, among)
+            hits = await self._search.search(at.run.scope, query, arguments.limit, among, at.documents)
         return [hit for hit in hits if hit.shown]
 
     async def _shown(self, hits: Sequence[DocumentMatch], at: ToolContext) -> Sequence[ShownDocument]:
-        documents = await self._store.list_documents(at.run.task_id, at.run.scope)
+        documents = await at.list_documents(self._store)
         found = {hit.name for hit in hits}
         hit = [one for one in documents if one.name in found]
         called = (await build_document_names(hit, self._redactor, at.run.tenant)).shown

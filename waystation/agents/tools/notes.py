@@ -66,7 +66,7 @@ class TakeNoteTool(TypedTool[TakeNoteInput]):
         """Return the name and number of lines of a fetched page or a document. Raises ToolCallRejectedError."""
         if fetched := extract_stored_web_pages(at.transcript.messages).get(name):
             return name, len(split_page_lines(await load_redacted_lines(self._redacted, fetched.blob, name, at)))
-        document = find_document(name, await self._store.list_documents(at.run.task_id, at.run.scope))
+        document = find_document(name, await at.list_documents(self._store))
         return document.name, document.lines
 
 

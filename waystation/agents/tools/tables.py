@@ -155,7 +155,7 @@ class TableSourceLoader:
             TableQueryError: It is not a table.
             RedactionFailed: It could not be redacted, so it may not be queried.
         """
-        documents = await self._store.list_documents(at.run.task_id, at.run.scope)
+        documents = await at.list_documents(self._store)
         found: list[TableSource] = []
         room = _MOST_CHARACTERS
         for name, source in wanted.items():

@@ -17,6 +17,7 @@ from waystation.agents.tool_visibility import LATER, SOON, PhaseUrgency, make_ur
 from waystation.context.policy import CompactionPolicy
 from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import Fence, Record, Transcript
+from waystation.documents.documents import Document
 from waystation.documents.redacted_documents import RedactedDocumentStore
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import ToolServerFailed
@@ -35,6 +36,7 @@ from waystation.security.untrusted import (
     truncate_tool_result,
     wrap_tool_result,
 )
+from waystation.store.ports import DocumentStore
 
 PAGE_CHARACTERS = 12_000
 """Maximum characters of a page of any tool; smaller in a small working window."""
@@ -84,6 +86,15 @@ class ToolContext:
 
     limit: Limit = field(default_factory=lambda: Limit(tokens=0, micro_usd=0))
     """Limit of the whole run, for tools whose calls cost. Zero by default."""
+
+    documents: tuple[Document, ...] | None = None
+    """Of the task, as the agent knows of them; None where nobody has read them yet."""
+
+    async def list_documents(self, store: DocumentStore) -> tuple[Document, ...]:
+        """The task's documents in the order in which they were given. Raises StoreError."""
+        if self.documents is not None:
+            return self.documents
+        return await store.list_documents(self.run.task_id, self.run.scope)
 
     def get_raw_argument(self, argument: str) -> str:
         """Return a text argument as the model wrote it, with its placeholders; empty if there is none."""

@@ -55,7 +55,9 @@ class Toolbox:
     prefix: PromptPrefixRecord | None = None
     """System prompt and tools sent since the last compaction, to be sent again. None: nothing was sent yet."""
     notes: tuple[str, ...] = ()
-    """Notes for people: what the task asked for and is not among the tools."""
+    """For people: what the task asked for and is not among the tools."""
+    _known_names: list[DocumentNames] = field(default_factory=list[DocumentNames], init=False, compare=False)
+    """Of the documents that calls had last: a leg has the same ones until it hears of others."""
 
     @cached_property
     def specs_by_name(self) -> Mapping[str, ToolSpec]:
@@ -102,6 +104,11 @@ class Toolbox:
             return f"The tool {tool.name} is hidden: {why}. Yours are: {self._names_shown}."
         wrong = find_argument_error(self._complete(call), self.limits.get(tool.name, {}))
         return None if wrong is None else f"These arguments are not allowed here: {wrong}."
+
+    def is_repeatable(self, call: ToolUse) -> bool:
+        """Whether the call does no more when it is carried out again, or is not carried out at all."""
+        tool = self._tool(call)
+        return tool is None or tool.repeatable
 
     def build_approval_question(self, call: ToolUse) -> str | None:
         """Return what a person is asked before the call runs.
@@ -167,8 +174,11 @@ class Toolbox:
         )
 
     async def _names(self, at: ToolContext) -> DocumentNames:
-        documents = await self.store.list_documents(at.run.task_id, at.run.scope)
-        names = await build_document_names(documents, self.redactor, at.run.tenant)
+        documents = await at.list_documents(self.store)
+        names = next((known for known in self._known_names if known.documents is documents), None)
+        if names is None:
+            names = await build_document_names(documents, self.redactor, at.run.tenant)
+            self._known_names[:] = [names]
         return names.with_vault(self.vault, at.run.session)
 
     async def _with_originals(

@@ -1,0 +1,194 @@
+"""Events as the store keeps them: written by the transaction that they tell of, and numbered at its very end.
+
+Numbers of transactions that run side by side must not become visible out of order: who had read 8 would never see 7.
+So a tenant's newest number is a row that the transaction holds until it is committed, and takes last: nobody who holds
+it waits for anything else, and readers see no number before all smaller ones.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Literal, NamedTuple
+
+from sqlalchemy import Insert, bindparam, insert, literal_column, select, union_all
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from waystation.kernel.value import Value
+from waystation.store.schema import event_heads, runs, task_events, tasks
+
+EventKind = Literal[
+    "submitted",
+    "admitted",
+    "planned",
+    "taken",
+    "called",
+    "replied",
+    "given",
+    "charged",
+    "compacted",
+    "edited",
+    "rewound",
+    "left",
+    "noted",
+    "delivered",
+    "asked",
+    "answered",
+    "told",
+    "updated",
+    "refused",
+    "resolved",
+    "ended",
+    "reopened",
+    "forgotten",
+]
+"""Of a task: submitted, admitted under a title, planned (by the version), ended (in the phase), reopened, forgotten.
+Of an agent: taken over by an attempt, called its model, replied, was given results or words, charged without a message,
+compacted, edited or rewound by a person, left off at the end of a leg, noted, delivered. Of people: asked, answered,
+told, updated documents, was refused; and a tool's arguments were resolved.
+"""
+
+
+class UnnumberedEvent(Value):
+    """What is to be told, before it has a number. No field holds words of anybody's."""
+
+    kind: EventKind
+    agent: str = ""
+    """Id of the step, or of a subagent; empty where the task as a whole is meant."""
+    reference: str = ""
+    """Id of the message, the record, the charge, the note or the entry of the audit trail; number of the leg, the plan
+    or the attempt.
+    """
+    detail: str = ""
+    """Type of the record, how the leg ended, the decision, the phase: words of our own."""
+    tokens: int = 0
+    """Spent, of all four kinds together."""
+    context: int = 0
+    """Tokens of the request that was answered."""
+    micro_usd: int = 0
+    """Spent; 0 where the price is not known, too."""
+
+
+class EventOwner(NamedTuple):
+    """Whose a task or an agent run is."""
+
+    tenant: str
+    task_id: str
+    agent: str = ""
+    """Empty where it is a task."""
+
+
+class _Untold(NamedTuple):
+    place: str
+    """Of a task, or of an agent run."""
+    happening: UnnumberedEvent
+    at: datetime
+
+
+_UNTOLD = "waystation_untold"
+"""Of a connection: what its transaction has done so far, in order."""
+_OWNERS = "waystation_owners"
+"""Of a connection: whose the tasks and runs are that its transaction has read."""
+
+
+def queue_event(connection: AsyncConnection, place: str, happening: UnnumberedEvent, at: datetime) -> None:
+    """Have it told of this task, or agent run, when the transaction is committed; not at all when it is undone."""
+    connection.info.setdefault(_UNTOLD, []).append(_Untold(place, happening, at))
+
+
+def note_owner(connection: AsyncConnection, place: str, owner: EventOwner) -> None:
+    """Whose this task or run is, where the transaction has read its row anyway."""
+    connection.info.setdefault(_OWNERS, {})[place] = owner
+
+
+def discard_queued_events(connection: AsyncConnection) -> None:
+    """A connection comes back from a pool: nothing of an earlier transaction is told."""
+    connection.info.pop(_UNTOLD, None)
+    connection.info.pop(_OWNERS, None)
+
+
+async def insert_queued_events(connection: AsyncConnection) -> None:
+    """Give the transaction's events their numbers. The last that it does: see above."""
+    untold: list[_Untold] = connection.info.pop(_UNTOLD, [])
+    owners: dict[str, EventOwner] = connection.info.pop(_OWNERS, {})
+    if not untold:
+        return
+    if unknown := {one.place for one in untold} - owners.keys():
+        owners.update(await _load_owners(connection, unknown))
+    by_tenant: defaultdict[str, list[Mapping[str, object]]] = defaultdict(list)
+    for one in untold:
+        if (owner := owners.get(one.place)) is not None:
+            by_tenant[owner.tenant].append(_row(owner, one))
+    # In one order everywhere: two transactions of several tenants must not wait for each other.
+    for tenant, rows in sorted(by_tenant.items()):
+        if connection.dialect.name == "sqlite":
+            await _insert_numbered(connection, tenant, rows)
+        else:
+            for first in range(0, len(rows), _MAX_ROWS):
+                some = rows[first : first + _MAX_ROWS]
+                values = {f"{name}_{place}": value for place, row in enumerate(some) for name, value in row.items()}
+                await connection.execute(_numbering(len(some)), {"tenant": tenant, "count": len(some), **values})
+
+
+async def _load_owners(connection: AsyncConnection, places: set[str]) -> Mapping[str, EventOwner]:
+    """Whose these tasks and runs are; of what is not there nobody is told."""
+    of_runs = [place for place in places if "/" in place]
+    of_tasks = [place for place in places if "/" not in place]
+    found: dict[str, EventOwner] = {}
+    if of_runs:
+        opened = select(runs.c.run_id, runs.c.tenant, runs.c.task_id, runs.c.step_id).where(runs.c.run_id.in_(of_runs))
+        found.update({row[0]: EventOwner(*row[1:]) for row in (await connection.execute(opened)).all()})
+    if of_tasks:
+        known = select(tasks.c.task_id, tasks.c.tenant).where(tasks.c.task_id.in_(of_tasks))
+        found.update({row[0]: EventOwner(row[1], row[0]) for row in (await connection.execute(known)).all()})
+    return found
+
+
+_COLUMNS = tuple(column.name for column in task_events.columns if column.name not in {"tenant", "number"})
+_MAX_ROWS = 50
+"""Of one statement. A transaction rarely tells of more than three events."""
+
+_NEXT_ON_SQLITE = sqlite.insert(event_heads).values(tenant=bindparam("tenant"), number=bindparam("count"))
+_TAKE_ON_SQLITE = _NEXT_ON_SQLITE.on_conflict_do_update(
+    index_elements=[event_heads.c.tenant], set_={"number": event_heads.c.number + _NEXT_ON_SQLITE.excluded.number}
+).returning(event_heads.c.number)
+_WRITE = insert(task_events)
+
+
+async def _insert_numbered(connection: AsyncConnection, tenant: str, rows: Sequence[Mapping[str, object]]) -> None:
+    """On SQLite, which inserts nothing inside of another statement: two."""
+    taken = await connection.execute(_TAKE_ON_SQLITE, {"tenant": tenant, "count": len(rows)})
+    first: int = taken.scalar_one() - len(rows) + 1
+    numbered = [{"tenant": tenant, "number": number, **row} for number, row in enumerate(rows, first)]
+    await connection.execute(_WRITE, numbered[0] if len(numbered) == 1 else numbered)
+
+
+@cache
+def _numbering(count: int) -> Insert:
+    """On PostgreSQL: takes so many numbers and inserts as many rows by them, in one statement.
+
+    Its parameters: `tenant`, `count`, and each column with the row's place behind it, as `kind_0`.
+    """
+    further = postgresql.insert(event_heads).values(tenant=bindparam("tenant"), number=bindparam("count"))
+    head = (
+        further.on_conflict_do_update(
+            index_elements=[event_heads.c.tenant], set_={"number": event_heads.c.number + further.excluded.number}
+        )
+        .returning(event_heads.c.tenant, event_heads.c.number)
+        .cte("head")
+    )
+    rows = [
+        select(
+            head.c.tenant,
+            head.c.number - literal_column(str(count - 1 - place)),
+            *(bindparam(f"{name}_{place}", type_=task_events.c[name].type) for name in _COLUMNS),
+        )
+        for place in range(count)
+    ]
+    return insert(task_events).from_select(["tenant", "number", *_COLUMNS], rows[0] if count == 1 else union_all(*rows))
+
+
+def _row(owner: EventOwner, one: _Untold) -> Mapping[str, object]:
+    told = one.happening.model_dump()
+    return {**told, "task_id": owner.task_id, "agent": told["agent"] or owner.agent, "at": one.at}
