@@ -14,7 +14,7 @@ CORE = ("workflows", *(f"waystation/{capability}" for capability in CAPABILITIES
 NONE: frozenset[str] = frozenset()
 VENDORS: dict[str, Set[str]] = {
     r"^workflows/": {"temporalio"},
-    r"(_repository|tasks/event_numbering)\.py$": {"sqlalchemy"},
+    r"_repository\.py$": {"sqlalchemy"},
     r"^waystation/store/": {"alembic", "asyncpg", "sqlalchemy"},
     r"^waystation/kernel/patterns": {"re2"},
     r"^waystation/privacy/keys": {"cryptography"},
@@ -42,7 +42,7 @@ VENDORS: dict[str, Set[str]] = {
 ADAPTERS = re.compile(
     r"waystation/\w+/(\w+_repository$|anthropic/|openai/|embedders/|qdrant/|readers/|table_engine/|engine$|web$)"
     # What opens files, and what says which version of the schema a store has.
-    r"|waystation/(documents/document_loading|store/schema_version|tasks/event_numbering)$"
+    r"|waystation/(documents/document_loading|store/schema_version)$"
 )
 """Modules of the core that talk to what is outside the process, or read its files."""
 ENTRY_POINTS = {"waystation/cli/main.py", "workers/__main__.py"}
