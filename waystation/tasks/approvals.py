@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field, JsonValue, ValidationError
 
 from waystation.agents.action_approvals import AUTHORISED_IN_ADVANCE, TopUpPolicy
 from waystation.kernel.amount import Amount, Limit, format_amount, format_limit
+from waystation.kernel.ids import short_hash
 from waystation.kernel.value import UNKNOWN_FIELD, Value, extract_validation_faults
 from waystation.planning.plan import PlanEdit
 from waystation.tasks.task import ApprovalRequest, RejectedMessage
@@ -56,14 +57,17 @@ def build_author_fields(by: AnswerAuthor) -> dict[str, str]:
 
 MAX_REQUESTS_PER_ANSWER = 1_000
 """Requests in one answer."""
+RequestId = Annotated[str, Field(max_length=200)]
+AnswerId = Annotated[str, Field(max_length=MAX_ANSWER_ID_CHARACTERS)]
+"""Of one message, chosen by programs: however often it is sent, it counts once. By an Update it is that Update's id."""
 
 
 class ApproveInput(Value):
     """JSON of the signal `approve_budget`."""
 
-    request_id: str | None = None
+    request_id: RequestId | None = None
     """Which request; may be left out while exactly one is open, and that is for money."""
-    also: tuple[str, ...] = Field(default=(), max_length=MAX_REQUESTS_PER_ANSWER)
+    also: tuple[RequestId, ...] = Field(default=(), max_length=MAX_REQUESTS_PER_ANSWER)
     """Other requests that are granted in the same moment, each by itself, so that none goes on with what was given to
     another.
     """
@@ -76,22 +80,20 @@ class ApproveInput(Value):
     by: ClaimedName = ""
     verified: NameProof = ""
     note: str = Field(default="", max_length=2_000)
-    answer_id: str = Field(default="", max_length=MAX_ANSWER_ID_CHARACTERS)
-    """Chosen by programs that want to see what became of this very answer."""
+    answer_id: AnswerId = ""
 
 
 class DenyInput(Value):
     """JSON of the signal `deny_budget`."""
 
-    request_id: str | None = None
-    also: tuple[str, ...] = Field(default=(), max_length=MAX_REQUESTS_PER_ANSWER)
+    request_id: RequestId | None = None
+    also: tuple[RequestId, ...] = Field(default=(), max_length=MAX_REQUESTS_PER_ANSWER)
     """Other requests that are denied in the same moment, so that none goes on with what another leaves."""
     finish: Literal["partial", "cancel"] = "partial"
     by: ClaimedName = ""
     verified: NameProof = ""
     note: str = Field(default="", max_length=2_000)
-    answer_id: str = Field(default="", max_length=MAX_ANSWER_ID_CHARACTERS)
-    """Chosen by programs that want to see what became of this very answer."""
+    answer_id: AnswerId = ""
 
 
 class ReviewPlanInput(Value):
@@ -99,11 +101,10 @@ class ReviewPlanInput(Value):
 
     plan: str = Field(pattern=r"^[0-9a-f]{64}$")
     """Content hash of a `Plan` in the store. Never the plan: its goals are text, and signals stay in the history."""
-    request_id: str | None = None
+    request_id: RequestId | None = None
     by: ClaimedName = ""
     note: str = Field(default="", max_length=2_000)
-    answer_id: str = Field(default="", max_length=MAX_ANSWER_ID_CHARACTERS)
-    """Chosen by programs that want to see what became of this very plan."""
+    answer_id: AnswerId = ""
 
 
 class ApprovalContext(Value):
@@ -264,9 +265,18 @@ def _none_being_read(standing: ApprovalContext) -> None:
 
 def build_rejection(signal: str, sent: JsonValue, error: ValueError, now: datetime) -> RejectedMessage:
     """What is shown of a message that has no effect."""
+    return RejectedMessage(signal=signal, reason=_reason(error), at=now, answer_id=get_answer_id(sent))
+
+
+def get_answer_id(sent: JsonValue) -> str:
+    """The id of a message, by which it is known when it is sent again; empty where it has none."""
     answer_id = sent.get("answer_id") if isinstance(sent, dict) else None
-    known = answer_id if isinstance(answer_id, str) and len(answer_id) <= MAX_ANSWER_ID_CHARACTERS else ""
-    return RejectedMessage(signal=signal, reason=_reason(error), at=now, answer_id=known)
+    return answer_id if isinstance(answer_id, str) and len(answer_id) <= MAX_ANSWER_ID_CHARACTERS else ""
+
+
+def make_answer_id(update_id: str) -> str:
+    """The id of a message that came by an Update and names none itself."""
+    return update_id if len(update_id) <= MAX_ANSWER_ID_CHARACTERS else short_hash("update", update_id)
 
 
 def _permission(given: ApproveInput, request: ApprovalRequest) -> Amount:
@@ -377,7 +387,7 @@ class RecordedAnswerFields(Value):
 
 
 class RecordedAnswer(Value):
-    """One signal as the server recorded it."""
+    """One signal or Update as the server recorded it."""
 
     signal: str
     at: datetime
@@ -389,7 +399,7 @@ class RecordedAnswer(Value):
 
 
 class AnswerOrigin(Value):
-    """Where an answer came from. More than one of each where several signals could be the one that counted."""
+    """Where an answer came from. More than one of each where several messages could be the one that counted."""
 
     identities: tuple[str, ...]
     principals: tuple[str, ...] = ()
@@ -410,7 +420,7 @@ def find_answer_origin(approval: ApprovalRequest, sent: Sequence[RecordedAnswer]
 
 
 def _settles(approval: ApprovalRequest, answer: RecordedAnswer) -> bool:
-    """Whether this signal can be the one that counted."""
+    """Whether this message can be the one that counted."""
     asked, answered = approval.requested_at, approval.answered_at
     if answered is None or asked is None or not asked <= answer.at <= answered:
         return False
