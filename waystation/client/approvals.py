@@ -212,11 +212,16 @@ class TaskMessageClient(NamedTuple):
         return (await self._send(name, message)).answer
 
     async def _send(self, name: str, message: Mapping[str, JsonValue]) -> UpdateResult:
-        """By an Update; where nobody answers by a signal of the same id, which waits for a worker."""
+        """By an Update; where nobody answers by a signal of the same id, which waits for a worker.
+
+        Before anything is sent the task is asked something, so that who lacks the key raises WrongKey and sends nothing
+        in plain.
+        """
         answer_id = token_hex(8)
-        result = await self.temporal.update(self.task_id, name, message, answer_id)
-        if result is not None:
-            return result
+        if await self.temporal.query_progress(self.task_id) is not None:
+            result = await self.temporal.update(self.task_id, name, message, answer_id)
+            if result is not None:
+                return result
         await self.temporal.signal(self.task_id, name, {**message, "answer_id": answer_id})
         return UpdateResult(outcome=UNSEEN.outcome, reason=UNSEEN.reason)
 

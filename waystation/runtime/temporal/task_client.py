@@ -32,9 +32,7 @@ from temporalio.client import (
     WorkflowHandle,
     WorkflowQueryFailedError,
     WorkflowUpdateFailedError,
-    WorkflowUpdateHandle,
     WorkflowUpdateRPCTimeoutOrCancelledError,
-    WorkflowUpdateStage,
 )
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
@@ -197,8 +195,8 @@ async def _fields(client: Client, sent: Payloads) -> RecordedAnswerFields:
 QUERY_TIMEOUT = timedelta(seconds=3)
 """A worker that has to load the workflow first answers well within this; without a worker there is no answer."""
 
-RESULT_TIMEOUT = timedelta(seconds=75)
-"""A task that waits for the end of a leg says so after a minute; so long is waited for what it keeps in the store."""
+UPDATE_TIMEOUT = timedelta(seconds=75)
+"""A task that waits for the end of a leg says so after a minute."""
 
 RUNNING_TASKS_QUERY = f'WorkflowType = "{names.TASK_WORKFLOW}" AND ExecutionStatus = "Running"'
 WAITING_TASKS_QUERY = f"{RUNNING_TASKS_QUERY} AND {names.PENDING_ATTRIBUTE} > 0"
@@ -533,8 +531,8 @@ class TemporalTaskClient:
         """Send a message by an Update, and wait for its result. Sent again with this id it is the same message.
 
         Returns:
-            None where no worker has answered for it, or the task has too many of them under way: it may have been read,
-            and may still be.
+            None where there was no answer, or the task has too many of them under way: it may have been read, and may
+            still be.
 
         Raises BadInput if the task does not run.
         """
@@ -561,12 +559,8 @@ class TemporalTaskClient:
         """One attempt. Raises _NotAccepted where it may succeed later, and as `update` does."""
         handle = (await self._without_retries()).get_workflow_handle(task_id)
         try:
-            async with asyncio.timeout(QUERY_TIMEOUT.total_seconds()):
-                sent: WorkflowUpdateHandle[UpdateResult] = await handle.start_update(  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
-                    name, message, id=update_id, wait_for_stage=WorkflowUpdateStage.ACCEPTED, result_type=UpdateResult
-                )
-            async with asyncio.timeout(RESULT_TIMEOUT.total_seconds()):
-                return await sent.result()
+            async with asyncio.timeout(UPDATE_TIMEOUT.total_seconds()):
+                return await handle.execute_update(name, message, id=update_id, result_type=UpdateResult)  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
         except WorkflowUpdateFailedError as error:
             ended = isinstance(error.cause, ApplicationError) and error.cause.type == _ACCEPTED_AND_ENDED
             return ENDED if ended else None
