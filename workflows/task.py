@@ -139,7 +139,7 @@ class SignalHandler:
             return CONTINUES
         readable, given = self._board.accepts(sent), single_payload(sent)
         answer_id = get_answer_id(given) or make_answer_id(update_id)
-        if isinstance(given, dict):
+        if isinstance(given, dict) and not given.get("answer_id"):
             given = {**given, "answer_id": answer_id}
         found = await self._handle(DeferredSignal(signal=name, sent=given, readable=readable))
         result = build_update_result(found)

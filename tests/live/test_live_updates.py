@@ -3,9 +3,10 @@
 import asyncio
 from pathlib import Path
 
+import pytest
 from pydantic import JsonValue
 from temporalio.client import Client as TemporalClient
-from temporalio.client import WorkflowUpdateStage
+from temporalio.client import WorkflowFailureError, WorkflowHandle, WorkflowUpdateStage
 
 from tests.live.test_live_payload_encryption import WITH_KEY, make_client_with_keys
 from tests.support.history_payloads import iter_payloads
@@ -33,6 +34,7 @@ from waystation.client import Client
 from waystation.client.approvals import UNSEEN
 from waystation.config.settings import Settings
 from waystation.context.compaction import TOO_LATE
+from waystation.kernel.errors import BadInput
 from waystation.planning.plan import Plan
 from waystation.privacy.ports import Redactor
 from waystation.runtime.temporal.codec import ENCODING, ENCRYPTED
@@ -182,6 +184,54 @@ async def test_an_edit_is_told_what_it_came_to_also_where_its_task_ends_first(
     assert pinned.outcome == "done"
     assert (unknown.outcome, "there is no message 'm99'" in unknown.reason) == ("refused", True)
     assert late == AnswerResult(outcome="refused", reason=TOO_LATE)
+
+
+async def test_an_edit_that_waits_when_its_task_is_cancelled_is_refused(
+    server: TemporalClient, tmp_path: Path, redactor: Redactor
+) -> None:
+    gate = CallGate(ModelCall("harbours", 2))
+    async with run_platform(server, tmp_path, redactor, ScriptedTaskModel(before=gate)) as counter:
+        await counter.submit(under=make_task_config())
+        task, sender = counter.get_task_handle(), counter.get_message_client()
+        await gate.reached.wait()
+        edit: dict[str, JsonValue] = {"action": "pin", "agent": "harbours", "message": "m1"}
+        waiting = asyncio.create_task(sender.send(EDIT_CONTEXT, edit))
+
+        async def taken() -> bool:
+            return bool((await query_progress(task)).edits)
+
+        await wait_until(taken)
+        await task.cancel()
+        edited = await waiting
+        gate.opened.set()
+        with pytest.raises(WorkflowFailureError):
+            await task.result()
+        with pytest.raises(BadInput, match="does not run: it has ended"):
+            await sender.send(TELL, {"text": "Too late."})
+    assert edited == AnswerResult(outcome="refused", reason=TOO_LATE)
+
+
+async def test_an_update_by_hand_needs_no_id_and_a_malformed_one_is_refused_like_a_signal(
+    server: TemporalClient, tmp_path: Path, redactor: Redactor
+) -> None:
+    async with run_platform(server, tmp_path, redactor, ScriptedTaskModel()) as counter:
+        await counter.submit(under=make_tight_budget_config())
+        task = counter.get_task_handle()
+        await wait_for_both_requests(task)
+        by_hand: WorkflowHandle[object, object] = server.get_workflow_handle(task.id)
+        sent: tuple[list[JsonValue], ...] = ([], ["yes"], [{}, {}], [{"request_id": "harbours-1", "answer_id": 7}])
+        results: list[UpdateResult] = [
+            await by_hand.execute_update(APPROVE_BUDGET, args=one, result_type=UpdateResult)  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
+            for one in sent
+        ]
+        edit: dict[str, JsonValue] = {"action": "pin", "agent": "harbours", "message": "m5"}
+        edited: UpdateResult = await by_hand.execute_update(  # pyright: ignore[reportUnknownMemberType]: as above
+            EDIT_CONTEXT, edit, id="x" * 200, result_type=UpdateResult
+        )
+        refusals = (await query_progress(task)).refusals
+    assert {result.outcome for result in results} == {"refused"}
+    assert [result.reason for result in results] == [refusal.reason for refusal in refusals]
+    assert edited.outcome == "done"
 
 
 async def test_an_update_that_waits_for_a_leg_is_answered_by_the_run_that_its_task_continues_in(

@@ -190,7 +190,7 @@ async def load_planned_task(store: SqlStore, row: TaskRow, progress: TaskProgres
 
 
 UNSEEN = AnswerResult(
-    outcome="unseen", reason="no worker has answered for it; it is read when one runs, and `waystation show` tells"
+    outcome="unseen", reason="no worker has answered yet; it will be read when one runs, and `waystation show` tells"
 )
 UNTOLD = AnswerResult(
     outcome="refused", reason="the task does not tell why any more; `waystation show` tells how it stands"
