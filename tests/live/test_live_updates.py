@@ -136,6 +136,25 @@ async def test_more_messages_at_once_than_the_server_has_under_way_all_have_thei
     assert (unknown.outcome, "not in the task's store" in unknown.reason) == ("refused", True)
 
 
+async def test_documents_that_were_given_again_are_told_when_the_task_has_them(
+    server: TemporalClient, tmp_path: Path, redactor: Redactor, remote_settings: Settings
+) -> None:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "pilot.md").write_text("The bar carries three fathoms.\n")
+    async with run_platform(server, tmp_path, redactor, ScriptedTaskModel()) as counter:
+        await counter.submit(under=make_tight_budget_config())
+        task = counter.get_task_handle()
+        await wait_for_both_requests(task)
+        async with await Client.connect(remote_settings) as client:
+            updated = await client.update_documents(task.id, [folder], by="Ada")
+            told = await client.send_message(task.id, "Give depths in metres.", "Ada")
+        progress = await query_progress(task)
+    assert updated.answer == AnswerResult(outcome="done", reason="1 changed")
+    assert told.outcome == "done"
+    assert (len(progress.updates), len(progress.tellings)) == (1, 1)
+
+
 async def test_a_message_that_no_worker_reads_waits_for_one_and_counts_once(
     server: TemporalClient, tmp_path: Path, redactor: Redactor
 ) -> None:
@@ -237,10 +256,13 @@ async def test_an_update_by_hand_needs_no_id_and_a_malformed_one_is_refused_like
 async def test_an_update_that_waits_for_a_leg_is_answered_by_the_run_that_its_task_continues_in(
     tmp_path: Path, redactor: Redactor
 ) -> None:
-    """A steady stream of messages comes all the while: none is lost, none keeps the task from going on."""
+    """A steady stream of messages comes all the while: none is lost, none keeps the task from going on.
+
+    Without a cache: every step of the workflow replays all that came before it.
+    """
     gate = CallGate(ModelCall("harbours", 2))
     async with (
-        start_dev_server("limit.historyCount.suggestContinueAsNew=60") as client,
+        start_dev_server("limit.historyCount.suggestContinueAsNew=60", cached=False) as client,
         run_platform(client, tmp_path, redactor, ScriptedTaskModel(before=gate)) as counter,
     ):
         await counter.submit(under=make_tight_budget_config())
