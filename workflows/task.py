@@ -4,6 +4,9 @@ Pauses hold no worker slot; a long task continues as new between two actions.
 """
 
 import asyncio
+from contextlib import suppress
+from datetime import timedelta
+from typing import Protocol, TypeVar
 
 from pydantic import JsonValue
 from temporalio import workflow
@@ -17,8 +20,7 @@ from waystation.documents.documents import DocumentsUpdate
 from waystation.kernel.amount import Amount
 from waystation.kernel.deferred_signals import DeferredSignal, add_deferred_signal
 from waystation.planning.plan import PlanEdit
-from waystation.tasks import signals
-from waystation.tasks.approvals import AnswerBatch, build_rejection
+from waystation.tasks.approvals import AnswerBatch, build_rejection, get_answer_id, make_answer_id
 from waystation.tasks.continuation import TaskWorkflowInput
 from waystation.tasks.reallocation import with_reallocation_config
 from waystation.tasks.reviews import (
@@ -29,22 +31,26 @@ from waystation.tasks.reviews import (
 )
 from waystation.tasks.session import SessionBudgetAnswer
 from waystation.tasks.signals import (
+    CONTINUES,
+    ENDED,
     SIGNALS,
     UNENCRYPTED_REASON,
-    InputT,
+    FoundMessage,
     PendingMessage,
     SignalContext,
-    TaskSignal,
+    UpdateResult,
     apply_signal,
+    build_update_result,
+    find_messages,
     parse_signal_input,
     reject_unstored,
     single_payload,
 )
 from waystation.tasks.state import TaskState, apply_subagent_progress
-from waystation.tasks.task import ApprovalRequest, TaskMessage, TaskPhase, TaskProgress
+from waystation.tasks.task import ApprovalRequest, RejectedMessage, TaskMessage, TaskPhase, TaskProgress
 from workflows.agent_runner import AgentRunner
 from workflows.approvals import BudgetGate, request_plan_approval, wait_for_plan_approval
-from workflows.options import CONTEXT_SHORT, LEG, SHORT, raise_if_cancelled, with_summary
+from workflows.options import CONTEXT_SHORT, LEG, SHORT, Interval, raise_if_cancelled, with_summary
 from workflows.stored_state import load_state, store_state
 from workflows.task_finalizer import TaskFinalizer, run_plan_revision_if_due, run_report_review_if_due, run_shielded
 from workflows.task_runtime import TaskRuntime, record_audit_entries
@@ -94,29 +100,74 @@ class RunnerPool:
         self._driving.clear()
 
 
+MAX_EDIT_WAIT: Interval = {"timeout": timedelta(minutes=1), "timeout_summary": "tell who sent an edit that it waits"}
+"""So long an Update waits for a leg to end before it answers that the edit waits."""
+MAX_WAITING_UPDATES = 5
+"""Updates that wait for a leg to end. The server takes 10 at once, and others come that are answered at once."""
+
+
 class SignalHandler:
     """Validates people's messages, applies them to the task's state and stores them.
 
-    A message that refers to something in the store is applied twice: when it arrives, and when the store has it. Any
-    JSON is accepted, or none: a malformed message is rejected where the person sees it. Text and documents wake no
-    agent; an agent reads them at its next turn.
+    Any JSON, or none, is taken: a malformed message is refused where the person sees it. Words and documents wake
+    nobody: who waits hears of them when they go on. A message that is sent again with its id is the same one.
     """
 
     def __init__(self, board: TaskRuntime, gate: BudgetGate) -> None:
         self._board, self._gate = board, gate
         self._held: tuple[DeferredSignal, ...] | None = None
+        self._leaving = False
+        """This run is about to continue as new: no Update waits, or has an effect here."""
+        self._waiting = 0
+        """How many Updates wait for a leg to end."""
 
-    async def handle(self, signal: TaskSignal[InputT], sent: tuple[JsonValue, ...]) -> None:
-        """Apply a message, or hold it for the next run if this one is about to continue as new.
-
-        An unencrypted message to a task that requires encryption is rejected.
+    async def handle(self, name: str, sent: tuple[JsonValue, ...]) -> None:
+        """Have a signal take effect, in the next run if this one is about to continue as new. What came unencrypted
+        where it must not is refused.
         """
         await self._board.wait_until_ready()
-        message = DeferredSignal(signal=signal.name, sent=single_payload(sent), readable=self._board.accepts(sent))
+        message = DeferredSignal(signal=name, sent=single_payload(sent), readable=self._board.accepts(sent))
         if self._held is not None and (held := add_deferred_signal(self._held, message)) is not None:
             self._held = held
         else:
             await self._handle(message)
+
+    async def answer(self, name: str, sent: tuple[JsonValue, ...], update_id: str) -> UpdateResult:
+        """The same for an Update, and what became of it. Without `answer_id` it has that of the Update."""
+        await self._board.wait_until_ready()
+        if self._leaving:
+            return CONTINUES
+        readable, given = self._board.accepts(sent), single_payload(sent)
+        answer_id = get_answer_id(given) or make_answer_id(update_id)
+        if isinstance(given, dict) and not given.get("answer_id"):
+            given = {**given, "answer_id": answer_id}
+        found = await self._handle(DeferredSignal(signal=name, sent=given, readable=readable))
+        result = build_update_result(found)
+        if result is None or result.outcome == "waiting":
+            await self._wait_until_settled(answer_id)
+            result = build_update_result(find_messages(self._board.state, answer_id))
+        if result is None:
+            return ENDED if self._board.state.phase.over else CONTINUES
+        return result.replace(continues=self._leaving and result.outcome == "waiting")
+
+    async def _wait_until_settled(self, answer_id: str) -> None:
+        """An edit waits for a leg to end; a message that was sent again waits for what the first one waits for."""
+
+        def settled() -> bool:
+            result = build_update_result(find_messages(self._board.state, answer_id))
+            return result is not None and result.outcome != "waiting"
+
+        if self._waiting < MAX_WAITING_UPDATES:
+            self._waiting += 1
+            with suppress(TimeoutError):
+                await workflow.wait_condition(
+                    lambda: self._leaving or self._board.state.phase.over or settled(), **MAX_EDIT_WAIT
+                )
+            self._waiting -= 1
+
+    def dismiss_updates(self) -> None:
+        """From now on Updates are for the next run, and those that wait are answered."""
+        self._leaving = True
 
     def hold_signals(self) -> None:
         """Hold messages for the next run from now on.
@@ -131,8 +182,8 @@ class SignalHandler:
         return self._held or ()
 
     async def release_signals(self) -> None:
-        """Apply the held messages here, and all later ones: there is no next run after all."""
-        held, self._held = self.held_signals, None
+        """There is no next run after all: have what was held take effect here, and all that follows."""
+        held, self._held, self._leaving = self.held_signals, None, False
         await self.handle_held(held)
 
     async def handle_held(self, held: tuple[DeferredSignal, ...]) -> None:
@@ -140,12 +191,16 @@ class SignalHandler:
         for message in held:
             await self._handle(message)
 
-    async def _handle(self, message: DeferredSignal) -> None:
+    async def _handle(self, message: DeferredSignal) -> tuple[FoundMessage, ...]:
+        """What the state has of it from now on."""
         board, now, signal, sent = self._board, workflow.now(), SIGNALS[message.signal], message.sent
-        if message.readable:
-            answer = signal.evaluate(SignalContext(board.state, board.approval_context, now), sent)
+        if not message.readable:
+            # Without its id: who has no key must not say what becomes of a message that is to come.
+            answer = build_rejection(signal.name, None, ValueError(UNENCRYPTED_REASON), now)
+        elif known := find_messages(board.state, get_answer_id(sent)):
+            return known
         else:
-            answer = build_rejection(signal.name, sent, ValueError(UNENCRYPTED_REASON), now)
+            answer = signal.evaluate(SignalContext(board.state, board.approval_context, now), sent)
         board.replace_state(apply_signal(board.state, answer))
         if isinstance(answer, PendingMessage):
             summary = f"keep message {answer.telling.number} of a person"
@@ -153,24 +208,25 @@ class SignalHandler:
             kept = await workflow.execute_activity_method(
                 MessageActivities.store_message, words, **with_summary(SHORT, summary)
             )
-            return await self._kept(signal.name, kept.telling, kept.reason)
+            return (await self._kept(signal.name, kept.telling, kept.reason),)
         if isinstance(answer, DocumentsUpdate):
             summary = f"update {answer.number} of the documents"
             wanted = UpdateDocumentsRequest(task_id=board.task_id, update=answer)
             done = await workflow.execute_activity_method(
                 MessageActivities.update_documents, wanted, **with_summary(SHORT, summary)
             )
-            return await self._kept(signal.name, done.update, done.reason)
+            return (await self._kept(signal.name, done.update, done.reason),)
         if isinstance(answer, PlanEdit):
-            return await self._replan(answer)
+            return (await self._replan(answer),)
         answers = answer.each if isinstance(answer, AnswerBatch) else (answer,)
         await record_audit_entries(board, *answers)
         granted = sum((one.granted for one in answers if isinstance(one, ApprovalRequest)), Amount())
         if not granted.is_zero:
             await self._gate.send_grant_to_session(granted)
+        return answers
 
-    async def _replan(self, edit: PlanEdit) -> None:
-        """Adopt a person's plan if it can be run."""
+    async def _replan(self, edit: PlanEdit) -> ApprovalRequest | RejectedMessage:
+        """The task works by this plan, where it can be run."""
         start = self._board.start
         wanted = EditedPlanRequest(ref=start.ref, edit=edit, left=compute_limit_for_steps(self._board.state))
         summary = "read the plan that a person sent"
@@ -180,15 +236,55 @@ class SignalHandler:
         state, answer = apply_plan_edit_result(self._board.state, edit, made, start.terms, workflow.now())
         self._board.replace_state(state)
         await record_audit_entries(self._board, answer)
+        return answer
 
-    async def _kept(self, signal: str, sent: TaskMessage | DocumentsUpdate, reason: str) -> None:
-        """Apply the message as the store has it, or reject it with the reason why it was not stored."""
+    async def _kept(
+        self, signal: str, sent: TaskMessage | DocumentsUpdate, reason: str
+    ) -> TaskMessage | DocumentsUpdate | RejectedMessage:
+        """As the store has it now; or why it has not."""
         if not reason:
             self._board.replace_state(apply_signal(self._board.state, sent))
-            return
+            return sent
         state, refused = reject_unstored(signal, self._board.state, sent, reason, workflow.now())
         self._board.replace_state(state)
         await record_audit_entries(self._board, refused)
+        return refused
+
+
+class MessageReceiver(Protocol):
+    """A workflow that takes what people send."""
+
+    inbox: SignalHandler
+
+
+ReceiverT = TypeVar("ReceiverT", bound=MessageReceiver)
+
+
+def with_task_messages(receiver: type[ReceiverT]) -> type[ReceiverT]:
+    """The workflow, which takes every row of the table as a signal and as an Update of the same name."""
+    for name, row in SIGNALS.items():
+        setattr(receiver, f"{name}_signal", _make_signal_handler(name, row.description))
+        setattr(receiver, f"{name}_update", _make_update_handler(name, row.description))
+    return receiver
+
+
+def _make_signal_handler(name: str, description: str) -> object:
+    @workflow.signal(name=name, description=description)
+    async def handle(self: MessageReceiver, *sent: JsonValue) -> None:
+        """Any JSON, or none, is taken and validated inside."""
+        await self.inbox.handle(name, sent)
+
+    return handle
+
+
+def _make_update_handler(name: str, description: str) -> object:
+    @workflow.update(name=name, description=description)
+    async def answer(self: MessageReceiver, *sent: JsonValue) -> UpdateResult:
+        """As the signal. It is decided in here and not by a validator, so that what is refused is kept, too."""
+        update = workflow.current_update_info()
+        return await self.inbox.answer(name, sent, update.id if update is not None else "")
+
+    return answer
 
 
 async def _state_to_go_on_from(start: TaskWorkflowInput) -> TaskState | None:
@@ -212,6 +308,7 @@ async def _state_to_go_on_from(start: TaskWorkflowInput) -> TaskState | None:
 
 
 @workflow.defn(name="Task")
+@with_task_messages
 class TaskWorkflow:
     """One question that ends in a report."""
 
@@ -219,7 +316,7 @@ class TaskWorkflow:
     def __init__(self, start: TaskWorkflowInput) -> None:
         self._board = TaskRuntime(start)
         self._gate = BudgetGate(self._board, f"session-{start.ref.session}")
-        self._inbox = SignalHandler(self._board, self._gate)
+        self.inbox = SignalHandler(self._board, self._gate)
         self._ending = TaskFinalizer(self._board, self._gate)
         self._crew = RunnerPool(self._board, self._gate)
 
@@ -230,7 +327,7 @@ class TaskWorkflow:
             # Shielded: a cancellation waits for it, because what to report and what was spent is not known before.
             self._board.begin_from_state(await run_shielded(_state_to_go_on_from(start)))
             raise_if_cancelled()
-            await self._inbox.handle_held(start.held)
+            await self.inbox.handle_held(start.held)
             await self._plan(start)
             raise_if_cancelled()
             if not await wait_for_plan_approval(self._board):
@@ -245,7 +342,7 @@ class TaskWorkflow:
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 raise
             await self._crew.stop()
-            await self._inbox.release_signals()
+            await self.inbox.release_signals()
             if is_cancelled_exception(error):
                 await self._ending.finish(TaskPhase.CANCELLED)
                 raise
@@ -256,36 +353,6 @@ class TaskWorkflow:
     def progress(self) -> TaskProgress:
         """Return the progress that people see."""
         return self._board.progress
-
-    @workflow.signal(description=signals.APPROVAL.description)
-    async def approve_budget(self, *sent: JsonValue) -> None:
-        """Approve a budget request. Accepts any JSON, or none, and validates it inside."""
-        await self._inbox.handle(signals.APPROVAL, sent)
-
-    @workflow.signal(description=signals.DENIAL.description)
-    async def deny_budget(self, *sent: JsonValue) -> None:
-        """Deny a budget request. Accepts any JSON, or none, and validates it inside."""
-        await self._inbox.handle(signals.DENIAL, sent)
-
-    @workflow.signal(description=signals.PLAN.description)
-    async def review_plan(self, *sent: JsonValue) -> None:
-        """Review the plan. Accepts any JSON, or none, and validates it inside."""
-        await self._inbox.handle(signals.PLAN, sent)
-
-    @workflow.signal(description=signals.EDIT.description)
-    async def edit_context(self, *sent: JsonValue) -> None:
-        """Edit an agent's context. Accepts any JSON, or none, and validates it inside."""
-        await self._inbox.handle(signals.EDIT, sent)
-
-    @workflow.signal(description=signals.MESSAGE.description)
-    async def tell(self, *sent: JsonValue) -> None:
-        """Send a message to the agents. Accepts any JSON, or none, and validates it inside."""
-        await self._inbox.handle(signals.MESSAGE, sent)
-
-    @workflow.signal(description=signals.UPDATE.description)
-    async def update_documents(self, *sent: JsonValue) -> None:
-        """Update the task's documents. Accepts any JSON, or none, and validates it inside."""
-        await self._inbox.handle(signals.UPDATE, sent)
 
     @workflow.signal(description="The session's answer to an ask of this task. Sent by the session.")
     async def budget_answer(self, *sent: JsonValue) -> None:
@@ -338,13 +405,14 @@ class TaskWorkflow:
 
         Messages that arrive meanwhile go to the next run. If something else has changed the state, it is stored again.
         """
+        self.inbox.dismiss_updates()
         while True:
             await workflow.wait_condition(workflow.all_handlers_finished)
-            self._inbox.hold_signals()
+            self.inbox.hold_signals()
             state = self._board.state
             stored = await store_state(start.ref, state)
             if self._board.state is state and workflow.all_handlers_finished():
-                workflow.continue_as_new(start.replace(state=stored, held=self._inbox.held_signals))
+                workflow.continue_as_new(start.replace(state=stored, held=self.inbox.held_signals))
 
     def _start_ready(self, start: TaskWorkflowInput) -> None:
         state = self._board.state

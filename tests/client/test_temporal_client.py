@@ -15,7 +15,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from tests.support.scopes import SYSTEM_SCOPE
 from tests.support.stub_workflows import PENDING_APPROVAL, StubSessionWorkflow, StubTaskWorkflow
 from waystation.client import Client
-from waystation.client.approvals import NOT_TAKEN
+from waystation.client.approvals import NOT_TAKEN, UNSEEN
 from waystation.config.settings import Settings
 from waystation.documents.citations import parse_citations
 from waystation.documents.documents import SourceDocument
@@ -152,6 +152,15 @@ async def test_a_denial_is_told(client: Client, temporal_client: TemporalClient)
     async with run_stub_worker(temporal_client):
         task_id = (await client.submit(make_task_request(), DOCUMENTS)).task_id
         assert (await client.deny(task_id, finish="cancel")).outcome == "denied"
+
+
+async def test_an_answer_that_no_worker_reads_waits_for_one(client: Client, temporal_client: TemporalClient) -> None:
+    async with run_stub_worker(temporal_client):
+        task_id = (await client.submit(make_task_request(), DOCUMENTS)).task_id
+    assert await client.deny(task_id) == UNSEEN
+    async with run_stub_worker(temporal_client):
+        (answered,) = (await temporal_client.get_workflow_handle_for(StubTaskWorkflow.run, task_id).result()).approvals
+    assert answered.decision == "denied"
 
 
 async def test_what_waits_is_listed_over_all_tasks(client: Client, temporal_client: TemporalClient) -> None:

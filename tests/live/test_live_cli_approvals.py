@@ -120,7 +120,10 @@ async def test_all_that_are_granted_are_granted_in_one_moment_so_that_none_goes_
         code, out, told = await run_cli(capsys, "approve", task, "--all", "--add", "90k", "--by", "Ada", "--json")
         progress = await counter.get_task_handle().result()
         history = await counter.get_task_handle().fetch_history()
-    sent = [event.workflow_execution_signaled_event_attributes.signal_name for event in history.events]
+    sent = [
+        event.workflow_execution_update_accepted_event_attributes.accepted_request.input.name
+        for event in history.events
+    ]
     assert (code, sent.count("approve_budget")) == (0, 1)
     assert [(one["request_id"], one["outcome"]) for one in json.loads(out)] == [(one, "approved") for one in named]
     assert told.splitlines()[1:] == [f"{request_id}: approved" for request_id in named]
@@ -143,7 +146,10 @@ async def test_all_that_are_denied_are_denied_in_one_moment_so_that_none_goes_on
         progress = await counter.get_task_handle().result()
         history = await counter.get_task_handle().fetch_history()
         again = await asyncio.to_thread(run, ["deny", task, "--request", named[0], "--request", "nobody"])
-    sent = [event.workflow_execution_signaled_event_attributes.signal_name for event in history.events]
+    sent = [
+        event.workflow_execution_update_accepted_event_attributes.accepted_request.input.name
+        for event in history.events
+    ]
     assert sent.count("deny_budget") == 1
     assert (code, again) == (0, 2)
     assert [(one["request_id"], one["outcome"], one["reason"]) for one in json.loads(out)] == [

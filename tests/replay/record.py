@@ -15,12 +15,22 @@ import tempfile
 from pathlib import Path
 from socket import gethostname
 
+from pydantic import JsonValue
 from temporalio.client import WorkflowHistory
 
 from tests.replay.delegation_task import answer_pending_requests, run_delegation_task
 from tests.support.prices import PRICES
 from tests.support.schedule_platform import run_schedule_platform
-from tests.support.temporal_platform import KEY, SESSION, TENANT, run_platform, start_dev_server, wait_until
+from tests.support.task_model import CallGate, ModelCall, ScriptedTaskModel, make_tight_budget_config
+from tests.support.temporal_platform import (
+    KEY,
+    SESSION,
+    TENANT,
+    run_platform,
+    start_dev_server,
+    wait_for_both_requests,
+    wait_until,
+)
 from waystation import __version__
 from waystation.config.resolver import build_task_config
 from waystation.config.settings import Settings
@@ -29,9 +39,13 @@ from waystation.kernel.amount import Limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.temporal_names import make_indexing_workflow_id
 from waystation.plugins.redaction.redactor import PresidioRedactor
+from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET
+from waystation.tasks.signals import EDIT_CONTEXT, TELL
 from waystation.tasks.task import TaskRequest
+from waystation.testing.doubles import PlainRedactor
 from workers.models import create_model_router
 from workflows.index_documents import IndexDocumentsWorkflow
+from workflows.task import TaskWorkflow
 
 HISTORIES = Path(__file__).parent / "histories"
 STACK = re.compile(r'"stackTrace": "(?:[^"\\]|\\.)*"')
@@ -102,6 +116,36 @@ async def record_delegation(folder: Path) -> None:
     sys.stdout.write(f"{progress.phase}: {len(progress.steps)} agents, {len(progress.approvals)} approvals\n")
 
 
+async def record_answered(folder: Path) -> None:
+    """A task that people answer by Updates, also by one that waits and one that is sent twice."""
+    gate = CallGate(ModelCall("write", 1))
+    async with (
+        start_dev_server() as client,
+        run_platform(client, folder, PlainRedactor({}), ScriptedTaskModel(before=gate)) as counter,
+    ):
+        await counter.submit(under=make_tight_budget_config())
+        task, sender = counter.get_task_handle(), counter.get_message_client()
+        await wait_for_both_requests(task)
+        for _ in range(2):
+            await counter.tasks.update(task.id, TELL, {"text": "Give depths in metres."}, "told")
+        await sender.send(APPROVE_BUDGET, {"request_id": "nobody"})
+        pin: dict[str, JsonValue] = {"action": "pin", "agent": "harbours", "message": "m5"}
+        await sender.send(EDIT_CONTEXT, pin)
+        await sender.send(DENY_BUDGET, {"request_id": "tides-1"})
+        await sender.send(APPROVE_BUDGET, {"request_id": "harbours-1"})
+        await gate.reached.wait()
+        late = asyncio.create_task(sender.send(EDIT_CONTEXT, {**pin, "agent": "write", "message": "m1"}))
+
+        async def waits() -> bool:
+            return len((await task.query(TaskWorkflow.progress)).edits) > 1
+
+        await wait_until(waits)
+        gate.opened.set()
+        progress = await task.result()
+        _write_histories(answered=await task.fetch_history())
+    sys.stdout.write(f"{progress.phase}: an edit was {(await late).outcome}\n")
+
+
 async def record_scheduled(folder: Path) -> None:
     """Runs of a schedule: one that failed, and one whose task it began and waited for."""
     async with start_dev_server() as client:
@@ -130,7 +174,13 @@ def _write_histories(**histories: WorkflowHistory) -> None:
 
 async def record_all(folder: Path) -> None:
     """Every history of this version."""
-    for name, recorded in (("whole", record), ("divided", record_delegation), ("scheduled", record_scheduled)):
+    recorders = {
+        "whole": record,
+        "divided": record_delegation,
+        "answered": record_answered,
+        "scheduled": record_scheduled,
+    }
+    for name, recorded in recorders.items():
         (folder / name).mkdir()
         await recorded(folder / name)
 

@@ -1,4 +1,5 @@
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,15 @@ def test_the_recorded_division_of_work_has_all_that_can_come_to_pass() -> None:
     assert written.count("EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED") > 2
     said = join_all_strings(load_history(f"{__version__}/divided").events)
     assert all(f'"decision":"{decision}"' in said for decision in ("pending", "approved", "withdrawn"))
+
+
+def test_the_recorded_answers_came_by_updates_of_which_one_waited() -> None:
+    events = load_history(f"{__version__}/answered").events
+    asked = [event.workflow_execution_update_accepted_event_attributes.accepted_request for event in events]
+    counted = Counter(request.input.name for request in asked if request.input.name)
+    assert counted == {"tell": 1, "approve_budget": 2, "deny_budget": 1, "edit_context": 2}
+    outcomes = Counter(re.findall(r'"outcome":"(\w+)"', join_all_strings(events)))
+    assert outcomes == {"done": 2, "refused": 2, "denied": 1, "approved": 1}
 
 
 def test_the_recorded_runs_of_a_schedule_waited_for_a_task_and_paused_the_schedule() -> None:

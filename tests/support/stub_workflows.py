@@ -13,7 +13,8 @@ from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.refs import TaskRef
 from waystation.tasks import approvals
 from waystation.tasks.session import SessionWorkflowInput, SubmissionResult
-from waystation.tasks.task import ApprovalRequest, BudgetProgress, RejectedMessage, TaskPhase, TaskProgress
+from waystation.tasks.signals import UpdateResult
+from waystation.tasks.task import ApprovalRequest, BudgetProgress, TaskPhase, TaskProgress
 
 DOCUMENTS = (SourceDocument(name="a.md", text="# A\n"),)
 PENDING_ATTRIBUTE_KEY = SearchAttributeKey.for_int(names.PENDING_ATTRIBUTE)
@@ -76,23 +77,22 @@ class StubTaskWorkflow:
     def progress(self) -> TaskProgress:
         return self.now
 
-    @workflow.signal(name=approvals.APPROVE_BUDGET)
-    def approve(self, answer: dict[str, JsonValue]) -> None:
-        answer_id = str(answer.pop("answer_id"))
+    @workflow.update(name=approvals.APPROVE_BUDGET)
+    def approve(self, answer: dict[str, JsonValue]) -> UpdateResult:
         if answer.get("tokens") == 1:
-            refusal = RejectedMessage(
-                signal=approvals.APPROVE_BUDGET, reason="too few", at=workflow.now(), answer_id=answer_id
-            )
-            self.now = self.now.replace(refusals=(*self.now.refusals, refusal))
-            return
-        self.now = self.now.replace(
-            phase=TaskPhase.DONE,
-            approvals=(
-                PENDING_APPROVAL.replace(decision="approved", note=str(sorted(answer.items())), answer_id=answer_id),
-            ),
-        )
+            return UpdateResult(outcome="refused", reason="too few")
+        note = str(sorted(answer.items()))
+        approved = PENDING_APPROVAL.replace(decision="approved", note=note)
+        self.now = self.now.replace(phase=TaskPhase.DONE, approvals=(approved,))
+        return UpdateResult(outcome="approved", reason=note)
+
+    @workflow.update(name=approvals.DENY_BUDGET)
+    def deny(self, answer: dict[str, JsonValue]) -> UpdateResult:
+        self.now = self.now.replace(phase=TaskPhase.PARTIAL, approvals=(PENDING_APPROVAL.replace(decision="denied"),))
+        return UpdateResult(outcome="denied")
 
     @workflow.signal(name=approvals.DENY_BUDGET)
-    def deny(self, answer: dict[str, JsonValue]) -> None:
+    def deny_later(self, answer: dict[str, JsonValue]) -> None:
+        """As the client sends it where nobody answers."""
         denied = PENDING_APPROVAL.replace(decision="denied", answer_id=str(answer["answer_id"]))
         self.now = self.now.replace(phase=TaskPhase.PARTIAL, approvals=(denied,))

@@ -23,6 +23,7 @@ from tests.support.task_model import make_task_config
 from waystation.agents.ports import Meter
 from waystation.cli.main import run
 from waystation.client.agent_contexts import rewind_finished_task
+from waystation.client.approvals import TaskMessageClient
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.documents.redacted_documents import RedactedDocumentStore
@@ -307,16 +308,16 @@ class TaskSubmitter:
     async def admit(self, row: TaskRow) -> SubmissionResult:
         """Submit a stored task to its session. Raises what the session answers."""
         start = await self._session_start()
-        return await self._tasks.admit(start, self.session.id, row.ref, timedelta(seconds=WAIT_TIMEOUT_SECONDS))
+        return await self.tasks.admit(start, self.session.id, row.ref, timedelta(seconds=WAIT_TIMEOUT_SECONDS))
 
     async def edit(self, edit: ContextEditInput, request_id: str = "first") -> AnswerResult:
         """Resume a finished task by an edit. Raises as the client does."""
         row = await self.store.get_task(make_task_id(make_task_request(request_id)), SYSTEM_SCOPE)
-        return await rewind_finished_task(self.store, self._tasks, row, edit)
+        return await rewind_finished_task(self.store, self.tasks, row, edit)
 
     async def set_session_limit(self, limit: Limit) -> None:
-        """Set the spending limit of the session."""
-        await self._tasks.set_session_limit(await self._session_start(), self.session.id, limit)
+        """Set what the session may spend."""
+        await self.tasks.set_session_limit(await self._session_start(), self.session.id, limit)
 
     async def _session_start(self) -> SessionWorkflowInput:
         return SessionWorkflowInput(
@@ -324,11 +325,16 @@ class TaskSubmitter:
         )
 
     @property
-    def _tasks(self) -> TemporalTaskClient:
+    def tasks(self) -> TemporalTaskClient:
+        """What the client says to the server."""
         address = self.client.service_client.config.target_host
         return TemporalTaskClient(
             self.client, TemporalTarget(profile=ClientConfigProfile(address=address), ui_url=None)
         )
+
+    def get_message_client(self, request_id: str = "first") -> TaskMessageClient:
+        """Sends that task messages, as the client does it."""
+        return TaskMessageClient(self.tasks, make_task_id(make_task_request(request_id)))
 
     def get_task_handle(self, request_id: str = "first") -> TaskHandle:
         """Return the workflow of that request."""

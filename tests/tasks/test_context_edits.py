@@ -22,7 +22,15 @@ from waystation.agents.leg import ContextFull
 from waystation.context.compaction import TOO_LATE, CompactionOutcome, CompactionStatus, ContextEdit, EditOutcome
 from waystation.tasks.details import render_task_details
 from waystation.tasks.progress import build_task_progress
-from waystation.tasks.signals import EDIT, AnswerResult, SignalContext, SignalEffect, apply_signal, find_answer_result
+from waystation.tasks.signals import (
+    EDIT,
+    SignalContext,
+    SignalEffect,
+    UpdateResult,
+    apply_signal,
+    build_update_result,
+    find_messages,
+)
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import RejectedMessage, TaskPhase
 
@@ -123,9 +131,7 @@ def test_only_agents_at_work_are_edited() -> None:
         ]
     )
     refused = apply_signal(state, answer(state, {**PIN, "agent": "nobody"}))
-    assert find_answer_result("a1", build_task_progress(refused, REF, TASK_CONFIG, "Why?")) == AnswerResult(
-        outcome="refused", reason=refusals[2]
-    )
+    assert build_update_result(find_messages(refused, "a1")) == UpdateResult(outcome="refused", reason=refusals[2])
 
 
 def test_edits_are_carried_out_in_their_order_before_anything_else() -> None:
@@ -189,11 +195,11 @@ def test_what_a_summary_cost_is_booked_also_where_its_agent_was_denied_meanwhile
 def test_people_see_what_waits_and_what_became_of_it() -> None:
     state = edited(make_working_state("research-1"), {**PIN, "note": "the contract"})
     waiting = build_task_progress(state, REF, TASK_CONFIG, "Why?")
-    assert find_answer_result("a1", waiting) == AnswerResult(outcome="waiting")
+    assert build_update_result(find_messages(state, "a1")) == UpdateResult(outcome="waiting")
     line = "research-1: pin m4 (edit-1), asked for by Ada (a name as given) [the contract]: "
     assert f"- {line}waits for the end of its leg" in render_task_details(waiting)
     state = state.with_run(settled(state.runs["research-1"], EditOutcome(state="refused", reason="m4 is hidden")))
     then = build_task_progress(state, REF, TASK_CONFIG, "Why?")
-    assert find_answer_result("a1", then) == AnswerResult(outcome="refused", reason="m4 is hidden")
+    assert build_update_result(find_messages(state, "a1")) == UpdateResult(outcome="refused", reason="m4 is hidden")
     assert then.notes[-1] == f"{line}refused, m4 is hidden"
     assert "waits for" not in render_task_details(then)

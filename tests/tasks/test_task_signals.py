@@ -1,14 +1,15 @@
 """The table of what people send to a task."""
 
-import inspect
-
 import pytest
 from pydantic import JsonValue
 
 from activities.ledger import AuditRequest
+from tests.support.progress_values import APPROVED_APPROVAL, PENDING_APPROVAL
 from tests.support.task_states import NOON, make_approval_context, make_working_state, request_budgets
 from waystation.context.compaction import ContextEdit
+from waystation.kernel.value import Value
 from waystation.tasks import signals
+from waystation.tasks.approvals import MAX_REQUESTS_PER_ANSWER
 from waystation.tasks.signals import (
     EDIT,
     MESSAGE,
@@ -16,7 +17,10 @@ from waystation.tasks.signals import (
     InputT,
     SignalContext,
     TaskSignal,
+    UpdateResult,
     apply_signal,
+    build_update_result,
+    find_messages,
     make_audit_entry_id,
     reject_unstored,
 )
@@ -30,10 +34,13 @@ SET: dict[str, JsonValue] = {"documents": "d" * 64, "by": "Ada", "answer_id": "a
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_the_workflow_has_a_method_of_each_rows_name_that_takes_that_row(name: str) -> None:
-    method = inspect.getsource(getattr(TaskWorkflow, getattr(signals, name).name))
-    assert f"@workflow.signal(description=signals.{name}.description)" in method
-    assert f"self._inbox.handle(signals.{name}, sent)" in method
+def test_the_workflow_takes_each_row_as_a_signal_and_as_an_update_of_the_same_name(name: str) -> None:
+    row: TaskSignal[Value] = getattr(signals, name)
+    signal = getattr(TaskWorkflow, f"{row.name}_signal").__temporal_signal_definition
+    update = getattr(TaskWorkflow, f"{row.name}_update")._defn  # noqa: SLF001: as the SDK finds it
+    assert (signal.name, signal.description) == (row.name, row.description)
+    assert (update.name, update.description, update.validator) == (row.name, row.description, None)
+    assert signals.SIGNALS[row.name] is row
 
 
 def sent_twice(row: TaskSignal[InputT], sent: JsonValue) -> TaskState:
@@ -48,6 +55,29 @@ def sent_twice(row: TaskSignal[InputT], sent: JsonValue) -> TaskState:
 def test_messages_are_counted_in_the_order_in_which_they_come() -> None:
     assert [one.number for one in sent_twice(MESSAGE, WORDS).tellings] == [1, 2]
     assert [one.number for one in sent_twice(UPDATE, SET).updates] == [1, 2]
+
+
+def test_a_message_is_found_by_its_id_and_has_no_result_before_it_is_kept() -> None:
+    state = sent_twice(MESSAGE, WORDS)
+    (first, *_) = find_messages(state, "a1")
+    assert find_messages(state, "a2") == find_messages(state, "") == ()
+    assert build_update_result([first]) is None
+    assert build_update_result([]) is None
+    assert isinstance(first, TaskMessage)
+    assert build_update_result([first.replace(text="f" * 64)]) == UpdateResult(outcome="done")
+
+
+def test_what_became_of_many_requests_fits_into_one_payload() -> None:
+    """The server takes 2 MB."""
+    note = "\N{ANCHOR}" * 2_000
+    answered = [
+        APPROVED_APPROVAL.replace(request_id=f"{number:->200}", note=note) for number in range(MAX_REQUESTS_PER_ANSWER)
+    ]
+    result = build_update_result(answered)
+    assert result is not None
+    assert (result.reason, len(result.each)) == (note, MAX_REQUESTS_PER_ANSWER)
+    assert len(result.model_dump_json().encode()) < 1_000_000
+    assert build_update_result([*answered, PENDING_APPROVAL]) is None
 
 
 def test_what_the_store_has_takes_the_place_of_what_has_come() -> None:

@@ -251,7 +251,7 @@ async def _ask_yes_or_no(client: Client, task_id: str, approval: ApprovalRequest
 
 
 class AutoApprover:
-    """Approves requests by the same signal as a person, if there is no one to ask."""
+    """Grants what is asked for as a person would, where there is nobody to ask."""
 
     def __init__(self, room: Amount | None = None) -> None:
         """Build the approver. `room`: total amount that it may grant; None: unlimited."""
@@ -276,9 +276,7 @@ class AutoApprover:
             print_message("Nobody to ask here, and nothing left to grant: the task ends with what there is.")
             print_answer(await client.deny(task_id, request_id=approval.request_id, by="demo"))
             return
-        print_message(
-            f"Nobody to ask here: the demo grants {format_amount(amount)} itself, by the signal that `approve` sends."
-        )
+        print_message(f"Nobody to ask here: the demo grants {format_amount(amount)} itself, as `approve` does.")
         print_answer(
             await client.approve(
                 task_id, request_id=approval.request_id, amount=amount, by="demo", note="approved by the demo itself"

@@ -1,9 +1,14 @@
-"""Approval requests as the client lists and answers them, with the plans and the drafts that a person needs in order to
-decide.
+"""What the client tells of requests, and how it answers them.
+
+What the client tells of requests for money: those that wait, what they would deliver now, and who answered them.
+
+What is usual for a task of the tenant's, for whoever is to agree to a plan.
+
+Sends a task what a person decided, and hears what became of it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from secrets import token_hex
 from statistics import quantiles
@@ -22,7 +27,7 @@ from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import get_placeholder_key
 from waystation.tasks.approvals import SIGNALS_BY_DECISION, AnswerOrigin, find_answer_origin
 from waystation.tasks.progress import apply_stored_usage
-from waystation.tasks.signals import AnswerResult, find_answer_result, find_answer_results
+from waystation.tasks.signals import AnswerResult, UpdateResult
 from waystation.tasks.task import TaskPhase, TaskProgress, TaskRow
 from waystation.tasks.view import (
     PendingApproval,
@@ -190,61 +195,52 @@ async def load_planned_task(store: SqlStore, row: TaskRow, progress: TaskProgres
     )
 
 
-ANSWER_SECONDS = 10.0
-EDIT_SECONDS = 60.0
-"""Seconds to wait for the effect of an edit, which may take a summary or the rest of a leg."""
-ANSWER_POLL_SECONDS = 0.2
-UNATTENDED = AnswerResult(outcome="unseen", reason="no worker answers for this task; it will be read when one runs")
-UNREAD = AnswerResult(outcome="unseen", reason="no worker has read it yet; `waystation show` tells when one has")
+UNSEEN = AnswerResult(
+    outcome="unseen", reason="no worker has answered yet; it will be read when one runs, and `waystation show` tells"
+)
+UNTOLD = AnswerResult(
+    outcome="refused", reason="the task does not tell why any more; `waystation show` tells how it stands"
+)
+"""Of one of so many answers that a task does not keep all."""
 
-ENDED = AnswerResult(outcome="refused", reason="the task ended before it had read this; it has no effect")
 
-
-class TaskSignalClient(NamedTuple):
-    """Sends signals to a running task and waits for their effect; each is recognised by an id of its own."""
+class TaskMessageClient(NamedTuple):
+    """A task at work, to which messages are sent."""
 
     temporal: "TemporalTaskClient"
     task_id: str
-    look: Callable[[], Awaitable[TaskProgress]]
-    """Returns the task's current progress."""
 
-    async def send(self, signal: str, said: Mapping[str, JsonValue], answer_id: str = "") -> AnswerResult:
-        """Send the signal and wait until it has had its effect; an edit that is still pending by then is reported as
-        pending.
+    async def send(self, name: str, message: Mapping[str, JsonValue]) -> AnswerResult:
+        """What became of the message; an edit that waits for the end of a leg by then, waits.
 
         Raises:
             BadInput: The task does not run.
             Unreachable: The server does not answer.
         """
-        answer_id = answer_id or token_hex(8)
-        attended = await self.temporal.query_progress(self.task_id) is not None
-        await self.temporal.signal(self.task_id, signal, {**said, "answer_id": answer_id})
-        if not attended:
-            return UNATTENDED
-        seen: AnswerResult | None = None
-        patience, began = ANSWER_SECONDS, asyncio.get_running_loop().time()
-        while asyncio.get_running_loop().time() - began < patience:
-            seen = find_answer_result(answer_id, await self.look())
-            if seen is not None and seen.outcome != "waiting":
-                return seen
-            patience = ANSWER_SECONDS if seen is None else EDIT_SECONDS
-            await asyncio.sleep(ANSWER_POLL_SECONDS)
-        return seen or (UNREAD if await self._runs() else ENDED)
+        return (await self._send(name, message)).answer
 
-    async def _runs(self) -> bool:
-        """Return whether the task can still read what was sent to it."""
-        run = await self.temporal.find_task_run(self.task_id)
-        return run is not None and run.ended is None and (run.progress is None or not run.progress.phase.over)
+    async def _send(self, name: str, message: Mapping[str, JsonValue]) -> UpdateResult:
+        """By an Update; where nobody answers by a signal of the same id, which waits for a worker.
+
+        Before anything is sent the task is asked something, so that who lacks the key raises WrongKey and sends nothing
+        in plain.
+        """
+        answer_id = token_hex(8)
+        if await self.temporal.query_progress(self.task_id) is not None:
+            result = await self.temporal.update(self.task_id, name, message, answer_id)
+            if result is not None:
+                return result
+        await self.temporal.signal(self.task_id, name, {**message, "answer_id": answer_id})
+        return UpdateResult(outcome=UNSEEN.outcome, reason=UNSEEN.reason)
 
     async def answer_requests(
-        self, signal: str, request_ids: Sequence[str], said: Mapping[str, JsonValue]
+        self, name: str, request_ids: Sequence[str], message: Mapping[str, JsonValue]
     ) -> dict[str, AnswerResult]:
         """Answer these requests in one signal. Returns the result of each by request id; raises as `send` does."""
         if not request_ids:
             return {}
         first, *others = request_ids
-        named: dict[str, JsonValue] = {"request_id": first, "also": list[JsonValue](others)}
-        sent = await self.send(signal, {**said, **named}, answer_id := token_hex(8))
-        if sent.outcome == "unseen" or not others:
-            return dict.fromkeys(request_ids, sent)
-        return find_answer_results(answer_id, request_ids, await self.look())
+        result = await self._send(name, {**message, "request_id": first, "also": list[JsonValue](others)})
+        if not result.each:
+            return dict.fromkeys(request_ids, result.answer)
+        return {request_id: result.each.get(request_id, UNTOLD) for request_id in request_ids}

@@ -19,7 +19,7 @@ from pydantic import JsonValue
 from waystation.client import store_queries
 from waystation.client.approvals import (
     PlannedTask,
-    TaskSignalClient,
+    TaskMessageClient,
     build_report_draft,
     build_stored_task_view,
     describe_unresponsive_task,
@@ -446,16 +446,13 @@ class Client:
         Returns the result of each by request id; raises as `approve` does.
         """
         said = {**build_optional_grant_fields(amount), **build_author_fields(by), "note": note}
-        return await (await self._signal_client(task_id)).answer_requests(APPROVE_BUDGET, request_ids, said)
+        return await (await self._messages(task_id)).answer_requests(APPROVE_BUDGET, request_ids, said)
 
     async def deny_many(
         self, task_id: str, request_ids: Sequence[str], *, by: AnswerAuthor = "", note: str = ""
     ) -> dict[str, AnswerResult]:
-        """Deny several requests in one signal, so that none uses the budget that another leaves.
-
-        Raises as `approve` does.
-        """
-        return await (await self._signal_client(task_id)).answer_requests(
+        """Refuse several in one moment, so that none goes on with what another leaves. Raises as `approve` does."""
+        return await (await self._messages(task_id)).answer_requests(
             DENY_BUDGET, request_ids, {**build_author_fields(by), "note": note}
         )
 
@@ -547,16 +544,12 @@ class Client:
         sent = {"documents": await store_document_set(self._store, again, row.ref.scope), "by": by}
         return again.to_answer(await self._send(task_id, UPDATE_DOCUMENTS, without_empty(sent)))
 
-    async def _signal_client(self, task_id: str) -> TaskSignalClient:
+    async def _messages(self, task_id: str) -> TaskMessageClient:
         await self._load_row(task_id)
+        return TaskMessageClient(await self._temporal(), task_id)
 
-        async def look() -> TaskProgress:
-            return (await self.get_task(task_id)).progress
-
-        return TaskSignalClient(await self._temporal(), task_id, look)
-
-    async def _send(self, task_id: str, signal: str, said: Mapping[str, JsonValue]) -> AnswerResult:
-        return await (await self._signal_client(task_id)).send(signal, said)
+    async def _send(self, task_id: str, name: str, message: Mapping[str, JsonValue]) -> AnswerResult:
+        return await (await self._messages(task_id)).send(name, message)
 
     async def cancel(self, task_id: str) -> TaskPhase:
         """Ask the task to stop, unless it is over. Returns its phase from before. Raises UnknownTask, Unreachable."""

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field, JsonValue, ValidationError
 
 from waystation.agents.action_approvals import AUTHORISED_IN_ADVANCE, TopUpPolicy
 from waystation.kernel.amount import Amount, Limit, format_amount, format_limit
+from waystation.kernel.ids import short_hash
 from waystation.kernel.value import UNKNOWN_FIELD, Value, extract_validation_faults
 from waystation.planning.plan import PlanEdit
 from waystation.tasks.task import ApprovalRequest, RejectedMessage
@@ -54,16 +55,21 @@ def build_author_fields(by: AnswerAuthor) -> dict[str, str]:
 
 
 MAX_REQUESTS_PER_ANSWER = 1_000
-"""Maximum number of requests per answer."""
+"""Requests in one answer."""
+RequestId = Annotated[str, Field(max_length=200)]
+AnswerId = Annotated[str, Field(max_length=MAX_ANSWER_ID_CHARACTERS)]
+"""Of one message, chosen by programs: however often it is sent, it counts once. By an Update it is that Update's id."""
 
 
 class ApproveInput(Value):
     """JSON of the signal `approve_budget`."""
 
-    request_id: str | None = None
-    """ID of the request; may be omitted while exactly one is open and it is for budget."""
-    also: tuple[str, ...] = Field(default=(), max_length=MAX_REQUESTS_PER_ANSWER)
-    """IDs of other requests granted at the same moment, each separately, so that none proceeds with another's grant."""
+    request_id: RequestId | None = None
+    """Which request; may be left out while exactly one is open, and that is for money."""
+    also: tuple[RequestId, ...] = Field(default=(), max_length=MAX_REQUESTS_PER_ANSWER)
+    """Other requests that are granted in the same moment, each by itself, so that none goes on with what was given to
+    another.
+    """
     action: str | None = Field(default=None, max_length=200)
     """The tool that may be called, for a request to call one. May be omitted; a request for budget takes none."""
     tokens: int | None = Field(default=None, gt=0, le=MAX_GRANT_TOKENS, strict=True)
@@ -73,36 +79,31 @@ class ApproveInput(Value):
     by: ClaimedName = ""
     verified: NameProof = ""
     note: str = Field(default="", max_length=2_000)
-    answer_id: str = Field(default="", max_length=MAX_ANSWER_ID_CHARACTERS)
-    """Chosen by programs that want to see the result of this answer."""
+    answer_id: AnswerId = ""
 
 
 class DenyInput(Value):
     """JSON of the signal `deny_budget`."""
 
-    request_id: str | None = None
-    also: tuple[str, ...] = Field(default=(), max_length=MAX_REQUESTS_PER_ANSWER)
-    """IDs of other requests denied at the same moment, so that none proceeds with what another leaves."""
+    request_id: RequestId | None = None
+    also: tuple[RequestId, ...] = Field(default=(), max_length=MAX_REQUESTS_PER_ANSWER)
+    """Other requests that are denied in the same moment, so that none goes on with what another leaves."""
     finish: Literal["partial", "cancel"] = "partial"
     by: ClaimedName = ""
     verified: NameProof = ""
     note: str = Field(default="", max_length=2_000)
-    answer_id: str = Field(default="", max_length=MAX_ANSWER_ID_CHARACTERS)
-    """Chosen by programs that want to see the result of this answer."""
+    answer_id: AnswerId = ""
 
 
 class ReviewPlanInput(Value):
     """JSON of the signal `review_plan`."""
 
     plan: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """Content hash of a `Plan` in the store. Never the plan itself: its goals are text, and signals stay in the
-    history.
-    """
-    request_id: str | None = None
+    """Content hash of a `Plan` in the store. Never the plan: its goals are text, and signals stay in the history."""
+    request_id: RequestId | None = None
     by: ClaimedName = ""
     note: str = Field(default="", max_length=2_000)
-    answer_id: str = Field(default="", max_length=MAX_ANSWER_ID_CHARACTERS)
-    """Chosen by programs that want to see the result of this plan."""
+    answer_id: AnswerId = ""
 
 
 class ApprovalContext(Value):
@@ -265,10 +266,19 @@ def _none_being_read(standing: ApprovalContext) -> None:
 
 
 def build_rejection(signal: str, sent: JsonValue, error: ValueError, now: datetime) -> RejectedMessage:
-    """Build the record of a message that has no effect."""
+    """What is shown of a message that has no effect."""
+    return RejectedMessage(signal=signal, reason=_reason(error), at=now, answer_id=get_answer_id(sent))
+
+
+def get_answer_id(sent: JsonValue) -> str:
+    """The id of a message, by which it is known when it is sent again; empty where it has none."""
     answer_id = sent.get("answer_id") if isinstance(sent, dict) else None
-    known = answer_id if isinstance(answer_id, str) and len(answer_id) <= MAX_ANSWER_ID_CHARACTERS else ""
-    return RejectedMessage(signal=signal, reason=_reason(error), at=now, answer_id=known)
+    return answer_id if isinstance(answer_id, str) and len(answer_id) <= MAX_ANSWER_ID_CHARACTERS else ""
+
+
+def make_answer_id(update_id: str) -> str:
+    """The id of a message that came by an Update and names none itself."""
+    return update_id if len(update_id) <= MAX_ANSWER_ID_CHARACTERS else short_hash("update", update_id)
 
 
 def _permission(given: ApproveInput, request: ApprovalRequest) -> Amount:
@@ -379,7 +389,7 @@ class RecordedAnswerFields(Value):
 
 
 class RecordedAnswer(Value):
-    """A signal as recorded by the server."""
+    """One signal or Update as the server recorded it."""
 
     signal: str
     at: datetime
@@ -391,7 +401,7 @@ class RecordedAnswer(Value):
 
 
 class AnswerOrigin(Value):
-    """Where an answer came from. Several values if more than one signal could be the one that counted."""
+    """Where an answer came from. More than one of each where several messages could be the one that counted."""
 
     identities: tuple[str, ...]
     principals: tuple[str, ...] = ()
@@ -412,7 +422,7 @@ def find_answer_origin(approval: ApprovalRequest, sent: Sequence[RecordedAnswer]
 
 
 def _settles(approval: ApprovalRequest, answer: RecordedAnswer) -> bool:
-    """Return whether this signal can be the one that counted."""
+    """Whether this message can be the one that counted."""
     asked, answered = approval.requested_at, approval.answered_at
     if answered is None or asked is None or not asked <= answer.at <= answered:
         return False

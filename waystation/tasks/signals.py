@@ -1,13 +1,15 @@
-"""People's messages to a task: the table of its signals, their validation, and their effect on its state.
+"""What people send to a task: the table of its messages, validated here and nowhere else, so that nothing vanishes.
 
-Each signal is a row: answers to requests (decided by `approvals`), messages to agents, document updates, plan and
-context edits. `apply_signal` applies one, `make_audit_entry_id` names it in the audit trail, and `find_answer_result`
-shows its sender the result.
+Answers to its requests (`approvals` decides), words to its agents, new versions of its documents, changes to its
+agents' contexts: each is a row, which the task takes as a signal and as an Update of the same name. `apply_signal` says
+what it changes, `make_audit_entry_id` what it is called in the audit trail, `build_update_result` what its sender hears
+of it. An Update answers with that; a signal answers nobody.
 
-A signal carries any number of JSON values, since a person may send anything from the Temporal UI. A handler that
-raises, or whose arguments do not fit, would hang its workflow: so handlers accept everything and validate it here.
-Anyone who reaches the server can send; only holders of the workers' key can encrypt. Encrypted input is recognised by
-the bytes in the history alone, so that a replay sees the same.
+What arrives: any number of JSON values, since a person may send anything from the Temporal UI.
+
+A handler that raises, or whose arguments do not fit, would hang its workflow: so handlers take everything and ask here.
+Who can reach the server can send; who has the key of the workers can seal. What came sealed is told apart here, by the
+bytes in the history alone, so that a replay sees the same.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,13 +27,14 @@ from waystation.documents.documents import DocumentsUpdate, RecordedDocumentsUpd
 from waystation.kernel.ids import short_hash
 from waystation.kernel.value import Value
 from waystation.planning.plan import PlanEdit
+from waystation.privacy.policy import truncate_redacted
 from waystation.security.untrusted import is_blank
 from waystation.tasks.approvals import (
     APPROVE_BUDGET,
     DENY_BUDGET,
-    MAX_ANSWER_ID_CHARACTERS,
     REVIEW_PLAN,
     AnswerBatch,
+    AnswerId,
     ApprovalContext,
     ApproveInput,
     ClaimedName,
@@ -50,7 +53,6 @@ from waystation.tasks.task import (
     AuditEntry,
     RejectedMessage,
     TaskMessage,
-    TaskProgress,
 )
 
 EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS = "edit_context", "tell", "update_documents"
@@ -70,8 +72,7 @@ class TaskMessageInput(Value):
     message: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     """Content hash of the message, which is in the store already."""
     by: ClaimedName = ""
-    answer_id: str = Field(default="", max_length=MAX_ANSWER_ID_CHARACTERS)
-    """Chosen by programs that want to see the result of this message."""
+    answer_id: AnswerId = ""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -96,8 +97,7 @@ class DocumentsUpdateInput(Value):
     documents: str = Field(pattern=r"^[0-9a-f]{64}$")
     """Content hash of a `DocumentSet`, which is in the store, as are the texts that it names."""
     by: ClaimedName = ""
-    answer_id: str = Field(default="", max_length=MAX_ANSWER_ID_CHARACTERS)
-    """Chosen by programs that want to see the result of this message."""
+    answer_id: AnswerId = ""
 
 
 MAX_INSTRUCTIONS_CHARACTERS = 4_000
@@ -148,8 +148,7 @@ class ContextEditInput(Value):
     """For `compact`: content hash of a text in the store. Never the text: signals stay in the workflow's history."""
     by: ClaimedName = ""
     note: str = Field(default="", max_length=2_000)
-    answer_id: str = Field(default="", max_length=MAX_ANSWER_ID_CHARACTERS)
-    """Chosen by programs that want to see the result of this edit."""
+    answer_id: AnswerId = ""
 
     @model_validator(mode="after")
     def _names_what_it_needs(self) -> Self:
@@ -250,7 +249,7 @@ class TaskSignal(Generic[InputT]):
     """A row of the table: a message that people send to a task."""
 
     name: str
-    """Name of the signal, and of the workflow's method that handles it."""
+    """Of the signal, and of the Update."""
     model: type[InputT]
     """Model of its JSON."""
     decide: Callable[[SignalContext, InputT], SignalEffect]
@@ -389,39 +388,77 @@ class AnswerResult(Value):
     """What became of a message that was sent."""
 
     outcome: AnswerOutcome
-    """`unseen`: sent, but no worker has read it yet; `waiting`: an edit waits for the end of its agent's leg;
-    `withdrawn`: one of all open requests, which needs no answer any more.
+    """`unseen`: it was sent and will be read, but no worker has answered for it yet; `waiting`: an edit waits for its
+    agent's leg to end; `withdrawn`: one of all open requests, which has become needless meanwhile.
     """
     reason: str = ""
 
 
-_UNTOLD = AnswerResult(
-    outcome="refused", reason="the task does not tell why any more; `waystation show` tells how it stands"
+class UpdateResult(AnswerResult):
+    """What an Update answers: what became of the message that it brought."""
+
+    each: dict[str, AnswerResult] = {}
+    """By request id, of a message that answers several."""
+    continues: bool = False
+    """The task is about to continue as new, and waits for nothing: the same message, sent again with the same id, is
+    answered by its next run.
+    """
+
+    @property
+    def answer(self) -> AnswerResult:
+        """What people see of it."""
+        return AnswerResult(outcome=self.outcome, reason=self.reason)
+
+
+CONTINUES = UpdateResult(
+    outcome="unseen", reason="the task continues as new: send it again, with the same id", continues=True
 )
-"""For answers that a task no longer shows because there are too many."""
+ENDED = UpdateResult(outcome="refused", reason="the task ended before it had read this; it has no effect")
+
+MAX_REASON_CHARACTERS_EACH = 200
+"""Characters of what is said of one of several requests: 1,000 of them are one payload, of 2 MB at most."""
+
+FoundMessage = RejectedMessage | ApprovalRequest | TaskMessage | DocumentsUpdate | ContextEdit | PlanEdit
+"""What a task's state has of a message."""
 
 
-def find_answer_result(answer_id: str, now: TaskProgress) -> AnswerResult | None:
-    """Return the result of the message with this answer ID; None if there is none yet."""
-    sent = (*now.refusals, *now.approvals, *now.tellings, *now.updates, *now.edits)
-    return next((seen for one in sent if one.answer_id == answer_id and (seen := _seen(one)) is not None), None)
+def find_messages(state: TaskState, answer_id: str) -> tuple[FoundMessage, ...]:
+    """What the state has of the message that was sent with this id: several where it answers several requests, nothing
+    where none came. A message that is sent again with its id is the same one, and has no effect of its own.
+    """
+    if not answer_id:
+        return ()
+    edits = (edit for run in state.all_runs for edit in run.edits)
+    plans = () if state.plan_edit is None else (state.plan_edit,)
+    known = (*state.refusals, *state.approvals, *state.tellings, *state.updates, *edits, *plans)
+    return tuple(one for one in known if one.answer_id == answer_id)
 
 
-def find_answer_results(answer_id: str, request_ids: Sequence[str], now: TaskProgress) -> dict[str, AnswerResult]:
-    """Return the results, by request ID, of a message with this answer ID that answers all these requests."""
-    sent = (*now.refusals, *now.approvals)
-    seen = {one.request_id: found for one in sent if one.answer_id == answer_id and (found := _seen(one)) is not None}
-    whole_message = seen.get("", _UNTOLD)
-    return {request_id: seen.get(request_id, whole_message) for request_id in request_ids}
+def build_update_result(found: Sequence[FoundMessage]) -> UpdateResult | None:
+    """What became of a message, by what the state has of it; None: nothing yet."""
+    seen = [(one, _seen(one)) for one in found]
+    results = [result for _, result in seen if result is not None]
+    if not results or len(results) < len(seen):
+        return None
+    each = {_request_id(one): _shortened(result) for one, result in seen if result is not None and len(seen) > 1}
+    return UpdateResult(outcome=results[0].outcome, reason=results[0].reason, each=each)
 
 
-def _seen(sent: RejectedMessage | ApprovalRequest | TaskMessage | DocumentsUpdate | ContextEdit) -> AnswerResult | None:
+def _request_id(one: FoundMessage) -> str:
+    return one.request_id if isinstance(one, ApprovalRequest | RejectedMessage) else ""
+
+
+def _shortened(result: AnswerResult) -> AnswerResult:
+    return result.replace(reason=truncate_redacted(result.reason, MAX_REASON_CHARACTERS_EACH, " …"))
+
+
+def _seen(sent: FoundMessage) -> AnswerResult | None:
     match sent:
         case RejectedMessage():
             return AnswerResult(outcome="refused", reason=sent.reason)
         case ApprovalRequest(decision="approved" | "denied" as outcome):
             return AnswerResult(outcome=outcome, reason=sent.note)
-        case ApprovalRequest():
+        case ApprovalRequest() | PlanEdit():
             return None
         case TaskMessage():
             return AnswerResult(outcome="done") if sent.text else None

@@ -6,6 +6,7 @@ without their sender.
 """
 
 import asyncio
+import itertools
 import random
 import uuid
 from collections.abc import AsyncGenerator, Iterator, Mapping
@@ -14,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
-from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.common.v1 import Payloads, WorkflowExecution
 from temporalio.api.enums.v1 import EventType, PendingActivityState, TaskQueueType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.taskqueue.v1 import TaskQueue
@@ -54,10 +55,17 @@ from waystation.runtime.temporal.connect import (
     without_retries,
 )
 from waystation.runtime.temporal.installation import get_client_installation_prefix, to_server_id
-from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET, RecordedAnswer, RecordedAnswerFields
+from waystation.tasks.approvals import (
+    APPROVE_BUDGET,
+    DENY_BUDGET,
+    RecordedAnswer,
+    RecordedAnswerFields,
+    make_answer_id,
+)
 from waystation.tasks.continuation import TaskRewind
 from waystation.tasks.details import build_limit_fields
 from waystation.tasks.session import REFUSAL_PREFIX, SessionWorkflowInput, SubmissionResult
+from waystation.tasks.signals import ENDED, UpdateResult
 from waystation.tasks.task import TaskPhase, TaskProgress
 
 ACTIVE_ACTIVITY_STATES = frozenset(
@@ -107,6 +115,8 @@ async def _why(pending: PendingActivityInfo, converter: DataConverter) -> str:
     return error.message if isinstance(error, ApplicationError) and error.message else str(error)
 
 
+ANSWERS = frozenset({APPROVE_BUDGET, DENY_BUDGET})
+"""Names of the messages that answer requests, signals and Updates."""
 PAGE_EVENTS = 500
 _MOST_PAGES = 20
 """Pages of history that are read: one of more than 10,000 events is not read to its beginning."""
@@ -119,24 +129,32 @@ async def fetch_sent_answers(client: Client, task_id: str, since: datetime) -> t
     Raises RPCError.
     """
     found: list[RecordedAnswer] = []
+    updates: list[RecordedAnswer] = []
     async for event in _newest_first(client, task_id):
         if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
             continue  # written when the activity ends, with the time at which it began
         at = event.event_time.ToDatetime(tzinfo=UTC)
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED:
+            # An Update is written down when its workflow has looked at it: it came before that.
+            found += [one.replace(at=at) for one in updates]
+            updates = []
         if at < since:
             break
         signal = event.workflow_execution_signaled_event_attributes
-        if signal.signal_name in {APPROVE_BUDGET, DENY_BUDGET}:
-            fields = await _fields(client, event)
-            found.append(
-                RecordedAnswer(
-                    signal=signal.signal_name,
-                    at=at,
-                    identity=signal.identity,
-                    principal=":".join(filter(None, (event.principal.type, event.principal.name))),
-                    fields=fields,
-                )
+        update = event.workflow_execution_update_accepted_event_attributes.accepted_request
+        if signal.signal_name in ANSWERS:
+            principal = ":".join(filter(None, (event.principal.type, event.principal.name)))
+            fields, identity = await _fields(client, signal.input), signal.identity
+            answer = RecordedAnswer(
+                signal=signal.signal_name, at=at, identity=identity, principal=principal, fields=fields
             )
+            found.append(answer)
+        elif update.input.name in ANSWERS:
+            # The event is the worker's: whom the server authenticated when it was written has not sent the answer.
+            fields = await _fields(client, update.input.args)
+            known = fields.replace(answer_id=fields.answer_id or make_answer_id(update.meta.update_id))
+            answer = RecordedAnswer(signal=update.input.name, at=at, identity=update.meta.identity, fields=known)
+            updates.append(answer)
     return tuple(found)
 
 
@@ -163,11 +181,10 @@ async def _newest_first(client: Client, task_id: str) -> AsyncGenerator[HistoryE
                 return
 
 
-async def _fields(client: Client, event: HistoryEvent) -> RecordedAnswerFields:
-    """Return what distinguishes one answer from another; empty for one that cannot be read."""
-    payloads = event.workflow_execution_signaled_event_attributes.input.payloads
+async def _fields(client: Client, sent: Payloads) -> RecordedAnswerFields:
+    """What tells one answer from another; nothing of one that cannot be read."""
     try:
-        (fields,) = _FIELDS.validate_python(await client.data_converter.decode(list(payloads)), extra="ignore")
+        (fields,) = _FIELDS.validate_python(await client.data_converter.decode(list(sent.payloads)), extra="ignore")
     except (ValidationError, ValueError, RuntimeError, KeyError):
         return RecordedAnswerFields()
     return fields
@@ -175,6 +192,9 @@ async def _fields(client: Client, event: HistoryEvent) -> RecordedAnswerFields:
 
 QUERY_TIMEOUT = timedelta(seconds=3)
 """A worker that has to load the workflow first answers well within this; without a worker there is no answer."""
+
+UPDATE_TIMEOUT = timedelta(seconds=75)
+"""A task that waits for the end of a leg says so after a minute."""
 
 RUNNING_TASKS_QUERY = f'WorkflowType = "{names.TASK_WORKFLOW}" AND ExecutionStatus = "Running"'
 WAITING_TASKS_QUERY = f"{RUNNING_TASKS_QUERY} AND {names.PENDING_ATTRIBUTE} > 0"
@@ -208,7 +228,9 @@ _NOTHING_ACCEPTED: Mapping[RPCStatusCode, str] = {
 }
 """Statuses after which an update was certainly not accepted, and the reason."""
 _ACCEPTED_AND_ENDED = "AcceptedUpdateCompletedWorkflow"
-"""The server's name for the failure of an update that was accepted by a workflow that then ended without an answer."""
+"""What the server calls the failure of an update that was accepted by a workflow that has ended without an answer."""
+MAX_UPDATE_ATTEMPTS = 8
+"""At one message to a task: about 12 seconds."""
 _FIRST_PAUSE, _LAST_PAUSE = 0.1, 8.0
 """Minimum and maximum seconds between two attempts at an update."""
 
@@ -427,9 +449,8 @@ class TemporalTaskClient:
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         )
         try:
-            if self._impatient is None:
-                self._impatient = await without_retries(self._client)
-            admission: SubmissionResult = await self._impatient.execute_update_with_start_workflow(  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
+            client = await self._without_retries()
+            admission: SubmissionResult = await client.execute_update_with_start_workflow(  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
                 update.name, update.sent, start_workflow_operation=session, id=update.id, result_type=SubmissionResult
             )
         except WorkflowUpdateFailedError as error:
@@ -445,6 +466,11 @@ class TemporalTaskClient:
                 raise _OutcomeUnknown("no answer") from error
             raise self._translated(error, None) from error
         return admission
+
+    async def _without_retries(self) -> Client:
+        if self._impatient is None:
+            self._impatient = await without_retries(self._client)
+        return self._impatient
 
     async def find_task_run(self, task_id: str) -> TaskRun | None:
         """Return the task as it is now; None if the server does not know it."""
@@ -496,6 +522,58 @@ class TemporalTaskClient:
         """Send a signal with plain JSON. Raises BadInput if the task does not run."""
         async with self._answering(task_id):
             await self._handle(task_id).signal(signal, answer, rpc_timeout=RPC_TIMEOUT)
+
+    async def update(
+        self, task_id: str, name: str, message: Mapping[str, JsonValue], update_id: str
+    ) -> UpdateResult | None:
+        """Send a message by an Update, and wait for its result. Sent again with this id it is the same message.
+
+        Returns:
+            None where there was no answer, or the task has too many of them under way: it may have been read, and may
+            still be.
+
+        Raises BadInput if the task does not run.
+        """
+        sent_before, result = False, None
+        for pause in itertools.islice(_pauses(), MAX_UPDATE_ATTEMPTS):
+            try:
+                result = await self._answer_to(task_id, name, message, update_id)
+            except _NotAccepted:
+                pass
+            except BadInput:
+                if sent_before:
+                    return ENDED
+                raise
+            else:
+                if result is None or not result.continues:
+                    return result
+            sent_before = True
+            await asyncio.sleep(pause)
+        return None if result is None or result.outcome == "unseen" else result
+
+    async def _answer_to(
+        self, task_id: str, name: str, message: Mapping[str, JsonValue], update_id: str
+    ) -> UpdateResult | None:
+        """One attempt. Raises _NotAccepted where it may succeed later, and as `update` does."""
+        handle = (await self._without_retries()).get_workflow_handle(task_id)
+        try:
+            async with asyncio.timeout(UPDATE_TIMEOUT.total_seconds()):
+                return await handle.execute_update(name, message, id=update_id, result_type=UpdateResult)  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
+        except WorkflowUpdateFailedError as error:
+            ended = isinstance(error.cause, ApplicationError) and error.cause.type == _ACCEPTED_AND_ENDED
+            return ENDED if ended else None
+        except (TimeoutError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise asyncio.CancelledError from error
+            return None
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                raise self._translated(error, task_id) from error
+            if error.status in {*_NOTHING_ACCEPTED, RPCStatusCode.UNAVAILABLE}:
+                raise _NotAccepted(str(error.status)) from error
+            if error.status in _BUSY:
+                return None
+            raise self._translated(error, task_id) from error
 
     async def list_sent_answers(self, task_id: str, since: datetime) -> tuple[RecordedAnswer, ...]:
         """Return answers sent to the task since then; empty if the server has forgotten it."""
