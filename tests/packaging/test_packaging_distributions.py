@@ -56,7 +56,8 @@ def test_the_wheel_has_every_file_of_the_packages_and_no_other(wheel: dict[str, 
 
 
 def test_the_wheel_brings_the_command_and_its_licence(wheel: dict[str, bytes]) -> None:
-    assert wheel[f"{NAME}.dist-info/entry_points.txt"] == b"[console_scripts]\nwaystation = waystation.cli.main:main\n"
+    written = wheel[f"{NAME}.dist-info/entry_points.txt"].decode()
+    found = {(one.group, one.name) for one in EntryPoints._from_text(written)}
     assert b"Apache License" in wheel[f"{NAME}.dist-info/licenses/LICENSE"]
 
 

@@ -47,9 +47,10 @@ from waystation.privacy.policy import (
     with_placeholders,
 )
 from waystation.privacy.ports import Redactor, SlowTextStore, Vault
+from waystation.security.placeholders import SECRET
 from waystation.store.ports import Store
 
-NEVER_STORED_TYPES = frozenset({"SECRET"})
+NEVER_STORED_TYPES = frozenset({SECRET})
 """Types of credentials: nothing that is restored ever holds one."""
 LENGTHENED_BY = 4
 """Hexadecimal digits (16 bits) that a placeholder gets more where a shorter one stands for another value."""

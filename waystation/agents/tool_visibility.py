@@ -233,7 +233,7 @@ class ToolPolicy(Value):
     tokens: int | None = None
     """Budget for definitions; None: what `budget` says."""
     more: bool = False
-    """Whether there are more tools than our own: of the web, or of servers."""
+    """Whether there are more tools than our own: of the web, of plug-ins, or of servers."""
     denied: tuple[str, ...] = ()
     """Tools that nobody may have: names, patterns of names with *, or permissions. An agent can always hand in."""
     limits: Mapping[str, ParameterLimits] = {}

@@ -36,6 +36,7 @@ from waystation.config.setting_sections import (
     ContextSettings,
     EmbedderSettings,
     MemorySettings,
+    PluginSettings,
     PrivacySettings,
 )
 from waystation.config.setting_types import (
@@ -121,6 +122,7 @@ class Settings(
     KeySettings,
     MemorySettings,
     ModelSettings,
+    PluginSettings,
     PrivacySettings,
 ):
     """Read from `WAYSTATION_<NAME>`, then from the config file under `<name>`; what is given in code beats both.

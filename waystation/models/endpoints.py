@@ -6,7 +6,7 @@ A name without an endpoint is of the one that `ANTHROPIC_BASE_URL` names, the pr
 
 from collections.abc import Mapping
 from datetime import date
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 from urllib.parse import urlsplit
 
 from pydantic import Field, StringConstraints, model_validator
@@ -74,16 +74,19 @@ KNOWN_CAPABILITIES: Mapping[str, ModelCapabilities] = {
 EndpointKind = Literal["anthropic", "compatible", "bedrock", "mantle", "vertex", "foundry", "openai"]
 """The provider's API; another server of its protocol; Amazon Bedrock by its older and its newer door; Google Vertex;
 Microsoft Foundry; chat completions."""
+BUILT_IN_KINDS = frozenset[str](get_args(EndpointKind))
+EndpointKindName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
+"""An `EndpointKind`, or the name of a plug-in that has the models of an endpoint."""
 OPENAI_URL = "https://api.openai.com/v1"
 OPENAI_KEY = "OPENAI_API_KEY"
-_BY_KIND: Mapping[EndpointKind, ModelCapabilities] = {
+_BY_KIND: Mapping[str, ModelCapabilities] = {
     "bedrock": ModelCapabilities(counts=False, source="the SDK, which refuses to count there"),
     "openai": ModelCapabilities(
         caches=False, counts=False, binds_thinking=False, source="chat completions, which have none of these"
     ),
 }
 """What follows from how an endpoint is spoken to, where nothing else is known of it."""
-_URLS: Mapping[EndpointKind, str] = {
+_URLS: Mapping[str, str] = {
     "bedrock": "https://bedrock-runtime.{}.amazonaws.com",
     "mantle": "https://bedrock-mantle.{}.api.aws/anthropic",
     "foundry": "https://{}.services.ai.azure.com/anthropic",
@@ -124,7 +127,7 @@ def normalise_base_url(address: str, *, versioned: bool = False) -> str:
 class NamedEndpoint(Value):
     """A named endpoint, as the config file has it: `[endpoints.NAME]`. No secret is in it."""
 
-    kind: EndpointKind
+    kind: EndpointKindName
     base_url: str | None = None
     """Where it is, if not where its vendor has it."""
     auth: Auth = "bearer"
@@ -159,10 +162,17 @@ class NamedEndpoint(Value):
         return self
 
     @property
+    def is_plugin(self) -> bool:
+        """Whether a plug-in has its models."""
+        return self.kind not in BUILT_IN_KINDS
+
+    @property
     def url(self) -> str:
-        """Where it is."""
+        """Where it is; of a plug-in that was given no address a name, since prices and capabilities go by that."""
         if self.base_url is not None:
             return self.base_url
+        if self.is_plugin:
+            return f"plugin://{self.kind}"
         place = self.region if self.kind != "foundry" else self.resource
         if self.kind == "vertex":
             return _VERTEX.get(place, f"https://{place}-aiplatform.googleapis.com/v1")
@@ -176,7 +186,7 @@ class NamedEndpoint(Value):
     @property
     def key_variable(self) -> str:
         """The variable that has its key; empty where it takes none."""
-        of_kind: Mapping[EndpointKind, str] = {
+        of_kind: Mapping[str, str] = {
             "foundry": "ANTHROPIC_FOUNDRY_API_KEY",
             "bedrock": "AWS_BEARER_TOKEN_BEDROCK",
             "mantle": "AWS_BEARER_TOKEN_BEDROCK",
@@ -202,7 +212,7 @@ class ModelEndpoint(Value):
 
     url: str = PROVIDER_URL
     """Without who may use it: a password is nobody's name."""
-    kind: EndpointKind = "anthropic"
+    kind: EndpointKindName = "anthropic"
     rows: Mapping[str, ModelCapabilities] = {}
     """By the model's name."""
 
