@@ -29,11 +29,13 @@ class RedactorChain:
 
     redactors: Sequence[tuple[str, ConfiguredRedactor]]
     policy: RedactionPolicy
+    sources: Sequence[str] = ()
+    """Digests of the code that they are made by, where that is known."""
 
     @property
     def version(self) -> str:
         """Of all of them, in their order."""
-        return "\n".join(f"{name} {redactor.version}" for name, redactor in self.redactors)
+        return "\n".join([*(f"{name} {redactor.version}" for name, redactor in self.redactors), *self.sources])
 
     @property
     def placeholder_types(self) -> frozenset[str]:

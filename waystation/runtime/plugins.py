@@ -41,12 +41,11 @@ class InstalledPlugin:
         return f"{self.name} ({self.group.noun}, of {self.package})"
 
     @property
-    def version(self) -> str:
-        """Changes with its package, and with the source of its module, as in a checkout."""
+    def source_digest(self) -> str:
+        """Of its module, whose change is then not forgotten in what depends on it; empty where it has no file."""
         spec = find_spec(self.entry_point.module)
         source = Path(spec.origin) if spec is not None and spec.origin is not None else None
-        digest = sha256(source.read_bytes()).hexdigest() if source is not None and source.is_file() else ""
-        return f"{self.package} {digest}"
+        return sha256(source.read_bytes()).hexdigest() if source is not None and source.is_file() else ""
 
     def load(self) -> Callable[..., object]:
         """The factory, imported. Raises BadInput."""
@@ -115,7 +114,8 @@ class PluginRegistry:
         if not plugins:
             raise BadInput("no redactor is enabled: take -redaction out of WAYSTATION_PLUGINS, or put another one in")
         redactors = [(one, one.make(ConfiguredRedactor, context)) for one in plugins]
-        return RedactorChain([(one.name, redactor) for one, redactor in redactors], context.policy)
+        sources = [one.source_digest for one in plugins]
+        return RedactorChain([(one.name, redactor) for one, redactor in redactors], context.policy, sources)
 
 
 def open_plugins(settings: Settings) -> PluginRegistry:
