@@ -22,7 +22,7 @@ QUICK = {
         agent_loop agent_run analysis_deliverables compactor_hooks compactor_open_work compactor_validation
         delegate_tool document_change_notices initial_prompt_size metering pin_message possibly_billed
         prompt_sections recall_name_restoration reply_redaction run_repository status_messages store_outage
-        summariser task_brief task_brief_space task_messages task_tool_servers title_redaction
+        plugin_tool summariser task_brief task_brief_space task_messages task_tool_servers title_redaction
         tool_call_questions tool_parameter_limits tool_phase tool_visibility tool_visibility_in_runs toolbox
         tools_reading tools_results tools_web tools_writing untrusted_tool
     """),
@@ -105,7 +105,7 @@ QUICK = {
         plan plan_revision
     """),
     "privacy": _modules("""
-        key_rotation keys placeholder_truncation privacy_destinations privacy_display vault
+        key_rotation keys redactor_chain placeholder_truncation privacy_destinations privacy_display vault
     """),
     "redaction": _modules("""
         presidio_chunks_and_cache presidio_credential_pairs presidio_custom_rules presidio_full_names
@@ -122,7 +122,7 @@ QUICK = {
         request_body_blocks request_body_round_trip
     """),
     "runtime": _modules("""
-        apprise_notifications store_selection temporal_codec temporal_codec_server temporal_core_logs
+        apprise_notifications plugins store_selection temporal_codec temporal_codec_server temporal_core_logs
         temporal_overload temporal_run_file temporal_ui_proxy webhook_notifications
     """),
     "security": _modules("""

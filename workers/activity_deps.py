@@ -2,7 +2,7 @@
 that the current activity belongs to.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -20,6 +20,7 @@ from waystation.agents.redaction import RedactionRetryPolicy, TextRedactor, Vaul
 from waystation.agents.roles import AgentDeps
 from waystation.agents.task_brief import BriefBuilder
 from waystation.agents.tool_visibility import ToolPolicy
+from waystation.agents.tools.plugin_tool import PluginToolBase
 from waystation.config.settings import Settings
 from waystation.documents.ports import DocumentSearch
 from waystation.documents.redacted_documents import RedactedDocumentStore, RedactedTableReader
@@ -33,14 +34,14 @@ from waystation.memory.indexing import DocumentIndexer, MemoryRecall, OutboxDrai
 from waystation.memory.ports import Embedder, Memory
 from waystation.models.ports import ChatModel
 from waystation.planning.planner import Planner
-from waystation.plugins.redaction.keys import compute_key_check
-from waystation.plugins.redaction.placeholders import compute_fingerprint
+from waystation.privacy.key_file import compute_key_check
 from waystation.privacy.policy import RedactionConfig, should_show_names
 from waystation.privacy.ports import PlaceholderFactory, Redactor, Vault
 from waystation.reports.publisher import CitationChecker, ReportIndexer, ReportPublisher
 from waystation.reports.reviewers import PlanReviser, ReportReviewer
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import build_cipher, load_oldest_key
+from waystation.security.placeholders import compute_fingerprint
 from waystation.tasks.context_editor import TranscriptRewinder
 from workers.external_systems import ToolBackendDeps, ToolBackends, open_tool_backends
 
@@ -105,7 +106,9 @@ class ActivityDeps:
     placeholders: PlaceholderFactory | None = None
     """Makes the placeholders of private table cells; without it no table is queried."""
     reach: ToolBackends | None = None
-    """Tool backends besides the store; without them agents only read documents."""
+    """Beyond the store; without it agents read documents alone."""
+    plugins: Sequence[PluginToolBase] = ()
+    """Tools of plug-ins."""
     tool_policy: ToolPolicy = field(default_factory=ToolPolicy)
 
     async def claim_key(self) -> None:
@@ -154,6 +157,7 @@ class ActivityDeps:
             tables=self.table_reader,
             web=reach.web if reach is not None else (),
             servers=reach.servers if reach is not None else None,
+            plugins=self.plugins,
             policy=self.tool_policy,
         )
 
@@ -267,6 +271,7 @@ async def open_activity_deps(settings: Settings, store: SqlStore, meter: Meter) 
     """
     # Presidio, the model's SDK and Qdrant take seconds and hundreds of megabytes, which workflow workers do not need.
     with pause_gc_for_imports():
+        from waystation.runtime.plugins import open_plugins  # noqa: PLC0415
         from waystation.runtime.redaction_setup import build_redaction_config, create_redactor, open_embedder  # noqa: PLC0415
         from workers.external_systems import open_compaction_hooks  # noqa: PLC0415
         from workers.memory import open_memory  # noqa: PLC0415
@@ -276,13 +281,15 @@ async def open_activity_deps(settings: Settings, store: SqlStore, meter: Meter) 
         hooks = await stack.enter_async_context(open_compaction_hooks(settings))
         embedder = await stack.enter_async_context(open_embedder(settings))
         memory = await stack.enter_async_context(open_memory(settings, embedder))
+        # What the settings name and is not there is told of before anything is paid.
+        tools = open_plugins(settings).create_tools()
         model = create_model_router(settings)
         stack.push_async_callback(model.aclose)
         key = load_oldest_key(settings)
         redactor = create_redactor(settings, key, processes=settings.redaction_processes)
         stack.callback(redactor.close)
         vault = store.build_vault(build_cipher(settings, "vault"))
-        rules = build_redaction_config(settings, key)
+        rules = build_redaction_config(redactor, key)
         originals = VaultPlaceholderFactory(vault, partial(compute_fingerprint, key), utc_now, get_current_session)
         whole = TextRedactor(redactor, originals, meter, _endurance(settings, store, rules, originals), settings.titles)
         redacted = RedactedDocumentStore(store, whole, rules)
@@ -302,6 +309,7 @@ async def open_activity_deps(settings: Settings, store: SqlStore, meter: Meter) 
             placeholders=originals,
             reach=reach,
             tool_policy=settings.tool_policy,
+            plugins=tools,
         )
 
 

@@ -28,10 +28,13 @@ from waystation.models.http_errors import ModelTimeouts, add_model_to_error
 from waystation.models.openai.model import create_openai_model
 from waystation.models.ports import ChatModel, ModelRequest, ModelResponse
 from waystation.models.profiles import OFFLINE_MODEL, format_model_name, parse_model_name
-from waystation.plugins.offline.transport import create_offline_transport
+from waystation.plugins.api import ChatModelContext
+from waystation.runtime.plugins import open_plugins
 
 _log = logging.getLogger(__name__)
 
+OFFLINE_KIND = "offline"
+"""The plug-in with the built-in model."""
 REST_SECONDS = 60.0
 """Seconds for which an endpoint that did not answer is skipped if another one can take its calls."""
 SHORT_WAIT = 10.0
@@ -220,31 +223,30 @@ def create_model_router(settings: Settings) -> ModelRouter:
     provider = (
         None if settings.anthropic_api_key is None else _provider(settings, settings.endpoint_registry.get_endpoint(""))
     )
-    return ModelRouter(LazyChatModel(create_offline_model), provider, named, settings.endpoint_registry, keys)
-
-
-def create_offline_model() -> ChatModel:
-    """Create the built-in model, behind the same adapter as the provider's."""
-    with pause_gc_for_imports():
-        from waystation.models.anthropic.model import create_anthropic_model  # noqa: PLC0415  it loads the SDK
-
-    return create_anthropic_model(
-        "offline", "http://offline.invalid", httpx2.AsyncClient(transport=create_offline_transport())
-    )
+    built_in = NamedEndpoint(kind=OFFLINE_KIND)
+    row = ModelEndpoint(url=built_in.url, kind=built_in.kind)
+    offline = LazyChatModel(partial(_model_at_endpoint, settings, built_in, row))
+    return ModelRouter(offline, provider, named, settings.endpoint_registry, keys)
 
 
 def _named_model(settings: Settings, name: str) -> ChatModel:
-    return create_endpoint_model(
-        settings.named_endpoints[name],
-        settings.endpoint_registry.get_endpoint(format_model_name(name, "-")),
-        get_model_timeouts(settings),
-    )
+    row = settings.endpoint_registry.get_endpoint(format_model_name(name, "-"))
+    return _model_at_endpoint(settings, settings.named_endpoints[name], row)
+
+
+def _model_at_endpoint(settings: Settings, endpoint: NamedEndpoint, row: ModelEndpoint) -> ChatModel:
+    """Models of ours, or of a plug-in. Raises BadInput."""
+    patience = get_model_timeouts(settings)
+    if not endpoint.is_plugin:
+        return create_endpoint_model(endpoint, row, patience)
+    context = ChatModelContext(endpoint, row, _load_endpoint_key(endpoint), patience)
+    return open_plugins(settings).create_chat_model(context)
 
 
 def create_probe_model(settings: Settings, model: str, endpoint: ModelEndpoint) -> ChatModel:
     """Create a model at its endpoint without assumptions about its abilities. Raises BadInput without a key."""
     if place := parse_model_name(model).endpoint:
-        return create_endpoint_model(settings.named_endpoints[place], endpoint, get_model_timeouts(settings))
+        return _model_at_endpoint(settings, settings.named_endpoints[place], endpoint)
     if settings.anthropic_api_key is None:
         raise BadInput("there is no endpoint to ask: set ANTHROPIC_API_KEY, and ANTHROPIC_BASE_URL for another one")
     return _provider(settings, endpoint)
@@ -253,10 +255,8 @@ def create_probe_model(settings: Settings, model: str, endpoint: ModelEndpoint) 
 def create_endpoint_model(
     endpoint: NamedEndpoint, row: ModelEndpoint, patience: ModelTimeouts, http_client: httpx2.AsyncClient | None = None
 ) -> ChatModel:
-    """Create the client of a named endpoint. Raises BadInput if it lacks a key or packages."""
-    key = os.environ.get(endpoint.key_variable) or None
-    if key is None and endpoint.required_key_variable:
-        raise BadInput(endpoint.missing_key_message)
+    """The models of a named endpoint of a kind of ours. Raises BadInput where it lacks a key or packages."""
+    key = _load_endpoint_key(endpoint)
     if endpoint.kind == "openai":
         return create_openai_model(key, endpoint.url, http_client, patience, row)
     with pause_gc_for_imports():
@@ -265,6 +265,14 @@ def create_endpoint_model(
 
     connected = create_platform_client(endpoint, key, http_client, patience)
     return AnthropicModel(connected.client, patience, row, connected.no_credentials)
+
+
+def _load_endpoint_key(endpoint: NamedEndpoint) -> str | None:
+    """None where it takes none. Raises BadInput where it lacks one."""
+    key = os.environ.get(endpoint.key_variable) or None
+    if key is None and endpoint.required_key_variable:
+        raise BadInput(endpoint.missing_key_message)
+    return key
 
 
 def _provider(settings: Settings, endpoint: ModelEndpoint) -> ChatModel:

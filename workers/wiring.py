@@ -142,7 +142,9 @@ async def _fed(target: TraceTarget, settings: Settings, store: SqlStore, parts: 
         exporter = create_span_exporter()
         stack.callback(exporter.shutdown)
         holder = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
-        named = {name: PROVIDERS[endpoint.kind] for name, endpoint in settings.named_endpoints.items()}
+        named = {
+            name: PROVIDERS.get(endpoint.kind, endpoint.kind) for name, endpoint in settings.named_endpoints.items()
+        }
         asked = partial(build_task_redactor, parts.redactor, store) if target.said else None
         people = _people(settings, parts) if target.said else None
         feed = TraceFeed(store, exporter, SdkSpanBuilder(build_trace_resource()), holder, named, asked, people)
@@ -153,8 +155,8 @@ async def _fed(target: TraceTarget, settings: Settings, store: SqlStore, parts: 
 def _people(settings: Settings, parts: ActivityDeps) -> "KnownPeopleRedactor | None":
     """Return the redactor of known people's names in spans; None if the policy shows names."""
     from waystation.plugins.redaction.people import ORDINARY_WORDS  # noqa: PLC0415
-    from waystation.plugins.redaction.placeholders import compute_fingerprint  # noqa: PLC0415
     from waystation.runtime.telemetry import KnownPeopleRedactor  # noqa: PLC0415  it loads the SDK
+    from waystation.security.placeholders import compute_fingerprint  # noqa: PLC0415
 
     if (
         parts.vault is None

@@ -23,12 +23,12 @@ from waystation.documents.documents import SourceDocument
 from waystation.documents.redacted_documents import RedactedDocumentStore, RedactedTableReader
 from waystation.documents.table_engine.engine import DuckDbTableEngine
 from waystation.documents.table_redaction import ColumnRedactor
-from waystation.plugins.redaction.placeholders import compute_fingerprint
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.privacy.keys import AesGcmCipher
 from waystation.privacy.policy import TextDestination
 from waystation.privacy.ports import Redactor
 from waystation.runtime.sql_store import SqlStore
+from waystation.security.placeholders import compute_fingerprint
 
 SEED = 1
 SMALL_WINDOW = 60

@@ -20,8 +20,8 @@ from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Limit
 from waystation.models.profiles import OFFLINE_MODEL
 from waystation.planning.plan import Plan
+from waystation.plugins.offline.chat_model import create_offline_model
 from waystation.testing.doubles import ScriptedModel, make_scripted_response
-from workers.models import create_offline_model
 
 ALL: tuple[StrategyName, ...] = get_args(StrategyName)
 SNAPSHOT = "<state_snapshot>\n<overall_goal>\nWhy it silted up.\n</overall_goal>\n</state_snapshot>"

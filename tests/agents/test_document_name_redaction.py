@@ -15,13 +15,13 @@ from tests.support.agent_environment import NOON, TASK, AgentEnvironment, make_t
 from tests.support.scopes import SYSTEM_SCOPE
 from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory
 from waystation.documents.documents import SourceDocument
-from waystation.plugins.redaction.placeholders import compute_fingerprint
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.plugins.redaction.rules import DetectionConfig
 from waystation.privacy.keys import AesGcmCipher
 from waystation.privacy.policy import RedactionPolicy, TextDestination
 from waystation.privacy.vault_repository import SqlVault
 from waystation.reports.publisher import ReportPublisher
+from waystation.security.placeholders import compute_fingerprint
 
 KEY = bytes(range(32))
 ADA, GRACE = "Ada Lovelace", "Grace Hopper"

@@ -19,9 +19,9 @@ from waystation.kernel.amount import Limit
 from waystation.kernel.errors import ModelError, ModelRejected, ModelUnavailable, RedactionFailed
 from waystation.kernel.usage import Usage
 from waystation.models.ports import ModelRequest, ModelResponse, StopReason
-from waystation.plugins.redaction.placeholders import compute_fingerprint
 from waystation.privacy.keys import AesGcmCipher
 from waystation.privacy.policy import TextDestination
+from waystation.security.placeholders import compute_fingerprint
 from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 

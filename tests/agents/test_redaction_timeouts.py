@@ -14,7 +14,6 @@ from waystation.kernel.errors import (
     RedactionReviewRequiredError,
     TextRedactionError,
 )
-from waystation.plugins.redaction.placeholders import compute_fingerprint
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.plugins.redaction.rules import DetectionConfig, load_custom_rules
 from waystation.privacy.policy import (
@@ -26,6 +25,7 @@ from waystation.privacy.policy import (
     build_redaction_notes,
     get_redaction_level,
 )
+from waystation.security.placeholders import compute_fingerprint
 from waystation.testing.doubles import InMemorySlowTextStore, PlainRedactor
 
 KEY = b"k" * 32

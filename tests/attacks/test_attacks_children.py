@@ -30,7 +30,6 @@ from waystation.kernel.errors import (
     RedactionTimeoutError,
     TextRedactionError,
 )
-from waystation.plugins.redaction.placeholders import compute_fingerprint
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.privacy.policy import RedactionFailureMode, RedactionResult, TextDestination, build_redaction_notes
 from waystation.runtime.temporal.dev_server import run_dev_server
@@ -42,6 +41,7 @@ from waystation.security.confined_process import (
     build_module_command,
 )
 from waystation.security.confinement import ConfinementStatus
+from waystation.security.placeholders import compute_fingerprint
 from waystation.testing.doubles import InMemorySlowTextStore
 
 KEY = b"k" * 32

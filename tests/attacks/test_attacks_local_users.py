@@ -36,7 +36,7 @@ from waystation.kernel import temporal_names as names
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import BadInput
 from waystation.kernel.files import ensure_private_folder, open_private_file, write_private_file
-from waystation.plugins.redaction.keys import load_or_create_key
+from waystation.privacy.key_file import load_or_create_key
 from waystation.runtime.store_setup import build_client_data_converter
 from waystation.runtime.temporal.codec import OPENED, EncryptionAwarePayloadConverter
 from waystation.runtime.temporal.dev_server import get_lock_folder

@@ -22,11 +22,11 @@ from waystation.agents.tools.toolbox import Toolbox
 from waystation.documents.documents import SourceDocument
 from waystation.erasure.erasure import ForgetOrder
 from waystation.models.ports import ToolSpec
-from waystation.plugins.redaction.placeholders import compute_fingerprint
 from waystation.privacy.keys import AesGcmCipher
 from waystation.privacy.policy import TextDestination
 from waystation.privacy.vault_repository import SqlVault
 from waystation.runtime.sql_store import SqlStore
+from waystation.security.placeholders import compute_fingerprint
 from waystation.testing.doubles import PlainRedactor
 
 KEY = bytes(range(32))

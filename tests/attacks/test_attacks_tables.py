@@ -26,11 +26,11 @@ from waystation.documents.table_engine.grid import read_grid
 from waystation.documents.table_redaction import ColumnRedactor
 from waystation.documents.tables import QueryResult, Table, TableText
 from waystation.kernel.errors import TableQueryError
-from waystation.plugins.redaction.placeholders import compute_fingerprint
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.plugins.redaction.rules import DetectionConfig
 from waystation.privacy.keys import AesGcmCipher
 from waystation.privacy.policy import RedactionPolicy, RedactionResult, Span, TextDestination
+from waystation.security.placeholders import compute_fingerprint
 
 KEY = bytes(range(32))
 EMAIL, SSN, PASSWORD, PHONE = "ada.byron@example.org", "219-09-9999", "hunter2", "2125550147"

@@ -24,7 +24,6 @@ from waystation.context.transcript import Message, Text, ToolResult, ToolUse
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import ModelUnavailable, RequestConflict
-from waystation.plugins.redaction.placeholders import compute_fingerprint
 from waystation.privacy.keys import AesGcmCipher
 from waystation.privacy.policy import TextDestination, VaultEntry
 from waystation.runtime.redaction_setup import create_redactor
@@ -36,6 +35,7 @@ from waystation.runtime.telemetry import (
     TraceFeed,
     build_trace_resource,
 )
+from waystation.security.placeholders import compute_fingerprint
 
 NAME = "Ada Lovelace"
 

@@ -14,7 +14,7 @@ from tests.support.mcp_tool_servers import make_sample_server_entry
 from waystation.cli.main import run
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput
-from waystation.plugins.redaction.keys import compute_key_check
+from waystation.privacy.key_file import compute_key_check
 from waystation.runtime.store_setup import load_or_create_installation_key, load_tool_secrets, open_store
 
 SECRET, NEWER = "5up3r-s3cr3t-value", "n3w3r-s3cr3t-value"

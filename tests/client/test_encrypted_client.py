@@ -20,7 +20,7 @@ from waystation.config.settings import Settings
 from waystation.kernel import temporal_names as names
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, WrongKey
-from waystation.plugins.redaction.keys import compute_key_check
+from waystation.privacy.key_file import compute_key_check
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import build_client_data_converter, build_payload_codec
 from waystation.runtime.temporal.connect import TemporalTarget, connect

@@ -27,11 +27,11 @@ from waystation.documents.documents import SourceDocument
 from waystation.erasure.erasure import ERASED_MARKER, ErasureLocation, sum_matches_by_location
 from waystation.kernel.errors import BadInput
 from waystation.kernel.refs import RunRef
-from waystation.plugins.redaction.placeholders import build_placeholder, compute_fingerprint
 from waystation.privacy.policy import VaultEntry
 from waystation.privacy.ports import Redactor
 from waystation.runtime.store_setup import build_cipher, load_or_create_installation_key
 from waystation.runtime.temporal.erasure_client import ERASURE_STEPS
+from waystation.security.placeholders import build_placeholder, compute_fingerprint
 from waystation.tasks.task import make_task_id, tenant_hash
 from waystation.testing.doubles import PlainRedactor
 from workers.activity_deps import ActivityDeps

@@ -1,9 +1,12 @@
 """What is in the wheel and in the source distribution, built here without an index."""
 
+import os
+import shutil
 import subprocess
 import sys
 import tarfile
 import zipfile
+from configparser import ConfigParser
 from importlib.metadata import version
 from pathlib import Path
 
@@ -56,7 +59,11 @@ def test_the_wheel_has_every_file_of_the_packages_and_no_other(wheel: dict[str, 
 
 
 def test_the_wheel_brings_the_command_and_its_licence(wheel: dict[str, bytes]) -> None:
-    assert wheel[f"{NAME}.dist-info/entry_points.txt"] == b"[console_scripts]\nwaystation = waystation.cli.main:main\n"
+    written = ConfigParser()
+    written.read_string(wheel[f"{NAME}.dist-info/entry_points.txt"].decode())
+    found = {(group, name) for group in written.sections() for name in written.options(group)}
+    ours = {("waystation.chat_models", "offline"), ("waystation.redactors", "redaction")}
+    assert found == {("console_scripts", "waystation"), *ours}
     assert b"Apache License" in wheel[f"{NAME}.dist-info/licenses/LICENSE"]
 
 
@@ -77,3 +84,25 @@ def test_the_source_distribution_builds_the_same_wheel(dist: Path, wheel: dict[s
         archive.extractall(tmp_path, filter="data")
     build(tmp_path / NAME, tmp_path)
     assert contents_of(tmp_path / f"{NAME}-py3-none-any.whl") == wheel
+
+
+LOADED = """
+from waystation.config.settings import Settings
+from waystation.runtime.plugins import open_plugins
+plugins = open_plugins(Settings())
+plugins.validate()
+print(*(plugin.name for plugin in plugins.enabled))
+"""
+
+
+def test_the_example_plugins_are_built_installed_and_enabled_as_packages_of_others_are(tmp_path: Path) -> None:
+    source, installed = tmp_path / "source", tmp_path / "installed"
+    shutil.copytree(ROOT / "examples" / "plugins", source, ignore=shutil.ignore_patterns("__pycache__"))
+    build(source, tmp_path / "dist")
+    (built,) = (tmp_path / "dist").glob("*.whl")
+    with zipfile.ZipFile(built) as archive:  # pure Python: unpacked is installed
+        archive.extractall(installed)
+    enabled = {"PYTHONPATH": str(installed), "WAYSTATION_PLUGINS": "unit_convert,echo,tickets"}
+    given = {"WAYSTATION_HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"], **enabled}
+    ran = subprocess.run([sys.executable, "-c", LOADED], env=given, capture_output=True, text=True, check=False)
+    assert ran.stdout.split() == ["redaction", "offline", "unit_convert", "echo", "tickets"], ran.stderr

@@ -8,7 +8,7 @@ import pytest
 from tests.support.scopes import SYSTEM_SCOPE, TASK_1_SCOPE
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput
-from waystation.plugins.redaction.keys import compute_key_check
+from waystation.privacy.key_file import compute_key_check
 from waystation.privacy.policy import TextDestination
 from waystation.runtime.redaction_setup import create_redactor
 from waystation.runtime.store_setup import build_cipher, load_oldest_key, open_store, require_store_key

@@ -17,10 +17,10 @@ from tests.support.store_values import make_task_request, make_task_row
 from waystation.agents.redaction import RedactionRetryPolicy, TextRedactor
 from waystation.erasure.erasure import ErasureQuery, ForgetOrder, PersonErasureOrder
 from waystation.kernel.errors import RedactionFailed, RedactionReviewRequiredError, RedactionTimeoutError
-from waystation.plugins.redaction.placeholders import compute_fingerprint
 from waystation.privacy.policy import RedactionFailureMode, RedactionResult, TextDestination
 from waystation.privacy.ports import SlowTextStore
 from waystation.runtime.sql_store import SqlStore
+from waystation.security.placeholders import compute_fingerprint
 from waystation.store.schema import slow_texts
 from waystation.testing.doubles import InMemorySlowTextStore
 

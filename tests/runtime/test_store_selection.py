@@ -13,7 +13,7 @@ from waystation.config.settings import Settings
 from waystation.documents.text_repository import content_hash
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable
-from waystation.plugins.redaction.keys import compute_key_check
+from waystation.privacy.key_file import compute_key_check
 from waystation.runtime.sql_store import load_store_status, migrate
 from waystation.runtime.store_setup import (
     find_placeholder_key,

@@ -20,6 +20,7 @@ from waystation.client.schedules import ScheduleClient, ScheduleDescription
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Limit
 from waystation.models.ports import ChatModel
+from waystation.plugins.offline.chat_model import create_offline_model
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import build_cipher
 from waystation.tasks.schedules import ScheduleDefinition, ScheduleTiming
@@ -27,7 +28,6 @@ from waystation.tasks.task import TaskRequest
 from waystation.tasks.view import TaskFilter
 from waystation.testing.doubles import PlainRedactor
 from workers.activity_deps import ActivityDeps
-from workers.models import create_offline_model
 
 QUESTION = "How deep is the bar of Nordvik, and who keeps the light?"
 MONDAYS = [datetime(2026, 10, 5, 7, tzinfo=UTC) + timedelta(weeks=week) for week in range(5)]

@@ -45,10 +45,11 @@ from waystation.privacy.policy import (
     with_placeholders,
 )
 from waystation.privacy.ports import Redactor, SlowTextStore, Vault
+from waystation.security.placeholders import SECRET
 from waystation.store.ports import Store
 
-NEVER_STORED_TYPES = frozenset({"SECRET"})
-"""Types of credentials: their originals are never stored, so they can never be restored."""
+NEVER_STORED_TYPES = frozenset({SECRET})
+"""Types of credentials: nothing that is restored ever holds one."""
 LENGTHENED_BY = 4
 """Hexadecimal digits (16 bits) added to a placeholder when the shorter one stands for another value."""
 MAX_CACHED_PLACEHOLDERS = 100_000

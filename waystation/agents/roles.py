@@ -31,6 +31,7 @@ from waystation.agents.tools.documents import (
     SearchDocumentsTool,
 )
 from waystation.agents.tools.notes import PinMessageTool, ReadNotesTool, TakeNoteTool
+from waystation.agents.tools.plugin_tool import AdaptedPluginTool, PluginToolBase
 from waystation.agents.tools.recall import ExpandTool, RecallTool
 from waystation.agents.tools.submissions import (
     ReadFindingsTool,
@@ -42,6 +43,7 @@ from waystation.agents.tools.submissions import (
 from waystation.agents.tools.tables import CalculateTool, QueryTableTool, is_table
 from waystation.agents.tools.tool import Tool, UntrustedTool
 from waystation.agents.tools.toolbox import Toolbox
+from waystation.agents.tools.web import FETCH_PAGE, WebSearchTool
 from waystation.context.history import find_prompt_prefix
 from waystation.context.tokens import estimate_text
 from waystation.context.transcript import PromptPrefixRecord, Transcript
@@ -49,7 +51,7 @@ from waystation.documents.documents import Document
 from waystation.documents.ports import DocumentSearch
 from waystation.documents.redacted_documents import RedactedDocumentStore, RedactedTableReader
 from waystation.kernel.refs import RunRef
-from waystation.kernel.roles import AgentRole, get_role_spec, list_step_roles
+from waystation.kernel.roles import ROLES, AgentRole, get_role_spec, list_step_roles
 from waystation.kernel.text import format_count
 from waystation.mcp.ports import ToolServers
 from waystation.memory.indexing import MemoryRecall
@@ -156,6 +158,13 @@ def build_planning_prompt() -> str:
     return load_role_prompt("planning").replace("{roles}", steps)
 
 
+def list_built_in_tool_names() -> frozenset[str]:
+    """Names that no tool of a plug-in may have: those of all our tools, and of those that a model is made to call."""
+    forms = {"submit_plan", "revise_plan", "review_report"}
+    others = {FETCH_PAGE, WebSearchTool.name, ReadSkillTool.name, ReadSkillFileTool.name}
+    return frozenset(forms | others).union(*(spec.tools for spec in ROLES.values()))
+
+
 @dataclass(frozen=True)
 class AgentDeps:
     """Dependencies of the agents' tools."""
@@ -173,7 +182,9 @@ class AgentDeps:
     web: Sequence[Tool] = ()
     """Tools that fetch and search the web, if that is allowed."""
     servers: ToolServers | None = None
-    """Clients of external tool servers."""
+    """Tools of others."""
+    plugins: Sequence[PluginToolBase] = ()
+    """Tools of plug-ins, for the roles that each of them names."""
 
     policy: ToolPolicy = field(default_factory=ToolPolicy)
     """The operator's settings for tools."""
@@ -182,15 +193,9 @@ class AgentDeps:
         """Build the redactor for what is stored of a run: it knows the documents of the run's task."""
         return build_task_redactor(self.redactor, self.store, run.scope)
 
-    async def build_agent_toolbox(
-        self, run: RunRef, terms: AgentConfig, transcript: Transcript, documents: Sequence[Document] | None = None
-    ) -> Toolbox:
-        """The tools of one agent, those of tool servers after ours, and which of them it sees at this point.
-
-        `documents`: the task's, where they were read before.
-        """
-        if documents is None:
-            documents = await self.store.list_documents(run.task_id, run.scope)
+    async def build_agent_toolbox(self, run: RunRef, terms: AgentConfig, transcript: Transcript) -> Toolbox:
+        """The tools of one agent, those of plug-ins and tool servers after ours, and which it sees at this point."""
+        documents = await self.store.list_documents(run.task_id, run.scope)
         own = self.build_role_toolbox(run.role, tables=any(is_table(one.name) for one in documents), delegates=True)
         asked = (await self.store.get_task(run.task_id, run.scope)).request
         given = asked.procedures
@@ -203,7 +208,8 @@ class AgentDeps:
             own = replace(own, tools=[*own.tools, *foreign], notes=_missed(offered, asked.servers or ()))
         elif asked.servers and set(asked.servers) != {DEFAULT_SERVERS}:
             own = replace(own, notes=(NO_SERVERS,))
-        return apply_tool_visibility(own, ToolVisibilityContext(run, terms, transcript), self.policy)
+        policy = self.policy.replace(more=self.policy.more or bool(self.plugins))
+        return apply_tool_visibility(own, ToolVisibilityContext(run, terms, transcript), policy)
 
     async def _foreign(self, run: RunRef, servers: ToolServers, offered: UntrustedTools) -> Sequence[Tool]:
         """Return the external tools of the role.
@@ -224,8 +230,10 @@ class AgentDeps:
         """
         known = self._tools(tables)
         wanted = [name for name in get_role_spec(role).tools if delegates or name != DelegateTool.name]
+        own = [tool for name in wanted for tool in known.get(name, ())]
+        added = [AdaptedPluginTool(tool, self.redactor) for tool in self.plugins if role in tool.roles]
         return Toolbox(
-            tools=[tool for name in wanted for tool in known.get(name, ())],
+            tools=[*own, *added],
             store=self.store,
             redactor=self.redactor,
             vault=self.vault,

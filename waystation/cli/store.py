@@ -10,7 +10,7 @@ from waystation.cli.console import OK, WORK_FAILED, ask_confirmation, print_json
 from waystation.cli.options import JsonOption
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
-from waystation.plugins.redaction.keys import compute_key_check
+from waystation.privacy.key_file import compute_key_check
 from waystation.runtime.sql_store import SqlStore, load_store_status, migrate
 from waystation.runtime.store_setup import load_oldest_key, reencrypt_store
 

@@ -174,6 +174,7 @@ async def _desk(settings: Settings) -> AsyncGenerator[AgentDeps]:
     # These imports take a second.
     from temporalio.common import MetricMeter  # noqa: PLC0415
 
+    from waystation.runtime.plugins import open_plugins  # noqa: PLC0415
     from waystation.runtime.temporal.metrics import TemporalMeter  # noqa: PLC0415
     from workers.external_systems import ToolBackendDeps, open_tool_backends  # noqa: PLC0415
 
@@ -182,7 +183,8 @@ async def _desk(settings: Settings) -> AsyncGenerator[AgentDeps]:
         desk = build_idle_agent_deps(store, settings.tool_policy)
         ledgers = ToolBackendDeps(store, TemporalMeter(MetricMeter.noop), desk.redacted)
         reach = await stack.enter_async_context(open_tool_backends(settings, ledgers))
-        yield replace(desk, web=reach.web, servers=reach.servers)
+        plugins = open_plugins(settings).create_tools()
+        yield replace(desk, web=reach.web, servers=reach.servers, plugins=plugins)
 
 
 def format_agent_tools(agents: Sequence[AgentTools]) -> str:

@@ -96,7 +96,7 @@ async def build_report_draft(settings: Settings, store: SqlStore, ref: TaskRef, 
     opened = create_redactor(settings, key)
     redactor = TextRedactor(opened, titles=settings.titles)
     try:
-        redacted = RedactedDocumentStore(store, redactor, build_redaction_config(settings, key), keeps=False)
+        redacted = RedactedDocumentStore(store, redactor, build_redaction_config(opened, key), keeps=False)
         check = CitationChecker(store, redactor, redacted)
         publisher = ReportPublisher(store=store, redactor=redactor, check=check)
         composed = await publisher.compose(ref, progress)

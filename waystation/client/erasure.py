@@ -26,13 +26,13 @@ from waystation.erasure.report_files import rewrite_matching_reports
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.temporal_names import make_indexing_workflow_id
 from waystation.kernel.value import Value
-from waystation.plugins.redaction.placeholders import compute_fingerprint
 from waystation.privacy.policy import VaultEntry
 from waystation.reports.task_files import delete_task_files
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import build_client_data_converter, open_store
 from waystation.runtime.temporal.connect import connect_as_person, find_target
 from waystation.runtime.temporal.erasure_client import erase_person, forget_tasks, get_last_erasure, is_workflow_running
+from waystation.security.placeholders import compute_fingerprint
 from waystation.tasks.task import TaskRow, build_reader_scope, tenant_hash
 
 _ELSEWHERE = frozenset({ErasureLocation.VAULT, ErasureLocation.HISTORY, ErasureLocation.REPORT_FILE})

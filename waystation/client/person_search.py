@@ -24,8 +24,6 @@ from waystation.erasure.report_files import count_report_matches
 from waystation.kernel.errors import BadInput, Unreachable, WrongKey
 from waystation.kernel.scopes import TenantScope
 from waystation.kernel.value import Value
-from waystation.plugins.redaction.detections import SECRET
-from waystation.plugins.redaction.placeholders import build_placeholder
 from waystation.privacy.policy import (
     NAME_TYPES,
     PLACEHOLDER_PATTERN,
@@ -44,6 +42,7 @@ from waystation.runtime.store_setup import (
 )
 from waystation.runtime.temporal.connect import connect_as_person, find_target
 from waystation.runtime.temporal.erasure_client import find_histories
+from waystation.security.placeholders import SECRET, build_placeholder
 from waystation.tasks.task import make_session_workflow_id, tenant_hash
 
 _MOST_TASKS = 1_000_000

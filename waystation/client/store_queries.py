@@ -241,7 +241,7 @@ async def load_redacted_document_text(settings: Settings, task_id: str, name: st
                 ]
             if not called or called[0].removed:
                 raise BadInput(f"{task_id} has no document {name!r} now")
-            redacted = RedactedDocumentStore(store, redactor, build_redaction_config(settings, key), keeps=False)
+            redacted = RedactedDocumentStore(store, redactor, build_redaction_config(redactor, key), keeps=False)
             return (await redacted.get_redacted_text(called[0].blob, reader)).text
         finally:
             redactor.close()

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode
 
 from waystation.config.setting_types import (
@@ -17,7 +17,7 @@ from waystation.config.setting_types import (
 )
 from waystation.kernel.roles import Role, list_step_roles
 from waystation.kernel.value import Value
-from waystation.models.endpoints import PROVIDER_KEY, EndpointRegistry, NamedEndpoint
+from waystation.models.endpoints import BUILT_IN_KINDS, PROVIDER_KEY, EndpointRegistry, ModelCapabilities, NamedEndpoint
 from waystation.models.profiles import (
     DEFAULT_AGENT_MODEL,
     DEFAULT_SUMMARY_MODEL,
@@ -107,6 +107,21 @@ class ModelSettings(BaseSettings):
         le=LONGEST_SILENCE,
         description="Seconds without a piece, or a ping, after which a reply that has begun is given up.",
     )
+
+    @field_validator("endpoints")
+    @classmethod
+    def _have_kinds(
+        cls, given: dict[str, NamedEndpoint | dict[str, ModelCapabilities]], info: ValidationInfo
+    ) -> dict[str, NamedEndpoint | dict[str, ModelCapabilities]]:
+        # The fields of this section come behind those of plug-ins.
+        enabled: tuple[str, ...] = info.data.get("plugins", ())
+        for name, endpoint in filter_named_endpoints(given).items():
+            if endpoint.is_plugin and endpoint.kind not in enabled:
+                raise ValueError(
+                    f"{name} has the kind {endpoint.kind!r}: it is none of {', '.join(sorted(BUILT_IN_KINDS))}, and no "
+                    "plug-in that WAYSTATION_PLUGINS names"
+                )
+        return given
 
     def get_model_options(self, role: Role) -> ModelOptions:
         """Return the model of a role and its options, as set for the role or for all roles."""

@@ -24,6 +24,7 @@ from waystation.config.setting_types import (
 )
 from waystation.context.policy import StrategyName
 from waystation.documents.web_pages import WebApprovalMode
+from waystation.kernel.patterns import compile_bounded
 from waystation.memory.passages import MemoryScope
 from waystation.models.profiles import DEFAULT_SUMMARY_MODEL
 from waystation.privacy.policy import RedactionFailureMode, RedactionPolicy
@@ -308,6 +309,40 @@ class MemorySettings(BaseSettings):
         le=36_500,
         description="So many days after its end a task is forgotten, every word of it. Not given: nothing is.",
     )
+
+
+DEFAULT_PLUGINS = ("redaction", "offline")
+"""Ours, which are enabled unless a setting disables them."""
+_PLUGIN_NAME = compile_bounded(r"\A-?[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")
+
+
+class PluginSettings(BaseSettings):
+    """Read together with all others: see `waystation.config.settings.Settings`."""
+
+    plugins: WrittenNames = Field(
+        default=(),
+        description="Plug-ins that are enabled, by names of their entry points, with commas between (docs/plugins.md); "
+        "each runs with the rights of the process. Ours, redaction and offline, are enabled unless -redaction or "
+        "-offline is among them.",
+    )
+
+    @field_validator("plugins")
+    @classmethod
+    def _are_names(cls, given: tuple[str, ...]) -> tuple[str, ...]:
+        for name in given:
+            if not _PLUGIN_NAME.match(name):
+                raise ValueError(f"{name!r} is no name of a plug-in: letters, digits, _, . and -")
+            if name.startswith("-") and name[1:] not in DEFAULT_PLUGINS:
+                raise ValueError(f"{name}: only {' and '.join(DEFAULT_PLUGINS)} are enabled unless they are disabled")
+            if given.count(name) > 1 or name in DEFAULT_PLUGINS:
+                raise ValueError(f"{name} is enabled twice" if given.count(name) > 1 else f"{name} is enabled anyway")
+        return given
+
+    @property
+    def enabled_plugins(self) -> tuple[str, ...]:
+        """Names of all plug-ins that are enabled, in the order in which redactors see a text."""
+        ours = tuple(name for name in DEFAULT_PLUGINS if f"-{name}" not in self.plugins)
+        return (*ours, *(name for name in self.plugins if not name.startswith("-")))
 
 
 class PrivacySettings(BaseSettings):

@@ -31,6 +31,7 @@ from waystation.config.setting_sections import (
     ContextSettings,
     EmbedderSettings,
     MemorySettings,
+    PluginSettings,
     PrivacySettings,
 )
 from waystation.config.setting_types import (
@@ -121,6 +122,7 @@ class Settings(
     KeySettings,
     MemorySettings,
     ModelSettings,
+    PluginSettings,
     PrivacySettings,
 ):
     """Read from `WAYSTATION_<NAME>`, then from the config file under `<name>`; values given in code override both.

@@ -6,7 +6,7 @@ without an endpoint belongs to the one that `ANTHROPIC_BASE_URL` names, by defau
 
 from collections.abc import Mapping
 from datetime import date
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 from urllib.parse import urlsplit
 
 from pydantic import Field, StringConstraints, model_validator
@@ -72,19 +72,21 @@ KNOWN_CAPABILITIES: Mapping[str, ModelCapabilities] = {
 
 
 EndpointKind = Literal["anthropic", "compatible", "bedrock", "mantle", "vertex", "foundry", "openai"]
-"""The provider's API; another server with its protocol; Amazon Bedrock by its older and its newer API; Google Vertex;
-Microsoft Foundry; chat completions.
-"""
+"""The provider's API; another server of its protocol; Amazon Bedrock by its older and its newer door; Google Vertex;
+Microsoft Foundry; chat completions."""
+BUILT_IN_KINDS = frozenset[str](get_args(EndpointKind))
+EndpointKindName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
+"""An `EndpointKind`, or the name of a plug-in that has the models of an endpoint."""
 OPENAI_URL = "https://api.openai.com/v1"
 OPENAI_KEY = "OPENAI_API_KEY"
-_BY_KIND: Mapping[EndpointKind, ModelCapabilities] = {
+_BY_KIND: Mapping[str, ModelCapabilities] = {
     "bedrock": ModelCapabilities(counts=False, source="the SDK, which refuses to count there"),
     "openai": ModelCapabilities(
         caches=False, counts=False, binds_thinking=False, source="chat completions, which have none of these"
     ),
 }
-"""What follows from the kind of an endpoint if nothing else is known."""
-_URLS: Mapping[EndpointKind, str] = {
+"""What follows from how an endpoint is spoken to, where nothing else is known of it."""
+_URLS: Mapping[str, str] = {
     "bedrock": "https://bedrock-runtime.{}.amazonaws.com",
     "mantle": "https://bedrock-mantle.{}.api.aws/anthropic",
     "foundry": "https://{}.services.ai.azure.com/anthropic",
@@ -130,7 +132,7 @@ def normalise_base_url(address: str, *, versioned: bool = False) -> str:
 class NamedEndpoint(Value):
     """A named endpoint as in the config file: `[endpoints.NAME]`. It contains no secret."""
 
-    kind: EndpointKind
+    kind: EndpointKindName
     base_url: str | None = None
     """Its address, if it is not the vendor's own."""
     auth: Auth = "bearer"
@@ -166,10 +168,17 @@ class NamedEndpoint(Value):
         return self
 
     @property
+    def is_plugin(self) -> bool:
+        """Whether a plug-in has its models."""
+        return self.kind not in BUILT_IN_KINDS
+
+    @property
     def url(self) -> str:
-        """Address of the endpoint."""
+        """Where it is; of a plug-in that was given no address a name, since prices and capabilities go by that."""
         if self.base_url is not None:
             return self.base_url
+        if self.is_plugin:
+            return f"plugin://{self.kind}"
         place = self.region if self.kind != "foundry" else self.resource
         if self.kind == "vertex":
             return _VERTEX.get(place, f"https://{place}-aiplatform.googleapis.com/v1")
@@ -182,8 +191,8 @@ class NamedEndpoint(Value):
 
     @property
     def key_variable(self) -> str:
-        """The variable with its key; empty if it needs none."""
-        of_kind: Mapping[EndpointKind, str] = {
+        """The variable that has its key; empty where it takes none."""
+        of_kind: Mapping[str, str] = {
             "foundry": "ANTHROPIC_FOUNDRY_API_KEY",
             "bedrock": "AWS_BEARER_TOKEN_BEDROCK",
             "mantle": "AWS_BEARER_TOKEN_BEDROCK",
@@ -208,8 +217,8 @@ class ModelEndpoint(Value):
     """The endpoint of a model, and what is configured for its models."""
 
     url: str = PROVIDER_URL
-    """Address without credentials: a password must not become part of a name."""
-    kind: EndpointKind = "anthropic"
+    """Without who may use it: a password is nobody's name."""
+    kind: EndpointKindName = "anthropic"
     rows: Mapping[str, ModelCapabilities] = {}
     """Capabilities by the model's name."""
 

@@ -89,21 +89,37 @@ class ModelResponse(Value):
     """See `Charge.cache_miss`."""
 
 
+@runtime_checkable
 class ChatModel(Protocol):
-    """A model that takes requests in the form of the Messages protocol."""
+    """A model behind the Messages protocol. `test_chat_model_contract.py` holds every implementation to this.
+
+    An implementation:
+
+    - sends a request whole, or refuses it: messages, tools and `max_output` are what the budget has paid for.
+    - returns a whole reply or raises; a stream that was cut is `ModelUnavailable`.
+    - reports in `usage` what the call is billed: what it leaves out is spent and not counted.
+    - gives each `ToolUse` of a reply an id of its own, and the arguments as JSON of an object; `stop` is
+      `StopReason.TOOL_USE` then.
+    - is called from several tasks of one event loop at once. It ends when its task is cancelled, and within the
+      time-outs that its factory was given.
+    - has no words of requests and replies, and no keys, in errors and logs.
+    """
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Make one call. Without retries: Temporal retries.
 
         Raises:
-            ModelUnavailable: rate limit, overload, connection, cut stream; retryable.
-            ModelRejected: credentials, bad request, too large; not retryable.
-            ContentFilterError: the provider's filter withheld the reply: not retryable either, but possibly billed.
+            ModelUnavailable: rate limit, overload, connection, cut stream; worth another attempt. With `retry_after`
+                where the provider says when, and `possibly_billed` where the request may have been worked on.
+            ModelRejected: credentials, bad request, too large; another attempt changes nothing.
+            ContentFilterError: the provider's filter took the reply away: nor does it here, but this may have been
+                billed.
         """
         ...
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
-        """Return the provider's count of the request's input tokens; None if the endpoint does not count.
+        """The provider's count of the request's input tokens; None where the endpoint does not count, and an estimate
+        takes its place.
 
         Raises as `complete`.
         """

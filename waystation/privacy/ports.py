@@ -1,20 +1,69 @@
 """Ports for redaction, for the vault, and for the record of texts whose redaction took too long."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from waystation.privacy.policy import RedactionResult, TextDestination, VaultEntry
 
 
 class Redactor(Protocol):
-    """Replaces private parts of a text by placeholders that are stable within a tenant."""
+    """Replaces private parts of a text by placeholders that are stable within a tenant.
+
+    An implementation:
+
+    - replaces at each place as much as the policy wants there (`get_redaction_level`): an identifier stays in a text
+      of `RedactionLevel.SECRETS`.
+    - writes placeholders as `PLACEHOLDER_PATTERN` has them: a type in capitals, and digits of a keyed hash of tenant,
+      type and value. The same value has the same one within a tenant, and another one in any other tenant.
+    - gives for each replacement a `Span` in characters of the text that it was given, in order and without overlaps:
+      originals are kept by them. `with_placeholders` makes the result of text and spans.
+    - leaves placeholders that are in a text as they are, so that redacting its own result changes nothing: texts are
+      redacted again at every place that they go to.
+    - may be called from several tasks of one event loop at once, keeps nothing of a text beyond the call but in memory,
+      and shows nothing of it in errors and logs.
+    """
 
     async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
-        """Return one result for each text, in order. CPU work happens off the event loop.
+        """One result for each text, in order. CPU work happens off the event loop, within a time limit.
+
+        Args:
+            texts: as they are, of any length; the same one may be among them twice.
+            place: where they go.
+            tenant: the tenant's hash, part of what placeholders are made of.
 
         Raises:
-            RedactionFailed: the texts must then go nowhere.
+            TextRedactionError: one of the texts cannot be redacted; it is tried again, and then left out.
+            RedactionTimeoutError: the same, because it takes too long; after a second time it is left out.
+            RedactionFailed: none can be now. In each case the texts go nowhere.
         """
+        ...
+
+
+@runtime_checkable
+class ConfiguredRedactor(Redactor, Protocol):
+    """A redactor as a process opens it by its settings: also says what it is, and is closed at the end."""
+
+    @property
+    def version(self) -> str:
+        """Changes with everything that a result depends on beside text, place and tenant: rules, word lists, options,
+        versions of libraries. Documents that were redacted under another version are redacted again.
+        """
+        ...
+
+    @property
+    def placeholder_types(self) -> frozenset[str]:
+        """Types of all placeholders that it could ever have made, such as `EMAIL`, whatever its options are now: people
+        search and erase by them. Capitals, joined by underscores.
+        """
+        ...
+
+    @property
+    def description(self) -> str:
+        """What it replaces, in a few words for `waystation doctor`. Raises BadInput for options that it cannot use."""
+        ...
+
+    def close(self) -> None:
+        """Begin nothing more, and end what it started."""
         ...
 
 

@@ -14,7 +14,7 @@ from waystation.kernel.errors import BadInput, StoreError, WrongKey
 from waystation.kernel.files import create_private_folder, ensure_private_file
 from waystation.kernel.ids import short_hash
 from waystation.kernel.temporal_names import TOOL_SECRETS
-from waystation.plugins.redaction.keys import compute_key_check, parse_hex_key, resolve_key
+from waystation.privacy.key_file import compute_key_check, parse_hex_key, resolve_key
 from waystation.privacy.keys import AesGcmCipher, KeyPurpose, MultiKeyCipher
 from waystation.runtime.reencryption import reencrypt_database
 from waystation.runtime.sql_store import SqlStore, format_database_location, has_database

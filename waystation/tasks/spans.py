@@ -12,13 +12,12 @@ from pydantic import JsonValue
 
 from waystation.context.transcript import Charge, Message, ToolResult, ToolUse
 from waystation.kernel.value import Value
-from waystation.models.endpoints import EndpointKind
 from waystation.models.profiles import parse_model_name
 from waystation.tasks.events import TaskEvent
 
 AttributeValue = str | int | float | bool | tuple[str, ...]
 
-PROVIDERS: Mapping[EndpointKind, str] = {
+PROVIDERS: Mapping[str, str] = {
     "anthropic": "anthropic",
     "compatible": "anthropic",
     "bedrock": "aws.bedrock",
@@ -27,7 +26,7 @@ PROVIDERS: Mapping[EndpointKind, str] = {
     "foundry": "azure.ai.inference",
     "openai": "openai",
 }
-"""Provider names of the conventions, by kind of endpoint."""
+"""How the conventions call whoever is spoken to like this, by the kind of endpoint; a plug-in's by its own name."""
 
 
 class SpanLink(Value):

@@ -6,9 +6,9 @@ from tests.plugins.offline.plan_runner import make_tool_spec
 from waystation.context.transcript import ToolUse, build_user_message
 from waystation.models.ports import ModelRequest
 from waystation.models.profiles import OFFLINE_MODEL
+from waystation.plugins.offline.chat_model import create_offline_model
 from waystation.plugins.offline.plan import KEPT, NOTHING_ANSWERS
 from waystation.plugins.offline.report import NOTHING_CLOSE
-from workers.models import create_offline_model
 
 
 async def asked(text: str, tool: str) -> ToolUse:

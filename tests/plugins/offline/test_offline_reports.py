@@ -8,9 +8,9 @@ from inline_snapshot import snapshot
 from tests.plugins.offline.plan_runner import InMemoryTask, OfflinePlanRunner
 from waystation.models.ports import ChatModel
 from waystation.planning.plan import Plan, Step
+from waystation.plugins.offline.chat_model import create_offline_model
 from waystation.plugins.offline.plan import NOTHING_ANSWERS
 from waystation.plugins.offline.report import NOTHING_CLOSE
-from workers.models import create_offline_model
 
 LEASE = {
     "lease.md": "# Lease\n\nThe rent is 900 euros a month. It is due in May.\n\nPets are not allowed in the house.",

@@ -10,8 +10,8 @@ from waystation.agents.prompt_sections import MORE_IS_ASKED_FOR
 from waystation.models.ports import ChatModel
 from waystation.planning.plan import build_standard_plan, find_plan_errors
 from waystation.plugins.offline.agent_request import AgentRequestView, TaskBrief, UpstreamStep
+from waystation.plugins.offline.chat_model import create_offline_model
 from waystation.plugins.offline.report import build_writing_turn
-from workers.models import create_offline_model
 
 QUESTION = "Which licences do these packages carry, what is each of them for, and what needs attention before shipping?"
 LICENCES = ("License-Expression: MIT", "License: Apache-2.0", "License-Expression: LGPL-3.0-or-later")

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from waystation.plugins.redaction.detections import Detection, resolve_overlaps
 from waystation.plugins.redaction.engines import CHUNK_CHARACTERS, iter_chunk_spans
-from waystation.plugins.redaction.keys import load_or_create_key
 from waystation.plugins.redaction.redactor import RedactionCache
 from waystation.plugins.redaction.search import NameFilter
+from waystation.privacy.key_file import load_or_create_key
 from waystation.privacy.policy import RedactionLevel, RedactionResult, Span
 
 

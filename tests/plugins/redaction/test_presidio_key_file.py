@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from waystation.kernel.errors import BadInput
-from waystation.plugins.redaction.keys import compute_key_check, load_or_create_key, parse_hex_key
+from waystation.privacy.key_file import compute_key_check, load_or_create_key, parse_hex_key
 
 KEY = "0123456789abcdef" * 4
 

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from waystation.plugins.redaction.detections import iter_normalized_views, normalize_characters
+from waystation.plugins.redaction.detections import iter_normalized_views
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.plugins.redaction.rules import COUNTRIES, DetectionConfig
 from waystation.privacy.policy import RedactionResult, TextDestination
+from waystation.security.normalization import normalize_characters
 
 KEY = b"k" * 32
 UNSEEN = (

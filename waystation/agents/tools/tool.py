@@ -114,18 +114,25 @@ class ToolContext:
 
 
 class Tool(ABC):
-    """A tool of the agents, as the toolbox sees it."""
+    """One tool of the agents, as the toolbox sees it.
+
+    One object serves all agents of a process, several at a time. A call is checked against limits and permissions, and
+    a person has agreed to it where that is needed, before the tool sees it; what it returns is redacted, and tags in it
+    are defused unless it is `SafeMarkup`. Tools of plug-ins derive from `PluginTool`, which adds to this.
+    """
 
     name: str
+    """Unique among the tools of an agent: letters, digits, _ and -, at most 64."""
     description: str
+    """What the model reads of it: what it does, when it is of use, what it returns."""
     rereadable: bool = False
     """Whether calling it again returns the same result, so that an old result may be masked."""
     repeatable: bool = True
     """Whether running it twice does no more than running it once. If not, it is never rerun after a crash."""
     ends_run: ClassVar[bool] = False
-    """Whether a successful call submits the agent's result."""
-    permission: ClassVar[ToolPermission] = "read"
-    """Permission that an agent needs for it. Tools with the permission `hand_in` are always shown."""
+    """A successful call hands in the agent's result."""
+    permission: ToolPermission = "read"
+    """What an agent must have for it. Tools of `hand_in` are always shown."""
     urgency: PhaseUrgency = make_urgency(LATER)
     """Phases in which it is shown, and its urgency if definitions exceed their budget."""
 

@@ -18,7 +18,7 @@ from anthropic.lib.bedrock import AsyncAnthropicBedrock, AsyncAnthropicBedrockMa
 from anthropic.lib.vertex import AsyncAnthropicVertex
 
 from waystation.kernel.errors import BadInput
-from waystation.models.endpoints import EndpointKind, NamedEndpoint
+from waystation.models.endpoints import NamedEndpoint
 from waystation.models.http_errors import DEFAULT_TIMEOUTS, ModelTimeouts, build_read_timeout, install_stream_watchdog
 
 MessagesClient = (
@@ -194,7 +194,7 @@ def _entra_tokens() -> Callable[[], Awaitable[str]]:
     return lambda: asyncio.to_thread(token)
 
 
-_CLIENTS: Mapping[EndpointKind, Callable[[_Open], PlatformClient]] = {
+_CLIENTS: Mapping[str, Callable[[_Open], PlatformClient]] = {
     "anthropic": _messages,
     "compatible": _messages,
     "bedrock": _bedrock,

@@ -6,7 +6,6 @@ JSON values are read by themselves.
 """
 
 import re
-import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,9 +14,9 @@ from typing import NamedTuple
 
 from waystation.kernel.patterns import compile_bounded
 from waystation.privacy.policy import NAME_TYPES
-from waystation.security.confusables import UNSEEN
+from waystation.security.normalization import PLAIN_FORMS, UNSEEN_CHARACTERS
+from waystation.security.placeholders import SECRET
 
-SECRET = "SECRET"
 MASK = "\ufffc"
 _A_WORD = compile_bounded(r"\w[^\n]*\w")
 
@@ -140,30 +139,6 @@ def mask_detections(piece: str, finds: Sequence[Detection]) -> str:
     return "".join((*parts, piece[position:]))
 
 
-_LOOKALIKES = frozenset({"<wide>", "<small>", "<font>", "<noBreak>"})
-"""Types of compatibility characters (Unicode Standard Annex 44) that each stand for one plain character."""
-_HYPHENS = {0x2010: "-", 0x2011: "-"}
-
-
-def _plain_form(character: str) -> str | None:
-    digit = unicodedata.decimal(character, None)
-    if digit is not None:
-        return str(digit)
-    if unicodedata.decomposition(character).partition(" ")[0] not in _LOOKALIKES:
-        return None
-    plain = unicodedata.normalize("NFKC", character)
-    return plain if len(plain) == 1 else None
-
-
-_BEYOND_ASCII = range(0x80, 0x20000)
-"""Ideographs beyond this and private-use characters resemble nothing else and control nothing."""
-_FORMATS = (number for number in _BEYOND_ASCII if unicodedata.category(chr(number)) == "Cf")
-"""Some of them, marks of annotations and of numbers in other scripts, are visible; none is part of private text."""
-_UNSEEN = dict.fromkeys((*map(ord, UNSEEN), *_FORMATS), "")
-_PLAIN = {number: form for number in _BEYOND_ASCII if (form := _plain_form(chr(number))) is not None} | _HYPHENS
-_FOLDED = _PLAIN | _UNSEEN
-_UNSEEN_SIGNS = frozenset(map(chr, _UNSEEN))
-"""A set lookup is ten times faster than a pattern of them."""
 _MAYBE_A_SPACE = compile_bounded("(?<=\\w)\u200b+(?=\\w)")
 
 
@@ -190,11 +165,11 @@ def iter_normalized_views(text: str) -> Iterator[NormalizedView]:
     if text.isascii():
         yield NormalizedView(text)
         return
-    plain = _DASH_IN_NUMBER.sub("-", text.translate(_PLAIN))
-    if _UNSEEN_SIGNS.isdisjoint(plain):
+    plain = _DASH_IN_NUMBER.sub("-", text.translate(PLAIN_FORMS))
+    if UNSEEN_CHARACTERS.isdisjoint(plain):
         yield NormalizedView(plain)
         return
-    seen = [place for place, character in enumerate(plain) if character not in _UNSEEN_SIGNS]
+    seen = [place for place, character in enumerate(plain) if character not in UNSEEN_CHARACTERS]
     yield NormalizedView("".join(plain[place] for place in seen), seen)
     if _MAYBE_A_SPACE.search(plain):
         yield NormalizedView(plain)
@@ -321,11 +296,6 @@ def _sign_of_json(escape: re.Match[str]) -> str:
     return MASK if 0xD800 <= number < 0xE000 else chr(number)
 
 
-def normalize_characters(value: str) -> str:
-    """Return the value as a reader sees it."""
-    return value if value.isascii() else value.translate(_FOLDED)
-
-
 _JOINT = compile_bounded(
     r"""
       (?<=[^\W_])_{1,3}(?=[(+]?\d(?:[ ._()/-]{0,2}\d){6})
@@ -352,8 +322,3 @@ def _blanks(joint: re.Match[str]) -> str:
 
 def _hyphened(groups: re.Match[str]) -> str:
     return groups[0].replace("_", "-")
-
-
-def strip_invisible_characters(value: str) -> str:
-    """Return the value without invisible characters, otherwise unchanged."""
-    return value if value.isascii() else value.translate(_UNSEEN)

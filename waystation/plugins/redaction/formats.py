@@ -13,8 +13,9 @@ from presidio_analyzer import LocalRecognizer, RecognizerResult
 from presidio_analyzer.nlp_engine import NlpArtifacts
 
 from waystation.kernel.patterns import compile_bounded, compile_dynamic
-from waystation.plugins.redaction.detections import SECRET, Detection
+from waystation.plugins.redaction.detections import Detection
 from waystation.privacy.policy import NAME_TYPES, PLACEHOLDER_PATTERN
+from waystation.security.placeholders import SECRET
 
 LABEL_REACH = 60
 """Characters before an id that are searched for its label."""

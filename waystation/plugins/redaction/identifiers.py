@@ -17,7 +17,7 @@ from presidio_analyzer.predefined_recognizers.generic.iban_patterns import regex
 from waystation.kernel.patterns import compile_bounded, compile_dynamic
 from waystation.plugins.redaction.assigned_secrets import CARD, to_lower_same_length
 from waystation.plugins.redaction.formats import FormatRecognizer, PrefilteredPattern, RecognizerMatch
-from waystation.plugins.redaction.placeholders import ENCODED_AT, ENCODED_DOT, normalize_email_address
+from waystation.security.placeholders import ENCODED_AT, ENCODED_DOT, normalize_email_address
 
 _REMEMBERED = 1_024
 """Number of values whose checks are cached: a text that repeats one a thousand times takes no longer."""

@@ -12,7 +12,6 @@ from functools import partial
 
 from waystation.kernel.errors import RedactionFailed, TextRedactionError
 from waystation.plugins.redaction.detections import Detection, find_repeated_secrets, mask_detections, resolve_overlaps
-from waystation.plugins.redaction.placeholders import build_placeholder
 from waystation.plugins.redaction.rules import DetectionConfig
 from waystation.plugins.redaction.search_processes import LocalSearch, SearchProcessPool
 from waystation.plugins.redaction.search_protocol import (
@@ -30,6 +29,7 @@ from waystation.privacy.policy import (
     get_redaction_level,
     with_placeholders,
 )
+from waystation.security.placeholders import build_placeholder
 
 _Key = tuple[bytes, RedactionLevel, str]
 

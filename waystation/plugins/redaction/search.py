@@ -60,10 +60,10 @@ from waystation.plugins.redaction.people import (
     strip_accents_and_case,
     strip_names,
 )
-from waystation.plugins.redaction.placeholders import SHORT_TYPES
 from waystation.plugins.redaction.rules import DetectionConfig
 from waystation.plugins.redaction.secrets import SecretRecognizer, find_whole_text_matches
 from waystation.privacy.policy import RedactionLevel
+from waystation.security.placeholders import SHORT_TYPES
 
 _LAST_OF_NAME = compile_bounded(r"['’]s\b|\s-|[\n\t,;:|(){}\[\]<>\"“”*#=+/\\]|  ")
 _BEHIND_NAMES = " \t\n'’"

@@ -6,8 +6,11 @@ import re
 from types import MappingProxyType
 
 from waystation.kernel.patterns import compile_bounded
-from waystation.plugins.redaction.detections import normalize_characters, strip_invisible_characters
 from waystation.privacy.policy import NAME_TYPES
+from waystation.security.normalization import normalize_characters, strip_invisible_characters
+
+SECRET = "SECRET"
+"""The type of credentials: what a placeholder of this type stands for is kept nowhere."""
 
 SHORT_TYPES = MappingProxyType(
     {
