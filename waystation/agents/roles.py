@@ -47,7 +47,6 @@ from waystation.agents.tools.web import FETCH_PAGE, WebSearchTool
 from waystation.context.history import find_prompt_prefix
 from waystation.context.tokens import estimate_text
 from waystation.context.transcript import PromptPrefixRecord, Transcript
-from waystation.documents.documents import Document
 from waystation.documents.ports import DocumentSearch
 from waystation.documents.redacted_documents import RedactedDocumentStore, RedactedTableReader
 from waystation.kernel.refs import RunRef
