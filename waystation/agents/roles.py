@@ -47,6 +47,7 @@ from waystation.agents.tools.web import FETCH_PAGE, WebSearchTool
 from waystation.context.history import find_prompt_prefix
 from waystation.context.tokens import estimate_text
 from waystation.context.transcript import PromptPrefixRecord, Transcript
+from waystation.documents.documents import Document
 from waystation.documents.ports import DocumentSearch
 from waystation.documents.redacted_documents import RedactedDocumentStore, RedactedTableReader
 from waystation.kernel.refs import RunRef
@@ -192,9 +193,21 @@ class AgentDeps:
         """Build the redactor for what is stored of a run: it knows the documents of the run's task."""
         return build_task_redactor(self.redactor, self.store, run.scope)
 
-    async def build_agent_toolbox(self, run: RunRef, terms: AgentConfig, transcript: Transcript) -> Toolbox:
-        """The tools of one agent, those of plug-ins and tool servers after ours, and which it sees at this point."""
-        documents = await self.store.list_documents(run.task_id, run.scope)
+    async def build_agent_toolbox(
+        self, run: RunRef, terms: AgentConfig, transcript: Transcript, documents: Sequence[Document] | None = None
+    ) -> Toolbox:
+        """Return the tools of one agent, and which of them it sees at this point.
+
+        Tools of plug-ins and of tool servers come after ours.
+
+        Args:
+            run: The agent run.
+            terms: Its configuration.
+            transcript: Its transcript, which holds the tools that were sent before.
+            documents: The task's documents, if they were read before.
+        """
+        if documents is None:
+            documents = await self.store.list_documents(run.task_id, run.scope)
         own = self.build_role_toolbox(run.role, tables=any(is_table(one.name) for one in documents), delegates=True)
         asked = (await self.store.get_task(run.task_id, run.scope)).request
         given = asked.procedures
