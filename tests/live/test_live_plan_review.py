@@ -313,7 +313,7 @@ async def test_a_prompt_goes_on_by_itself_when_somebody_else_has_answered(
         raise AssertionError
 
     monkeypatch.setattr(follow, "can_ask", lambda: True)
-    monkeypatch.setattr(follow, "ask", nobody_types)
+    monkeypatch.setattr(follow, "prompt_line", nobody_types)
     async with (
         run_platform(server, tmp_path, redactor, ScriptedTaskModel()) as counter,
         await Waystation.connect(remote_settings) as client,

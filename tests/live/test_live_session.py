@@ -150,7 +150,7 @@ async def test_a_grant_that_is_slow_to_be_recorded_reaches_the_session_before_it
                 await asyncio.wait_for(recorded.wait(), WAIT_TIMEOUT_SECONDS)
             await audit(task_id, entry)
 
-        monkeypatch.setattr(counter.store, "audit", slowly)
+        monkeypatch.setattr(counter.store, "add_audit_entry", slowly)
         await counter.set_session_limit(Limit(tokens=TIGHT_BUDGET))
         await counter.submit(under=make_tight_budget_config())
         task = counter.get_task_handle()

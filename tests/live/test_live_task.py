@@ -242,7 +242,7 @@ async def test_a_cancellation_while_the_report_is_stored_is_too_late(
     reached, opened = asyncio.Event(), asyncio.Event()
 
     class SlowStore(SqlStore):
-        async def finish(self, task_id: str, progress: TaskProgress) -> None:
+        async def save_task_progress(self, task_id: str, progress: TaskProgress) -> None:
             reached.set()
             await opened.wait()
             await super().save_task_progress(task_id, progress)
