@@ -20,7 +20,7 @@ from waystation.erasure.erasure import (
     ForgetCounts,
     ForgetOrder,
     PersonErasureOrder,
-    build_forget_orders,
+    split_into_forget_orders,
 )
 from waystation.erasure.ports import ExternalTaskData
 from waystation.kernel.clock import Clock
@@ -159,4 +159,4 @@ class RetentionActivities:
             before = self.clock() - timedelta(days=self.days)
             rows = await self.store.list_tasks(SystemScope(), TASKS_AT_ONCE, ended_before=before)
             over = [row.ref for row in rows if row.ended_at is not None or not await self.runs(row.ref.task_id)]
-            return ExpiredTasks(days=self.days, orders=build_forget_orders(over))
+            return ExpiredTasks(days=self.days, orders=split_into_forget_orders(over))

@@ -132,7 +132,7 @@ class ForkActivities:
         self._store = store
 
     @activity.defn(name="TakeOverFork")
-    async def load_fork_state(self, ref: TaskRef) -> StateRef:
+    async def get_fork_state_ref(self, ref: TaskRef) -> StateRef:
         """Return the state that was stored with the task when it was forked; its steps are in the store, too."""
         with translating_errors():
             row = await self._store.get_task(ref.task_id, ref.scope)

@@ -73,7 +73,9 @@ async def store_agent(store: SqlStore, fence: Fence) -> None:
 async def commit(store: SqlStore, fence: Fence, turn: int, version: int) -> float:
     """One turn; the seconds that its reply took."""
     key = f"turn-{turn}"
-    await store.record_intent(fence, CallIntent(key=key, model="model", worst_case=Amount(tokens=1_000), at=utc_now()))
+    await store.record_and_count_intents(
+        fence, CallIntent(key=key, model="model", worst_case=Amount(tokens=1_000), at=utc_now())
+    )
     usage = Usage(input=900, cache_read=9_000, output=120)
     charge = Charge(key=key, kind="turn", model="model", usage=usage, cost_micro_usd=4_000, at=utc_now())
     began = time.perf_counter()

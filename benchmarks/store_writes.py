@@ -46,7 +46,9 @@ async def write(url: str, writer: str, how: str) -> None:
     start = time.perf_counter()
     for turn in range(TURNS):
         key = f"turn-{turn}"
-        await store.record_intent(fence, CallIntent(key=key, model="model", worst_case=Amount(tokens=1_000), at=now()))
+        await store.record_and_count_intents(
+            fence, CallIntent(key=key, model="model", worst_case=Amount(tokens=1_000), at=now())
+        )
         charge = Charge(key=key, kind="turn", model="model", usage=Usage(output=1), cost_micro_usd=1, at=now())
         await store.commit_reply(fence, turn, Message(id=key, role="assistant", blocks=(Text(text=REPLY),)), charge)
     print(time.perf_counter() - start)

@@ -93,7 +93,7 @@ class ActivityDeps:
     store: SqlStore
     model: ChatModel
     redactor: Redactor
-    redacted: RedactedDocumentStore
+    redacted_documents: RedactedDocumentStore
     """Documents, pages and stored results as agents may see them."""
     embedder: Embedder
     memory: Memory
@@ -140,7 +140,7 @@ class ActivityDeps:
             redactor=self.redactor,
             store=store,
             vault=self.vault,
-            shows_names=should_show_names(self.redacted.rules.policy),
+            shows_names=should_show_names(self.redacted_documents.rules.policy),
         )
 
     @property
@@ -152,7 +152,7 @@ class ActivityDeps:
             search=self.search,
             recollection=self.memory_recall,
             redactor=self.redactor,
-            redacted=self.redacted,
+            redacted_documents=self.redacted_documents,
             vault=self.vault,
             tables=self.table_reader,
             web=reach.web if reach is not None else (),
@@ -180,9 +180,9 @@ class ActivityDeps:
         return DocumentIndexer(
             store=store,
             redactor=self.redactor,
-            redacted=self.redacted,
+            redacted_documents=self.redacted_documents,
             cut=split_into_passages,
-            archive=self.outbox_drainer,
+            outbox_drainer=self.outbox_drainer,
             clock=utc_now,
         )
 
@@ -193,7 +193,7 @@ class ActivityDeps:
         return ReportIndexer(
             store=store,
             redactor=self.redactor,
-            archive=self.outbox_drainer,
+            outbox_drainer=self.outbox_drainer,
             clock=utc_now,
         )
 
@@ -206,7 +206,7 @@ class ActivityDeps:
             recollection=self.memory_recall,
             redactor=self.redactor,
         )
-        return AgentLoop(model=self.metered_model, desk=self.agent_deps, contracts=contracts, clock=utc_now)
+        return AgentLoop(model=self.metered_model, deps=self.agent_deps, briefs=contracts, clock=utc_now)
 
     @property
     def planner(self) -> Planner:
@@ -224,7 +224,7 @@ class ActivityDeps:
     def citation_check(self) -> CitationChecker:
         """Checks citations."""
         store = self.store
-        return CitationChecker(store, self.redactor, self.redacted, self.vault)
+        return CitationChecker(store, self.redactor, self.redacted_documents, self.vault)
 
     @property
     def reviewer(self) -> ReportReviewer:
@@ -241,20 +241,24 @@ class ActivityDeps:
     def compactor(self) -> Compactor:
         """Compacts contexts."""
         return Compactor(
-            model=self.metered_model, desk=self.agent_deps, archive=self.outbox_drainer, clock=utc_now, hooks=self.hooks
+            model=self.metered_model,
+            deps=self.agent_deps,
+            outbox_drainer=self.outbox_drainer,
+            clock=utc_now,
+            hooks=self.hooks,
         )
 
     @property
     def rewinder(self) -> TranscriptRewinder:
         """Rewinds transcripts."""
-        return TranscriptRewinder(store=self.store, archive=self.outbox_drainer)
+        return TranscriptRewinder(store=self.store, outbox_drainer=self.outbox_drainer)
 
     @property
     def publisher(self) -> ReportPublisher:
         """Writes reports."""
         store = self.store
         return ReportPublisher(
-            chronicler=self.report_indexer,
+            report_indexer=self.report_indexer,
             store=store,
             redactor=self.redactor,
             check=self.citation_check,
@@ -298,7 +302,7 @@ async def open_activity_deps(settings: Settings, store: SqlStore, meter: Meter) 
             store=store,
             model=model,
             redactor=whole,
-            redacted=redacted,
+            redacted_documents=redacted,
             embedder=embedder,
             memory=memory,
             search=Bm25DocumentSearch(store),

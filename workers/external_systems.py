@@ -141,7 +141,7 @@ class ToolBackendDeps:
 
     store: SqlStore
     meter: Meter
-    redacted: RedactedDocumentStore
+    redacted_documents: RedactedDocumentStore
 
 
 @asynccontextmanager
@@ -159,18 +159,18 @@ async def open_tool_backends(settings: Settings, ledgers: ToolBackendDeps) -> As
 
 
 def _web(settings: Settings, ledgers: ToolBackendDeps, stack: AsyncExitStack) -> Sequence[Tool]:
-    from waystation.documents.readers.reader import SubprocessPageReader  # noqa: PLC0415
+    from waystation.documents.readers.reader import SubprocessWebTextExtractor  # noqa: PLC0415
     from waystation.documents.web import DirectWebPageFetcher, WebFetchConfig  # noqa: PLC0415
 
     domains = DomainPolicy(allow=settings.web_allow, deny=settings.web_deny, asks=settings.web_asks)
-    reader = SubprocessPageReader()
+    reader = SubprocessWebTextExtractor()
     stack.push_async_callback(reader.aclose)
     terms = WebFetchConfig(
         user_agent=settings.web_user_agent or USER_AGENT, domains=domains, reachable=settings.web_reachable
     )
     pages = DirectWebPageFetcher(reader, utc_now, terms)
     stack.push_async_callback(pages.aclose)
-    fetch = FetchPageTool(pages, ledgers.store, ledgers.redacted, domains)
+    fetch = FetchPageTool(pages, ledgers.store, ledgers.redacted_documents, domains)
     key = settings.anthropic_api_key
     if key is None:  # the model's provider runs the searches
         return (fetch,)
@@ -188,7 +188,7 @@ def _search(
     stack.push_async_callback(search.aclose)
     prices = load_prices(settings.prices)
     metered = MeteredSearch(search, ledgers.store, utc_now, ledgers.meter, prices)
-    return WebSearchTool(metered, ledgers.redacted.redactor, settings.web_asks)
+    return WebSearchTool(metered, ledgers.redacted_documents.redactor, settings.web_asks)
 
 
 async def _servers(settings: Settings, store: SqlStore, stack: AsyncExitStack) -> ToolServers | None:

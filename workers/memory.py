@@ -14,14 +14,14 @@ from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput, MemoryInUse, MemoryUnavailable, StoreError, Unreachable, WrongKey
 from waystation.kernel.files import open_private_file
 from waystation.memory.indexing import MemoryRecall, OutboxDrainer
-from waystation.memory.passages import Excerpt, MemoryQuery
+from waystation.memory.passages import MemoryExcerpt, MemoryQuery
 from waystation.memory.ports import Embedder, Memory, MemoryDraft, MemorySearch
 from waystation.memory.qdrant.edge import QdrantEdgeDraft, QdrantEdgeMemory
 from waystation.privacy.ports import Redactor
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import build_client_data_converter, get_placeholder_key, open_store
 from waystation.runtime.temporal.connect import connect_as_person, find_target
-from waystation.runtime.temporal.erasure_client import WorkerMemorySearch
+from waystation.runtime.temporal.erasure_client import ActivityMemorySearch
 from waystation.tasks.task import build_reader_scope
 from workers.health import NOT_ANSWERED
 
@@ -279,7 +279,7 @@ async def _of_workers(settings: Settings, store: SqlStore) -> MemorySearch:
             f"another process has the memory of {settings.home} open, and is asked over Temporal: {error}; or stop "
             "that process, or set QDRANT_URL, so that all share a Qdrant server"
         ) from error
-    return WorkerMemorySearch(client, store.get_passages)
+    return ActivityMemorySearch(client, store.get_passages)
 
 
 class _Opened(NamedTuple):
@@ -307,7 +307,7 @@ class MemoryReader:
         """Close everything that was opened."""
         await self._stack.aclose()
 
-    async def search(self, wanted: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
+    async def search(self, wanted: MemoryQuery, tokens: int) -> tuple[MemoryExcerpt, ...]:
         """Return what agents would recall, the best first, within `tokens`; nothing if no worker has made memory yet.
 
         Raises as `open_memory_for_search` does, RedactionFailed, StoreError.

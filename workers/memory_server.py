@@ -9,7 +9,12 @@ from contextlib import aclosing, asynccontextmanager
 from waystation.config.settings import Settings
 from waystation.kernel.errors import MemoryUnavailable, OtherEmbedder
 from waystation.memory.ports import Embedder, Memory, MemoryDraft
-from waystation.memory.qdrant.collection import CLIENT_ERRORS, CollectionLayout, QdrantServerConfig, classify_failure
+from waystation.memory.qdrant.collection import (
+    CLIENT_ERRORS,
+    CollectionStorageOptions,
+    QdrantServerConfig,
+    classify_failure,
+)
 from waystation.memory.qdrant.server import QdrantServerDraft, QdrantServerMemory
 
 _LOOK_SECONDS = 3
@@ -70,7 +75,7 @@ def build_qdrant_server(settings: Settings, url: str) -> QdrantServerConfig:
         api_key=settings.qdrant_api_key,
         grpc_port=settings.qdrant_grpc_port,
         collection=settings.qdrant_collection,
-        layout=CollectionLayout(
+        layout=CollectionStorageOptions(
             quantisation=settings.qdrant_quantisation,
             shards=settings.qdrant_shards,
             replicas=settings.qdrant_replicas,

@@ -179,7 +179,7 @@ def create_workflows_worker(shop: WorkerContext) -> Worker:
             sessions.save_session,
             shop.notices.send_notification,
             retention.find_expired_tasks,
-            ForkActivities(store).load_fork_state,
+            ForkActivities(store).get_fork_state_ref,
             sent.store_message,
             sent.update_documents,
             states.store_state_chunk,

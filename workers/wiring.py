@@ -160,7 +160,7 @@ def _people(settings: Settings, parts: ActivityDeps) -> "KnownPeopleRedactor | N
 
     if (
         parts.vault is None
-        or get_redaction_level(TextDestination.TITLE, parts.redacted.rules.policy) < RedactionLevel.NAMES
+        or get_redaction_level(TextDestination.TITLE, parts.redacted_documents.rules.policy) < RedactionLevel.NAMES
     ):
         return None
     return KnownPeopleRedactor(parts.vault, partial(compute_fingerprint, load_oldest_key(settings)), ORDINARY_WORDS)

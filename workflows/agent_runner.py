@@ -43,7 +43,7 @@ async def run_as_child_workflow(board: TaskRuntime, step_id: str) -> None:
             run=_without_edits(board.get_run(step_id)),
             title=_title(board, step_id),
             task_used=board.task_used,
-            team=board.list_team(step_id),
+            team=board.list_other_agents(step_id),
             drawable=board.get_drawable_budget(step_id),
         ),
         id=f"{board.task_id}/{step_id}",

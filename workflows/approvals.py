@@ -24,7 +24,7 @@ from waystation.tasks.reallocation import (
     withdraw_budget_requests,
 )
 from waystation.tasks.reviews import build_plan_approval_request, is_plan_approved, propose_revision
-from waystation.tasks.session import SessionBudgetRequest, TaskGrant, TaskSettlement
+from waystation.tasks.session import ApprovedTaskGrant, SessionBudgetRequest, TaskSettlement
 from waystation.tasks.state import (
     TaskState,
     apply_action_decision,
@@ -123,7 +123,7 @@ async def wait_for_budget(board: TaskRuntime, step_id: str) -> None:
     await persist_and_notify(board, state, NotificationEvent.WITHDRAWN, *requests)
 
 
-async def request_plan_approval(board: TaskRuntime, planned: TaskState) -> None:
+async def open_plan_approval_request(board: TaskRuntime, planned: TaskState) -> None:
     """Ask a person to approve a new plan before any of its steps starts."""
     now = workflow.now()
     request = build_plan_approval_request(planned, now, board.start.terms.unattended.compute_deadline(now))
@@ -210,7 +210,9 @@ class BudgetGate:
 
     async def send_grant_to_session(self, amount: Amount) -> None:
         """Raise the session's limit by a person's grant, which is new budget."""
-        await self._signal_session(TASK_GRANTED, TaskGrant(task_id=self._board.start.ref.task_id, amount=amount))
+        await self._signal_session(
+            TASK_GRANTED, ApprovedTaskGrant(task_id=self._board.start.ref.task_id, amount=amount)
+        )
 
     async def send_settlement_to_session(self) -> None:
         """Report what the task spent, so that the session releases the rest of the reservation."""

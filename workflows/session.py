@@ -16,7 +16,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, WorkflowAlrea
 from activities.sessions import ReconcileRequest, SessionActivities
 from activities.tasks import PlanningActivities
 from waystation.budgets.budget import BudgetAccount
-from waystation.kernel.deferred_signals import DeferredSignal, add_deferred_signal
+from waystation.kernel.deferred_signals import DeferredSignal, defer_until_next_execution
 from waystation.kernel.errors import BadInput, InsufficientBudgetError
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.temporal_names import ADMISSION_ANSWER, ADMIT_TASK, ASK_BUDGET, BUDGET_ANSWER, SESSION_CONTINUES
@@ -27,13 +27,13 @@ from waystation.tasks.session import (
     AdmissionAnswer,
     AdmissionRequest,
     AdmissionResult,
+    ApprovedTaskGrant,
     SaveSessionRequest,
     SessionBudgetRequest,
     SessionState,
     SessionWorkflowInput,
     StoredSession,
     SubmissionResult,
-    TaskGrant,
     TaskSettlement,
 )
 from waystation.tasks.signals import UNENCRYPTED_REASON, parse_signal_input, single_payload, was_encrypted
@@ -200,7 +200,7 @@ class SessionWorkflow:
     async def task_granted(self, *sent: JsonValue) -> None:
         """Raise the session's limit by the amount granted."""
         await self._until_ready()
-        raised = parse_signal_input(TaskGrant, sent) if self._takes(sent) else None
+        raised = parse_signal_input(ApprovedTaskGrant, sent) if self._takes(sent) else None
         if raised is not None:
             self._change(session.apply_task_grant(self._state, raised))
 
@@ -217,7 +217,7 @@ class SessionWorkflow:
         if not self._takes(sent):
             return
         message = DeferredSignal(signal=signal, sent=single_payload(sent), readable=True)
-        if self._is_long() and (held := add_deferred_signal(self._held, message)) is not None:
+        if self._is_long() and (held := defer_until_next_execution(self._held, message)) is not None:
             self._held = held
         else:
             await self._handle(message)

@@ -39,7 +39,7 @@ class AgentRunContext(Protocol):
         """Share of the task's budget that is spent (0 to 1)."""
         ...
 
-    def list_team(self, step_id: str) -> tuple[TeammateState, ...]:
+    def list_other_agents(self, step_id: str) -> tuple[TeammateState, ...]:
         """Return the other agents of the task, as shown to this agent."""
         ...
 
@@ -60,7 +60,7 @@ class AgentActivityRunner:
             outcome = await self._execute(
                 request.replace(
                     task_used=self._board.task_used,
-                    team=self._board.list_team(self._step_id),
+                    team=self._board.list_other_agents(self._step_id),
                     drawable=self._board.get_drawable_budget(self._step_id),
                 )
             )
@@ -176,7 +176,7 @@ class SubagentWorkflow:
         """Share of the task's budget that was spent when the subagent was started (0 to 1)."""
         return self._start.task_used
 
-    def list_team(self, step_id: str) -> tuple[TeammateState, ...]:  # noqa: ARG002 (there is one)
+    def list_other_agents(self, step_id: str) -> tuple[TeammateState, ...]:  # noqa: ARG002 (there is one)
         """Return the other agents of the task when the subagent was started."""
         return self._start.team
 

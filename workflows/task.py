@@ -18,7 +18,7 @@ from activities.tasks import EditedPlanRequest, PlanningActivities, PlanRequest
 from waystation.agents.delegation import SubagentProgress
 from waystation.documents.documents import DocumentsUpdate
 from waystation.kernel.amount import Amount
-from waystation.kernel.deferred_signals import DeferredSignal, add_deferred_signal
+from waystation.kernel.deferred_signals import DeferredSignal, defer_until_next_execution
 from waystation.planning.plan import PlanEdit
 from waystation.tasks.approvals import AnswerBatch, build_rejection, get_answer_id, make_answer_id
 from waystation.tasks.continuation import TaskWorkflowInput
@@ -49,7 +49,7 @@ from waystation.tasks.signals import (
 from waystation.tasks.state import TaskState, apply_subagent_progress
 from waystation.tasks.task import ApprovalRequest, RejectedMessage, TaskMessage, TaskPhase, TaskProgress
 from workflows.agent_runner import AgentRunner
-from workflows.approvals import BudgetGate, request_plan_approval, wait_for_plan_approval
+from workflows.approvals import BudgetGate, open_plan_approval_request, wait_for_plan_approval
 from workflows.options import CONTEXT_SHORT, LEG, SHORT, Interval, raise_if_cancelled, with_summary
 from workflows.stored_state import load_state, store_state
 from workflows.task_finalizer import TaskFinalizer, run_plan_revision_if_due, run_report_review_if_due, run_shielded
@@ -127,7 +127,7 @@ class SignalHandler:
         """
         await self._board.wait_until_ready()
         message = DeferredSignal(signal=name, sent=single_payload(sent), readable=self._board.accepts(sent))
-        if self._held is not None and (held := add_deferred_signal(self._held, message)) is not None:
+        if self._held is not None and (held := defer_until_next_execution(self._held, message)) is not None:
             self._held = held
         else:
             await self._handle(message)
@@ -300,7 +300,7 @@ async def _state_to_go_on_from(start: TaskWorkflowInput) -> TaskState | None:
     if start.forked:
         summary = "take over finished steps of another task"
         taken_over = await workflow.execute_activity_method(
-            ForkActivities.load_fork_state, start.ref, **with_summary(SHORT, summary)
+            ForkActivities.get_fork_state_ref, start.ref, **with_summary(SHORT, summary)
         )
         state = await load_state(start.ref, taken_over)
         return with_reallocation_config(state, start.terms)
@@ -383,7 +383,7 @@ class TaskWorkflow:
         state = reserve_oversight_budget(self._board.state, made.totals, start.terms)
         state = state.with_plan(made.plan, made.totals, made.notes, start.terms.agent_budget)
         if start.terms.review_plan:
-            return await request_plan_approval(self._board, state)
+            return await open_plan_approval_request(self._board, state)
         self._board.replace_state(state)
 
     async def _steps(self, start: TaskWorkflowInput) -> None:

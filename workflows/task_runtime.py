@@ -108,7 +108,7 @@ class TaskRuntime:
         """Share of the task's budget that is spent (0 to 1)."""
         return self.state.used_share
 
-    def list_team(self, step_id: str) -> tuple[TeammateState, ...]:
+    def list_other_agents(self, step_id: str) -> tuple[TeammateState, ...]:
         """Return the other agents of the task, as shown to this agent."""
         return list_teammates(self.progress.steps, step_id)
 

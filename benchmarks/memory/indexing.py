@@ -13,7 +13,7 @@ from waystation.kernel.refs import RunRef
 from waystation.memory.embedders.local import NoEmbedder
 from waystation.memory.indexing import MemoryRecall, embed_passages
 from waystation.memory.passage_builder import make_passages, map_tool_names, render_message
-from waystation.memory.passages import Excerpt, MemoryQuery, Passage, extract_turns, select_excerpts
+from waystation.memory.passages import MemoryExcerpt, MemoryQuery, Passage, extract_turns, select_excerpts
 from waystation.memory.ports import Embedder
 from waystation.memory.qdrant.edge import QdrantEdgeMemory
 from waystation.privacy.policy import (
@@ -56,7 +56,7 @@ def cut_messages(messages: Sequence[Message], texts: dict[str, str]) -> tuple[Pa
 class DenseOnlyRecall(MemoryRecall):
     """Without BM25."""
 
-    async def search(self, query: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
+    async def search(self, query: MemoryQuery, tokens: int) -> tuple[MemoryExcerpt, ...]:
         """See `MemoryRecall`; the embedder sees the words, and the engine none."""
         (dense,) = await self.embedder.embed([replace_placeholders_with_types(query.text)])
         turns = extract_turns(await self.memory.search(query.replace(text="", dense=dense)))

@@ -260,11 +260,11 @@ async def test_calls_of_killed_workers_count_and_a_reply_between_begins_the_coun
     await env.store.open_run(env.run_ref())
     fence = await env.store.acquire_fence(RUN_ID)
     for _ in range(MAX_UNANSWERED_CALLS - 1):
-        await env.store.record_intent(fence, make_intent("turn-1"))
+        await env.store.record_and_count_intents(fence, make_intent("turn-1"))
     with pytest.raises(ModelUnavailable):
         await env.run_leg(ScriptedModel([SEARCH, CUT]))
     for _ in range(MAX_UNANSWERED_CALLS - 2):
-        await env.store.record_intent(await env.store.acquire_fence(RUN_ID), make_intent("turn-2"))
+        await env.store.record_and_count_intents(await env.store.acquire_fence(RUN_ID), make_intent("turn-2"))
     assert isinstance(await env.run_leg(ScriptedModel([CUT])), OperatorActionRequired)
 
 

@@ -111,8 +111,8 @@ async def test_nothing_that_an_agent_with_a_small_window_sends_is_refused(
     metered = MeteredModel(model=client, store=env.store, clock=env.clock, meter=env.meter)
     loop = AgentLoop(
         model=metered,
-        desk=env.agent_deps,
-        contracts=env.brief_builder,
+        deps=env.agent_deps,
+        briefs=env.brief_builder,
         clock=env.clock,
         pause=env.record_pause,
     )

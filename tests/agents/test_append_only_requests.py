@@ -86,8 +86,8 @@ class Run:
         metered = MeteredModel(model=client, store=env.store, clock=env.clock, meter=env.meter)
         loop = AgentLoop(
             model=metered,
-            desk=desk or env.agent_deps,
-            contracts=env.brief_builder,
+            deps=desk or env.agent_deps,
+            briefs=env.brief_builder,
             clock=env.clock,
             pause=env.record_pause,
         )

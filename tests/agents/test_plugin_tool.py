@@ -213,8 +213,8 @@ async def run_leg(env: AgentEnvironment, deps: AgentDeps, replies: Sequence[Mode
     model = ScriptedModel(replies)
     loop = AgentLoop(
         model=MeteredModel(model=model, store=env.store, clock=env.clock, meter=env.meter),
-        desk=deps,
-        contracts=BriefBuilder(store=env.store, recollection=env.memory_recall, redactor=deps.redactor),
+        deps=deps,
+        briefs=BriefBuilder(store=env.store, recollection=env.memory_recall, redactor=deps.redactor),
         clock=env.clock,
     )
     return await loop.run(LegRequest(run=env.run_ref(), leg=1, limit=env.limit, terms=env.terms), never_interrupted)

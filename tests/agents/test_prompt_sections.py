@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from waystation.agents.prompt_sections import (
     SECTION_RULES,
     SECTION_SHARES,
+    PromptCandidate,
     PromptDemands,
-    PromptPart,
     PromptSection,
     allocate_prompt,
     compute_request_limit,
@@ -21,11 +21,11 @@ windows = st.integers(0, 1_000_000)
 @st.composite
 def demands(draw: st.DrawFn) -> PromptDemands:
     """Parts of any size and kind in some of the layers."""
-    asked: dict[PromptSection, list[PromptPart]] = {}
+    asked: dict[PromptSection, list[PromptCandidate]] = {}
     for layer in draw(st.lists(st.sampled_from(PromptSection), unique=True)):
         count = draw(st.integers(0, 5))
         asked[layer] = [
-            PromptPart(
+            PromptCandidate(
                 name=f"{layer}-{number}",
                 tokens=draw(st.integers(0, 300_000)),
                 firm=draw(st.booleans()),
@@ -38,8 +38,8 @@ def demands(draw: st.DrawFn) -> PromptDemands:
     return asked
 
 
-def full(layer: PromptSection, window: int) -> list[PromptPart]:
-    return [PromptPart(name=str(layer), tokens=compute_section_tokens(layer, window), firm=True)]
+def full(layer: PromptSection, window: int) -> list[PromptCandidate]:
+    return [PromptCandidate(name=str(layer), tokens=compute_section_tokens(layer, window), firm=True)]
 
 
 def test_the_shares_are_the_whole_and_every_layer_has_a_rule() -> None:
@@ -88,7 +88,7 @@ def test_firm_parts_are_in_as_long_as_they_fit_at_all(window: int, asked: Prompt
 
 
 def test_unused_shares_flow_down_and_never_up() -> None:
-    wish = [PromptPart(name="wish", tokens=10**9, divisible=True)]
+    wish = [PromptCandidate(name="wish", tokens=10**9, divisible=True)]
     low = allocate_prompt(10_000, {PromptSection.RETRIEVED: wish})
     assert low.get_row(PromptSection.RETRIEVED).got == 9_000 * (100 - SECTION_SHARES[PromptSection.WORK]) // 100
     high = allocate_prompt(10_000, {PromptSection.SYSTEM: wish})
@@ -96,8 +96,8 @@ def test_unused_shares_flow_down_and_never_up() -> None:
 
 
 def test_what_is_firm_and_over_its_share_is_borne_by_all_the_others_alike() -> None:
-    wishes = {layer: [PromptPart(name="wish", tokens=10**9, divisible=True)] for layer in PromptSection}
-    firm = {**wishes, PromptSection.SYSTEM: [PromptPart(name="prompt", tokens=4_700, firm=True)]}
+    wishes = {layer: [PromptCandidate(name="wish", tokens=10**9, divisible=True)] for layer in PromptSection}
+    firm = {**wishes, PromptSection.SYSTEM: [PromptCandidate(name="prompt", tokens=4_700, firm=True)]}
     rows = allocate_prompt(10_000, firm).rows
     assert rows[0].got == 4_700
     assert [row.got for row in rows[1:]] == pytest.approx(
@@ -118,9 +118,9 @@ def test_what_is_firm_and_over_its_share_is_borne_by_all_the_others_alike() -> N
 def test_each_layer_has_its_own_rule_of_what_gives_way_first(layer: PromptSection, gave_way: tuple[str, ...]) -> None:
     room = compute_section_tokens(layer, 10_000)
     parts = [
-        PromptPart(name="a", tokens=room, relevance=0.1),
-        PromptPart(name="b", tokens=room, relevance=0.9, repeatable=True),
-        PromptPart(name="c", tokens=room, relevance=0.5),
+        PromptCandidate(name="a", tokens=room, relevance=0.1),
+        PromptCandidate(name="b", tokens=room, relevance=0.9, repeatable=True),
+        PromptCandidate(name="c", tokens=room, relevance=0.5),
     ]
     others = {other: full(other, 10_000) for other in PromptSection if other is not layer}
     row = allocate_prompt(10_000, {**others, layer: parts}).get_row(layer)

@@ -26,7 +26,7 @@ from waystation.kernel.usage import Usage
 from waystation.runtime.sql_store import SqlStore
 
 FENCED: dict[str, Callable[[SqlStore, Fence], Awaitable[object]]] = {
-    "record_intent": lambda store, fence: store.record_intent(fence, make_intent("turn-9")),
+    "record_intent": lambda store, fence: store.record_and_count_intents(fence, make_intent("turn-9")),
     "drop_intent": lambda store, fence: store.drop_intent(fence, "turn-1"),
     "update_intent": lambda store, fence: store.update_intent(fence, "turn-1", Amount()),
     "commit_reply": lambda store, fence: store.commit_reply(fence, 2, make_reply(9), make_charge("turn-9")),
@@ -67,8 +67,8 @@ async def test_an_attempt_that_was_taken_over_can_write_nothing(
 ) -> None:
     old = await open_run(store)
     await store.commit_message(old, 0, make_question(1))
-    assert await store.record_intent(old, make_intent("turn-1")) == 1
-    assert await store.record_intent(old, make_intent("turn-1")) == 2
+    assert await store.record_and_count_intents(old, make_intent("turn-1")) == 1
+    assert await store.record_and_count_intents(old, make_intent("turn-1")) == 2
     await store.commit_reply(old, 1, make_reply(1), make_charge("turn-1"))
     new = await store.acquire_fence(old.run_id)
     before = await everything(store, old.run_id)
@@ -134,7 +134,7 @@ async def test_messages_and_records_come_back_in_the_order_of_their_commits(stor
 async def test_runs_do_not_see_each_other(store: SqlStore) -> None:
     one, two = await open_run(store, "one"), await open_run(store, "two")
     for fence in (one, two):
-        await store.record_intent(fence, make_intent("turn-1"))
+        await store.record_and_count_intents(fence, make_intent("turn-1"))
         await store.commit_reply(fence, 0, make_reply(1), make_charge("turn-1"))
     await store.commit_message(two, 1, make_question(1))
     assert (await store.load_transcript(one.run_id, SYSTEM_SCOPE)).messages == (make_reply(1),)
@@ -144,7 +144,7 @@ async def test_runs_do_not_see_each_other(store: SqlStore) -> None:
 async def test_a_commit_on_an_old_version_is_refused_and_leaves_no_trace(store: SqlStore) -> None:
     fence = await open_run(store)
     await store.commit_message(fence, 0, make_question(1))
-    await store.record_intent(fence, make_intent("turn-1"))
+    await store.record_and_count_intents(fence, make_intent("turn-1"))
     before = await everything(store, fence.run_id)
     for attempt in (
         store.commit_message(fence, 0, make_question(2)),
@@ -211,7 +211,7 @@ async def test_messages_and_the_intent_that_sends_them_are_committed_together_or
 async def test_a_reply_tells_what_the_run_has_cost_by_then(store: SqlStore) -> None:
     fence = await open_run(store)
     for _ in range(2):
-        await store.record_intent(fence, make_intent("turn-1"))
+        await store.record_and_count_intents(fence, make_intent("turn-1"))
     told = await store.commit_reply(fence, 0, make_reply(1), make_charge("turn-1"))
     assert told == await store.get_run_usage(fence.run_id)
     assert (told.turns, told.possibly_billed) == (1, 1_000)
@@ -243,7 +243,7 @@ async def test_a_leg_is_started_once_its_run_is_there_and_not_when_it_is_over(st
 
 async def test_a_compaction_brings_record_passages_and_charge_and_happens_once(store: SqlStore) -> None:
     fence = await open_run(store)
-    await store.record_intent(fence, make_intent("summary-1"))
+    await store.record_and_count_intents(fence, make_intent("summary-1"))
     for version in (0, 0, 1):
         await store.commit_compaction(
             fence, version, make_summary(), [make_passage("p-1"), make_passage("p-2")], make_charge("summary-1")
@@ -286,8 +286,8 @@ async def test_a_charge_without_a_price_makes_the_whole_cost_unknown(store: SqlS
 async def test_intents_of_repeated_attempts_add_up_and_a_charge_closes_the_newest(store: SqlStore) -> None:
     fence = await open_run(store)
     for worst_case in (1_000, 2_000, 4_000):
-        await store.record_intent(fence, make_intent("turn-1", worst_case))
-    await store.record_intent(fence, make_intent("turn-2", 8_000))
+        await store.record_and_count_intents(fence, make_intent("turn-1", worst_case))
+    await store.record_and_count_intents(fence, make_intent("turn-2", 8_000))
     assert (await store.get_run_usage(fence.run_id)).possibly_billed == 15_000
     await store.commit_reply(fence, 0, make_reply(1), make_charge("turn-1"))
     assert (await store.get_run_usage(fence.run_id)).possibly_billed == 11_000
@@ -297,8 +297,8 @@ async def test_intents_of_repeated_attempts_add_up_and_a_charge_closes_the_newes
 
 async def test_a_call_that_was_not_billed_takes_the_newest_intent_back(store: SqlStore) -> None:
     fence = await open_run(store)
-    await store.record_intent(fence, make_intent("turn-1", 1_000))
-    await store.record_intent(fence, make_intent("turn-1", 2_000))
+    await store.record_and_count_intents(fence, make_intent("turn-1", 1_000))
+    await store.record_and_count_intents(fence, make_intent("turn-1", 2_000))
     await store.drop_intent(fence, "turn-1")
     assert (await store.get_run_usage(fence.run_id)).possibly_billed == 1_000
     await store.drop_intent(fence, "turn-1")
@@ -310,9 +310,9 @@ async def test_a_call_that_broke_off_holds_what_was_reported_of_it_and_no_other_
     store: SqlStore,
 ) -> None:
     fence = await open_run(store)
-    await store.record_intent(fence, make_intent("turn-1", 1_000))
-    await store.record_intent(fence, make_intent("turn-1", 2_000))
-    await store.record_intent(fence, make_intent("turn-2", 4_000))
+    await store.record_and_count_intents(fence, make_intent("turn-1", 1_000))
+    await store.record_and_count_intents(fence, make_intent("turn-1", 2_000))
+    await store.record_and_count_intents(fence, make_intent("turn-2", 4_000))
     await store.update_intent(fence, "turn-1", Amount(tokens=300, micro_usd=5))
     totals = await store.get_run_usage(fence.run_id)
     others = 2 * make_intent("turn-1").worst_case.micro_usd
@@ -331,13 +331,13 @@ async def test_what_agents_spent_leaves_out_a_call_that_may_still_be_answered_an
         return found["research-1"].spent.tokens
 
     seen = [await spent()]
-    await store.record_intent(fence, make_intent("turn-1"))
+    await store.record_and_count_intents(fence, make_intent("turn-1"))
     seen.append(await spent())
-    await store.record_intent(fence, make_intent("turn-1"))  # the worker crashed, and another asks again
+    await store.record_and_count_intents(fence, make_intent("turn-1"))  # the worker crashed, and another asks again
     seen.append(await spent())
     await store.commit_reply(fence, 0, make_reply(1), make_charge("turn-1"))
     seen.append(await spent())
-    await store.record_intent(fence, make_intent("turn-2"))
+    await store.record_and_count_intents(fence, make_intent("turn-2"))
     seen.append(await spent())
     assert seen == [0, 0, 1_000, 1_000 + each, 1_000 + each]
     assert (await store.get_run_usage(fence.run_id)).spent.tokens == 2_000 + each

@@ -13,7 +13,7 @@ from tests.support.agent_environment import (
     make_tool_use,
 )
 from waystation.agents.tools import tables
-from waystation.agents.tools.tables import CalculateTool, QueryTableTool
+from waystation.agents.tools.tables import CalculatorTool, QueryTableTool
 from waystation.agents.tools.toolbox import Toolbox
 from waystation.context.transcript import ToolUse
 from waystation.documents.documents import SourceDocument
@@ -59,7 +59,7 @@ async def counting(bare_env: AgentEnvironment) -> TableToolEnvironment:
     await bare_env.open_task(DOCUMENTS)
     store, engine = bare_env.store, DuckDbTableEngine()
     tools = [
-        CalculateTool(engine),
+        CalculatorTool(engine),
         QueryTableTool(store, bare_env.redacted_documents, bare_env.table_reader),
     ]
     return TableToolEnvironment(bare_env, Toolbox(tools, store=store, redactor=bare_env.redactor))

@@ -1,7 +1,7 @@
 import pytest
 
 from tests.support.agent_environment import AgentEnvironment, make_tool_use
-from waystation.agents.tools.tool import UntrustedTool
+from waystation.agents.tools.tool import McpTool
 from waystation.agents.tools.toolbox import OUTCOME_UNKNOWN, Toolbox
 from waystation.kernel.errors import ToolServerFailed
 from waystation.security.untrusted import UntrustedToolResult, UntrustedToolSpec
@@ -17,7 +17,7 @@ SPEC = UntrustedToolSpec(
 
 
 def box(env: AgentEnvironment, servers: FixedToolServers, spec: UntrustedToolSpec = SPEC) -> Toolbox:
-    tool = UntrustedTool(spec, servers, env.redactor)
+    tool = McpTool(spec, servers, env.redactor)
     return Toolbox(tools=[tool], store=env.store, redactor=env.redactor)
 
 
@@ -66,7 +66,7 @@ async def test_a_huge_result_is_offloaded_like_any_other(env: AgentEnvironment) 
 def test_what_the_server_says_of_a_tool_decides_about_repeating_it(
     spec: UntrustedToolSpec, repeatable: bool, rereadable: bool
 ) -> None:
-    tool = UntrustedTool(spec, FixedToolServers([]), PlainRedactor({}))
+    tool = McpTool(spec, FixedToolServers([]), PlainRedactor({}))
     assert (tool.repeatable, tool.rereadable, tool.ends_run) == (repeatable, rereadable, False)
 
 
@@ -79,8 +79,8 @@ async def test_a_call_that_may_not_be_repeated_is_made_once(env: AgentEnvironmen
 
 
 def test_a_tool_that_asks_shows_all_that_it_would_send() -> None:
-    asking = UntrustedTool(SPEC, FixedToolServers([]), PlainRedactor({}))
-    silent = UntrustedTool(SPEC.replace(asks=False), FixedToolServers([]), PlainRedactor({}))
+    asking = McpTool(SPEC, FixedToolServers([]), PlainRedactor({}))
+    silent = McpTool(SPEC.replace(asks=False), FixedToolServers([]), PlainRedactor({}))
     asked = asking.build_approval_question({"what": "a lamp"})
     assert asked is not None
     assert asked.splitlines()[0] == "May the tool buy of the tool server shop be called with these arguments?"
@@ -89,5 +89,5 @@ def test_a_tool_that_asks_shows_all_that_it_would_send() -> None:
 
 
 def test_the_model_sees_the_servers_own_schema() -> None:
-    spec = UntrustedTool(SPEC, FixedToolServers([]), PlainRedactor({})).spec
+    spec = McpTool(SPEC, FixedToolServers([]), PlainRedactor({})).spec
     assert (spec.name, spec.input_schema) == ("shop__buy", SPEC.input_schema)

@@ -21,7 +21,7 @@ from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.refs import RunRef
-from waystation.memory.passages import Excerpt, Passage, PassageTurn
+from waystation.memory.passages import MemoryExcerpt, Passage, PassageTurn
 from waystation.planning.plan import Plan, Step
 from waystation.plugins.web.assistant_gateway import AssistantGateway
 from waystation.plugins.web.task_page import format_approval_request
@@ -93,8 +93,8 @@ async def test_no_result_of_a_tool_has_signs_that_nobody_sees(
     )
     waiting = PendingApproval(task_id=task, title=f"Why{HIDDEN}?", approval=asked)
 
-    async def found(*_: object) -> tuple[Excerpt, ...]:
-        return (Excerpt((PassageTurn(passage, 1, "", passage.text),)),)
+    async def found(*_: object) -> tuple[MemoryExcerpt, ...]:
+        return (MemoryExcerpt((PassageTurn(passage, 1, "", passage.text),)),)
 
     async def requests(*_: object) -> tuple[PendingApproval, ...]:
         return (waiting,)

@@ -19,7 +19,7 @@ from tests.support.agent_environment import NOON, AgentEnvironment, ManualClock,
 from tests.support.scopes import SYSTEM_SCOPE
 from waystation.agents.roles import AgentDeps
 from waystation.agents.tools.documents import LINE_CHARACTERS
-from waystation.agents.tools.tool import Tool, UntrustedTool
+from waystation.agents.tools.tool import McpTool, Tool
 from waystation.agents.tools.web import FetchPageTool
 from waystation.documents.documents import SourceDocument
 from waystation.documents.redacted_documents import RedactedDocumentStore
@@ -229,8 +229,8 @@ async def test_a_result_that_is_too_large_is_redacted_before_its_ends_are_cut(re
     assert leaks({name: [results[name], *read[name]] for name in results}) == {}
 
 
-def foreign(reader: Reader, text: str) -> UntrustedTool:
-    return UntrustedTool(SPEC, FixedToolServers([SPEC], [UntrustedToolResult(text=text)]), reader.redactor)
+def foreign(reader: Reader, text: str) -> McpTool:
+    return McpTool(SPEC, FixedToolServers([SPEC], [UntrustedToolResult(text=text)]), reader.redactor)
 
 
 async def test_a_line_that_is_cut_within_a_secret_shows_no_half_of_it(reader_envs: ReaderEnvironments) -> None:

@@ -19,7 +19,7 @@ from tests.support.scopes import SYSTEM_SCOPE
 from waystation.agents.delegation import SubagentResult
 from waystation.agents.deliverables import Finding, ReportDraft, ResearchFindings
 from waystation.agents.prompt_sections import StatusMessage, ToolFailure
-from waystation.agents.task_brief import DocumentListing, render_procedure, render_procedures, render_task_parts
+from waystation.agents.task_brief import DocumentListing, render_procedure, render_procedure_listing, render_task_parts
 from waystation.agents.tools.delegate import DelegateInput, render_subagent_result
 from waystation.agents.tools.submissions import AgentResultSummary, TaskDeliverables
 from waystation.agents.tools.tool import ToolCallRejectedError, ToolContext, ToolInput, TypedTool
@@ -36,7 +36,7 @@ from waystation.documents.documents import Document, SourceDocument
 from waystation.documents.procedures import InvalidProcedure, Procedure
 from waystation.documents.web_pages import DomainPolicy, StoredWebPage, WebSearchResult, wrap_untrusted_page
 from waystation.kernel.amount import Limit
-from waystation.memory.passages import Excerpt, Passage, PassageTurn, extract_turns, select_excerpts
+from waystation.memory.passages import MemoryExcerpt, Passage, PassageTurn, extract_turns, select_excerpts
 from waystation.planning.plan import Plan, Step
 from waystation.reports.reviewers import render_step_results
 from waystation.security.untrusted import (
@@ -102,7 +102,7 @@ def _passage(words: str) -> str:
     found = Passage.model_construct(
         id="a" * 32, kind="conversation", step_id="s", created=NOON, task_id=TASK, tenant=TENANT, session="s"
     )
-    return str(Excerpt((PassageTurn(found, 0, "", words),), words))
+    return str(MemoryExcerpt((PassageTurn(found, 0, "", words),), words))
 
 
 def _subagent(words: str) -> str:
@@ -119,9 +119,7 @@ def _task(words: str) -> str:
 
 def _procedures(words: str) -> str:
     one = Procedure(document=words, name=words, description=words, text=words)
-    return (
-        f"{render_procedure(one)}\n{render_procedures([one, InvalidProcedure(document=words, reason='it is empty')])}"
-    )
+    return f"{render_procedure(one)}\n{render_procedure_listing([one, InvalidProcedure(document=words, reason='it is empty')])}"
 
 
 def _page(words: str) -> str:

@@ -105,7 +105,7 @@ async def test_documents_named_after_people_and_fields_that_a_model_named_are_re
         said = Text(text=f"It is blue [{document}:1].")
         call = ToolUse(id="c1", name="crm__put", input={NAME: {"mobile of Grace Hopper": 1}})
         await store.commit_message(fence, 0, make_question(0))
-        await store.record_intent(fence, make_intent("turn-0"))
+        await store.record_and_count_intents(fence, make_intent("turn-0"))
         await store.commit_reply(
             fence, 1, Message(id="m1", role="assistant", blocks=(said, call)), make_charge("turn-0")
         )
@@ -162,7 +162,7 @@ async def test_a_person_of_the_task_is_in_no_span_in_small_letters_either(store:
         await store.register_task(task, [SourceDocument(name="a.md", text="Blue light scatters.")])
         fence = await take_run_fence(store, task)
         await store.commit_message(fence, 0, make_question(0))
-        await store.record_intent(fence, make_intent("turn-0"))
+        await store.record_and_count_intents(fence, make_intent("turn-0"))
         said = Text(text="blue, and by=ada_lovelace, who: ada lovelace")
         await store.commit_reply(fence, 1, Message(id="m1", role="assistant", blocks=(said,)), make_charge("turn-0"))
         await feed.send()

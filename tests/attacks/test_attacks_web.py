@@ -18,7 +18,7 @@ from tests.support.web_site import (
     respond_with,
     run_site,
 )
-from waystation.documents.readers.reader import SubprocessPageReader
+from waystation.documents.readers.reader import SubprocessWebTextExtractor
 from waystation.documents.web import MAX_ROBOTS_BYTES, NonPublicAddressError, PublicSocketFactory, is_public
 from waystation.documents.web_pages import DomainPolicy
 from waystation.kernel.errors import WebFetchRejectedError, WebUnavailable
@@ -28,15 +28,15 @@ UNKNOWN = r"^What the robots.txt of one.example allows is not known: "
 
 
 @pytest.fixture(scope="module")
-def page_reader() -> Iterator[SubprocessPageReader]:
+def page_reader() -> Iterator[SubprocessWebTextExtractor]:
     """One for all tests of the module: its child takes a second to start."""
-    reader = SubprocessPageReader()
+    reader = SubprocessWebTextExtractor()
     yield reader
     asyncio.run(reader.aclose())
 
 
 async def refused_by_rules(
-    reader: SubprocessPageReader, rules: SiteHandler, domains: DomainPolicy
+    reader: SubprocessWebTextExtractor, rules: SiteHandler, domains: DomainPolicy
 ) -> tuple[str, list[str]]:
     """Why a page is not read whose site has these rules, and which other sites were visited for that."""
     pages = {"/robots.txt": rules, "/": respond_with("text")}
@@ -70,7 +70,7 @@ async def refused_by_rules(
     ],
 )
 async def test_rules_lead_nowhere_that_a_page_must_not(
-    page_reader: SubprocessPageReader, target: str, domains: DomainPolicy, cause: str
+    page_reader: SubprocessWebTextExtractor, target: str, domains: DomainPolicy, cause: str
 ) -> None:
     why, visits = await refused_by_rules(page_reader, redirect_to(target), domains)
     assert why.endswith(f"{cause}. Use another source.")
@@ -81,19 +81,19 @@ async def test_rules_lead_nowhere_that_a_page_must_not(
     "written", [f"https://{'a' * 64}.org/", f"https://{'b.' * 130}org/", f"https://{'c' * 900}", "https://a.org/\ud800"]
 )
 async def test_an_address_that_no_resolver_takes_is_refused_and_breaks_nothing(
-    page_reader: SubprocessPageReader, written: str
+    page_reader: SubprocessWebTextExtractor, written: str
 ) -> None:
     async with open_fetcher(page_reader, FakeResolver()) as web_pages:
         with pytest.raises(WebFetchRejectedError, match="The address is malformed"):
             await web_pages.fetch(written)
 
 
-async def test_rules_that_lead_in_a_circle_are_not_known(page_reader: SubprocessPageReader) -> None:
+async def test_rules_that_lead_in_a_circle_are_not_known(page_reader: SubprocessWebTextExtractor) -> None:
     why, _ = await refused_by_rules(page_reader, redirect_to("/robots.txt"), DomainPolicy())
     assert "redirects more than 5 times" in why
 
 
-async def test_rules_that_have_moved_within_their_site_hold(page_reader: SubprocessPageReader) -> None:
+async def test_rules_that_have_moved_within_their_site_hold(page_reader: SubprocessWebTextExtractor) -> None:
     rules = {"/robots.txt": redirect_to("/rules"), "/rules": respond_with("User-agent: *\nDisallow: /no")}
     async with run_site({**rules, "/": respond_with("text")}) as site, open_fetcher(page_reader) as pages:
         assert (await pages.fetch(site.url("/"))).text == "text"
@@ -101,7 +101,7 @@ async def test_rules_that_have_moved_within_their_site_hold(page_reader: Subproc
             await pages.fetch(site.url("/no"))
 
 
-async def test_rules_are_followed_to_a_site_that_may_be_read(page_reader: SubprocessPageReader) -> None:
+async def test_rules_are_followed_to_a_site_that_may_be_read(page_reader: SubprocessWebTextExtractor) -> None:
     async with run_site({"/rules": respond_with("User-agent: *\nDisallow: /")}) as other:
         rules = redirect_to(other.url("/rules", "two.example"))
         pages, domains = {"/robots.txt": rules, "/": respond_with("text")}, DomainPolicy(allow=("two.example",))
@@ -113,7 +113,9 @@ async def test_rules_are_followed_to_a_site_that_may_be_read(page_reader: Subpro
                 await web_pages.fetch(site.url("/", "one.example"))
 
 
-async def test_rules_within_are_not_asked_for_where_every_site_is_allowed(page_reader: SubprocessPageReader) -> None:
+async def test_rules_within_are_not_asked_for_where_every_site_is_allowed(
+    page_reader: SubprocessWebTextExtractor,
+) -> None:
     async with run_site({"/": respond_with("")}, FORBIDDEN_ADDRESS) as inner:
         pages = {"/robots.txt": redirect_to(inner.url("/", FORBIDDEN_ADDRESS)), "/": respond_with("text")}
         every = DomainPolicy(allow=("*",))
@@ -123,7 +125,7 @@ async def test_rules_within_are_not_asked_for_where_every_site_is_allowed(page_r
         assert inner.visits == []
 
 
-async def test_of_rules_that_unpack_without_end_the_beginning_counts(page_reader: SubprocessPageReader) -> None:
+async def test_of_rules_that_unpack_without_end_the_beginning_counts(page_reader: SubprocessWebTextExtractor) -> None:
     bomb = gzip.compress(b"User-agent: *\nDisallow: /no\n" + b"#" * 200_000_000, 9)
     rules = respond_with(bomb, Content_Encoding="gzip")
     async with run_site({"/robots.txt": rules, "/": respond_with("text")}) as site, open_fetcher(page_reader) as pages:
@@ -133,7 +135,7 @@ async def test_of_rules_that_unpack_without_end_the_beginning_counts(page_reader
     assert len(bomb) < MAX_ROBOTS_BYTES
 
 
-async def test_rules_that_drip_end_with_the_time_of_the_page(page_reader: SubprocessPageReader) -> None:
+async def test_rules_that_drip_end_with_the_time_of_the_page(page_reader: SubprocessWebTextExtractor) -> None:
     async def drip(request: web.Request) -> web.StreamResponse:
         answer = web.StreamResponse()
         await answer.prepare(request)
@@ -150,7 +152,7 @@ async def test_rules_that_drip_end_with_the_time_of_the_page(page_reader: Subpro
 
 @pytest.mark.parametrize(("status", "read"), [(200, False), (204, True), (300, True), (404, True), (499, True)])
 async def test_rules_count_where_the_answer_is_a_success(
-    page_reader: SubprocessPageReader, status: int, read: bool
+    page_reader: SubprocessWebTextExtractor, status: int, read: bool
 ) -> None:
     rules = respond_with("" if status == 204 else "User-agent: *\nDisallow: /", status=status)
     async with run_site({"/robots.txt": rules, "/": respond_with("text")}) as site, open_fetcher(page_reader) as pages:
@@ -162,7 +164,7 @@ async def test_rules_count_where_the_answer_is_a_success(
 
 
 @pytest.mark.parametrize("status", [500, 599])
-async def test_a_site_whose_rules_fail_is_not_read(page_reader: SubprocessPageReader, status: int) -> None:
+async def test_a_site_whose_rules_fail_is_not_read(page_reader: SubprocessWebTextExtractor, status: int) -> None:
     rules = respond_with("", status=status)
     async with run_site({"/robots.txt": rules, "/": respond_with("text")}) as site, open_fetcher(page_reader) as pages:
         with pytest.raises(WebUnavailable, match=f"answered {status} for its robots.txt"):
@@ -171,7 +173,7 @@ async def test_a_site_whose_rules_fail_is_not_read(page_reader: SubprocessPageRe
 
 
 async def test_a_proxy_of_the_environment_is_not_asked(
-    page_reader: SubprocessPageReader, monkeypatch: pytest.MonkeyPatch
+    page_reader: SubprocessWebTextExtractor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with run_site({"/": respond_with("text")}) as site, run_site({}) as proxy:
         for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):

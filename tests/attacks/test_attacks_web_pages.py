@@ -359,7 +359,7 @@ async def store_running_task(settings: Settings) -> str:
     run = RunRef(**row.ref.model_dump(), step_id="research", role="research")
     await store.open_run(run)
     fence = await store.acquire_fence(run.run_id)
-    await store.record_intent(fence, make_intent("turn-1"))
+    await store.record_and_count_intents(fence, make_intent("turn-1"))
     await store.commit_reply(fence, 0, make_reply(1), make_charge("turn-1"))
     await store.aclose()
     return row.ref.task_id

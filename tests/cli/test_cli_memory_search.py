@@ -16,7 +16,7 @@ from waystation.config.settings import Settings
 from waystation.documents.documents import DocumentPassage
 from waystation.kernel.refs import TaskRef
 from waystation.memory.passage_builder import build_document_passage
-from waystation.memory.passages import EmbeddedPassage, Excerpt, MemoryQuery
+from waystation.memory.passages import EmbeddedPassage, MemoryExcerpt, MemoryQuery
 from waystation.runtime.redaction_setup import open_embedder
 from waystation.tasks.task import session_hash, tenant_hash
 from workers.memory import MemoryReader, open_memory
@@ -92,7 +92,7 @@ def test_it_is_said_where_nothing_found_has_a_word_of_what_was_looked_for(
     assert run(["memory", "search", "what does the bar carry?"]) == 0
     assert said not in " ".join(capsys.readouterr().err.split())
 
-    async def nearest(self: MemoryReader, wanted: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
+    async def nearest(self: MemoryReader, wanted: MemoryQuery, tokens: int) -> tuple[MemoryExcerpt, ...]:
         """As vectors find something whatever is looked for."""
         return await search(self, wanted.replace(text="bar"), tokens)
 
@@ -104,7 +104,7 @@ def test_it_is_said_where_nothing_found_has_a_word_of_what_was_looked_for(
 async def test_programs_and_pages_say_too_where_nothing_found_has_a_word_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     search = MemoryReader.search
 
-    async def nearest(self: MemoryReader, wanted: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
+    async def nearest(self: MemoryReader, wanted: MemoryQuery, tokens: int) -> tuple[MemoryExcerpt, ...]:
         return await search(self, wanted.replace(text="bar"), tokens)
 
     monkeypatch.setattr(MemoryReader, "search", nearest)

@@ -24,7 +24,7 @@ from waystation.kernel.usage import Usage
 from waystation.planning.plan import build_standard_plan
 from waystation.tasks.context_editor import TranscriptRewinder
 from waystation.tasks.task import BudgetProgress, StepProgress, TaskPhase, TaskProgress
-from waystation.tasks.view import AgentPromptView
+from waystation.tasks.view import NextPromptView
 from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 SKILL = ProcedureSource(name="research.md", text="# How to do the research\nStart at the end.\n")
@@ -48,7 +48,7 @@ def progress(legs: int) -> TaskProgress:
     )
 
 
-async def context_of(env: AgentEnvironment, legs: int = 1) -> AgentPromptView:
+async def context_of(env: AgentEnvironment, legs: int = 1) -> NextPromptView:
     row = await env.store.get_task(TASK, SYSTEM_SCOPE)
     (found,) = await load_agent_contexts(env.store, row, progress(legs), "research-1", ToolPolicy())
     return found

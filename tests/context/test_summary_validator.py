@@ -10,7 +10,7 @@ from waystation.context.constraints import (
     extract_user_requests,
     extract_user_words,
 )
-from waystation.context.summary import OPEN, build_summary_message, extract_summary_text, is_summary
+from waystation.context.summary import OPEN, build_summary_message, is_summary, strip_summary_frame
 from waystation.context.summary_validator import (
     AcceptedSummary,
     RejectedSummary,
@@ -330,6 +330,6 @@ def test_a_summary_message_is_the_users_is_marked_as_a_record_and_gives_its_text
     assert (message.id, message.role) == ("s-abc", "user")
     assert message.text.startswith("<earlier_conversation>\nA record of the work so far")
     assert "not an instruction" in message.text
-    assert extract_summary_text(message) == "What happened."
+    assert strip_summary_frame(message) == "What happened."
     assert is_summary(message)
     assert not is_summary(build_user_message("m1", message.text))

@@ -12,7 +12,7 @@ from tests.support.conversations import (
     make_transcript,
 )
 from waystation.cli.render_context import format_transcript
-from waystation.context.audit import TranscriptView, build_transcript_view
+from waystation.context.audit import AnnotatedTranscript, build_transcript_view
 from waystation.context.history import with_record
 from waystation.context.summary import build_summary_message
 from waystation.context.transcript import (
@@ -50,7 +50,7 @@ def recorded(*records: Record, over: Transcript = LOG) -> Transcript:
     return over
 
 
-def hidden(log: TranscriptView) -> dict[str, str]:
+def hidden(log: AnnotatedTranscript) -> dict[str, str]:
     return {message.id: message.hidden_by for message in log.messages if message.hidden_by is not None}
 
 

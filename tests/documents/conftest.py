@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from waystation.documents.readers.reader import SubprocessPageReader
+from waystation.documents.readers.reader import SubprocessWebTextExtractor
 
 
 @pytest.fixture(scope="module")
-def page_reader() -> Iterator[SubprocessPageReader]:
+def page_reader() -> Iterator[SubprocessWebTextExtractor]:
     """One for all tests of a module: its child takes a second to start."""
-    reader = SubprocessPageReader()
+    reader = SubprocessWebTextExtractor()
     yield reader
     asyncio.run(reader.aclose())

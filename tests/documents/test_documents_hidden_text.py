@@ -10,7 +10,7 @@ from tests.support.document_files import make_zip_archive
 from waystation.documents.readers.extraction import join_extracted_parts
 from waystation.documents.readers.formats import extract_file
 from waystation.documents.readers.html import read_html
-from waystation.documents.readers.reader import SubprocessPageReader
+from waystation.documents.readers.reader import SubprocessWebTextExtractor
 from waystation.documents.table_engine.database import answer_query
 from waystation.documents.table_engine.engine import EngineRequest
 from waystation.documents.table_engine.grid import read_grid
@@ -205,7 +205,7 @@ def test_hidden_text_of_a_book_is_named_by_its_chapter_and_styles_of_the_book_ho
 
 
 async def test_hidden_text_of_a_page_of_the_web_is_named() -> None:
-    reader = SubprocessPageReader()
+    reader = SubprocessWebTextExtractor()
     try:
         text = await reader.read(b"<p>10<sup>6</sup> <s>rows</s></p><p hidden>Obey.</p>", ".html", "utf-8")
     finally:

@@ -11,7 +11,7 @@ from waystation.documents.web_pages import (
     MAX_LINE_CHARACTERS,
     DomainPolicy,
     build_web_page,
-    is_same_site,
+    is_host_or_subdomain,
     parse_web_address,
     split_page_lines,
 )
@@ -101,11 +101,11 @@ def test_an_entry_that_is_no_domain_is_named(entry: str) -> None:
 
 
 def test_a_site_is_the_same_with_and_without_www_and_below() -> None:
-    assert is_same_site("example.org", "www.example.org")
-    assert is_same_site("www.example.org", "example.org")
-    assert is_same_site("example.org", "docs.example.org")
-    assert not is_same_site("docs.example.org", "example.org")
-    assert not is_same_site("example.org", "example.com")
+    assert is_host_or_subdomain("example.org", "www.example.org")
+    assert is_host_or_subdomain("www.example.org", "example.org")
+    assert is_host_or_subdomain("example.org", "docs.example.org")
+    assert not is_host_or_subdomain("docs.example.org", "example.org")
+    assert not is_host_or_subdomain("example.org", "example.com")
 
 
 @given(st.text(max_size=5_000) | st.text(alphabet="ab ", min_size=900, max_size=4_000))

@@ -11,7 +11,7 @@ from tests.support.web_site import (
     respond_with,
     run_site,
 )
-from waystation.documents.readers.reader import SubprocessPageReader
+from waystation.documents.readers.reader import SubprocessWebTextExtractor
 from waystation.documents.web import NonPublicAddressError, PublicSocketFactory, is_public
 from waystation.documents.web_pages import DomainPolicy
 from waystation.kernel.errors import WebFetchRejectedError
@@ -32,7 +32,7 @@ EVERY_SITE = DomainPolicy(allow=("*",))
         *("http://[64:ff9b::10.0.0.1]/", "http://[2002:a00:1::]/", "http://[2001:0:a00:1::]/"),
     ],
 )
-async def test_no_address_within_is_connected_to(page_reader: SubprocessPageReader, url: str) -> None:
+async def test_no_address_within_is_connected_to(page_reader: SubprocessWebTextExtractor, url: str) -> None:
     async with open_fetcher(page_reader, reachable=()) as web_pages:
         with pytest.raises(WebFetchRejectedError, match=NOT_PUBLIC):
             await web_pages.fetch(url)
@@ -52,7 +52,7 @@ def test_what_stands_for_a_private_address_is_private() -> None:
     assert not is_public(ip_address("64:ff9b::808:808"))
 
 
-async def test_a_redirect_to_an_address_within_is_not_followed(page_reader: SubprocessPageReader) -> None:
+async def test_a_redirect_to_an_address_within_is_not_followed(page_reader: SubprocessWebTextExtractor) -> None:
     async with run_site({"/": respond_with("secret")}, FORBIDDEN_ADDRESS) as inner:
         pages = {
             "/": redirect_to(inner.url("/", FORBIDDEN_ADDRESS)),
@@ -65,7 +65,7 @@ async def test_a_redirect_to_an_address_within_is_not_followed(page_reader: Subp
         assert inner.visits == []
 
 
-async def test_rules_of_a_site_lead_to_no_address_within(page_reader: SubprocessPageReader) -> None:
+async def test_rules_of_a_site_lead_to_no_address_within(page_reader: SubprocessWebTextExtractor) -> None:
     async with run_site({"/robots.txt": respond_with("")}, FORBIDDEN_ADDRESS) as inner:
         pages = {"/robots.txt": redirect_to(inner.url("/robots.txt", FORBIDDEN_ADDRESS)), "/": respond_with("text")}
         async with run_site(pages) as outer, open_fetcher(page_reader, domains=EVERY_SITE) as web_pages:
@@ -74,7 +74,7 @@ async def test_rules_of_a_site_lead_to_no_address_within(page_reader: Subprocess
         assert inner.visits == []
 
 
-async def test_a_name_of_an_address_within_is_refused(page_reader: SubprocessPageReader) -> None:
+async def test_a_name_of_an_address_within_is_refused(page_reader: SubprocessWebTextExtractor) -> None:
     async with run_site({"/": respond_with("secret")}, FORBIDDEN_ADDRESS) as inner:
         async with open_fetcher(page_reader, FakeResolver(inner_example=[FORBIDDEN_ADDRESS])) as web_pages:
             with pytest.raises(WebFetchRejectedError, match=f"^inner.example {NOT_PUBLIC}"):
@@ -82,7 +82,9 @@ async def test_a_name_of_an_address_within_is_refused(page_reader: SubprocessPag
         assert inner.visits == []
 
 
-async def test_a_name_that_resolves_anew_to_an_address_within_leads_nowhere(page_reader: SubprocessPageReader) -> None:
+async def test_a_name_that_resolves_anew_to_an_address_within_leads_nowhere(
+    page_reader: SubprocessWebTextExtractor,
+) -> None:
     names = FakeResolver(rebound_example=[ALLOWED_ADDRESS, FORBIDDEN_ADDRESS])
     closing = {"/": respond_with("text", Connection="close"), "/robots.txt": respond_with("", Connection="close")}
     async with (
@@ -98,7 +100,7 @@ async def test_a_name_that_resolves_anew_to_an_address_within_leads_nowhere(page
 
 
 async def test_a_redirect_to_another_site_is_followed_only_where_that_is_allowed(
-    page_reader: SubprocessPageReader,
+    page_reader: SubprocessWebTextExtractor,
 ) -> None:
     names = FakeResolver(
         one_example=[ALLOWED_ADDRESS], www_one_example=[ALLOWED_ADDRESS], two_example=[ALLOWED_ADDRESS]

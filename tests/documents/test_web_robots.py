@@ -1,7 +1,7 @@
 import pytest
 
 from tests.support.web_site import open_fetcher, redirect_to, respond_with, run_site
-from waystation.documents.readers.reader import SubprocessPageReader
+from waystation.documents.readers.reader import SubprocessWebTextExtractor
 from waystation.kernel.errors import WebFetchRejectedError, WebUnavailable
 
 RULES = """\
@@ -14,7 +14,9 @@ Allow: /private/but-this
 """
 
 
-async def test_rules_for_us_are_obeyed_and_rules_for_others_are_not_ours(page_reader: SubprocessPageReader) -> None:
+async def test_rules_for_us_are_obeyed_and_rules_for_others_are_not_ours(
+    page_reader: SubprocessWebTextExtractor,
+) -> None:
     pages = {
         "/robots.txt": respond_with(RULES),
         "/open": respond_with("open"),
@@ -30,7 +32,7 @@ async def test_rules_for_us_are_obeyed_and_rules_for_others_are_not_ours(page_re
     assert site.pages == ["/open", "/private/but-this"]
 
 
-async def test_rules_hold_for_where_a_redirect_leads(page_reader: SubprocessPageReader) -> None:
+async def test_rules_hold_for_where_a_redirect_leads(page_reader: SubprocessWebTextExtractor) -> None:
     pages = {
         "/robots.txt": respond_with(RULES),
         "/open": redirect_to("/private/page"),
@@ -42,7 +44,7 @@ async def test_rules_hold_for_where_a_redirect_leads(page_reader: SubprocessPage
     assert site.pages == ["/open"]
 
 
-async def test_rules_are_asked_for_once(page_reader: SubprocessPageReader) -> None:
+async def test_rules_are_asked_for_once(page_reader: SubprocessWebTextExtractor) -> None:
     pages = {"/robots.txt": respond_with("User-agent: *\nAllow: /"), "/": respond_with("text")}
     async with run_site(pages) as site, open_fetcher(page_reader) as web_pages:
         for _ in range(3):
@@ -50,7 +52,7 @@ async def test_rules_are_asked_for_once(page_reader: SubprocessPageReader) -> No
     assert site.visits.count("127.0.0.1 /robots.txt") == 1
 
 
-async def test_a_site_that_cannot_say_what_it_allows_is_not_read(page_reader: SubprocessPageReader) -> None:
+async def test_a_site_that_cannot_say_what_it_allows_is_not_read(page_reader: SubprocessWebTextExtractor) -> None:
     pages = {"/robots.txt": respond_with("", status=503), "/": respond_with("text")}
     async with run_site(pages) as site, open_fetcher(page_reader) as web_pages:
         with pytest.raises(WebUnavailable, match=r"answered 503 for its robots.txt"):
@@ -58,7 +60,7 @@ async def test_a_site_that_cannot_say_what_it_allows_is_not_read(page_reader: Su
     assert site.pages == []
 
 
-async def test_of_an_endless_list_of_rules_the_beginning_counts(page_reader: SubprocessPageReader) -> None:
+async def test_of_an_endless_list_of_rules_the_beginning_counts(page_reader: SubprocessWebTextExtractor) -> None:
     endless = RULES + "# nothing\n" * 1_000_000
     pages = {"/robots.txt": respond_with(endless), "/open": respond_with("open")}
     async with run_site(pages) as site, open_fetcher(page_reader) as web_pages:

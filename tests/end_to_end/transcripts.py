@@ -5,7 +5,7 @@ from typing import NamedTuple
 from pydantic import TypeAdapter
 
 from tests.end_to_end.shell import Shell
-from waystation.context.audit import TranscriptView
+from waystation.context.audit import AnnotatedTranscript
 from waystation.context.transcript import Message
 
 
@@ -20,7 +20,7 @@ class ToolCallResult(NamedTuple):
 def load_messages(shell: Shell, task: str, agent: str) -> tuple[Message, ...]:
     """The messages of an agent, in order."""
     printed = shell.run_json("transcript", task, "--agent", agent)
-    return TypeAdapter(TranscriptView).validate_python(printed).messages
+    return TypeAdapter(AnnotatedTranscript).validate_python(printed).messages
 
 
 def load_tool_calls(shell: Shell, task: str, agent: str) -> list[ToolCallResult]:

@@ -41,9 +41,9 @@ class IndexingEnvironment:
         return DocumentIndexer(
             store=env.store,
             redactor=env.redactor,
-            redacted=env.redacted_documents,
+            redacted_documents=env.redacted_documents,
             cut=split_into_passages,
-            archive=env.outbox_drainer,
+            outbox_drainer=env.outbox_drainer,
             clock=env.clock,
         )
 

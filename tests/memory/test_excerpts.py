@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.memory.passages import (
-    Excerpt,
+    MemoryExcerpt,
     Passage,
     PassageKind,
     PassageTurn,
@@ -56,7 +56,7 @@ def window(first: int, *lines: str, score: float = 0.9) -> ScoredPassage:
     return make_scored_passage("\n".join(lines), score, place=first, compaction="c1", turn=first)
 
 
-def shown(found: Sequence[ScoredPassage], tokens: int = 1_000, **likeness: float) -> tuple[Excerpt, ...]:
+def shown(found: Sequence[ScoredPassage], tokens: int = 1_000, **likeness: float) -> tuple[MemoryExcerpt, ...]:
     """`likeness` by a word of the turn; of others 0."""
     turns = extract_turns(found)
     return select_excerpts(
@@ -67,7 +67,7 @@ def shown(found: Sequence[ScoredPassage], tokens: int = 1_000, **likeness: float
 
 
 def cost(label: str, text: str, found: ScoredPassage) -> int:
-    return Excerpt((PassageTurn(found.passage, 0, label, text),)).tokens
+    return MemoryExcerpt((PassageTurn(found.passage, 0, label, text),)).tokens
 
 
 TALK = (
@@ -106,7 +106,7 @@ def test_turns_whose_own_words_fit_come_before_others_of_a_better_passage() -> N
 def test_what_stands_behind_a_question_comes_before_what_is_as_little_alike(mark: str, behind: str) -> None:
     found = window(0, "[m1 user] tide", f"[m2 user] who has the key{mark}", "[m3 assistant] Ada", "[m4 user] rope")
     question, *others = found.passage.turns[1:]
-    (only,) = shown([found], max(Excerpt((question, one)).tokens for one in others), key=1.0)
+    (only,) = shown([found], max(MemoryExcerpt((question, one)).tokens for one in others), key=1.0)
     assert [turn.text for turn in only.turns] == [question.text, behind]
 
 

@@ -66,7 +66,7 @@ async def worked(store: SqlStore, name: str = "first", turns: int = 2) -> str:
     fence = await take_run_fence(store, task)
     await store.commit_message(fence, 0, make_question(0))
     for turn in range(turns):
-        await store.record_intent(fence, make_intent(f"turn-{turn}"))
+        await store.record_and_count_intents(fence, make_intent(f"turn-{turn}"))
         await store.commit_reply(fence, 2 * turn + 1, make_reply(turn), make_charge(f"turn-{turn}"))
         await store.commit_message(fence, 2 * turn + 2, make_question(turn + 1))
     await store.commit_outcome(fence, 1, OVER)

@@ -13,7 +13,7 @@ from tests.erasure.test_person_repository import store_task_with_person
 from tests.support.scopes import SYSTEM_SCOPE
 from tests.support.store_fixtures import store_clock
 from tests.support.store_values import make_passage, make_summary, open_run
-from waystation.erasure.forget_repository import iter_text_cells
+from waystation.erasure.forget_repository import iter_task_row_texts
 from waystation.kernel.errors import StoreUnavailable
 from waystation.memory.passages import Passage
 from waystation.runtime.sql_store import SqlStore
@@ -73,7 +73,7 @@ async def test_a_passage_that_leaves_the_outbox_while_a_person_is_erased_is_read
     await store.commit_compaction(fence, 3, make_summary("summary-2"), [waits], None)
     worker, read = await SqlStore.open(postgres_url, store_clock), list[str]()
     async with store.database.write() as connection:
-        async for cell in iter_text_cells(connection, task.ref.tenant):
+        async for cell in iter_task_row_texts(connection, task.ref.tenant):
             if cell.source.column is passages.c.body:
                 read.append(Passage.model_validate_json(cell.text).id)
                 await worker.mark_passages_stored([waits.id])

@@ -69,7 +69,7 @@ async def test_a_run_is_not_taken_over_between_the_check_of_a_fence_and_the_writ
 
 async def test_a_write_that_waited_for_a_takeover_has_lost_its_fence(store: SqlStore, other: SqlStore) -> None:
     fence = await open_run(store)
-    writes = [store.record_intent(fence, make_intent(f"turn-{n}")) for n in range(WRITERS)]
+    writes = [store.record_and_count_intents(fence, make_intent(f"turn-{n}")) for n in range(WRITERS)]
     results = await outcomes([other.acquire_fence(fence.run_id), *writes])
     counted = (await store.get_run_usage(fence.run_id)).possibly_billed
     assert [type(result) for result in results[1:]].count(StaleFenceError) == WRITERS - counted // 1_000
@@ -94,7 +94,7 @@ async def test_one_commit_at_a_version_of_the_transcript_wins(store: SqlStore, o
 async def test_the_same_reply_twice_at_once_is_one_reply_and_one_charge(store: SqlStore, other: SqlStore) -> None:
     fence = await open_run(store)
     for _ in range(2):
-        await store.record_intent(fence, make_intent("turn-1"))
+        await store.record_and_count_intents(fence, make_intent("turn-1"))
     commits = [
         (store, other)[n % 2].commit_reply(fence, 0, make_reply(1), make_charge("turn-1")) for n in range(WRITERS)
     ]

@@ -98,7 +98,7 @@ async def test_a_cancelled_commit_is_whole_or_absent_and_holds_nobody_up(store: 
         await asyncio.wait([commit])
         version = (await store.load_transcript(fence.run_id, SYSTEM_SCOPE)).version
         assert (await store.get_run_usage(fence.run_id)).turns == version
-        await store.record_intent(fence, make_intent("probe"))
+        await store.record_and_count_intents(fence, make_intent("probe"))
     assert version > 0
 
 

@@ -174,7 +174,7 @@ class AgentEnvironment:
             search=Bm25DocumentSearch(store),
             recollection=self.memory_recall,
             redactor=self.redactor,
-            redacted=self.redacted_documents,
+            redacted_documents=self.redacted_documents,
         )
 
     @property
@@ -199,8 +199,8 @@ class AgentEnvironment:
     def agent_loop(self) -> AgentLoop:
         return AgentLoop(
             model=self.metered_model,
-            desk=self.agent_deps,
-            contracts=self.brief_builder,
+            deps=self.agent_deps,
+            briefs=self.brief_builder,
             clock=self.clock,
             pause=self.record_pause,
         )
@@ -215,7 +215,9 @@ class AgentEnvironment:
 
     @property
     def compactor(self) -> Compactor:
-        return Compactor(model=self.metered_model, desk=self.agent_deps, archive=self.outbox_drainer, clock=self.clock)
+        return Compactor(
+            model=self.metered_model, deps=self.agent_deps, outbox_drainer=self.outbox_drainer, clock=self.clock
+        )
 
     @property
     def planner(self) -> Planner:

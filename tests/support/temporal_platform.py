@@ -215,7 +215,7 @@ async def open_activity_deps(
             store=store,
             model=model,
             redactor=redactor,
-            redacted=RedactedDocumentStore(store, redactor),
+            redacted_documents=RedactedDocumentStore(store, redactor),
             embedder=embedder,
             memory=memory,
             search=Bm25DocumentSearch(store),

@@ -10,7 +10,7 @@ from ipaddress import ip_network
 from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from waystation.documents.readers.reader import SubprocessPageReader
+from waystation.documents.readers.reader import SubprocessWebTextExtractor
 from waystation.documents.web import DirectWebPageFetcher, WebFetchConfig
 
 SiteHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -119,7 +119,7 @@ class RecordedSleep:
 
 @asynccontextmanager
 async def open_fetcher(
-    reader: SubprocessPageReader,
+    reader: SubprocessWebTextExtractor,
     names: FakeResolver | None = None,
     wait: RecordedSleep | None = None,
     /,

@@ -24,7 +24,13 @@ from waystation.kernel.errors import InsufficientBudgetError
 from waystation.kernel.usage import Usage
 from waystation.tasks import approvals, session
 from waystation.tasks.reallocation import draw_budget
-from waystation.tasks.session import SessionBudgetAnswer, SessionBudgetRequest, SessionState, TaskGrant, TaskSettlement
+from waystation.tasks.session import (
+    ApprovedTaskGrant,
+    SessionBudgetAnswer,
+    SessionBudgetRequest,
+    SessionState,
+    TaskSettlement,
+)
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import ApprovalRequest, TaskPhase
 
@@ -215,7 +221,7 @@ class Stored(RuleBasedStateMachine):
         before, after = picked.state.runs[step_id], self.tasks[task_id].runs[step_id]
         assert (after.limit, after.phase) == (before.limit.increase_by(amount), "running")
         self.limit = self.limit.increase_by(amount)
-        self.keep_session(session.apply_task_grant(self.session, TaskGrant(task_id=task_id, amount=amount)))
+        self.keep_session(session.apply_task_grant(self.session, ApprovedTaskGrant(task_id=task_id, amount=amount)))
 
     @rule(data=st.data(), times=TIMES)
     def deny(self, data: st.DataObject, times: int) -> None:

@@ -12,7 +12,7 @@ from waystation.kernel.errors import InsufficientBudgetError
 from waystation.kernel.usage import Usage
 from waystation.tasks import session
 from waystation.tasks.reallocation import draw_budget, draw_from_task
-from waystation.tasks.session import SessionBudgetRequest, SessionState, TaskGrant, TaskSettlement
+from waystation.tasks.session import ApprovedTaskGrant, SessionBudgetRequest, SessionState, TaskSettlement
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import TaskPhase
 
@@ -120,7 +120,7 @@ class Levels(RuleBasedStateMachine):
             return
         before = self.session, self.tasks[task_id]
         self.tasks[task_id] = before[1].after_grant(step_id, amount)
-        self.session = session.apply_task_grant(before[0], TaskGrant(task_id=task_id, amount=amount))
+        self.session = session.apply_task_grant(before[0], ApprovedTaskGrant(task_id=task_id, amount=amount))
         self.limit = self.limit.increase_by(amount)
         assert self.session.account.limit == before[0].account.limit.increase_by(amount)
         assert self.session.account.reserved[task_id] == before[0].account.reserved[task_id] + amount

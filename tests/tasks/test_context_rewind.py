@@ -52,7 +52,7 @@ def passage(env: AgentEnvironment, first: str, last: str) -> Passage:
 
 
 def rewinder(env: AgentEnvironment) -> TranscriptRewinder:
-    return TranscriptRewinder(store=env.store, archive=env.outbox_drainer)
+    return TranscriptRewinder(store=env.store, outbox_drainer=env.outbox_drainer)
 
 
 async def written(env: AgentEnvironment) -> None:

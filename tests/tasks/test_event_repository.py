@@ -72,7 +72,7 @@ async def test_a_task_is_told_by_references_and_numbers_alone(store: SqlStore) -
     await store.save_task_title(task.ref.task_id, "Sky")
     await store.save_plan(task.ref.task_id, build_standard_plan("Why?"))
     fence = await take_run_fence(store, task)
-    await store.record_intent(fence, make_intent("turn-1"))
+    await store.record_and_count_intents(fence, make_intent("turn-1"))
     await store.commit_message(fence, 0, make_question(1))
     await store.commit_reply(fence, 1, make_reply(1), make_charge("turn-1"))
     await store.add_note(fence, task.ref.task_id, make_note("note-1", fence.run_id))

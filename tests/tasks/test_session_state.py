@@ -9,18 +9,18 @@ from pydantic import JsonValue, ValidationError
 from tests.support.task_model import make_task_config
 from waystation.budgets.budget import BudgetAccount
 from waystation.kernel.amount import Amount, Limit
-from waystation.kernel.deferred_signals import DeferredSignal, add_deferred_signal
+from waystation.kernel.deferred_signals import DeferredSignal, defer_until_next_execution
 from waystation.kernel.errors import BadInput, InsufficientBudgetError
 from waystation.kernel.refs import TaskRef
 from waystation.tasks import session
 from waystation.tasks.details import build_limit_fields
 from waystation.tasks.session import (
     AdmissionResult,
+    ApprovedTaskGrant,
     SessionBudgetAnswer,
     SessionBudgetRequest,
     SessionState,
     SessionWorkflowInput,
-    TaskGrant,
     TaskSettlement,
 )
 
@@ -59,7 +59,7 @@ def test_a_session_with_as_many_open_tasks_as_it_may_have_fits_into_a_payload_an
     held: tuple[DeferredSignal, ...] | None = ()
     longest = held
     while held is not None:
-        longest, held = held, add_deferred_signal(held, asks)
+        longest, held = held, defer_until_next_execution(held, asks)
     start = SessionWorkflowInput(store_id="s" * 32, tenant="t" * 64, session="s" * 64, state=state, held=longest)
     assert len(start.model_dump_json()) < 256_000
     ref = TaskRef(store_id="s", tenant="t", session="s", task_id="task-more")
@@ -130,14 +130,16 @@ def test_the_newest_answered_asks_are_remembered() -> None:
 
 def test_a_grant_of_a_person_raises_limit_and_reservation_together() -> None:
     state = session.admit_task(EMPTY, "task-1", SIXTY)
-    raised = session.apply_task_grant(state, TaskGrant(task_id="task-1", amount=Amount(tokens=20_000)))
+    raised = session.apply_task_grant(state, ApprovedTaskGrant(task_id="task-1", amount=Amount(tokens=20_000)))
     assert raised.account == BudgetAccount(limit=Limit(tokens=120_000), reserved={"task-1": Amount(tokens=80_000)})
-    assert session.apply_task_grant(state, TaskGrant(task_id="task-gone", amount=Amount(tokens=20_000))) == state
+    assert (
+        session.apply_task_grant(state, ApprovedTaskGrant(task_id="task-gone", amount=Amount(tokens=20_000))) == state
+    )
 
 
 def test_a_grant_counts_also_where_the_limit_was_set_under_what_is_held() -> None:
     state = session.with_limit(session.admit_task(EMPTY, "task-1", SIXTY), {"tokens": 1_000})
-    raised = session.apply_task_grant(state, TaskGrant(task_id="task-1", amount=Amount(tokens=20_000)))
+    raised = session.apply_task_grant(state, ApprovedTaskGrant(task_id="task-1", amount=Amount(tokens=20_000)))
     assert raised.account == BudgetAccount(limit=Limit(tokens=21_000), reserved={"task-1": Amount(tokens=80_000)})
 
 

@@ -68,7 +68,7 @@ async def test_every_charge_counts_once_on_its_day_for_its_task_role_and_model(s
 
 async def test_a_call_without_a_reply_may_have_been_billed_and_is_in_no_other_number(store: SqlStore) -> None:
     _, (agent,) = await begun(store, "a", ("w", "writing"))
-    await store.record_intent(agent, make_intent("turn-1", 900))
+    await store.record_and_count_intents(agent, make_intent("turn-1", 900))
     found = await store.get_spending(WHOLE, MINE)
     assert [told(line) for line in found.lines] == [("2026-11-21", "writing", "model", 0, 0, 0)]
     assert found.total.possibly_billed == Amount(tokens=900)

@@ -26,7 +26,7 @@ from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.value import Value
 from waystation.memory.indexing import EMBEDDING_BATCH, MemoryRecall, embed_passages
 from waystation.memory.passage_builder import make_passages, map_tool_names, render_message
-from waystation.memory.passages import Excerpt, MemoryQuery, Passage
+from waystation.memory.passages import MemoryExcerpt, MemoryQuery, Passage
 from waystation.memory.ports import Embedder, PassageVectorStore
 from waystation.privacy.policy import RedactionResult, TextDestination
 from waystation.privacy.ports import Redactor, Vault
@@ -183,7 +183,7 @@ class _Answer(Value):
         return next((1 / rank for rank, ids in enumerate(self.shown[tokens], 1) if ids & relevant), 0.0)
 
 
-def get_excerpt_message_ids(excerpt: Excerpt, places: Mapping[str, int]) -> frozenset[str]:
+def get_excerpt_message_ids(excerpt: MemoryExcerpt, places: Mapping[str, int]) -> frozenset[str]:
     """Return the IDs of the messages that the excerpt contains a part of; `places` has their order."""
     spans = [(places[first], places[last]) for first, last in (turn.message_ids for turn in excerpt.turns)]
     return frozenset(name for name, place in places.items() if any(first <= place <= last for first, last in spans))

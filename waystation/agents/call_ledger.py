@@ -287,7 +287,9 @@ class CallLedger:
         """
         intent = CallIntent(key=str(key), model=call.model, worst_case=call.worst_case, at=self.clock())
         unanswered = await (
-            self.store.record_intent(fence, intent) if self.record_intent is None else self.record_intent(intent)
+            self.store.record_and_count_intents(fence, intent)
+            if self.record_intent is None
+            else self.record_intent(intent)
         )
         agent = fence.run_id.rpartition("/")[2]
         if key.kind != "search":  # # a search is a tool call, with a status of its own

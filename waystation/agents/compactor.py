@@ -97,8 +97,8 @@ class Compactor:
     """Compacts agents' contexts."""
 
     model: MeteredModel
-    desk: AgentDeps
-    archive: OutboxDrainer
+    deps: AgentDeps
+    outbox_drainer: OutboxDrainer
     clock: Clock
     hooks: CompactionHooks = NO_HOOKS
 
@@ -114,10 +114,10 @@ class Compactor:
             RedactionFailed: A text could not be redacted.
             StoreError: The store does not answer.
         """
-        transcripts = self.desk.store
+        transcripts = self.deps.store
         await transcripts.open_run(request.run)
         transcript = await transcripts.load_transcript(request.run.run_id, request.run.scope)
-        toolbox = await self.desk.build_agent_toolbox(request.run, request.terms, transcript)
+        toolbox = await self.deps.build_agent_toolbox(request.run, request.terms, transcript)
         wanted = CompactionContext(
             request, manual, toolbox.estimate_prompt_overhead(load_role_prompt(request.run.role))
         )
@@ -128,7 +128,7 @@ class Compactor:
 class CompactionJob:
     """One compaction in progress."""
 
-    condenser: Compactor
+    compactor: Compactor
     wanted: CompactionContext
     rereadable: frozenset[str]
     """Names of the tools whose old results may be masked."""
@@ -148,13 +148,13 @@ class CompactionJob:
     async def run_once(self) -> CompactionOutcome:
         """Compact, or report an earlier attempt's outcome; then call the hook for after the compaction."""
         if self._done is None:
-            transcripts, run_id = self.condenser.desk.store, self.request.run.run_id
+            transcripts, run_id = self.compactor.deps.store, self.request.run.run_id
             self.fence = await transcripts.acquire_fence(run_id)
             self.transcript = await transcripts.load_transcript(run_id, self.request.run.scope)
         outcome = await self._carried_out()
         if not self.begun or outcome.status is CompactionStatus.BLOCKED:
             return outcome
-        failed = await self.condenser.hooks.call_hook(self._event.with_outcome(outcome))
+        failed = await self.compactor.hooks.call_hook(self._event.with_outcome(outcome))
         return outcome.replace(notes=(*outcome.notes, failed)) if failed else outcome
 
     async def _carried_out(self) -> CompactionOutcome:
@@ -202,11 +202,11 @@ class CompactionJob:
         if self.begun:
             return None
         self.begun = True
-        failed = await self.condenser.hooks.call_hook(self._event)
+        failed = await self.compactor.hooks.call_hook(self._event)
         if failed is None:
             return None
         self.notes.append(failed)
-        return await self._nothing(rung, CompactionStatus.BLOCKED) if self.condenser.hooks.blocks else None
+        return await self._nothing(rung, CompactionStatus.BLOCKED) if self.compactor.hooks.blocks else None
 
     async def _summarise_unless_hopeless(self, rung: SummariseDecision) -> CompactionOutcome:
         """Skip a summary that is likely to fail as the last one did."""
@@ -224,9 +224,9 @@ class CompactionJob:
         Hiding messages costs nothing.
         """
         request, terms = self.request, self.request.terms
-        totals = await self.condenser.desk.store.get_run_usage(request.run.run_id)
+        totals = await self.compactor.deps.store.get_run_usage(request.run.run_id)
         left = request.limit.remaining_after(totals.spent)
-        day = self.condenser.clock().date()
+        day = self.compactor.clock().date()
 
         def worst_case(model: str, prompt: int, reply: int) -> Amount:
             return CallCostBound(
@@ -255,10 +255,10 @@ class CompactionJob:
 
     async def _summarise(self, rung: SummariseDecision) -> CompactionOutcome:
         middle = await self._redacted(rung.covered_ids)
-        desk = self.condenser.desk
+        desk = self.compactor.deps
         redactor = desk.build_run_redactor(self.request.run)
         work = await self._work(redactor)
-        model = SummaryModel(self.condenser.model, redactor, self.request, self.fence, self._policy, work)
+        model = SummaryModel(self.compactor.model, redactor, self.request, self.fence, self._policy, work)
         summariser = Summariser(model, self.transcript)
         passages = self._passages(rung.compaction_id, middle)
         result = await summariser.summarise(rung, middle, build_sources_line(middle.messages, passages))
@@ -294,7 +294,7 @@ class CompactionJob:
                 await self._remember(rung, result.charge)
             return await self._make_room(skip_summary=True)
         if result.charge is not None:
-            await self.condenser.desk.store.commit_charge(self.fence, result.charge)
+            await self.compactor.deps.store.commit_charge(self.fence, result.charge)
         return await self._nothing(rung, bad.status if bad else CompactionStatus.FAILED_SUMMARISER)
 
     async def _remember(self, rung: SummariseDecision, charge: Charge | None) -> None:
@@ -325,7 +325,7 @@ class CompactionJob:
         messages = tuple(
             message for message in build_model_view(self.transcript) if message.id in hidden and not message.is_status
         )
-        desk, run = self.condenser.desk, self.request.run
+        desk, run = self.compactor.deps, self.request.run
         undone = await describe_unfinished_result(desk.store, run)
         middle, spans = await SummaryInput.build_redacted(
             messages, self.transcript, desk.build_run_redactor(run), run.tenant, undone
@@ -338,12 +338,12 @@ class CompactionJob:
         """Build passages of the messages that are hidden for the first time: earlier summaries already have theirs."""
         said = {message.id for message in self.transcript.messages}
         messages = [message for message in middle.messages if message.id in said]
-        return make_passages(self.request.run, record_id, messages, middle.texts, self.condenser.clock())
+        return make_passages(self.request.run, record_id, messages, middle.texts, self.compactor.clock())
 
     async def _commit(
         self, record: Compaction | SummaryFailureRecord, passages: tuple[Passage, ...], charge: Charge | None
     ) -> None:
-        transcripts = self.condenser.desk.store
+        transcripts = self.compactor.deps.store
         await transcripts.commit_compaction(self.fence, self.transcript.version, record, passages, charge)
         self.transcript = with_record(self.transcript, record)
 
@@ -361,7 +361,7 @@ class CompactionJob:
         passages: int,
     ) -> CompactionOutcome:
         run_id = self.request.run.run_id
-        drained = await self.condenser.archive.drain(run_id)
+        drained = await self.compactor.outbox_drainer.drain(run_id)
         if drained.waiting:
             self.notes.append("Memory does not answer; passages wait in the store and are written later.")
         return CompactionOutcome(
@@ -376,7 +376,7 @@ class CompactionJob:
             redactions=self.redactions,
             added=self.added,
             removed=self.removed,
-            totals=await self.condenser.desk.store.get_run_usage(run_id),
+            totals=await self.compactor.deps.store.get_run_usage(run_id),
             notes=tuple(dict.fromkeys(self.notes)),
         )
 

@@ -60,7 +60,7 @@ from waystation.tasks.task import TaskMessage, TaskRow, build_transcript_message
 class LegAttempt:
     """One attempt at a leg. Every write is bound to its fence."""
 
-    desk: AgentDeps
+    deps: AgentDeps
     request: LegRequest
     fence: Fence
     toolbox: Toolbox
@@ -96,19 +96,19 @@ class LegAttempt:
         if not self.uncommitted and intent is None:
             return 0
         said = tuple(self.uncommitted)
-        unanswered = await self.desk.store.commit_messages(self.fence, self.committed_version, said, intent)
+        unanswered = await self.deps.store.commit_messages(self.fence, self.committed_version, said, intent)
         self.uncommitted.clear()
         return unanswered
 
     async def commit_reply(self, message: Message, charge: Charge) -> None:
         """Commit a reply with what it cost. Raises StaleFenceError, VersionConflict."""
-        self.totals = await self.desk.store.commit_reply(self.fence, self.transcript.version, message, charge)
+        self.totals = await self.deps.store.commit_reply(self.fence, self.transcript.version, message, charge)
         self.transcript = self.transcript.with_message(message)
 
     async def commit_outcome(self, outcome: LegOutcome) -> None:
         """Commit how the leg ended, with what was said last. Raises StaleFenceError, VersionConflict."""
         said = tuple(self.uncommitted)
-        await self.desk.store.commit_outcome(self.fence, self.request.leg, outcome, self.committed_version, said)
+        await self.deps.store.commit_outcome(self.fence, self.request.leg, outcome, self.committed_version, said)
         self.uncommitted.clear()
 
     def get_counted_prompt(self, shown: Sequence[Message]) -> CountedPrompt | None:
@@ -132,7 +132,7 @@ class LegAttempt:
     async def commit_record(self, record: Record) -> None:
         """Commit what a call does to the conversation. Raises StaleFenceError, VersionConflict."""
         await self.commit_messages()
-        await self.desk.store.commit_compaction(self.fence, self.transcript.version, record, (), None)
+        await self.deps.store.commit_compaction(self.fence, self.transcript.version, record, (), None)
         self.transcript = with_record(self.transcript, record)
 
     async def commit_prompt_prefix(self) -> bool:
@@ -161,7 +161,7 @@ class LegAttempt:
 
     async def reload_usage(self) -> None:
         """Reload what the run has cost."""
-        self.totals = await self.desk.store.get_run_usage(self.request.run.run_id)
+        self.totals = await self.deps.store.get_run_usage(self.request.run.run_id)
 
     @property
     def effective_messages(self) -> tuple[Message, ...]:
@@ -225,7 +225,7 @@ async def receive_news(attempt: LegAttempt) -> None:
     """Say what has come to the task since this agent last heard of it: what people told it, then what became of its
     documents. Raises StoreError, RedactionFailed.
     """
-    news = await attempt.desk.store.load_task_news(attempt.request.run.scope)
+    news = await attempt.deps.store.load_task_news(attempt.request.run.scope)
     await _receive_messages(attempt, news.messages)
     await _receive_document_updates(attempt, news.updates)
 
@@ -234,7 +234,7 @@ async def _receive_messages(attempt: LegAttempt, told: Sequence[TaskMessage]) ->
     """Each thing that this agent has not heard, oldest first, as a message of its own: redacted, else word for word.
     What it has heard stands in its transcript: so nothing is said twice, and what is taken back is said again.
     """
-    desk, run, known = attempt.desk, attempt.request.run, list_received_message_numbers(attempt.effective_messages)
+    desk, run, known = attempt.deps, attempt.request.run, list_received_message_numbers(attempt.effective_messages)
     for telling in told:
         if telling.number not in known:
             words = await desk.store.get_text(telling.text, run.scope)
@@ -280,7 +280,7 @@ _HEAD = (
 
 async def _receive_document_updates(attempt: LegAttempt, updates: Sequence[RecordedDocumentsUpdate]) -> None:
     """One message of all that has changed since the last one, if anything has."""
-    desk, run = attempt.desk, attempt.request.run
+    desk, run = attempt.deps, attempt.request.run
     known = max((message.updates for message in attempt.effective_messages), default=0)
     fresh = [update for update in updates if update.number > known]
     if fresh:

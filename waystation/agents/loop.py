@@ -203,7 +203,7 @@ async def _questions(
 ) -> list[tuple[ToolUse, ActionQuestion | None]]:
     """Return each call's question, or None if it could not be redacted: no one can approve what they cannot read."""
     words = [question for _, question in asking]
-    redacted = await attempt.desk.redactor.redact(words, TextDestination.QUESTION, attempt.request.run.tenant)
+    redacted = await attempt.deps.redactor.redact(words, TextDestination.QUESTION, attempt.request.run.tenant)
     return [
         (
             call,
@@ -220,7 +220,7 @@ async def _words(attempt: LegAttempt, decision: ActionDecision) -> str:
         return EXPIRED
     if not decision.note:
         return f"{DENIED} {GO_ON}"
-    (note,) = await attempt.desk.redactor.redact(
+    (note,) = await attempt.deps.redactor.redact(
         [decision.note], TextDestination.TOOL_RESULT, attempt.request.run.tenant
     )
     return f"{DENIED} They say: {note.text}\n{GO_ON}"
@@ -254,7 +254,7 @@ async def run_open_tool_calls(attempt: LegAttempt, calling: Callable[[str], None
         attempt.request,
         attempt.transcript,
         attempt.remaining_limit,
-        attempt.desk.build_run_redactor(attempt.request.run),
+        attempt.deps.build_run_redactor(attempt.request.run),
         barred,
     )
     if asked.orders:
@@ -293,8 +293,8 @@ class AgentLoop:
     """Runs legs."""
 
     model: MeteredModel
-    desk: AgentDeps
-    contracts: BriefBuilder
+    deps: AgentDeps
+    briefs: BriefBuilder
     clock: Clock
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
     """Waits for a number of seconds."""
@@ -313,13 +313,13 @@ class AgentLoop:
             StoreError: The store does not answer.
             RedactionFailed: A text could not be redacted.
         """
-        started = await self.desk.store.start_leg(request.run, request.leg)
+        started = await self.deps.store.start_leg(request.run, request.leg)
         if not isinstance(started, Fence):
             return started
-        loaded = await self.desk.store.load_run(request.run)
-        toolbox = await self.desk.build_agent_toolbox(request.run, request.terms, loaded.transcript, loaded.documents)
+        loaded = await self.deps.store.load_run(request.run)
+        toolbox = await self.deps.build_agent_toolbox(request.run, request.terms, loaded.transcript, loaded.documents)
         attempt = LegAttempt(
-            desk=self.desk,
+            deps=self.deps,
             request=request,
             fence=started,
             toolbox=toolbox,
@@ -336,7 +336,7 @@ class AgentLoop:
 
     async def _counted(self, run: RunRef, outcome: LegOutcome) -> LegOutcome:
         """With what the agent has handed over so far: a person who is asked for money decides by it."""
-        counts = count_work(*await self.desk.store.load_work(run))
+        counts = count_work(*await self.deps.store.load_work(run))
         return outcome.replace(standing=outcome.standing.replace(made=counts))
 
 
@@ -363,7 +363,7 @@ class TurnRunner:
         if not at.effective_messages:
             room = PromptSpace(window=at.request.terms.window, fixed=at.fixed_tokens)
             at.add(
-                await self.loop.contracts.build_message(at.request.run, at.transcript.next_message_id, at.notices, room)
+                await self.loop.briefs.build_message(at.request.run, at.transcript.next_message_id, at.notices, room)
             )
         while True:
             ended = await run_open_tool_calls(at, self._calling) or self._ended()
@@ -429,7 +429,7 @@ class TurnRunner:
 
     async def _take(self, reply: ModelResponse, charge: Charge) -> LegOutcome | None:
         at = self.at
-        blocks, redacted = await redact_reply(_usable(reply), at.desk.redactor, at.request.run.tenant)
+        blocks, redacted = await redact_reply(_usable(reply), at.deps.redactor, at.request.run.tenant)
         at.notices.extend(build_redaction_notes(*redacted))
         message = at.transcript.build_reply(blocks, reply.asked)
         await at.commit_reply(_with_valid_thinking(message, reply.blocks), charge)

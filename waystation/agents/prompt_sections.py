@@ -69,7 +69,7 @@ SECTION_SHARES: Mapping[PromptSection, int] = {
 """Percentage of the request limit."""
 
 
-class PromptPart(Value):
+class PromptCandidate(Value):
     """A candidate for a request. Within a section, parts are shown in their order."""
 
     name: str
@@ -88,23 +88,23 @@ class _Rule(NamedTuple):
     """Which parts of a section are left out first."""
 
     words: str
-    order: Callable[[int, PromptPart], tuple[float, ...]]
+    order: Callable[[int, PromptCandidate], tuple[float, ...]]
     """Sort key by place and part: the part with the greatest key is left out first."""
 
 
-def _by_place(place: int, _: PromptPart) -> tuple[float, ...]:
+def _by_place(place: int, _: PromptCandidate) -> tuple[float, ...]:
     return (place,)
 
 
-def _by_age(place: int, _: PromptPart) -> tuple[float, ...]:
+def _by_age(place: int, _: PromptCandidate) -> tuple[float, ...]:
     return (-place,)
 
 
-def _by_relevance(place: int, part: PromptPart) -> tuple[float, ...]:
+def _by_relevance(place: int, part: PromptCandidate) -> tuple[float, ...]:
     return (-part.relevance, place)
 
 
-def _by_repetition(place: int, part: PromptPart) -> tuple[float, ...]:
+def _by_repetition(place: int, part: PromptCandidate) -> tuple[float, ...]:
     return (part.repeatable, -place)
 
 
@@ -121,7 +121,7 @@ SECTION_RULES: Mapping[PromptSection, _Rule] = {
     PromptSection.WORK: _Rule("the last named", _by_place),
 }
 
-PromptDemands = Mapping[PromptSection, Sequence[PromptPart]]
+PromptDemands = Mapping[PromptSection, Sequence[PromptCandidate]]
 """Candidates for a request by section; a missing section has none."""
 
 
@@ -198,7 +198,7 @@ def _rooms(limit: int, firm: Mapping[PromptSection, int]) -> Mapping[PromptSecti
         over |= more
 
 
-def _row(layer: PromptSection, share: int, room: int, parts: Sequence[PromptPart]) -> SectionAllocation:
+def _row(layer: PromptSection, share: int, room: int, parts: Sequence[PromptCandidate]) -> SectionAllocation:
     """Allocate firm parts first, then the others, the last to give way first."""
     places = {part.name: place for place, part in enumerate(parts)}
     served = sorted(parts, key=lambda part: (not part.firm, *SECTION_RULES[layer].order(places[part.name], part)))
@@ -287,7 +287,7 @@ class StatusMessage(Value):
         """
         parts = [self._head, *self._lines]
         above = {
-            layer: [PromptPart(name="held", tokens=compute_section_tokens(layer, window))]
+            layer: [PromptCandidate(name="held", tokens=compute_section_tokens(layer, window))]
             for layer in (PromptSection.SYSTEM, PromptSection.CONTRACT)
         }
         row = allocate_prompt(window, {**above, PromptSection.RUNTIME: parts}).get_row(PromptSection.RUNTIME)
@@ -308,15 +308,15 @@ class StatusMessage(Value):
         return self.replace(left=most, submit_below=most.amount)
 
     @property
-    def _head(self) -> PromptPart:
+    def _head(self) -> PromptCandidate:
         more = "" if self.final or self.left.is_unlimited else f" ({MORE_IS_ASKED_FOR})"
         if self.final and not self.submit_below.is_zero:
             more = f"; submit before less than {format_amount(self.submit_below)} are left"
         said = f"budget left {format_limit(self.left)}{more}"
-        return PromptPart(name=said, tokens=estimate_text(_status(said)), firm=True)
+        return PromptCandidate(name=said, tokens=estimate_text(_status(said)), firm=True)
 
     @property
-    def _lines(self) -> Iterator[PromptPart]:
+    def _lines(self) -> Iterator[PromptCandidate]:
         """Optional lines, the most important first."""
         plan = [mate for mate in self.team if get_parent_id(mate.id) is None]
         siblings = [mate for mate in self.team if get_parent_id(mate.id) is not None and mate.id != self.step_id]
@@ -325,7 +325,7 @@ class StatusMessage(Value):
         for tag, said in tagged.items():
             if said:
                 line = wrap_untrusted_line(tag, said)
-                yield PromptPart(name=line, tokens=estimate_text(f"{line}\n"))
+                yield PromptCandidate(name=line, tokens=estimate_text(f"{line}\n"))
 
     def _states(self, team: Sequence[TeammateState]) -> str:
         return ", ".join(f"{mate.id} {'(you)' if mate.id == self.step_id else mate.state}" for mate in team)
@@ -393,7 +393,7 @@ def extract_question(transcript: Transcript) -> str:
 
 def compute_prompt_demands(
     transcript: Transcript, measure: TokenEstimator, result_layers: Mapping[str, PromptSection]
-) -> Mapping[PromptSection, Sequence[PromptPart]]:
+) -> Mapping[PromptSection, Sequence[PromptCandidate]]:
     """Return the parts of the next request, as its provider would count them: system prompt, tools, conversation.
 
     All firm.
@@ -410,7 +410,7 @@ def compute_prompt_demands(
         if not isinstance(record, MaskRecord)
     }
     calls = {call.id: call.name for message in shown for call in message.tool_uses}
-    demands: dict[PromptSection, list[PromptPart]] = {
+    demands: dict[PromptSection, list[PromptCandidate]] = {
         PromptSection.SYSTEM: [_part("system and tools", measure.fixed, measure)]
     }
     for message in shown:
@@ -419,8 +419,8 @@ def compute_prompt_demands(
     return demands
 
 
-def _part(name: str, estimated: int, measure: TokenEstimator) -> PromptPart:
-    return PromptPart(name=name, tokens=measure.scale_estimate(estimated), firm=True)
+def _part(name: str, estimated: int, measure: TokenEstimator) -> PromptCandidate:
+    return PromptCandidate(name=name, tokens=measure.scale_estimate(estimated), firm=True)
 
 
 def _layered(

@@ -32,7 +32,7 @@ from waystation.agents.tools.documents import (
 )
 from waystation.agents.tools.notes import PinMessageTool, ReadNotesTool, TakeNoteTool
 from waystation.agents.tools.plugin_tool import AdaptedPluginTool, PluginToolBase
-from waystation.agents.tools.recall import ExpandTool, RecallTool
+from waystation.agents.tools.recall import ExpandReferenceTool, RecallTool
 from waystation.agents.tools.submissions import (
     ReadFindingsTool,
     SubmitAnalysisTool,
@@ -40,8 +40,8 @@ from waystation.agents.tools.submissions import (
     SubmitReportTool,
     WriteSectionTool,
 )
-from waystation.agents.tools.tables import CalculateTool, QueryTableTool, is_table
-from waystation.agents.tools.tool import Tool, UntrustedTool
+from waystation.agents.tools.tables import CalculatorTool, QueryTableTool, is_table
+from waystation.agents.tools.tool import McpTool, Tool
 from waystation.agents.tools.toolbox import Toolbox
 from waystation.agents.tools.web import FETCH_PAGE, WebSearchTool
 from waystation.context.history import find_prompt_prefix
@@ -173,7 +173,7 @@ class AgentDeps:
     search: DocumentSearch
     recollection: MemoryRecall
     redactor: Redactor
-    redacted: RedactedDocumentStore
+    redacted_documents: RedactedDocumentStore
     """Redacted texts of documents, pages and stored results, as tools show them."""
     vault: Vault | None = None
     """Originals of placeholders in names of documents."""
@@ -230,7 +230,7 @@ class AgentDeps:
         """
         first = await self.store.store_first_tool_definitions(run.task_id, [spec.definition for spec in offered.tools])
         compared = [spec.with_changes_since(before) for spec, before in zip(offered.tools, first, strict=True)]
-        return [UntrustedTool(spec, servers, self.redactor) for spec in compared if run.role in spec.roles]
+        return [McpTool(spec, servers, self.redactor) for spec in compared if run.role in spec.roles]
 
     def build_role_toolbox(self, role: AgentRole, *, tables: bool = False, delegates: bool = False) -> Toolbox:
         """Build the toolbox of a role, in a fixed order.
@@ -255,13 +255,13 @@ class AgentDeps:
         """Return all tools by the names used in the table of roles."""
         tools: list[Tool] = [
             ListDocumentsTool(self.store),
-            SearchDocumentsTool(self.search, self.store, self.redactor, self.redacted),
-            ReadDocumentTool(self.store, self.redacted),
+            SearchDocumentsTool(self.search, self.store, self.redactor, self.redacted_documents),
+            ReadDocumentTool(self.store, self.redacted_documents),
             RecallTool(self.recollection, self.store),
-            ExpandTool(self.store, self.redacted, EarlierTasks(self.store)),
-            ReadStoredResultTool(self.redacted),
+            ExpandReferenceTool(self.store, self.redacted_documents, EarlierTasks(self.store)),
+            ReadStoredResultTool(self.redacted_documents),
             PinMessageTool(),
-            TakeNoteTool(self.store, self.redacted),
+            TakeNoteTool(self.store, self.redacted_documents),
             ReadNotesTool(self.store),
             ReadFindingsTool(self.store),
             SubmitFindingsTool(self.store),
@@ -271,6 +271,6 @@ class AgentDeps:
             DelegateTool(self.store),
         ]
         if self.tables is not None:
-            query = QueryTableTool(self.store, self.redacted, self.tables, wanted=tables)
-            tools += [CalculateTool(self.tables.engine), query]
+            query = QueryTableTool(self.store, self.redacted_documents, self.tables, wanted=tables)
+            tools += [CalculatorTool(self.tables.engine), query]
         return {"web": self.web, **{tool.name: (tool,) for tool in tools}}

@@ -268,7 +268,7 @@ class SqlTranscriptRepository(SqlRepository):
         return {step_id: await load_settled_run_usage(connection, run_id) for run_id, step_id in found.all()}
 
     @write_transaction
-    async def record_intent(self, connection: AsyncConnection, fence: Fence, intent: CallIntent) -> int:
+    async def record_and_count_intents(self, connection: AsyncConnection, fence: Fence, intent: CallIntent) -> int:
         """Store an intent before its call; return the number of open intents of the key.
 
         Earlier attempts' intents stay.

@@ -13,7 +13,7 @@ from waystation.agents.delegation import get_parent_id
 from waystation.agents.deliverables import ResearchFindings
 from waystation.agents.prompt_sections import (
     PromptAllocation,
-    PromptPart,
+    PromptCandidate,
     PromptSection,
     allocate_prompt,
     compute_section_tokens,
@@ -37,7 +37,7 @@ from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.roles import AgentRole, get_role_spec
 from waystation.kernel.text import format_count
 from waystation.memory.indexing import MemoryRecall, render_recalled_excerpts
-from waystation.memory.passages import Excerpt, MemoryScope
+from waystation.memory.passages import MemoryExcerpt, MemoryScope
 from waystation.planning.plan import Plan, Step
 from waystation.privacy.policy import TextDestination, build_redaction_notes
 from waystation.privacy.ports import Redactor
@@ -67,7 +67,7 @@ def render_procedure(procedure: Procedure) -> SafeMarkup:
     return join_safe_markup(shown, f"Files of it, which read_skill_file shows: {names}.") if names else shown
 
 
-def render_procedures(found: Sequence[Procedure | InvalidProcedure], more: str = "") -> SafeMarkup | None:
+def render_procedure_listing(found: Sequence[Procedure | InvalidProcedure], more: str = "") -> SafeMarkup | None:
     """Render names and descriptions, then the number of further procedures; None if there are none."""
     if not found and not more:
         return None
@@ -130,7 +130,7 @@ class BriefContext:
     goal: str
     assigned: Sequence[SafeMarkup]
     """The step and what it builds on, each in its tag."""
-    recalled: Sequence[Excerpt]
+    recalled: Sequence[MemoryExcerpt]
     earlier: SafeMarkup | None = None
     """Earlier tasks of the session, in its tag."""
 
@@ -149,13 +149,13 @@ class BriefContext:
         shown = (render_procedure(one) for one in self._relevant if f"text {one.document}" in kept)
         return "\n".join([task, *shown, *self._recalled(allocation)])
 
-    def _demands(self, room: PromptSpace) -> Mapping[PromptSection, Sequence[PromptPart]]:
+    def _demands(self, room: PromptSpace) -> Mapping[PromptSection, Sequence[PromptCandidate]]:
         firm = "\n".join([*self._firm_head, *self.assigned])
         return {
-            PromptSection.SYSTEM: [PromptPart(name="system and tools", tokens=room.fixed, firm=True)],
-            PromptSection.CONTRACT: [PromptPart(name="task", tokens=estimate_text(firm), firm=True)],
+            PromptSection.SYSTEM: [PromptCandidate(name="system and tools", tokens=room.fixed, firm=True)],
+            PromptSection.CONTRACT: [PromptCandidate(name="task", tokens=estimate_text(firm), firm=True)],
             **{
-                layer: [PromptPart(name="held", tokens=compute_section_tokens(layer, room.window), divisible=True)]
+                layer: [PromptCandidate(name="held", tokens=compute_section_tokens(layer, room.window), divisible=True)]
                 for layer in HELD
             },
             PromptSection.PROCEDURAL: [*self._procedural_parts],
@@ -166,7 +166,7 @@ class BriefContext:
     def _firm_head(self) -> Sequence[SafeMarkup]:
         form = [wrap_untrusted("output", told)] if (told := get_role_spec(self.role).form) else []
         earlier = [self.earlier] if self.earlier else []
-        return [*render_request_parts(self.request), *form, *render_deadline(self.request), *earlier]
+        return [*render_question_and_criteria(self.request), *form, *render_deadline(self.request), *earlier]
 
     @property
     def _relevant(self) -> Sequence[Procedure]:
@@ -174,26 +174,28 @@ class BriefContext:
         return [one for one in known if one.relevance(self.goal) >= MIN_RELEVANCE]
 
     @property
-    def _procedural_parts(self) -> Iterator[PromptPart]:
+    def _procedural_parts(self) -> Iterator[PromptCandidate]:
         for one in self.procedures:
-            yield PromptPart(
-                name=f"name {one.document}", tokens=estimate_text(render_procedures([one]) or ""), relevance=_LISTED
+            yield PromptCandidate(
+                name=f"name {one.document}",
+                tokens=estimate_text(render_procedure_listing([one]) or ""),
+                relevance=_LISTED,
             )
         for one in self._relevant:
             tokens, relevance = estimate_text(render_procedure(one)), one.relevance(self.goal)
-            yield PromptPart(name=f"text {one.document}", tokens=tokens, relevance=min(relevance, 0.99))
+            yield PromptCandidate(name=f"text {one.document}", tokens=tokens, relevance=min(relevance, 0.99))
 
     @property
-    def _retrieved_parts(self) -> Iterator[PromptPart]:
+    def _retrieved_parts(self) -> Iterator[PromptCandidate]:
         for number, excerpt in enumerate(self.recalled):
-            yield PromptPart(name=f"passage {number}", tokens=excerpt.tokens, relevance=excerpt.best_turn.score)
+            yield PromptCandidate(name=f"passage {number}", tokens=excerpt.tokens, relevance=excerpt.best_turn.score)
         for one in self.documents.first:
-            yield PromptPart(name=f"document {one.name}", tokens=estimate_text(_named(one) + "\n"))
+            yield PromptCandidate(name=f"document {one.name}", tokens=estimate_text(_named(one) + "\n"))
 
     def _procedures_listed(self, kept: set[str]) -> SafeMarkup | None:
         shown = [one for one in self.procedures if f"name {one.document}" in kept]
         more = len(self.procedures) - len(shown)
-        return render_procedures(shown, f"- and {more} more, which read_skill names" if more else "")
+        return render_procedure_listing(shown, f"- and {more} more, which read_skill names" if more else "")
 
     def _recalled(self, allocation: PromptAllocation) -> Sequence[SafeMarkup]:
         kept = allocation.get_row(PromptSection.RETRIEVED).kept
@@ -205,10 +207,10 @@ class BriefContext:
 
 def render_task_parts(request: TaskRequest, documents: DocumentListing) -> Sequence[SafeMarkup]:
     """Render question, instructions, criteria and documents, each in its tag."""
-    return [*render_request_parts(request), render_document_list(*documents)]
+    return [*render_question_and_criteria(request), render_document_list(*documents)]
 
 
-def render_request_parts(request: TaskRequest) -> Sequence[SafeMarkup]:
+def render_question_and_criteria(request: TaskRequest) -> Sequence[SafeMarkup]:
     """Render what the user asked for, each part in its tag."""
     parts = [wrap_untrusted("question", request.question)]
     if request.instructions:
@@ -394,7 +396,9 @@ class BriefBuilder:
             lines.append(f"- step {need.id} ({sanitize_line(need.title)}): {count}read with read_findings")
         return [wrap_untrusted("needs", *lines)] if lines else []
 
-    async def _recalled(self, run: RunRef, goal: str, scope: MemoryScope, notices: list[str]) -> Sequence[Excerpt]:
+    async def _recalled(
+        self, run: RunRef, goal: str, scope: MemoryScope, notices: list[str]
+    ) -> Sequence[MemoryExcerpt]:
         """Recall earlier work of the session on this goal."""
         try:
             found = await self.recollection.find_relevant(run, goal, STARTING_TOKENS, scope)
@@ -405,8 +409,8 @@ class BriefBuilder:
 
 
 async def record_restored_placeholders(
-    store: Store, run: RunRef, call_id: str, found: Sequence[Excerpt]
-) -> Sequence[Excerpt]:
+    store: Store, run: RunRef, call_id: str, found: Sequence[MemoryExcerpt]
+) -> Sequence[MemoryExcerpt]:
     """Return the excerpts after recording in the audit trail which placeholders are restored in them.
 
     Raises StoreError.

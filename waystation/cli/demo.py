@@ -8,7 +8,13 @@ from typing import Annotated
 import typer
 
 from waystation.cli.console import can_ask, print_json, print_message, print_text, prompt_line
-from waystation.cli.follow import AutoApprover, ask_at_terminal, get_exit_code, watch_task, write_report_versions
+from waystation.cli.follow import (
+    DemoApprovalResponder,
+    ask_at_terminal,
+    get_exit_code,
+    watch_task,
+    write_report_versions,
+)
 from waystation.cli.options import JsonOption
 from waystation.cli.platform import ensure_platform_running, stop_on_signals
 from waystation.cli.render import format_count
@@ -124,7 +130,9 @@ async def _work(settings: Settings, request: TaskRequest, room: Amount | None, *
         row = await client.prepare_task(request)
         print_task_config(settings, row, len(documents))
         submitted = await submit_and_report(client, row, documents)
-        view = await watch_task(client, submitted.task_id, ask_at_terminal if can_ask() else AutoApprover(room))
+        view = await watch_task(
+            client, submitted.task_id, ask_at_terminal if can_ask() else DemoApprovalResponder(room)
+        )
         path = await write_report_versions(client, settings, view.progress)
     if as_json:
         print_json(build_task_json(view, path))

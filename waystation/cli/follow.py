@@ -250,7 +250,7 @@ async def _ask_yes_or_no(client: Client, task_id: str, approval: ApprovalRequest
                 continue
 
 
-class AutoApprover:
+class DemoApprovalResponder:
     """Grants what is asked for as a person would, where there is nobody to ask."""
 
     def __init__(self, room: Amount | None = None) -> None:

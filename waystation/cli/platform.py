@@ -33,7 +33,7 @@ from waystation.runtime.temporal.run_file import (
     remove_run_file,
     write_run_file,
 )
-from waystation.security.confined_process import build_module_command, build_python_path
+from waystation.security.confined_process import build_module_command, build_safe_python_path
 from workers.shutdown import stop_on_signals as stop_on_signals  # noqa: PLC0414  dev and demo stop as workers do
 
 if TYPE_CHECKING:
@@ -438,7 +438,7 @@ def _start(log: Path) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             build_module_command("waystation.cli.main", "dev"),
             # The workers read settings and keys from the environment.
-            env={**os.environ, "PYTHONPATH": "", **build_python_path()},
+            env={**os.environ, "PYTHONPATH": "", **build_safe_python_path()},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

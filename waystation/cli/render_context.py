@@ -7,18 +7,18 @@ from textwrap import wrap
 
 from waystation.agents.prompt_sections import SECTION_RULES, SectionAllocation
 from waystation.cli.render import SHORT_ID, format_message
-from waystation.context.audit import CompactionView, MessageView, TranscriptView
+from waystation.context.audit import AnnotatedTranscript, CompactionView, MessageView
 from waystation.context.summary import MARKER_ID_PREFIX, SUMMARY_ID_PREFIX
 from waystation.models.probe import ProbeResult, ProbeVerdict
 from waystation.privacy.policy import RestoredText
-from waystation.tasks.view import AgentPromptView
+from waystation.tasks.view import NextPromptView
 
 _HEADINGS = ("layer", "share", "asked", "got", "gave way", "gives way first")
 _WORDS = {0, 5}
 """Indices of the text columns; the others are numbers."""
 
 
-def format_context(context: AgentPromptView) -> str:
+def format_context(context: NextPromptView) -> str:
     """Format the table, under a line that says what it shows."""
     allocation = context.allocation
     rows = [_HEADINGS, *map(_cells, allocation.rows)]
@@ -44,7 +44,7 @@ def format_context(context: AgentPromptView) -> str:
     return "\n".join([*_heading(context), *lines])
 
 
-def _heading(context: AgentPromptView) -> list[str]:
+def _heading(context: NextPromptView) -> list[str]:
     said = [
         f"{context.agent}, turn {context.turn}: {context.model}, a window of {context.window:,} tokens",
         f"full from {context.trigger:,} on; {context.cached_share:.1%} of its input so far was read from the cache",
@@ -69,7 +69,7 @@ NAMED_IDS = 6
 _KINDS = {"summarised": "summary", "masked": "mask", "truncated": "marker"}
 
 
-def format_transcript(log: TranscriptView) -> Iterator[str]:
+def format_transcript(log: AnnotatedTranscript) -> Iterator[str]:
     """Yield one text per message, and one per compaction, before the first message that it affects."""
     kinds = {compaction.id: _KINDS[compaction.type] for compaction in log.compactions}
     # The latest first: it encloses the earlier ones.

@@ -106,7 +106,7 @@ class ToolCost(Value):
     """Limits on the values of its parameters, as shown to the agent."""
 
 
-class HiddenCost(Value):
+class HiddenToolCost(Value):
     """A tool that an agent does not see."""
 
     name: str
@@ -124,7 +124,7 @@ class AgentTools(Value):
     tokens: int
     budget: int
     shown: tuple[ToolCost, ...]
-    hidden: tuple[HiddenCost, ...]
+    hidden: tuple[HiddenToolCost, ...]
 
 
 async def list_agent_tools(
@@ -162,8 +162,11 @@ async def _of(desk: AgentDeps, run: RunRef, terms: AgentConfig) -> AgentTools:
         budget=seen.budget,
         shown=tuple(ToolCost(name=one.name, tokens=one.tokens, limits=limits.get(one.name, ())) for one in seen.shown),
         hidden=(
-            *(HiddenCost(name=one.name, tokens=one.tokens, reason=one.reason) for one in seen.hidden),
-            *(HiddenCost(name=f"{one.server} {one.tool}".strip(), tokens=0, reason=one.reason) for one in kept_back),
+            *(HiddenToolCost(name=one.name, tokens=one.tokens, reason=one.reason) for one in seen.hidden),
+            *(
+                HiddenToolCost(name=f"{one.server} {one.tool}".strip(), tokens=0, reason=one.reason)
+                for one in kept_back
+            ),
         ),
     )
 
@@ -181,7 +184,7 @@ async def _desk(settings: Settings) -> AsyncGenerator[AgentDeps]:
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(aclosing(await open_store(settings)))
         desk = build_idle_agent_deps(store, settings.tool_policy)
-        ledgers = ToolBackendDeps(store, TemporalMeter(MetricMeter.noop), desk.redacted)
+        ledgers = ToolBackendDeps(store, TemporalMeter(MetricMeter.noop), desk.redacted_documents)
         reach = await stack.enter_async_context(open_tool_backends(settings, ledgers))
         plugins = open_plugins(settings).create_tools()
         yield replace(desk, web=reach.web, servers=reach.servers, plugins=plugins)

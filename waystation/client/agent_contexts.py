@@ -10,13 +10,13 @@ from pydantic import Field
 
 from waystation.agents.auditor import CompactionAuditor
 from waystation.agents.leg import LegState
-from waystation.agents.prompt_sections import PromptPart, PromptSection, allocate_prompt, compute_prompt_demands
+from waystation.agents.prompt_sections import PromptCandidate, PromptSection, allocate_prompt, compute_prompt_demands
 from waystation.agents.redaction import build_task_redactor
 from waystation.agents.roles import AgentDeps, load_role_prompt
 from waystation.agents.tool_visibility import ToolPolicy
 from waystation.agents.tools.documents import ReadSkillTool
 from waystation.agents.tools.notes import ReadNotesTool, TakeNoteTool
-from waystation.agents.tools.recall import ExpandTool, RecallTool
+from waystation.agents.tools.recall import ExpandReferenceTool, RecallTool
 from waystation.agents.tools.submissions import ReadFindingsTool
 from waystation.client.store_queries import list_agent_ids
 from waystation.config.settings import Settings
@@ -28,7 +28,7 @@ from waystation.kernel.errors import BadInput, MemoryUnavailable, RedactionFaile
 from waystation.kernel.refs import RunRef
 from waystation.kernel.value import UtcMoment, Value
 from waystation.memory.indexing import RECALLED_TOKENS, MemoryRecall
-from waystation.memory.passages import Excerpt, MemoryQuery, Passage, PassageKind, ScoredPassage
+from waystation.memory.passages import MemoryExcerpt, MemoryQuery, Passage, PassageKind, ScoredPassage
 from waystation.privacy.policy import RedactionResult, TextDestination
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import get_placeholder_key
@@ -45,7 +45,7 @@ from waystation.tasks.task import (
     session_hash,
     tenant_hash,
 )
-from waystation.tasks.view import AgentCompactionAudits, AgentPromptView, MemoryWithEmbedder
+from waystation.tasks.view import AgentCompactionAudits, MemoryWithEmbedder, NextPromptView
 
 
 def build_idle_agent_deps(store: SqlStore, policy: ToolPolicy) -> AgentDeps:
@@ -67,7 +67,7 @@ def build_idle_agent_deps(store: SqlStore, policy: ToolPolicy) -> AgentDeps:
         search=Bm25DocumentSearch(store),
         recollection=MemoryRecall(UnavailableMemory(), NoEmbedder(), redactor),
         redactor=redactor,
-        redacted=RedactedDocumentStore(store, redactor),
+        redacted_documents=RedactedDocumentStore(store, redactor),
         tables=RedactedTableReader(DuckDbTableEngine(), ColumnRedactor(redactor, redactor), utc_now),
         policy=policy,
     )
@@ -79,20 +79,20 @@ RESULT_SECTIONS: Mapping[str, PromptSection] = {
     ReadFindingsTool.name: PromptSection.SEMANTIC,
     ReadSkillTool.name: PromptSection.PROCEDURAL,
     RecallTool.name: PromptSection.RETRIEVED,
-    ExpandTool.name: PromptSection.RETRIEVED,
+    ExpandReferenceTool.name: PromptSection.RETRIEVED,
 }
 """Prompt sections of tools whose results are not observations."""
 
 
 async def load_agent_contexts(
     store: SqlStore, row: TaskRow, progress: TaskProgress, agent: str | None, policy: ToolPolicy
-) -> tuple[AgentPromptView, ...]:
+) -> tuple[NextPromptView, ...]:
     """Return the prompt sections of one agent, or of each that has begun. Raises BadInput for an unknown agent."""
     steps = [step for step in progress.steps if agent is None or step.id == agent]
     if agent is not None and not steps:
         known = ", ".join(step.id for step in progress.steps) or "none yet"
         raise BadInput(f"{row.ref.task_id} has no agent {agent!r}; it has {known}")
-    found: list[AgentPromptView] = []
+    found: list[NextPromptView] = []
     for step in steps:
         run_id = f"{row.ref.task_id}/{step.id}"
         transcript = await store.load_transcript(run_id, row.ref.scope)
@@ -115,14 +115,14 @@ async def _own_tools(desk: AgentDeps, row: TaskRow, step: StepProgress, transcri
     return toolbox.estimate_prompt_overhead(load_role_prompt(run.role))
 
 
-def _context(row: TaskRow, step: StepProgress, transcript: Transcript, standing: LegState) -> AgentPromptView:
+def _context(row: TaskRow, step: StepProgress, transcript: Transcript, standing: LegState) -> NextPromptView:
     terms = row.terms.get_config(step.role)
     measure = TokenEstimator(fixed=standing.fixed, scale=standing.scale)
     demands = {
         **compute_prompt_demands(transcript, measure, RESULT_SECTIONS),
-        PromptSection.WORK: [PromptPart(name="room for the reply", tokens=terms.max_output, divisible=True)],
+        PromptSection.WORK: [PromptCandidate(name="room for the reply", tokens=terms.max_output, divisible=True)],
     }
-    return AgentPromptView(
+    return NextPromptView(
         agent=step.id,
         model=terms.model,
         turn=transcript.turn_count + 1,
@@ -327,7 +327,7 @@ class MemoryMatchJson(Value):
     """
 
     @classmethod
-    def from_excerpt(cls, excerpt: Excerpt, query: str) -> "MemoryMatchJson":
+    def from_excerpt(cls, excerpt: MemoryExcerpt, query: str) -> "MemoryMatchJson":
         """Build it from an excerpt. Splitting it into words loads libraries, so the first call may take a while."""
         # The libraries that split text into words take a while to load.
         from waystation.documents.search_terms import find_term_spans  # noqa: PLC0415

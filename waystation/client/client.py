@@ -75,8 +75,8 @@ from waystation.tasks.task import (
 )
 from waystation.tasks.view import (
     AgentCompactionAudits,
-    AgentPromptView,
     MemoryWithEmbedder,
+    NextPromptView,
     PendingApproval,
     SubmittedTask,
     TaskFilter,
@@ -378,7 +378,7 @@ class Client:
 
         return await audit_compactions(self._settings, self._store, await self._load_row(task_id), agent, memory)
 
-    async def list_agent_contexts(self, task_id: str, agent: str | None = None) -> tuple[AgentPromptView, ...]:
+    async def list_agent_contexts(self, task_id: str, agent: str | None = None) -> tuple[NextPromptView, ...]:
         """Return the prompt sections of agents' next requests. Raises as `agent_contexts.load_agent_contexts`."""
         from waystation.client.agent_contexts import load_agent_contexts  # noqa: PLC0415
 

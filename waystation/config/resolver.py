@@ -35,7 +35,7 @@ from waystation.config.validation import (
     validate_model_options,
     validate_thinking_tokens,
     validate_unattended,
-    validate_window,
+    validate_window_fits_prompt,
 )
 from waystation.kernel.amount import Amount, Limit, format_amount, format_limit
 from waystation.kernel.refs import TaskRef
@@ -89,7 +89,7 @@ class _Context(TypedDict):
     output_floor: int
 
 
-def resolve_model_options(settings: Settings, role: Role) -> ModelOptions:
+def resolve_agent_model(settings: Settings, role: Role) -> ModelOptions:
     """Return the model of a role's agents and its options."""
     return ModelOptions(OFFLINE_MODEL) if settings.uses_offline_model else settings.get_model_options(role)
 
@@ -106,7 +106,7 @@ def resolve_config(request: TaskRequest, settings: Settings, role: Role = "resea
     sources += [
         ConfigSource(_origin(name), ConfigLayer.model_validate({name: getattr(settings, name)})) for name in given
     ]
-    model = resolve_model_options(settings, role).model
+    model = resolve_agent_model(settings, role).model
     if (found := find_compaction_profile(model, settings.profiles)) is not None:
         name, profile = found
         keeps_ends = merge_config_sources(sources).strategy == "ends"
@@ -125,7 +125,7 @@ def build_agent_config(basis: ConfigInputs, role: Role) -> AgentConfig:
         BadInput: the role's model, or what an agent starts with, does not permit it.
     """
     settings, chosen = basis.settings, resolve_config(basis.request, basis.settings, role)
-    works = resolve_model_options(settings, role)
+    works = resolve_agent_model(settings, role)
     rates = find_worst_rates(works.model, 0, basis.today, basis.prices)
     names = settings.get_option_setting_names(role)
     validate_model_options(role, works, names)
@@ -135,7 +135,7 @@ def build_agent_config(basis: ConfigInputs, role: Role) -> AgentConfig:
     # A wider window has room for more earlier tasks.
     asked, told = estimate_first_turn_tokens(basis.request), min(basis.earlier, context["window"] // WINDOW_SHARE)
     wider = _wider(asked + basis.earlier, chosen, basis.agent_budget, rates)
-    validate_window(context["window"], trigger, asked, told, wider)
+    validate_window_fits_prompt(context["window"], trigger, asked, told, wider)
     if (worth := _worth(basis.agent_budget, rates)) is not None:
         validate_agent_budget(worth // 2 * chosen.trigger_percent // 100, asked, told, wider)
     return AgentConfig(
@@ -443,7 +443,7 @@ def iter_called_models(request: TaskRequest, settings: Settings) -> Iterator[str
 
 def _wanted(request: TaskRequest, settings: Settings) -> Iterator[str]:
     for role in list_step_roles():
-        yield resolve_model_options(settings, role).model
+        yield resolve_agent_model(settings, role).model
         yield resolve_summary_model(resolve_config(request, settings, role), settings, role)
     yield _plan_model(settings)
     if settings.reviews:
@@ -504,7 +504,7 @@ def _never_probed(request: TaskRequest, settings: Settings) -> Iterator[str]:
 
 
 def _adjustments(request: TaskRequest, settings: Settings, role: Role) -> Iterator[str]:
-    works, chosen = resolve_model_options(settings, role), resolve_config(request, settings, role)
+    works, chosen = resolve_agent_model(settings, role), resolve_config(request, settings, role)
     usable = compute_usable_window(works)
     if chosen.window is not None and chosen.window > usable:
         yield (

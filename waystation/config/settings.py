@@ -56,7 +56,7 @@ from waystation.models.profiles import parse_model_name
 from waystation.tasks.task import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS, Preset
 
 
-class KeySettings(BaseSettings):
+class EncryptionSettings(BaseSettings):
     """Settings of the key, and of what is encrypted with it.
 
     Read together with all others: see `waystation.config.settings.Settings`.
@@ -119,7 +119,7 @@ class Settings(
     AssistantSettings,
     ContextSettings,
     EmbedderSettings,
-    KeySettings,
+    EncryptionSettings,
     MemorySettings,
     ModelSettings,
     PluginSettings,

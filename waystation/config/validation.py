@@ -134,7 +134,7 @@ def validate_unattended(unattended: UnattendedPolicy, chosen: ResolvedConfig) ->
             )
 
 
-def validate_window(window: int, trigger: int, asked: int, earlier: int, wider: str) -> None:
+def validate_window_fits_prompt(window: int, trigger: int, asked: int, earlier: int, wider: str) -> None:
     """Check that the window is not full with the first request of an agent.
 
     Args:

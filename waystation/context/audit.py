@@ -7,10 +7,10 @@ from typing import Literal
 
 from waystation.context.constraints import (
     IDENTIFIER_PATTERNS,
+    contains_phrase,
     extract_identifiers,
     extract_recorded_decisions,
     extract_user_constraints,
-    has_words,
     normalise_words,
 )
 from waystation.context.history import (
@@ -21,7 +21,7 @@ from waystation.context.history import (
     get_pinned_unit_message_ids,
     get_replacement,
 )
-from waystation.context.summary import CUT_MARK, extract_summary_text, strip_frame_tags, without_ledger
+from waystation.context.summary import CUT_MARK, strip_frame_tags, strip_summary_frame, without_ledger
 from waystation.context.transcript import (
     Compaction,
     MaskRecord,
@@ -106,7 +106,7 @@ class SearchableText:
         """Return whether the text has this identifier as a whole, or these words in a row."""
         if kind in self._identifiers:
             return text in self._identifiers[kind]
-        return has_words(self._words, text.removesuffix(CUT_MARK))
+        return contains_phrase(self._words, text.removesuffix(CUT_MARK))
 
 
 def build_compaction_audits(transcript: Transcript, redaction: RedactedConversation) -> tuple[CompactionAudit, ...]:
@@ -147,7 +147,7 @@ def _found(
 
 
 def _places(standing: Message, redaction: RedactedConversation) -> dict[_Place, SearchableText]:
-    text = extract_summary_text(redaction.said[standing.id])
+    text = strip_summary_frame(redaction.said[standing.id])
     body = without_ledger(text)
     others = "\n".join(shown for message_id, shown in redaction.view.items() if message_id != standing.id)
     return {
@@ -196,7 +196,7 @@ class CompactionView(Value):
     undone: Literal["restored", "rewound"] | None
 
 
-class TranscriptView(Value):
+class AnnotatedTranscript(Value):
     """Everything in the order of the log."""
 
     run_id: str
@@ -205,14 +205,14 @@ class TranscriptView(Value):
     compactions: tuple[CompactionView, ...]
 
 
-def build_transcript_view(transcript: Transcript) -> TranscriptView:
+def build_transcript_view(transcript: Transcript) -> AnnotatedTranscript:
     """Build the log with what currently hides, masks and pins each message."""
     now = get_effective_transcript(transcript)
     hiding, pins = _hiding(now), get_pinned_message_ids(now)
     masked, masking = get_masked_call_ids(now), [record for record in now.compactions if isinstance(record, MaskRecord)]
     masks = {call: record.id for record in masking for call in record.tool_use_ids if call in masked}
     there = {message.id for message in now.messages}
-    return TranscriptView(
+    return AnnotatedTranscript(
         run_id=transcript.run_id,
         version=transcript.version,
         messages=tuple(

@@ -17,13 +17,13 @@ from waystation.context.summary import (
     DECISION_PREFIX,
     OPEN_ITEM_PREFIX,
     REQUEST_PREFIX,
-    extract_summary_text,
     format_ledger_line,
     is_summary,
     is_summary_or_marker,
     parse_ledger_entries,
     shorten_text,
     strip_frame_tags,
+    strip_summary_frame,
     without_ledger,
 )
 from waystation.context.transcript import Message
@@ -181,7 +181,7 @@ def _decided_in(message: Message) -> Iterator[str]:
     if is_summary(message):
         yield from filter(
             None,
-            map(format_ledger_line, _decisions_listed(without_ledger(without_files(extract_summary_text(message))))),
+            map(format_ledger_line, _decisions_listed(without_ledger(without_files(strip_summary_frame(message))))),
         )
 
 
@@ -267,7 +267,7 @@ def normalise_words(text: str) -> str:
     return f" {' '.join(_WORD.findall(text.casefold().translate(_QUOTES)))} "
 
 
-def has_words(words: str, text: str) -> bool:
+def contains_phrase(words: str, text: str) -> bool:
     """Return whether `words` (from `normalise_words`) contains those of the text in a row.
 
     The final punctuation of the text is ignored.

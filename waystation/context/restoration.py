@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from waystation.context.history import build_model_view, with_record
-from waystation.context.summary import build_summary_message, extract_summary_text, strip_frame_tags
+from waystation.context.summary import build_summary_message, strip_frame_tags, strip_summary_frame
 from waystation.context.tokens import TokenEstimator, estimate_message, estimate_text
 from waystation.context.transcript import Message, SummaryRecord, Transcript
 from waystation.kernel.patterns import compile_bounded
@@ -80,7 +80,7 @@ def with_files(
     while frames:
         section = wrap_untrusted("restored_files", _NOTE, *frames)
         # Before the summary: its ledger, which code parses later, must stay at the end.
-        summary = build_summary_message(record.id, f"{section}\n{extract_summary_text(record.summary)}")
+        summary = build_summary_message(record.id, f"{section}\n{strip_summary_frame(record.summary)}")
         if estimate_message(summary) <= estimate_message(record.summary) + room:
             return record.replace(summary=summary)
         frames.pop()

@@ -50,7 +50,7 @@ def is_summary(message: Message) -> bool:
     return message.id.startswith(SUMMARY_ID_PREFIX)
 
 
-def extract_summary_text(message: Message) -> str:
+def strip_summary_frame(message: Message) -> str:
     """Return the summary without its frame."""
     return message.text.removeprefix(f"{OPEN}\n{SUMMARY_PREAMBLE}\n").removesuffix(f"\n{CLOSE}")
 
@@ -100,7 +100,7 @@ def render_ledger(lines: Iterable[str]) -> str:
 
 def parse_ledger_entries(message: Message, kind: str) -> tuple[str, ...]:
     """Return the entries of a kind in the message's own ledger; all lines if `kind` is empty."""
-    _, mark, rest = extract_summary_text(message).rpartition(f"{LEDGER_OPEN}\n")
+    _, mark, rest = strip_summary_frame(message).rpartition(f"{LEDGER_OPEN}\n")
     lines = rest.partition(f"\n{LEDGER_CLOSE}")[0].split("\n") if mark else []
     return tuple(line.removeprefix(kind) for line in lines if line.startswith(kind))
 

@@ -12,7 +12,7 @@ from itertools import chain, zip_longest
 from typing import Literal, NamedTuple
 
 from waystation.context.compaction import CompactionStatus
-from waystation.context.constraints import extract_identifiers, has_words, normalise_words
+from waystation.context.constraints import contains_phrase, extract_identifiers, normalise_words
 from waystation.context.summary import (
     CONSTRAINT_PREFIX,
     DECISION_PREFIX,
@@ -88,7 +88,7 @@ def build_recovered_section(body: str, replaced: SummaryCheckInput) -> LedgerSec
     """Build the section with decisions that the summary lost, the user's requests, and identifiers that it lost."""
     room = compute_ledger_token_limit(replaced.room)
     written = normalise_words(body)
-    undecided = [decision for decision in replaced.decisions if not has_words(written, decision)]
+    undecided = [decision for decision in replaced.decisions if not contains_phrase(written, decision)]
     decided, asked = (select_newest_fitting(texts, room // SHARE) for texts in (undecided, replaced.asked))
     sources = filter(None, [replaced.sources])
     lines = (
@@ -163,7 +163,7 @@ _REFUSAL = compile_bounded(
 )
 
 
-def is_refusal(text: str) -> bool:
+def is_refusal_or_error(text: str) -> bool:
     """Return whether the text is an error message or a refusal."""
     return len(text) <= SHORT_CHARACTERS and _REFUSAL.match(text) is not None
 
@@ -226,7 +226,7 @@ def remove_invented_quotations(text: str, user_said: Sequence[str]) -> Attributi
         nonlocal said, removed
         said = normalise_words("\n".join(user_said)) if said is None else said
         quoted = next(group for group in match.groups() if group is not None)
-        if has_words(said, quoted.strip().strip(">\"“”„«»「」『』‘’'").strip()):
+        if contains_phrase(said, quoted.strip().strip(">\"“”„«»「」『』‘’'").strip()):
             return match[0]
         removed += 1
         return REMOVED_MARK
@@ -335,7 +335,7 @@ def _empty(draft: _Draft) -> str | None:
 
 
 def _error_text(draft: _Draft) -> str | None:
-    return "the summary is an error or a refusal" if is_refusal(draft.body) else None
+    return "the summary is an error or a refusal" if is_refusal_or_error(draft.body) else None
 
 
 def _inflated(draft: _Draft) -> str | None:

@@ -26,7 +26,7 @@ class DocumentSearch(Protocol):
         """
         ...
 
-    async def set_shown_documents(self, task_id: str, shown: Sequence[ShownDocument]) -> None:
+    async def index_redacted_texts(self, task_id: str, shown: Sequence[ShownDocument]) -> None:
         """Search these documents in their redacted form from now on; such matches are marked, and no others found in
         them.
         """
@@ -107,7 +107,7 @@ class WebSearch(Protocol):
         ...
 
 
-class PageReader(Protocol):
+class WebTextExtractor(Protocol):
     """Extracts the text from a server's response."""
 
     async def read(self, content: bytes, suffix: str, charset: str | None) -> str:

@@ -171,7 +171,7 @@ class Bm25DocumentSearch:
         self._indexes.move_to_end(task.task_id)
         return await asyncio.to_thread(index.search, query, limit, among)
 
-    async def set_shown_documents(self, task_id: str, shown: Sequence[ShownDocument]) -> None:
+    async def index_redacted_texts(self, task_id: str, shown: Sequence[ShownDocument]) -> None:
         """See `DocumentSearch`. A rebuilt index is one of originals again."""
         async with self._building:
             if (index := self._indexes.get(task_id)) is not None:

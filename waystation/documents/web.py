@@ -19,13 +19,13 @@ from protego import Protego
 from pydantic import Field
 from yarl import URL
 
-from waystation.documents.ports import PageReader
+from waystation.documents.ports import WebTextExtractor
 from waystation.documents.web_pages import (
     DomainPolicy,
     WebAddress,
     WebPage,
     build_web_page,
-    is_same_site,
+    is_host_or_subdomain,
     parse_web_address,
 )
 from waystation.kernel.clock import Clock
@@ -265,7 +265,7 @@ class DirectWebPageFetcher:
 
     def __init__(
         self,
-        reader: PageReader,
+        reader: WebTextExtractor,
         clock: Clock,
         terms: WebFetchConfig,
         resolver: AbstractResolver | None = None,
@@ -312,7 +312,7 @@ class DirectWebPageFetcher:
         domains = self._terms.domains
         if domains.is_denied(address.host):
             raise WebFetchRejectedError(f"Pages of {address.host} must not be read here", "Use another source.")
-        if not is_same_site(asked.host, address.host) and not domains.is_allowed(address.host):
+        if not is_host_or_subdomain(asked.host, address.host) and not domains.is_allowed(address.host):
             raise WebFetchRejectedError(
                 f"{asked.host} redirects to another site", f"If it is wanted, fetch {address.url} itself."
             )

@@ -176,7 +176,7 @@ def _no_word(word: str) -> bool:
     return len(word) > (MAX_MIXED_WORD_CHARACTERS if mixed else MAX_PLAIN_WORD_CHARACTERS)
 
 
-def is_same_site(host: str, other: str) -> bool:
+def is_host_or_subdomain(host: str, other: str) -> bool:
     """Whether `other` is the host, with or without `www.`, or a subdomain of it."""
     return _listed(other, (host.removeprefix("www."),))
 

@@ -369,7 +369,7 @@ class ErasureReceipt(Value):
     """Reports in home folders."""
 
 
-def build_forget_orders(tasks: Sequence[TaskRef]) -> tuple[ForgetOrder, ...]:
+def split_into_forget_orders(tasks: Sequence[TaskRef]) -> tuple[ForgetOrder, ...]:
     """Build orders to forget every word of these tasks, one for each store, tenant and MAX_TASKS_PER_ORDER tasks."""
     by_owner: dict[tuple[str, str], list[str]] = {}
     for ref in tasks:

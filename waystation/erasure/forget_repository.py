@@ -19,7 +19,7 @@ from waystation.documents.text_repository import (
 )
 from waystation.erasure.erasure import ErasureLocation, ForgetCounts, ForgetOrder, build_forgotten_row
 from waystation.kernel.scopes import TaskScope
-from waystation.memory.outbox_repository import SqlDocumentOutbox
+from waystation.memory.outbox_repository import SqlDocumentPassageOutbox
 from waystation.privacy.policy import PLACEHOLDER_PATTERN
 from waystation.store.encryption import EncryptedText
 from waystation.store.engine import (
@@ -106,7 +106,7 @@ and a passage that leaves the outbox between two statements would be in neither.
 """
 
 
-async def iter_text_cells(connection: AsyncConnection, tenant: str) -> AsyncGenerator[TextCell]:
+async def iter_task_row_texts(connection: AsyncConnection, tenant: str) -> AsyncGenerator[TextCell]:
     """Yield all non-empty texts of the tenant's tasks, except contents.
 
     Raises:
@@ -222,7 +222,7 @@ async def _iter_texts(connection: AsyncConnection, of_tasks: ColumnElement[bool]
                 yield row[1]
 
 
-class SqlForgetStore(SqlDocumentOutbox):
+class SqlForgetStore(SqlDocumentPassageOutbox):
     """Implements the part of the port `Store` that forgets tasks."""
 
     async def forget_tasks(self, order: ForgetOrder) -> ForgetCounts:

@@ -26,7 +26,7 @@ from waystation.erasure.erasure import (
     PersonErasureOrder,
     iter_erasable_texts,
 )
-from waystation.erasure.forget_repository import StoredContent, TextCell, iter_stored_contents, iter_text_cells
+from waystation.erasure.forget_repository import StoredContent, TextCell, iter_stored_contents, iter_task_row_texts
 from waystation.kernel.scopes import TaskScope
 from waystation.kernel.value import map_strings
 from waystation.memory.passages import Passage
@@ -56,7 +56,7 @@ class SqlPersonErasure(SqlRepository):
             WrongKey: no available key decrypts a text.
         """
         counts = Counter[tuple[str, ErasureLocation]]()
-        async for cell in iter_text_cells(connection, tenant):
+        async for cell in iter_task_row_texts(connection, tenant):
             for place, count in _counted(cell, sought).items():
                 counts[cell.task_id, place] += count
         async for content in iter_stored_contents(connection, tenant):
@@ -79,7 +79,7 @@ class SqlPersonErasure(SqlRepository):
             WrongKey: no available key decrypts a text.
         """
         found = set[str]()
-        async for cell in iter_text_cells(connection, tenant):
+        async for cell in iter_task_row_texts(connection, tenant):
             for text in _words(cell):
                 found.update(sought.iter_matching_lines(text))
         async for content in iter_stored_contents(connection, tenant):
@@ -107,7 +107,7 @@ class SqlPersonErasure(SqlRepository):
         moved = {blob: content_hash(text) for blob, text in rewritten.items()}
         changed = [
             (cell, text)
-            async for cell in iter_text_cells(connection, order.tenant)
+            async for cell in iter_task_row_texts(connection, order.tenant)
             if (text := _without(cell, sought, moved)) != cell.text
         ]
         await _replace_contents(connection, held, rewritten)

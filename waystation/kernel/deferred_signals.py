@@ -19,7 +19,9 @@ class DeferredSignal(Value):
     """Whether it arrived encrypted if the installation requires that."""
 
 
-def add_deferred_signal(held: tuple[DeferredSignal, ...], message: DeferredSignal) -> tuple[DeferredSignal, ...] | None:
+def defer_until_next_execution(
+    held: tuple[DeferredSignal, ...], message: DeferredSignal
+) -> tuple[DeferredSignal, ...] | None:
     """Return the signals with one more; None if they would be too large together."""
     together = (*held, message)
     return together if sum(len(one.model_dump_json()) for one in together) <= MAX_DEFERRED_BYTES else None

@@ -103,17 +103,17 @@ class ServerTrafficLimiter:
         self._gets = TokenBucket(GETS_AT_ONCE, GETS_A_SECOND)
         self._unread = 0
 
-    def count_line(self, size: int) -> None:
+    def charge_line_bytes(self, size: int) -> None:
         """Count a line of a program before it is parsed, with its size in bytes. Raises ServerFloodError."""
         self._unread = size
-        self.count_bytes(size)
+        self.count_unsolicited_bytes(size)
 
     def count_answer(self) -> None:
         """The line that was counted last answers a call: its bytes do not count."""
         self._bytes.refund(self._unread)
         self._unread = 0
 
-    def count_bytes(self, size: int) -> None:
+    def count_unsolicited_bytes(self, size: int) -> None:
         """Count bytes of what, as far as is known yet, answers no call. Raises ServerFloodError."""
         self._count(self._bytes, size, "bytes in messages that answer no call")
 
@@ -364,7 +364,7 @@ class _Lines:
             line = await self._stream.readuntil()
         except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ConnectionError):
             raise anyio.EndOfStream from None
-        self._traffic.count_line(len(line))
+        self._traffic.charge_line_bytes(len(line))
         if not line.lstrip().startswith(b"{"):
             return ValueError("no object")  # not parsed: a list of a million objects takes a second
         try:
@@ -499,7 +499,7 @@ class _CountedStream(httpx2.AsyncByteStream):
             self._traffic.count_lines(chunk.count(b"\n") + chunk.count(b"\r"))
             unasked = max(0, len(chunk) - self._room)
             self._room -= len(chunk) - unasked
-            self._traffic.count_bytes(unasked)
+            self._traffic.count_unsolicited_bytes(unasked)
             yield chunk
 
     async def aclose(self) -> None:

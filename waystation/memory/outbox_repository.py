@@ -217,7 +217,7 @@ class _Owned(NamedTuple):
     """Name as submitted."""
 
 
-class SqlDocumentOutbox(SqlRepository):
+class SqlDocumentPassageOutbox(SqlRepository):
     """Implements the part of the port `Store` for passages of documents."""
 
     @write_transaction

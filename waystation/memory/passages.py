@@ -266,7 +266,7 @@ def join_turns(turns: Iterable[PassageTurn]) -> str:
 
 
 @dataclass(frozen=True)
-class Excerpt:
+class MemoryExcerpt:
     """Turns of one conversation, document or report, in their order."""
 
     turns: tuple[PassageTurn, ...]
@@ -340,7 +340,7 @@ class Excerpt:
         """Plain estimate of the tokens that it takes when shown."""
         return estimate_text(str(self))
 
-    def with_turn(self, turn: PassageTurn) -> "Excerpt":
+    def with_turn(self, turn: PassageTurn) -> "MemoryExcerpt":
         """Return the excerpt with one more turn."""
         return replace(self, turns=tuple(sorted((*self.turns, turn), key=lambda one: one.number)))
 
@@ -354,7 +354,7 @@ def extract_turns(found: Sequence[ScoredPassage]) -> tuple[PassageTurn, ...]:
     return tuple(turns.values())
 
 
-def select_excerpts(turns: Sequence[PassageTurn], likeness: Sequence[float], tokens: int) -> tuple[Excerpt, ...]:
+def select_excerpts(turns: Sequence[PassageTurn], likeness: Sequence[float], tokens: int) -> tuple[MemoryExcerpt, ...]:
     """Select the best turns within a number of tokens, grouped by source, the best source first.
 
     A turn that says nothing new is left out: nearly the same words as a better one, and no other figure.
@@ -364,14 +364,14 @@ def select_excerpts(turns: Sequence[PassageTurn], likeness: Sequence[float], tok
         likeness: for each, the similarity of its words to the query, 0 if there is none.
         tokens: maximum number of tokens in total.
     """
-    chosen: dict[object, Excerpt] = {}
+    chosen: dict[object, MemoryExcerpt] = {}
     said: list[_Words] = []
     room = tokens
     for turn in _by_worth(turns, likeness):
         if estimate_text(turn.unlabelled_text) > room or (words := _Words.of(turn.unlabelled_text)).is_redundant(said):
             continue
         before = chosen.get(turn.passage.source_key)
-        longer = before.with_turn(turn) if before else Excerpt((turn,))
+        longer = before.with_turn(turn) if before else MemoryExcerpt((turn,))
         cost = longer.tokens - (before.tokens if before else 0)
         if cost <= room:
             room -= cost

@@ -67,7 +67,7 @@ class ReportIndexer:
 
     store: Store
     redactor: Redactor
-    archive: OutboxDrainer
+    outbox_drainer: OutboxDrainer
     clock: Clock
 
     async def enqueue_results(self, ref: TaskRef, written: str, blob: str, reused: ReusedWork | None) -> None:
@@ -93,7 +93,7 @@ class ReportIndexer:
 
     async def drain_results(self, task_id: str) -> DrainResult:
         """Write the waiting passages to memory. If memory is down, they continue to wait."""
-        return await self.archive.drain(make_results_run_id(task_id))
+        return await self.outbox_drainer.drain(make_results_run_id(task_id))
 
 
 def _findings(there: TaskDeliverables) -> list[tuple[str, Finding]]:
@@ -138,7 +138,7 @@ class CitationChecker:
 
     store: Store
     redactor: Redactor
-    redacted: RedactedDocumentStore
+    redacted_documents: RedactedDocumentStore
     """Documents and pages as agents have seen them, for comparing quotations and showing sources."""
     vault: Vault | None = None
     """Resolves names of documents in citations, of which agents have seen placeholders."""
@@ -166,7 +166,7 @@ class CitationChecker:
     async def _documents(self, blobs: Mapping[str, str], task: TaskScope) -> dict[str, CitedDocument]:
         """Load the documents by the same names. Several names may mean one document."""
         of_blob = {
-            blob: CitedDocument(await self.redacted.get_comparison_lines(blob, task))
+            blob: CitedDocument(await self.redacted_documents.get_comparison_lines(blob, task))
             for blob in _unique(blobs.values())
         }
         return {name: of_blob[blob] for name, blob in blobs.items()}
@@ -199,7 +199,9 @@ class CitationChecker:
         for run_id in await self.store.list_run_ids(task.task_id, task) if wanted else ():
             pages = extract_stored_web_pages((await self.store.load_transcript(run_id, task)).messages)
             blobs |= {address: pages[address].blob for address in wanted & pages.keys()}
-        lines = {blob: await self.redacted.get_comparison_lines(blob, task) for blob in _unique(blobs.values())}
+        lines = {
+            blob: await self.redacted_documents.get_comparison_lines(blob, task) for blob in _unique(blobs.values())
+        }
         of_blob = {blob: CitedDocument(await asyncio.to_thread(split_page_lines, text)) for blob, text in lines.items()}
         return {address: of_blob[blob] for address, blob in blobs.items()}
 
@@ -247,7 +249,7 @@ class ReportPublisher:
     store: Store
     redactor: Redactor
     check: CitationChecker
-    chronicler: ReportIndexer | None = None
+    report_indexer: ReportIndexer | None = None
     """Brings report and findings into memory, for later tasks."""
 
     async def publish(
@@ -262,9 +264,9 @@ class ReportPublisher:
         composed = await self.compose(ref, progress)
         report = await self.store.put_text(composed.markdown, ref.scope)
         kept = await self.store.put_text(state.model_dump_json(), ref.scope) if state is not None else None
-        if self.chronicler is not None and not composed.nothing:
-            await self.chronicler.enqueue_results(ref, composed.written, report, progress.reused)
-            await self.chronicler.drain_results(ref.task_id)
+        if self.report_indexer is not None and not composed.nothing:
+            await self.report_indexer.enqueue_results(ref, composed.written, report, progress.reused)
+            await self.report_indexer.drain_results(ref.task_id)
         short = (
             describe_failed_citations(composed.failed, composed.citations) if progress.phase is TaskPhase.DONE else ""
         )

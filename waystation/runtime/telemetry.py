@@ -201,7 +201,7 @@ class TraceFeed:
         Raises StoreError.
         """
         while await self.store.acquire_trace_lease(self.holder, _LEASE):
-            places = await self.store.list_unsent_traces(_EVENTS_AT_ONCE)
+            places = await self.store.list_unsent_tenant_traces(_EVENTS_AT_ONCE)
             if not places:
                 return
             for place in places:

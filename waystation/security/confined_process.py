@@ -59,10 +59,10 @@ def build_module_command(module: str, *arguments: str) -> list[str]:
 def build_child_environment() -> dict[str, str]:
     """Return the environment of a child, without keys and settings."""
     seen = {name: value for name, value in os.environ.items() if name in INHERITED_VARIABLES or name.startswith("LC_")}
-    return seen | FIXED_VARIABLES | build_python_path()
+    return seen | FIXED_VARIABLES | build_safe_python_path()
 
 
-def build_python_path() -> dict[str, str]:
+def build_safe_python_path() -> dict[str, str]:
     """Return `PYTHONPATH` without entries that depend on the working directory: empty and relative ones."""
     entries = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if Path(entry).is_absolute()]
     return {"PYTHONPATH": os.pathsep.join(entries)} if entries else {}

@@ -260,7 +260,7 @@ class Store(DocumentStore, Protocol):
         """Return all charges and open intents of the run, added up."""
         ...
 
-    async def record_intent(self, fence: Fence, intent: CallIntent) -> int:
+    async def record_and_count_intents(self, fence: Fence, intent: CallIntent) -> int:
         """Store the intent before its call and return how many intents of its key are then open.
 
         One that exists with this key stays, as possibly billed, until one of its charges is committed; worst cases add

@@ -207,7 +207,7 @@ class SqlTraceRepository(SqlRepository):
         return (await connection.execute(taken.values(holder=holder, held_until=now + lease))).rowcount == 1
 
     @read_transaction
-    async def list_unsent_traces(self, connection: AsyncConnection, limit: int) -> tuple[TraceCursor, ...]:
+    async def list_unsent_tenant_traces(self, connection: AsyncConnection, limit: int) -> tuple[TraceCursor, ...]:
         """Return the next unsent events of each tenant that has some, at most `limit` each."""
         since, sent = func.coalesce(trace_places.c.since, 0), func.coalesce(trace_places.c.sent, 0)
         joined = select(event_heads.c.tenant, since, sent).join(

@@ -34,7 +34,7 @@ class TranscriptRewinder:
     """Rewinds conversations. Every step is idempotent: a record of the same ID is committed once."""
 
     store: Store
-    archive: OutboxDrainer
+    outbox_drainer: OutboxDrainer
 
     async def rewind(self, run: RunRef, message_id: str, record_id: str, *, keep: bool) -> None:
         """Commit the rewind and delete its passages from memory.
@@ -49,7 +49,7 @@ class TranscriptRewinder:
             rewind = rewind.replace(handed_in=extract_deliverable(stays))
             fence = await self.store.acquire_fence(run.run_id)
             await self.store.commit_rewind(fence, transcript.version, rewind)
-        await self.archive.drain(run.run_id)
+        await self.outbox_drainer.drain(run.run_id)
 
     async def reopen_task(self, asked: TaskRewind) -> TaskState:
         """Reopen a finished task: rewind one agent, and reset those that built on it.
@@ -87,7 +87,7 @@ class TranscriptRewinder:
 class ContextEditor:
     """Applies edits. An impossible edit changes nothing, and the outcome says why."""
 
-    condenser: Compactor
+    compactor: Compactor
 
     async def edit(self, request: EditRequest) -> EditOutcome:
         """Apply an edit; a retry finds what an earlier attempt committed and commits nothing more.
@@ -127,7 +127,7 @@ class ContextEditor:
         )
         instructions = await self._instructions(request)
         manual = ManualCompaction(edit_id=request.edit.id, instructions=instructions, scale=request.scale)
-        outcome = await self.condenser.compact(compaction, manual)
+        outcome = await self.compactor.compact(compaction, manual)
         done = outcome.status.made_room
         return EditOutcome(state="done" if done else "refused", reason=_became(outcome), compaction=outcome)
 
@@ -135,7 +135,7 @@ class ContextEditor:
         """Return the instructions, redacted for the summariser. Raises BadInput if they are missing or too long."""
         if not request.edit.instructions:
             return ""
-        desk = self.condenser.desk
+        desk = self.compactor.deps
         try:
             text = await desk.store.get_text(request.edit.instructions, request.run.scope)
         except TextNotFoundError:
@@ -153,13 +153,13 @@ class ContextEditor:
         return redacted.text
 
     async def _opened(self, request: EditRequest) -> Transcript:
-        transcripts = self.condenser.desk.store
+        transcripts = self.compactor.deps.store
         await transcripts.open_run(request.run)
         return await transcripts.load_transcript(request.run.run_id, request.run.scope)
 
     async def _commit(self, request: EditRequest, transcript: Transcript, record_of: Callable[[], Record]) -> None:
         """Commit the edit's record once. Raises BadInput, StaleFenceError, VersionConflict."""
-        transcripts, run_id = self.condenser.desk.store, request.run.run_id
+        transcripts, run_id = self.compactor.deps.store, request.run.run_id
         if any(record.id == request.edit.id for record in transcript.records):
             return  # # without a fence: taking one would take it from the following leg
         record = record_of()
@@ -168,11 +168,11 @@ class ContextEditor:
 
     @property
     def _rewinder(self) -> TranscriptRewinder:
-        desk = self.condenser.desk
-        return TranscriptRewinder(desk.store, self.condenser.archive)
+        desk = self.compactor.deps
+        return TranscriptRewinder(desk.store, self.compactor.outbox_drainer)
 
     async def _measure(self, request: EditRequest, transcript: Transcript) -> TokenEstimator:
-        toolbox = await self.condenser.desk.build_agent_toolbox(request.run, request.terms, transcript)
+        toolbox = await self.compactor.deps.build_agent_toolbox(request.run, request.terms, transcript)
         return TokenEstimator(
             fixed=toolbox.estimate_prompt_overhead(load_role_prompt(request.run.role)), scale=request.scale
         )

@@ -86,7 +86,7 @@ def render_mrkdwn(notice: TaskNotification, link: str | None) -> str:
 
     `link`: the task's page.
     """
-    page = "" if link is None else f" · <{escape_mrkdwn(link)}|its page>"
+    page = "" if link is None else f" · <{sanitize_mrkdwn_line(link)}|its page>"
     return f"{_event(notice)} {_next_step(notice)}{page}"
 
 
@@ -146,14 +146,14 @@ def build_webhook_fields(notice: TaskNotification, link: str | None) -> dict[str
     return told | ({"reason": reason} if reason else {}) | ({"link": link} if link is not None else {})
 
 
-def escape_mrkdwn(words: str) -> str:
+def sanitize_mrkdwn_line(words: str) -> str:
     """Return the text on one line, without Slack mentions, links or entities, and without invisible characters."""
     return strip_invisible_characters(words).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _no_code(words: str) -> str:
     """Replace backticks, which would end a code span, or start one that ends at the next command."""
-    return escape_mrkdwn(words).replace("`", "｀")
+    return sanitize_mrkdwn_line(words).replace("`", "｀")
 
 
 def _units(name: str, amount: Amount) -> dict[str, JsonValue]:
@@ -164,14 +164,17 @@ def _event(notice: TaskNotification) -> str:
     task, request = f"`{notice.task_id}`, “{_no_code(notice.title)}”", notice.request
     if request is None:
         ending = ENDINGS.get(notice.phase, "failed")
-        because = f" ({escape_mrkdwn(notice.reason)})" if notice.reason else ""
+        because = f" ({sanitize_mrkdwn_line(notice.reason)})" if notice.reason else ""
         return f"*A task {ending}*{because}: {task}. It spent {format_used_amount(notice.spent, notice.limit)}."
     if notice.event is NotificationEvent.ASKED:
         return (
             f"{_asking(request)} It works on {task}, which has spent {format_used_amount(notice.spent, notice.limit)}."
         )
     if notice.event is NotificationEvent.WITHDRAWN:
-        return f"*`{request.request_id}` needs no answer any more: {escape_mrkdwn(request.note)}.* It is about {task}."
+        return (
+            f"*`{request.request_id}` needs no answer any more: {sanitize_mrkdwn_line(request.note)}.* It is about "
+            f"{task}."
+        )
     if request.about_plan and notice.event is NotificationEvent.EXPIRED:
         then = "the task ends" if request.asked.is_zero else "it stays as it was"
         return f"*Nobody agreed to the plan `{request.request_id}` until its deadline: {then}.* It is {task}."
@@ -182,14 +185,17 @@ def _event(notice: TaskNotification) -> str:
 
 def _asking(request: ApprovalRequest) -> str:
     if request.reason:
-        return f"*`{request.agent}` makes no more calls until somebody sees to this:* {escape_mrkdwn(request.reason)}."
+        return (
+            f"*`{request.agent}` makes no more calls until somebody sees to this:* "
+            f"{sanitize_mrkdwn_line(request.reason)}."
+        )
     until = f" It waits until {request.answer_by:%Y-%m-%d %H:%M %Z}." if request.answer_by else ""
     if request.action is not None:
         return f"*`{request.agent}` asks to call `{_no_code(request.action.tool)}`.*{until}"
     if request.about_plan:
         return f"*A {describe_plan_request(request)[0]}.*{until}"
     cause = request.outlook.unanswered if request.outlook is not None else ""
-    why = f" Before that, {escape_mrkdwn(format_unanswered_call(cause))}." if cause else ""
+    why = f" Before that, {sanitize_mrkdwn_line(format_unanswered_call(cause))}." if cause else ""
     return f"*`{request.agent}` asks for {format_amount(request.asked)}.*{why}{until}"
 
 

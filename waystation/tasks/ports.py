@@ -20,7 +20,7 @@ class TraceSource(Protocol):
         """Acquire or renew the lease to send spans. Return whether this process holds it. Raises StoreError."""
         ...
 
-    async def list_unsent_traces(self, limit: int) -> tuple[TraceCursor, ...]:
+    async def list_unsent_tenant_traces(self, limit: int) -> tuple[TraceCursor, ...]:
         """Return the next unsent events of each tenant that has some, at most `limit` each. Raises StoreError."""
         ...
 

@@ -178,7 +178,7 @@ class SessionBudgetAnswer(Value):
     """The session's limit."""
 
 
-class TaskGrant(Value):
+class ApprovedTaskGrant(Value):
     """A person's grant to a task, which raises its session's limit by as much."""
 
     task_id: str
@@ -322,7 +322,7 @@ def settle_task(state: SessionState, settlement: TaskSettlement) -> SessionState
     )
 
 
-def apply_task_grant(state: SessionState, grant: TaskGrant) -> SessionState:
+def apply_task_grant(state: SessionState, grant: ApprovedTaskGrant) -> SessionState:
     """Raise limit and reservation by a person's grant to a task."""
     if grant.task_id not in state.account.reserved:
         return state

@@ -219,7 +219,7 @@ def without_empty(answer: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
     return {name: value for name, value in answer.items() if value is not None and value != ""}
 
 
-class AgentPromptView(Value):
+class NextPromptView(Value):
     """The next request of one agent, by section."""
 
     agent: str

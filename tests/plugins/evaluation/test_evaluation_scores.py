@@ -19,7 +19,7 @@ from waystation.plugins.evaluation.scores import (
     compare_evaluations,
     compute_sign_test,
     contains_phrase,
-    is_claim_supported,
+    is_claim_lexically_supported,
     make_zero_score,
     normalize_words,
     score_report,
@@ -203,7 +203,7 @@ def test_sentences_end_without_a_space_where_scripts_have_none() -> None:
 
 def test_a_claim_with_no_words_to_look_for_holds() -> None:
     (claim,) = extract_claims("So it is [harbour.md:1-1]")
-    assert is_claim_supported(claim, DOCUMENTS)
+    assert is_claim_lexically_supported(claim, DOCUMENTS)
 
 
 @pytest.mark.parametrize(

@@ -194,7 +194,9 @@ class ReadSkillTool(TypedTool[ReadSkillInput]):
 
     async def run(self, arguments: ReadSkillInput, at: ToolContext) -> str:
         """Return its text in its tag."""
-        return render_procedure(await _procedure(arguments.name, at.get_raw_argument("name"), self._store, at))
+        return render_procedure(
+            await _procedure(arguments.name, at.get_argument_with_placeholders("name"), self._store, at)
+        )
 
 
 async def _procedure(name: str, written: str, store: Store, at: ToolContext) -> Procedure:
@@ -233,8 +235,8 @@ class ReadSkillFileTool(TypedTool[ReadSkillFileInput]):
 
     async def run(self, arguments: ReadSkillFileInput, at: ToolContext) -> str:
         """Return its text in its tag."""
-        skill = await _procedure(arguments.skill, at.get_raw_argument("skill"), self._store, at)
-        wanted = {name.removeprefix("./") for name in (arguments.file, at.get_raw_argument("file"))}
+        skill = await _procedure(arguments.skill, at.get_argument_with_placeholders("skill"), self._store, at)
+        wanted = {name.removeprefix("./") for name in (arguments.file, at.get_argument_with_placeholders("file"))}
         for file in skill.files:
             if file.name in wanted:
                 return wrap_untrusted(
@@ -333,12 +335,12 @@ class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
         last = arguments.last_document
         among = range(arguments.first_document, last + 1 if last is not None else sys.maxsize)
         # Original documents contain what placeholders stand for; documents as shown contain the placeholders.
-        query = " ".join(dict.fromkeys(filter(None, (arguments.query, at.get_raw_argument("query")))))
+        query = " ".join(dict.fromkeys(filter(None, (arguments.query, at.get_argument_with_placeholders("query")))))
         hits = await self._search.search(at.run.scope, query, arguments.limit, among, at.documents)
         for _ in range(ROUNDS):
             if all(hit.shown for hit in hits):
                 break
-            await self._search.set_shown_documents(at.run.task_id, await self._shown(hits, at))
+            await self._search.index_redacted_texts(at.run.task_id, await self._shown(hits, at))
             hits = await self._search.search(at.run.scope, query, arguments.limit, among, at.documents)
         return [hit for hit in hits if hit.shown]
 

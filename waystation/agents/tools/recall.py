@@ -86,7 +86,7 @@ class ExpandInput(ToolInput):
     first: int = Field(default=0, ge=0, description="Number of the first character.")
 
 
-class ExpandTool(TypedTool[ExpandInput]):
+class ExpandReferenceTool(TypedTool[ExpandInput]):
     """Shows the originals of a passage: what the agent saw, without what it must not be shown now."""
 
     name = "expand"

@@ -55,7 +55,7 @@ class CalculateInput(ToolInput):
     )
 
 
-class CalculateTool(TypedTool[CalculateInput]):
+class CalculatorTool(TypedTool[CalculateInput]):
     """Calculates an expression."""
 
     name = "calculate"
@@ -110,7 +110,7 @@ def is_table(document: str) -> bool:
     return PurePath(document).suffix.lower() in SUFFIXES
 
 
-class TableSource(NamedTuple):
+class LocatedTable(NamedTuple):
     """A table without private cells, and its source."""
 
     table: Table
@@ -141,7 +141,7 @@ class TableSourceLoader:
 
     async def load_sources(
         self, at: ToolContext, wanted: Mapping[str, str], headless: Sequence[str]
-    ) -> tuple[TableSource, ...]:
+    ) -> tuple[LocatedTable, ...]:
         """Load tables.
 
         Args:
@@ -156,7 +156,7 @@ class TableSourceLoader:
             RedactionFailed: It could not be redacted, so it may not be queried.
         """
         documents = await at.list_documents(self._store)
-        found: list[TableSource] = []
+        found: list[LocatedTable] = []
         room = _MOST_CHARACTERS
         for name, source in wanted.items():
             asked = None if find_document_by_name(source, documents) else _WITH_LINES.fullmatch(source)
@@ -179,7 +179,7 @@ class TableSourceLoader:
                 *redacted.notes,
                 *await self._redacted.build_redaction_notes(redacted.put_aside, document.name, at.run.tenant),
             )
-            found.append(TableSource(table, document.name, part.first, part.last, notes))
+            found.append(LocatedTable(table, document.name, part.first, part.last, notes))
         return tuple(found)
 
     async def _part(self, document: Document, lines: Sequence[str], ends: tuple[int, int], at: ToolContext) -> _Part:
@@ -361,7 +361,7 @@ class QueryTableTool(TypedTool[QueryTableInput]):
             raise ToolCallRejectedError(str(refused)) from refused
         return "\n".join(lines)
 
-    async def _queried(self, sql: str, sources: Sequence[TableSource], characters: int) -> list[str]:
+    async def _queried(self, sql: str, sources: Sequence[LocatedTable], characters: int) -> list[str]:
         result = await self._engine.query(sql, [source.table for source in sources], ROWS_SHOWN)
         return [
             *(f"{source.table.name} is {source.citation}" for source in sources),
@@ -369,7 +369,7 @@ class QueryTableTool(TypedTool[QueryTableInput]):
             *_shown(result, characters),
         ]
 
-    async def _looked_at(self, source: TableSource, characters: int) -> list[str]:
+    async def _looked_at(self, source: LocatedTable, characters: int) -> list[str]:
         first = await self._engine.query(f'FROM "{source.table.name}"', [source.table], SAMPLE_ROWS)
         types = ", ".join(f'"{column.name}" {column.type}' for column in first.columns)
         (columns,), _ = select_page_lines([f"columns: {types}"], characters // 2)

@@ -96,7 +96,7 @@ class ToolContext:
             return self.documents
         return await store.list_documents(self.run.task_id, self.run.scope)
 
-    def get_raw_argument(self, argument: str) -> str:
+    def get_argument_with_placeholders(self, argument: str) -> str:
         """Return a text argument as the model wrote it, with its placeholders; empty if there is none."""
         asked = self.transcript.messages[-1].tool_uses if self.transcript.messages else ()
         written = next((call.input.get(argument) for call in asked if call.id == self.call_id), None)
@@ -267,7 +267,7 @@ def find_slice_end(text: str, first: int, at: ToolContext) -> int:
     return end if end > first else len(text)
 
 
-class UntrustedTool(Tool):
+class McpTool(Tool):
     """A tool of a tool server. Its results, including errors, are framed as data with their source."""
 
     permission = "foreign"

@@ -178,7 +178,7 @@ class _Items:
         start = _whole(tag.get("start"))
         self._next = count if start is None else start
 
-    def label(self, item: Tag) -> str:
+    def next_label(self, item: Tag) -> str:
         """Return the label of the next item."""
         value = _whole(item.get("value"))
         number = self._next if value is None else value
@@ -555,7 +555,7 @@ def _breaks(tag: Tag, around: _Around) -> tuple[str, str]:
     if name in _BLOCKS or name in _HEADINGS:
         return _PARAGRAPH + _HEADINGS.get(name, ""), _PARAGRAPH
     if name == "li":
-        label = around.items.label(tag) if around.items else "- "
+        label = around.items.next_label(tag) if around.items else "- "
         return f"{_LINE}{_ITEM}{label}{_ITEM_END}", _LINE
     if name == "rt" and _says_anything(tag):
         return "(", ")"

@@ -55,7 +55,7 @@ class _Announced:
         os.close(self._exit)
         os.close(self.entrance)
 
-    def last(self) -> int | None:
+    def drain_last_number(self) -> int | None:
         """Return the last number announced since the previous call; None if there is none, or it is not a number."""
         said = b""
         with suppress(BlockingIOError):
@@ -100,7 +100,7 @@ class SubprocessFileReader:
                     return self._read_once(file, given.replace(broken=tuple(broken)), begun.entrance)
                 except ParserCrashError as broke:
                     # One attachment must not cost the message, nor the other attachments.
-                    last = begun.last()
+                    last = begun.drain_last_number()
                     if last is None or last in broken or len(broken) == _MOST_BROKEN:
                         return self._without_attachments(file, given, begun.entrance, broke)
                     broken.append(last)
@@ -182,7 +182,7 @@ PAGE_TIMEOUT_S = 20.0
 _TEXTS = frozenset({".html", ".json", ".txt", ".xhtml", ".xml"})
 
 
-class SubprocessPageReader:
+class SubprocessWebTextExtractor:
     """Implements `PageReader`.
 
     Pages are read one after another, off the event loop; one that crashes its parser is rejected.

@@ -59,7 +59,7 @@ def extract_docx(archive: ZipFile, main: str) -> ExtractionResult:
     """
     package = _Package(archive, main)
     try:
-        content = package.in_usual_form()
+        content = package.build_cleaned_archive()
         result = cast(
             "_Result",
             mammoth.convert_to_html(  # pyright: ignore[reportUnknownMemberType] untyped library
@@ -126,7 +126,7 @@ class _Package:
         self._archive, self._main = archive, main
         self._found = self._targets()
 
-    def in_usual_form(self) -> bytes:
+    def build_cleaned_archive(self) -> bytes:
         """Build an archive with only the members, and the names, that the library expects.
 
         Raises UnreadableFileError.

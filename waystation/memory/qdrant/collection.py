@@ -145,7 +145,7 @@ def _of_exception(error: BaseException) -> QdrantErrorKind:
             return QdrantErrorKind.REFUSED
 
 
-class CollectionLayout(Value):
+class CollectionStorageOptions(Value):
     """How the server stores a collection, which does not affect search; chosen by its operator.
 
     None: the server's default.
@@ -188,7 +188,7 @@ class QdrantServerConfig(Value):
     grpc_port: int = 0
     """0: REST only."""
     collection: str = "waystation"
-    layout: CollectionLayout = CollectionLayout()
+    layout: CollectionStorageOptions = CollectionStorageOptions()
 
     @property
     def name(self) -> str:
@@ -314,7 +314,7 @@ async def _known(client: AsyncQdrantClient, name: str) -> MemoryMetadata | None:
     return _made_with(name, (await client.get_collection(name)).config.metadata)
 
 
-async def _create(client: AsyncQdrantClient, name: str, made: MemoryMetadata, layout: CollectionLayout) -> None:
+async def _create(client: AsyncQdrantClient, name: str, made: MemoryMetadata, layout: CollectionStorageOptions) -> None:
     cosine, on_disk = models.Distance.COSINE, layout.on_disk
     dense = (
         {}

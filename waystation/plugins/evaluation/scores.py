@@ -354,12 +354,12 @@ def _held(
     unheld = [
         f"{claim.text} {' '.join(map(str, claim.citations))}"
         for claim in cited
-        if any(faults[citation] for citation in claim.citations) or not is_claim_supported(claim, documents)
+        if any(faults[citation] for citation in claim.citations) or not is_claim_lexically_supported(claim, documents)
     ]
     return there, unheld
 
 
-def is_claim_supported(claim: Claim, documents: Mapping[str, Sequence[str]]) -> bool:
+def is_claim_lexically_supported(claim: Claim, documents: Mapping[str, Sequence[str]]) -> bool:
     """Return whether the cited lines, together, have every figure of the sentence and half of its content words.
 
     A quotation that is most of a sentence is checked in its place: the words that introduce it are often the writer's

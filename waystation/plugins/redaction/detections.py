@@ -309,7 +309,7 @@ _GROUPS = compile_bounded(
 )
 
 
-def detach_joined_numbers(text: str) -> str:
+def blank_number_joints(text: str) -> str:
     """Return a text of the same length, with the characters that join numbers to words replaced: `run_212-555-0147` is
     one word to a pattern.
     """

@@ -28,7 +28,7 @@ from waystation.plugins.redaction.detections import (
     Detection,
     NormalizedView,
     UnescapedSpan,
-    detach_joined_numbers,
+    blank_number_joints,
     extract_json_prose,
     iter_unescaped_spans,
     mask_detections,
@@ -396,7 +396,7 @@ class PresidioSearch:
             if not secrets_only or SECRET in recogniser.supported_entities
             for hit in _found_by(recogniser, piece, recogniser.supported_entities)
         ]
-        if not secrets_only and (apart := detach_joined_numbers(piece)) != piece:
+        if not secrets_only and (apart := blank_number_joints(piece)) != piece:
             found += self._numbers_in(apart)
         return found
 

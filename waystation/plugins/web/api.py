@@ -16,13 +16,13 @@ from waystation.client.agent_contexts import MemoryMatchJson, MemorySearchReques
 from waystation.client.exports import load_report
 from waystation.client.remote import REMOTE_METHODS, VERSION_HEADER
 from waystation.client.task_json import CancelJson, ModelViewJson, ReportJson, SessionJson, TaskJson, build_task_json
-from waystation.context.audit import TranscriptView, build_transcript_view
+from waystation.context.audit import AnnotatedTranscript, build_transcript_view
 from waystation.context.history import build_model_view
 from waystation.documents.documents import Document
 from waystation.kernel.client_permissions import ClientPermission
 from waystation.kernel.clock import utc_now
 from waystation.kernel.value import UtcMoment, Value
-from waystation.memory.passages import Excerpt
+from waystation.memory.passages import MemoryExcerpt
 from waystation.plugins.web.access import PROBLEM, CurrentPrincipal, ProblemDetails
 from waystation.plugins.web.event_feed import EVENT_STREAM, EventFeed
 from waystation.plugins.web.principals import Principal
@@ -38,7 +38,7 @@ from waystation.plugins.web.request_bodies import (
     SessionLimit,
     TaskPath,
     TenantClient,
-    TenantProvider,
+    TenantServiceProvider,
     cancel_task,
     deny_task_request,
     edit_agent_context,
@@ -61,7 +61,7 @@ LAST_NUMBER = 10**15 - 1
 
 async def get_tenant_feed(request: Request, who: CurrentPrincipal) -> EventFeed:
     """Return the event feed that all listeners of the tenant share."""
-    tenants: TenantProvider = request.app.state.tenants
+    tenants: TenantServiceProvider = request.app.state.tenants
     return await tenants.get_feed(who.tenant)
 
 
@@ -88,9 +88,9 @@ AgentPath = Annotated[str, Path(pattern="^[a-z0-9.-]{1,60}$", description="Id of
 
 async def search_memory_for_tenant(
     request: Request, client: Client, who: Principal, wish: MemorySearchRequest
-) -> tuple[Excerpt, ...]:
+) -> tuple[MemoryExcerpt, ...]:
     """Search memory as that tenant's agents do. Raises BadInput, UnknownTask, MemoryUnavailable, Unreachable."""
-    tenants: TenantProvider = request.app.state.tenants
+    tenants: TenantServiceProvider = request.app.state.tenants
     return await tenants.search_memory(await wish.to_query(who.tenant, client.resolve_task_id), wish.tokens)
 
 
@@ -234,7 +234,7 @@ async def get_compactions(client: TenantClient, task: TaskPath) -> tuple[AgentCo
 
 
 @v1.get("/tasks/{task}/agents/{agent}/transcript")
-async def get_transcript(client: TenantClient, task: TaskPath, agent: AgentPath) -> TranscriptView:
+async def get_transcript(client: TenantClient, task: TaskPath, agent: AgentPath) -> AnnotatedTranscript:
     """Everything that one agent said and was told, with what hides and masks it now."""
     return build_transcript_view(await client.get_transcript(await client.resolve_task_id(task), agent))
 

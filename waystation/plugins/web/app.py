@@ -54,7 +54,7 @@ from waystation.kernel.errors import (
     Unreachable,
     WaystationError,
 )
-from waystation.memory.passages import Excerpt, MemoryQuery
+from waystation.memory.passages import MemoryExcerpt, MemoryQuery
 from waystation.plugins.web.access import (
     ASSISTANTS,
     MAX_BODY_BYTES,
@@ -124,7 +124,7 @@ class TenantRegistry:
         await self.get_client(tenant)
         return self._feeds[tenant]
 
-    async def search_memory(self, wanted: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
+    async def search_memory(self, wanted: MemoryQuery, tokens: int) -> tuple[MemoryExcerpt, ...]:
         """Search memory as agents do. Raises as `MemoryReader.search` does."""
         return () if self._memory is None else await self._memory.search(wanted, tokens)
 

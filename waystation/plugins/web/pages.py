@@ -30,7 +30,7 @@ from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, MemoryUnavailable, UnknownTask, Unreachable, WaystationError
-from waystation.memory.passages import Excerpt
+from waystation.memory.passages import MemoryExcerpt
 from waystation.plugins.web.access import (
     MAX_BODY_BYTES,
     SAFE_METHODS,
@@ -76,6 +76,7 @@ from waystation.plugins.web.request_bodies import (
     answer_selected_requests,
     build_task_request,
     cancel_task,
+    default_to_session_documents,
     deny_task_request,
     deny_task_requests,
     edit_agent_context,
@@ -87,7 +88,6 @@ from waystation.plugins.web.request_bodies import (
     parse_grant_limit,
     parse_session_limit,
     parse_task_budget,
-    resolve_documents,
 )
 from waystation.plugins.web.task_page import (
     LinkBuilder,
@@ -394,7 +394,7 @@ async def render_memory_page(
     )
 
 
-def build_memory_match_view(query: str, found: Excerpt) -> MemoryMatchView:
+def build_memory_match_view(query: str, found: MemoryExcerpt) -> MemoryMatchView:
     """Build the view of one excerpt, with matching words separate."""
     # The libraries that split text into words take a while to load.
     from waystation.documents.search_terms import find_term_spans  # noqa: PLC0415
@@ -462,7 +462,7 @@ async def _task(
 
 
 @pages.get("/tasks/{task}/run.html")
-async def render_run_page(client: TenantClient, task: TaskPath) -> Response:
+async def download_run_file(client: TenantClient, task: TaskPath) -> Response:
     """Render the whole run as one file, to keep or to send."""
     task_id = await client.resolve_task_id(task)
     named = {"content-disposition": f'attachment; filename="{task_id}.html"'}
@@ -554,7 +554,7 @@ async def _hand_in(client: Client, who: Principal, form: FormData) -> Response:
     documents: Sequence[SourceDocument] = ()
     with faults.collecting_errors_of("documents"):
         loaded = await load_uploads(files)
-        documents = await resolve_documents(client, session, loaded.documents)
+        documents = await default_to_session_documents(client, session, loaded.documents)
     faults.left_out = loaded.left_out
     with faults.collecting_errors_of("budget"):
         parse_task_budget(_field(form, "budget"))

@@ -29,7 +29,7 @@ from waystation.documents.procedures import Procedures
 from waystation.kernel.amount import UNLIMITED, Amount, Limit, parse_bounded_limit, parse_limit
 from waystation.kernel.errors import BadInput, WaystationError
 from waystation.kernel.value import OURS, Value, describe_fault
-from waystation.memory.passages import Excerpt, MemoryQuery
+from waystation.memory.passages import MemoryExcerpt, MemoryQuery
 from waystation.plugins.web.access import CurrentPrincipal
 from waystation.plugins.web.event_feed import EventFeed
 from waystation.plugins.web.principals import Principal
@@ -57,7 +57,7 @@ document's name.
 """
 
 
-class TenantProvider(Protocol):
+class TenantServiceProvider(Protocol):
     """Access to a tenant's data: see `app.TenantRegistry`."""
 
     async def get_client(self, tenant: str) -> Client:
@@ -68,14 +68,14 @@ class TenantProvider(Protocol):
         """Return the tenant's event feed."""
         ...
 
-    async def search_memory(self, wanted: MemoryQuery, tokens: int) -> tuple[Excerpt, ...]:
+    async def search_memory(self, wanted: MemoryQuery, tokens: int) -> tuple[MemoryExcerpt, ...]:
         """Search memory as agents do."""
         ...
 
 
 async def get_tenant_client(request: Request, who: CurrentPrincipal) -> Client:
     """Return the client of the principal's tenant."""
-    tenants: TenantProvider = request.app.state.tenants
+    tenants: TenantServiceProvider = request.app.state.tenants
     return await tenants.get_client(who.tenant)
 
 
@@ -291,11 +291,13 @@ def _path_part(given: str) -> str:
 async def submit_new_task(client: Client, tenant: str, new: NewTask, request_id: str) -> SubmittedTask:
     """Submit a task. Raises BadInput if there is nothing to work on, and as `Client.submit` does."""
     session = make_own_session_name(request_id) if new.session is None else new.session
-    documents = await resolve_documents(client, session, new.documents)
+    documents = await default_to_session_documents(client, session, new.documents)
     return await client.submit(build_task_request(tenant, new, session, request_id), documents)
 
 
-async def resolve_documents(client: Client, session: str, given: Sequence[SourceDocument]) -> Sequence[SourceDocument]:
+async def default_to_session_documents(
+    client: Client, session: str, given: Sequence[SourceDocument]
+) -> Sequence[SourceDocument]:
     """Return the given documents, else those of the session's newest task.
 
     Raises BadInput if there are none, and for one that has no readable text.

@@ -157,9 +157,9 @@ class LinkBuilder(NamedTuple):
 
     def message(self, agent: str, place: str) -> str:
         """Return the link to a message of an agent, or a compaction, by its id."""
-        return f"{self.agent(agent)}#{place}" if self.kind == "pages" else f"#{self.place(agent, place)}"
+        return f"{self.agent(agent)}#{place}" if self.kind == "pages" else f"#{self.build_anchor_id(agent, place)}"
 
-    def place(self, agent: str, place: str) -> str:
+    def build_anchor_id(self, agent: str, place: str) -> str:
         """Return the HTML id of that place."""
         return place if self.kind == "pages" else f"{agent}--{place}"
 

@@ -99,7 +99,7 @@ async def _delete_all_of(client: Client, task_id: str) -> int:
     listed = {(found.id, found.run_id) async for found in client.list_workflows(_executions_of(client, task_id))}
     newest = {(name, await _newest_run(client, name)) for name in (task_id, make_indexing_workflow_id(task_id))}
     found = {(workflow_id, run_id) for workflow_id, run_id in listed | newest if run_id is not None}
-    return sum([await delete_history(client, *execution) for execution in sorted(found)])
+    return sum([await delete_execution(client, *execution) for execution in sorted(found)])
 
 
 def _executions_of(client: Client, task_id: str) -> str:
@@ -116,7 +116,7 @@ async def _newest_run(client: Client, workflow_id: str) -> str | None:
     return newest.run_id if newest is not None else None
 
 
-async def delete_history(client: Client, workflow_id: str, run_id: str = "") -> bool:
+async def delete_execution(client: Client, workflow_id: str, run_id: str = "") -> bool:
     """Delete one execution, by default the newest of the id. Returns False if the server did not have it."""
     execution = WorkflowExecution(workflow_id=to_server_id(client, workflow_id), run_id=run_id)
     request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
@@ -221,7 +221,7 @@ async def delete_found_histories(client: Client, seen: Collection[MatchedHistory
 
     Returns the number that the server still had; it deletes them a moment later. Raises RPCError.
     """
-    return sum([await delete_history(client, one.workflow_id, one.run_id) for one in seen])
+    return sum([await delete_execution(client, one.workflow_id, one.run_id) for one in seen])
 
 
 async def is_workflow_running(client: Client, workflow_id: str) -> bool:
@@ -268,7 +268,7 @@ DONE_WITHIN = timedelta(seconds=60)
 _T = TypeVar("_T")
 
 
-class WorkerMemorySearch:
+class ActivityMemorySearch:
     """Implements the port `MemorySearch` over memory that workers have open: each search is an activity of its own, and
     leaves nothing on the server.
 

@@ -92,7 +92,7 @@ async def list_agent_statuses(
     return tuple([doing for doing in said if doing is not None])
 
 
-def list_subagent_ids(described: WorkflowExecutionDescription) -> tuple[str, ...]:
+def list_subagent_workflow_ids(described: WorkflowExecutionDescription) -> tuple[str, ...]:
     """Return the ids of the workflows in which subagents of this task work now."""
     children = (child.workflow_id for child in described.raw_description.pending_children)
     return tuple(sorted(child for child in children if child.startswith(f"{described.id}/")))
@@ -487,7 +487,7 @@ class TemporalTaskClient:
 
     async def _at_work(self, run: TaskRun, task: WorkflowExecutionDescription) -> TaskRun:
         """Add what the task's activities, and those of its subagents, are doing, and why they are retried."""
-        children = await asyncio.gather(*map(self._describe, list_subagent_ids(task)))
+        children = await asyncio.gather(*map(self._describe, list_subagent_workflow_ids(task)))
         found, converter = [task, *(child for child in children if child is not None)], self._client.data_converter
         why = [sentence for one in found for sentence in await describe_retries(one, converter)]
         doing = [said for one in found for said in await list_agent_statuses(one, converter)]
