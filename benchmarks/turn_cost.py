@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -77,8 +77,11 @@ def count_by_server(postgres: PostgresServer, name: str) -> tuple[int, int]:
 
 def measure_server_seconds() -> float:
     """Processor time of the database's processes until now."""
-    found = [one for one in psutil.Process().children(recursive=True) if one.name().startswith("postgres")]
-    return sum(sum(one.cpu_times()[:2]) for one in found)
+    seconds = 0.0
+    for one in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it has just ended
+            seconds += sum(one.cpu_times()[:2]) if one.name().startswith("postgres") else 0.0
+    return seconds
 
 
 async def run_agent(env: AgentEnvironment, turns_a_leg: int) -> None:

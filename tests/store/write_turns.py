@@ -33,9 +33,10 @@ async def write_turn(store: SqlStore, fence: Fence, message_id: str) -> None:
     while True:
         version = (await store.load_transcript(fence.run_id, SYSTEM_SCOPE)).version
         try:
-            return await store.commit_reply(fence, version, message, charge)
+            await store.commit_reply(fence, version, message, charge)
         except VersionConflict:
             continue
+        return
 
 
 async def main(url: str, tally_run: str, run: str, writer: str, turns: str) -> None:

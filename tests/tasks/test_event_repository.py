@@ -23,7 +23,8 @@ from waystation.kernel.refs import RunRef
 from waystation.kernel.scopes import TenantScope
 from waystation.planning.plan import build_standard_plan
 from waystation.runtime.sql_store import SqlStore
-from waystation.store.event_numbering import UnnumberedEvent, queue_event
+from waystation.store.event_numbering import queue_event
+from waystation.store.events import UnnumberedEvent
 from waystation.tasks.events import TaskEvent
 from waystation.tasks.task import TaskRow, build_reader_scope
 

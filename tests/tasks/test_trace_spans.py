@@ -19,7 +19,7 @@ from waystation.context.transcript import (
 )
 from waystation.kernel.usage import Usage
 from waystation.security.untrusted import ToolDefinition
-from waystation.store.event_numbering import EventKind
+from waystation.store.events import EventKind
 from waystation.tasks.events import TaskEvent
 from waystation.tasks.spans import TraceSpan, make_span_id
 from waystation.tasks.traces import (

@@ -48,7 +48,8 @@ from waystation.store.engine import (
     sum_or_zero,
     write_transaction,
 )
-from waystation.store.event_numbering import EventOwner, UnnumberedEvent, note_owner
+from waystation.store.event_numbering import EventOwner, note_owner
+from waystation.store.events import UnnumberedEvent
 from waystation.store.schema import (
     charges,
     compactions,

@@ -29,7 +29,8 @@ from waystation.store.engine import (
     translate_database_errors,
     write_transaction,
 )
-from waystation.store.event_numbering import UnnumberedEvent, queue_event
+from waystation.store.event_numbering import queue_event
+from waystation.store.events import UnnumberedEvent
 from waystation.store.schema import (
     audit,
     compactions,

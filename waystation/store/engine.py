@@ -36,7 +36,8 @@ from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable, Way
 from waystation.kernel.scopes import ReadScope, SessionScope, SystemScope, TaskScope
 from waystation.store.dialects import BEGIN_STATEMENT_OPTION, create_postgresql_engine, create_sqlite_engine
 from waystation.store.encryption import UNENCRYPTED, EncryptionConfig, get_encryption, set_encryption
-from waystation.store.event_numbering import UnnumberedEvent, discard_queued_events, insert_queued_events, queue_event
+from waystation.store.event_numbering import discard_queued_events, insert_queued_events, queue_event
+from waystation.store.events import UnnumberedEvent
 
 ANSWER_TIMEOUT_S = 30
 """Maximum time of one statement on PostgreSQL, including waiting for locks."""

@@ -12,7 +12,7 @@ from waystation.context.transcript import Charge, Compaction, Message, PromptPre
 from waystation.documents.documents import RecordedDocumentsUpdate
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
-from waystation.store.event_numbering import EventKind, UnnumberedEvent
+from waystation.store.events import EventKind, UnnumberedEvent
 from waystation.tasks.signals import make_audit_entry_id
 from waystation.tasks.task import ApprovalRequest, AuditEntry, ContextEdit, RejectedMessage, TaskMessage, TaskPhase
 

@@ -48,7 +48,7 @@ from waystation.store.engine import (
     sum_or_zero,
     write_transaction,
 )
-from waystation.store.event_numbering import UnnumberedEvent
+from waystation.store.events import UnnumberedEvent
 from waystation.store.schema import (
     audit,
     charges,

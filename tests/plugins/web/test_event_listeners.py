@@ -19,7 +19,8 @@ from waystation.kernel.clock import utc_now
 from waystation.kernel.refs import RunRef
 from waystation.plugins.web.event_feed import EventFeed
 from waystation.runtime.sql_store import SqlStore
-from waystation.store.event_numbering import UnnumberedEvent, queue_event
+from waystation.store.event_numbering import queue_event
+from waystation.store.events import UnnumberedEvent
 from waystation.tasks.task import TaskRequest
 
 NUMBER = re.compile(rb"^id: (\d+)$", re.MULTILINE)

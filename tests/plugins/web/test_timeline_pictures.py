@@ -13,7 +13,7 @@ from waystation.plugins.web.diagrams import (
     build_timeline,
     format_polyline_points,
 )
-from waystation.store.event_numbering import EventKind
+from waystation.store.events import EventKind
 from waystation.tasks.events import TaskEvent
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
