@@ -119,7 +119,8 @@ def _task(words: str) -> str:
 
 def _procedures(words: str) -> str:
     one = Procedure(document=words, name=words, description=words, text=words)
-    return f"{render_procedure(one)}\n{render_procedure_listing([one, InvalidProcedure(document=words, reason='it is empty')])}"
+    unusable = InvalidProcedure(document=words, reason="it is empty")
+    return f"{render_procedure(one)}\n{render_procedure_listing([one, unusable])}"
 
 
 def _page(words: str) -> str:
