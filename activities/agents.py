@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from temporalio import activity
 
-from activities.activity_errors import heartbeating, is_worker_shutting_down, translating_errors
+from waystation.activities.activity_errors import heartbeating, is_worker_shutting_down, translating_errors
 from waystation.agents.compactor import Compactor
 from waystation.agents.leg import LegOutcome, LegRequest
 from waystation.agents.loop import AgentLoop

@@ -3,7 +3,7 @@
 from pydantic import ValidationError
 from temporalio import activity
 
-from activities.activity_errors import translating_errors
+from waystation.activities.activity_errors import translating_errors
 from waystation.budgets.budget import RunUsage
 from waystation.context.compaction import ContextEdit
 from waystation.documents.documents import DocumentSet, DocumentsUpdate

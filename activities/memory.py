@@ -4,7 +4,7 @@ import logging
 
 from temporalio import activity
 
-from activities.activity_errors import heartbeating, translating_errors
+from waystation.activities.activity_errors import heartbeating, translating_errors
 from waystation.kernel.temporal_names import COUNT_PASSAGES, SEARCH_MEMORY
 from waystation.memory.indexing import DocumentIndexer, DrainResult, OutboxDrainer
 from waystation.memory.passage_builder import IndexingState

@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from temporalio import activity
 
-from activities.activity_errors import heartbeating, translating_errors
+from waystation.activities.activity_errors import heartbeating, translating_errors
 from waystation.erasure.erasure import (
     CleanupStep,
     ErasureMatches,

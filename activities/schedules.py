@@ -7,7 +7,7 @@ from typing import Literal
 
 from temporalio import activity
 
-from activities.activity_errors import heartbeating, translating_errors
+from waystation.activities.activity_errors import heartbeating, translating_errors
 from waystation.kernel.amount import Amount
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import BadInput, TextNotFoundError, UnknownTask

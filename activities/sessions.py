@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from pydantic import JsonValue
 from temporalio import activity
 
-from activities.activity_errors import heartbeating, translating_errors
+from waystation.activities.activity_errors import heartbeating, translating_errors
 from waystation.kernel.amount import Amount
 from waystation.kernel.errors import BadInput
 from waystation.kernel.json_chunks import StateRef

@@ -7,7 +7,7 @@ from datetime import datetime
 from pydantic import TypeAdapter
 from temporalio import activity
 
-from activities.activity_errors import heartbeating, translating_errors
+from waystation.activities.activity_errors import heartbeating, translating_errors
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import WebhookUnavailable, WrongStore
 from waystation.kernel.json_chunks import StateRef

@@ -32,7 +32,7 @@ from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Limit
 from waystation.runtime.temporal.dev_server import find_free_port, find_temporal_executable
 from waystation.tasks.task import TaskProgress, TaskRequest
-from workers.wiring import run_configured_workers
+from waystation.workers.wiring import run_configured_workers
 
 MODEL = "smollm2"
 PORT = 8_080

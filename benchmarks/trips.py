@@ -32,7 +32,7 @@ from waystation.memory.qdrant.edge import QdrantEdgeMemory
 from waystation.runtime.temporal.dev_server import find_temporal_executable
 from waystation.tasks.task import TaskRequest
 from waystation.tasks.task_repository import SqlTaskRepository
-from workers.wiring import run_configured_workers
+from waystation.workers.wiring import run_configured_workers
 
 QUESTION = "Which licences do these packages carry?"
 DOCUMENTS = 12

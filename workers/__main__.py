@@ -1,4 +1,4 @@
-"""`python -m workers`: what `waystation worker` does, without the rest of the command line."""
+"""`python -m waystation.workers`: what `waystation worker` does, without the rest of the command line."""
 
 import argparse
 import asyncio
@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput, StoreUnavailable, Unreachable, WaystationError
 from waystation.security.untrusted import replace_control_characters
-from workers.wiring import serve
+from waystation.workers.wiring import serve
 
 
 def main() -> int:
@@ -21,7 +21,9 @@ def main() -> int:
     """
     # Also holds for other writers in this process, such as embedded memory: no one else may read the home folder.
     os.umask(0o077)
-    parser = argparse.ArgumentParser(prog="python -m workers", description="Run the workers until SIGINT or SIGTERM.")
+    parser = argparse.ArgumentParser(
+        prog="python -m waystation.workers", description="Run the workers until SIGINT or SIGTERM."
+    )
     parser.add_argument("--queues", help="serve only these: workflows, agents, context, with commas between")
     given = parser.parse_args()
     try:

@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from pydantic import BaseModel
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from activities.activity_errors import get_current_attempt, set_agent_status
+from waystation.activities.activity_errors import get_current_attempt, set_agent_status
 from waystation.agents.call_ledger import MeteredModel
 from waystation.agents.compactor import NO_HOOKS, CompactionHooks, Compactor
 from waystation.agents.loop import AgentLoop
@@ -43,7 +43,7 @@ from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import build_cipher, load_oldest_key
 from waystation.security.placeholders import compute_fingerprint
 from waystation.tasks.context_editor import TranscriptRewinder
-from workers.external_systems import ToolBackendDeps, ToolBackends, open_tool_backends
+from waystation.workers.external_systems import ToolBackendDeps, ToolBackends, open_tool_backends
 
 DEPTH = 3
 """Nesting depth of the reference in an input: an order, its request, its run."""
@@ -277,9 +277,9 @@ async def open_activity_deps(settings: Settings, store: SqlStore, meter: Meter) 
     with pause_gc_for_imports():
         from waystation.runtime.plugins import open_plugins  # noqa: PLC0415
         from waystation.runtime.redaction_setup import build_redaction_config, create_redactor, open_embedder  # noqa: PLC0415
-        from workers.external_systems import open_compaction_hooks  # noqa: PLC0415
-        from workers.memory import open_memory  # noqa: PLC0415
-        from workers.models import create_model_router  # noqa: PLC0415
+        from waystation.workers.external_systems import open_compaction_hooks  # noqa: PLC0415
+        from waystation.workers.memory import open_memory  # noqa: PLC0415
+        from waystation.workers.models import create_model_router  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
         hooks = await stack.enter_async_context(open_compaction_hooks(settings))

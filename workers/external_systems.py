@@ -13,8 +13,8 @@ from pathlib import Path
 from pydantic import SecretStr
 from temporalio.client import Client
 
-from activities.tasks import NotificationActivities
 from waystation import __version__
+from waystation.activities.tasks import NotificationActivities
 from waystation.agents.call_ledger import MeteredSearch
 from waystation.agents.compactor import CompactionHooks
 from waystation.agents.ports import Meter
@@ -181,7 +181,7 @@ def _search(
     settings: Settings, key: str, domains: DomainPolicy, ledgers: ToolBackendDeps, stack: AsyncExitStack
 ) -> Tool:
     from waystation.models.anthropic.model import create_anthropic_search  # noqa: PLC0415
-    from workers.models import get_model_timeouts  # noqa: PLC0415
+    from waystation.workers.models import get_model_timeouts  # noqa: PLC0415
 
     url, patience = settings.anthropic_base_url, get_model_timeouts(settings)
     search = create_anthropic_search(key, settings.web_search_model, domains, url, patience=patience)

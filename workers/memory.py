@@ -23,7 +23,7 @@ from waystation.runtime.store_setup import build_client_data_converter, get_plac
 from waystation.runtime.temporal.connect import connect_as_person, find_target
 from waystation.runtime.temporal.erasure_client import ActivityMemorySearch
 from waystation.tasks.task import build_reader_scope
-from workers.health import NOT_ANSWERED
+from waystation.workers.health import NOT_ANSWERED
 
 LOOK_SECONDS, LOOK_AGAIN_SECONDS = 10.0, 0.05
 """Seconds to wait for processes that read embedded memory, each briefly, and between two attempts."""
@@ -48,7 +48,7 @@ async def open_memory(settings: Settings, embedder: Embedder) -> AsyncGenerator[
         MemoryUnavailable: The embedded memory cannot be opened.
     """
     if settings.qdrant_url is not None:
-        from workers.memory_server import open_server_memory  # noqa: PLC0415
+        from waystation.workers.memory_server import open_server_memory  # noqa: PLC0415
 
         async with open_server_memory(settings, settings.qdrant_url, embedder) as memory:
             yield memory
@@ -102,7 +102,7 @@ async def open_memory_draft(
     `anew`: rebuild everything, also if the memory in use was made with this embedder, since it may be damaged.
     """
     if settings.qdrant_url is not None:
-        from workers.memory_server import open_server_draft  # noqa: PLC0415
+        from waystation.workers.memory_server import open_server_draft  # noqa: PLC0415
 
         async with open_server_draft(settings, settings.qdrant_url, embedder, anew=anew) as draft:
             yield draft
@@ -118,7 +118,7 @@ async def has_memory(settings: Settings) -> bool:
     """Return whether a worker has made the memory already. Raises BadInput, MemoryUnavailable."""
     if settings.qdrant_url is None:
         return settings.memory_folder.exists()
-    from workers.memory_server import has_server_memory  # noqa: PLC0415
+    from waystation.workers.memory_server import has_server_memory  # noqa: PLC0415
 
     return await has_server_memory(settings, settings.qdrant_url)
 

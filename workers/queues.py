@@ -22,14 +22,19 @@ from temporalio.worker import (
     WorkflowRunner,
 )
 
-from activities.agents import AgentActivities, ContextActivities
-from activities.ledger import LedgerActivities, MessageActivities, StateActivities
-from activities.memory import DocumentActivities, MemoryActivities
-from activities.removal import PersonErasureActivities, RetentionActivities, TaskRemovalActivities
-from activities.schedules import ScheduleActivities
-from activities.sessions import ForkActivities, RewindActivities, SessionActivities
-from activities.tasks import NotificationActivities, OversightActivities, PlanningActivities, ReportActivities
 from waystation import __version__
+from waystation.activities.agents import AgentActivities, ContextActivities
+from waystation.activities.ledger import LedgerActivities, MessageActivities, StateActivities
+from waystation.activities.memory import DocumentActivities, MemoryActivities
+from waystation.activities.removal import PersonErasureActivities, RetentionActivities, TaskRemovalActivities
+from waystation.activities.schedules import ScheduleActivities
+from waystation.activities.sessions import ForkActivities, RewindActivities, SessionActivities
+from waystation.activities.tasks import (
+    NotificationActivities,
+    OversightActivities,
+    PlanningActivities,
+    ReportActivities,
+)
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
@@ -38,16 +43,16 @@ from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.temporal.codec import is_encryption_enabled
 from waystation.runtime.temporal.erasure_client import is_workflow_running
 from waystation.tasks.session import WorkerCapabilities
-from workers.activity_deps import ActivityDeps, SessionContextInterceptor
-from workers.external_systems import ExternalDataEraser, TemporalTaskIntake
-from workflows.index_documents import IndexDocumentsWorkflow
-from workflows.notification import NotificationWorkflow
-from workflows.payload_limit import PayloadLimit
-from workflows.removal import ErasePersonWorkflow, ForgetTasksWorkflow, RetentionWorkflow
-from workflows.schedules import ScheduledRunWorkflow
-from workflows.session import SessionWorkflow
-from workflows.subagent import SubagentWorkflow
-from workflows.task import TaskWorkflow
+from waystation.workers.activity_deps import ActivityDeps, SessionContextInterceptor
+from waystation.workers.external_systems import ExternalDataEraser, TemporalTaskIntake
+from waystation.workflows.index_documents import IndexDocumentsWorkflow
+from waystation.workflows.notification import NotificationWorkflow
+from waystation.workflows.payload_limit import PayloadLimit
+from waystation.workflows.removal import ErasePersonWorkflow, ForgetTasksWorkflow, RetentionWorkflow
+from waystation.workflows.schedules import ScheduledRunWorkflow
+from waystation.workflows.session import SessionWorkflow
+from waystation.workflows.subagent import SubagentWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 
 class WorkerTuningOptions(NamedTuple):
@@ -87,7 +92,7 @@ class WorkerTiming(NamedTuple):
 DEV_TIMING = WorkerTiming(grace=timedelta(seconds=20), heartbeats=timedelta(seconds=4))
 """For one person on one machine: stopping and cancelling are quick, and server load does not matter."""
 HEARTBEATS = timedelta(seconds=20)
-"""Each heartbeat is a write on the server. Well below the timeout (`workflows.options`), so that one may be lost."""
+"""Each heartbeat is a write on the server. Well below the timeout (`workflows/options.py`): one may be lost."""
 
 
 def get_worker_timing(settings: Settings) -> WorkerTiming:

@@ -37,9 +37,9 @@ CAPABILITIES = (
 """The core's folders, without those that run processes, serve pages or contact people."""
 PASSTHROUGH_MODULES = (
     *(f"waystation.{capability}" for capability in CAPABILITIES),
-    "activities",
+    "waystation.activities",
     "pydantic",
-    *(f"workflows.{module}" for module in SHARED_WORKFLOW_MODULES),
+    *(f"waystation.workflows.{module}" for module in SHARED_WORKFLOW_MODULES),
 )
 
 

@@ -28,10 +28,10 @@ from waystation.runtime.temporal.erasure_client import ensure_retention_workflow
 from waystation.runtime.temporal.metrics import TemporalMeter, create_prometheus_runtime, get_worker_runtime
 from waystation.runtime.temporal.task_client import TemporalTaskClient
 from waystation.tasks.spans import PROVIDERS
-from workers.activity_deps import ActivityDeps, open_activity_deps
-from workers.external_systems import open_notification_activities
-from workers.health import Gauge, HealthCheck, run_gauge_sampler, run_health_server
-from workers.queues import (
+from waystation.workers.activity_deps import ActivityDeps, open_activity_deps
+from waystation.workers.external_systems import open_notification_activities
+from waystation.workers.health import Gauge, HealthCheck, run_gauge_sampler, run_health_server
+from waystation.workers.queues import (
     WORKER_FACTORIES,
     WorkerContext,
     WorkerTiming,
@@ -39,8 +39,8 @@ from workers.queues import (
     get_worker_timing,
     select_served_queues,
 )
-from workers.sandbox import create_sandboxed_runner
-from workers.shutdown import stop_on_signals
+from waystation.workers.sandbox import create_sandboxed_runner
+from waystation.workers.shutdown import stop_on_signals
 
 if TYPE_CHECKING:
     from waystation.runtime.telemetry import KnownPeopleRedactor
@@ -105,7 +105,7 @@ async def run_configured_workers(settings: Settings, timing: WorkerTiming | None
             # Last, when nothing else can fail: a process that does not start must not have claimed the store's key.
             await parts.claim_key()
             if CONTEXT_QUEUE in queues:
-                from workers.memory import run_drain_loop  # noqa: PLC0415  it loads the embedded engine
+                from waystation.workers.memory import run_drain_loop  # noqa: PLC0415  it loads the embedded engine
 
                 await parts.outbox_drainer.drain()
                 await stack.enter_async_context(run_drain_loop(parts.outbox_drainer))

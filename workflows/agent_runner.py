@@ -7,8 +7,8 @@ from typing import assert_never
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflowError, is_cancelled_exception
 
-from activities.agents import ContextActivities
-from activities.ledger import LedgerActivities
+from waystation.activities.agents import ContextActivities
+from waystation.activities.ledger import LedgerActivities
 from waystation.agents.agent_run import (
     AgentRun,
     ApplyContextEdit,
@@ -23,10 +23,15 @@ from waystation.agents.delegation import get_parent_id
 from waystation.context.compaction import EditOutcome, EditRequest
 from waystation.security.untrusted import neutralize_markdown
 from waystation.tasks.state import start_subagents
-from workflows.approvals import BudgetGate, close_obsolete_requests, wait_for_action_approval
-from workflows.options import CONTEXT, SHORT, with_summary
-from workflows.subagent import AgentActivityRunner, SubagentWorkflow, SubagentWorkflowInput, get_failure_reason
-from workflows.task_runtime import TaskRuntime, record_audit_entries
+from waystation.workflows.approvals import BudgetGate, close_obsolete_requests, wait_for_action_approval
+from waystation.workflows.options import CONTEXT, SHORT, with_summary
+from waystation.workflows.subagent import (
+    AgentActivityRunner,
+    SubagentWorkflow,
+    SubagentWorkflowInput,
+    get_failure_reason,
+)
+from waystation.workflows.task_runtime import TaskRuntime, record_audit_entries
 
 CHILD_ENDED_REASON = "its workflow was ended by somebody"
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from activities.sessions import SessionActivities, SessionSignal
+from waystation.activities.sessions import SessionActivities, SessionSignal
 from waystation.budgets.budget import BudgetMode
 from waystation.kernel.amount import Amount, format_amount
 from waystation.kernel.temporal_names import ASK_BUDGET, TASK_FINISHED, TASK_GRANTED
@@ -33,8 +33,13 @@ from waystation.tasks.state import (
     merge_unique,
 )
 from waystation.tasks.task import ApprovalRequest
-from workflows.options import SESSION_ANSWER, SHORT, with_summary
-from workflows.task_runtime import TaskRuntime, notify_about_request, persist_and_notify, record_audit_entries
+from waystation.workflows.options import SESSION_ANSWER, SHORT, with_summary
+from waystation.workflows.task_runtime import (
+    TaskRuntime,
+    notify_about_request,
+    persist_and_notify,
+    record_audit_entries,
+)
 
 
 def _never() -> bool:

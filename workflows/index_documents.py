@@ -2,9 +2,9 @@
 
 from temporalio import workflow
 
-from activities.memory import DocumentActivities
+from waystation.activities.memory import DocumentActivities
 from waystation.memory.passage_builder import IndexingState
-from workflows.options import CONTEXT, with_summary
+from waystation.workflows.options import CONTEXT, with_summary
 
 
 @workflow.defn(name="Remember")

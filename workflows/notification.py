@@ -2,9 +2,9 @@
 
 from temporalio import workflow
 
-from activities.tasks import NotificationActivities
+from waystation.activities.tasks import NotificationActivities
 from waystation.tasks.notifications import TaskNotification
-from workflows.options import NOTICE, with_summary
+from waystation.workflows.options import NOTICE, with_summary
 
 
 @workflow.defn(name="Notice")

@@ -6,7 +6,7 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
-from activities.removal import PersonErasureActivities, RetentionActivities, TaskRemovalActivities
+from waystation.activities.removal import PersonErasureActivities, RetentionActivities, TaskRemovalActivities
 from waystation.erasure.erasure import (
     CleanupStep,
     ErasureReceipt,
@@ -17,7 +17,7 @@ from waystation.erasure.erasure import (
 )
 from waystation.kernel.temporal_names import ERASE_WORKFLOW, FORGET_WORKFLOW, RETENTION_WORKFLOW
 from waystation.kernel.text import format_count
-from workflows.options import CONTEXT, SHORT, with_summary
+from waystation.workflows.options import CONTEXT, SHORT, with_summary
 
 
 @workflow.defn(name=ERASE_WORKFLOW)

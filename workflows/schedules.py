@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
-from activities.schedules import ScheduleActivities
+from waystation.activities.schedules import ScheduleActivities
 from waystation.kernel.errors import BadInput
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.temporal_names import SCHEDULED_RUN_WORKFLOW, SESSION_CONTINUES
@@ -25,7 +25,7 @@ from waystation.tasks.schedules import (
 from waystation.tasks.session import AdmissionAnswer, AdmissionRequest
 from waystation.tasks.signals import parse_signal_input
 from waystation.tasks.task import TaskPhase
-from workflows.options import DOCUMENTS, SESSION_ANSWER, SHORT, with_summary
+from waystation.workflows.options import DOCUMENTS, SESSION_ANSWER, SHORT, with_summary
 
 FIRST_LOOK, LAST_LOOK = timedelta(seconds=1), timedelta(minutes=5)
 """Shortest and longest pause between two looks at the task; each pause doubles the previous one."""

@@ -13,8 +13,8 @@ from temporalio import workflow
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import ActivityError, ApplicationError, WorkflowAlreadyStartedError
 
-from activities.sessions import ReconcileRequest, SessionActivities
-from activities.tasks import PlanningActivities
+from waystation.activities.sessions import ReconcileRequest, SessionActivities
+from waystation.activities.tasks import PlanningActivities
 from waystation.budgets.budget import BudgetAccount
 from waystation.kernel.deferred_signals import DeferredSignal, defer_until_next_execution
 from waystation.kernel.errors import BadInput, InsufficientBudgetError
@@ -37,9 +37,9 @@ from waystation.tasks.session import (
     TaskSettlement,
 )
 from waystation.tasks.signals import UNENCRYPTED_REASON, parse_signal_input, single_payload, was_encrypted
-from workflows.options import ACCOUNT, ADMISSION, RECONCILE, RECONCILIATION, with_summary
-from workflows.task import TaskWorkflow
-from workflows.task_runtime import build_initial_search_attributes
+from waystation.workflows.options import ACCOUNT, ADMISSION, RECONCILE, RECONCILIATION, with_summary
+from waystation.workflows.task import TaskWorkflow
+from waystation.workflows.task_runtime import build_initial_search_attributes
 
 CONTINUES = "the session continues as new: send it again"
 TASKS_PER_RECONCILIATION = 50

@@ -4,11 +4,11 @@ import asyncio
 
 from temporalio import workflow
 
-from activities.ledger import StateActivities, StateChunkRef, StoreStateChunkRequest
+from waystation.activities.ledger import StateActivities, StateChunkRef, StoreStateChunkRequest
 from waystation.kernel.json_chunks import StateRef
 from waystation.kernel.refs import TaskRef
 from waystation.tasks.state import TaskState, join_state, split_state
-from workflows.options import SHORT, with_summary
+from waystation.workflows.options import SHORT, with_summary
 
 
 async def store_state(ref: TaskRef, state: TaskState) -> StateRef:

@@ -9,8 +9,8 @@ from pydantic import JsonValue
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError, is_cancelled_exception
 
-from activities.agents import LEGS, ContextActivities
-from activities.ledger import LedgerActivities
+from waystation.activities.agents import LEGS, ContextActivities
+from waystation.activities.ledger import LedgerActivities
 from waystation.agents.agent_run import AgentRun, CompactContext, RunLeg
 from waystation.agents.delegation import SubagentProgress, TeammateState
 from waystation.agents.leg import LegOutcome, LegRequest
@@ -20,7 +20,7 @@ from waystation.kernel.roles import get_role_spec
 from waystation.kernel.temporal_names import SUBAGENT_NEWS, SUBAGENT_WORKFLOW
 from waystation.kernel.value import Value
 from waystation.tasks.progress import render_run_details
-from workflows.options import CONTEXT, LEG, SHORT, raise_if_cancelled, with_summary
+from waystation.workflows.options import CONTEXT, LEG, SHORT, raise_if_cancelled, with_summary
 
 
 class AgentRunContext(Protocol):

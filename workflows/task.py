@@ -12,9 +12,9 @@ from pydantic import JsonValue
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
-from activities.ledger import MessageActivities, StoreMessageRequest, UpdateDocumentsRequest
-from activities.sessions import ForkActivities, RewindActivities
-from activities.tasks import EditedPlanRequest, PlanningActivities, PlanRequest
+from waystation.activities.ledger import MessageActivities, StoreMessageRequest, UpdateDocumentsRequest
+from waystation.activities.sessions import ForkActivities, RewindActivities
+from waystation.activities.tasks import EditedPlanRequest, PlanningActivities, PlanRequest
 from waystation.agents.delegation import SubagentProgress
 from waystation.documents.documents import DocumentsUpdate
 from waystation.kernel.amount import Amount
@@ -48,12 +48,17 @@ from waystation.tasks.signals import (
 )
 from waystation.tasks.state import TaskState, apply_subagent_progress
 from waystation.tasks.task import ApprovalRequest, RejectedMessage, TaskMessage, TaskPhase, TaskProgress
-from workflows.agent_runner import AgentRunner
-from workflows.approvals import BudgetGate, open_plan_approval_request, wait_for_plan_approval
-from workflows.options import CONTEXT_SHORT, LEG, SHORT, Interval, raise_if_cancelled, with_summary
-from workflows.stored_state import load_state, store_state
-from workflows.task_finalizer import TaskFinalizer, run_plan_revision_if_due, run_report_review_if_due, run_shielded
-from workflows.task_runtime import TaskRuntime, record_audit_entries
+from waystation.workflows.agent_runner import AgentRunner
+from waystation.workflows.approvals import BudgetGate, open_plan_approval_request, wait_for_plan_approval
+from waystation.workflows.options import CONTEXT_SHORT, LEG, SHORT, Interval, raise_if_cancelled, with_summary
+from waystation.workflows.stored_state import load_state, store_state
+from waystation.workflows.task_finalizer import (
+    TaskFinalizer,
+    run_plan_revision_if_due,
+    run_report_review_if_due,
+    run_shielded,
+)
+from waystation.workflows.task_runtime import TaskRuntime, record_audit_entries
 
 
 class RunnerPool:

@@ -11,9 +11,9 @@ from typing import NoReturn, TypeVar
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
 
-from activities.ledger import LedgerActivities
-from activities.memory import MemoryActivities
-from activities.tasks import OversightActivities, PublishRequest, ReportActivities
+from waystation.activities.ledger import LedgerActivities
+from waystation.activities.memory import MemoryActivities
+from waystation.activities.tasks import OversightActivities, PublishRequest, ReportActivities
 from waystation.budgets.budget import RunUsage
 from waystation.kernel.refs import RunRef
 from waystation.kernel.temporal_names import make_indexing_workflow_id
@@ -40,12 +40,12 @@ from waystation.tasks.reviews import (
 )
 from waystation.tasks.state import merge_unique
 from waystation.tasks.task import TaskPhase, TaskProgress
-from workflows.approvals import BudgetGate, request_revision_approval
-from workflows.index_documents import IndexDocumentsWorkflow
-from workflows.options import CONTEXT, LEG, REPORT, SHORT, with_summary
-from workflows.stored_state import store_state
-from workflows.subagent import get_failure_reason
-from workflows.task_runtime import TaskRuntime, notify_task_ended, start_detached_child
+from waystation.workflows.approvals import BudgetGate, request_revision_approval
+from waystation.workflows.index_documents import IndexDocumentsWorkflow
+from waystation.workflows.options import CONTEXT, LEG, REPORT, SHORT, with_summary
+from waystation.workflows.stored_state import store_state
+from waystation.workflows.subagent import get_failure_reason
+from waystation.workflows.task_runtime import TaskRuntime, notify_task_ended, start_detached_child
 
 
 async def start_document_indexing(board: TaskRuntime) -> None:

@@ -16,7 +16,7 @@ from temporalio.common import (
 )
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
-from activities.ledger import AuditRequest, LedgerActivities
+from waystation.activities.ledger import AuditRequest, LedgerActivities
 from waystation.agents.agent_run import AgentRun
 from waystation.agents.delegation import TeammateState, list_teammates
 from waystation.budgets.budget import BudgetAccount
@@ -31,8 +31,8 @@ from waystation.tasks.reallocation import compute_drawable_budget, with_realloca
 from waystation.tasks.signals import was_encrypted
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import ApprovalRequest, AuditEntry, TaskPhase, TaskProgress
-from workflows.notification import NotificationWorkflow
-from workflows.options import SHORT, with_summary
+from waystation.workflows.notification import NotificationWorkflow
+from waystation.workflows.options import SHORT, with_summary
 
 SESSION = SearchAttributeKey.for_keyword(names.SESSION_ATTRIBUTE)
 PHASE = SearchAttributeKey.for_keyword(names.PHASE_ATTRIBUTE)

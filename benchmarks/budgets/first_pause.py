@@ -30,8 +30,8 @@ from waystation.plugins.evaluation.question_sets import (
 from waystation.tasks.approvals import DENY_BUDGET
 from waystation.tasks.task import TaskConfig, TaskPhase, TaskRequest, make_task_id
 from waystation.testing.doubles import PlainRedactor
-from workers.models import create_model_router
-from workflows.task import TaskWorkflow
+from waystation.workers.models import create_model_router
+from waystation.workflows.task import TaskWorkflow
 
 TOGETHER = 3
 SMALL_PARTS, LARGE_PARTS = (0.5, 0.8), (0.6,)

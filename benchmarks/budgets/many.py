@@ -30,8 +30,8 @@ from waystation.tasks.task import (
     session_hash,
     tenant_hash,
 )
-from workflows.session import SessionWorkflow
-from workflows.task import TaskWorkflow
+from waystation.workflows.session import SessionWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 ADMISSIONS_AT_ONCE = 6
 """Of one session: the server takes at most ten updates of a workflow at once."""

@@ -23,7 +23,7 @@ from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.approvals import APPROVE_BUDGET
 from waystation.tasks.task import TaskPhase, make_session_workflow_id
 from waystation.testing.doubles import PlainRedactor
-from workflows.task import TaskWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 WANTED, SESSIONS = 1_000, 20
 TIME_TO_PAUSE = 400

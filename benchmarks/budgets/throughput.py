@@ -23,7 +23,7 @@ from waystation.tasks.progress import build_task_progress
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import TaskPhase, TaskRequest, TaskRow, make_task_id, session_hash, tenant_hash
 from waystation.testing.doubles import PlainRedactor
-from workers.activity_deps import ActivityDeps
+from waystation.workers.activity_deps import ActivityDeps
 
 TASKS, SESSIONS, ROUNDS = 50, 5, 3
 TURNS = TASKS * (sum(map(len, SCRIPTED_CALLS.values())) + len(SCRIPTED_CALLS["submit_findings"]))

@@ -37,7 +37,7 @@ from waystation.privacy.policy import RedactionPolicy
 from waystation.runtime.store_setup import build_client_data_converter, build_payload_codec, open_store
 from waystation.tasks.task import TaskConfig, TaskProgress, TaskRequest
 from waystation.testing.doubles import RecordingMeter
-from workers.activity_deps import ActivityDeps, open_activity_deps
+from waystation.workers.activity_deps import ActivityDeps, open_activity_deps
 
 KEY = "0123456789abcdef" * 4
 IDENTIFIERS, SEED = 500, 1

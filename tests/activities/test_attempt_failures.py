@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from activities.activity_errors import to_application_error, translating_errors
+from waystation.activities.activity_errors import to_application_error, translating_errors
 from waystation.kernel.errors import (
     BadInput,
     ContentFilterError,

@@ -6,9 +6,9 @@ from pydantic import SecretStr
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities.tasks import NotificationActivities
 from tests.support.notification_values import REQUEST_NOTICE
 from tests.support.webhook_server import WebhookResponse, WebhookServer, run_webhook_server
+from waystation.activities.tasks import NotificationActivities
 from waystation.runtime.hooks import AppriseNotifier, WebhookNotifier
 from waystation.tasks.ports import Notifier
 from waystation.testing.doubles import RecordingNotifier

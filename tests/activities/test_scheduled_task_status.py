@@ -2,9 +2,9 @@ from typing import cast
 
 from temporalio.testing import ActivityEnvironment
 
-from activities.schedules import ScheduleActivities
 from tests.support.agent_environment import TASK, AgentEnvironment
 from tests.support.progress_values import PAUSED_PROGRESS
+from waystation.activities.schedules import ScheduleActivities
 from waystation.tasks.ports import TaskIntake
 from waystation.tasks.schedules import ScheduledTaskStatus
 from waystation.tasks.task import TaskPhase

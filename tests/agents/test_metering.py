@@ -7,11 +7,11 @@ from functools import partial
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.agents import ContextActivities
 from tests.support.agent_environment import NAME, NOON, SECRET, TASK, AgentEnvironment
 from tests.support.full_context import estimate_request_size, make_summary_response
 from tests.support.prices import PRICES
 from tests.support.scopes import SYSTEM_SCOPE
+from waystation.activities.agents import ContextActivities
 from waystation.agents.call_ledger import CallKey, CallNotAffordable, PreparedCall
 from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory, restore_text_from_vault
 from waystation.context.transcript import Block, Charge, Text, Thinking, build_user_message

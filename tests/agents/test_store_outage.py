@@ -5,17 +5,17 @@ what they look for is gone.
 import pytest
 from temporalio.exceptions import ApplicationError
 
-from activities.ledger import (
+from tests.memory.test_document_indexer import PILOT, make_indexing_environment
+from tests.reports.test_publisher import DRAFT, PROGRESS, submit_deliverable
+from tests.support.agent_environment import NOON, AgentEnvironment, make_tool_use
+from tests.tasks.test_context_editor import make_edit_request
+from waystation.activities.ledger import (
     DocumentsUpdateResult,
     MessageActivities,
     StoreMessageRequest,
     StoreMessageResult,
     UpdateDocumentsRequest,
 )
-from tests.memory.test_document_indexer import PILOT, make_indexing_environment
-from tests.reports.test_publisher import DRAFT, PROGRESS, submit_deliverable
-from tests.support.agent_environment import NOON, AgentEnvironment, make_tool_use
-from tests.tasks.test_context_editor import make_edit_request
 from waystation.agents.task_brief import EarlierTasks
 from waystation.documents.documents import DocumentsUpdate
 from waystation.kernel.errors import StoreUnavailable, TextNotFoundError

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Set
 from pathlib import Path
 
 from waystation.security.untrusted import PROMPT_TAGS
-from workers.sandbox import CAPABILITIES
+from waystation.workers.sandbox import CAPABILITIES
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("waystation", "workflows", "activities", "workers")
@@ -173,14 +173,30 @@ def test_the_core_reaches_its_adapters_through_ports() -> None:
     assert [(name, imported) for name, imported in found if not ADAPTERS.match(name.removesuffix(".py"))] == []
 
 
+def test_nobody_imports_the_three_folders_by_their_bare_names() -> None:
+    """From the repository's root `import workflows` works, too, and makes a second copy of each module and class."""
+    imported = [
+        (name, module.split(".")[0])
+        for name, node in nodes(*PACKAGES, "tests", "benchmarks", "examples")
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for module in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names])
+    ]
+    assert len(imported) > 5_000
+    assert [(name, top) for name, top in imported if top in PACKAGES and top != "waystation"] == []
+
+
 def test_workflows_load_no_vendor_but_temporal() -> None:
-    program = "import sys, pkgutil, importlib, workflows\n" + (
-        "[importlib.import_module(f'workflows.{one.name}') for one in pkgutil.iter_modules(workflows.__path__)]\n"
+    program = (
+        "import sys, pkgutil, importlib\n"
+        "from waystation import workflows\n"
+        "for one in pkgutil.iter_modules(workflows.__path__):\n"
+        "    importlib.import_module(f'waystation.workflows.{one.name}')\n"
         "print(*{name.partition('.')[0] for name in sys.modules})"
     )
     loaded = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     names = set(loaded.stdout.split())
-    assert {"workflows", "activities", "temporalio"} <= names
+    assert {"waystation", "temporalio"} <= names
+    assert names.isdisjoint({"workflows", "activities", "workers"})
     # RE2 for patterns and the parser of Markdown come with the activities that workflows name, gRPC with Temporal.
     vendors = {vendor for vendors in VENDORS.values() for vendor in vendors}
     assert names & vendors <= {"re2", "markdown_it", "grpc", "temporalio"}

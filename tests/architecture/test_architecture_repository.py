@@ -32,7 +32,7 @@ NAME = re.compile(
 """Names of classes, and names of several words."""
 EXAMPLE_NAMES = {
     *("CountWordsInput", "CountWordsTool", "count_words"),
-    *("PriorityInput", "TaskPriority", "set_priority"),
+    *("TaskPriority", "WITHDRAWAL", "WithdrawInput", "set_priority", "withdraw_request"),
 }
 """What the examples in CONTRIBUTING.md add."""
 HOME_PATH = re.compile(r"(?<![\w.~/-])/(?:home|Users|root)/\w")

@@ -23,7 +23,7 @@ from waystation.kernel.patterns import BOUNDED_PATTERNS, LINEAR_PATTERNS, Linear
 
 Pattern = re.Pattern[str] | re.Pattern[bytes] | LinearPattern
 ROOTS = ("waystation", "workflows", "activities", "workers")
-SKIPPED_MODULES = ("waystation.store.migrations", "workers.__main__")
+SKIPPED_MODULES = ("waystation.store.migrations", "waystation.workers.__main__")
 """Programs that run when they are imported."""
 USER_PATTERN_MODULES = ("waystation.plugins.redaction.rules",)
 """Whose patterns people write: they run with a time limit of their own where RE2 cannot read them."""

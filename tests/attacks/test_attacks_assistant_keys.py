@@ -27,7 +27,7 @@ from waystation.plugins.web.mcp import AssistantServer
 from waystation.plugins.web.principals import ApiKeyStore, AssistantPolicy, Authenticator
 from waystation.runtime.temporal.run_file import ProcessIdentity, RunFile, write_run_file
 from waystation.tasks.view import PendingApproval
-from workers.memory import MemoryReader
+from waystation.workers.memory import MemoryReader
 
 NAME = "waystation.example.org"
 NOON = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)

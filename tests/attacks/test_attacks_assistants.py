@@ -34,7 +34,7 @@ from waystation.plugins.web.principals import ApiKeyStore, AssistantPolicy, Auth
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.task import ApprovalRequest, BudgetProgress, StepProgress, TaskPhase, TaskRequest, TaskRow
 from waystation.tasks.view import TaskView, as_stored
-from workers.memory import MemoryReader
+from waystation.workers.memory import MemoryReader
 
 OWN, OTHER = "mcp-assistant", "private"
 SECRET = "the bridge is closed"

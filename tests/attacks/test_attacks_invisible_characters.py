@@ -29,7 +29,7 @@ from waystation.runtime.sql_store import SqlStore
 from waystation.security.untrusted import escape_control_characters_in_json, replace_control_characters
 from waystation.tasks.task import ApprovalRequest, TaskPhase, TaskRequest
 from waystation.tasks.view import PendingApproval, as_stored
-from workers.memory import MemoryReader
+from waystation.workers.memory import MemoryReader
 
 
 @pytest.fixture

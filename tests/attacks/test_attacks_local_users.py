@@ -44,8 +44,8 @@ from waystation.tasks import approvals, signals
 from waystation.tasks.signals import UNENCRYPTED_REASON, was_encrypted
 from waystation.tasks.task import RejectedMessage, TaskPhase
 from waystation.testing.doubles import PlainRedactor
-from workflows.session import SessionWorkflow
-from workflows.task import TaskWorkflow
+from waystation.workflows.session import SessionWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 WITH_KEY = Settings(key=SecretStr(KEY.hex()))
 

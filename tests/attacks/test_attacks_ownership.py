@@ -190,7 +190,7 @@ WITHOUT_READER = {
     "list_deleted_passage_ids": "ids of the outbox",
     "get_newest_event_number": "a number, of the tenant that asks",
     "get_oldest_pending_time": "a moment",
-    "list_unsent_traces": "places of every tenant, for the process that sends their spans",
+    "list_unsent_tenant_traces": "places of every tenant, for the process that sends their spans",
     "load_task_trace_data": "names its tenant by the place, for the same process",
     "get_usage_by_agent": "amounts, which are added to a task that was shown",
 }

@@ -15,9 +15,9 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
-from activities.activity_errors import translating_errors
 from tests.support.store_values import make_charge, make_intent, make_question, make_task_request, make_task_row
 from tests.tasks.test_event_repository import take_run_fence
+from waystation.activities.activity_errors import translating_errors
 from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory, build_task_redactor
 from waystation.config.settings import Settings
 from waystation.context.transcript import Message, Text, ToolResult, ToolUse

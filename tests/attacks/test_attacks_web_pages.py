@@ -37,7 +37,7 @@ from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import ApprovalRequest, BudgetProgress, TaskMessage, TaskPhase, TaskRequest
 from waystation.tasks.view import as_stored
-from workers.memory import MemoryReader
+from waystation.workers.memory import MemoryReader
 
 ACCESS = AccessPolicy(token="t" * 43, port=8520)
 SITE = SiteConfig(api=v1, pages=pages, files=FOLDER / "static", failed=render_error_page)

@@ -21,7 +21,7 @@ from waystation.kernel.value import Value
 from waystation.memory.embedders.local import create_default_embedder
 from waystation.memory.passages import EmbeddedPassage
 from waystation.testing.doubles import ScriptedModel
-from workers.memory import open_memory
+from waystation.workers.memory import open_memory
 
 AGENT = ("task-1", "--agent", "research-1")
 Json = dict[str, JsonValue]

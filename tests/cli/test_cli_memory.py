@@ -28,7 +28,7 @@ from waystation.runtime.redaction_setup import open_embedder
 from waystation.runtime.store_setup import open_store
 from waystation.tasks.task import tenant_hash
 from waystation.testing.doubles import PlainRedactor
-from workers.memory import describe_embedded_memory_problem, open_memory, open_memory_draft
+from waystation.workers.memory import describe_embedded_memory_problem, open_memory, open_memory_draft
 
 ROOT = Path(__file__).parents[2]
 TASK, COUNT = "task-1", 300

@@ -19,7 +19,7 @@ from waystation.memory.passage_builder import build_document_passage
 from waystation.memory.passages import EmbeddedPassage, MemoryExcerpt, MemoryQuery
 from waystation.runtime.redaction_setup import open_embedder
 from waystation.tasks.task import session_hash, tenant_hash
-from workers.memory import MemoryReader, open_memory
+from waystation.workers.memory import MemoryReader, open_memory
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,7 @@ from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import build_client_data_converter, build_payload_codec
 from waystation.runtime.temporal.connect import TemporalTarget, connect
 from waystation.tasks.task import TaskRequest
-from workers.wiring import run_configured_workers
+from waystation.workers.wiring import run_configured_workers
 
 KEY, OTHER = bytes(range(32)), bytes(range(1, 33))
 

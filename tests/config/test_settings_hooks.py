@@ -17,8 +17,8 @@ from waystation.kernel.errors import BadInput
 from waystation.runtime.hooks import CommandCompactionHook, HttpCompactionHook
 from waystation.runtime.sql_store import SqlStore
 from waystation.testing.doubles import RecordingMeter
-from workers.activity_deps import open_activity_deps
-from workers.external_systems import open_compaction_hooks
+from waystation.workers.activity_deps import open_activity_deps
+from waystation.workers.external_systems import open_compaction_hooks
 
 EVENT = CompactionEvent(
     event="before", trigger="auto", task="t", agent="a", run_id="t/a", strategy="ends", tokens=1, window=2

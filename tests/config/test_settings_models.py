@@ -17,7 +17,7 @@ from waystation.kernel.errors import BadInput
 from waystation.models.http_errors import ModelTimeouts
 from waystation.models.profiles import DEFAULT_SUMMARY_MODEL, OFFLINE_MODEL
 from waystation.tasks.task import TaskConfig, TaskRequest
-from workers.models import get_model_timeouts
+from waystation.workers.models import get_model_timeouts
 
 SONNET, OPUS, HAIKU, COUNTING = "claude-sonnet-5-5", "claude-opus-5-5", "claude-haiku-5-5", "claude-haiku-4-5"
 

@@ -59,7 +59,9 @@ MEANT = {
     "OTEL_TRACES_SAMPLER": "TraceIdRatio",
     "OTEL_TRACES_SAMPLER_ARG": "0.25",
 }
-WORKER = "import sys, workers.wiring, workers.activity_deps, waystation.cli.main; print(*sys.modules)"
+WORKER = (
+    "import sys, waystation.workers.wiring, waystation.workers.activity_deps, waystation.cli.main; print(*sys.modules)"
+)
 
 
 @pytest.fixture(autouse=True)

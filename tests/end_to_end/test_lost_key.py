@@ -13,7 +13,7 @@ from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.errors import BadInput
 from waystation.tasks.task import TaskPhase, TaskRequest
-from workers.wiring import run_configured_workers
+from waystation.workers.wiring import run_configured_workers
 
 MAIL = "ada.lovelace@example.com"
 PASSWORD = "sk-ant-api03-abcdefghij1234567890"

@@ -18,7 +18,7 @@ from waystation.kernel.amount import Limit
 from waystation.models.endpoints import EndpointKind
 from waystation.tasks.task import TaskPhase, TaskRequest
 from waystation.testing.messages_server import EndpointGap, build_error_response
-from workers.wiring import run_configured_workers
+from waystation.workers.wiring import run_configured_workers
 
 GAPS: tuple[EndpointGap, ...] = ("no count", "no usage", "no cache fields", "another model")
 AT_ONCE = 2
@@ -165,7 +165,9 @@ class OverloadedServer(ServerWithGaps):
 async def test_a_call_that_was_refused_goes_on_to_the_next_endpoint_at_once_and_never_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.models.REST_SECONDS", 0.0)  # so that whatever is tried again would come to the first
+    monkeypatch.setattr(
+        "waystation.workers.models.REST_SECONDS", 0.0
+    )  # so that whatever is tried again would come to the first
     documents = load_documents([write_survey_documents(tmp_path / "survey")]).documents
     with run_server(OverloadedServer(0.0)) as first, run_server(ServerWithGaps(0.0)) as spare:
         tables = {

@@ -17,7 +17,7 @@ from waystation.documents.document_loading import load_documents
 from waystation.kernel.clock import utc_now
 from waystation.runtime.sql_store import migrate
 from waystation.tasks.task import TaskPhase, TaskRequest
-from workers.wiring import run_configured_workers
+from waystation.workers.wiring import run_configured_workers
 
 FILES = {**GOOD, "a.pdf": make_pdf_file("Silt closed the harbour of Nordvik in 1871.")}
 

@@ -4,7 +4,7 @@ from temporalio import workflow
 
 from waystation.tasks.continuation import TaskWorkflowInput
 from waystation.tasks.session import SessionWorkflowInput
-from workflows.session import SessionWorkflow
+from waystation.workflows.session import SessionWorkflow
 
 
 @workflow.defn(name="Session")

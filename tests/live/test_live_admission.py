@@ -4,9 +4,9 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.worker import Worker
 
-from activities.sessions import ReconcileRequest, ReconcileResult
 from tests.live.session_doubles import EagerCheckSessionWorkflow, IdleTaskWorkflow
 from tests.support.task_model import make_task_config
+from waystation.activities.sessions import ReconcileRequest, ReconcileResult
 from waystation.budgets.budget import BudgetAccount
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.refs import TaskRef
@@ -19,8 +19,8 @@ from waystation.tasks.session import (
     SubmissionResult,
     TaskSettlement,
 )
-from workers.sandbox import create_sandboxed_runner
-from workflows.session import SessionWorkflow
+from waystation.workers.sandbox import create_sandboxed_runner
+from waystation.workflows.session import SessionWorkflow
 
 NEW = TaskRef(store_id="store", tenant="t", session="s", task_id="task-new")
 DEAD, BUDGET, SPENT = "task-dead", Amount(tokens=20_000), Amount(tokens=100)

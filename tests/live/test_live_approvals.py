@@ -27,7 +27,7 @@ from waystation.models.ports import ModelRequest
 from waystation.privacy.ports import Redactor
 from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.tasks.task import ApprovalRequest, RejectedMessage, TaskPhase
-from workflows.task import TaskWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 MALFORMED: list[tuple[JsonValue, str]] = [
     ("yes", "the signal: it should be a table of named values"),

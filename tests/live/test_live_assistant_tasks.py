@@ -30,7 +30,7 @@ from waystation.plugins.web.mcp import AssistantServer
 from waystation.privacy.ports import Redactor
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.view import PendingApproval
-from workers.memory import MemoryReader
+from waystation.workers.memory import MemoryReader
 
 QUESTION: dict[str, Any] = {
     "question": "How is the bar crossed?",

@@ -33,7 +33,7 @@ from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import TaskRequest
 from waystation.tasks.view import PendingApproval, TaskFilter, list_pending_approvals
-from workers.memory import MemoryReader
+from waystation.workers.memory import MemoryReader
 
 PLENTY = Limit(tokens=10_000_000)
 NOTE = "go on"

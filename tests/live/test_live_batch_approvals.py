@@ -16,7 +16,7 @@ from waystation.config.settings import Settings
 from waystation.plugins.web.access import AccessPolicy
 from waystation.plugins.web.principals import ApiKeyStore
 from waystation.privacy.ports import Redactor
-from workflows.task import TaskWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 OURS = {**COOKIES, "Origin": HERE}
 

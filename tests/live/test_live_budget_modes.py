@@ -28,7 +28,7 @@ from waystation.privacy.ports import Redactor
 from waystation.tasks import approvals
 from waystation.tasks.details import build_grant_fields, build_limit_fields
 from waystation.tasks.task import TaskConfig, TaskPhase, TaskProgress
-from workflows.task import TaskWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 Unit = Callable[[TaskConfig], TaskConfig]
 

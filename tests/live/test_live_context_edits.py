@@ -38,7 +38,7 @@ from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.tasks.signals import EDIT_CONTEXT
 from waystation.tasks.task import TaskConfig, TaskPhase, TaskProgress
 from waystation.testing.doubles import make_scripted_response
-from workflows.task import TaskWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 SUMMARY_PROMPT = 50
 """Tokens of a request for a summary; the crew's other prompts have 400."""

@@ -39,7 +39,7 @@ from waystation.kernel.errors import StaleFenceError
 from waystation.privacy.ports import Redactor
 from waystation.tasks.signals import EDIT_CONTEXT, ContextEditInput
 from waystation.tasks.task import TaskPhase
-from workflows.task import TaskWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 FOUR = {"harbours": [make_four_delegate_calls(), [SUBMIT_FINDINGS_CALL]]}
 ONE = {"harbours": [[make_delegate_call("beacons")], [SUBMIT_FINDINGS_CALL]]}

@@ -25,8 +25,8 @@ from waystation.privacy.policy import RedactionResult, TextDestination
 from waystation.tasks.signals import ContextEditInput
 from waystation.tasks.task import make_task_id
 from waystation.testing.doubles import PlainRedactor
-from workers.activity_deps import ActivityDeps
-from workflows.index_documents import IndexDocumentsWorkflow
+from waystation.workers.activity_deps import ActivityDeps
+from waystation.workflows.index_documents import IndexDocumentsWorkflow
 
 NAME, PLACEHOLDER = "Ada Lovelace", "<PERSON_7f3a2c91d04e>"
 PILOT = SourceDocument(name="pilot.md", text=f"The bar carries two fathoms.\n{NAME} keeps the white beacon.\n")

@@ -32,7 +32,7 @@ from waystation.privacy.ports import Redactor
 from waystation.tasks.approvals import APPROVE_BUDGET
 from waystation.tasks.signals import UPDATE_DOCUMENTS
 from waystation.tasks.task import TaskPhase
-from workflows.task import TaskWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 STEPS = [step.id for step in SCRIPTED_PLAN.steps]
 NEWER = "Keep the white beacon to starboard.\nThe bar carries three fathoms.\nThe buoy is adrift.\n"

@@ -15,7 +15,7 @@ from waystation.privacy.ports import Redactor
 from waystation.tasks.progress import build_task_progress
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import TaskPhase
-from workflows.task import TaskWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 
 @pytest.mark.parametrize("forked", [False, True])

@@ -34,7 +34,7 @@ from waystation.runtime.temporal.erasure_client import ERASURE_STEPS
 from waystation.security.placeholders import build_placeholder, compute_fingerprint
 from waystation.tasks.task import make_task_id, tenant_hash
 from waystation.testing.doubles import PlainRedactor
-from workers.activity_deps import ActivityDeps
+from waystation.workers.activity_deps import ActivityDeps
 
 NAME = "Ada Lovelace"
 ASKED = make_task_request(question=f"What does {NAME} say of the bar?")

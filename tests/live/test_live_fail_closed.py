@@ -28,8 +28,8 @@ from waystation.runtime.store_setup import open_store
 from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.tasks.task import TaskPhase, TaskProgress
 from waystation.testing.doubles import PlainRedactor, RecordingMeter
-from workers import activity_deps as wiring
-from workflows.task import TaskWorkflow
+from waystation.workers import activity_deps as wiring
+from waystation.workflows.task import TaskWorkflow
 
 SLOW = r"recognizers: [{name: slow, supported_entity: SLOW, patterns: [{regex: '(?=x)(x+x+)+y', score: 1}]}]"
 ENDLESS = "x" * 1_500

@@ -16,7 +16,7 @@ from waystation.kernel.amount import Amount, Limit
 from waystation.models.profiles import filter_prices
 from waystation.tasks.task import TaskConfig, TaskPhase
 from waystation.testing.doubles import PlainRedactor
-from workflows.session import SessionWorkflow
+from waystation.workflows.session import SessionWorkflow
 
 TASKS, RESEARCHERS = 4, 8
 TASK, AGENT, SESSION = 250_000, 25_000, 1_100_000

@@ -28,7 +28,7 @@ from waystation.kernel.refs import RunRef
 from waystation.memory.passages import Passage
 from waystation.tasks.task import make_task_id
 from waystation.testing.doubles import PlainRedactor
-from workers.activity_deps import ActivityDeps
+from waystation.workers.activity_deps import ActivityDeps
 
 QUESTION, DOCUMENT, REMEMBERED = "canary-question", "canary-document", "canary-passage"
 ASKED = make_task_request(question=f"How is {QUESTION} crossed?")

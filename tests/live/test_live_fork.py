@@ -34,7 +34,7 @@ from waystation.privacy.ports import Redactor
 from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.tasks.signals import TELL
 from waystation.tasks.task import ReusedWork, TaskPhase, TaskProgress, TaskRow, make_task_id
-from workflows.task import TaskWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 SETTINGS = Settings(offline=True, revisions=0, reviews=0)
 CALLS_FROM_WEIGH = [ModelCall("weigh", 1), ModelCall("write", 1), ModelCall("write", 2)]

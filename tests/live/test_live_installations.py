@@ -32,8 +32,8 @@ from waystation.runtime.temporal.installation import InstallationPlugin
 from waystation.tasks.schedules import ScheduleDefinition, ScheduleTiming
 from waystation.tasks.task import TaskPhase, TaskRequest, make_task_id
 from waystation.testing.doubles import PlainRedactor
-from workers.sandbox import create_sandboxed_runner
-from workflows.task import TaskWorkflow
+from waystation.workers.sandbox import create_sandboxed_runner
+from waystation.workflows.task import TaskWorkflow
 
 TASK_ID = make_task_id(make_task_request())
 PREFIXES = ("", "acme.", "acme-2.")

@@ -26,8 +26,8 @@ from waystation.tasks.signals import ContextEditInput
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import ApprovalRequest, TaskPhase, TaskRow, make_task_id
 from waystation.testing.doubles import PlainRedactor
-from workflows.payload_limit import MAX_PAYLOAD_BYTES
-from workflows.task import TaskWorkflow
+from waystation.workflows.payload_limit import MAX_PAYLOAD_BYTES
+from waystation.workflows.task import TaskWorkflow
 
 MOST_BYTES = 256_000
 AGENTS, COMPACTIONS, APPROVALS = 100, 40, 200

@@ -6,7 +6,6 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities.agents import AgentActivities
 from tests.support.scopes import SYSTEM_SCOPE
 from tests.support.task_model import (
     CALL_TOKENS,
@@ -28,6 +27,7 @@ from tests.support.temporal_platform import (
     wait_until,
 )
 from tests.support.workflow_history import fetch_events, join_all_strings, list_event_kinds
+from waystation.activities.agents import AgentActivities
 from waystation.agents.leg import AgentFinished, LegRequest
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import utc_now
@@ -35,8 +35,8 @@ from waystation.kernel.refs import RunRef, TaskRef
 from waystation.privacy.ports import Redactor
 from waystation.tasks.task import TaskPhase, TaskRow, make_task_id
 from waystation.testing.doubles import PlainRedactor
-from workers.activity_deps import ActivityDeps
-from workflows.task import TaskWorkflow
+from waystation.workers.activity_deps import ActivityDeps
+from waystation.workflows.task import TaskWorkflow
 
 
 async def first_leg(parts: ActivityDeps) -> LegRequest:

@@ -11,7 +11,7 @@ from waystation.kernel.temporal_names import WORKFLOWS_QUEUE
 from waystation.privacy.ports import Redactor
 from waystation.tasks.approvals import APPROVE_BUDGET
 from waystation.tasks.task import TaskPhase
-from workflows.task import TaskWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 MONTH = timedelta(days=30)
 

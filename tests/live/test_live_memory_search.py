@@ -18,8 +18,8 @@ from waystation.kernel.refs import RunRef
 from waystation.runtime.redaction_setup import open_embedder
 from waystation.runtime.store_setup import open_store
 from waystation.tasks.task import tenant_hash
-from workers.memory import open_memory
-from workers.wiring import run_configured_workers
+from waystation.workers.memory import open_memory
+from waystation.workers.wiring import run_configured_workers
 
 SAID = "The bar carries two fathoms."
 

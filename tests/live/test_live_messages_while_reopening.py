@@ -24,7 +24,7 @@ from waystation.tasks.continuation import TaskRewind, TaskWorkflowInput
 from waystation.tasks.signals import TELL
 from waystation.tasks.task import RejectedMessage, TaskMessage, TaskPhase, TaskProgress, TaskRow, make_task_id
 from waystation.testing.doubles import PlainRedactor
-from workflows.task import TaskWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 BEFORE, MEANWHILE = "Give depths in metres.", "Never cite the almanac of 1790."
 

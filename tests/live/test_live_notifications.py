@@ -12,7 +12,6 @@ from pydantic import JsonValue, SecretStr
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from activities.tasks import NotificationActivities
 from tests.support.free_ports import find_free_port
 from tests.support.notification_values import REQUEST_NOTICE as TOLD
 from tests.support.task_model import REQUESTED_TOKENS, ModelCall, ScriptedTaskModel, make_tight_budget_config
@@ -33,6 +32,7 @@ from tests.support.webhook_server import (
     run_webhook_server,
 )
 from tests.support.workflow_history import fetch_events, join_all_strings, list_event_kinds
+from waystation.activities.tasks import NotificationActivities
 from waystation.agents.action_approvals import UnattendedPolicy
 from waystation.config.settings import Settings
 from waystation.kernel.errors import ModelRejected
@@ -44,10 +44,10 @@ from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.approvals import APPROVE_BUDGET
 from waystation.tasks.continuation import TaskWorkflowInput
 from waystation.tasks.task import TaskPhase
-from workers.queues import DEV_TIMING, WorkerContext, create_workflows_worker
-from workers.sandbox import create_sandboxed_runner
-from workflows.notification import NotificationWorkflow
-from workflows.task import TaskWorkflow
+from waystation.workers.queues import DEV_TIMING, WorkerContext, create_workflows_worker
+from waystation.workers.sandbox import create_sandboxed_runner
+from waystation.workflows.notification import NotificationWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 ASKING = ("budget_asked-harbours-1", "budget_asked-tides-1")
 CHILD = "start_child_workflow_execution_initiated"

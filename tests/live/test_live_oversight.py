@@ -24,8 +24,8 @@ from waystation.privacy.ports import Redactor
 from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN
 from waystation.tasks.signals import ContextEditInput
 from waystation.tasks.task import TaskPhase, TaskProgress
-from workflows.session import SessionWorkflow
-from workflows.task import TaskWorkflow
+from waystation.workflows.session import SessionWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 RESEARCH_CALLS = 7
 

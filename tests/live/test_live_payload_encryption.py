@@ -43,9 +43,9 @@ from waystation.runtime.temporal.codec import ENCODING, ENCRYPTED
 from waystation.tasks import approvals
 from waystation.tasks.session import SessionWorkflowInput
 from waystation.tasks.task import TaskPhase, session_hash
-from workers.sandbox import create_sandboxed_runner
-from workflows.session import SessionWorkflow
-from workflows.task import TaskWorkflow
+from waystation.workers.sandbox import create_sandboxed_runner
+from waystation.workflows.session import SessionWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 QUESTION = "Why does Klabauter guard the bar?"
 NOTE = "Ask the widow Petersen before you sail."

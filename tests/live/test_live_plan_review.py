@@ -23,7 +23,7 @@ from waystation.privacy.ports import Redactor
 from waystation.reports.task_files import get_plan_path
 from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN
 from waystation.tasks.task import TaskPhase, TaskProgress
-from workflows.task import TaskWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 REVIEWED = make_task_config().replace(review_plan=True)
 GOAL = "Read about tides and nothing else."

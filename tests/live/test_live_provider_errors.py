@@ -42,7 +42,7 @@ from waystation.testing.messages_server import (
     build_stream_response,
     build_truncated_stream,
 )
-from workflows.task import TaskWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 SOON = {"retry-after-ms": "10"}
 TEN_HOURS = 36_000

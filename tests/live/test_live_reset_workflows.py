@@ -31,8 +31,8 @@ from waystation.kernel.amount import Amount, Limit
 from waystation.privacy.ports import Redactor
 from waystation.tasks import approvals
 from waystation.tasks.task import TaskPhase
-from workflows.session import SessionWorkflow
-from workflows.task import TaskWorkflow
+from waystation.workflows.session import SessionWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 SESSION_LIMIT = Limit(tokens=TIGHT_BUDGET)
 LONG_IS = "limit.historyCount.suggestContinueAsNew=40"

@@ -24,7 +24,7 @@ from waystation.kernel.temporal_names import make_retention_workflow_id
 from waystation.kernel.text import FORGOTTEN
 from waystation.runtime.temporal.erasure_client import ensure_retention_workflow
 from waystation.testing.doubles import PlainRedactor
-from workers.activity_deps import ActivityDeps
+from waystation.workers.activity_deps import ActivityDeps
 
 OLD, NEW = make_task_request("old"), make_task_request("new")
 
@@ -51,7 +51,7 @@ def end_long_ago(file: Path, task_id: str) -> None:
 async def test_what_ended_so_many_days_ago_is_forgotten_and_the_log_says_so(
     server: TemporalClient, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "activities.removal")
+    caplog.set_level(logging.INFO, "waystation.activities.removal")
     settings = Settings(home=tmp_path, retention_days=30)
     async with (
         open_activity_deps(tmp_path, PlainRedactor({}), ScriptedTaskModel()) as parts,

@@ -26,8 +26,8 @@ from waystation.privacy.ports import Redactor
 from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.tasks.signals import EDIT_CONTEXT, AnswerResult, ContextEditInput
 from waystation.tasks.task import TaskPhase, TaskProgress
-from workflows.session import SessionWorkflow
-from workflows.task import TaskWorkflow
+from waystation.workflows.session import SessionWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 BACK = ContextEditInput(action="rewind", agent="harbours", message="m5", by="Ada", note="it went astray")
 """To the result of the second of seven calls."""

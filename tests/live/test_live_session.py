@@ -34,8 +34,8 @@ from waystation.kernel.errors import BadInput
 from waystation.privacy.ports import Redactor
 from waystation.tasks import approvals
 from waystation.tasks.task import ApprovalRequest, RejectedMessage, TaskPhase
-from workflows.session import SessionWorkflow
-from workflows.task import TaskWorkflow
+from waystation.workflows.session import SessionWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 LONG_IS = "limit.historyCount.suggestContinueAsNew=40"
 """Events after which the server suggests to continue as new."""

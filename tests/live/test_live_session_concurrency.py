@@ -13,10 +13,10 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.envconfig import ClientConfigProfile
 from temporalio.worker import Worker
 
-from activities.sessions import SessionActivities
 from tests.live.session_doubles import IdleTaskWorkflow
 from tests.support.task_model import make_task_config
 from tests.support.temporal_platform import WAIT_TIMEOUT_SECONDS, open_store, start_dev_server
+from waystation.activities.sessions import SessionActivities
 from waystation.budgets.budget import BudgetAccount
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import Busy
@@ -33,8 +33,8 @@ from waystation.tasks.session import (
     SubmissionResult,
     TaskSettlement,
 )
-from workers.sandbox import create_sandboxed_runner
-from workflows.session import SessionWorkflow
+from waystation.workers.sandbox import create_sandboxed_runner
+from waystation.workflows.session import SessionWorkflow
 
 BUDGET = Amount(tokens=1_000)
 LIMIT = Limit(tokens=1_000_000)

@@ -17,7 +17,7 @@ from waystation.kernel.amount import Amount, Limit
 from waystation.privacy.ports import Redactor
 from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.tasks.task import ApprovalRequest, TaskPhase, TaskProgress
-from workflows.task import TaskWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 FOUR = {"harbours": [make_four_delegate_calls(), [SUBMIT_FINDINGS_CALL]]}
 LONG = [*[[TAKE_NOTE_CALL]] * 60, [SUBMIT_FINDINGS_CALL]]

@@ -39,7 +39,7 @@ from waystation.privacy.ports import Redactor
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.details import STEP_STATE_MARKS
 from waystation.tasks.task import TaskPhase, TaskProgress, session_hash
-from workflows.task_runtime import PENDING, PHASE, SESSION, TOKENS
+from waystation.workflows.task_runtime import PENDING, PHASE, SESSION, TOKENS
 
 IN_THE_DOCUMENT = "The wreck lies under the northern mark."
 IN_THE_INSTRUCTIONS = "Write for a pilot who has never seen the estuary."

@@ -40,7 +40,7 @@ from waystation.tasks.approvals import APPROVE_BUDGET
 from waystation.tasks.signals import TELL
 from waystation.tasks.task import TaskMessage, TaskPhase, build_reader_scope
 from waystation.tasks.view import TaskView
-from workflows.task import TaskWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 WORDS = "Never cite the almanac of 1790:\n  its soundings are wrong."
 MORE = "And give depths in metres."

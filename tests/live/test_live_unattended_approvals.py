@@ -13,7 +13,7 @@ from waystation.kernel.errors import SpendingLimitReached
 from waystation.privacy.ports import Redactor
 from waystation.tasks import approvals
 from waystation.tasks.task import TaskConfig, TaskPhase
-from workflows.task import TaskWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 
 def ahead(decided: UnattendedPolicy) -> TaskConfig:

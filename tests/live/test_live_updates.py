@@ -48,7 +48,7 @@ from waystation.tasks.signals import (
     UpdateResult,
 )
 from waystation.tasks.task import ApprovalRequest, RejectedMessage, TaskPhase, TaskProgress
-from workflows.task import TaskWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 
 async def query_progress(task: TaskHandle) -> TaskProgress:

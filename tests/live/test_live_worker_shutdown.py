@@ -11,8 +11,8 @@ from tests.support.temporal_platform import TaskSubmitter, open_activity_deps, r
 from waystation.config.settings import Settings
 from waystation.tasks.task import TaskPhase
 from waystation.testing.doubles import PlainRedactor
-from workers.queues import DEV_TIMING, get_worker_timing
-from workflows.options import HEARTBEAT, LEG
+from waystation.workers.queues import DEV_TIMING, get_worker_timing
+from waystation.workflows.options import HEARTBEAT, LEG
 
 HELD = ModelCall("harbours", 3)
 

@@ -25,7 +25,7 @@ from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.temporal.dev_server import find_temporal_executable
 from waystation.tasks.continuation import TaskWorkflowInput
 from waystation.tasks.task import TaskConfig, TaskPhase, TaskProgress, TaskRow, make_task_id, session_hash, tenant_hash
-from workflows.task import TaskWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from waystation.kernel.errors import MemoryUnavailable
 from waystation.memory.qdrant.collection import QdrantServerConfig
 from waystation.memory.qdrant.edge import QdrantEdgeMemory
 from waystation.memory.qdrant.server import BATCH_BYTES, BATCH_POINTS, QdrantServerMemory, iter_point_batches
-from workers.memory_server import build_qdrant_server
+from waystation.workers.memory_server import build_qdrant_server
 
 COLLECTION = "waystation"
 SUBJECTS = ("wheel", "brake", "bridge", "harbour", "train")

@@ -19,7 +19,7 @@ from waystation.memory.indexing import EMBEDDING_BATCH, OutboxDrainer, Reindexer
 from waystation.memory.passages import MemoryQuery
 from waystation.memory.ports import Embedder, EmbeddingUse, Memory
 from waystation.tasks.continuation import TranscriptRewind
-from workers.memory import has_memory, open_memory, open_memory_draft
+from waystation.workers.memory import has_memory, open_memory, open_memory_draft
 
 COUNT = 2 * EMBEDDING_BATCH + 6
 

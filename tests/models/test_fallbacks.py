@@ -31,7 +31,7 @@ from waystation.models.ports import ModelRequest, ModelResponse
 from waystation.models.profiles import OFFLINE_MODEL, Price, TokenRates, compute_cost_micro_usd
 from waystation.tasks.task import TaskConfig, TaskRequest
 from waystation.testing.doubles import ScriptedModel, make_scripted_response
-from workers.models import ModelRouter, create_model_router
+from waystation.workers.models import ModelRouter, create_model_router
 
 FIRST, SPARE, LOCAL = "first::claude-sonnet-5-5", "spare::claude-sonnet-5-5", "local::qwen3"
 ENDPOINTS = {

@@ -15,7 +15,6 @@ import pytest
 from waystation import __version__
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("activities", "waystation", "workers", "workflows")
 NAME = f"waystation-{__version__}"
 
 
@@ -42,19 +41,21 @@ def contents_of(wheel: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
-def files_of_the_packages() -> set[str]:
+def files_of_the_package() -> set[str]:
+    """As an installation has them: workflows, activities and workers are in `waystation`, by links to their folders."""
     return {
-        path.relative_to(ROOT).as_posix()
-        for package in PACKAGES
-        for path in (ROOT / package).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        (Path(folder) / name).relative_to(ROOT).as_posix()
+        for folder, _, names in os.walk(ROOT / "waystation", followlinks=True)
+        for name in names
+        if "__pycache__" not in Path(folder).parts
     }
 
 
-def test_the_wheel_has_every_file_of_the_packages_and_no_other(wheel: dict[str, bytes]) -> None:
+def test_the_wheel_has_every_file_of_the_package_and_no_other_package(wheel: dict[str, bytes]) -> None:
     inside = {name for name in wheel if not name.startswith(f"{NAME}.dist-info/")}
-    assert inside == files_of_the_packages()
-    assert {"waystation/py.typed", "waystation/agents/prompts/research.md"} <= inside
+    assert inside == files_of_the_package()
+    assert {name.split("/")[0] for name in inside} == {"waystation"}
+    assert {"waystation/py.typed", "waystation/workflows/task.py", "waystation/agents/prompts/research.md"} <= inside
     assert any(name.startswith("waystation/store/migrations/versions/0100") for name in inside)
 
 
@@ -76,7 +77,7 @@ def test_the_source_distribution_has_what_the_wheel_is_built_from_and_no_other(d
     with tarfile.open(dist / f"{NAME}.tar.gz") as archive:
         inside = {name.removeprefix(f"{NAME}/") for name in archive.getnames()}
     beside = {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "requirements.lock", "PKG-INFO", ".gitignore"}
-    assert inside == files_of_the_packages() | beside
+    assert inside == files_of_the_package() | beside
 
 
 def test_the_source_distribution_builds_the_same_wheel(dist: Path, wheel: dict[str, bytes], tmp_path: Path) -> None:

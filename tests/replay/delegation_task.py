@@ -36,8 +36,8 @@ from waystation.privacy.ports import Redactor
 from waystation.tasks.approvals import APPROVE_BUDGET
 from waystation.tasks.signals import TELL, UPDATE_DOCUMENTS
 from waystation.tasks.task import TaskPhase
-from workers.external_systems import ToolBackends
-from workflows.task import TaskWorkflow
+from waystation.workers.external_systems import ToolBackends
+from waystation.workflows.task import TaskWorkflow
 
 UPDATED_DOCUMENT = "Keep the white beacon to starboard.\nThe bar carries three fathoms.\n"
 SCRIPTS = {

@@ -43,9 +43,9 @@ from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.tasks.signals import EDIT_CONTEXT, TELL
 from waystation.tasks.task import TaskRequest
 from waystation.testing.doubles import PlainRedactor
-from workers.models import create_model_router
-from workflows.index_documents import IndexDocumentsWorkflow
-from workflows.task import TaskWorkflow
+from waystation.workers.models import create_model_router
+from waystation.workflows.index_documents import IndexDocumentsWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 HISTORIES = Path(__file__).parent / "histories"
 STACK = re.compile(r'"stackTrace": "(?:[^"\\]|\\.)*"')

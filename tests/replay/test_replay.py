@@ -12,12 +12,12 @@ from tests.support.workflow_history import join_all_strings
 from waystation import __version__
 from waystation.tasks.continuation import TaskWorkflowInput
 from waystation.tasks.task import TaskProgress
-from workers.sandbox import create_sandboxed_runner
-from workflows.index_documents import IndexDocumentsWorkflow
-from workflows.schedules import ScheduledRunWorkflow
-from workflows.session import SessionWorkflow
-from workflows.subagent import SubagentWorkflow
-from workflows.task import TaskWorkflow
+from waystation.workers.sandbox import create_sandboxed_runner
+from waystation.workflows.index_documents import IndexDocumentsWorkflow
+from waystation.workflows.schedules import ScheduledRunWorkflow
+from waystation.workflows.session import SessionWorkflow
+from waystation.workflows.subagent import SubagentWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 HISTORIES = Path(__file__).parent / "histories"
 WORKFLOWS = Path(__file__).parents[2] / "workflows"

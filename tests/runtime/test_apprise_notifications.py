@@ -22,8 +22,8 @@ from waystation.runtime.hooks import GATHER_S, MESSAGE_PATIENCE_S, AppriseNotifi
 from waystation.runtime.temporal.connect import TemporalTarget
 from waystation.tasks.ports import Notifier
 from waystation.tasks.task import TaskPhase
-from workers.external_systems import build_task_link, create_notifiers
-from workflows.options import NOTICE
+from waystation.workers.external_systems import build_task_link, create_notifiers
+from waystation.workflows.options import NOTICE
 
 DONE = make_end_notice(TaskPhase.DONE)
 

@@ -12,8 +12,8 @@ from waystation.memory.passages import MemoryQuery
 from waystation.runtime.redaction_setup import open_embedder
 from waystation.runtime.store_setup import open_store
 from waystation.tasks.task import tenant_hash
-from workers import memory
-from workers.memory import MemoryReader, open_memory, open_memory_for_search
+from waystation.workers import memory
+from waystation.workers.memory import MemoryReader, open_memory, open_memory_for_search
 
 WANTED = MemoryQuery(tenant=tenant_hash("local"), session=None, text="harbour", dense=None)
 

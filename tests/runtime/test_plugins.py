@@ -20,7 +20,7 @@ from waystation.plugins.api import ChatModelContext, PluginGroup
 from waystation.privacy.policy import TextDestination
 from waystation.runtime.plugins import open_plugins
 from waystation.runtime.redaction_setup import build_redaction_config, create_redactor, list_placeholder_types
-from workers.models import create_model_router
+from waystation.workers.models import create_model_router
 
 KEY = bytes(32)
 HOSTILE = PluginPackage(

@@ -27,7 +27,7 @@ from waystation.tasks.schedules import ScheduleDefinition, ScheduleTiming
 from waystation.tasks.task import TaskRequest
 from waystation.tasks.view import TaskFilter
 from waystation.testing.doubles import PlainRedactor
-from workers.activity_deps import ActivityDeps
+from waystation.workers.activity_deps import ActivityDeps
 
 QUESTION = "How deep is the bar of Nordvik, and who keeps the light?"
 MONDAYS = [datetime(2026, 10, 5, 7, tzinfo=UTC) + timedelta(weeks=week) for week in range(5)]

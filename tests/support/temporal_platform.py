@@ -53,13 +53,13 @@ from waystation.tasks.task import (
     tenant_hash,
 )
 from waystation.testing.doubles import PlainRedactor, RecordingMeter
-from workers.activity_deps import ActivityDeps
-from workers.external_systems import open_notification_activities
-from workers.queues import DEV_TIMING, WORKER_FACTORIES, WorkerContext, WorkerTiming, create_workflows_worker
-from workers.sandbox import create_sandboxed_runner
-from workers.wiring import run_workers
-from workflows.session import SessionWorkflow
-from workflows.task import TaskWorkflow
+from waystation.workers.activity_deps import ActivityDeps
+from waystation.workers.external_systems import open_notification_activities
+from waystation.workers.queues import DEV_TIMING, WORKER_FACTORIES, WorkerContext, WorkerTiming, create_workflows_worker
+from waystation.workers.sandbox import create_sandboxed_runner
+from waystation.workers.wiring import run_workers
+from waystation.workflows.session import SessionWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 WAIT_TIMEOUT_SECONDS = 120.0
 """Seconds after which a state that was not reached fails the test."""

@@ -15,9 +15,9 @@ from waystation.context.transcript import ToolResult
 from waystation.documents.table_engine.engine import DuckDbTableEngine
 from waystation.privacy.ports import Redactor
 from waystation.tasks.task import ApprovalRequest, TaskProgress
-from workers.activity_deps import ActivityDeps
-from workers.external_systems import ToolBackends
-from workflows.task import TaskWorkflow
+from waystation.workers.activity_deps import ActivityDeps
+from waystation.workers.external_systems import ToolBackends
+from waystation.workflows.task import TaskWorkflow
 
 PRIVATE = "ada.lovelace@example.com"
 

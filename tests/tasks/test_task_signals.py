@@ -3,9 +3,9 @@
 import pytest
 from pydantic import JsonValue
 
-from activities.ledger import AuditRequest
 from tests.support.progress_values import APPROVED_APPROVAL, PENDING_APPROVAL
 from tests.support.task_states import NOON, make_approval_context, make_working_state, request_budgets
+from waystation.activities.ledger import AuditRequest
 from waystation.context.compaction import ContextEdit
 from waystation.kernel.value import Value
 from waystation.tasks import signals
@@ -26,7 +26,7 @@ from waystation.tasks.signals import (
 )
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import ApprovalRequest, RejectedMessage, TaskMessage
-from workflows.task import TaskWorkflow
+from waystation.workflows.task import TaskWorkflow
 
 ROWS = [name for name, row in vars(signals).items() if isinstance(row, TaskSignal)]
 WORDS: dict[str, JsonValue] = {"text": "Give depths in metres.", "by": "Ada", "answer_id": "a1"}

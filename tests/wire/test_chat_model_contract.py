@@ -35,7 +35,7 @@ from waystation.models.endpoints import ModelEndpoint, NamedEndpoint
 from waystation.models.http_errors import DEFAULT_TIMEOUTS
 from waystation.models.ports import ChatModel, ModelRequest, ModelResponse, StopReason, ToolSpec
 from waystation.testing.doubles import ScriptedModel, make_scripted_response
-from workers.models import create_endpoint_model
+from waystation.workers.models import create_endpoint_model
 
 Saying = Sequence[ModelResponse | ModelError]
 

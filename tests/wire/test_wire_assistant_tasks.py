@@ -38,7 +38,7 @@ from waystation.plugins.web.mcp_tasks import EXTENSION
 from waystation.plugins.web.principals import AssistantPolicy
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.task import TaskPhase, build_reader_scope
-from workers.memory import MemoryReader
+from waystation.workers.memory import MemoryReader
 
 METHODS: dict[str, dict[str, Any]] = {"tasks/get": {}, "tasks/update": {"inputResponses": {}}, "tasks/cancel": {}}
 

@@ -6,11 +6,11 @@ from typing import get_type_hints
 import pytest
 from pydantic import BaseModel
 
-from activities.agents import AgentActivities, ContextActivities
-from activities.memory import DocumentActivities
-from activities.tasks import OversightActivities, PlanningActivities, ReportActivities
+from waystation.activities.agents import AgentActivities, ContextActivities
+from waystation.activities.memory import DocumentActivities
+from waystation.activities.tasks import OversightActivities, PlanningActivities, ReportActivities
 from waystation.kernel.refs import TaskRef
-from workers.activity_deps import DEPTH, find_session_hash, get_current_session
+from waystation.workers.activity_deps import DEPTH, find_session_hash, get_current_session
 
 REF = TaskRef(store_id="s", tenant="t", session="harbour", task_id="task-1")
 REDACTING = (

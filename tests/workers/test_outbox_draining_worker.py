@@ -9,7 +9,7 @@ from tests.support.agent_environment import NOON, AgentEnvironment
 from waystation.kernel.errors import StoreUnavailable
 from waystation.memory.ports import EmbeddingUse
 from waystation.store.ports import Store
-from workers.memory import run_drain_loop
+from waystation.workers.memory import run_drain_loop
 
 AT_ONCE = timedelta(milliseconds=5)
 

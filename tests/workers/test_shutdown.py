@@ -8,7 +8,7 @@ import pytest
 
 PROGRAM = """
 import asyncio, signal
-from workers.shutdown import stop_on_signals
+from waystation.workers.shutdown import stop_on_signals
 
 async def main():
     stop_on_signals(lambda: print("again?", flush=True))

@@ -18,8 +18,8 @@ from tests.support.temporal_platform import open_store, start_dev_server
 from waystation.kernel.errors import BadInput
 from waystation.runtime.sql_store import SqlStore
 from waystation.testing.doubles import ListMemory
-from workers.health import HealthCheck, run_health_server
-from workers.wiring import run_workers
+from waystation.workers.health import HealthCheck, run_health_server
+from waystation.workers.wiring import run_workers
 
 
 @dataclass

@@ -42,8 +42,8 @@ from waystation.runtime.temporal.metrics import TemporalMeter, create_prometheus
 from waystation.runtime.temporal.task_client import TemporalTaskClient
 from waystation.tasks.task import TaskPhase, make_task_id
 from waystation.testing.doubles import PlainRedactor, RecordingMeter
-from workers.activity_deps import ActivityDeps
-from workers.health import Gauge, run_gauge_sampler
+from waystation.workers.activity_deps import ActivityDeps
+from waystation.workers.health import Gauge, run_gauge_sampler
 
 _SAMPLE = re.compile(r"^(?P<name>waystation_\w+)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')

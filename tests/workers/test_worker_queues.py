@@ -19,20 +19,20 @@ from waystation.kernel.temporal_names import AGENTS_QUEUE, CONTEXT_QUEUE, QUEUES
 from waystation.memory.embedders.local import NoEmbedder
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.temporal.connect import TemporalTarget
-from workers.memory import open_memory
-from workers.queues import build_worker_tuning, select_served_queues
-from workers.wiring import run_configured_workers
+from waystation.workers.memory import open_memory
+from waystation.workers.queues import build_worker_tuning, select_served_queues
+from waystation.workers.wiring import run_configured_workers
 
 SERVER = "http://127.0.0.1:9"
 SERVES_WORKFLOWS = """
 import sys
-import workers.wiring
+import waystation.workers.wiring
 print(*{"spacy", "presidio_analyzer", "anthropic", "qdrant_client", "qdrant_edge"} & set(sys.modules))
 """
 
 EMBEDS_MEMORY = """
 import sys
-import workers.memory
+import waystation.workers.memory
 print(*{"qdrant_client"} & set(sys.modules))
 """
 
@@ -106,7 +106,7 @@ def test_an_address_that_is_none_names_its_setting(text: str) -> None:
         parse_listen_address("WAYSTATION_X", text)
 
 
-@pytest.mark.parametrize("command", [("-m", "workers"), ("-m", "waystation.cli.main", "worker")])
+@pytest.mark.parametrize("command", [("-m", "waystation.workers"), ("-m", "waystation.cli.main", "worker")])
 def test_both_entry_points_refuse_a_queue_that_is_none(command: tuple[str, ...], tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, *command, "--queues", "nope"],

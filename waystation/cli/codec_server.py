@@ -21,7 +21,7 @@ from waystation.runtime.temporal.codec_server import (
     run_codec_server,
 )
 from waystation.runtime.temporal.connect import find_target
-from workers.shutdown import stop_on_signals
+from waystation.workers.shutdown import stop_on_signals
 
 PATH_BYTES = 16
 """Length of the secret path: 128 bits cannot be guessed."""

@@ -32,7 +32,7 @@ from waystation.models.profiles import find_price
 from waystation.tasks.details import format_task_cost
 from waystation.tasks.task import TaskRequest
 from waystation.tasks.view import TaskView
-from workers.shutdown import INTERRUPTED
+from waystation.workers.shutdown import INTERRUPTED
 
 QUESTION = "Which licences do these packages carry, what is each of them for, and what needs attention before shipping?"
 DOCUMENTS = 80

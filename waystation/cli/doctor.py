@@ -209,7 +209,7 @@ def _probed(model: str, *, save: bool, overflow: bool, yes: bool, as_json: bool)
 async def _asked(
     settings: Settings, endpoint: ModelEndpoint, model: str, overflow: int
 ) -> tuple[tuple[ProbeLine, ...], ModelCapabilities]:
-    from workers.models import create_probe_model  # noqa: PLC0415 - the provider's SDK comes with it
+    from waystation.workers.models import create_probe_model  # noqa: PLC0415 - the provider's SDK comes with it
 
     async with AsyncExitStack() as open_models:
         asked: dict[tuple[bool, bool], ChatModel] = {}
@@ -341,15 +341,15 @@ async def _embedder(settings: Settings) -> CheckResult:
 async def _memory(settings: Settings) -> CheckResult:
     """Check memory. Not needed: runs continue without it, and their passages wait in the store."""
     if settings.qdrant_url is None:
-        from workers.memory import describe_embedded_memory_problem  # noqa: PLC0415  Qdrant's engine takes a second to load
+        from waystation.workers.memory import describe_embedded_memory_problem  # noqa: PLC0415  Qdrant's engine takes a second to load
 
         wrong = await describe_embedded_memory_problem(settings)
         finding = wrong or f"embedded in {settings.memory_folder}; one process runs all workers"
         return CheckResult(name="memory", ok=not wrong, finding=finding, needed=False)
     # These imports load Qdrant's client, which only a server needs.
     from waystation.memory.qdrant.collection import CLIENT_ERRORS, classify_failure  # noqa: PLC0415
-    from workers.memory import describe_lost_passages  # noqa: PLC0415
-    from workers.memory_server import build_qdrant_server  # noqa: PLC0415
+    from waystation.workers.memory import describe_lost_passages  # noqa: PLC0415
+    from waystation.workers.memory_server import build_qdrant_server  # noqa: PLC0415
 
     server = build_qdrant_server(settings, settings.qdrant_url)
     try:
@@ -414,7 +414,7 @@ def _model(settings: Settings) -> CheckResult:
 
 async def _webhook(settings: Settings) -> CheckResult:
     """Check the webhook. Nothing is posted: people would read it."""
-    from workers.external_systems import create_notifiers  # noqa: PLC0415 - Apprise comes with it
+    from waystation.workers.external_systems import create_notifiers  # noqa: PLC0415 - Apprise comes with it
 
     try:
         for told in create_notifiers(settings):

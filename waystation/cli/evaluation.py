@@ -43,7 +43,7 @@ from waystation.plugins.evaluation.scores import (
 from waystation.tasks.details import get_known_cost
 from waystation.tasks.task import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS, TaskProgress, TaskRequest, make_own_session_name
 from waystation.tasks.view import TaskView, list_pending_approvals
-from workers.shutdown import INTERRUPTED
+from waystation.workers.shutdown import INTERRUPTED
 
 QUESTION_BUDGET = "1M"
 _SETTINGS_SUFFIX = ".toml"

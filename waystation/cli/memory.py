@@ -193,7 +193,7 @@ async def _found(settings: Settings, wish: MemorySearchRequest) -> tuple[MemoryM
         async with await RemoteClient.connect(settings) as client:
             return await client.search_memory(wish)
     # Qdrant takes a second to load.
-    from workers.memory import MemoryReader  # noqa: PLC0415
+    from waystation.workers.memory import MemoryReader  # noqa: PLC0415
 
     async def known(task: str) -> str:
         async with aclosing(await open_store(settings)) as store:
@@ -302,7 +302,7 @@ class ReindexedJson(ReindexResult):
 async def _reindex(settings: Settings, *, with_refused: bool, anew: bool) -> ReindexedJson:
     # Qdrant and the embedder take a second to load.
     from waystation.runtime.redaction_setup import create_redactor, open_embedder  # noqa: PLC0415
-    from workers.memory import get_passage_counts, open_memory_draft  # noqa: PLC0415
+    from waystation.workers.memory import get_passage_counts, open_memory_draft  # noqa: PLC0415
 
     create_private_folder(settings.home)
     async with aclosing(await open_store(settings)) as store, open_embedder(settings) as embedder:
@@ -353,7 +353,7 @@ async def _status(settings: Settings) -> MemoryJson:
 
 async def _points(settings: Settings, store: SqlStore, embedder: Embedder) -> tuple[int | None, str]:
     """Return the number of points, with a remark on problems; None if it is unknown. Creates no memory."""
-    from workers.memory import has_memory, load_passage_counts  # noqa: PLC0415
+    from waystation.workers.memory import has_memory, load_passage_counts  # noqa: PLC0415
 
     try:
         there = await has_memory(settings)

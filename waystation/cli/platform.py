@@ -34,7 +34,7 @@ from waystation.runtime.temporal.run_file import (
     write_run_file,
 )
 from waystation.security.confined_process import build_module_command, build_safe_python_path
-from workers.shutdown import stop_on_signals as stop_on_signals  # noqa: PLC0414  dev and demo stop as workers do
+from waystation.workers.shutdown import stop_on_signals as stop_on_signals  # noqa: PLC0414  dev and demo stop as workers do
 
 if TYPE_CHECKING:
     from waystation.runtime.temporal.dev_server import CodecForUi, DevServer
@@ -93,7 +93,7 @@ async def _loading_meanwhile() -> AsyncGenerator[None]:
 
 def _load() -> tuple[ModuleType, ...]:
     from waystation.runtime import redaction_setup  # noqa: PLC0415
-    from workers import memory, models, wiring  # noqa: PLC0415
+    from waystation.workers import memory, models, wiring  # noqa: PLC0415
 
     return redaction_setup, memory, models, wiring
 
@@ -182,8 +182,8 @@ async def run_local_workers(settings: Settings) -> AsyncGenerator[None]:
     """Run all workers in this process until the block ends. Raises Unreachable, BadInput."""
     # This import loads Presidio, the model's SDK and Qdrant, which help should not wait for.
     with pause_gc_for_imports():
-        from workers.queues import DEV_TIMING  # noqa: PLC0415
-        from workers.wiring import run_configured_workers  # noqa: PLC0415
+        from waystation.workers.queues import DEV_TIMING  # noqa: PLC0415
+        from waystation.workers.wiring import run_configured_workers  # noqa: PLC0415
 
     async with run_configured_workers(settings, DEV_TIMING):
         yield
@@ -462,6 +462,6 @@ def worker(
         )
     # This import loads Temporal's SDK, which help should not wait for.
     with pause_gc_for_imports():
-        from workers.wiring import serve  # noqa: PLC0415
+        from waystation.workers.wiring import serve  # noqa: PLC0415
 
     asyncio.run(serve(settings, print_message))

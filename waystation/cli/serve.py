@@ -39,7 +39,7 @@ from waystation.plugins.web.principals import (
     generate_token,
 )
 from waystation.privacy.policy import VaultEntry
-from workers.shutdown import INTERRUPTED, stop_on_signals
+from waystation.workers.shutdown import INTERRUPTED, stop_on_signals
 
 if TYPE_CHECKING:
     from waystation.plugins.web.site import SiteThread
@@ -238,7 +238,7 @@ async def _mcp(settings: Settings, roots: list[Path]) -> None:
         from waystation.client import Client  # noqa: PLC0415
         from waystation.plugins.web.assistant_gateway import AssistantGateway  # noqa: PLC0415
         from waystation.plugins.web.mcp import AssistantServer  # noqa: PLC0415
-        from workers.memory import MemoryReader  # noqa: PLC0415
+        from waystation.workers.memory import MemoryReader  # noqa: PLC0415
 
     rights = AssistantPolicy.from_settings(settings, roots)
     # A thread waits for input and cannot be cancelled; no stored data suffers.

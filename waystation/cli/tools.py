@@ -179,7 +179,7 @@ async def _desk(settings: Settings) -> AsyncGenerator[AgentDeps]:
 
     from waystation.runtime.plugins import open_plugins  # noqa: PLC0415
     from waystation.runtime.temporal.metrics import TemporalMeter  # noqa: PLC0415
-    from workers.external_systems import ToolBackendDeps, open_tool_backends  # noqa: PLC0415
+    from waystation.workers.external_systems import ToolBackendDeps, open_tool_backends  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(aclosing(await open_store(settings)))

@@ -151,7 +151,7 @@ class ModelSummariser:
 
         from waystation.runtime.sql_store import SqlStore  # noqa: PLC0415
         from waystation.runtime.temporal.metrics import TemporalMeter  # noqa: PLC0415
-        from workers.models import create_model_router  # noqa: PLC0415
+        from waystation.workers.models import create_model_router  # noqa: PLC0415
 
         async with AsyncExitStack() as stack:
             url = f"sqlite+aiosqlite:///{folder / 'calls.db'}"

@@ -182,7 +182,7 @@ async def _memory(settings: Settings) -> AsyncGenerator[MemoryWithEmbedder]:
         raise MemoryUnavailable("there is none in this home folder")
     # These imports take a second.
     from waystation.runtime.redaction_setup import open_embedder  # noqa: PLC0415
-    from workers.memory import open_memory  # noqa: PLC0415
+    from waystation.workers.memory import open_memory  # noqa: PLC0415
 
     async with AsyncExitStack() as stack:
         embedder = await stack.enter_async_context(open_embedder(settings))

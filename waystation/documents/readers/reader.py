@@ -183,7 +183,7 @@ _TEXTS = frozenset({".html", ".json", ".txt", ".xhtml", ".xml"})
 
 
 class SubprocessWebTextExtractor:
-    """Implements `PageReader`.
+    """Implements `WebTextExtractor`.
 
     Pages are read one after another, off the event loop; one that crashes its parser is rejected.
     """
@@ -194,7 +194,7 @@ class SubprocessWebTextExtractor:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="page-reader")
 
     async def read(self, content: bytes, suffix: str, charset: str | None) -> str:
-        """See `PageReader`."""
+        """See `WebTextExtractor`."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._read, content, suffix, charset)
 
     async def aclose(self) -> None:

@@ -69,7 +69,7 @@ from waystation.plugins.web.report_exports import ReportExporter
 from waystation.plugins.web.request_bodies import format_body_fault, format_faults
 from waystation.plugins.web.request_timeouts import RequestTimeoutProtocol
 from waystation.security.untrusted import replace_control_characters
-from workers.memory import MemoryReader
+from waystation.workers.memory import MemoryReader
 
 SECONDS_TO_END = 2
 """Seconds after which event listeners are disconnected at shutdown."""

@@ -36,7 +36,7 @@ from waystation.security.untrusted import ServerNames, sanitize_line
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import TaskPhase, TaskProgress, TaskRequest, session_hash, tenant_hash
 from waystation.tasks.view import PendingApproval, TaskFilter, TaskView, list_pending_approvals
-from workers.memory import MemoryReader
+from waystation.workers.memory import MemoryReader
 
 MAX_ASSISTANT_TASKS = 10_000
 """Maximum tasks of one assistant: with more, its spending cannot be summed."""

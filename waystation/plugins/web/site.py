@@ -17,7 +17,7 @@ from waystation.plugins.web.mcp import AssistantServer
 from waystation.plugins.web.pages import pages, render_error_page
 from waystation.plugins.web.principals import AssistantPolicy, Authenticator
 from waystation.plugins.web.task_page import FOLDER
-from workers.memory import MemoryReader
+from waystation.workers.memory import MemoryReader
 
 
 @asynccontextmanager
