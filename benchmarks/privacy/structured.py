@@ -139,7 +139,7 @@ class Reader:
         desk = replace(
             self.env.agent_deps,
             redactor=self.redactor,
-            redacted=RedactedDocumentStore(self.env.store, self.redactor),
+            redacted_documents=RedactedDocumentStore(self.env.store, self.redactor),
             tables=RedactedTableReader(
                 DuckDbTableEngine(), ColumnRedactor(self.redactor, self.originals), self.env.clock
             ),

@@ -84,7 +84,7 @@ class Rivalled(ScriptedModel):
 async def crashed_leg(env: AgentEnvironment, model: ScriptedModel) -> None:
     """A first attempt that dies in the second tool of its first turn."""
     env.model = model
-    loop = replace(env.agent_loop, desk=replace(env.agent_deps, search=CrashingSearch()))
+    loop = replace(env.agent_loop, deps=replace(env.agent_deps, search=CrashingSearch()))
     with pytest.raises(Crash):
         await loop.run(LegRequest(run=env.run_ref(), leg=1, limit=env.limit, terms=env.terms), never_interrupted)
 
@@ -181,7 +181,7 @@ async def test_an_attempt_that_was_taken_over_between_two_turns_makes_no_further
             return ()
 
     env.model = ScriptedModel([SEARCH, SUBMIT])
-    loop = replace(env.agent_loop, desk=replace(env.agent_deps, search=TakingOver()))
+    loop = replace(env.agent_loop, deps=replace(env.agent_deps, search=TakingOver()))
     with pytest.raises(StaleFenceError):
         await loop.run(LegRequest(run=env.run_ref(), leg=1, limit=env.limit, terms=AGENT_CONFIG), never_interrupted)
     assert env.model.calls == 1

@@ -151,7 +151,7 @@ async def test_a_retry_after_a_crash_finds_the_pin_and_makes_no_second_one(env: 
         pinning("silted up").blocks[0], make_tool_use("search_documents", "c3", query="harbour")
     )
     env.model = ScriptedModel([READ, then])
-    loop = replace(env.agent_loop, desk=replace(env.agent_deps, search=CrashingSearch()))
+    loop = replace(env.agent_loop, deps=replace(env.agent_deps, search=CrashingSearch()))
     with pytest.raises(Crash):
         await loop.run(LegRequest(run=env.run_ref(), leg=1, limit=env.limit, terms=env.terms), never_interrupted)
     crashed = await env.load_transcript()

@@ -248,7 +248,7 @@ async def test_a_placeholder_of_a_plugins_redactor_reaches_the_transcript_and_it
 
     whole = TextRedactor(redactor, VaultPlaceholderFactory(vault, fingerprint, env.clock))
     shown = RedactedDocumentStore(env.store, whole, build_redaction_config(redactor, KEY))
-    deps = replace(env.agent_deps, redactor=whole, redacted=shown, vault=vault)
+    deps = replace(env.agent_deps, redactor=whole, redacted_documents=shown, vault=vault)
     read = make_scripted_response(make_tool_use("read_document", "c1", name="harbour.md"))
     try:
         await run_leg(env, deps, [read, SUBMIT])

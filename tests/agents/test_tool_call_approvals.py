@@ -62,7 +62,7 @@ class LettersEnvironment:
             terms=env.terms.replace(hard=hard),
             decisions=decisions,
         )
-        return await replace(env.agent_loop, desk=replace(env.agent_deps, web=(self.tool,))).run(
+        return await replace(env.agent_loop, deps=replace(env.agent_deps, web=(self.tool,))).run(
             request, never_interrupted
         )
 

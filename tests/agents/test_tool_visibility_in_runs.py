@@ -92,7 +92,7 @@ async def test_a_call_of_a_hidden_tool_is_an_error_that_says_why(env: AgentEnvir
     desk = replace(env.agent_deps, policy=ToolPolicy(denied=("list_*", "delegate")))
     terms = env.terms.replace(delegation=DelegationConfig())
     request = LegRequest(run=env.run_ref(), leg=1, limit=env.limit, terms=terms)
-    assert isinstance(await replace(env.agent_loop, desk=desk).run(request, never_interrupted), AgentFinished)
+    assert isinstance(await replace(env.agent_loop, deps=desk).run(request, never_interrupted), AgentFinished)
     listed, delegated = (await env.load_messages())[2].tool_results
     assert listed.is_error
     assert delegated.is_error

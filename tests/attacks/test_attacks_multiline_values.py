@@ -80,7 +80,7 @@ class Reader:
         return RedactedDocumentStore(self.env.store, self.redactor)
 
     def desk(self) -> AgentDeps:
-        return replace(self.env.agent_deps, redactor=self.redactor, redacted=self.redacted)
+        return replace(self.env.agent_deps, redactor=self.redactor, redacted_documents=self.redacted)
 
     async def call(self, name: str, /, *tools: Tool, window: int = 20_000, **arguments: object) -> str:
         """What it is shown: by this one of its tools, or of those given."""

@@ -68,7 +68,7 @@ class Analyst:
     async def ask(self, sql: str | None, source: str = "staff.csv", *headless: str, **more: str) -> str:
         """The result, as its transcript has it."""
         redacted = RedactedDocumentStore(self.env.store, self.redactor)
-        desk = replace(self.env.agent_deps, redactor=self.redactor, redacted=redacted, tables=self.tables)
+        desk = replace(self.env.agent_deps, redactor=self.redactor, redacted_documents=redacted, tables=self.tables)
         call = make_tool_use("query_table", tables={"t": source, **more}, sql=sql, without_heading=list(headless))
         return (await desk.build_role_toolbox("research").run(call, await self.env.make_tool_context())).content
 

@@ -201,7 +201,7 @@ async def test_an_agent_hears_why_a_document_is_not_shown_and_goes_on(bare_env: 
     await documents.get_redacted_text(slow.blob, READER)
     redactor.gives_up = False
     site = await bare_env.make_tool_context()
-    box = replace(bare_env.agent_deps, redactor=redactor, redacted=documents).build_role_toolbox("research")
+    box = replace(bare_env.agent_deps, redactor=redactor, redacted_documents=documents).build_role_toolbox("research")
     refused = await box.run(make_tool_use("read_document", name="slow.md"), site)
     assert refused.is_error
     assert refused.content.startswith("slow.md could not be redacted (it takes too long, or redaction fails at it)")
@@ -238,7 +238,7 @@ async def test_people_are_told_which_document_was_put_aside_by_its_redacted_name
         [SourceDocument(name=private, text="The tide."), SourceDocument(name="plain.csv", text="a,tide\n1,2\n")]
     )
     documents = RedactedDocumentStore(bare_env.store, redactor)
-    box = replace(bare_env.agent_deps, redactor=redactor, redacted=documents).build_role_toolbox("research")
+    box = replace(bare_env.agent_deps, redactor=redactor, redacted_documents=documents).build_role_toolbox("research")
     site = await bare_env.make_tool_context()
     put_aside = "1 text could not be redacted in time and was replaced by <UNREDACTED_TEXT_000000000000>"
     for call in (

@@ -76,7 +76,6 @@ from waystation.plugins.web.request_bodies import (
     answer_selected_requests,
     build_task_request,
     cancel_task,
-    default_to_session_documents,
     deny_task_request,
     deny_task_requests,
     edit_agent_context,
@@ -88,6 +87,7 @@ from waystation.plugins.web.request_bodies import (
     parse_grant_limit,
     parse_session_limit,
     parse_task_budget,
+    use_session_documents,
 )
 from waystation.plugins.web.task_page import (
     LinkBuilder,
@@ -554,7 +554,7 @@ async def _hand_in(client: Client, who: Principal, form: FormData) -> Response:
     documents: Sequence[SourceDocument] = ()
     with faults.collecting_errors_of("documents"):
         loaded = await load_uploads(files)
-        documents = await default_to_session_documents(client, session, loaded.documents)
+        documents = await use_session_documents(client, session, loaded.documents)
     faults.left_out = loaded.left_out
     with faults.collecting_errors_of("budget"):
         parse_task_budget(_field(form, "budget"))

@@ -291,11 +291,11 @@ def _path_part(given: str) -> str:
 async def submit_new_task(client: Client, tenant: str, new: NewTask, request_id: str) -> SubmittedTask:
     """Submit a task. Raises BadInput if there is nothing to work on, and as `Client.submit` does."""
     session = make_own_session_name(request_id) if new.session is None else new.session
-    documents = await default_to_session_documents(client, session, new.documents)
+    documents = await use_session_documents(client, session, new.documents)
     return await client.submit(build_task_request(tenant, new, session, request_id), documents)
 
 
-async def default_to_session_documents(
+async def use_session_documents(
     client: Client, session: str, given: Sequence[SourceDocument]
 ) -> Sequence[SourceDocument]:
     """Return the given documents, else those of the session's newest task.
