@@ -36,7 +36,7 @@ from waystation.workflows.task_runtime import TaskRuntime, record_audit_entries
 CHILD_ENDED_REASON = "its workflow was ended by somebody"
 
 
-async def run_as_child_workflow(board: TaskRuntime, step_id: str) -> None:
+async def run_as_child_workflow(runtime: TaskRuntime, step_id: str) -> None:
     """Run the subagent's child workflow until it needs its task or the task calls it back.
 
     While the child runs, it owns the agent run; the task only receives its progress and people's edits. If the child
@@ -45,49 +45,49 @@ async def run_as_child_workflow(board: TaskRuntime, step_id: str) -> None:
     child = await workflow.start_child_workflow(
         SubagentWorkflow.run_until_it_needs_its_task,
         SubagentWorkflowInput(
-            run=_without_edits(board.get_run(step_id)),
-            title=_title(board, step_id),
-            task_used=board.task_used,
-            team=board.list_other_agents(step_id),
-            drawable=board.get_drawable_budget(step_id),
+            run=_without_edits(runtime.get_run(step_id)),
+            title=_title(runtime, step_id),
+            task_used=runtime.task_used,
+            team=runtime.list_other_agents(step_id),
+            drawable=runtime.get_drawable_budget(step_id),
         ),
-        id=f"{board.task_id}/{step_id}",
+        id=f"{runtime.task_id}/{step_id}",
         cancellation_type=workflow.ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,
-        static_summary=f"{step_id}: {neutralize_markdown(_title(board, step_id))}",
+        static_summary=f"{step_id}: {neutralize_markdown(_title(runtime, step_id))}",
     )
     try:
         await workflow.wait_condition(
-            lambda: child.done() or board.is_stopping or board.get_run(step_id).next_edit is not None
+            lambda: child.done() or runtime.is_stopping or runtime.get_run(step_id).next_edit is not None
         )
         if not child.done():
             with suppress(ApplicationError):  # # the child has returned at the same moment
                 await child.signal(SubagentWorkflow.call_back)
         worked = await child
-        board.update_run(worked.replace(edits=board.get_run(step_id).edits))
+        runtime.update_run(worked.replace(edits=runtime.get_run(step_id).edits))
     except asyncio.CancelledError:
         child.cancel()
         await asyncio.gather(child, return_exceptions=True)
         raise
     except ChildWorkflowError as error:
-        if is_cancelled_exception(error) and board.is_stopping:
+        if is_cancelled_exception(error) and runtime.is_stopping:
             raise
-        await _lost(board, step_id)
+        await _lost(runtime, step_id)
 
 
-async def _lost(board: TaskRuntime, step_id: str) -> None:
+async def _lost(runtime: TaskRuntime, step_id: str) -> None:
     """Settle a lost subagent from the store.
 
     An attempt that still runs is fenced off, so that it writes nothing more.
     """
-    run = board.get_run(step_id)
+    run = runtime.get_run(step_id)
     totals = await workflow.execute_activity_method(
         LedgerActivities.take_over_run, run.run, **with_summary(SHORT, f"{step_id}: settle a subagent that was lost")
     )
-    board.update_run(board.get_run(step_id).with_settled_usage(totals).finish_partial(CHILD_ENDED_REASON))
+    runtime.update_run(runtime.get_run(step_id).with_settled_usage(totals).finish_partial(CHILD_ENDED_REASON))
 
 
-def _title(board: TaskRuntime, step_id: str) -> str:
-    order = board.get_run(get_parent_id(step_id) or step_id).find_open_order(step_id)
+def _title(runtime: TaskRuntime, step_id: str) -> str:
+    order = runtime.get_run(get_parent_id(step_id) or step_id).find_open_order(step_id)
     return order.title if order is not None else ""
 
 
@@ -102,20 +102,20 @@ class AgentRunner:
     A subagent runs in a child workflow, which makes no decisions.
     """
 
-    def __init__(self, board: TaskRuntime, gate: BudgetGate, step_id: str) -> None:
-        self._board, self._gate, self._step_id = board, gate, step_id
-        self._work = AgentActivityRunner(board, step_id)
+    def __init__(self, runtime: TaskRuntime, gate: BudgetGate, step_id: str) -> None:
+        self._runtime, self._gate, self._step_id = runtime, gate, step_id
+        self._work = AgentActivityRunner(runtime, step_id)
 
     async def run_agent(self) -> None:
         """Run until the agent has delivered or the workflow stops its agents."""
-        while not self._board.is_stopping:
+        while not self._runtime.is_stopping:
             move = self._run.get_next_action()
             if isinstance(move, FinishRun):
                 if late := self._run.late_edits:
-                    await record_audit_entries(self._board, *late)
+                    await record_audit_entries(self._runtime, *late)
                 return
             if isinstance(move, RunLeg | CompactContext) and get_parent_id(self._step_id) is not None:
-                await run_as_child_workflow(self._board, self._step_id)
+                await run_as_child_workflow(self._runtime, self._step_id)
             else:
                 await self._carry_out(move)
 
@@ -134,19 +134,19 @@ class AgentRunner:
             case StartSubagents():
                 await self._wait_for_subagents()
             case RequestApproval():
-                await wait_for_action_approval(self._board, self._step_id)
+                await wait_for_action_approval(self._runtime, self._step_id)
             case _:
                 assert_never(move)
 
     @property
     def _run(self) -> AgentRun:
-        return self._board.get_run(self._step_id)
+        return self._runtime.get_run(self._step_id)
 
     async def _wait_for_subagents(self) -> None:
         """Wait for subagents, which the task starts as it starts steps. The agent holds no resources meanwhile."""
-        self._board.replace_state(start_subagents(self._board.state, self._step_id, self._board.start.terms))
+        self._runtime.replace_state(start_subagents(self._runtime.state, self._step_id, self._runtime.start.terms))
         await workflow.wait_condition(
-            lambda: self._run.phase != "delegating" or self._run.next_edit is not None or self._board.is_stopping
+            lambda: self._run.phase != "delegating" or self._run.next_edit is not None or self._runtime.is_stopping
         )
 
     async def _edit(self, request: EditRequest) -> None:
@@ -162,6 +162,6 @@ class AgentRunner:
                 raise
             outcome = EditOutcome(state="refused", reason=get_failure_reason(error))
         run = self._run.after_edit(edit, outcome)
-        self._board.update_run(run)
-        await record_audit_entries(self._board, run.get_edit(edit.id))
-        await close_obsolete_requests(self._board, self._step_id)
+        self._runtime.update_run(run)
+        await record_audit_entries(self._runtime, run.get_edit(edit.id))
+        await close_obsolete_requests(self._runtime, self._step_id)

@@ -46,52 +46,52 @@ def _never() -> bool:
     return False
 
 
-async def wait_for_answer(board: TaskRuntime, step_id: str, settled: Callable[[], bool] = _never) -> None:
+async def wait_for_answer(runtime: TaskRuntime, step_id: str, settled: Callable[[], bool] = _never) -> None:
     """Wait until the agent's requests are closed or no longer hold it back.
 
     Returns when a person has answered, the deadline has passed, the workflow stops its agents, an edit of the agent's
     context must be applied first, or `settled` returns true. All open requests of an agent are made at the same moment
     and share one deadline.
     """
-    request = next(iter(_requests(board, step_id)), None)
-    deadline = None if request is None or _is_overdue(board, request) else request.answer_by
+    request = next(iter(_requests(runtime, step_id)), None)
+    deadline = None if request is None or _is_overdue(runtime, request) else request.answer_by
     left = None if deadline is None else max(deadline - workflow.now(), timedelta())
     try:
         await workflow.wait_condition(
-            lambda: settled() or _is_over(board, step_id), timeout=left, timeout_summary="deadline"
+            lambda: settled() or _is_over(runtime, step_id), timeout=left, timeout_summary="deadline"
         )
     except TimeoutError:
-        if not await _expire(board, step_id):
-            await workflow.wait_condition(lambda: settled() or _is_over(board, step_id))
+        if not await _expire(runtime, step_id):
+            await workflow.wait_condition(lambda: settled() or _is_over(runtime, step_id))
 
 
-def _requests(board: TaskRuntime, step_id: str) -> tuple[ApprovalRequest, ...]:
-    return tuple(asked for asked in board.state.pending_approvals if asked.agent == step_id)
+def _requests(runtime: TaskRuntime, step_id: str) -> tuple[ApprovalRequest, ...]:
+    return tuple(asked for asked in runtime.state.pending_approvals if asked.agent == step_id)
 
 
-def _is_over(board: TaskRuntime, step_id: str) -> bool:
+def _is_over(runtime: TaskRuntime, step_id: str) -> bool:
     if step_id == PLANNING_ID:
-        return board.is_stopping or not _requests(board, step_id)
-    run = board.get_run(step_id)
-    return run.phase not in {"spent", "asking"} or run.next_edit is not None or board.is_stopping
+        return runtime.is_stopping or not _requests(runtime, step_id)
+    run = runtime.get_run(step_id)
+    return run.phase not in {"spent", "asking"} or run.next_edit is not None or runtime.is_stopping
 
 
-async def _expire(board: TaskRuntime, step_id: str) -> bool:
+async def _expire(runtime: TaskRuntime, step_id: str) -> bool:
     """Handle a passed deadline. Return False if the requests stay open."""
-    now, state, requests = workflow.now(), board.state, _requests(board, step_id)
+    now, state, requests = workflow.now(), runtime.state, _requests(runtime, step_id)
     if not requests:  # # answered at the same moment
         return True
-    if board.start.terms.unattended.then == "wait":
-        board.replace_state(state.replace(notes=merge_unique(state.notes, tuple(map(_overdue, requests)))))
+    if runtime.start.terms.unattended.then == "wait":
+        runtime.replace_state(state.replace(notes=merge_unique(state.notes, tuple(map(_overdue, requests)))))
         for request in requests:
-            await notify_about_request(board, NotificationEvent.OVERDUE, request)
+            await notify_about_request(runtime, NotificationEvent.OVERDUE, request)
         return False
     for request in requests:
         state = _expired(state, request, now)
-    board.replace_state(state)
-    await record_audit_entries(board, *(_closed(request, now) for request in requests))
+    runtime.replace_state(state)
+    await record_audit_entries(runtime, *(_closed(request, now) for request in requests))
     for request in requests:
-        await notify_about_request(board, NotificationEvent.EXPIRED, request)
+        await notify_about_request(runtime, NotificationEvent.EXPIRED, request)
     return True
 
 
@@ -107,68 +107,68 @@ def _closed(request: ApprovalRequest, now: datetime) -> ApprovalRequest:
     return request.replace(decision="expired", answered_at=now)
 
 
-def _is_overdue(board: TaskRuntime, request: ApprovalRequest) -> bool:
+def _is_overdue(runtime: TaskRuntime, request: ApprovalRequest) -> bool:
     """Return whether people were already notified that the request is overdue."""
-    return _overdue(request) in board.state.notes
+    return _overdue(request) in runtime.state.notes
 
 
 def _overdue(request: ApprovalRequest) -> str:
     return f"{request.request_id} is overdue: nobody answered until its deadline; it still waits."
 
 
-async def wait_for_budget(board: TaskRuntime, step_id: str) -> None:
+async def wait_for_budget(runtime: TaskRuntime, step_id: str) -> None:
     """Wait as `wait_for_answer` does, or until budget is released; open requests are then withdrawn."""
-    await wait_for_answer(board, step_id, lambda: draw_freed_budget(board.state, step_id) is not None)
-    state = draw_freed_budget(board.state, step_id)
+    await wait_for_answer(runtime, step_id, lambda: draw_freed_budget(runtime.state, step_id) is not None)
+    state = draw_freed_budget(runtime.state, step_id)
     if state is None:
         return
     requests = withdraw_budget_requests(state, step_id, workflow.now())
     for request in requests:
         state = state.after_answer(request)
-    await persist_and_notify(board, state, NotificationEvent.WITHDRAWN, *requests)
+    await persist_and_notify(runtime, state, NotificationEvent.WITHDRAWN, *requests)
 
 
-async def open_plan_approval_request(board: TaskRuntime, planned: TaskState) -> None:
+async def open_plan_approval_request(runtime: TaskRuntime, planned: TaskState) -> None:
     """Ask a person to approve a new plan before any of its steps starts."""
     now = workflow.now()
-    request = build_plan_approval_request(planned, now, board.start.terms.unattended.compute_deadline(now))
-    await persist_and_notify(board, planned.with_approval_request(request), NotificationEvent.ASKED, request)
+    request = build_plan_approval_request(planned, now, runtime.start.terms.unattended.compute_deadline(now))
+    await persist_and_notify(runtime, planned.with_approval_request(request), NotificationEvent.ASKED, request)
 
 
-async def request_revision_approval(board: TaskRuntime, made: RevisionResult) -> bool | None:
+async def request_revision_approval(runtime: TaskRuntime, made: RevisionResult) -> bool | None:
     """Return whether the task adopts a revised plan. If the revision may be expensive, a person decides.
 
     Returns:
         None if the task has ended, or if the workflow is about to continue as new and the request is still open.
     """
-    if board.state.proposed is None:
-        now, terms = workflow.now(), board.start.terms
-        asking = propose_revision(board.state, made, terms, now, terms.unattended.compute_deadline(now))
+    if runtime.state.proposed is None:
+        now, terms = workflow.now(), runtime.start.terms
+        asking = propose_revision(runtime.state, made, terms, now, terms.unattended.compute_deadline(now))
         if asking is None:
             return True
-        await persist_and_notify(board, asking[0], NotificationEvent.ASKED, asking[1])
-    if not await wait_for_plan_approval(board) or board.state.cancelled:
+        await persist_and_notify(runtime, asking[0], NotificationEvent.ASKED, asking[1])
+    if not await wait_for_plan_approval(runtime) or runtime.state.cancelled:
         return None
-    return is_plan_approved(board.state)
+    return is_plan_approved(runtime.state)
 
 
-async def wait_for_plan_approval(board: TaskRuntime) -> bool:
+async def wait_for_plan_approval(runtime: TaskRuntime) -> bool:
     """Wait until the plan request is closed.
 
     Returns:
         False if the workflow is about to continue as new and the request is still open.
     """
-    if _requests(board, PLANNING_ID):
+    if _requests(runtime, PLANNING_ID):
         suggested = workflow.info().is_continue_as_new_suggested
-        await wait_for_answer(board, PLANNING_ID, suggested)
-    return not _requests(board, PLANNING_ID)
+        await wait_for_answer(runtime, PLANNING_ID, suggested)
+    return not _requests(runtime, PLANNING_ID)
 
 
 class BudgetGate:
     """Gate at which the agents of one task wait for more budget."""
 
-    def __init__(self, board: TaskRuntime, session_workflow_id: str) -> None:
-        self._board, self._session_id = board, session_workflow_id
+    def __init__(self, runtime: TaskRuntime, session_workflow_id: str) -> None:
+        self._runtime, self._session_id = runtime, session_workflow_id
 
     async def wait(self, step_id: str) -> None:
         """Wait until the agent has more budget, must deliver what it has, must apply an edit first, or is stopped.
@@ -177,10 +177,10 @@ class BudgetGate:
         holds no worker slot; an open request stays open across continue-as-new.
         """
         if not self._is_asked(step_id):
-            if not self._board.get_run(step_id).halted and await self._has_more(step_id):
+            if not self._runtime.get_run(step_id).halted and await self._has_more(step_id):
                 return
             await self._ask_person(step_id)
-        await wait_for_budget(self._board, step_id)
+        await wait_for_budget(self._runtime, step_id)
 
     async def _has_more(self, step_id: str) -> bool:
         """Return whether the wait is over without asking a person.
@@ -194,57 +194,59 @@ class BudgetGate:
         if self._drawn(step_id) or await self._was_handed_back(step_id):
             return True
         await self._ask_session(step_id)
-        if self._board.is_stopping or self._drawn(step_id):
+        if self._runtime.is_stopping or self._drawn(step_id):
             return True
-        return should_wait_for_release(self._board.state, step_id)
+        return should_wait_for_release(self._runtime.state, step_id)
 
     async def _was_handed_back(self, step_id: str) -> bool:
         """Wait for working agents while they may still release enough.
 
         Return whether the agent got it or is stopped.
         """
-        board = self._board
+        runtime = self._runtime
 
         def settled() -> bool:
-            return draw_budget(board.state, step_id) is not None or not should_wait_for_release(board.state, step_id)
+            return draw_budget(runtime.state, step_id) is not None or not should_wait_for_release(
+                runtime.state, step_id
+            )
 
-        if should_wait_for_release(board.state, step_id):
-            await workflow.wait_condition(lambda: _is_over(board, step_id) or settled())
-            return _is_over(board, step_id) or self._drawn(step_id)
+        if should_wait_for_release(runtime.state, step_id):
+            await workflow.wait_condition(lambda: _is_over(runtime, step_id) or settled())
+            return _is_over(runtime, step_id) or self._drawn(step_id)
         return False
 
     async def send_grant_to_session(self, amount: Amount) -> None:
         """Raise the session's limit by a person's grant, which is new budget."""
         await self._signal_session(
-            TASK_GRANTED, ApprovedTaskGrant(task_id=self._board.start.ref.task_id, amount=amount)
+            TASK_GRANTED, ApprovedTaskGrant(task_id=self._runtime.start.ref.task_id, amount=amount)
         )
 
     async def send_settlement_to_session(self) -> None:
         """Report what the task spent, so that the session releases the rest of the reservation."""
-        spent = self._board.state.totals.spent
-        await self._signal_session(TASK_FINISHED, TaskSettlement(task_id=self._board.start.ref.task_id, spent=spent))
+        spent = self._runtime.state.totals.spent
+        await self._signal_session(TASK_FINISHED, TaskSettlement(task_id=self._runtime.start.ref.task_id, spent=spent))
 
     def _is_asked(self, step_id: str) -> bool:
-        return any(approval.agent == step_id for approval in self._board.state.pending_approvals)
+        return any(approval.agent == step_id for approval in self._runtime.state.pending_approvals)
 
     def _drawn(self, step_id: str) -> bool:
-        helped = draw_budget(self._board.state, step_id)
+        helped = draw_budget(self._runtime.state, step_id)
         if helped is None:
             return False
-        self._board.replace_state(helped)
+        self._runtime.replace_state(helped)
         return True
 
     async def _ask_session(self, step_id: str) -> None:
-        state, run = self._board.state, self._board.get_run(step_id)
+        state, run = self._runtime.state, self._runtime.get_run(step_id)
         ask_id = f"{step_id}-{state.asks + 1}"
-        self._board.replace_state(state.replace(asks=state.asks + 1))
-        task_id = self._board.start.ref.task_id
+        self._runtime.replace_state(state.replace(asks=state.asks + 1))
+        task_id = self._runtime.start.ref.task_id
         ask = SessionBudgetRequest(task_id=task_id, ask_id=f"{task_id}/{ask_id}", amount=run.top_up_amount)
         if not await self._signal_session(ASK_BUDGET, ask):
             return
         try:
             await workflow.wait_condition(
-                lambda: ask.ask_id in self._board.state.answered_asks,
+                lambda: ask.ask_id in self._runtime.state.answered_asks,
                 timeout=SESSION_ANSWER,
                 timeout_summary="the session answers",
             )
@@ -254,26 +256,30 @@ class BudgetGate:
     async def _ask_person(self, step_id: str) -> None:
         if self._mode is not BudgetMode.APPROVAL:
             return self._stop(step_id)
-        board, terms, now = self._board, self._board.start.terms, workflow.now()
-        request = board.state.build_budget_request(step_id, now, terms.unattended.compute_deadline(now), terms.ceiling)
-        granted = grant_in_advance(board.approval_context, request, terms.unattended.top_up, now)
+        runtime, terms, now = self._runtime, self._runtime.start.terms, workflow.now()
+        request = runtime.state.build_budget_request(
+            step_id, now, terms.unattended.compute_deadline(now), terms.ceiling
+        )
+        granted = grant_in_advance(runtime.approval_context, request, terms.unattended.top_up, now)
         if granted is not None:
-            board.replace_state(board.state.with_approval_request(granted).after_grant(step_id, granted.granted))
-            await record_audit_entries(board, granted)
+            runtime.replace_state(runtime.state.with_approval_request(granted).after_grant(step_id, granted.granted))
+            await record_audit_entries(runtime, granted)
             await self.send_grant_to_session(granted.granted)
             return
-        await persist_and_notify(board, board.state.with_approval_request(request), NotificationEvent.ASKED, request)
+        await persist_and_notify(
+            runtime, runtime.state.with_approval_request(request), NotificationEvent.ASKED, request
+        )
 
     def _stop(self, step_id: str) -> None:
         """Make the agent deliver what it has, without asking anyone."""
-        run = self._board.get_run(step_id)
+        run = self._runtime.get_run(step_id)
         short = f"its next call may cost {format_amount(run.needed)} more than it has left"
         reason = run.halted or f"{short}, and the mode is {self._mode}"
-        self._board.replace_state(self._board.state.with_run(run.finish_partial(reason)))
+        self._runtime.replace_state(self._runtime.state.with_run(run.finish_partial(reason)))
 
     @property
     def _mode(self) -> BudgetMode:
-        return self._board.start.terms.mode
+        return self._runtime.start.terms.mode
 
     async def _signal_session(self, name: str, message: Value) -> bool:
         """Signal the session. A signal that raises or requests budget restarts a session that is gone.
@@ -290,7 +296,7 @@ class BudgetGate:
                 # good.
                 workflow.logger.warning("the session of this task is gone")
                 return False
-            signal = SessionSignal(ref=self._board.start.ref, name=name, message=message.model_dump(mode="json"))
+            signal = SessionSignal(ref=self._runtime.start.ref, name=name, message=message.model_dump(mode="json"))
             summary = f"start the session, which is gone, for {name}"
             await workflow.execute_activity_method(
                 SessionActivities.signal_session, signal, **with_summary(SHORT, summary)
@@ -298,27 +304,27 @@ class BudgetGate:
         return True
 
 
-async def wait_for_action_approval(board: TaskRuntime, step_id: str) -> None:
+async def wait_for_action_approval(runtime: TaskRuntime, step_id: str) -> None:
     """Wait until each of the agent's tool calls is decided on, an edit must be applied first, or the agent is stopped.
 
     No activity runs meanwhile; open requests stay open across continue-as-new.
     """
-    now, state = workflow.now(), board.state
-    requests = build_action_requests(state, step_id, now, board.start.terms.unattended.compute_deadline(now))
+    now, state = workflow.now(), runtime.state
+    requests = build_action_requests(state, step_id, now, runtime.start.terms.unattended.compute_deadline(now))
     if requests:
         for request in requests:
             state = state.with_approval_request(request)
-        await persist_and_notify(board, state, NotificationEvent.ASKED, *requests)
-    await wait_for_answer(board, step_id)
+        await persist_and_notify(runtime, state, NotificationEvent.ASKED, *requests)
+    await wait_for_answer(runtime, step_id)
 
 
-async def close_obsolete_requests(board: TaskRuntime, step_id: str) -> None:
+async def close_obsolete_requests(runtime: TaskRuntime, step_id: str) -> None:
     """Close the requests for tool calls that an edit removed."""
-    requests = expire_obsolete_requests(board.state, step_id, workflow.now())
+    requests = expire_obsolete_requests(runtime.state, step_id, workflow.now())
     if not requests:
         return
-    state = board.state
+    state = runtime.state
     for request in requests:
         state = state.after_answer(request)
-    board.replace_state(state)
-    await record_audit_entries(board, *requests)
+    runtime.replace_state(state)
+    await record_audit_entries(runtime, *requests)

@@ -51,23 +51,23 @@ class AgentRunContext(Protocol):
 class AgentActivityRunner:
     """Runs the activities of one agent run and applies their outcomes to it."""
 
-    def __init__(self, board: AgentRunContext, step_id: str) -> None:
-        self._board, self._step_id = board, step_id
+    def __init__(self, runtime: AgentRunContext, step_id: str) -> None:
+        self._runtime, self._step_id = runtime, step_id
 
     async def run_leg(self, request: LegRequest) -> None:
         """Run one leg."""
         try:
             outcome = await self._execute(
                 request.replace(
-                    task_used=self._board.task_used,
-                    team=self._board.list_other_agents(self._step_id),
-                    drawable=self._board.get_drawable_budget(self._step_id),
+                    task_used=self._runtime.task_used,
+                    team=self._runtime.list_other_agents(self._step_id),
+                    drawable=self._runtime.get_drawable_budget(self._step_id),
                 )
             )
         except ActivityError as error:
             await self._failed(error)
         else:
-            self._board.update_run(self._run.after_leg(outcome))
+            self._runtime.update_run(self._run.after_leg(outcome))
 
     async def compact(self, request_tokens: int) -> None:
         """Compact the agent's context."""
@@ -87,11 +87,11 @@ class AgentActivityRunner:
         except ActivityError as error:
             await self._failed(error)
         else:
-            self._board.update_run(self._run.after_compaction(outcome))
+            self._runtime.update_run(self._run.after_compaction(outcome))
 
     @property
     def _run(self) -> AgentRun:
-        return self._board.get_run(self._step_id)
+        return self._runtime.get_run(self._step_id)
 
     async def _execute(self, request: LegRequest) -> LegOutcome:
         summary = f"{self._step_id}: leg {request.leg}, {self._run.totals.spent.tokens:,} tokens so far"
@@ -103,7 +103,7 @@ class AgentActivityRunner:
         if is_cancelled_exception(error):
             raise error
         totals = await workflow.execute_activity_method(LedgerActivities.read_run_totals, self._run.run, **SHORT)
-        self._board.update_run(self._run.with_settled_usage(totals).finish_partial(get_failure_reason(error)))
+        self._runtime.update_run(self._run.with_settled_usage(totals).finish_partial(get_failure_reason(error)))
 
 
 def get_failure_reason(error: ActivityError | ApplicationError) -> str:

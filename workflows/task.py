@@ -64,8 +64,8 @@ from waystation.workflows.task_runtime import TaskRuntime, record_audit_entries
 class RunnerPool:
     """The agent runs that are being driven, each by an asyncio task."""
 
-    def __init__(self, board: TaskRuntime, gate: BudgetGate) -> None:
-        self._board, self._gate = board, gate
+    def __init__(self, runtime: TaskRuntime, gate: BudgetGate) -> None:
+        self._runtime, self._gate = runtime, gate
         self._driving: dict[str, asyncio.Task[None]] = {}
 
     @property
@@ -81,7 +81,7 @@ class RunnerPool:
     @property
     def pending_run_ids(self) -> list[str]:
         """Runs that are not being driven: steps that were just started, and subagents that were just requested."""
-        state = self._board.state
+        state = self._runtime.state
         return [
             step_id for step_id in state.runs if step_id not in state.delivered_agents and step_id not in self._driving
         ]
@@ -89,7 +89,7 @@ class RunnerPool:
     def start_pending(self) -> None:
         """Start driving all pending runs."""
         for step_id in self.pending_run_ids:
-            runner = AgentRunner(self._board, self._gate, step_id)
+            runner = AgentRunner(self._runtime, self._gate, step_id)
             self._driving[step_id] = asyncio.create_task(runner.run_agent())
 
     async def collect_finished(self) -> None:
@@ -118,8 +118,8 @@ class SignalHandler:
     nobody: who waits hears of them when they go on. A message that is sent again with its id is the same one.
     """
 
-    def __init__(self, board: TaskRuntime, gate: BudgetGate) -> None:
-        self._board, self._gate = board, gate
+    def __init__(self, runtime: TaskRuntime, gate: BudgetGate) -> None:
+        self._runtime, self._gate = runtime, gate
         self._held: tuple[DeferredSignal, ...] | None = None
         self._leaving = False
         """This run is about to continue as new: no Update waits, or has an effect here."""
@@ -130,8 +130,8 @@ class SignalHandler:
         """Have a signal take effect, in the next run if this one is about to continue as new. What came unencrypted
         where it must not is refused.
         """
-        await self._board.wait_until_ready()
-        message = DeferredSignal(signal=name, sent=single_payload(sent), readable=self._board.accepts(sent))
+        await self._runtime.wait_until_ready()
+        message = DeferredSignal(signal=name, sent=single_payload(sent), readable=self._runtime.accepts(sent))
         if self._held is not None and (held := defer_until_next_execution(self._held, message)) is not None:
             self._held = held
         else:
@@ -139,10 +139,10 @@ class SignalHandler:
 
     async def answer(self, name: str, sent: tuple[JsonValue, ...], update_id: str) -> UpdateResult:
         """The same for an Update, and what became of it. Without `answer_id` it has that of the Update."""
-        await self._board.wait_until_ready()
+        await self._runtime.wait_until_ready()
         if self._leaving:
             return CONTINUES
-        readable, given = self._board.accepts(sent), single_payload(sent)
+        readable, given = self._runtime.accepts(sent), single_payload(sent)
         answer_id = get_answer_id(given) or make_answer_id(update_id)
         if isinstance(given, dict) and not given.get("answer_id"):
             given = {**given, "answer_id": answer_id}
@@ -150,23 +150,23 @@ class SignalHandler:
         result = build_update_result(found)
         if result is None or result.outcome == "waiting":
             await self._wait_until_settled(answer_id)
-            result = build_update_result(find_messages(self._board.state, answer_id))
+            result = build_update_result(find_messages(self._runtime.state, answer_id))
         if result is None:
-            return ENDED if self._board.state.phase.over else CONTINUES
+            return ENDED if self._runtime.state.phase.over else CONTINUES
         return result.replace(continues=self._leaving and result.outcome == "waiting")
 
     async def _wait_until_settled(self, answer_id: str) -> None:
         """An edit waits for a leg to end; a message that was sent again waits for what the first one waits for."""
 
         def settled() -> bool:
-            result = build_update_result(find_messages(self._board.state, answer_id))
+            result = build_update_result(find_messages(self._runtime.state, answer_id))
             return result is not None and result.outcome != "waiting"
 
         if self._waiting < MAX_WAITING_UPDATES:
             self._waiting += 1
             with suppress(TimeoutError):
                 await workflow.wait_condition(
-                    lambda: self._leaving or self._board.state.phase.over or settled(), **MAX_EDIT_WAIT
+                    lambda: self._leaving or self._runtime.state.phase.over or settled(), **MAX_EDIT_WAIT
                 )
             self._waiting -= 1
 
@@ -198,25 +198,25 @@ class SignalHandler:
 
     async def _handle(self, message: DeferredSignal) -> tuple[FoundMessage, ...]:
         """What the state has of it from now on."""
-        board, now, signal, sent = self._board, workflow.now(), SIGNALS[message.signal], message.sent
+        runtime, now, signal, sent = self._runtime, workflow.now(), SIGNALS[message.signal], message.sent
         if not message.readable:
             # Without its id: who has no key must not say what becomes of a message that is to come.
             answer = build_rejection(signal.name, None, ValueError(UNENCRYPTED_REASON), now)
-        elif known := find_messages(board.state, get_answer_id(sent)):
+        elif known := find_messages(runtime.state, get_answer_id(sent)):
             return known
         else:
-            answer = signal.evaluate(SignalContext(board.state, board.approval_context, now), sent)
-        board.replace_state(apply_signal(board.state, answer))
+            answer = signal.evaluate(SignalContext(runtime.state, runtime.approval_context, now), sent)
+        runtime.replace_state(apply_signal(runtime.state, answer))
         if isinstance(answer, PendingMessage):
             summary = f"keep message {answer.telling.number} of a person"
-            words = StoreMessageRequest(task_id=board.task_id, words=answer)
+            words = StoreMessageRequest(task_id=runtime.task_id, words=answer)
             kept = await workflow.execute_activity_method(
                 MessageActivities.store_message, words, **with_summary(SHORT, summary)
             )
             return (await self._kept(signal.name, kept.telling, kept.reason),)
         if isinstance(answer, DocumentsUpdate):
             summary = f"update {answer.number} of the documents"
-            wanted = UpdateDocumentsRequest(task_id=board.task_id, update=answer)
+            wanted = UpdateDocumentsRequest(task_id=runtime.task_id, update=answer)
             done = await workflow.execute_activity_method(
                 MessageActivities.update_documents, wanted, **with_summary(SHORT, summary)
             )
@@ -224,7 +224,7 @@ class SignalHandler:
         if isinstance(answer, PlanEdit):
             return (await self._replan(answer),)
         answers = answer.each if isinstance(answer, AnswerBatch) else (answer,)
-        await record_audit_entries(board, *answers)
+        await record_audit_entries(runtime, *answers)
         granted = sum((one.granted for one in answers if isinstance(one, ApprovalRequest)), Amount())
         if not granted.is_zero:
             await self._gate.send_grant_to_session(granted)
@@ -232,15 +232,15 @@ class SignalHandler:
 
     async def _replan(self, edit: PlanEdit) -> ApprovalRequest | RejectedMessage:
         """The task works by this plan, where it can be run."""
-        start = self._board.start
-        wanted = EditedPlanRequest(ref=start.ref, edit=edit, left=compute_limit_for_steps(self._board.state))
+        start = self._runtime.start
+        wanted = EditedPlanRequest(ref=start.ref, edit=edit, left=compute_limit_for_steps(self._runtime.state))
         summary = "read the plan that a person sent"
         made = await workflow.execute_activity_method(
             PlanningActivities.apply_plan_edit, wanted, **with_summary(CONTEXT_SHORT, summary)
         )
-        state, answer = apply_plan_edit_result(self._board.state, edit, made, start.terms, workflow.now())
-        self._board.replace_state(state)
-        await record_audit_entries(self._board, answer)
+        state, answer = apply_plan_edit_result(self._runtime.state, edit, made, start.terms, workflow.now())
+        self._runtime.replace_state(state)
+        await record_audit_entries(self._runtime, answer)
         return answer
 
     async def _kept(
@@ -248,11 +248,11 @@ class SignalHandler:
     ) -> TaskMessage | DocumentsUpdate | RejectedMessage:
         """As the store has it now; or why it has not."""
         if not reason:
-            self._board.replace_state(apply_signal(self._board.state, sent))
+            self._runtime.replace_state(apply_signal(self._runtime.state, sent))
             return sent
-        state, refused = reject_unstored(signal, self._board.state, sent, reason, workflow.now())
-        self._board.replace_state(state)
-        await record_audit_entries(self._board, refused)
+        state, refused = reject_unstored(signal, self._runtime.state, sent, reason, workflow.now())
+        self._runtime.replace_state(state)
+        await record_audit_entries(self._runtime, refused)
         return refused
 
 
@@ -319,62 +319,62 @@ class TaskWorkflow:
 
     @workflow.init
     def __init__(self, start: TaskWorkflowInput) -> None:
-        self._board = TaskRuntime(start)
-        self._gate = BudgetGate(self._board, f"session-{start.ref.session}")
-        self.inbox = SignalHandler(self._board, self._gate)
-        self._ending = TaskFinalizer(self._board, self._gate)
-        self._crew = RunnerPool(self._board, self._gate)
+        self._runtime = TaskRuntime(start)
+        self._gate = BudgetGate(self._runtime, f"session-{start.ref.session}")
+        self.inbox = SignalHandler(self._runtime, self._gate)
+        self._finalizer = TaskFinalizer(self._runtime, self._gate)
+        self._runners = RunnerPool(self._runtime, self._gate)
 
     @workflow.run
     async def run(self, start: TaskWorkflowInput) -> TaskProgress:
         """Work until the report is stored; if cancelled or failed, store what exists."""
         try:
             # Shielded: a cancellation waits for it, because what to report and what was spent is not known before.
-            self._board.begin_from_state(await run_shielded(_state_to_go_on_from(start)))
+            self._runtime.begin_from_state(await run_shielded(_state_to_go_on_from(start)))
             raise_if_cancelled()
             await self.inbox.handle_held(start.held)
             await self._plan(start)
             raise_if_cancelled()
-            if not await wait_for_plan_approval(self._board):
+            if not await wait_for_plan_approval(self._runtime):
                 await self._continue_as_new(start)
             await self._steps(start)
-            while await run_report_review_if_due(self._board):
+            while await run_report_review_if_due(self._runtime):
                 await self._steps(start)
         except (ActivityError, ApplicationError, asyncio.CancelledError) as error:
-            nothing_reopened = start.rewind is not None and start.state is None and not self._board.ready
-            self._board.begin_from_state(self._board.state.replace(cancelled=True))
-            if nothing_reopened:  # # it keeps its former end; anyone who sent it a message meanwhile learns of that
+            nothing_reopened = start.rewind is not None and start.state is None and not self._runtime.ready
+            self._runtime.begin_from_state(self._runtime.state.replace(cancelled=True))
+            if nothing_reopened:  # it keeps its former end; anyone who sent it a message meanwhile learns of that
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 raise
-            await self._crew.stop()
+            await self._runners.stop()
             await self.inbox.release_signals()
             if is_cancelled_exception(error):
-                await self._ending.finish(TaskPhase.CANCELLED)
+                await self._finalizer.finish(TaskPhase.CANCELLED)
                 raise
-            await self._ending.fail(error)
+            await self._finalizer.fail(error)
         return await run_shielded(self._end())
 
     @workflow.query(description="How far the task is: phase, steps, budgets, approvals. No text from the work.")
     def progress(self) -> TaskProgress:
         """Return the progress that people see."""
-        return self._board.progress
+        return self._runtime.progress
 
     @workflow.signal(description="The session's answer to an ask of this task. Sent by the session.")
     async def budget_answer(self, *sent: JsonValue) -> None:
         """Apply the session's answer to a budget request."""
-        await self._board.wait_until_ready()
-        if self._board.accepts(sent) and (answer := parse_signal_input(SessionBudgetAnswer, sent)) is not None:
-            self._board.replace_state(self._board.state.after_session_answer(answer))
+        await self._runtime.wait_until_ready()
+        if self._runtime.accepts(sent) and (answer := parse_signal_input(SessionBudgetAnswer, sent)) is not None:
+            self._runtime.replace_state(self._runtime.state.after_session_answer(answer))
 
     @workflow.signal(description="How far a subagent of this task is. Sent by the subagent.")
     async def subagent_news(self, *sent: JsonValue) -> None:
         """Record a subagent's progress, so that its spending counts at once."""
-        await self._board.wait_until_ready()
-        if self._board.accepts(sent) and (news := parse_signal_input(SubagentProgress, sent)) is not None:
-            self._board.replace_state(apply_subagent_progress(self._board.state, news))
+        await self._runtime.wait_until_ready()
+        if self._runtime.accepts(sent) and (news := parse_signal_input(SubagentProgress, sent)) is not None:
+            self._runtime.replace_state(apply_subagent_progress(self._runtime.state, news))
 
     async def _plan(self, start: TaskWorkflowInput) -> None:
-        if self._board.state.plan is not None:
+        if self._runtime.state.plan is not None:
             return
         request = PlanRequest(
             ref=start.ref,
@@ -385,24 +385,25 @@ class TaskWorkflow:
         made = await workflow.execute_activity_method(
             PlanningActivities.create_plan, request, **with_summary(LEG, "plan the work")
         )
-        state = reserve_oversight_budget(self._board.state, made.totals, start.terms)
+        state = reserve_oversight_budget(self._runtime.state, made.totals, start.terms)
         state = state.with_plan(made.plan, made.totals, made.notes, start.terms.agent_budget)
         if start.terms.review_plan:
-            return await open_plan_approval_request(self._board, state)
-        self._board.replace_state(state)
+            return await open_plan_approval_request(self._runtime, state)
+        self._runtime.replace_state(state)
 
     async def _steps(self, start: TaskWorkflowInput) -> None:
         """Run every step as soon as its inputs are done. Continues as new when the server suggests it."""
-        while not (self._board.state.all_steps_delivered or self._board.state.cancelled):
-            if not self._board.parking:
-                await run_plan_revision_if_due(self._board)
+        while not (self._runtime.state.all_steps_delivered or self._runtime.state.cancelled):
+            if not self._runtime.continue_as_new_pending:
+                await run_plan_revision_if_due(self._runtime)
             raise_if_cancelled()
-            if not self._board.is_stopping:
+            if not self._runtime.is_stopping:
                 self._start_ready(start)
             await workflow.wait_condition(self._anything_new)
-            await self._crew.collect_finished()
-            self._board.parking = self._board.parking or workflow.info().is_continue_as_new_suggested()
-            if self._board.parking and self._crew.is_empty and not self._board.state.all_steps_delivered:
+            await self._runners.collect_finished()
+            runtime, is_suggested = self._runtime, workflow.info().is_continue_as_new_suggested()
+            runtime.continue_as_new_pending = runtime.continue_as_new_pending or is_suggested
+            if runtime.continue_as_new_pending and self._runners.is_empty and not runtime.state.all_steps_delivered:
                 await self._continue_as_new(start)
 
     async def _continue_as_new(self, start: TaskWorkflowInput) -> None:
@@ -414,13 +415,13 @@ class TaskWorkflow:
         while True:
             await workflow.wait_condition(workflow.all_handlers_finished)
             self.inbox.hold_signals()
-            state = self._board.state
+            state = self._runtime.state
             stored = await store_state(start.ref, state)
-            if self._board.state is state and workflow.all_handlers_finished():
+            if self._runtime.state is state and workflow.all_handlers_finished():
                 workflow.continue_as_new(start.replace(state=stored, held=self.inbox.held_signals))
 
     def _start_ready(self, start: TaskWorkflowInput) -> None:
-        state = self._board.state
+        state = self._runtime.state
         if state.plan is None:
             return
         fresh = (
@@ -431,16 +432,20 @@ class TaskWorkflow:
         for step in fresh:
             state = state.start_step(step, start.ref, start.terms)
         if fresh:
-            self._board.replace_state(state)
-        self._crew.start_pending()
+            self._runtime.replace_state(state)
+        self._runners.start_pending()
 
     def _anything_new(self) -> bool:
-        wants_parking = workflow.info().is_continue_as_new_suggested() and not self._board.parking
-        asked_for = bool(self._crew.pending_run_ids) and not self._board.parking
+        wants_parking = workflow.info().is_continue_as_new_suggested() and not self._runtime.continue_as_new_pending
+        asked_for = bool(self._runners.pending_run_ids) and not self._runtime.continue_as_new_pending
         return (
-            self._crew.has_finished or asked_for or wants_parking or self._board.state.cancelled or self._crew.is_empty
+            self._runners.has_finished
+            or asked_for
+            or wants_parking
+            or self._runtime.state.cancelled
+            or self._runners.is_empty
         )
 
     async def _end(self) -> TaskProgress:
-        await self._crew.stop()
-        return await self._ending.finish(self._board.state.final_phase)
+        await self._runners.stop()
+        return await self._finalizer.finish(self._runtime.state.final_phase)

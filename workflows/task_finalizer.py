@@ -48,13 +48,13 @@ from waystation.workflows.subagent import get_failure_reason
 from waystation.workflows.task_runtime import TaskRuntime, notify_task_ended, start_detached_child
 
 
-async def start_document_indexing(board: TaskRuntime) -> None:
+async def start_document_indexing(runtime: TaskRuntime) -> None:
     """Index the task's documents in a child that outlives the task.
 
     After a rewind it adds new documents only, and resumes an indexing run that was interrupted.
     """
-    start = board.start
-    has_some = start.documents or any(update.added for update in board.state.updates)
+    start = runtime.start
+    has_some = start.documents or any(update.added for update in runtime.state.updates)
     if not (start.terms.remembered_characters and has_some):
         return
     wanted = IndexingState(ref=start.ref, most_characters=start.terms.remembered_characters)
@@ -64,26 +64,28 @@ async def start_document_indexing(board: TaskRuntime) -> None:
     )
 
 
-async def run_plan_revision_if_due(board: TaskRuntime) -> None:
+async def run_plan_revision_if_due(runtime: TaskRuntime) -> None:
     """Revise the plan between the research and the steps that use it.
 
     If the revision may be expensive, no step starts before a person agrees to it.
     """
-    if (made := board.state.proposed) is None:
-        if not is_revision_due(board.state, board.start.terms):
+    if (made := runtime.state.proposed) is None:
+        if not is_revision_due(runtime.state, runtime.start.terms):
             return
-        made = await _revision(board)
-    agreed = await request_revision_approval(board, made)
+        made = await _revision(runtime)
+    agreed = await request_revision_approval(runtime, made)
     if agreed is not None:
-        made = made if agreed else await _revision(board, denied=True)
-        board.replace_state(apply_revision(board.state.replace(proposed=None), made, board.start.terms.agent_budget))
+        made = made if agreed else await _revision(runtime, denied=True)
+        runtime.replace_state(
+            apply_revision(runtime.state.replace(proposed=None), made, runtime.start.terms.agent_budget)
+        )
 
 
-async def _revision(board: TaskRuntime, *, denied: bool = False) -> RevisionResult:
+async def _revision(runtime: TaskRuntime, *, denied: bool = False) -> RevisionResult:
     """Have the plan revised, or, if the revision was denied, keep the previous plan."""
-    start = board.start
-    request = build_revision_request(board.state, start.ref, start.terms).replace(denied=denied)
-    board.replace_state(start_oversight_run(board.state, make_revision_id(request.number)))
+    start = runtime.start
+    request = build_revision_request(runtime.state, start.ref, start.terms).replace(denied=denied)
+    runtime.replace_state(start_oversight_run(runtime.state, make_revision_id(request.number)))
     what = "keep the plan as it was" if denied else "revise the plan after the research"
     summary = f"{what}, {request.number} of at most {start.terms.revisions}"
     try:
@@ -92,20 +94,20 @@ async def _revision(board: TaskRuntime, *, denied: bool = False) -> RevisionResu
         )
     except ActivityError as error:
         note = f"The plan could not be revised ({_reason(error)}); it was kept as it was."
-        kept, totals = PlanRevision(number=request.number, seen=request.seen), await _spent(board)
+        kept, totals = PlanRevision(number=request.number, seen=request.seen), await _spent(runtime)
         return RevisionResult(revision=kept, totals=totals, notes=(note,))
 
 
-async def run_report_review_if_due(board: TaskRuntime) -> bool:
+async def run_report_review_if_due(runtime: TaskRuntime) -> bool:
     """Have a new report reviewed. Return whether its writer works on it again."""
-    terms = board.start.terms
+    terms = runtime.start.terms
     if not terms.reviews:
         return False
-    board.replace_state(finish_report_repair(board.state))
-    if not is_review_due(board.state):
+    runtime.replace_state(finish_report_repair(runtime.state))
+    if not is_review_due(runtime.state):
         return False
-    request = build_review_request(board.state, terms)
-    board.replace_state(start_oversight_run(board.state, make_review_id(request.number)))
+    request = build_review_request(runtime.state, terms)
+    runtime.replace_state(start_oversight_run(runtime.state, make_review_id(request.number)))
     summary = f"review the report, {request.number}"
     try:
         made = await workflow.execute_activity_method(
@@ -114,17 +116,17 @@ async def run_report_review_if_due(board: TaskRuntime) -> bool:
     except ActivityError as error:
         note = f"The report could not be reviewed ({_reason(error)})."
         made = ReviewResult(
-            review=ReportReview(number=request.number, faults=0), totals=await _spent(board), notes=(note,)
+            review=ReportReview(number=request.number, faults=0), totals=await _spent(runtime), notes=(note,)
         )
-    board.replace_state(apply_review(board.state, made))
+    runtime.replace_state(apply_review(runtime.state, made))
     return made.review.sent_back
 
 
-async def settle_oversight(board: TaskRuntime) -> None:
+async def settle_oversight(runtime: TaskRuntime) -> None:
     """Charge an interrupted revision or review with what the store says it spent."""
-    if run_id := board.state.oversight.under_way:
-        totals = await _spent(board)
-        board.replace_state(book_oversight_cost(board.state, run_id, totals))
+    if run_id := runtime.state.oversight.under_way:
+        totals = await _spent(runtime)
+        runtime.replace_state(book_oversight_cost(runtime.state, run_id, totals))
 
 
 def _reason(error: ActivityError) -> str:
@@ -133,8 +135,8 @@ def _reason(error: ActivityError) -> str:
     return get_failure_reason(error)
 
 
-async def _spent(board: TaskRuntime) -> RunUsage:
-    run = RunRef(**board.start.ref.model_dump(), step_id=board.state.oversight.under_way, role="reviewing")
+async def _spent(runtime: TaskRuntime) -> RunUsage:
+    run = RunRef(**runtime.start.ref.model_dump(), step_id=runtime.state.oversight.under_way, role="reviewing")
     return await workflow.execute_activity_method(LedgerActivities.read_run_totals, run, **SHORT)
 
 
@@ -144,8 +146,8 @@ _T = TypeVar("_T")
 class TaskFinalizer:
     """Ends a task: report, notification, settlement."""
 
-    def __init__(self, board: TaskRuntime, gate: BudgetGate) -> None:
-        self._board, self._gate = board, gate
+    def __init__(self, runtime: TaskRuntime, gate: BudgetGate) -> None:
+        self._runtime, self._gate = runtime, gate
 
     async def finish(self, phase: TaskPhase, reason: str = "") -> TaskProgress:
         """Store the report and the outcome, then notify people, also if storing failed."""
@@ -153,67 +155,71 @@ class TaskFinalizer:
             await self._store(phase)
         except (ActivityError, ApplicationError) as error:
             if not is_cancelled_exception(error):
-                await notify_task_ended(self._board, TaskPhase.FAILED, get_failure_reason(error))
+                await notify_task_ended(self._runtime, TaskPhase.FAILED, get_failure_reason(error))
             raise
-        await notify_task_ended(self._board, self._board.state.phase, reason)
+        await notify_task_ended(self._runtime, self._runtime.state.phase, reason)
         # A grant whose handler is still running must reach the session before the settlement, or it comes too late.
         await workflow.wait_condition(workflow.all_handlers_finished)
         await self._gate.send_settlement_to_session()
         if phase in {TaskPhase.DONE, TaskPhase.PARTIAL}:
-            await start_document_indexing(self._board)
+            await start_document_indexing(self._runtime)
         await workflow.wait_condition(workflow.all_handlers_finished)
-        return self._board.progress
+        return self._runtime.progress
 
     async def _store(self, phase: TaskPhase) -> None:
-        self._board.replace_state(self._board.state.replace(phase=TaskPhase.REPORTING))
+        self._runtime.replace_state(self._runtime.state.replace(phase=TaskPhase.REPORTING))
         await self._settle_runs()
         await self._bring_passages_in()
-        board, start = self._board, self._board.start
-        ended = await store_state(start.ref, board.state.end_task(phase))
+        runtime, start = self._runtime, self._runtime.start
+        ended = await store_state(start.ref, runtime.state.end_task(phase))
         published = await workflow.execute_activity_method(
             ReportActivities.store_report,
             PublishRequest(ref=start.ref, state=ended, title=start.title, privacy=start.privacy, at=workflow.now()),
             **with_summary(REPORT, "check citations, store the report"),
         )
-        over = board.state.end_task(phase)
+        over = runtime.state.end_task(phase)
         if published.short:
             over = over.replace(phase=TaskPhase.PARTIAL, notes=merge_unique(over.notes, (published.short,)))
-        board.replace_state(over.with_report_version(published.version))
+        runtime.replace_state(over.with_report_version(published.version))
 
     async def fail(self, error: BaseException) -> NoReturn:
         """Store that the work could not even be planned, then fail so that everyone sees it."""
         known = isinstance(error, ActivityError | ApplicationError)
         reason = get_failure_reason(error) if known else type(error).__name__
-        self._board.replace_state(self._board.state.replace(notes=merge_unique(self._board.state.notes, (reason,))))
+        self._runtime.replace_state(
+            self._runtime.state.replace(notes=merge_unique(self._runtime.state.notes, (reason,)))
+        )
         await self.finish(TaskPhase.FAILED, reason)
         raise ApplicationError(reason, type="TaskFailed", non_retryable=True)
 
     async def _settle_runs(self) -> None:
         """Settle interrupted runs with what the store says they spent."""
-        board = self._board
-        if board.state.plan is None:
-            planning = RunRef(**board.start.ref.model_dump(), step_id=PLANNING_ID, role="planning")
+        runtime = self._runtime
+        if runtime.state.plan is None:
+            planning = RunRef(**runtime.start.ref.model_dump(), step_id=PLANNING_ID, role="planning")
             totals = await workflow.execute_activity_method(LedgerActivities.read_run_totals, planning, **SHORT)
-            board.replace_state(board.state.with_planning_cost(totals))
-        await settle_oversight(board)
-        for step_id, run in self._board.state.runs.items():
+            runtime.replace_state(runtime.state.with_planning_cost(totals))
+        await settle_oversight(runtime)
+        for step_id, run in self._runtime.state.runs.items():
             if run.phase != "delivered":
                 totals = await workflow.execute_activity_method(LedgerActivities.read_run_totals, run.run, **SHORT)
                 stopped = (
-                    self._board.get_run(step_id).with_settled_usage(totals).finish_partial("the task was cancelled")
+                    self._runtime.get_run(step_id).with_settled_usage(totals).finish_partial("the task was cancelled")
                 )
-                self._board.replace_state(self._board.state.with_run(stopped))
+                self._runtime.replace_state(self._runtime.state.with_run(stopped))
 
     async def _bring_passages_in(self) -> None:
         """Store passages that are still waiting for memory. If memory is still down, the report says so."""
-        if not any(run.all_compactions.passages for run in self._board.state.runs.values()):
+        if not any(run.all_compactions.passages for run in self._runtime.state.runs.values()):
             return
         drained = await workflow.execute_activity_method(
             MemoryActivities.drain_outbox, **with_summary(CONTEXT, "bring waiting passages into memory")
         )
         if drained.waiting:
             note = f"Memory does not answer: {drained.waiting} passages wait in the store and are written later."
-            self._board.replace_state(self._board.state.replace(notes=merge_unique(self._board.state.notes, (note,))))
+            self._runtime.replace_state(
+                self._runtime.state.replace(notes=merge_unique(self._runtime.state.notes, (note,)))
+            )
 
 
 async def run_shielded(work: Coroutine[object, object, _T]) -> _T:

@@ -62,7 +62,7 @@ class TaskRuntime:
         """Whether the state is loaded. Handlers wait until then: an earlier message would change a state that is about
         to be replaced.
         """
-        self.parking = False
+        self.continue_as_new_pending = False
         """Whether the workflow wants to continue as new: nothing new is started, and waiting agents return."""
         self._shown: tuple[str, int, int, int | None] | None = None
         self._to_show = False
@@ -70,7 +70,7 @@ class TaskRuntime:
     @property
     def is_stopping(self) -> bool:
         """Whether agents must return without going on."""
-        return self.parking or self.state.cancelled
+        return self.continue_as_new_pending or self.state.cancelled
 
     @property
     def progress(self) -> TaskProgress:
@@ -166,10 +166,10 @@ class TaskRuntime:
         workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]: its other overload has a bare generic
 
 
-async def record_audit_entries(board: TaskRuntime, *entries: AuditEntry) -> None:
+async def record_audit_entries(runtime: TaskRuntime, *entries: AuditEntry) -> None:
     """Store requests, answers, edits and rejected messages in the audit trail."""
     for batch in _batches(entries):
-        request = AuditRequest(task_id=board.task_id, entries=batch)
+        request = AuditRequest(task_id=runtime.task_id, entries=batch)
         await workflow.execute_activity_method(
             LedgerActivities.record_audit_entries, request, **with_summary(SHORT, "keep the audit trail")
         )
@@ -218,39 +218,39 @@ async def start_detached_child(
 
 
 async def persist_and_notify(
-    board: TaskRuntime, state: TaskState, event: NotificationEvent, *requests: ApprovalRequest
+    runtime: TaskRuntime, state: TaskState, event: NotificationEvent, *requests: ApprovalRequest
 ) -> None:
     """Replace the state, record the requests that it opened or closed in the audit trail, and notify people."""
-    board.replace_state(state)
-    await record_audit_entries(board, *requests)
+    runtime.replace_state(state)
+    await record_audit_entries(runtime, *requests)
     for request in requests:
-        await notify_about_request(board, event, request)
+        await notify_about_request(runtime, event, request)
 
 
-async def notify_about_request(board: TaskRuntime, event: NotificationEvent, request: ApprovalRequest) -> None:
+async def notify_about_request(runtime: TaskRuntime, event: NotificationEvent, request: ApprovalRequest) -> None:
     """Notify people of an approval request."""
-    await _tell(board, _notice(board, event, board.state.phase).replace(request=request))
+    await _tell(runtime, _notice(runtime, event, runtime.state.phase).replace(request=request))
 
 
-async def notify_task_ended(board: TaskRuntime, phase: TaskPhase, reason: str = "") -> None:
+async def notify_task_ended(runtime: TaskRuntime, phase: TaskPhase, reason: str = "") -> None:
     """Notify people of the task's end, with the reason if it failed."""
     event = NotificationEvent.FAILED if phase is TaskPhase.FAILED else NotificationEvent.FINISHED
-    await _tell(board, _notice(board, event, phase).replace(reason=reason))
+    await _tell(runtime, _notice(runtime, event, phase).replace(reason=reason))
 
 
-def _notice(board: TaskRuntime, event: NotificationEvent, phase: TaskPhase) -> TaskNotification:
+def _notice(runtime: TaskRuntime, event: NotificationEvent, phase: TaskPhase) -> TaskNotification:
     return TaskNotification(
         event=event,
-        task_id=board.start.ref.task_id,
-        title=board.start.title,
+        task_id=runtime.start.ref.task_id,
+        title=runtime.start.title,
         phase=phase,
         at=workflow.now(),
-        spent=board.state.totals.spent,
-        limit=board.state.account.limit,
+        spent=runtime.state.totals.spent,
+        limit=runtime.state.account.limit,
     )
 
 
-async def _tell(board: TaskRuntime, notice: TaskNotification) -> None:
+async def _tell(runtime: TaskRuntime, notice: TaskNotification) -> None:
     """Hand the notification to a child that outlives the task. The same event is never sent twice."""
-    if board.start.notices:
+    if runtime.start.notices:
         await start_detached_child(NotificationWorkflow.run, notice, notice.delivery_id, notice.summary)

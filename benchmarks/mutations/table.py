@@ -153,7 +153,7 @@ MUTATIONS = (
     # ------------------------------------------------------------------------------------------------- workflows
     Mutation(
         "workflows", "a task continues as new while an agent works", "workflows",
-        "self._board.parking and self._crew.is_empty and not", "self._board.parking and not",
+        "_pending and self._runners.is_empty and not", "_pending and not",
         (f"{LIVE}/test_live_legs.py::test_a_task_continues_as_new_only_when_every_agent_is_back",),
     ),
     Mutation(
