@@ -60,7 +60,7 @@ async def run_as_child_workflow(runtime: TaskRuntime, step_id: str) -> None:
             lambda: child.done() or runtime.is_stopping or runtime.get_run(step_id).next_edit is not None
         )
         if not child.done():
-            with suppress(ApplicationError):  # # the child has returned at the same moment
+            with suppress(ApplicationError):  # the child has returned at the same moment
                 await child.signal(SubagentWorkflow.call_back)
         worked = await child
         runtime.update_run(worked.replace(edits=runtime.get_run(step_id).edits))

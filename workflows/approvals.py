@@ -79,7 +79,7 @@ def _is_over(runtime: TaskRuntime, step_id: str) -> bool:
 async def _expire(runtime: TaskRuntime, step_id: str) -> bool:
     """Handle a passed deadline. Return False if the requests stay open."""
     now, state, requests = workflow.now(), runtime.state, _requests(runtime, step_id)
-    if not requests:  # # answered at the same moment
+    if not requests:  # answered at the same moment
         return True
     if runtime.start.terms.unattended.then == "wait":
         runtime.replace_state(state.replace(notes=merge_unique(state.notes, tuple(map(_overdue, requests)))))

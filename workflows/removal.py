@@ -116,7 +116,7 @@ class RetentionWorkflow:
         workflow.continue_as_new()
 
     async def _retire(self, order: ForgetOrder) -> None:
-        with suppress(WorkflowAlreadyStartedError):  # # a person gave the same order: the next look finds what is left
+        with suppress(WorkflowAlreadyStartedError):  # a person gave the same order: the next look finds what is left
             await workflow.execute_child_workflow(ForgetTasksWorkflow.run, order, id=order.workflow_id)
 
 

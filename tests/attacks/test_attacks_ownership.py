@@ -201,6 +201,10 @@ OF_A_TENANT = {"find_erasure_matches", "list_matching_lines"}
 """Looks for one person in all that a tenant has."""
 
 
+OF_A_REFERENCE = {"load_run", "load_work", "load_task_news"}
+"""Reads by a reference, whose own scope is the reader."""
+
+
 def covers(reader: ReadScope, kept: TaskRow) -> bool:
     own = kept.ref.scope.model_dump()
     return isinstance(reader, SystemScope) or reader.model_dump().items() <= own.items()
@@ -221,6 +225,20 @@ async def test_every_read_gives_what_the_reader_owns_and_nothing_else(store: Sql
             for reader in readers(tasks):
                 found = await read(store, kept, reader)
                 assert bool(found) == (covers(reader, kept) and name not in EMPTY_HERE), (name, kept.ref, reader)
+
+
+async def test_reads_by_a_reference_give_what_its_scope_owns(store: SqlStore) -> None:
+    """A reference that names another's task with one's own tenant or session reads nothing of it."""
+    tasks = [await kept_task(store, *whose) for whose in WHOSE]
+    scopes = [one for one in readers(tasks) if isinstance(one, TaskScope)]
+    for kept in tasks:
+        for scope in (one for one in scopes if one.task_id == kept.ref.task_id):
+            run = RunRef(store_id=kept.ref.store_id, **scope.model_dump(), step_id="w", role="writing")
+            loaded, (deliverable, notes), news = (
+                await store.load_run(run), await store.load_work(run), await store.load_task_news(scope)
+            )  # fmt: skip
+            found = (loaded.transcript.messages, loaded.documents, deliverable, notes, news.messages)
+            assert [bool(one) for one in found] == [covers(scope, kept)] * len(found), (kept.ref, scope)
 
 
 async def test_passages_in_memory_are_counted_for_who_owns_them(store: SqlStore) -> None:
@@ -245,7 +263,7 @@ def test_every_read_of_the_store_names_who_asks() -> None:
     marked = {name for name, text in source.items() if re.match(r"\s*@read_transaction\b", text)}
     reads = {name for name in marked if not name.startswith("_")}
     ports = {"get_newest_plan", "get_store_id"}
-    assert reads | ports == READS.keys() | WITHOUT_READER.keys() | OF_A_TENANT | COUNTED
+    assert reads | ports == READS.keys() | WITHOUT_READER.keys() | OF_A_TENANT | COUNTED | OF_A_REFERENCE
     for name in READS.keys() | COUNTED:
         assert "reader" in inspect.signature(getattr(SqlStore, name)).parameters, name
     for name in OF_A_TENANT:

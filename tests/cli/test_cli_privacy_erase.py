@@ -127,13 +127,13 @@ def test_another_tenant_has_nobody(
     [
         (["find", "-a"], BAD_USAGE, "No such option"),
         (["find", "Jo"], BAD_USAGE, "the value needs 3 letters or digits: give the name or number as a whole"),
-        (["run_erasure", "bob@example.com", "--yes"], WORK_FAILED, "found nowhere: there is nothing to erase"),
+        (["erase", "bob@example.com", "--yes"], WORK_FAILED, "found nowhere: there is nothing to erase"),
         (["find", NAME, "--type", "FOO"], BAD_USAGE, "there is no type 'FOO': choose one of ACCOUNT, "),
         (["find", NAME, "--type", "WANTED"], BAD_USAGE, "there is no type 'WANTED': choose one of"),
-        (["run_erasure", NAME, "--type", "", "--yes"], BAD_USAGE, "there is no type ''"),
-        (["run_erasure", MAIL, "--receipt", "--also", NAME], BAD_USAGE, "--receipt and --also exclude each other"),
-        (["run_erasure", MAIL, "--receipt"], UNREACHABLE, "no Temporal server answers at 127.0.0.1:1"),
-        (["run_erasure", MAIL, "--yes"], UNREACHABLE, "no Temporal server answers at 127.0.0.1:1"),
+        (["erase", NAME, "--type", "", "--yes"], BAD_USAGE, "there is no type ''"),
+        (["erase", MAIL, "--receipt", "--also", NAME], BAD_USAGE, "--receipt and --also exclude each other"),
+        (["erase", MAIL, "--receipt"], UNREACHABLE, "no Temporal server answers at 127.0.0.1:1"),
+        (["erase", MAIL, "--yes"], UNREACHABLE, "no Temporal server answers at 127.0.0.1:1"),
     ],
 )
 def test_what_cannot_be_done_is_refused_and_nothing_is_erased(
@@ -230,7 +230,7 @@ def order(monkeypatch: pytest.MonkeyPatch, task_id: str) -> Order:
 
 
 def test_all_values_are_shown_and_agreed_to_before_the_first_is_erased(order: Order) -> None:
-    assert run(["privacy", "run_erasure", NAME, "--also", MAIL]) == OK
+    assert run(["privacy", "erase", NAME, "--also", MAIL]) == OK
     once = ["shown", "asked"]
     # The vault has the name with a title, too, which is offered and then looked at as the others are.
     assert order.happened[:4] == once * 2
@@ -241,14 +241,14 @@ def test_all_values_are_shown_and_agreed_to_before_the_first_is_erased(order: Or
 
 def test_who_says_no_to_one_value_keeps_that_one_alone(order: Order) -> None:
     order.refused = f"({MAIL})"
-    assert run(["privacy", "run_erasure", NAME, "--also", MAIL]) == OK
+    assert run(["privacy", "erase", NAME, "--also", MAIL]) == OK
     assert f"erased {NAME}" in order.happened
     assert f"erased {MAIL}" not in order.happened
 
 
 def test_a_value_that_cannot_be_looked_for_keeps_all_from_being_erased(order: Order) -> None:
-    assert run(["privacy", "run_erasure", NAME, "--also", "a", "--yes"]) == BAD_USAGE
-    assert run(["privacy", "run_erasure", NAME, "--also", MAIL, "--type", "FOO", "--yes"]) == BAD_USAGE
+    assert run(["privacy", "erase", NAME, "--also", "a", "--yes"]) == BAD_USAGE
+    assert run(["privacy", "erase", NAME, "--also", MAIL, "--type", "FOO", "--yes"]) == BAD_USAGE
     assert order.happened == []
 
 

@@ -372,9 +372,9 @@ class AgentRun(Value):
         """Apply an edit's outcome: the run continues where it was."""
         base = self.with_edit(edit.replace(state=outcome.state, reason=outcome.reason))
         if outcome.state == "done" and base.phase == "full":
-            base = base.replace(phase="running")  # # the next leg measures whether the context is still full
+            base = base.replace(phase="running")  # the next leg measures whether the context is still full
         if outcome.state == "done" and base.phase == "asking" and edit.action == "rewind":
-            base = base.replace(phase="running", questions=(), decisions=())  # # the next leg sees if it still asks
+            base = base.replace(phase="running", questions=(), decisions=())  # the next leg sees if it still asks
         if outcome.state == "done" and edit.action == "rewind":
             base = base.replace(lacking=False)
         made = outcome.compaction
@@ -382,7 +382,7 @@ class AgentRun(Value):
 
     def with_settled_usage(self, totals: RunUsage) -> "AgentRun":
         """Replace the usage by the store's, after a leg that failed, timed out or was cancelled."""
-        cut_off = self.phase == "running"  # # the leg's number is not reused: its outcome may be in the store
+        cut_off = self.phase == "running"  # the leg's number is not reused: its outcome may be in the store
         return self.replace(totals=totals, leg=self.leg + 1 if cut_off else self.leg)
 
     def _delivered(self, *, partial: bool, reason: str) -> "AgentRun":

@@ -292,7 +292,7 @@ class CallLedger:
             else self.record_intent(intent)
         )
         agent = fence.run_id.rpartition("/")[2]
-        if key.kind != "search":  # # a search is a tool call, with a status of its own
+        if key.kind != "search":  # a search is a tool call, with a status of its own
             self.tell(AgentStatus(agent=agent, what="model", turn=key.turn, since=intent.at))
         try:
             answered = await answer()

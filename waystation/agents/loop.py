@@ -272,7 +272,7 @@ async def run_open_tool_calls(attempt: LegAttempt, calling: Callable[[str], None
 async def _answer(attempt: LegAttempt, call: ToolUse, calling: Callable[[str], None]) -> ToolResult:
     """Run a call; commit what it does to the conversation before its result is committed."""
     site = attempt.build_tool_context(call)
-    if call.name in {spec.name for spec in attempt.toolbox.visible_specs}:  # # any other name was made up by the model
+    if call.name in {spec.name for spec in attempt.toolbox.visible_specs}:  # any other name was made up by the model
         calling(call.name)
     result = await attempt.toolbox.run(call, site)
     for record in site.records:

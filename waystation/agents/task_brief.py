@@ -294,7 +294,7 @@ class EarlierTasks:
             return None
         try:
             return await self.store.get_text(version.report, reader)
-        except TextNotFoundError:  # # it was erased
+        except TextNotFoundError:  # it was erased
             return None
 
 

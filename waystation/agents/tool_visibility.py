@@ -35,7 +35,7 @@ class ParameterLimit(Value):
         if self.min is not None and self.max is not None and self.min > self.max:
             raise ValueError(f"min {self.min:g} is more than max {self.max:g}")
         if self.domains is not None:
-            DomainPolicy(allow=self.domains)  # # rejects invalid domains
+            DomainPolicy(allow=self.domains)  # rejects invalid domains
         return self
 
     def is_allowed(self, value: JsonValue) -> bool:

@@ -113,7 +113,7 @@ class CallCostBound(Value):
         if self.rates is None:
             return 0
         left = micro_usd - self.input_tokens * self.rates.input
-        if not self.rates.output:  # # free models
+        if not self.rates.output:  # free models
             return max_output if left >= 0 else 0
         return max(0, int(left // self.rates.output))
 

@@ -229,7 +229,7 @@ def _fitting(length: tuple[int, int], stays: int, measure: TokenEstimator, polic
     """Return the length, or a shorter one that does not fill the context again. `stays`: tokens besides the summary."""
     if policy.crowded or stays + _largest(length, measure) < policy.trigger:
         return length
-    room = policy.trigger - stays - measure.scale_estimate(FRAME_TOKENS) - 2  # # rounding takes less than two
+    room = policy.trigger - stays - measure.scale_estimate(FRAME_TOKENS) - 2  # rounding takes less than two
     most = max(0, int(room / (1 + measure.scale / LEDGER_SHARE)))
     return most // 2, most
 

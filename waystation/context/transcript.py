@@ -93,7 +93,7 @@ def iter_block_texts(value: JsonValue) -> Iterator[str]:
             for item in value:
                 yield from iter_block_texts(item)
         case dict():
-            is_text = value.get("type") == "text"  # # a source whose data is text
+            is_text = value.get("type") == "text"  # a source whose data is text
             for key, item in value.items():
                 if key not in _NO_WORDS or (is_text and key == "data"):
                     yield from iter_block_texts(item)

@@ -113,7 +113,7 @@ class SqlAuditRepository(SqlRepository):
             for id_, one in missing:
                 row = {"task_id": task_id, "entry_id": id_, "body": bind_to_row(one.model_dump_json(), task_id, id_)}
                 await insert_if_absent(connection, audit, row)
-            known = await _defined(connection, task_id)  # # another agent may have been first
+            known = await _defined(connection, task_id)  # another agent may have been first
         return tuple(known[id_] for id_ in ids)
 
 

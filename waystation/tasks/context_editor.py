@@ -161,7 +161,7 @@ class ContextEditor:
         """Commit the edit's record once. Raises BadInput, StaleFenceError, VersionConflict."""
         transcripts, run_id = self.compactor.deps.store, request.run.run_id
         if any(record.id == request.edit.id for record in transcript.records):
-            return  # # without a fence: taking one would take it from the following leg
+            return  # without a fence: taking one would take it from the following leg
         record = record_of()
         fence = await transcripts.acquire_fence(run_id)
         await transcripts.commit_compaction(fence, transcript.version, record, (), None)

@@ -149,7 +149,7 @@ def truncate_progress(progress: TaskProgress, most: int = MAX_PROGRESS_BYTES) ->
         shorter = _newest(progress, count)
         if _size(shorter) <= most:
             return shorter
-    while shorter.steps or shorter.approvals:  # # only open requests and running agents are left
+    while shorter.steps or shorter.approvals:  # only open requests and running agents are left
         earlier = {"": sum(shorter.earlier_compactions.values(), CompactionTotals())}
         shorter = shorter.replace(
             earlier_compactions=earlier,

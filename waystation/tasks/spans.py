@@ -104,7 +104,7 @@ def build_usage_attributes(charge: Charge, model: str) -> dict[str, AttributeVal
         "gen_ai.usage.output_tokens": usage.output,
         "gen_ai.usage.cache_read.input_tokens": usage.cache_read,
         "gen_ai.usage.cache_write.input_tokens": usage.cache_write,
-        "gen_ai.usage.cache_creation.input_tokens": usage.cache_write,  # # its name before 0.1, which viewers know
+        "gen_ai.usage.cache_creation.input_tokens": usage.cache_write,  # its name before 0.1, which viewers know
     }
     if usage.estimated:
         attributes["waystation.usage.estimated_tokens"] = usage.estimated

@@ -212,7 +212,7 @@ class TaskState(Value):
         state, step_id, delivered = self, run.run.step_id, run.phase == "delivered"
         state = state._settled(run) if delivered else state
         account = state.account
-        if step_id in self.delivered_agents:  # # a requested summary was still running when it delivered
+        if step_id in self.delivered_agents:  # a requested summary was still running when it delivered
             account = account.charge(run.totals.spent.subtract_clamped(self.runs[step_id].totals.spent))
         state = state.replace(
             runs={**state.runs, step_id: run}, account=account, notes=merge_unique(self.notes, run.notes)

@@ -252,7 +252,7 @@ def compute_request_digest(request: TaskRequest, documents: Sequence[Document]) 
     Defaults and the configuration are excluded: they change with the software.
     """
     asked = request.model_dump(mode="json", exclude_defaults=True)
-    if asked.get("session") == "default":  # # omitted in the past, when every task without a session had this one
+    if asked.get("session") == "default":  # omitted in the past, when every task without a session had this one
         del asked["session"]
     content = [asked, [[document.name, document.blob] for document in documents]]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -164,7 +164,7 @@ class _Batch:
         try:
             wanted = DelegateInput.model_validate(call.input)
         except ValidationError:
-            return  # # the tool itself reports what is wrong with the arguments
+            return  # the tool itself reports what is wrong with the arguments
         percent, most = wanted.budget_percent, self._terms.share
         limit = self._left.compute_percent(percent)
         if percent > most:

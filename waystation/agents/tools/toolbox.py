@@ -131,7 +131,7 @@ class Toolbox:
         """Run a call and return its result, redacted and bounded. Raises failures of the platform only."""
         tool, refusal = self._tool(call), self.find_refusal_reason(call)
         if any(back.call_id == call.id for back in at.handed_back):
-            refusal = None  # # a subagent's finished work is not thrown away
+            refusal = None  # a subagent's finished work is not thrown away
         if tool is None or refusal is not None:
             return build_rejected_call_result(call, refusal or OUTCOME_UNKNOWN)
         if not tool.repeatable and not await self.store.record_tool_intent(at.fence, call.id):

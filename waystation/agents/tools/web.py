@@ -93,7 +93,7 @@ class FetchPageTool(TypedTool[FetchPageInput]):
             )
         found, first = await self._page(arguments.url, at), arguments.first_line
         shown = await load_redacted_lines(self._redacted, found.blob, "The page", at)
-        lines = await asyncio.to_thread(split_page_lines, shown)  # # up to 10 MB
+        lines = await asyncio.to_thread(split_page_lines, shown)  # up to 10 MB
         if first > len(lines):
             raise ToolCallRejectedError(f"The page has {len(lines)} lines; there is no line {first}.")
         # Before lines are numbered and cut, so that the escaped text fits: a tag may start on one line and end on
