@@ -452,13 +452,22 @@ def _shortened(result: AnswerResult) -> AnswerResult:
     return result.replace(reason=truncate_redacted(result.reason, MAX_REASON_CHARACTERS_EACH, " …"))
 
 
+def _find_decision(request: ApprovalRequest) -> AnswerResult | None:
+    """Return what a person decided; None if no person has."""
+    match request.decision:
+        case "approved" | "denied" as outcome:
+            return AnswerResult(outcome=outcome, reason=request.note)
+        case "pending" | "expired" | "withdrawn":
+            return None
+
+
 def _seen(sent: FoundMessage) -> AnswerResult | None:
     match sent:
         case RejectedMessage():
             return AnswerResult(outcome="refused", reason=sent.reason)
-        case ApprovalRequest(decision="approved" | "denied" as outcome):
-            return AnswerResult(outcome=outcome, reason=sent.note)
-        case ApprovalRequest() | PlanEdit():
+        case ApprovalRequest():
+            return _find_decision(sent)
+        case PlanEdit():
             return None
         case TaskMessage():
             return AnswerResult(outcome="done") if sent.text else None
