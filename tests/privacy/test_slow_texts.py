@@ -94,7 +94,7 @@ from waystation.privacy.policy import TextDestination
 
 async def main():
     store = await SqlStore.open({url!r}, store_clock)
-    await worker(store.slow_texts(RULES), Stuck()).redact([SLOW], TextDestination.TOOL_RESULT, TENANT)
+    await worker(store.build_slow_text_store(RULES), Stuck()).redact([SLOW], TextDestination.TOOL_RESULT, TENANT)
     print("put aside", flush=True)
     await asyncio.sleep(600)
 
