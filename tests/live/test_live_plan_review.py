@@ -119,7 +119,10 @@ async def test_agents_start_with_the_shares_that_a_person_gave_and_shares_over_t
         answer = await client.review_plan(task_id, sharing("8k", "40%", "", ""), by="Ada")
         progress = await counter.get_task_handle().result()
         versions = await counter.store.list_plan_versions(progress.task_id, SYSTEM_SCOPE)
+        (approval,) = progress.approvals
+        origins = (await client.with_origins(await client.get_task(task_id))).origins
     assert answer.outcome == "approved"
+    assert len(origins[approval.request_id].identities) == 1
     assert [refusal.reason for refusal in progress.refusals] == [
         "the shares come to 24,000 tokens, and 20,000 tokens are left for the steps"
     ]

@@ -56,8 +56,7 @@ from waystation.runtime.temporal.connect import (
 )
 from waystation.runtime.temporal.installation import get_client_installation_prefix, to_server_id
 from waystation.tasks.approvals import (
-    APPROVE_BUDGET,
-    DENY_BUDGET,
+    SIGNALS_BY_DECISION,
     RecordedAnswer,
     RecordedAnswerFields,
     make_answer_id,
@@ -115,7 +114,7 @@ async def _why(pending: PendingActivityInfo, converter: DataConverter) -> str:
     return error.message if isinstance(error, ApplicationError) and error.message else str(error)
 
 
-ANSWERS = frozenset({APPROVE_BUDGET, DENY_BUDGET})
+ANSWERS = frozenset(name for names_of_decision in SIGNALS_BY_DECISION.values() for name in names_of_decision)
 """Names of the messages that answer requests, signals and Updates."""
 PAGE_EVENTS = 500
 _MOST_PAGES = 20
