@@ -36,11 +36,11 @@ HERE = Path(__file__).parents[2]
 WORKER = """
 import asyncio, sys
 from pathlib import Path
-from tests.support.mcp_tool_servers import Bench, opened, workshop
+from tests.support.mcp_tool_servers import ToolCaller, make_sample_server_entry, open_servers
 
 async def work() -> None:
-    bench = Bench(opened(Path(sys.argv[1]), shop=workshop()))
-    await bench.call("daemon", into=sys.argv[2])
+    caller = ToolCaller(open_servers(Path(sys.argv[1]), shop=make_sample_server_entry()))
+    await caller.call_tool("daemon", into=sys.argv[2])
     await asyncio.sleep(600)
 
 asyncio.run(work())
