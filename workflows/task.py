@@ -106,16 +106,17 @@ class RunnerPool:
 
 
 MAX_EDIT_WAIT: Interval = {"timeout": timedelta(minutes=1), "timeout_summary": "tell who sent an edit that it waits"}
-"""So long an Update waits for a leg to end before it answers that the edit waits."""
+"""Maximum time an Update waits for a leg to end before it answers that the edit is waiting."""
 MAX_WAITING_UPDATES = 5
-"""Updates that wait for a leg to end. The server takes 10 at once, and others come that are answered at once."""
+"""Maximum number of Updates that wait for a leg to end. The server accepts 10 at a time per workflow."""
 
 
 class SignalHandler:
     """Validates people's messages, applies them to the task's state and stores them.
 
-    Any JSON, or none, is taken: a malformed message is refused where the person sees it. Words and documents wake
-    nobody: who waits hears of them when they go on. A message that is sent again with its id is the same one.
+    Any JSON, or none, is taken: a malformed message is refused where the person sees it. Messages and
+    document updates wake no agent: a waiting agent receives them when it continues. Sent again under its id, a message
+    counts once.
     """
 
     def __init__(self, runtime: TaskRuntime, gate: BudgetGate) -> None:
@@ -127,8 +128,9 @@ class SignalHandler:
         """How many Updates wait for a leg to end."""
 
     async def handle(self, name: str, sent: tuple[JsonValue, ...]) -> None:
-        """Have a signal take effect, in the next run if this one is about to continue as new. What came unencrypted
-        where it must not is refused.
+        """Apply a signal, in the next run if this one is about to continue as new.
+
+        A signal that arrives unencrypted although encryption is required is refused.
         """
         await self._runtime.wait_until_ready()
         message = DeferredSignal(signal=name, sent=single_payload(sent), readable=self._runtime.accepts(sent))
@@ -138,7 +140,7 @@ class SignalHandler:
             await self._handle(message)
 
     async def answer(self, name: str, sent: tuple[JsonValue, ...], update_id: str) -> UpdateResult:
-        """The same for an Update, and what became of it. Without `answer_id` it has that of the Update."""
+        """Apply an Update and return its result. Without an `answer_id` it takes the one of the Update."""
         await self._runtime.wait_until_ready()
         if self._leaving:
             return CONTINUES
@@ -156,7 +158,7 @@ class SignalHandler:
         return result.replace(continues=self._leaving and result.outcome == "waiting")
 
     async def _wait_until_settled(self, answer_id: str) -> None:
-        """An edit waits for a leg to end; a message that was sent again waits for what the first one waits for."""
+        """Wait for the leg that an edit waits for, or for what the first copy of a repeated message waits for."""
 
         def settled() -> bool:
             result = build_update_result(find_messages(self._runtime.state, answer_id))
@@ -171,7 +173,7 @@ class SignalHandler:
             self._waiting -= 1
 
     def dismiss_updates(self) -> None:
-        """From now on Updates are for the next run, and those that wait are answered."""
+        """Leave new Updates to the next run, and answer those that wait."""
         self._leaving = True
 
     def hold_signals(self) -> None:
@@ -187,7 +189,7 @@ class SignalHandler:
         return self._held or ()
 
     async def release_signals(self) -> None:
-        """There is no next run after all: have what was held take effect here, and all that follows."""
+        """Apply held and later messages here, because there will be no next run."""
         held, self._held, self._leaving = self.held_signals, None, False
         await self.handle_held(held)
 
@@ -197,7 +199,7 @@ class SignalHandler:
             await self._handle(message)
 
     async def _handle(self, message: DeferredSignal) -> tuple[FoundMessage, ...]:
-        """What the state has of it from now on."""
+        """Apply a message and return what the state holds of it."""
         runtime, now, signal, sent = self._runtime, workflow.now(), SIGNALS[message.signal], message.sent
         if not message.readable:
             # Without its id: who has no key must not say what becomes of a message that is to come.
@@ -231,7 +233,7 @@ class SignalHandler:
         return answers
 
     async def _replan(self, edit: PlanEdit) -> ApprovalRequest | RejectedMessage:
-        """The task works by this plan, where it can be run."""
+        """Switch the task to the edited plan, if it can be run."""
         start = self._runtime.start
         wanted = EditedPlanRequest(ref=start.ref, edit=edit, left=compute_limit_for_steps(self._runtime.state))
         summary = "read the plan that a person sent"
@@ -246,7 +248,7 @@ class SignalHandler:
     async def _kept(
         self, signal: str, sent: TaskMessage | DocumentsUpdate, reason: str
     ) -> TaskMessage | DocumentsUpdate | RejectedMessage:
-        """As the store has it now; or why it has not."""
+        """Return the message as stored, or the reason why it was not."""
         if not reason:
             self._runtime.replace_state(apply_signal(self._runtime.state, sent))
             return sent
@@ -266,7 +268,7 @@ ReceiverT = TypeVar("ReceiverT", bound=MessageReceiver)
 
 
 def with_task_messages(receiver: type[ReceiverT]) -> type[ReceiverT]:
-    """The workflow, which takes every row of the table as a signal and as an Update of the same name."""
+    """Register every row of the table on the workflow, as a signal and as an Update of the same name."""
     for name, row in SIGNALS.items():
         setattr(receiver, f"{name}_signal", _make_signal_handler(name, row.description))
         setattr(receiver, f"{name}_update", _make_update_handler(name, row.description))
@@ -285,7 +287,7 @@ def _make_signal_handler(name: str, description: str) -> object:
 def _make_update_handler(name: str, description: str) -> object:
     @workflow.update(name=name, description=description)
     async def answer(self: MessageReceiver, *sent: JsonValue) -> UpdateResult:
-        """As the signal. It is decided in here and not by a validator, so that what is refused is kept, too."""
+        """Handle the Update as the signal. No validator: a refused message must be audited, too."""
         update = workflow.current_update_info()
         return await self.inbox.answer(name, sent, update.id if update is not None else "")
 

@@ -79,19 +79,19 @@ class LegAttempt:
     """
 
     def add(self, message: Message) -> None:
-        """Say a user message, which is committed with what comes next."""
+        """Append a user message; it is committed with the next intent, record or outcome."""
         self.uncommitted.append(message)
         self.transcript = self.transcript.with_message(message)
 
     @property
     def committed_version(self) -> int:
-        """What the store has of the transcript."""
+        """Version of the transcript in the store."""
         return self.transcript.version - len(self.uncommitted)
 
     async def commit_messages(self, intent: CallIntent | None = None) -> int:
-        """Commit what was said, with the intent of the call that sends it; how many of the intent's key are open then.
+        """Commit pending messages, with the intent of the call that sends them.
 
-        Raises StaleFenceError, VersionConflict.
+        Returns the number of open intents of its key. Raises StaleFenceError, VersionConflict.
         """
         if not self.uncommitted and intent is None:
             return 0
@@ -106,7 +106,7 @@ class LegAttempt:
         self.transcript = self.transcript.with_message(message)
 
     async def commit_outcome(self, outcome: LegOutcome) -> None:
-        """Commit how the leg ended, with what was said last. Raises StaleFenceError, VersionConflict."""
+        """Commit the leg's outcome with pending messages. Raises StaleFenceError, VersionConflict."""
         said = tuple(self.uncommitted)
         await self.deps.store.commit_outcome(self.fence, self.request.leg, outcome, self.committed_version, said)
         self.uncommitted.clear()
@@ -222,8 +222,9 @@ class LegAttempt:
 
 
 async def receive_news(attempt: LegAttempt) -> None:
-    """Say what has come to the task since this agent last heard of it: what people told it, then what became of its
-    documents. Raises StoreError, RedactionFailed.
+    """Append new messages of people, then new document updates.
+
+    Raises StoreError, RedactionFailed.
     """
     news = await attempt.deps.store.load_task_news(attempt.request.run.scope)
     await _receive_messages(attempt, news.messages)
@@ -279,7 +280,7 @@ _HEAD = (
 
 
 async def _receive_document_updates(attempt: LegAttempt, updates: Sequence[RecordedDocumentsUpdate]) -> None:
-    """One message of all that has changed since the last one, if anything has."""
+    """Append one message about all document updates since the last one, if there are any."""
     desk, run = attempt.deps, attempt.request.run
     known = max((message.updates for message in attempt.effective_messages), default=0)
     fresh = [update for update in updates if update.number > known]

@@ -335,7 +335,7 @@ class AgentLoop:
         return outcome
 
     async def _counted(self, run: RunRef, outcome: LegOutcome) -> LegOutcome:
-        """With what the agent has handed over so far: a person who is asked for money decides by it."""
+        """Add counts of what the agent has submitted: a person who is asked for budget decides by them."""
         counts = count_work(*await self.deps.store.load_work(run))
         return outcome.replace(standing=outcome.standing.replace(made=counts))
 
@@ -385,7 +385,7 @@ class TurnRunner:
         self.loop.model.tell(AgentStatus(agent=agent, what="tool", turn=turn, tool=tool, since=self.loop.clock()))
 
     async def _turn(self) -> LegOutcome | None:
-        """One model call with its two commits; None where the leg goes on."""
+        """Make one model call with its two commits. Return None if the leg goes on."""
         at, terms = self.at, self.at.request.terms
         estimate = estimate_request_tokens(at.fixed_tokens, shown := at.model_view, at.scale)
         if estimate >= terms.trigger or terms.has_too_many_messages(len(shown)):

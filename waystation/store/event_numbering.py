@@ -1,8 +1,8 @@
-"""Events as the store keeps them: written by the transaction that they tell of, and numbered at its very end.
+"""Events are written by the transaction that they describe, and numbered at its very end.
 
-Numbers of transactions that run side by side must not become visible out of order: who had read 8 would never see 7.
-So a tenant's newest number is a row that the transaction holds until it is committed, and takes last: nobody who holds
-it waits for anything else, and readers see no number before all smaller ones.
+Numbers of transactions that run side by side must not become visible out of order: a reader of 8 would never see 7.
+So a tenant's newest number is a row that the transaction holds until it is committed, and takes last: its
+holder waits for nothing else, and readers see no number before all smaller ones.
 """
 
 from collections import defaultdict
@@ -20,12 +20,12 @@ from waystation.store.schema import event_heads, runs, task_events, tasks
 
 
 class EventOwner(NamedTuple):
-    """Whose a task or an agent run is."""
+    """Owner of a task or an agent run."""
 
     tenant: str
     task_id: str
     agent: str = ""
-    """Empty where it is a task."""
+    """Empty for a task."""
 
 
 class _Untold(NamedTuple):
@@ -36,29 +36,29 @@ class _Untold(NamedTuple):
 
 
 _UNTOLD = "waystation_untold"
-"""Of a connection: what its transaction has done so far, in order."""
+"""Connection key: events of the transaction so far, in order."""
 _OWNERS = "waystation_owners"
-"""Of a connection: whose the tasks and runs are that its transaction has read."""
+"""Connection key: owners of the tasks and runs that the transaction has read."""
 
 
 def queue_event(connection: AsyncConnection, place: str, happening: UnnumberedEvent, at: datetime) -> None:
-    """Have it told of this task, or agent run, when the transaction is committed; not at all when it is undone."""
+    """Queue an event of this task or agent run; it is written only if the transaction commits."""
     connection.info.setdefault(_UNTOLD, []).append(_Untold(place, happening, at))
 
 
 def note_owner(connection: AsyncConnection, place: str, owner: EventOwner) -> None:
-    """Whose this task or run is, where the transaction has read its row anyway."""
+    """Remember the owner of this task or run, if the transaction has read its row anyway."""
     connection.info.setdefault(_OWNERS, {})[place] = owner
 
 
 def discard_queued_events(connection: AsyncConnection) -> None:
-    """A connection comes back from a pool: nothing of an earlier transaction is told."""
+    """Drop what an earlier transaction left on a pooled connection."""
     connection.info.pop(_UNTOLD, None)
     connection.info.pop(_OWNERS, None)
 
 
 async def insert_queued_events(connection: AsyncConnection) -> None:
-    """Give the transaction's events their numbers. The last that it does: see above."""
+    """Number and insert the transaction's events, as its last statements: see above."""
     untold: list[_Untold] = connection.info.pop(_UNTOLD, [])
     owners: dict[str, EventOwner] = connection.info.pop(_OWNERS, {})
     if not untold:
@@ -81,7 +81,7 @@ async def insert_queued_events(connection: AsyncConnection) -> None:
 
 
 async def _load_owners(connection: AsyncConnection, places: set[str]) -> Mapping[str, EventOwner]:
-    """Whose these tasks and runs are; of what is not there nobody is told."""
+    """Load the owners of these tasks and runs, without those that do not exist."""
     of_runs = [place for place in places if "/" in place]
     of_tasks = [place for place in places if "/" not in place]
     found: dict[str, EventOwner] = {}
@@ -96,7 +96,7 @@ async def _load_owners(connection: AsyncConnection, places: set[str]) -> Mapping
 
 _COLUMNS = tuple(column.name for column in task_events.columns if column.name not in {"tenant", "number"})
 _MAX_ROWS = 50
-"""Of one statement. A transaction rarely tells of more than three events."""
+"""Maximum rows per statement. A transaction rarely has more than three events."""
 
 _NEXT_ON_SQLITE = sqlite.insert(event_heads).values(tenant=bindparam("tenant"), number=bindparam("count"))
 _TAKE_ON_SQLITE = _NEXT_ON_SQLITE.on_conflict_do_update(
@@ -106,7 +106,7 @@ _WRITE = insert(task_events)
 
 
 async def _insert_numbered(connection: AsyncConnection, tenant: str, rows: Sequence[Mapping[str, object]]) -> None:
-    """On SQLite, which inserts nothing inside of another statement: two."""
+    """Number and insert in two statements: SQLite has no INSERT inside a CTE."""
     taken = await connection.execute(_TAKE_ON_SQLITE, {"tenant": tenant, "count": len(rows)})
     first: int = taken.scalar_one() - len(rows) + 1
     numbered = [{"tenant": tenant, "number": number, **row} for number, row in enumerate(rows, first)]
@@ -115,7 +115,7 @@ async def _insert_numbered(connection: AsyncConnection, tenant: str, rows: Seque
 
 @cache
 def _numbering(count: int) -> Insert:
-    """On PostgreSQL: takes so many numbers and inserts as many rows by them, in one statement.
+    """Build the PostgreSQL statement that takes `count` numbers and inserts as many rows.
 
     Its parameters: `tenant`, `count`, and each column with the row's place behind it, as `kind_0`.
     """

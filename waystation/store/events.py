@@ -1,4 +1,4 @@
-"""What a transaction tells of what it does, before the store has given it a number."""
+"""Events of a transaction, before the store has numbered them."""
 
 from typing import Literal
 
@@ -37,7 +37,7 @@ told, updated documents, was refused; and a tool's arguments were resolved.
 
 
 class UnnumberedEvent(Value):
-    """What is to be told, before it has a number. No field holds words of anybody's."""
+    """An event without a number. No field holds text of conversations or documents."""
 
     kind: EventKind
     agent: str = ""
