@@ -126,7 +126,7 @@ QUICK = {
         temporal_overload temporal_run_file temporal_ui_proxy webhook_notifications
     """),
     "security": _modules("""
-        untrusted_tool_specs
+        security_normalization untrusted_tool_specs
     """),
     "store": _modules("""
         store_conflicts store_postgresql store_sqlite store_texts_and_notes

@@ -26,7 +26,7 @@ LISTED = """
 import sys
 from waystation.cli.main import run
 assert run(["list"]) == 0
-slow = {"temporalio", "alembic", "numpy", "aiohttp", "httpx2", "anthropic", "presidio_analyzer"}
+slow = {"temporalio", "alembic", "numpy", "aiohttp", "httpx2", "anthropic", "presidio_analyzer", "asyncpg"}
 print(sorted(slow & sys.modules.keys()))
 """
 

@@ -87,7 +87,7 @@ async def test_times_come_from_the_clock(store: SqlStore, store_file: Path) -> N
 async def test_a_file_that_another_program_holds_too_long_is_worth_another_try(
     store_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("waystation.store.dialects.BUSY_TIMEOUT_S", 0)
+    monkeypatch.setattr("waystation.store.sqlite.BUSY_TIMEOUT_S", 0)
     store = await SqlStore.open(url_of(store_file), store_clock)
     with closing(sqlite3.connect(store_file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")

@@ -23,9 +23,8 @@ from functools import cache, wraps
 from types import CoroutineType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from asyncpg.exceptions import ClientConfigurationError
-from sqlalchemy import BigInteger, ColumnElement, FromClause, Select, Table, and_, bindparam, cast, func, true
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import BigInteger, ColumnElement, FromClause, Insert, Select, Table, and_, bindparam, cast, func, true
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -34,10 +33,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable, WaystationError, WrongStore
 from waystation.kernel.scopes import ReadScope, SessionScope, SystemScope, TaskScope
-from waystation.store.dialects import BEGIN_STATEMENT_OPTION, create_postgresql_engine, create_sqlite_engine
 from waystation.store.encryption import UNENCRYPTED, EncryptionConfig, get_encryption, set_encryption
 from waystation.store.event_numbering import discard_queued_events, insert_queued_events, queue_event
 from waystation.store.events import UnnumberedEvent
+from waystation.store.sqlite import BEGIN_STATEMENT_OPTION, create_sqlite_engine
 
 ANSWER_TIMEOUT_S = 30
 """Maximum time of one statement on PostgreSQL, including waiting for locks."""
@@ -167,10 +166,12 @@ def iter_batches(values: Iterable[str]) -> Iterator[list[str]]:
 
 
 @cache
-def _insert_absent(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
+def _insert_absent(dialect: str, table: Table) -> Insert:
     # One standard clause, which SQLAlchemy has only by dialect.
     if dialect == "sqlite":
         return sqlite.insert(table).on_conflict_do_nothing()
+    from sqlalchemy.dialects import postgresql  # noqa: PLC0415
+
     return postgresql.insert(table).on_conflict_do_nothing()
 
 
@@ -195,6 +196,9 @@ def _engine(url: URL, answer_timeout_s: float | None) -> AsyncEngine:
         case "sqlite+aiosqlite":
             return create_sqlite_engine(url)
         case "postgresql+asyncpg":
+            # Its driver and dialect are a seventh of what `waystation list` on SQLite would import.
+            from waystation.store.postgresql import create_postgresql_engine  # noqa: PLC0415
+
             return create_postgresql_engine(url, answer_timeout_s)
         case _:
             raise _unusable_url()
@@ -289,6 +293,8 @@ def _driver_error(error: DBAPIError) -> WaystationError:
     driver, state = error.driver_exception, _sqlstate(error)
     if isinstance(driver, sqlite3.Error):
         return _sqlite_error(driver)
+    from asyncpg.exceptions import ClientConfigurationError  # noqa: PLC0415 - see `_engine`
+
     if isinstance(driver, ClientConfigurationError):
         return BadInput(f"the database URL cannot be used: {driver}")
     if state is not None:

@@ -12,7 +12,7 @@ from functools import cache
 from typing import NamedTuple
 
 from sqlalchemy import Insert, bindparam, insert, literal_column, select, union_all
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.store.events import UnnumberedEvent
@@ -119,6 +119,8 @@ def _numbering(count: int) -> Insert:
 
     Its parameters: `tenant`, `count`, and each column with the row's place behind it, as `kind_0`.
     """
+    from sqlalchemy.dialects import postgresql  # noqa: PLC0415 - not loaded where SQLite is used
+
     further = postgresql.insert(event_heads).values(tenant=bindparam("tenant"), number=bindparam("count"))
     head = (
         further.on_conflict_do_update(

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from waystation.kernel.patterns import compile_bounded
 from waystation.privacy.policy import NAME_TYPES
-from waystation.security.normalization import PLAIN_FORMS, UNSEEN_CHARACTERS
+from waystation.security.normalization import PLAIN_FORMS, is_unseen
 from waystation.security.placeholders import SECRET
 
 MASK = "\ufffc"
@@ -165,11 +165,12 @@ def iter_normalized_views(text: str) -> Iterator[NormalizedView]:
     if text.isascii():
         yield NormalizedView(text)
         return
-    plain = _DASH_IN_NUMBER.sub("-", text.translate(PLAIN_FORMS))
-    if UNSEEN_CHARACTERS.isdisjoint(plain):
+    plain = _DASH_IN_NUMBER.sub("-", PLAIN_FORMS.apply(text))
+    unseen = set(filter(is_unseen, set(plain)))
+    if not unseen:
         yield NormalizedView(plain)
         return
-    seen = [place for place, character in enumerate(plain) if character not in UNSEEN_CHARACTERS]
+    seen = [place for place, character in enumerate(plain) if character not in unseen]
     yield NormalizedView("".join(plain[place] for place in seen), seen)
     if _MAYBE_A_SPACE.search(plain):
         yield NormalizedView(plain)
