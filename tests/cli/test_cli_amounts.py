@@ -117,9 +117,11 @@ def test_nothing_and_too_much_are_refused_with_the_least_and_the_most() -> None:
 
 
 def test_a_budget_that_nothing_can_begin_with_is_refused_with_the_least() -> None:
-    texts = ("0", "5", "1999", "$0.0009", "1999+$1", "2k+$0.0001")
+    texts = ("0", "1999", "$0.0009", "1999+$1", "2k+$0.0001")
     words = r"^--budget takes 2,000 to 1,000,000,000 tokens, \$0\.001 to "
     assert unlike(parse_budget, texts, words) == {}
+    hint = r"^--budget 5 is 5 tokens, too few to start with: did you mean 5k or '\$5'\?$"
+    assert unlike(parse_budget, ("5",), hint) == {}
     assert parse_budget("2k+$0.001", "--budget") == Limit(tokens=2_000, micro_usd=1_000)
 
 

@@ -54,7 +54,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-NO_TASK = "no task yet: `waystation submit` hands one in\n"
+NO_TASK = "No tasks yet: `waystation submit` creates one\n"
 
 
 def test_nobody_else_may_read_a_new_home_folder(home: Path) -> None:
@@ -101,7 +101,7 @@ def test_looking_whether_the_lock_is_taken_makes_no_folder(home: Path) -> None:
 @pytest.mark.usefixtures("holder")
 def test_a_second_dev_starts_nothing(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["dev"]) == 2
-    assert "it runs already" in capsys.readouterr().err
+    assert "the platform is already running" in capsys.readouterr().err
     assert [file.name for file in home.iterdir()] == ["run.lock"]
 
 
@@ -109,7 +109,7 @@ def test_a_second_dev_starts_nothing(home: Path, capsys: pytest.CaptureFixture[s
 def test_workers_beside_a_running_server_are_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["worker"]) == 1
     told = capsys.readouterr().err
-    assert told.startswith("waystation: workers run here already (`waystation status`): ")
+    assert told.startswith("waystation: workers are already running here (`waystation status`): ")
     assert told.count("\n") == 1
 
 

@@ -158,7 +158,7 @@ def test_tasks_are_found_by_state_time_and_text(
 def test_a_list_without_a_task_says_so(three: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert three
     assert run(["list", "--text", "cocoa"]) == 0
-    assert capsys.readouterr() == ("", "no such task\n")
+    assert capsys.readouterr() == ("", "No such task\n")
 
 
 def test_a_state_that_there_is_not_is_refused_with_those_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:

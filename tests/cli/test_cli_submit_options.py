@@ -5,8 +5,9 @@ import pytest
 
 from tests.support.finished_tasks import make_task_row
 from waystation.agents.action_approvals import TopUpPolicy, UnattendedPolicy
-from waystation.cli.submit import print_task_config
+from waystation.cli.submit import print_task_config, print_task_summary
 from waystation.config.settings import Settings
+from waystation.documents.documents import SkippedItem
 from waystation.kernel.amount import Amount, Limit
 from waystation.tasks.task import TaskRequest, make_own_session_name
 
@@ -17,65 +18,84 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def told(capsys: pytest.CaptureFixture[str], **asked: object) -> str:
+def printed(capsys: pytest.CaptureFixture[str], **asked: object) -> str:
     request = TaskRequest.model_validate({"question": "What?", "session": "default", "request_id": "r", **asked})
-    print_task_config(Settings(), make_task_row(request, Settings()), 1)
-    return capsys.readouterr().err.partition("The built-in")[0]
+    row = make_task_row(request, Settings())
+    print_task_summary(Settings(), row, 56)
+    print_task_config(Settings(), row)
+    return capsys.readouterr().err
 
 
-def test_defaults_and_what_was_just_asked_for_are_told_without_where_they_come_from(
+def test_the_summary_says_what_is_read_and_spent_and_how_to_follow_up(capsys: pytest.CaptureFixture[str]) -> None:
+    skipped = (SkippedItem(name="a.bin", reason="no text"),)
+    request = TaskRequest(question="What?", request_id="r", budget=Limit(tokens=30_000), left_out=skipped)
+    print_task_summary(Settings(), make_task_row(request, Settings()), 56)
+    assert capsys.readouterr().err == (
+        "56 documents (1 skipped)\n"
+        "Budget 30,000 tokens; you are asked when it is spent\n"
+        "Model: the built-in offline model, which extracts and does not reason. Set ANTHROPIC_API_KEY to use Claude\n"
+        f"Follow up later with --session {make_own_session_name('r')}\n"
+    )
+
+
+def test_the_whole_configuration_is_printed_without_sources_for_defaults_and_the_request(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     expected = (
-        "1 document; session default; mode {}; budget {} tokens, 100,000 tokens an agent; window {}, full at {}; "
-        "model waystation-offline-1\n"
+        "56 documents\n"
+        "Budget {} tokens; {}\n"
+        "Model: the built-in offline model, which extracts and does not reason. Set ANTHROPIC_API_KEY to use Claude\n"
+        "Session default\n"
+        "Mode {}; 100,000 tokens for each agent\n"
+        "Agents: model waystation-offline-1; window {} tokens, full at {}\n"
+        "Compaction: the first and the last 3 stay\n"
     )
-    assert told(capsys) == expected.format("approval", "600,000", "171,808", "128,856")
-    asked = told(capsys, mode="soft", budget=Limit(tokens=300_000), window=20_000)
-    assert asked == expected.format("soft", "300,000", "20,000", "15,000")
+    asked = "you are asked when it is spent"
+    assert printed(capsys) == expected.format("600,000", asked, "approval", "171,808", "128,856")
+    soft = "when it is spent, agents deliver what they have"
+    assert printed(capsys, mode="soft", budget=Limit(tokens=300_000), window=20_000) == expected.format(
+        "300,000", soft, "soft", "20,000", "15,000"
+    )
 
 
-def test_what_a_preset_a_variable_or_the_file_gives_is_told_with_its_source(
+def test_values_from_a_preset_a_variable_or_the_file_are_printed_with_their_source(
     own_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (own_home / "config.toml").write_text('budget = "300k"')
     monkeypatch.setenv("WAYSTATION_MODE", "soft")
-    assert told(capsys, preset="qa") == (
-        "1 document; session default; mode soft (WAYSTATION_MODE); budget 300,000 tokens (config file), "
-        "100,000 tokens an agent; window 25,000 (preset qa), full at 18,750; model waystation-offline-1\n"
-        "Compaction (preset qa): over 30 messages are full, too; the first 2 and the last 10 stay.\n"
+    lines = printed(capsys, preset="qa").splitlines()
+    assert (
+        "Budget 300,000 tokens (config file); when it is spent, agents deliver what they have (WAYSTATION_MODE)"
+        in lines
     )
+    assert lines[-3:] == [
+        "Mode soft (WAYSTATION_MODE); 100,000 tokens for each agent",
+        "Agents: model waystation-offline-1; window 25,000 tokens (preset qa), full at 18,750",
+        "Compaction (preset qa): also at 30 messages; the first 2 and the last 10 stay",
+    ]
 
 
-def test_a_window_that_cannot_be_had_is_told_with_the_one_that_was_asked_for(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert "window 171,808 of 190,000, full at 128,856;" in told(
+def test_a_window_that_is_not_available_is_printed_with_the_requested_one(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "window 171,808 tokens of 190,000, full at 128,856\n" in printed(
         capsys, agent_budget=Limit(tokens=20_000), window=190_000
     )
-    long = told(capsys, preset="long")
-    assert "budget 300,000 tokens (preset long)" in long
-    assert "over 75 messages are full, too; the first 3 and the last 20 stay; an agent ends at 1,000 messages." in long
+    long = printed(capsys, preset="long")
+    assert "Budget 300,000 tokens (preset long)" in long
+    assert "also at 75 messages; the first 3 and the last 20 stay; an agent stops at 1,000 messages\n" in long
 
 
-def test_the_ceiling_of_grants_is_told_beside_the_budget_that_they_raise(capsys: pytest.CaptureFixture[str]) -> None:
-    told_of = told(capsys, budget=Limit(tokens=300_000), ceiling=Limit(tokens=2_000_000))
-    assert "budget 300,000 tokens, which grants may raise to 2,000,000 tokens, 100,000 tokens an agent;" in told_of
+def test_the_ceiling_of_grants_is_printed_with_the_budget_that_they_raise(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = printed(capsys, budget=Limit(tokens=300_000), ceiling=Limit(tokens=2_000_000))
+    assert "Budget 300,000 tokens, which grants may raise to 2,000,000 tokens; you are asked" in lines
 
 
-def test_what_happens_while_nobody_answers_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_happens_while_no_one_answers_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     decided = UnattendedPolicy(
         top_up=TopUpPolicy(amount=Amount(tokens=50_000), times=3), answer_within=timedelta(days=7)
     )
     assert (
-        "While nobody answers: 50,000 tokens more, up to 3 times; each request waits 7 days; the agent then delivers "
-        "what it has.\n"
-    ) in told(capsys, unattended=decided)
+        "While no one answers: 50,000 tokens more, up to 3 times; each request waits 7 days; the agent then delivers "
+        "what it has\n"
+    ) in printed(capsys, unattended=decided)
     until = UnattendedPolicy(answer_by=datetime(2026, 11, 30, 7, tzinfo=UTC), then="wait")
-    assert "a request waits until 2026-11-30 07:00 UTC; it is then noted as overdue." in told(capsys, unattended=until)
-
-
-def test_a_task_of_its_own_session_is_told_how_to_go_on_with_it(capsys: pytest.CaptureFixture[str]) -> None:
-    print_task_config(Settings(), make_task_row(TaskRequest(question="What?", request_id="r"), Settings()), 1)
-    session = make_own_session_name("r")
-    assert f"session {session} (its own; --session {session} goes on with it);" in capsys.readouterr().err
+    assert "a request waits until 2026-11-30 07:00 UTC; it is then marked overdue" in printed(capsys, unattended=until)

@@ -131,27 +131,27 @@ def test_terms_of_before_there_were_strategies_mean_what_they_meant() -> None:
 @pytest.mark.parametrize(
     ("strategy", "keep_last", "words"),
     [
-        ("snapshot", None, "the newer part stays, beside a snapshot of the older one."),
-        ("replace", None, "one summary stands for everything, and what was read last comes back."),
-        ("replace", 5, "the last 5 stay, and what was read last comes back."),
-        ("ends", None, "the first and the last 3 stay."),
+        ("snapshot", None, "the newer part stays, with a snapshot of the older one\n"),
+        ("replace", None, "one summary replaces everything, and the newest results are restored\n"),
+        ("replace", 5, "the last 5 stay, and the newest results are restored\n"),
+        ("ends", None, "the first and the last 3 stay\n"),
     ],
 )
 def test_what_a_strategy_keeps_is_told_at_submit(
     capsys: pytest.CaptureFixture[str], strategy: str, keep_last: int | None, words: str
 ) -> None:
     settings = Settings(keep_last=keep_last)
-    print_task_config(settings, make_task_row(asked(strategy=strategy), settings), 1)
+    print_task_config(settings, make_task_row(asked(strategy=strategy), settings))
     assert words in capsys.readouterr().err
 
 
 def test_what_condenses_and_why_is_told_at_submit(capsys: pytest.CaptureFixture[str]) -> None:
     settings = Settings(anthropic_api_key=WITH_KEY)
-    print_task_config(settings, make_task_row(asked(), settings), 1)
-    assert f"model {SONNET}, summaries by {HAIKU} (profile sonnet)\n" in capsys.readouterr().err
+    print_task_config(settings, make_task_row(asked(), settings))
+    assert f"model {SONNET}, summaries by {HAIKU} (profile sonnet); window" in capsys.readouterr().err
     settings = Settings(anthropic_api_key=WITH_KEY, agent_model=OPUS)
-    print_task_config(settings, make_task_row(asked(window=20_000), settings), 1)
-    assert f"full at 16,000 (profile opus); model {OPUS}\n" in capsys.readouterr().err
+    print_task_config(settings, make_task_row(asked(window=20_000), settings))
+    assert f"Agents: model {OPUS}; window 20,000 tokens, full at 16,000 (profile opus)\n" in capsys.readouterr().err
 
 
 def test_tool_servers_that_this_machine_has_no_list_of_are_told() -> None:

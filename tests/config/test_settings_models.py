@@ -245,20 +245,20 @@ def test_only_tables_are_given_value_by_value(monkeypatch: pytest.MonkeyPatch) -
 
 def told(capsys: pytest.CaptureFixture[str], **given: object) -> list[str]:
     request = TaskRequest(question="What?", request_id="r", budget=Limit(tokens=600_000))
-    print_task_config(Settings.model_validate(given), make_task_row(request, Settings.model_validate(given)), 1)
+    print_task_config(Settings.model_validate(given), make_task_row(request, Settings.model_validate(given)))
     return capsys.readouterr().err.splitlines()
 
 
 def test_submit_tells_the_models_by_role_where_they_differ(capsys: pytest.CaptureFixture[str]) -> None:
-    assert told(capsys, effort="high")[0].endswith(
-        f"model {SONNET}, effort high, summaries by {DEFAULT_SUMMARY_MODEL} (profile sonnet)"
+    assert told(capsys, effort="high")[1].startswith(
+        f"Agents: model {SONNET}, effort high, summaries by {DEFAULT_SUMMARY_MODEL} (profile sonnet); window "
     )
     roles = {"writing": {"model": OPUS, "effort": "max"}, "analysis": {"model": COUNTING, "thinking": "4k"}}
     lines = told(capsys, roles=roles)
-    assert [line for line in lines if line.startswith("Other")] == [
-        f"Other for analysis: model {COUNTING}, thinking up to 4,000 tokens a reply; window 156,000, "
-        "full at 93,600 (profile haiku).",
-        f"Other for writing: model {OPUS}, effort max; window 200,000, full at 160,000 (profile opus).",
+    assert [line for line in lines if line.startswith("Agents for")] == [
+        f"Agents for analysis: model {COUNTING}, thinking up to 4,000 tokens a reply; window 156,000 tokens, "
+        "full at 93,600 (profile haiku)",
+        f"Agents for writing: model {OPUS}, effort max; window 200,000 tokens, full at 160,000 (profile opus)",
     ]
 
 

@@ -85,9 +85,12 @@ def test_usual_terms_are_not_warned_about() -> None:
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        (asked(budget=100_000), "25,000 tokens of it are kept for writing, less than a full report takes"),
+        (asked(budget=100_000), "it reserves 25,000 tokens for writing, and a full report takes more"),
         (asked(budget=10_000, agent_budget=8_200, mode=BudgetMode.HARD), "In mode hard, 10,000 tokens"),
-        (asked(budget=90_000), "One agent may spend 100,000 tokens, but the whole task has only 90,000"),
+        (
+            asked(budget=90_000, agent_budget=95_000),
+            "One agent may spend 95,000 tokens, but the whole task has only 90,000",
+        ),
     ],
 )
 def test_terms_that_will_disappoint_are_warned_about(request_: TaskRequest, words: str) -> None:
@@ -226,7 +229,7 @@ def test_a_small_budget_in_dollars_is_warned_about_for_what_is_kept_for_the_repo
     warnings = " ".join(
         collect_config_warnings(terms_of(request, Settings(anthropic_api_key=WITH_KEY, agent_model="claude-opus-5-5")))
     )
-    assert "$0.10 of it are kept for writing" in warnings
+    assert "it reserves $0.10 for writing" in warnings
 
 
 def test_a_ceiling_at_the_budget_or_above_in_a_unit_of_it_is_taken() -> None:

@@ -28,7 +28,7 @@ def test_pages_are_served_as_long_as_the_platform_runs(ending: signal.Signals, t
     try:
         up = shell.run("up")
         address = str(shell.run_json("status")["pages"])
-        assert f"Pages {address} (for this run; tell nobody)" in up.stderr
+        assert f"Pages            {address} (private link, valid for this run)" in up.stderr
         assert answers(address)
         assert shell.run("doctor").stdout.count(urlsplit(address).query) == 0
         run = read_run_file(shell.home / "run.json")
@@ -54,7 +54,7 @@ def test_who_follows_a_task_while_the_platform_is_stopped_is_told_how_it_goes_on
         wait_until(lambda: f"{task} is paused" in log.read_text(), 360, "the pause")
     finally:
         stopped = shell.run("down")
-    assert stopped.stderr == "stopped; tasks go on where they were after `waystation up`\n"
+    assert stopped.stderr == "Stopped. Tasks continue after `waystation up`.\n"
     assert wait_for_exit(watching, log) == 3
     lines = log.read_text().splitlines()
     assert lines[-1] == (

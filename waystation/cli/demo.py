@@ -18,7 +18,7 @@ from waystation.cli.follow import (
 from waystation.cli.options import JsonOption
 from waystation.cli.platform import ensure_platform_running, stop_on_signals
 from waystation.cli.render import format_count
-from waystation.cli.submit import print_task_config, submit_and_report
+from waystation.cli.submit import print_task_summary, submit_and_report
 from waystation.client import Client
 from waystation.client.task_json import build_task_json
 from waystation.config.settings import Settings
@@ -128,7 +128,7 @@ async def _work(settings: Settings, request: TaskRequest, room: Amount | None, *
     )
     async with await Client.connect(settings) as client:
         row = await client.prepare_task(request)
-        print_task_config(settings, row, len(documents))
+        print_task_summary(settings, row, len(documents))
         submitted = await submit_and_report(client, row, documents)
         view = await watch_task(
             client, submitted.task_id, ask_at_terminal if can_ask() else DemoApprovalResponder(room)

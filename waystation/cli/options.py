@@ -73,7 +73,12 @@ def parse_limit(text: str, name: str, least: Amount = MIN_LIMIT) -> Limit:
 
 
 def parse_budget(text: str, name: str) -> Limit:
-    """Parse the budget of a session, a task or an agent: enough to start with."""
+    """Parse the budget of a session, a task or an agent: enough to start with. Raises BadInput."""
+    number = text.strip()
+    if number.isdecimal() and int(number) and len(number) < len(str(MIN_BUDGET.tokens)):
+        raise BadInput(
+            f"{name} {number} is {number} tokens, too few to start with: did you mean {number}k or '${number}'?"
+        )
     return parse_limit(text, name, MIN_BUDGET)
 
 

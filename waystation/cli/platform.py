@@ -71,7 +71,9 @@ async def run_platform_locally(settings: Settings) -> AsyncGenerator[RunFile]:
         write_run_file(settings.run_file, run)
         try:
             if not await ensure_search_attributes(server.client):
-                print_message("The server has search attributes of our names with other types: tasks run without them.")
+                print_message(
+                    "The server has search attributes with our names but other types; tasks run without them."
+                )
             async with serve_pages(settings, partial(_without_pages, settings)) as pages, run_local_workers(settings):
                 await _until_polled(server)
                 run = run.replace(ready=True, pages=pages)
@@ -99,7 +101,7 @@ def _load() -> tuple[ModuleType, ...]:
 
 
 def _without_pages(settings: Settings, why: str) -> None:
-    print_message(f"No pages: {why}")
+    print_message(f"Pages are not served: {why}")
     if (run := read_run_file(settings.run_file)) is not None:
         write_run_file(settings.run_file, run.replace(pages=""))
 
@@ -154,8 +156,8 @@ def _lock_path(settings: Settings) -> Path:
 
 def _runs_already(settings: Settings) -> BadInput:
     found = read_run_file(settings.run_file)
-    where = found.ui_url if found is not None and found.is_server_alive else "it is just starting"
-    return BadInput(f"it runs already: {where} (`waystation status`, `waystation down`)")
+    where = found.ui_url if found is not None and found.is_server_alive else "it is starting"
+    return BadInput(f"the platform is already running: {where} (`waystation status`, `waystation down`)")
 
 
 async def _orphan_ended(settings: Settings) -> None:
@@ -172,7 +174,7 @@ def validate_no_named_server() -> None:
     """Raise BadInput if the environment names a server: our own would then be unused."""
     if has_server_in_environment():
         raise BadInput(
-            "the environment names a Temporal server (TEMPORAL_ADDRESS or TEMPORAL_PROFILE), and `dev` starts its own: "
+            "the environment names a Temporal server (TEMPORAL_ADDRESS or TEMPORAL_PROFILE), but `dev` starts its own: "
             "unset it, or run `waystation worker` against that server"
         )
 
@@ -224,15 +226,16 @@ def build_run_file(server: "DevServer") -> RunFile:
 
 def print_run_info(run: RunFile) -> None:
     """Print where UI and server are, and what the UI needs to show encrypted payloads."""
-    print_message(f"Temporal UI {run.ui_url or '-'}  server {run.address}")
+    print_message(f"Temporal UI      {run.ui_url or '-'}")
+    print_message(f"Temporal server  {run.address}")
     if run.pages:
-        print_message(f"Pages {run.pages} (for this run; tell nobody)")
+        print_message(f"Pages            {run.pages} (private link, valid for this run)")
     for remark in run.remarks:
         print_message(remark)
     if run.codec_endpoint is not None:
         print_message(
-            "Payloads are encrypted. To read and answer them in the UI: the codec server button at its top, there "
-            f'"Use my browser setting", with {run.codec_endpoint} (for this run; tell nobody)'
+            "Payloads are encrypted. To read them in the Temporal UI, open its codec server settings, choose "
+            f'"Use my browser setting" and enter {run.codec_endpoint} (private link, valid for this run)'
         )
 
 
@@ -248,22 +251,22 @@ app = typer.Typer()
 
 @app.command()
 def dev() -> None:
-    """Run a Temporal dev server with UI, and the workers, until Ctrl-C. Everything is kept in the home folder."""
+    """Run a Temporal dev server with its UI and the workers until Ctrl-C. All data stays in the home folder."""
     for sentence in describe_unknown_variables():
         print_message(sentence)
     asyncio.run(_dev(Settings()))
 
 
 async def _dev(settings: Settings) -> None:
-    stop_on_signals(lambda: print_message("stopping: agents end their turns; Ctrl-C again stops at once"))
+    stop_on_signals(lambda: print_message("Stopping after the current turns; press Ctrl-C again to stop at once."))
     try:
         async with run_platform_locally(settings) as run:
             print_run_info(run)
-            print_message(f"home {settings.home}")
-            print_message("Ready: `waystation submit QUESTION --docs PATH` in another terminal. Ctrl-C stops.")
+            print_message(f"Home folder      {settings.home}")
+            print_message('Next, in another terminal: waystation submit "your question" --docs FOLDER. Ctrl-C stops.')
             await wait_until_server_ends(run)
     except asyncio.CancelledError:
-        print_message("stopped; tasks go on when it runs again")
+        print_message("Stopped. Tasks continue when it runs again.")
 
 
 WIND_DOWN_SECONDS = 40
@@ -273,16 +276,16 @@ ENDED_POLL_SECONDS = 0.1
 
 @app.command()
 def down() -> None:
-    """Stop server and workers on this machine. Tasks go on when they run again."""
+    """Stop the server and workers on this machine. Tasks continue when they run again."""
     settings = Settings()
     run = read_run_file(settings.run_file)
     if run is None:
-        print_message("nothing runs here")
+        print_message("Nothing is running here.")
         return
     # The workers' process takes its server with it; the server is ended here only where that process was killed.
     running = [mark for mark in (run.workers, run.server) if _end(mark)]
     remove_run_file(settings.run_file, run)
-    print_message("stopped; tasks go on where they were after `waystation up`" if running else "nothing ran any more")
+    print_message("Stopped. Tasks continue after `waystation up`." if running else "Nothing was running any more.")
 
 
 def _end(mark: ProcessIdentity) -> bool:
@@ -326,7 +329,7 @@ class StatusJson(Value):
 
 @app.command()
 def status(as_json: JsonOption = False) -> None:
-    """Tell what runs on this machine, and whether a task submitted now would be worked on. Exit code 3 if not."""
+    """Show what runs on this machine. Exits with 3 if a task submitted now would not be worked on."""
     found = asyncio.run(_status(Settings()))
     if as_json:
         print_json(found)
@@ -366,24 +369,24 @@ async def _status(settings: Settings) -> StatusJson:
 
 
 def _text(found: StatusJson) -> str:
-    if not found.server_answers:
-        where = f"answers at {found.address}" if found.address else "runs here"
-        server = f"no server {where}: `waystation up` starts one"
+    rows: list[tuple[str, str]] = []
+    if found.server_answers:
+        rows += [("Temporal server", f"{found.address}, namespace {found.namespace}")]
+        rows += [("Temporal UI", found.ui_url or "unknown")]
     else:
-        server = f"server {found.address}, namespace {found.namespace}, UI {found.ui_url or 'unknown'}"
-    lines = [server, f"home {found.home}"]
+        where = f"does not answer at {found.address}" if found.address else "not running"
+        rows += [("Temporal server", f"{where}; `waystation up` starts one")]
     if found.pages:
-        lines.append(f"pages {found.pages} (tell nobody)")
+        rows += [("Pages", f"{found.pages} (private link)")]
     if found.codec_endpoint:
-        lines.append(
-            f"payloads are encrypted; your browser's codec endpoint for the UI: {found.codec_endpoint} (tell nobody)"
-        )
+        rows += [("Codec for the UI", f"{found.codec_endpoint} (private link)")]
     if found.server_answers:
         queues = ", ".join(found.unattended_queues)
-        lines.append(f"no worker polls {queues}: `waystation worker`" if queues else "workers poll every queue")
-        lines.append(f"{found.waiting_approvals} requests wait for an answer (`waystation approvals`)")
-    lines.append("model: the built-in offline model" if found.offline else "model: by key")
-    return "\n".join(lines)
+        rows += [("Workers", f"no worker polls {queues}; start `waystation worker`" if queues else "poll every queue")]
+        rows += [("Waiting requests", f"{found.waiting_approvals or 0} (`waystation approvals`)")]
+    rows += [("Home folder", found.home)]
+    rows += [("Model", "built-in offline model" if found.offline else "chosen by the settings and your key")]
+    return "\n".join(f"{label:<17}{value}" for label, value in rows)
 
 
 START_SECONDS = 300
@@ -392,11 +395,12 @@ READY_POLL_SECONDS = 0.1
 
 @app.command()
 def up() -> None:
-    """Start `waystation dev` in the background; it outlives this terminal. `waystation down` stops it."""
+    """Start the server and workers in the background. They outlive this terminal; `waystation down` stops them."""
     for sentence in describe_unknown_variables():
         print_message(sentence)
     settings = Settings()
     print_run_info(asyncio.run(_up(settings)))
+    print_message('Next: waystation submit "your question" --docs FOLDER, or open the page')
 
 
 async def _up(settings: Settings) -> RunFile:
@@ -410,26 +414,27 @@ async def _up(settings: Settings) -> RunFile:
                 run = read_run_file(settings.run_file)
                 if run is not None and run.ready and run.is_server_alive and run.workers.find_process() is not None:
                     if process is None or run.workers.pid != process.pid:
-                        print_message("it runs already")
+                        print_message("The platform is already running.")
                     return run
                 # A run whose server died still holds the lock until its workers have ended.
                 if process is None and not is_home_in_use(settings):
                     process = _start(log)
+                    print_message("Starting a Temporal dev server, workers and pages …")
                 await asyncio.sleep(READY_POLL_SECONDS)
     except TimeoutError as error:
         if process is not None:
             process.terminate()
         raise Unreachable(
-            f"it was not ready in {START_SECONDS} s, and was stopped: {log} says how far it came. Nothing is lost: "
-            "start it again"
+            f"the platform was not ready within {START_SECONDS} s and was stopped. {log} shows how far it got. Nothing "
+            "is lost: start it again"
         ) from error
-    raise Unreachable(f"it ended before it was ready: {_last_line(log)} ({log})")
+    raise Unreachable(f"the platform ended before it was ready: {_last_line(log)} ({log})")
 
 
 def _last_line(log: Path) -> str:
     """Return the last line of the log: most likely why its writer ended."""
     lines = log.read_text(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "its log is empty"
 
 
 def _start(log: Path) -> subprocess.Popen[bytes]:
@@ -450,14 +455,14 @@ def _start(log: Path) -> subprocess.Popen[bytes]:
 def worker(
     queues: Annotated[
         str | None,
-        typer.Option(help="Serve only these: workflows, agents, context, with commas between. Needs QDRANT_URL."),
+        typer.Option(metavar="NAMES", help="Poll only these queues: workflows,agents,context. Needs QDRANT_URL."),
     ] = None,
 ) -> None:
-    """Run the workers until Ctrl-C, against the server of TEMPORAL_ADDRESS or of the Temporal profile."""
+    """Run workers until Ctrl-C, for the server in TEMPORAL_ADDRESS or the Temporal profile."""
     settings = Settings() if queues is None else Settings(queues=queues)
     if settings.qdrant_url is None and is_home_in_use(settings):
         raise WaystationError(
-            "workers run here already (`waystation status`): stop them with `waystation down`, "
+            "workers are already running here (`waystation status`): stop them with `waystation down`, "
             "or set WAYSTATION_HOME to another folder"
         )
     # This import loads Temporal's SDK, which help should not wait for.

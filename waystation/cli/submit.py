@@ -55,35 +55,75 @@ NO_SERVER = "none"
 
 @app.command()
 def submit(
-    question: Annotated[str, typer.Argument(help="What is to be found out and written up.")],
-    docs: Annotated[list[Path] | None, typer.Option(help="File or folder; by default those of the session.")] = None,
-    session: Annotated[str | None, typer.Option(help="Line of work to go on with; by default a new one.")] = None,
-    budget: Annotated[str | None, typer.Option(help="For the whole task: 600k tokens, $2.00, or 600k+$2.00.")] = None,
-    agent_budget: Annotated[str | None, typer.Option(help="What an agent starts with, like 100k or $0.30.")] = None,
-    ceiling: Annotated[str | None, typer.Option(help="What grants may raise the budget to, like 2M or $5.")] = None,
-    top_up: Annotated[str | None, typer.Option(help="Raises that need nobody, like 50kx3 or '$0.25x4'.")] = None,
-    answer_by: Annotated[str | None, typer.Option(help="Wait for answers until 07:00, or 12h for each.")] = None,
-    then: Annotated[Deadline | None, typer.Option(help="At that deadline; by default, partial.")] = None,
-    preset: Annotated[Preset | None, typer.Option(help="Numbers for a kind of work; other options beat them.")] = None,
-    mode: Annotated[
-        BudgetMode | None, typer.Option(help="What happens when money runs out; by default, approval.")
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The question that the report answers.")],
+    docs: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="PATH", help="File or folder to work on, repeatable; default: those of the session."),
     ] = None,
-    window: Annotated[str | None, typer.Option(help="Working window of each agent in tokens, like 50k.")] = None,
-    memory: Annotated[MemoryScope | None, typer.Option(help="What agents recall of; by default, session.")] = None,
-    strategy: Annotated[StrategyName | None, typer.Option(help="What compactions summarise; by default, ends.")] = None,
-    accept: Annotated[list[str] | None, typer.Option(help="A criterion of the report; repeatable.")] = None,
-    instructions: Annotated[Path | None, typer.Option(help="File with instructions for the agents.")] = None,
-    procedures: Annotated[list[Path] | None, typer.Option(help="Markdown file or folder that agents follow.")] = None,
-    skills: Annotated[list[Path] | None, typer.Option(help="Folder with SKILL.md, or of such folders.")] = None,
-    servers: Annotated[str | None, typer.Option(help="MCP servers by name: a,b; default; default,c; none.")] = None,
-    request_id: Annotated[str | None, typer.Option(help="The same id again finds the same task.")] = None,
-    review_plan: Annotated[bool, typer.Option("--review-plan", help="Wait with the plan for a person.")] = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
+    session: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Session to continue; default: a new one.")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(metavar="AMOUNT", help="For the whole task: 600k (tokens), '$2' or '600k+$2'.")
+    ] = None,
+    agent_budget: Annotated[
+        str | None, typer.Option(metavar="AMOUNT", help="For each agent at its start: 100k or '$0.30'.")
+    ] = None,
+    ceiling: Annotated[
+        str | None, typer.Option(metavar="AMOUNT", help="Maximum that grants may raise the budget to: 2M or '$5'.")
+    ] = None,
+    top_up: Annotated[
+        str | None, typer.Option(metavar="AMOUNTxN", help="Grants approved in advance: 50kx3 or '$0.25x4'.")
+    ] = None,
+    answer_by: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Deadline for answers: 07:00, or 12h for each request.")
+    ] = None,
+    then: Annotated[
+        Deadline | None, typer.Option(metavar="ACTION", help="At the deadline: partial (default) or wait.")
+    ] = None,
+    preset: Annotated[
+        Preset | None, typer.Option(metavar="NAME", help="Defaults for qa, debugging or long work; other options win.")
+    ] = None,
+    mode: Annotated[
+        BudgetMode | None,
+        typer.Option(metavar="MODE", help="When the budget is spent: approval (default), soft or hard."),
+    ] = None,
+    window: Annotated[str | None, typer.Option(metavar="TOKENS", help="Context window of each agent: 50k.")] = None,
+    memory: Annotated[
+        MemoryScope | None, typer.Option(metavar="SCOPE", help="Memory to search: session (default) or team.")
+    ] = None,
+    strategy: Annotated[
+        StrategyName | None,
+        typer.Option(metavar="NAME", help="What compactions keep: ends (default), window, snapshot, replace."),
+    ] = None,
+    accept: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="Criterion that the report must meet; repeatable.")
+    ] = None,
+    instructions: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="File with instructions for the agents.")
+    ] = None,
+    procedures: Annotated[
+        list[Path] | None, typer.Option(metavar="PATH", help="Markdown file or folder with procedures to follow.")
+    ] = None,
+    skills: Annotated[
+        list[Path] | None, typer.Option(metavar="FOLDER", help="Folder with a SKILL.md, or with several such folders.")
+    ] = None,
+    servers: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="MCP servers to use: a,b; default,c; none.")
+    ] = None,
+    request_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="Id for a safe retry: the same id finds the same task.")
+    ] = None,
+    review_plan: Annotated[bool, typer.Option("--review-plan", help="Ask for approval of the plan first.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Return at once instead of following the task.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Print the whole configuration, with its sources.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Hand in a question with documents, and follow the task until its report is written.
+    """Submit a question with documents, and follow the task until its report is written.
 
-    A budget that is spent pauses the task: it asks here, or waits for `waystation approve`.
+    When the budget is spent, the task pauses. It asks here, or waits for `waystation approve`.
     """
     settings, identity = Settings(), request_id or secrets.token_hex(8)
     request = TaskRequest(
@@ -106,7 +146,8 @@ def submit(
         ceiling,
         window,
     )
-    raise typer.Exit(asyncio.run(_submit(settings, whole, _load(docs or []), detach=detach, as_json=as_json)))
+    loaded = _load(docs or [], verbose=verbose)
+    raise typer.Exit(asyncio.run(_submit(settings, whole, loaded, detach=detach, verbose=verbose, as_json=as_json)))
 
 
 def _with_amounts(
@@ -140,7 +181,7 @@ def load_task_procedures(settings: Settings, procedures: list[Path], skills: lis
     """Load procedures and skills; those of the settings if no procedures are named. Raises BadInput."""
     given = load_procedures(procedures or ([settings.procedures.expanduser()] if settings.procedures else []))
     found = load_skills(skills)
-    _tell_left_out(found.left_out)
+    _print_skipped(found.left_out)
     try:
         return validate_procedures((*given, *found.given))
     except ValueError as error:
@@ -158,27 +199,34 @@ def read_instructions(path: Path) -> str:
         raise BadInput(f"--instructions {path} is no UTF-8 text. Save it as plain text in UTF-8.") from error
 
 
-def _load(paths: list[Path]) -> DocumentLoadResult:
+def _load(paths: list[Path], *, verbose: bool) -> DocumentLoadResult:
     loaded = load_documents(paths) if paths else DocumentLoadResult(documents=())
-    _tell_left_out(loaded.left_out)
+    _print_skipped(loaded.left_out, len(loaded.left_out) if verbose else MAX_SKIPPED_LINES)
     return loaded
 
 
-def _tell_left_out(left_out: Sequence[SkippedItem]) -> None:
-    for item in left_out:
-        print_message(f"skipped {item.name}: {item.reason}")
+MAX_SKIPPED_LINES = 5
+
+
+def _print_skipped(items: Sequence[SkippedItem], most: int = MAX_SKIPPED_LINES) -> None:
+    for item in items[:most]:
+        print_message(f"Skipped {item.name}: {item.reason}")
+    if len(items) > most:
+        print_message(f"Skipped {len(items) - most} more; --verbose names them, and so does the report.")
 
 
 async def _submit(
-    settings: Settings, request: TaskRequest, loaded: DocumentLoadResult, *, detach: bool, as_json: bool
+    settings: Settings, request: TaskRequest, loaded: DocumentLoadResult, *, detach: bool, verbose: bool, as_json: bool
 ) -> int:
     request = request.replace(left_out=loaded.left_out)
     async with await connect_client(settings) as client:
         documents = loaded.documents or await _known_documents(client, request.session)
         row = await client.prepare_task(request)
-        print_task_config(settings, row, len(documents))
-        _tell_servers(row, inherited=request.servers is None)
-        _tell_likely(documents)
+        print_task_summary(settings, row, len(documents))
+        if verbose:
+            print_task_config(settings, row)
+        _print_servers(row, inherited=request.servers is None)
+        _warn_about_skill_folders(documents)
         submitted = await submit_and_report(client, row, documents)
         return await watch_and_print_result(client, settings, submitted.task_id, detach=detach, as_json=as_json)
 
@@ -188,62 +236,73 @@ async def _known_documents(client: Client, session: str) -> tuple[SourceDocument
     documents = await client.get_session_documents(session)
     if not documents:
         raise BadInput(
-            "give the documents to work on: --docs PATH, a file or a folder; or go on with those of "
-            "an earlier task by its session, --session S, which was said when it was submitted"
+            "no documents: name a file or folder with --docs PATH, or the session of an earlier task with --session S "
+            "to use the documents of that task"
         )
-    print_message(f"No --docs: the {format_count(len(documents), 'document')} of the newest task in session {session}.")
+    print_message(f"No --docs: using the documents of the newest task in session {session}.")
     return documents
 
 
-def _own(request: TaskRequest) -> str:
-    alone = request.session == make_own_session_name(request.request_id)
-    return f" (its own; --session {request.session} goes on with it)" if alone else ""
+WHEN_SPENT = {
+    BudgetMode.HARD: "an agent that has spent its share delivers what it has",
+    BudgetMode.SOFT: "when it is spent, agents deliver what they have",
+    BudgetMode.APPROVAL: "you are asked when it is spent",
+}
 
 
-def print_task_config(settings: Settings, row: TaskRow, documents: int) -> None:
-    """Print every default and choice of the task's configuration, with the source of each."""
+def print_task_summary(settings: Settings, row: TaskRow, documents: int) -> None:
+    """Print what the task works on, what it may spend, and how to follow up later."""
     for sentence in describe_unknown_variables():
         print_message(sentence)
     request, terms = row.request, row.terms
     chosen = resolve_config(request, settings)
-    print_message(
-        f"{format_count(documents, 'document')}; session {request.session}{_own(request)}; "
-        f"mode {terms.mode}{_by(chosen, 'mode')}; "
-        f"budget {format_limit(terms.budget)}{_by(chosen, 'budget')}{_ceiling(terms)}, "
-        f"{_agent_budget(terms, chosen)} an agent; "
-        f"{_window(terms.agent, chosen)}; {_models(terms.agent, chosen)}"
-    )
+    skipped = f" ({len(request.left_out)} skipped)" if request.left_out else ""
+    print_message(f"{format_count(documents, 'document')}{skipped}")
+    budget = f"{format_limit(terms.budget)}{_by(chosen, 'budget')}{_ceiling(terms)}"
+    print_message(f"Budget {budget}; {WHEN_SPENT[terms.mode]}{_by(chosen, 'mode')}")
+    if request.unattended != UnattendedPolicy():
+        print_message(f"While no one answers: {_in_advance(request.unattended)}")
+    if terms.offline:
+        here = settings.server is None and settings.anthropic_api_key is None
+        step = ". Set ANTHROPIC_API_KEY to use Claude" if here else ""
+        print_message(f"Model: the built-in offline model, which extracts and does not reason{step}")
+    else:
+        print_message(f"Model {terms.agent.model}")
+    if request.session == make_own_session_name(request.request_id):
+        print_message(f"Follow up later with --session {request.session}")
+    else:
+        print_message(f"Session {request.session}")
+
+
+def print_task_config(settings: Settings, row: TaskRow) -> None:
+    """Print every default and choice of the task's configuration, with the source of each."""
+    request, terms = row.request, row.terms
+    chosen = resolve_config(request, settings)
+    print_message(f"Mode {terms.mode}{_by(chosen, 'mode')}; {_agent_budget(terms, chosen)} for each agent")
+    print_message(f"Agents: {_models(terms.agent, chosen)}; {_window(terms.agent, chosen)}")
     if not terms.offline and (bought := describe_budget_in_tokens(terms, row.submitted_at.date())):
         print_message(bought)
     for role in list_step_roles():
         if (own := terms.by_role.get(role)) is not None:
             by = resolve_config(request, settings, role)
-            print_message(f"Other for {role}: {_models(own, by)}; {_window(own, by)}.")
-    if request.unattended != UnattendedPolicy():
-        print_message(f"While nobody answers: {_in_advance(request.unattended)}.")
+            print_message(f"Agents for {role}: {_models(own, by)}; {_window(own, by)}")
     kept_by = _by(chosen, "strategy", "primers", "recents", "keep_last")
-    if kept_by or "strategy" in chosen.origins:
-        print_message(f"Compaction{kept_by}: {_compaction(terms.agent)}.")
-    if terms.offline:
-        here = settings.server is None and settings.anthropic_api_key is None
-        step = "; set ANTHROPIC_API_KEY for Claude" if here else ""
-        print_message(f"The built-in offline model does the work: it extracts and does not reason{step}.")
+    print_message(f"Compaction{kept_by}: {_compaction(terms.agent)}")
 
 
-def _tell_servers(row: TaskRow, *, inherited: bool) -> None:
+def _print_servers(row: TaskRow, *, inherited: bool) -> None:
     """Print the tool servers that a task names, with the source of the choice."""
     if (named := row.request.servers) is not None:
         whence = f"No --servers: as the newest task in session {row.request.session}. " if inherited else ""
         print_message(f"{whence}Tool servers: {', '.join(named) or NO_SERVER}.")
 
 
-def _tell_likely(documents: Sequence[SourceDocument]) -> None:
+def _warn_about_skill_folders(documents: Sequence[SourceDocument]) -> None:
     """Warn about documents named like other tools' procedure files: a person who relies on those should know."""
     if count := sum(is_procedure_file_name(one.name) for one in documents):
         print_message(
-            f"{format_count(count, 'document')} in folders named skills: read as documents, not followed. Give "
-            "--procedures "
-            "or --skills for what agents are to follow."
+            f"{format_count(count, 'document')} in folders named skills: agents read them as documents. To have agents "
+            "follow them, use --skills or --procedures."
         )
 
 
@@ -266,7 +325,7 @@ def _window(agent: AgentConfig, chosen: ResolvedConfig) -> str:
     """Describe the window; one that was requested but is unavailable is named with its size."""
     cut = f" of {chosen.window:,}" if chosen.window is not None and agent.window < chosen.window else ""
     full = f"full at {agent.trigger:,}{_by(chosen, 'trigger_percent')}"
-    return f"window {agent.window:,}{cut}{_by(chosen, 'window')}, {full}"
+    return f"window {agent.window:,} tokens{cut}{_by(chosen, 'window')}, {full}"
 
 
 def _models(agent: AgentConfig, chosen: ResolvedConfig) -> str:
@@ -286,8 +345,8 @@ def _thinking(agent: AgentConfig) -> str:
 
 
 def _compaction(agent: AgentConfig) -> str:
-    messages = f"over {agent.messages} messages are full, too; " if agent.messages else ""
-    history = f"; an agent ends at {agent.history:,} messages" if agent.history else ""
+    messages = f"also at {agent.messages} messages; " if agent.messages else ""
+    history = f"; an agent stops at {agent.history:,} messages" if agent.history else ""
     return f"{messages}{_kept(agent)}{history}"
 
 
@@ -297,10 +356,10 @@ def _kept(agent: AgentConfig) -> str:
         case "window":
             return f"the first {agent.primers} and the last {agent.recents} stay"
         case "snapshot":
-            return "the newer part stays, beside a snapshot of the older one"
+            return "the newer part stays, with a snapshot of the older one"
         case "replace":
-            stays = f"the last {agent.keep_last} stay" if agent.keep_last else "one summary stands for everything"
-            return f"{stays}, and what was read last comes back"
+            stays = f"the last {agent.keep_last} stay" if agent.keep_last else "one summary replaces everything"
+            return f"{stays}, and the newest results are restored"
         case "ends":
             return f"the first and the last {LAST if agent.keep_last is None else agent.keep_last} stay"
 
@@ -309,7 +368,7 @@ def _in_advance(decided: UnattendedPolicy) -> str:
     parts: list[str] = []
     if decided.top_up is not None:
         parts.append(f"{format_amount(decided.top_up.amount)} more, up to {format_count(decided.top_up.times, 'time')}")
-    end = "the agent then delivers what it has" if decided.then == "partial" else "it is then noted as overdue"
+    end = "the agent then delivers what it has" if decided.then == "partial" else "it is then marked overdue"
     if decided.answer_by is not None:
         parts.append(f"a request waits until {decided.answer_by:%Y-%m-%d %H:%M %Z}; {end}")
     if decided.answer_within is not None:

@@ -155,7 +155,7 @@ def list_tasks(
         print_message(format_phase_legend(views))
     elif not views:
         print_message(
-            "no such task" if state or since or text or session else "no task yet: `waystation submit` hands one in"
+            "No such task" if state or since or text or session else "No tasks yet: `waystation submit` creates one"
         )
 
 

@@ -11,6 +11,7 @@ from waystation.agents.task_brief import WINDOW_SHARE, EarlierTasks
 from waystation.budgets.budget import BudgetMode, CallCostBound, WorstCaseRates
 from waystation.config.model_settings import ModelSettings
 from waystation.config.presets import (
+    DEFAULT_AGENT_BUDGET,
     DEFAULT_PRICED_BUDGET,
     PRESETS,
     REQUEST,
@@ -526,7 +527,8 @@ def collect_config_warnings(terms: TaskConfig) -> tuple[str, ...]:
             f"In mode hard, {tokens:,} tokens will most likely end in a partial report: raise --budget or use "
             "--mode approval."
         )
-    if not terms.budget.can_cover(terms.agent_budget.amount):
+    # An agent cannot spend more than its task has: only a limit that someone chose is worth a word.
+    if terms.agent_budget != DEFAULT_AGENT_BUDGET and not terms.budget.can_cover(terms.agent_budget.amount):
         warnings.append(
             f"One agent may spend {format_limit(terms.agent_budget)}, but the whole task has only "
             f"{format_limit(terms.budget)}."
@@ -540,9 +542,8 @@ def _small_reserves(terms: TaskConfig) -> Iterator[str]:
         largest = terms.budget.compute_percent(LARGEST_RESERVE_PERCENT.get(role, 0)).amount
         if largest.subtract_clamped(reserve).is_zero and get_role_spec(role).reserve_percent:
             yield (
-                f"A budget of {format_limit(terms.budget)} is small: {format_amount(reserve)} of it are kept for "
-                f"{role}, "
-                "less than a full report takes. Raise --budget."
+                f"A budget of {format_limit(terms.budget)} is small: it reserves {format_amount(reserve)} for {role}, "
+                "and a full report takes more. Raise --budget."
             )
 
 
