@@ -53,7 +53,7 @@ def test_the_process_ends_with_the_exit_code_and_one_line(documents: str) -> Non
 
 
 BAD_USAGE = [
-    (["submit", "What?"], "no documents: name a file or folder: --docs PATH"),
+    (["submit", "What?"], "no documents: name a file or folder with --docs PATH"),
     (["submit", "What?", "--docs", "/nowhere/at/all"], "/nowhere/at/all"),
     (["submit", "", "--docs", "DOCUMENTS"], "question: it is empty"),
     (["submit", "What?", "--docs", "DOCUMENTS", "--window", "100"], "--window takes 2,000 to 1,000,000"),
