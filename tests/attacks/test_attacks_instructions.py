@@ -88,7 +88,7 @@ async def test_what_is_followed_stands_in_the_report_with_its_digest(env: AgentE
         budget=BudgetProgress(limit=Limit(tokens=1_000), spent=Amount(), reserved=Amount()),
     )
     composed = await env.publisher.compose(env.ref, progress)
-    assert f"- Followed: the procedure review.md, sha256 `{OWN.digest}`" in composed.markdown
+    assert f"- Procedure followed: review.md, SHA-256 `{OWN.digest}`" in composed.markdown
 
 
 @pytest.mark.parametrize(

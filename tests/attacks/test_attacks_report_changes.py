@@ -20,7 +20,7 @@ The key of the harbour was {SECRET} until then [harbour.md:1-1].
 <img src=http://evil.example/gone.png> is what it showed [harbour.md:1-2].
 ```
 
-## How this report came about
+## About this report
 
 """
 NOW = """It says as follows.

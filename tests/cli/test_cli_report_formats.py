@@ -88,7 +88,7 @@ def test_every_citation_of_the_pdf_leads_to_its_source_and_what_looks_like_typst
     assert '#read("/etc/passwd") #panic("x") $ x^2 $ @ref <label> // no comment \\u{1F600}' in words
     assert 'It says "silted up in ten years" [3]' in words
     assert "[3] survey.pdf, page 2 of attachment a (1).pdf, lines 12–15" in words
-    assert "[5?] gone.md, lines 1–9. Does not hold: there is no such document." in words
+    assert "[5?] gone.md, lines 1–9. Failed check: there is no such document." in words
     assert ("港口" in words) != ("‹2 CJK characters›.md, line 1" in words)
     assert ("they are described between" in words) == ("‹" in words) == ("they are described between" in err)
 
@@ -130,7 +130,7 @@ def test_every_citation_of_the_docx_leads_to_its_source_and_the_first_of_each_ha
         "b/__init__.py, line 8",
         "survey.pdf, page 2 of attachment a (1).pdf, lines 12–15",
         "港口.md, line 1",
-        "gone.md, lines 1–9. Does not hold: there is no such document.",
+        "gone.md, lines 1–9. Failed check: there is no such document.",
     ]
     assert [words.partition("\t")[2] for style, words in styled_in(content) if style == "Source"] == noted
     led_out = [one.target_ref for one in Document(BytesIO(content)).part.rels.values() if one.is_external]
@@ -194,7 +194,7 @@ def test_a_pdf_is_not_led_to_a_terminal_and_without_its_package_the_next_step_is
         at_terminal.setattr(sys.stdout, "isatty", lambda: True)
         code, out, err = ran("report", task_id, "--format", "pdf")
     assert (code, out) == (2, b"")
-    assert f"pdf is no text for a terminal: say --output {task_id}.pdf" in err
+    assert f"a terminal cannot show pdf: use --output {task_id}.pdf" in err
     for maker, form in ((pdf, "pdf"), (docx_adapter, "docx")):
         monkeypatch.setattr(maker, "find_spec", dict[str, str]().get)
         code, _, err = ran("report", task_id, "--format", form)
@@ -231,9 +231,9 @@ def test_a_file_has_the_format_of_its_ending_and_in_a_folder_the_name_of_the_tas
 
 def test_what_cannot_be_written_is_refused_with_the_next_step(task_id: str, ran: Ran, tmp_path: Path) -> None:
     code, _, err = ran("report", task_id, "--output", str(tmp_path / "report.odt"))
-    assert (code, "does not say which format it is: add --format, one of md, html" in err) == (2, True)
+    assert (code, "has no extension that sets the format: add --format, one of md, html" in err) == (2, True)
     code, _, err = ran("report", task_id, "--json", "--format", "html")
-    assert (code, "leave it out beside --format" in err) == (2, True)
+    assert (code, "leave out --format" in err) == (2, True)
     code, _, err = ran("report", task_id, "--output", str(tmp_path / "no folder" / "a.html"))
     assert code == 1
     assert "No such file or directory" in err

@@ -283,4 +283,4 @@ def test_the_example_program_submits_approves_and_prints_the_report(tmp_path: Pa
         done = example(QUESTION, str(write_survey_documents(tmp_path / "survey")), "--budget", TIGHT_BUDGET)
     assert done.returncode == 0, done.stderr
     assert "approved by the example" in done.stdout
-    assert "## How this report came about" in done.stdout
+    assert "## About this report" in done.stdout

@@ -155,7 +155,7 @@ def test_a_skill_is_read_and_its_files_are(work: Work) -> None:
     skill, datum, _ = work.named
     assert skill.text.startswith('<procedure name="tide-tables">\nRead `datum.md` first.\n</procedure>')
     assert datum.text == f'<procedure name="tide-tables" file="datum.md">\n{DATUM}\n</procedure>'
-    assert "- Followed: the procedure tides, sha256 `" in work.report
+    assert "- Procedure followed: tides, SHA-256 `" in work.report
 
 
 def test_a_server_that_a_task_names_is_called_once_a_person_has_agreed(work: Work) -> None:

@@ -89,7 +89,7 @@ async def test_the_draft_is_what_ending_the_task_delivers_and_is_stored_nowhere(
 
 def body(report: str) -> str:
     """From the first section to the account of how it came about."""
-    return report.split("\n## ", maxsplit=1)[1].split("## How this report came about", maxsplit=1)[0]
+    return report.split("\n## ", maxsplit=1)[1].split("## About this report", maxsplit=1)[0]
 
 
 async def test_a_draft_can_be_read_while_no_worker_runs(

@@ -156,7 +156,7 @@ async def test_a_report_goes_back_with_its_faults_and_what_stays_is_told(
         bill = (await counter.store.list_task_charges(ended.task_id, SYSTEM_SCOPE)).cost_breakdown
         writer = await counter.store.load_transcript(f"{ended.task_id}/write", SYSTEM_SCOPE)
     assert [(review.faults, review.sent_back) for review in ended.reviews] == [(faults[0], True), (faults[1], False)]
-    assert ("nobody has mended:\n  - uncovered: It does not say how deep the bar is." in report) == bool(faults[1])
+    assert ("no one fixed:\n  - uncovered: It does not say how deep the bar is." in report) == bool(faults[1])
     assert "## Depths, harbours and tides" in report
     assert (of(crew, "review"), of(crew, "write")) == (2, 4)
     (sent,) = [message for message in without_statuses(writer.messages) if message.is_platform_message]

@@ -157,7 +157,7 @@ async def test_a_task_ends_with_a_report_within_its_budget_at_an_endpoint_with_g
     assert 0 < used.fresh == progress.budget.spent.tokens <= 60_000
     assert bill.total.calls == len(endpoint.crew.calls)
     assert used.estimated == (used.total if "no usage" in gaps else 0)
-    assert ("Estimated, at most" in report) == ("no usage" in gaps)
+    assert ("are an upper bound" in report) == ("no usage" in gaps)
     assert all(line.answered_by == (("another-model",) if "another model" in gaps else ()) for line in bill.lines)
     named = "crew was asked for, and answered as another-model"
     assert (named in report) == ("another model" in gaps)
@@ -195,7 +195,7 @@ async def test_what_another_attempt_cannot_change_is_asked_once_and_the_agent_de
     ]
     assert [provider.asked[call] for call in failing] == [1, 1, 1, 1]
     assert progress.totals.possibly_billed == 0
-    assert "harbours ended partial: the API key was not accepted" in report
+    assert "harbours ended early: the API key was not accepted" in report
 
 
 async def test_what_may_pass_is_asked_again_until_it_has_and_every_reply_is_paid_once(
@@ -274,7 +274,7 @@ async def test_a_refusal_and_a_content_filter_end_the_leg_with_what_there_is_and
     assert [provider.asked[call] for call in failing] == [1, 1, 1]
     assert provider.asked[ModelCall("write", len(SCRIPTED_CALLS["submit_report"]))] == 1
     assert progress.totals.possibly_billed >= 2 * REPLY_TOKENS
-    assert "tides ended partial: the provider's content filter blocked the reply" in report
+    assert "tides ended early: the provider's content filter blocked the reply" in report
 
 
 BROKEN = [build_error_response(500, "api_error", headers=SOON)] * MAX_UNANSWERED_CALLS

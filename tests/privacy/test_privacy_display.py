@@ -41,7 +41,7 @@ def test_the_policy_is_told_in_show_in_the_temporal_ui_and_in_the_report(policy:
     progress = under(policy)
     assert f"{told}\n" in screen(TaskView(progress=progress))
     assert f"\n\n{told}" in render_task_details(progress)
-    account = report(progress).split("## How this report came about")[1]
+    account = report(progress).split("## About this report")[1]
     assert f"\n- {told}\n" in account
     assert build_task_json(TaskView(progress=progress), None).privacy == policy
 

@@ -24,7 +24,7 @@ from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import RedactionFailed
 from waystation.kernel.usage import Usage
 from waystation.reports.publisher import PublishedReport
-from waystation.reports.report import OFFLINE_WARNING, extract_answer, render_document_lines
+from waystation.reports.report import OFFLINE_WARNING, extract_answer, render_document_versions
 from waystation.tasks.task import BudgetProgress, StepProgress, TaskPhase, TaskProgress
 
 PROGRESS = TaskProgress(
@@ -64,10 +64,10 @@ async def test_citations_are_checked_against_the_documents_and_those_that_fail_a
     await submit_deliverable(env, "writing", DRAFT)
     outcome, report = await publish_report(env)
     assert (outcome.citations, outcome.failed) == (6, 3)
-    assert report.split("\n\n## How this report came about")[0].split("## Citations")[1] == snapshot("""\
- that did not check
+    assert report.split("\n\n## About this report")[0].split("## Failed citations")[1] == snapshot("""\
 
-3 of 6 citations do not hold:
+
+3 of 6 citations failed the check:
 
 - [harbour.md:1-2]: the quoted words do not stand there
 - [log.md:1-1]: there is no such document
@@ -92,12 +92,12 @@ async def test_how_the_task_ended_is_stored_with_its_report(env: AgentEnvironmen
         report=outcome.report,
         reports=(outcome.version,),
         phase=TaskPhase.PARTIAL,
-        notes=("The report is partial: 3 of 6 citations do not hold.",),
+        notes=("The report is partial: 3 of 6 citations failed the check.",),
     )
     assert outcome.version is not None
     assert (outcome.version.phase, outcome.short) == (
         TaskPhase.PARTIAL,
-        "The report is partial: 3 of 6 citations do not hold.",
+        "The report is partial: 3 of 6 citations failed the check.",
     )
 
 
@@ -124,7 +124,7 @@ async def test_what_does_not_hold_is_marked_where_it_stands_and_the_report_opens
     await submit_deliverable(env, "writing", DRAFT)
     _, report = await publish_report(env)
     assert f'"and was dredged" [harbour.md:1-2]{FAILED_CITATION_MARK}.' in report
-    assert "> **Partial.** 3 of 6 citations do not hold: each is marked where it stands" in report
+    assert "> **Partial.** 3 of 6 citations failed the check. Each is marked in the text" in report
     assert report.index("**Partial.**") < report.index("**Question.**")
     assert report.count(FAILED_CITATION_MARK) == 3
 
@@ -150,7 +150,7 @@ async def test_where_the_writer_was_stopped_findings_notes_and_analysis_make_a_p
     assert report.split("\n\n## Sources")[0] == snapshot("""\
 # Why did it silt up?
 
-> **Partial.** This report was not finished (writing: a person denied it more). What was found follows.
+> **Partial.** This report was not finished (writing: a person denied it more). The findings follow.
 
 ## Findings: The research-1
 
@@ -208,19 +208,20 @@ async def test_sources_and_what_was_not_used_are_listed_without_private_values(
     await submit_deliverable(bare_env, "writing", DRAFT.replace(summary=summary, sections=()))
     publisher = replace(bare_env.publisher, redactor=bare_env.redactor)
     report = await bare_env.store.get_text((await publisher.publish(bare_env.ref, PROGRESS)).report, SYSTEM_SCOPE)
-    assert report.split("## Sources")[1].split("## Citations")[0] == snapshot("""\
+    assert report.split("## Sources")[1].split("## Failed citations")[0] == snapshot("""\
 
 
 - harbour.md: line 1
 - costs.xlsx: sheet <SECRET_0123456789ab> (line 2), sheet B (line 5)
 
 """)
-    assert report.split("## Not used")[1] == snapshot("""\
+    assert report.split("## Not used")[1].split("## Appendix")[0] == snapshot("""\
 
 
-Given with the documents, and not read:
+Submitted with the documents, but not readable:
 
 - <SECRET_0123456789ab>.doc: an old Word file; save it as .docx
+
 """)
     bare_env.redactor.failing = True
     with pytest.raises(RedactionFailed):
@@ -239,11 +240,11 @@ async def test_each_criterion_stands_with_where_it_is_met_as_far_as_citations_ho
     publisher = replace(bare_env.publisher, redactor=bare_env.redactor)
     outcome = await publisher.publish(bare_env.ref, PROGRESS)
     report = await bare_env.store.get_text(outcome.report, SYSTEM_SCOPE)
-    assert report.split("## Criteria of this report")[1].split("## Sources")[0] == snapshot("""\
+    assert report.split("## Criteria")[1].split("## Sources")[0] == snapshot("""\
 
 
 - Names the cause: **met** in “Year” [harbour.md:1-1]
-- Gives depths: **not met**, “Causes” cites what does not hold
+- Gives depths: **not met**, “Causes” cites what failed the check
 - Quotes the keeper: **not met**, “Bare” cites nothing
 - Tells of <SECRET_0123456789ab>: **not met**, says its writer: The documents are silent on it.
 - Gives a year: **not judged**, as its writer says neither where it is met nor why it is not
@@ -258,12 +259,13 @@ async def test_the_account_says_who_asked_and_which_versions_of_documents_are_ci
     await submit_deliverable(env, "writing", DRAFT)
     _, report = await publish_report(env)
     (document, _) = await env.store.list_documents(TASK, SYSTEM_SCOPE)
-    assert "- Asked by local, 2026-11-21 12:00 UTC\n" in report
-    read = "- Read, each with the first 16 digits of the SHA-256 of its text: "
-    assert f"{read}harbour.md `{document.blob[:16]}`, keeper.md" in report
+    assert "- Submitted by local, 2026-11-21 12:00 UTC\n" in report
+    appendix = report.partition("## Appendix: document versions\n\n")[2]
+    assert appendix.startswith("The cited documents, with the first 16 digits of the SHA-256 of their texts:\n\n")
+    assert f"- harbour.md `{document.blob[:16]}`\n- keeper.md" in appendix
     assert document.blob == hashlib.sha256(DOCUMENTS[0].text.encode()).hexdigest()
     changed = document.replace(blob="b" * 64)
-    (line,) = render_document_lines([changed] * 201, {"harbour.md": (document.blob,)})
-    assert line.startswith(f"{read}harbour.md `{'b' * 16}` (version 2), harbour.md")
-    assert line.endswith(" (version 2) and 1 more")
-    assert render_document_lines([], {}) == []
+    many = render_document_versions([changed] * 201, {"harbour.md": (document.blob,)})
+    assert f"\n- harbour.md `{'b' * 16}` (version 2)\n- harbour.md" in many
+    assert many.endswith("\n- and 1 more")
+    assert render_document_versions([], {}) == ""

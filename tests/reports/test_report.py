@@ -9,7 +9,6 @@ from waystation.documents.documents import SkippedItem
 from waystation.kernel.usage import Usage
 from waystation.reports.report import (
     OFFLINE_WARNING,
-    QUOTATION_CHECK_NOTE,
     ReportAppendix,
     ReportParts,
     StepFindings,
@@ -18,6 +17,7 @@ from waystation.reports.report import (
     render_sources_section,
     render_written_part,
 )
+from waystation.reports.sections import CHECKED_BY_CODE, NOT_JUDGED, extract_brief_report
 from waystation.tasks.task import TaskPhase, TaskProgress
 
 PAUSED = STILL_PAUSED.replace(phase=TaskPhase.PARTIAL)
@@ -57,7 +57,7 @@ def test_a_report_names_on_top_some_of_many_agents_that_ended_early_and_none_of_
     early = [research.replace(id=f"research-1.{n}", state="partial", reason="lost") for n in range(1, 7)]
     written = render_written_part(make_report_parts(progress=PAUSED.replace(steps=(*others, *early))))
     assert "> **Ended early:** research-1.1 (lost); " in written
-    assert "research-1.4 (lost); and 2 more, named at the end. What they had" in written
+    assert "research-1.4 (lost); and 2 more, listed at the end. This report contains" in written
     done = [step.replace(state="done") for step in PAUSED.steps]
     assert "Ended early" not in render_written_part(make_report_parts(progress=PAUSED.replace(steps=tuple(done))))
 
@@ -69,7 +69,7 @@ def test_a_finished_report_and_how_it_came_about() -> None:
     ) == snapshot("""\
 # The silted harbour
 
-> **Ended early:** research-1 (a person denied it more). What they had by then is in this report; the rest is not.
+> **Ended early:** research-1 (a person denied it more). This report contains only what they had found by then.
 
 **Question.** Why did the harbour silt up?
 
@@ -83,20 +83,21 @@ It "silted up" [harbour.md:2-2].
 
 ## Citations
 
-All 2 citations were checked against the documents, and hold.
+Checked by code: all 2 citations point to lines that exist, and quoted text matches them word for word.
+Whether the sources support the claims was not judged.
 
-## How this report came about
+## About this report
 
 - Task `task-0123456789abcdef`, model `claude-sonnet-5-5`, 14 model turns in 4 legs
 - Tokens: 12,000 input, 3,000 cache write, 90,000 cache read, 4,500 output; cost: $0.123456
 - Budget: 41,200 of 200,000 tokens
-- Possibly billed without a reply, and counted as spent: 2,500 tokens at most
-- Step research-1 ended partial: a person denied it more
-- Compactions: 1, 22,000 tokens compressed away, 6 passages kept in memory, 2 private values replaced
+- Up to 2,500 tokens may have been billed for calls without a reply; they count as spent
+- Step research-1 ended early: a person denied it more
+- Compactions: 1; they replaced 22,000 tokens, stored 6 passages in memory and redacted 2 private values
 - research-1 asked for 20,000 tokens; 15,000 tokens approved by Ada (a name as given): go on
 - research-1 asked for 20,000 tokens; denied by Ada (a name as given)
 - research-2 asked for 30,000 tokens after 7 calls; nobody answered
-- `approve_budget` without effect: tokens: Input should be greater than 0
+- `approve_budget` had no effect: tokens: Input should be greater than 0
 - Memory did not answer a recall; the agent went on without it.
 
 ## Not used
@@ -108,7 +109,7 @@ def test_where_the_writing_was_not_finished_the_findings_stand_in_for_it() -> No
     assert render_written_part(make_report_parts(unfinished)) == snapshot("""\
 # Why did the harbour silt up?
 
-> **Partial.** This report was not finished (research-1: a person denied it more). What was found follows.
+> **Partial.** This report was not finished (research-1: a person denied it more). The findings follow.
 
 ## Causes
 
@@ -131,7 +132,7 @@ def test_a_cancelled_task_says_so_and_a_task_without_anything_says_that() -> Non
     assert render_written_part(empty) == snapshot("""\
 # Why did the harbour silt up?
 
-> **Partial.** This report was not finished (the task was cancelled). What was found follows.
+> **Partial.** This report was not finished (the task was cancelled). The findings follow.
 
 Nothing was found before the work stopped.\
 """)
@@ -140,15 +141,23 @@ Nothing was found before the work stopped.\
 def test_a_report_that_no_llm_wrote_opens_with_that_warning() -> None:
     offline = make_report_parts(offline=True)
     assert render_report(offline, "# Report", ReportAppendix()).startswith(
-        f"{OFFLINE_WARNING}\n\n# Report\n\n## How this report"
+        f"{OFFLINE_WARNING}\n\n# Report\n\n## About this report"
     )
     assert OFFLINE_WARNING not in render_report(make_report_parts(), "# Report", ReportAppendix())
 
 
-def test_that_its_citations_hold_is_not_said_alone() -> None:
-    offline = render_report(make_report_parts(offline=True), "# Report", ReportAppendix(checked=2))
-    assert f"and hold. {QUOTATION_CHECK_NOTE}\n" in offline
-    assert QUOTATION_CHECK_NOTE not in render_report(make_report_parts(), "# Report", ReportAppendix(checked=2))
+def test_the_check_of_citations_says_what_it_did_not_judge() -> None:
+    report = render_report(make_report_parts(), "# Report", ReportAppendix(checked=1))
+    checked = "the citation points to lines that exist, and quoted text matches them word for word."
+    assert f"## Citations\n\nChecked by code: {checked}\n{NOT_JUDGED}\n" in report
+
+
+def test_a_brief_report_ends_with_the_check_of_its_citations() -> None:
+    appendix = ReportAppendix(checked=1, sources="## Sources", versions="## Appendix: document versions")
+    report = render_report(make_report_parts(), "# Report", appendix)
+    assert report.endswith("\n\n## Appendix: document versions\n")
+    assert extract_brief_report(report).endswith(f"{NOT_JUDGED}\n")
+    assert extract_brief_report("# Written by hand\n") == "# Written by hand\n"
 
 
 def test_citations_that_do_not_hold_are_listed_with_their_reasons() -> None:
@@ -156,19 +165,19 @@ def test_citations_that_do_not_hold_are_listed_with_their_reasons() -> None:
         citation=Citation(document="harbour.md", first_line=2, last_line=9), reason="the document has 5 lines"
     )
     report = render_report(make_report_parts(), "# Report", ReportAppendix(checked=3, failed=(failed,)))
-    assert "1 of 3 citations does not hold:\n\n- [harbour.md:2-9]: the document has 5 lines\n" in report
-    assert "All 3" not in report
+    assert "1 of 3 citations failed the check:\n\n- [harbour.md:2-9]: the document has 5 lines\n" in report
+    assert CHECKED_BY_CODE not in report
 
 
 def test_an_unknown_cost_and_an_unanswered_request_are_said() -> None:
     totals = RunUsage(cost_micro_usd=None, usage=Usage(searches=3, estimated=4_000))
     progress = PAUSED.replace(totals=totals, approvals=(PENDING_APPROVAL,))
     report = render_report(make_report_parts(progress=progress), "# Report", ReportAppendix())
-    assert "- Searches of the web, by the provider: 3\n" in report
-    assert "- Estimated, at most, as the endpoint did not report them: 4,000 of these tokens\n" in report
+    assert "- Web searches by the provider: 3\n" in report
+    assert "- 4,000 of these tokens are an upper bound: the endpoint did not report them\n" in report
     assert "cost: price unknown" in report
     assert "- research-2 asked for 30,000 tokens after 7 calls; nobody answered" in report
-    assert "Possibly billed" not in report
+    assert "may have been billed" not in report
 
 
 def cited(document: str, first_line: int, last_line: int) -> Citation:
@@ -205,6 +214,12 @@ def test_each_source_is_named_once_with_its_places_in_order() -> None:
 def test_what_was_not_used_is_listed_with_its_reasons_up_to_fifty() -> None:
     left_out = [SkippedItem(name=f"{number}.doc", reason="an old\nWord file") for number in range(1_051)]
     lines = render_skipped_section(left_out).splitlines()
-    assert lines[:5] == ["## Not used", "", "Given with the documents, and not read:", "", "- 0.doc: an old Word file"]
+    assert lines[:5] == [
+        "## Not used",
+        "",
+        "Submitted with the documents, but not readable:",
+        "",
+        "- 0.doc: an old Word file",
+    ]
     assert lines[-2:] == ["- 49.doc: an old Word file", "- and 1,001 more"]
     assert render_skipped_section([]) == ""

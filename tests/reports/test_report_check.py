@@ -49,7 +49,7 @@ def test_a_section_that_says_much_and_cites_nothing_is_a_fault() -> None:
 def test_what_was_asked_and_of_which_no_word_is_there_is_a_fault() -> None:
     asked = ("Name every lighthouse keeper", "What closed the harbours?", "Say which were there")
     faults = find_faults(DRAFTED.replace(asked=asked))
-    assert render_fault_list(faults) == "- uncovered: No word of this is in the report: Name every lighthouse keeper"
+    assert render_fault_list(faults) == "- uncovered: The report does not mention this: Name every lighthouse keeper"
 
 
 def test_a_contradiction_that_the_report_is_silent_about_is_a_fault() -> None:

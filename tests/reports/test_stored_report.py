@@ -118,7 +118,7 @@ print("#let x = 1", "</pre><b>")
 
 ## Sources
 
-1 of 5 citations do not hold; they are marked.
+1 of 5 citations failed the check and are marked in the text.
 
 - [1] a/\\_\\_init\\_\\_.py, lines 2–3
 - [2] b/\\_\\_init\\_\\_.py, line 8
@@ -126,13 +126,13 @@ print("#let x = 1", "</pre><b>")
 - [4] 港口.md, line 1
 - [5?] gone.md, lines 1–9: there is no such document
 
-## How this report came about
+## About this report
 
 - Task `task-0123456789abcdef`, model `claude-sonnet-5-5`, 14 model turns
 
 ## Not used
 
-Given with the documents, and not read:
+Submitted with the documents, but not readable:
 
 - picture.bin: it is no text
 """)

@@ -1,4 +1,4 @@
-"""A stored report with citations that hold, one that does not, and malicious text."""
+"""A stored report with valid citations, one that failed the check, and malicious text."""
 
 import asyncio
 from contextlib import aclosing
@@ -54,19 +54,19 @@ An agent's own section, which stays.
 - survey.pdf: page 2 of attachment a (1).pdf (lines 12–15, 40), page 3 (line 51)
 - 港口.md: line 1
 
-## Citations that did not check
+## Failed citations
 
-1 of 5 citations do not hold:
+1 of 5 citations failed the check:
 
 - [gone.md:1-9]: there is no such document
 
-## How this report came about
+## About this report
 
 - Task `task-0123456789abcdef`, model `claude-sonnet-5-5`, 14 model turns
 
 ## Not used
 
-Given with the documents, and not read:
+Submitted with the documents, but not readable:
 
 - picture.bin: it is no text
 """

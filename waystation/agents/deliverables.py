@@ -115,7 +115,7 @@ def _criterion(text: str, where: str, draft: ReportDraft, holding: Set[str], fai
     cited = tuple(dict.fromkeys(map(str, parse_citations(named.markdown))))
     wrong, right = [one for one in cited if one in failing], [one for one in cited if one in holding]
     if wrong or not right:
-        why_not = f"“{named.heading}” cites {'what does not hold' if wrong else 'nothing'}"
+        why_not = f"“{named.heading}” cites {'what failed the check' if wrong else 'nothing'}"
         return CriterionResult(text=text, state="not met", why_not=why_not)
     return CriterionResult(text=text, state="met", heading=named.heading, citations=tuple(right[:MAX_SHOWING_SECTIONS]))
 

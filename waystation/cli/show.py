@@ -40,6 +40,7 @@ from waystation.models.prices import load_prices
 from waystation.models.profiles import OFFLINE_MODEL, PRICE_SOURCE, Price, find_price, get_model_profile
 from waystation.planning.plan import PLANNING_ID
 from waystation.reports.changes import ReportChanges, compare_reports, render_claim_with_citations
+from waystation.reports.sections import extract_brief_report
 from waystation.tasks.progress import CostBreakdown
 from waystation.tasks.task import TaskRequest
 
@@ -195,35 +196,45 @@ _BINARY = frozenset({"pdf", "docx"})
 @app.command()
 def report(
     task: TaskArgument,
-    draft: Annotated[bool, typer.Option("--draft", help="Of a task that is not over: what there is so far.")] = False,
+    draft: Annotated[
+        bool, typer.Option("--draft", help="The report that an unfinished task would deliver now.")
+    ] = False,
     version: Annotated[
         int | None,
-        typer.Option(metavar="N", help="This version; else the one that was delivered last. A rewind replaces none."),
+        typer.Option(metavar="N", help="Version of the report; default: the one delivered last."),
     ] = None,
     restore: Annotated[
-        bool, typer.Option("--restore", help="With what its placeholders stand for, by your key. Credentials stay out.")
+        bool,
+        typer.Option(
+            "--restore", help="Replace placeholders by their originals, with your key. Credentials stay hidden."
+        ),
     ] = False,
     form: Annotated[
         ReportFormat | None,
-        typer.Option("--format", help="To send it: citations as numbers, which lead to a list of sources."),
+        typer.Option("--format", help="Export with numbered citations: md, html, pdf, docx or json."),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write it there; the format by its ending. In a folder: named by the task."),
+        typer.Option(metavar="FILE", help="File or folder to write to; the extension sets the format."),
     ] = None,
+    brief: Annotated[
+        bool, typer.Option("--brief", help="Leave out how the report was made and the versions of documents.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print a task's report: set for reading at a terminal, else the Markdown that is stored. Or export it."""
-    if as_json and (form or output):
-        raise BadInput("--json prints the report as it is stored: leave it out beside --format or --output")
+    """Print a task's report: formatted at a terminal, as stored Markdown elsewhere. Or export it to a file."""
+    if as_json and (form or output or brief):
+        raise BadInput("--json prints the whole report as it is stored: leave out --format, --output and --brief")
     if draft and version is not None:
-        raise BadInput("--version is of a report that was stored, and --draft of none: say one of them")
+        raise BadInput("--version names a stored report, and --draft is not stored: use one of them")
     form = form or (_format_of(output) if output is not None else None)
     if form in _BINARY and output is None and sys.stdout.isatty():
-        raise BadInput(f"{form} is no text for a terminal: say --output {task}.{form}, or lead it into a file")
+        raise BadInput(f"a terminal cannot show {form}: use --output {task}.{form}, or redirect it into a file")
     found = asyncio.run(_draft(task) if draft else _stored(task, version))
     if restore:
         found = asyncio.run(_restored(found))
+    if brief:
+        found = found._replace(report=found.report.replace(report=extract_brief_report(found.report.report)))
     if as_json:
         print_json(found.report)
     elif form is None:
@@ -239,7 +250,7 @@ def _format_of(output: Path) -> ReportFormat:
         if ending == form:
             return form
     raise BadInput(
-        f"{output} does not say which format it is: add --format, one of {', '.join(get_args(ReportFormat))}"
+        f"{output} has no extension that sets the format: add --format, one of {', '.join(get_args(ReportFormat))}"
     )
 
 

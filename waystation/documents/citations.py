@@ -15,7 +15,7 @@ from waystation.kernel.value import Value
 from waystation.privacy.policy import PLACEHOLDER_PATTERN
 from waystation.security.untrusted import unescape_tags
 
-FAILED_CITATION_MARK = " **(does not hold)**"
+FAILED_CITATION_MARK = " **(failed check)**"
 """Mark after a citation that failed the check."""
 MIN_FOLDED_CHARACTERS = 6
 """Minimum letters and digits of a quotation that is looked for regardless of punctuation."""

@@ -22,10 +22,11 @@ from waystation.reports.changes import (
     CHANGES_HEADING,
     REMOVED_CLAIM_PREFIX,
 )
+from waystation.reports.sections import ACCOUNT, CHECKED_BY_CODE, CITATIONS, FAILED_CITATIONS, SOURCES
 from waystation.tasks.task import TaskPhase
 
-_SOURCES, _CITATIONS, _ACCOUNT = "\n\n## Sources\n", "\n\n## Citations", "\n\n## How this report came about\n"
-_ALL_HOLD, _FAILED = "\n\nAll ", " that did not check\n\n"
+_SOURCES, _ACCOUNT = f"\n\n{SOURCES}\n", f"\n\n{ACCOUNT}\n"
+_PASSED, _FAILED = f"\n\n{CITATIONS}\n\n", f"\n\n{FAILED_CITATIONS}\n\n"
 _LINES = compile_bounded(r"\blines? (?P<numbers>\d{1,18}(?:–\d{1,18})?(?:, \d{1,18}(?:–\d{1,18})?)*)")
 AMBIGUOUS_FILE_STEMS = frozenset({"init", "index", "main", "readme", "license"})
 """Stems of file names that occur in many folders."""
@@ -218,17 +219,18 @@ def _mark_previous_citation(line: str) -> str:
 
 
 def _without_check(body: str) -> tuple[str, str, dict[str, str]]:
-    before, head, check = body.rpartition(_CITATIONS)
-    if head and check.startswith(_ALL_HOLD):
+    before, head, check = body.rpartition(_PASSED)
+    if head and check.startswith(CHECKED_BY_CODE):
         return before, check.strip(), {}
-    if not head or not check.startswith(_FAILED):
+    before, head, check = body.rpartition(_FAILED)
+    said, _, listed = check.partition("\n\n")
+    if not head or not said.endswith(":") or "\n" in said:
         return body, "", {}
-    said, _, listed = check.removeprefix(_FAILED).partition("\n\n")
     faults: dict[str, str] = {}
     for line in listed.splitlines():
         if found := CITATION_PATTERN.match(line, 2):
             faults.setdefault(found[0], line[found.end() :].removeprefix(": "))
-    return before, said.strip().removesuffix(":") + "; they are marked.", faults
+    return before, said.removesuffix(":") + " and are marked in the text.", faults
 
 
 def _without_sources(body: str) -> tuple[str, dict[_Place, str]]:

@@ -35,6 +35,7 @@ from waystation.reports.blocks import (
     TableBlock,
     render_citation_number,
 )
+from waystation.reports.sections import SOURCES
 from waystation.security.untrusted import neutralize_markdown, replace_control_characters
 
 _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
@@ -265,7 +266,7 @@ def render_numbered_markdown(stored: StoredReport, report: ExportedReport) -> st
             f"- {render_citation_number(one)} {_plain_name(one)}{f': {one.fault}' if one.fault else ''}"
             for one in report.sources
         ]
-        pieces.append("\n\n".join(filter(None, ["## Sources", report.checked, "\n".join(lines)])))
+        pieces.append("\n\n".join(filter(None, [SOURCES, report.checked, "\n".join(lines)])))
     pieces.append(_renumbered(stored.account, shown))
     return sanitize_markdown("\n\n".join(filter(None, pieces)) + "\n")
 

@@ -43,7 +43,7 @@ from waystation.reports.report import (
     StepFindings,
     describe_failed_citations,
     insert_after_title,
-    render_document_lines,
+    render_document_versions,
     render_oversight_lines,
     render_procedure_lines,
     render_report,
@@ -300,12 +300,15 @@ class ReportPublisher:
             ),
             await self._oversight(ref, progress),
             await self._criteria(ref, parts.draft, checked),
-            await self._render_request_lines(ref, checked),
+            await self._render_request_line(ref),
+            await self._render_versions(ref, checked),
         ]
         cited = [failed.citation.document for failed in checked.failed_citations]
         names = [*cited, *(one.name for one in parts.procedures)]
         shown = [await asyncio.to_thread(checked.called.replace_private_names, text) for text in (*sections, *names)]
-        written, sources, not_used, oversight, criteria, asked, *names = await self._redacted(shown, ref.tenant)
+        written, sources, not_used, oversight, criteria, asked, versions, *names = await self._redacted(
+            shown, ref.tenant
+        )
         failed = tuple(
             FailedCitation(citation=one.citation.replace(document=name), reason=one.reason)
             for one, name in zip(checked.failed_citations, names[: len(cited)], strict=True)
@@ -316,6 +319,7 @@ class ReportPublisher:
             failed=failed,
             criteria=criteria,
             asked=asked,
+            versions=versions,
             sources=sources,
             not_used=not_used,
             oversight=oversight,
@@ -405,14 +409,17 @@ class ReportPublisher:
         met = check_criteria(accept, draft, {*map(str, checked.valid_citations)} - failing, failing)
         return "\n".join(one.markdown_line for one in met)
 
-    async def _render_request_lines(self, ref: TaskRef, checked: CitationCheckResult) -> str:
-        """Render who asked and when, and which versions of which documents are cited."""
+    async def _render_request_line(self, ref: TaskRef) -> str:
+        """Render who asked and when."""
         row = await self.store.get_task(ref.task_id, ref.scope)
+        return f"- Submitted by {sanitize_line(row.request.tenant)}, {row.submitted_at:%Y-%m-%d %H:%M} UTC"
+
+    async def _render_versions(self, ref: TaskRef, checked: CitationCheckResult) -> str:
+        """Render which versions of which documents are cited."""
         earlier = get_earlier_versions(await self.store.list_document_updates(ref.task_id, ref.scope))
         meant = (checked.meant.get(one.document) for one in checked.valid_citations)
         cited = {document.name: document for document in meant if document is not None}
-        asked = f"- Asked by {sanitize_line(row.request.tenant)}, {row.submitted_at:%Y-%m-%d %H:%M} UTC"
-        return "\n".join([asked, *render_document_lines([*cited.values()], earlier)])
+        return render_document_versions([*cited.values()], earlier)
 
     async def _faults(self, found: str, ref: TaskRef) -> FaultList:
         """Load the faults of a review."""

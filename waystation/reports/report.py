@@ -21,6 +21,18 @@ from waystation.kernel.text import format_count
 from waystation.kernel.value import Value
 from waystation.memory.passage_builder import UnindexedDocuments
 from waystation.planning.plan import PlanRevision, ReportReview
+from waystation.reports.sections import (
+    ACCOUNT,
+    CHECKED_BY_CODE,
+    CITATIONS,
+    CRITERIA,
+    DOCUMENT_VERSIONS,
+    FAILED_CITATIONS,
+    NOT_IN_MEMORY,
+    NOT_JUDGED,
+    NOT_USED,
+    SOURCES,
+)
 from waystation.security.untrusted import sanitize_line
 from waystation.tasks.details import format_privacy, format_request_and_answer, format_task_cost, format_work_totals
 from waystation.tasks.task import StepProgress, TaskPhase, TaskProgress
@@ -30,12 +42,8 @@ OFFLINE_WARNING = (
     "word and put them in order. It understands nothing; read it as an index, not as an answer."
 )
 
-QUOTATION_CHECK_NOTE = "That says that they are quoted exactly, and not that they answer the question."
-"""Note after the citation check of the built-in model's report: even what is far from the question is quoted
-exactly.
-"""
 _QUESTION = "**Question.**"
-_APPARATUS = "## Criteria of this report\n", "## Sources\n", "## Citations", "## How this report came about\n"
+_APPARATUS = tuple(f"{head}\n" for head in (CRITERIA, SOURCES, CITATIONS, FAILED_CITATIONS, ACCOUNT))
 """Headings of the sections that code adds after what agents wrote."""
 
 MAX_NAMED_AGENTS = 4
@@ -89,7 +97,9 @@ class ReportAppendix(Value):
     procedures: str = ""
     """Lines of the account: procedures that agents were told to follow."""
     asked: str = ""
-    """Lines of the account: who asked and when, and which documents are cited."""
+    """Line of the account: who asked and when."""
+    versions: str = ""
+    """The appendix: which versions of which documents are cited."""
     answers: tuple[str, ...] = ()
     """Lines of the account: which models answered in place of the requested one."""
 
@@ -115,7 +125,7 @@ def render_written_part(parts: ReportParts) -> str:
     elif not whole:
         lines.append(f"> **Partial.** {_why_partial(parts.progress)}")
     elif early := [f"{step.id} ({step.reason})" for step in parts.progress.steps if step.state == "partial"]:
-        lines.append(f"> **Ended early:** {_some(early)}. What they had by then is in this report; the rest is not.")
+        lines.append(f"> **Ended early:** {_some(early)}. This report contains only what they had found by then.")
     said = lines[0] == f"# {' '.join(parts.question.split())}"
     lines += ["" if said else f"{_QUESTION} {parts.question}", draft.summary]
     lines += [f"## {section.heading}\n\n{section.markdown}" for section in draft.sections]
@@ -129,23 +139,24 @@ def render_report(parts: ReportParts, written: str, apparatus: ReportAppendix) -
     if apparatus.failed and parts.draft.title and parts.progress.phase.over:
         why = describe_failed_citations(len(apparatus.failed), apparatus.checked)
         written = insert_after_title(
-            written, f"> **Partial.** {why}: each is marked where it stands, and listed with why."
+            written, f"> **Partial.** {why}. Each is marked in the text and listed below with the reason."
         )
     pieces = [
         OFFLINE_WARNING if parts.offline else "",
         written,
-        f"## Criteria of this report\n\n{apparatus.criteria}" if apparatus.criteria else "",
+        f"{CRITERIA}\n\n{apparatus.criteria}" if apparatus.criteria else "",
         apparatus.sources,
-        _citations_section(apparatus.checked, apparatus.failed, offline=parts.offline),
+        _citations_section(apparatus.checked, apparatus.failed),
         _account(parts.progress, apparatus),
         apparatus.not_used,
+        apparatus.versions,
     ]
     return "\n\n".join(filter(None, pieces)) + "\n"
 
 
 def describe_failed_citations(failed: int, checked: int) -> str:
     """Describe how many citations failed the check; empty if none did."""
-    return f"{failed} of {checked} citations {'does' if failed == 1 else 'do'} not hold" if failed else ""
+    return f"{failed} of {format_count(checked, 'citation')} failed the check" if failed else ""
 
 
 def extract_answer(report: str) -> str:
@@ -163,7 +174,7 @@ def render_sources_section(holding: Sequence[Citation], documents: Mapping[str, 
     for citation in holding:
         cited.setdefault(citation.document, set()).add((citation.first_line, citation.last_line))
     lines = [f"- {name}: {_cited(documents[name], sorted(ranges))}" for name, ranges in cited.items()]
-    return "\n".join(["## Sources", "", *lines]) if lines else ""
+    return "\n".join([SOURCES, "", *lines]) if lines else ""
 
 
 def render_skipped_section(left_out: Sequence[SkippedItem]) -> str:
@@ -173,7 +184,7 @@ def render_skipped_section(left_out: Sequence[SkippedItem]) -> str:
     lines = [" ".join(f"- {item.name}: {item.reason}".split()) for item in left_out[:MAX_SKIPPED_LINES]]
     if len(left_out) > MAX_SKIPPED_LINES:
         lines.append(f"- and {len(left_out) - MAX_SKIPPED_LINES:,} more")
-    return "\n".join(["## Not used", "", "Given with the documents, and not read:", "", *lines])
+    return "\n".join([NOT_USED, "", "Submitted with the documents, but not readable:", "", *lines])
 
 
 def render_unindexed_section(left_out: UnindexedDocuments | None) -> str:
@@ -184,33 +195,34 @@ def render_unindexed_section(left_out: UnindexedDocuments | None) -> str:
     if len(left_out.lines) > MAX_SKIPPED_LINES:
         lines.append(f"- and {len(left_out.lines) - MAX_SKIPPED_LINES:,} more")
     said = (
-        f"This task's agents could read all of its documents. Later tasks recall {left_out.most:,} of their "
-        f"{left_out.all_characters:,} characters (WAYSTATION_REMEMBERED_CHARACTERS), and nothing of:"
+        f"The agents of this task could read all documents. Memory keeps {left_out.most:,} of their "
+        f"{left_out.all_characters:,} characters for later tasks (WAYSTATION_REMEMBERED_CHARACTERS). It lacks:"
     )
-    return "\n".join(["## Not all in memory", "", said, "", *lines])
+    return "\n".join([NOT_IN_MEMORY, "", said, "", *lines])
 
 
 def render_procedure_lines(names: Sequence[str], digests: Sequence[str]) -> str:
     """Render the procedures that agents were told to follow, by name and SHA-256 of the text; empty without any."""
     return "\n".join(
-        f"- Followed: the procedure {sanitize_line(name)}, sha256 `{digest}`"
+        f"- Procedure followed: {sanitize_line(name)}, SHA-256 `{digest}`"
         for name, digest in zip(names, digests, strict=True)
     )
 
 
-def render_document_lines(documents: Sequence[Document], earlier: Mapping[str, Sequence[str]]) -> list[str]:
-    """Render the cited documents as a line of the account, each with the start of its text's SHA-256; none without any.
+def render_document_versions(documents: Sequence[Document], earlier: Mapping[str, Sequence[str]]) -> str:
+    """Render the appendix with the cited documents and the start of the SHA-256 of their texts; empty without any.
 
     `earlier` maps names to earlier versions.
     """
-    read = [
-        f"{one.name} `{one.blob[:DIGEST_DIGITS]}`"
+    lines = [
+        f"- {one.name} `{one.blob[:DIGEST_DIGITS]}`"
         + (f" (version {len(before) + 1})" if (before := earlier.get(one.name, ())) else "")
         for one in documents[:MAX_LISTED_DOCUMENTS]
     ]
-    more = f" and {len(documents) - MAX_LISTED_DOCUMENTS:,} more" if len(documents) > MAX_LISTED_DOCUMENTS else ""
-    said = f"- Read, each with the first {DIGEST_DIGITS} digits of the SHA-256 of its text: "
-    return [f"{said}{', '.join(read)}{more}"] if read else []
+    if len(documents) > MAX_LISTED_DOCUMENTS:
+        lines.append(f"- and {len(documents) - MAX_LISTED_DOCUMENTS:,} more")
+    said = f"The cited documents, with the first {DIGEST_DIGITS} digits of the SHA-256 of their texts:"
+    return "\n".join([DOCUMENT_VERSIONS, "", said, "", *lines]) if lines else ""
 
 
 def _cited(document: CitedDocument, ranges: Sequence[tuple[int, int]]) -> str:
@@ -239,12 +251,12 @@ def _why_partial(progress: TaskProgress) -> str:
     if progress.phase is TaskPhase.CANCELLED:
         reasons.insert(0, "the task was cancelled")
     why = "; ".join(reasons) or "the writing step did not run"
-    return f"This report was not finished ({why}). What was found follows."
+    return f"This report was not finished ({why}). The findings follow."
 
 
 def _some(agents: Sequence[str]) -> str:
     more = len(agents) - MAX_NAMED_AGENTS
-    return "; ".join([*agents[:MAX_NAMED_AGENTS], *([f"and {more} more, named at the end"] if more > 0 else [])])
+    return "; ".join([*agents[:MAX_NAMED_AGENTS], *([f"and {more} more, listed at the end"] if more > 0 else [])])
 
 
 def _list_plan_steps(progress: TaskProgress) -> list[StepProgress]:
@@ -252,11 +264,11 @@ def _list_plan_steps(progress: TaskProgress) -> list[StepProgress]:
 
 
 def _why_draft(progress: TaskProgress) -> str:
-    stands = "not over"
+    stands = "not finished"
     if steps := _list_plan_steps(progress):
         finished = sum(step.state in {"done", "partial"} for step in steps)
         stands = f"{progress.phase}, with {finished} of {format_count(len(steps), 'step')} finished"
-    return f"> **Draft.** The task is {stands}. If it ended now, it would deliver this."
+    return f"> **Draft.** The task is {stands}. If it ended now, it would deliver this report."
 
 
 def _render_findings(parts: ReportParts) -> list[str]:
@@ -274,20 +286,20 @@ def _bullet(finding: Finding) -> str:
     return f"- {' '.join([' '.join(finding.claim.split()), *finding.citations])}"
 
 
-def _citations_section(checked: int, failed: tuple[FailedCitation, ...], *, offline: bool) -> str:
+def _citations_section(checked: int, failed: tuple[FailedCitation, ...]) -> str:
     if not failed:
-        said = "The one citation was" if checked == 1 else f"All {checked} citations were"
-        all_hold = f"## Citations\n\n{said} checked against the documents, and hold{'s' * (checked == 1)}."
-        return f"{all_hold}{f' {QUOTATION_CHECK_NOTE}' if offline else ''}" if checked else ""
+        each = "the citation points" if checked == 1 else f"all {checked} citations point"
+        said = f"{CHECKED_BY_CODE} {each} to lines that exist, and quoted text matches them word for word."
+        return f"{CITATIONS}\n\n{said}\n{NOT_JUDGED}" if checked else ""
     lines = [f"- {item.citation}: {item.reason}" for item in failed]
-    head = f"## Citations that did not check\n\n{describe_failed_citations(len(failed), checked)}:"
+    head = f"{FAILED_CITATIONS}\n\n{describe_failed_citations(len(failed), checked)}:"
     return "\n".join([head, "", *lines])
 
 
 def _account(progress: TaskProgress, apparatus: ReportAppendix) -> str:
     usage = progress.totals.usage
     lines = [
-        "## How this report came about",
+        ACCOUNT,
         "",
         f"- Task `{progress.task_id}`, model `{progress.model}`, {progress.totals.turns} model turns"
         + (f" in {format_work_totals(progress)[0]}" if progress.legs else ""),
@@ -297,17 +309,19 @@ def _account(progress: TaskProgress, apparatus: ReportAppendix) -> str:
     ]
     lines += filter(None, [apparatus.asked])
     if usage.searches:
-        lines.append(f"- Searches of the web, by the provider: {usage.searches:,}")
+        lines.append(f"- Web searches by the provider: {usage.searches:,}")
     if usage.estimated:
-        lines.append(f"- Estimated, at most, as the endpoint did not report them: {usage.estimated:,} of these tokens")
+        lines.append(f"- {usage.estimated:,} of these tokens are an upper bound: the endpoint did not report them")
     lines += [f"- {answer}" for answer in apparatus.answers]
     if privacy := format_privacy(progress):
         lines.append(f"- {privacy}")
     if progress.totals.possibly_billed:
         held = Amount(tokens=progress.totals.possibly_billed, micro_usd=progress.totals.possibly_billed_micro_usd)
-        lines.append(f"- Possibly billed without a reply, and counted as spent: {format_amount(held)} at most")
+        lines.append(
+            f"- Up to {format_amount(held)} may have been billed for calls without a reply; they count as spent"
+        )
     lines += [
-        f"- {'Subagent' if get_parent_id(step.id) else 'Step'} {step.id} ended partial: {step.reason}"
+        f"- {'Subagent' if get_parent_id(step.id) else 'Step'} {step.id} ended early: {step.reason}"
         for step in progress.steps
         if step.state == "partial"
     ]
@@ -315,10 +329,13 @@ def _account(progress: TaskProgress, apparatus: ReportAppendix) -> str:
     over = progress.phase.over
     lines += [f"- {format_request_and_answer(approval, over=over)}" for approval in progress.approvals]
     lines += [
-        f"- {sanitize_line(it.by) or 'Somebody'} told its agents something while it ran" for it in progress.tellings
+        f"- {sanitize_line(it.by) or 'Someone'} sent the agents a message while the task ran"
+        for it in progress.tellings
     ]
-    lines += [f"- Its documents changed while it ran: {update.text}" for update in progress.updates if update.kept]
-    lines += [f"- `{refusal.signal}` without effect: {refusal.reason}" for refusal in progress.refusals]
+    lines += [
+        f"- The documents changed while the task ran: {update.text}" for update in progress.updates if update.kept
+    ]
+    lines += [f"- `{refusal.signal}` had no effect: {refusal.reason}" for refusal in progress.refusals]
     lines += [f"- {note}" for note in progress.notes]
     return "\n".join(lines)
 
@@ -328,8 +345,8 @@ def _compactions(progress: TaskProgress) -> list[str]:
     if not made.made_room:
         return []
     return [
-        f"- Compactions: {made.made_room}, {made.hidden_tokens:,} tokens compressed away, {made.passages:,} passages "
-        f"kept in memory, {made.redactions:,} private values replaced"
+        f"- Compactions: {made.made_room}; they replaced {made.hidden_tokens:,} tokens, stored {made.passages:,} "
+        f"passages in memory and redacted {made.redactions:,} private values"
     ]
 
 
@@ -354,7 +371,7 @@ class Fault(Value):
     """One thing that is wrong with a report."""
 
     kind: FaultKind = Field(
-        description="citation: it does not hold; uncited: a claim has none; uncovered: something asked for is not "
+        description="citation: it failed the check; uncited: a claim has none; uncovered: something asked for is not "
         "answered; contradiction: documents disagree and the report does not say so; unsupported: the findings do not "
         "say this; form: it is not what was asked for."
     )
@@ -417,7 +434,7 @@ def _uncovered(drafted: DraftUnderReview) -> Iterator[Fault]:
     said = _stems(drafted.text)
     for asked in dict.fromkeys(drafted.asked):
         if (wanted := _stems(asked)) and not wanted & said:
-            yield Fault(kind="uncovered", text=f"No word of this is in the report: {_short(asked)}")
+            yield Fault(kind="uncovered", text=f"The report does not mention this: {_short(asked)}")
 
 
 def _contradictions(drafted: DraftUnderReview) -> Iterator[Fault]:
@@ -425,7 +442,9 @@ def _contradictions(drafted: DraftUnderReview) -> Iterator[Fault]:
     for told in drafted.analysis.contradictions if drafted.analysis else ():
         words = _stems(CITATION_PATTERN.sub(" ", told))
         if 2 * len(words & said) < len(words):
-            yield Fault(kind="contradiction", text=f"The analysis found this, and the report does not: {_short(told)}")
+            yield Fault(
+                kind="contradiction", text=f"The analysis found this, but the report does not say it: {_short(told)}"
+            )
 
 
 def _lines(place: str) -> str:
@@ -455,6 +474,6 @@ def render_oversight_lines(
     lines = [" ".join(filter(None, [f"- {one.text}", reasons.get(one.version or 0, "")])) for one in revisions]
     lines += [f"- {review.text}" for review in reviews]
     if faults.faults:
-        lines.append("- The last review found, and nobody has mended:")
+        lines.append("- Faults that the last review found and no one fixed:")
         lines += [f"  {line}" for line in render_fault_list(faults.faults).splitlines()]
     return "\n".join(lines)

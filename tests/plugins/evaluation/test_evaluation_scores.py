@@ -101,7 +101,7 @@ def test_a_word_is_not_found_inside_another() -> None:
 def report(body: str) -> str:
     return (
         "> **No LLM wrote this.** It says dug in 1911.\n\n# Title\n\n**Question.** What of 1811?\n\n"
-        f"{body}\n\n## Sources\n\n- harbour.md: lines 1\n\n## How this report came about\n\n- 1.5 million crowns\n"
+        f"{body}\n\n## Sources\n\n- harbour.md: lines 1\n\n## About this report\n\n- 1.5 million crowns\n"
     )
 
 

@@ -326,7 +326,7 @@ def _marked(name: str, key: int, inside: str) -> str:
 
 
 def _link(leads: str, source: NumberedSource, mark: str = "", *, follows: bool = False) -> str:
-    """Write `[12]`, or `[12?]` if the citation does not hold. `mark`: replaces the number."""
+    """Write `[12]`, or `[12?]` if the citation failed the check. `mark`: replaces the number."""
     style = "Fault" if source.fault else "Citation"
     look = f'<w:rPr><w:rStyle w:val="{style}"/><w:u w:val="none"/><w:vertAlign w:val="baseline"/></w:rPr>'
     begin, _, end = render_citation_number(source).partition(str(source.number))
@@ -338,7 +338,7 @@ def _link(leads: str, source: NumberedSource, mark: str = "", *, follows: bool =
 
 
 def _place(source: NumberedSource) -> str:
-    fault = f". Does not hold: {source.fault}." if source.fault else ""
+    fault = f". Failed check: {source.fault}." if source.fault else ""
     return _runs(f"{source.name}, {source.where}") + _runs(fault, '<w:rStyle w:val="Fault"/>')
 
 

@@ -107,7 +107,7 @@ class _Writer:
 
     @staticmethod
     def _source(source: NumberedSource) -> str:
-        fault = f'. <span class="fault">Does not hold: {escape(source.fault)}.</span>' if source.fault else ""
+        fault = f'. <span class="fault">Failed check: {escape(source.fault)}.</span>' if source.fault else ""
         number = f'<a class="cite number" href="#cite-{source.number}">{render_citation_number(source)}</a>'
         name = f'<bdi title="{escape(source.document)}">{escape(source.name)}</bdi>'
         return f'<li id="source-{source.number}">{number}<span>{name}, {escape(source.where)}{fault}</span></li>'

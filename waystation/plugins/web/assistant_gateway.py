@@ -114,7 +114,7 @@ class ReportPart(Value):
     checked: str
     """Result of the check of all its citations, as a sentence."""
     sources: tuple[NumberedSource, ...]
-    """Sources cited in this part; `fault` says why a citation does not hold."""
+    """Sources cited in this part; `fault` says why a citation failed the check."""
 
 
 class FinishedTask(AcceptedTask, ReportPart):

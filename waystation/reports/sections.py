@@ -1,0 +1,20 @@
+"""Headings and sentences of the sections that code adds to a report.
+
+Reports are read back for export, so what is written and what is read is named once, here.
+"""
+
+CRITERIA = "## Criteria"
+SOURCES = "## Sources"
+CITATIONS = "## Citations"
+FAILED_CITATIONS = "## Failed citations"
+ACCOUNT = "## About this report"
+NOT_USED = "## Not used"
+NOT_IN_MEMORY = "## Not all in memory"
+DOCUMENT_VERSIONS = "## Appendix: document versions"
+CHECKED_BY_CODE = "Checked by code:"
+NOT_JUDGED = "Whether the sources support the claims was not judged."
+
+
+def extract_brief_report(report: str) -> str:
+    """Return the report with its sources and the check of its citations, without the account and the appendix."""
+    return report.partition(f"\n\n{ACCOUNT}\n")[0].rstrip() + "\n"
