@@ -53,7 +53,7 @@ def sent_twice(row: TaskSignal[InputT], sent: JsonValue) -> TaskState:
 
 
 def test_messages_are_counted_in_the_order_in_which_they_come() -> None:
-    assert [one.number for one in sent_twice(MESSAGE, WORDS).tellings] == [1, 2]
+    assert [one.number for one in sent_twice(MESSAGE, WORDS).task_messages] == [1, 2]
     assert [one.number for one in sent_twice(UPDATE, SET).updates] == [1, 2]
 
 
@@ -82,15 +82,15 @@ def test_what_became_of_many_requests_fits_into_one_payload() -> None:
 
 def test_what_the_store_has_takes_the_place_of_what_has_come() -> None:
     state = sent_twice(MESSAGE, WORDS)
-    kept = state.tellings[0].replace(text="f" * 64)
-    assert apply_signal(state, kept).tellings == (kept, state.tellings[1])
+    kept = state.task_messages[0].replace(text="f" * 64)
+    assert apply_signal(state, kept).task_messages == (kept, state.task_messages[1])
 
 
 def test_what_cannot_be_had_is_taken_out_and_refused_by_its_signals_name() -> None:
     told, updated = sent_twice(MESSAGE, WORDS), sent_twice(UPDATE, SET)
-    after, refused = reject_unstored("tell", told, told.tellings[0], "no such text", NOON)
-    assert after.tellings == told.tellings[1:]
-    assert (after.refusals, refused.signal, refused.answer_id) == ((refused,), "tell", "a1")
+    after, refused = reject_unstored("send_message", told, told.task_messages[0], "no such text", NOON)
+    assert after.task_messages == told.task_messages[1:]
+    assert (after.refusals, refused.signal, refused.answer_id) == ((refused,), "send_message", "a1")
     after, refused = reject_unstored("update_documents", updated, updated.updates[1], "no such text", NOON)
     assert after.updates == updated.updates[:1]
     assert (after.refusals, refused.signal) == ((refused,), "update_documents")
@@ -104,8 +104,8 @@ def test_entries_of_the_audit_trail_come_back_as_what_they_were() -> None:
         {"action": "pin", "agent": "research-1", "message": "m4"},
     )
     assert isinstance(edit, ContextEdit)
-    _, refused = reject_unstored("tell", state, state.tellings[0], "no such text", NOON)
-    entries = (refused, state.tellings[0], edit, *state.approvals)
+    _, refused = reject_unstored("send_message", state, state.task_messages[0], "no such text", NOON)
+    entries = (refused, state.task_messages[0], edit, *state.approvals)
     loaded = AuditRequest.model_validate_json(AuditRequest(task_id="task-1", entries=entries).model_dump_json())
     assert loaded.entries == entries
     assert [type(entry) for entry in loaded.entries] == [RejectedMessage, TaskMessage, ContextEdit, ApprovalRequest]

@@ -62,7 +62,7 @@ from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN,
 from waystation.tasks.details import build_optional_grant_fields
 from waystation.tasks.events import EventPage
 from waystation.tasks.progress import CostBreakdown, DayRange, SessionSummary, SpendingReport, TaskCharges
-from waystation.tasks.signals import EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS, AnswerResult, ContextEditInput
+from waystation.tasks.signals import EDIT_CONTEXT, SEND_MESSAGE, UPDATE_DOCUMENTS, AnswerResult, ContextEditInput
 from waystation.tasks.state_storage import cancel_submitted_task
 from waystation.tasks.task import (
     ReportVersion,
@@ -508,7 +508,7 @@ class Client:
         progress = (await self.get_task(task_id)).progress
         row = await self._load_row(task_id)
         blob = await self._store.put_text(validate_message_text(row, progress.phase, words), row.ref.scope)
-        answer = await self._send(task_id, TELL, without_empty({"message": blob, "by": by}))
+        answer = await self._send(task_id, SEND_MESSAGE, without_empty({"message": blob, "by": by}))
         return annotate_message_answer(answer, progress.model)
 
     async def list_documents(self, task_id: str) -> tuple[Document, ...]:

@@ -315,7 +315,8 @@ def _account(progress: TaskProgress, apparatus: ReportAppendix) -> str:
     over = progress.phase.over
     lines += [f"- {format_request_and_answer(approval, over=over)}" for approval in progress.approvals]
     lines += [
-        f"- {sanitize_line(it.by) or 'Somebody'} told its agents something while it ran" for it in progress.tellings
+        f"- {sanitize_line(it.by) or 'Somebody'} sent its agents a message while it ran"
+        for it in progress.task_messages
     ]
     lines += [f"- Its documents changed while it ran: {update.text}" for update in progress.updates if update.kept]
     lines += [f"- `{refusal.signal}` without effect: {refusal.reason}" for refusal in progress.refusals]

@@ -55,8 +55,8 @@ from waystation.tasks.task import (
     TaskMessage,
 )
 
-EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS = "edit_context", "tell", "update_documents"
-TASK_MESSAGE_PREFIX, DOCUMENTS_UPDATE_PREFIX = "told-", "documents-"
+EDIT_CONTEXT, SEND_MESSAGE, UPDATE_DOCUMENTS = "edit_context", "send_message", "update_documents"
+TASK_MESSAGE_PREFIX, DOCUMENTS_UPDATE_PREFIX = "message-", "documents-"
 """Prefixes of audit entry IDs of messages and document updates, which agents look up at every turn."""
 
 InputT = TypeVar("InputT", bound=Value)
@@ -65,7 +65,7 @@ NumberedT = TypeVar("NumberedT", TaskMessage, DocumentsUpdate)
 
 
 class TaskMessageInput(Value):
-    """JSON of the signal `tell`."""
+    """JSON of the signal `send_message`."""
 
     text: Annotated[str, Field(max_length=MAX_MESSAGE_CHARACTERS)] | None = None
     """The message as typed in the Temporal UI, whose history then contains it."""
@@ -79,14 +79,14 @@ class TaskMessageInput(Value):
         if (self.text is None) == (self.message is None):
             raise ValueError("give either `text`, the words themselves, or `message`, the content hash of stored ones")
         if self.text is not None and is_blank(self.text):
-            raise ValueError("`text` is blank: there is nothing to tell")
+            raise ValueError("`text` is blank: a message has a text")
         return self
 
 
 class PendingMessage(Value):
     """A message to be stored, with its text or the hash of it."""
 
-    telling: TaskMessage
+    task_message: TaskMessage
     text: str | None = None
     message: str | None = None
 
@@ -202,12 +202,14 @@ def _review_plan(to: SignalContext, given: ReviewPlanInput) -> PlanEdit:
     return build_plan_edit(to.standing, given)
 
 
-def _tell(to: SignalContext, given: TaskMessageInput) -> PendingMessage:
+def _send_message(to: SignalContext, given: TaskMessageInput) -> PendingMessage:
     """Return the message with the next number, not stored yet."""
     if to.state.is_ending:
-        raise ValueError("the task is ending, or over: none of its agents would hear it")
-    telling = TaskMessage(number=_next(to.state.tellings), by=given.by, answer_id=given.answer_id, told_at=to.now)
-    return PendingMessage(telling=telling, text=given.text, message=given.message)
+        raise ValueError("the task is ending, or over: none of its agents would receive it")
+    task_message = TaskMessage(
+        number=_next(to.state.task_messages), by=given.by, answer_id=given.answer_id, sent_at=to.now
+    )
+    return PendingMessage(task_message=task_message, text=given.text, message=given.message)
 
 
 def _update(to: SignalContext, given: DocumentsUpdateInput) -> DocumentsUpdate:
@@ -293,7 +295,10 @@ EDIT = TaskSignal(
     '"agent": "research-1", "message": "m4" or "compaction": "its id", "by": "your name"}.',
 )
 MESSAGE = TaskSignal(
-    TELL, TaskMessageInput, _tell, 'Tell all agents, each at its next turn: {"text": "…", "by": "your name"}.'
+    SEND_MESSAGE,
+    TaskMessageInput,
+    _send_message,
+    'Send a message to all agents, which each receives at its next turn: {"text": "…", "by": "your name"}.',
 )
 UPDATE = TaskSignal(
     UPDATE_DOCUMENTS,
@@ -318,8 +323,8 @@ def apply_signal(state: TaskState, sent: SignalEffect | TaskMessage | RejectedMe
             return state.with_run(state.runs[sent.agent].with_edit(sent))
         case PlanEdit():
             return state.replace(plan_edit=sent)
-        case PendingMessage(telling=told) | (TaskMessage() as told):
-            return state.replace(tellings=_among(state.tellings, told))
+        case PendingMessage(task_message=message) | (TaskMessage() as message):
+            return state.replace(task_messages=_among(state.task_messages, message))
         case DocumentsUpdate():
             return state.replace(updates=_among(state.updates, sent))
 
@@ -344,7 +349,7 @@ def reject_unstored(
     refused = RejectedMessage(signal=signal, reason=reason, at=now, answer_id=sent.answer_id)
     match sent:
         case TaskMessage():
-            state = state.replace(tellings=_others(state.tellings, sent))
+            state = state.replace(task_messages=_others(state.task_messages, sent))
         case DocumentsUpdate():
             state = state.replace(updates=_others(state.updates, sent))
     return state.after_answer(refused), refused
@@ -430,7 +435,7 @@ def find_messages(state: TaskState, answer_id: str) -> tuple[FoundMessage, ...]:
         return ()
     edits = (edit for run in state.all_runs for edit in run.edits)
     plans = () if state.plan_edit is None else (state.plan_edit,)
-    known = (*state.refusals, *state.approvals, *state.tellings, *state.updates, *edits, *plans)
+    known = (*state.refusals, *state.approvals, *state.task_messages, *state.updates, *edits, *plans)
     return tuple(one for one in known if one.answer_id == answer_id)
 
 

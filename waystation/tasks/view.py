@@ -45,9 +45,9 @@ class TaskMessageView(Value):
     number: int
     by: str
     """The name that the person gave: a claim, not a proof."""
-    told_at: datetime
+    sent_at: datetime
     text: str
-    heard_by: tuple[str, ...]
+    received_by: tuple[str, ...]
     """Agents that have received it, by step ID. Others receive it at their next turn, if they have one."""
 
 
@@ -113,7 +113,7 @@ class TaskView(Value):
     """Characters of its documents beyond its limit for memory."""
     plans: tuple[PlanVersion, ...] = ()
     """The task's plans, oldest first."""
-    tellings: tuple[TaskMessageView, ...] = ()
+    task_messages: tuple[TaskMessageView, ...] = ()
     resolutions: tuple[PlaceholderResolution, ...] = ()
     """Originals that its tools received, by placeholder. Only if requested."""
     procedures: tuple[ProcedureSource, ...] = ()

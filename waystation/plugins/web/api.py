@@ -160,9 +160,9 @@ async def post_cancel(client: TenantClient, task: TaskPath) -> CancelJson:
     return await cancel_task(client, task)
 
 
-@v1.post("/tasks/{task}/tell")
-async def post_tell(client: TenantClient, who: CurrentPrincipal, task: TaskPath, words: NewMessage) -> AnswerResult:
-    """Tell the agents of a running task something."""
+@v1.post("/tasks/{task}/message")
+async def post_message(client: TenantClient, who: CurrentPrincipal, task: TaskPath, words: NewMessage) -> AnswerResult:
+    """Send the agents of a running task a message."""
     return raise_if_refused(
         await client.send_message(await client.resolve_task_id(task), words.message, who.name or words.by)
     )

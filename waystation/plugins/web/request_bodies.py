@@ -140,7 +140,7 @@ class Denial(Value):
 
 
 class NewMessage(Value):
-    """What agents are told."""
+    """A message to the agents of a task."""
 
     message: str = Field(min_length=1, max_length=20_000)
     by: str = Field(default="", max_length=200)
