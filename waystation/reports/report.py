@@ -21,7 +21,7 @@ from waystation.kernel.text import format_count
 from waystation.kernel.value import Value
 from waystation.memory.passage_builder import UnindexedDocuments
 from waystation.planning.plan import PlanRevision, ReportReview
-from waystation.security.untrusted import sanitize_line
+from waystation.security.untrusted import neutralize_markdown, sanitize_line
 from waystation.tasks.details import format_privacy, format_request_and_answer, format_task_cost, format_work_totals
 from waystation.tasks.task import StepProgress, TaskPhase, TaskProgress
 
@@ -114,7 +114,9 @@ def render_written_part(parts: ReportParts) -> str:
         lines.append(_why_draft(parts.progress))
     elif not whole:
         lines.append(f"> **Partial.** {_why_partial(parts.progress)}")
-    elif early := [f"{step.id} ({step.reason})" for step in parts.progress.steps if step.state == "partial"]:
+    elif early := [
+        f"{step.id} ({neutralize_markdown(step.reason)})" for step in parts.progress.steps if step.state == "partial"
+    ]:
         lines.append(f"> **Ended early:** {_some(early)}. What they had by then is in this report; the rest is not.")
     said = lines[0] == f"# {' '.join(parts.question.split())}"
     lines += ["" if said else f"{_QUESTION} {parts.question}", draft.summary]
@@ -235,7 +237,7 @@ def _title(parts: ReportParts) -> str:
 
 
 def _why_partial(progress: TaskProgress) -> str:
-    reasons = [f"{step.id}: {step.reason}" for step in _list_plan_steps(progress) if step.reason]
+    reasons = [f"{step.id}: {neutralize_markdown(step.reason)}" for step in _list_plan_steps(progress) if step.reason]
     if progress.phase is TaskPhase.CANCELLED:
         reasons.insert(0, "the task was cancelled")
     why = "; ".join(reasons) or "the writing step did not run"
@@ -307,20 +309,25 @@ def _account(progress: TaskProgress, apparatus: ReportAppendix) -> str:
         held = Amount(tokens=progress.totals.possibly_billed, micro_usd=progress.totals.possibly_billed_micro_usd)
         lines.append(f"- Possibly billed without a reply, and counted as spent: {format_amount(held)} at most")
     lines += [
-        f"- {'Subagent' if get_parent_id(step.id) else 'Step'} {step.id} ended partial: {step.reason}"
+        f"- {'Subagent' if get_parent_id(step.id) else 'Step'} {step.id} ended partial: "
+        f"{neutralize_markdown(step.reason)}"
         for step in progress.steps
         if step.state == "partial"
     ]
     lines += [*filter(None, [apparatus.procedures, apparatus.oversight]), *_compactions(progress)]
     over = progress.phase.over
-    lines += [f"- {format_request_and_answer(approval, over=over)}" for approval in progress.approvals]
     lines += [
-        f"- {sanitize_line(it.by) or 'Somebody'} sent its agents a message while it ran"
+        f"- {neutralize_markdown(format_request_and_answer(approval, over=over))}" for approval in progress.approvals
+    ]
+    lines += [
+        f"- {neutralize_markdown(sanitize_line(it.by)) or 'Somebody'} sent its agents a message while it ran"
         for it in progress.task_messages
     ]
     lines += [f"- Its documents changed while it ran: {update.text}" for update in progress.updates if update.kept]
-    lines += [f"- `{refusal.signal}` without effect: {refusal.reason}" for refusal in progress.refusals]
-    lines += [f"- {note}" for note in progress.notes]
+    lines += [
+        f"- `{refusal.signal}` without effect: {neutralize_markdown(refusal.reason)}" for refusal in progress.refusals
+    ]
+    lines += [f"- {neutralize_markdown(note)}" for note in progress.notes]
     return "\n".join(lines)
 
 

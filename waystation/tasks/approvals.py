@@ -17,6 +17,7 @@ from waystation.kernel.amount import Amount, Limit, format_amount, format_limit
 from waystation.kernel.ids import short_hash
 from waystation.kernel.value import UNKNOWN_FIELD, Value, extract_validation_faults
 from waystation.planning.plan import PlanEdit
+from waystation.security.untrusted import sanitize_line
 from waystation.tasks.task import ApprovalRequest, RejectedMessage
 
 MAX_GRANT_TOKENS, MAX_GRANT_USD = 1_000_000_000, 1_000_000
@@ -248,7 +249,8 @@ def _by_an_approver(standing: ApprovalContext, by: str, proof: str) -> None:
         )
     if by not in standing.approvers:
         raise ValueError(
-            f"{by} is verified, and none of those whom WAYSTATION_APPROVERS of the workers names: one of them answers"
+            f"{sanitize_line(by)} is verified, and none of those whom WAYSTATION_APPROVERS of the workers names: one of "
+            "them answers"
         )
 
 

@@ -307,7 +307,7 @@ def build_limit_fields(limit: Limit) -> dict[str, JsonValue]:
 
 def _refusals(progress: TaskProgress) -> str:
     newest = progress.refusals[-_SHOWN_REFUSALS:]
-    return "\n".join(f"- `{refusal.signal}` had no effect: {refusal.reason}" for refusal in newest)
+    return "\n".join(f"- `{refusal.signal}` had no effect: {neutralize_markdown(refusal.reason)}" for refusal in newest)
 
 
 def _edits(progress: TaskProgress) -> str:

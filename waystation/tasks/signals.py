@@ -316,7 +316,7 @@ def apply_signal(state: TaskState, sent: SignalEffect | TaskMessage | RejectedMe
         case RejectedMessage():
             return state.after_answer(sent)
         case ApprovalRequest():
-            return _settled(state.after_answer(sent), sent)
+            return _apply_decision(state.after_answer(sent), sent)
         case AnswerBatch():
             return reduce(apply_signal, sent.each, state)
         case ContextEdit():
@@ -329,17 +329,24 @@ def apply_signal(state: TaskState, sent: SignalEffect | TaskMessage | RejectedMe
             return state.replace(updates=_among(state.updates, sent))
 
 
-def _settled(state: TaskState, answer: ApprovalRequest) -> TaskState:
-    if answer.about_plan:
-        ends = answer.decision != "approved" and (state.proposed is None or answer.finish == "cancel")
-        return state.replace(cancelled=state.cancelled or ends)
-    if answer.action is not None:
-        return apply_action_decision(state, answer)
-    return (
-        state.after_grant(answer.agent, answer.granted)
-        if answer.decision == "approved"
-        else state.after_denial(answer.agent)
-    )
+def _apply_decision(state: TaskState, answer: ApprovalRequest) -> TaskState:
+    match answer.decision:
+        case "approved":
+            if answer.about_plan:
+                return state
+            if answer.action is not None:
+                return apply_action_decision(state, answer)
+            return state.after_grant(answer.agent, answer.granted)
+        case "denied":
+            if answer.about_plan:
+                ends = state.proposed is None or answer.finish == "cancel"
+                return state.replace(cancelled=state.cancelled or ends)
+            if answer.action is not None:
+                return apply_action_decision(state, answer)
+            return state.after_denial(answer.agent)
+        case "pending" | "expired" | "withdrawn":
+            # No one decided. Whatever closed the request, a deadline or freed budget, has changed the state itself.
+            return state
 
 
 def reject_unstored(
@@ -386,7 +393,7 @@ def make_audit_entry_id(entry: AuditEntry) -> str:
             return short_hash("resolution", entry.agent, entry.call_id, *entry.placeholders)
 
 
-AnswerOutcome = Literal["approved", "denied", "done", "waiting", "refused", "withdrawn", "unseen"]
+AnswerOutcome = Literal["approved", "denied", "done", "waiting", "refused", "not_needed", "unseen"]
 
 
 class AnswerResult(Value):
@@ -394,7 +401,8 @@ class AnswerResult(Value):
 
     outcome: AnswerOutcome
     """`unseen`: it was sent and will be read, but no worker has answered for it yet; `waiting`: an edit waits for its
-    agent's leg to end; `withdrawn`: one of all open requests, which has become needless meanwhile.
+    agent's leg to end; `not_needed`: the request was closed meanwhile because its agent got budget elsewhere, and the
+    answer was for all open requests. Of the request itself that is the decision `withdrawn`.
     """
     reason: str = ""
 
