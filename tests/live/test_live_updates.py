@@ -31,7 +31,7 @@ from tests.support.temporal_platform import (
 )
 from tests.support.workflow_history import fetch_events, join_all_strings
 from waystation.client import Client
-from waystation.client.approvals import UNSEEN
+from waystation.client.approvals import UNSEEN, get_result_of_each
 from waystation.config.settings import Settings
 from waystation.context.compaction import TOO_LATE
 from waystation.kernel.errors import BadInput
@@ -100,12 +100,11 @@ async def test_several_requests_are_answered_in_one_moment_and_each_is_told(
     async with run_platform(server, tmp_path, redactor, ScriptedTaskModel()) as counter:
         await counter.submit(under=make_tight_budget_config())
         await wait_for_both_requests(counter.get_task_handle())
-        answers = await counter.get_message_client().answer_requests(
-            DENY_BUDGET, ["harbours-1", "gone-1", "tides-1"], {"note": "enough"}
-        )
-        whole = await counter.get_message_client().answer_requests(
-            DENY_BUDGET, ["harbours-1", "tides-1"], {"finish": "never"}
-        )
+        sender = counter.get_message_client()
+        denied = {"request_id": "harbours-1", "also": ["gone-1", "tides-1"], "note": "enough"}
+        answers = get_result_of_each(await sender.send(DENY_BUDGET, denied), ["harbours-1", "gone-1", "tides-1"])
+        invalid = {"request_id": "harbours-1", "also": ["tides-1"], "finish": "never"}
+        whole = get_result_of_each(await sender.send(DENY_BUDGET, invalid), ["harbours-1", "tides-1"])
     assert {request_id: answer.outcome for request_id, answer in answers.items()} == {
         "harbours-1": "denied",
         "gone-1": "refused",

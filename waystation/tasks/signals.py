@@ -24,6 +24,7 @@ from waystation.agents.action_approvals import PlaceholderResolution
 from waystation.agents.agent_run import AgentRun
 from waystation.context.compaction import ContextEdit, ContextEditAction
 from waystation.documents.documents import DocumentsUpdate, RecordedDocumentsUpdate
+from waystation.kernel.client_permissions import ClientPermission
 from waystation.kernel.ids import short_hash
 from waystation.kernel.value import Value
 from waystation.planning.plan import PlanEdit
@@ -34,11 +35,10 @@ from waystation.tasks.approvals import (
     DENY_BUDGET,
     REVIEW_PLAN,
     AnswerBatch,
-    AnswerId,
     ApprovalContext,
     ApproveInput,
-    ClaimedName,
     DenyInput,
+    MessageInput,
     ReviewPlanInput,
     answer_each_request,
     approve,
@@ -59,20 +59,18 @@ EDIT_CONTEXT, SEND_MESSAGE, UPDATE_DOCUMENTS = "edit_context", "send_message", "
 TASK_MESSAGE_PREFIX, DOCUMENTS_UPDATE_PREFIX = "message-", "documents-"
 """Prefixes of audit entry IDs of messages and document updates, which agents look up at every turn."""
 
-InputT = TypeVar("InputT", bound=Value)
+InputT = TypeVar("InputT", bound=MessageInput)
 ModelT = TypeVar("ModelT", bound=BaseModel)
 NumberedT = TypeVar("NumberedT", TaskMessage, DocumentsUpdate)
 
 
-class TaskMessageInput(Value):
+class TaskMessageInput(MessageInput):
     """JSON of the signal `send_message`."""
 
     text: Annotated[str, Field(max_length=MAX_MESSAGE_CHARACTERS)] | None = None
     """The message as typed in the Temporal UI, whose history then contains it."""
     message: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     """Content hash of the message, which is in the store already."""
-    by: ClaimedName = ""
-    answer_id: AnswerId = ""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
@@ -91,13 +89,11 @@ class PendingMessage(Value):
     message: str | None = None
 
 
-class DocumentsUpdateInput(Value):
+class DocumentsUpdateInput(MessageInput):
     """JSON of the signal `update_documents`."""
 
     documents: str = Field(pattern=r"^[0-9a-f]{64}$")
     """Content hash of a `DocumentSet`, which is in the store, as are the texts that it names."""
-    by: ClaimedName = ""
-    answer_id: AnswerId = ""
 
 
 MAX_INSTRUCTIONS_CHARACTERS = 4_000
@@ -132,7 +128,7 @@ CompactionId = Annotated[str, AfterValidator(_compaction_id)]
 AgentId = Annotated[str, AfterValidator(_agent_id)]
 
 
-class ContextEditInput(Value):
+class ContextEditInput(MessageInput):
     """JSON of the signal `edit_context`."""
 
     action: ContextEditAction
@@ -146,9 +142,7 @@ class ContextEditInput(Value):
     """For `restore`: the ID, or the beginning of it."""
     instructions: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     """For `compact`: content hash of a text in the store. Never the text: signals stay in the workflow's history."""
-    by: ClaimedName = ""
     note: str = Field(default="", max_length=2_000)
-    answer_id: AnswerId = ""
 
     @model_validator(mode="after")
     def _names_what_it_needs(self) -> Self:
@@ -258,6 +252,10 @@ class TaskSignal(Generic[InputT]):
     """Decides what the message means to this task. Raises ValueError, with the reason, if it has no effect."""
     description: str
     """Description in the Temporal UI."""
+    permission: ClientPermission | None = None
+    """Permission that `Client.send` over HTTP needs. None for a message that names texts by their hashes: a method of
+    the client stores those first, and has a permission of its own.
+    """
 
     def evaluate(self, to: SignalContext, sent: JsonValue) -> SignalEffect | RejectedMessage:
         """Return the meaning of a message, or why it has no effect."""
@@ -273,6 +271,7 @@ APPROVAL = TaskSignal(
     _approve,
     'Grant a budget request: {"request_id": "research-1-1", "tokens": 20000, "by": "your name", "note": "why"}. '
     "tokens: as many as were asked for, if left out.",
+    permission="approve",
 )
 DENIAL = TaskSignal(
     DENY_BUDGET,
@@ -280,6 +279,7 @@ DENIAL = TaskSignal(
     _deny,
     'Deny a budget request: {"request_id": "research-1-1", "finish": "partial" or "cancel", "by": "your name", '
     '"note": "why"}.',
+    permission="approve",
 )
 PLAN = TaskSignal(
     REVIEW_PLAN,

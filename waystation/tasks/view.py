@@ -1,10 +1,8 @@
 """Tasks as seen from outside: what the client returns."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple
-
-from pydantic import JsonValue
 
 from waystation.agents.action_approvals import PlaceholderResolution
 from waystation.agents.agent_status import AgentStatus
@@ -212,11 +210,6 @@ def with_stored_reports(row: TaskRow, live: TaskProgress) -> TaskProgress:
     """
     kept = row.progress.report_versions if row.progress is not None else ()
     return live.replace(reports=kept) if len(kept) > len(live.report_versions) else live
-
-
-def without_empty(answer: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return the non-empty fields of an answer."""
-    return {name: value for name, value in answer.items() if value is not None and value != ""}
 
 
 class NextPromptView(Value):
