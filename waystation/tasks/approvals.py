@@ -132,8 +132,7 @@ class ApprovalContext(Value):
 
 def approve(standing: ApprovalContext, given: ApproveInput, now: datetime) -> ApprovalRequest:
     """Return the request as approved. Raises ValueError, with the reason, if the approval has no effect."""
-    _by_an_approver(standing, given.by, given.verified)
-    request = _open_request(standing, given.request_id)
+    request = get_open_request(standing, given)
     if request.about_plan:
         granted = _agreement(given, standing)
     else:
@@ -170,8 +169,7 @@ def grant_in_advance(
 
 def deny(standing: ApprovalContext, given: DenyInput, now: datetime) -> ApprovalRequest:
     """Return the request as denied. Raises ValueError, with the reason, if the denial has no effect."""
-    _by_an_approver(standing, given.by, given.verified)
-    request = _open_request(standing, given.request_id)
+    request = get_open_request(standing, given)
     return request.replace(
         decision="denied",
         finish=given.finish,
@@ -241,6 +239,12 @@ def describe_plan_request(asked: ApprovalRequest) -> tuple[str, str]:
     if asked.asked.is_zero:
         return plan, "the task ends; planning stays paid"
     return f"revised {plan}, with {format_amount(asked.asked)} for new steps", "the plan stays as it was"
+
+
+def get_open_request(standing: ApprovalContext, given: AnswerInput) -> ApprovalRequest:
+    """Return the open request that is answered. Raises ValueError if there is none, or its author may not answer."""
+    _by_an_approver(standing, given.by, given.verified)
+    return _open_request(standing, given.request_id)
 
 
 def _by_an_approver(standing: ApprovalContext, by: str, proof: str) -> None:
