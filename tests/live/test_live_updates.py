@@ -78,7 +78,7 @@ async def test_an_answer_is_told_what_became_of_it_and_counts_once_however_often
         ended = await task.result()
         trail = await counter.store.list_audit_entries(task.id, SYSTEM_SCOPE)
     assert first == again == UpdateResult(outcome="approved", reason="go on")
-    assert late == AnswerResult(outcome="refused", reason="harbours-1 was already approved")
+    assert late == UpdateResult(outcome="refused", reason="harbours-1 was already approved")
     assert wrong.outcome == "refused"
     assert wrong.reason.startswith("finish: ")
     assert denied.outcome == "denied"
@@ -172,7 +172,7 @@ async def test_a_message_that_no_worker_reads_waits_for_one_and_counts_once(
             for request_id in ("harbours-1", "tides-1"):
                 await counter.get_message_client().send(APPROVE_BUDGET, {"request_id": request_id})
             ended = await counter.get_task_handle().result()
-    assert unseen == UNSEEN
+    assert unseen.answer == UNSEEN
     assert len(ended.task_messages) == 1
 
 
@@ -201,7 +201,7 @@ async def test_an_edit_is_told_what_it_came_to_also_where_its_task_ends_first(
         await task.result()
     assert pinned.outcome == "done"
     assert (unknown.outcome, "there is no message 'm99'" in unknown.reason) == ("refused", True)
-    assert late == AnswerResult(outcome="refused", reason=TOO_LATE)
+    assert late == UpdateResult(outcome="refused", reason=TOO_LATE)
 
 
 async def test_an_edit_that_waits_when_its_task_is_cancelled_is_refused(
@@ -226,7 +226,7 @@ async def test_an_edit_that_waits_when_its_task_is_cancelled_is_refused(
             await task.result()
         with pytest.raises(BadInput, match="does not run: it has ended"):
             await sender.send(SEND_MESSAGE, {"text": "Too late."})
-    assert edited == AnswerResult(outcome="refused", reason=TOO_LATE)
+    assert edited == UpdateResult(outcome="refused", reason=TOO_LATE)
 
 
 async def test_an_update_by_hand_needs_no_id_and_a_malformed_one_is_refused_like_a_signal(
@@ -346,7 +346,7 @@ async def test_a_plan_that_was_edited_is_told_whether_the_task_works_by_it(
         taken = await sender.send(REVIEW_PLAN, {"plan": right, "by": "Ada", "note": "shorter"})
         ended = await task.result()
     assert refused.outcome == "refused"
-    assert taken == AnswerResult(outcome="approved", reason="shorter")
+    assert taken == UpdateResult(outcome="approved", reason="shorter")
     assert [step.id for step in ended.steps] == ["tides", "weigh", "write"]
 
 
