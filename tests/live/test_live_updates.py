@@ -101,9 +101,9 @@ async def test_several_requests_are_answered_in_one_moment_and_each_is_told(
         await counter.submit(under=make_tight_budget_config())
         await wait_for_both_requests(counter.get_task_handle())
         sender = counter.get_message_client()
-        denied = {"request_id": "harbours-1", "also": ["gone-1", "tides-1"], "note": "enough"}
+        denied: dict[str, JsonValue] = {"request_id": "harbours-1", "also": ["gone-1", "tides-1"], "note": "enough"}
         answers = get_result_of_each(await sender.send(DENY_BUDGET, denied), ["harbours-1", "gone-1", "tides-1"])
-        invalid = {"request_id": "harbours-1", "also": ["tides-1"], "finish": "never"}
+        invalid: dict[str, JsonValue] = {"request_id": "harbours-1", "also": ["tides-1"], "finish": "never"}
         whole = get_result_of_each(await sender.send(DENY_BUDGET, invalid), ["harbours-1", "tides-1"])
     assert {request_id: answer.outcome for request_id, answer in answers.items()} == {
         "harbours-1": "denied",

@@ -1,6 +1,6 @@
 """The table of what people send to a task."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 import pytest
 from pydantic import JsonValue
@@ -84,10 +84,11 @@ def test_what_became_of_many_requests_fits_into_one_payload() -> None:
     assert build_update_result([*answered, PENDING_APPROVAL]) is None
 
 
-@pytest.mark.parametrize("decision", ["pending", "expired", "withdrawn"])
-def test_a_request_that_no_person_decided_on_does_not_end_its_agent(
-    decision: Literal["pending", "expired", "withdrawn"],
-) -> None:
+Undecided = Literal["pending", "expired", "withdrawn"]
+
+
+@pytest.mark.parametrize("decision", get_args(Undecided))
+def test_a_request_that_no_person_decided_on_does_not_end_its_agent(decision: Undecided) -> None:
     state = request_budgets(make_working_state(), "research-1")
     (asked,) = state.pending_approvals
     closed = asked.replace(decision=decision, answered_at=NOON)
@@ -97,10 +98,8 @@ def test_a_request_that_no_person_decided_on_does_not_end_its_agent(
     assert apply_signal(state, asked.replace(decision="denied")).runs["research-1"].phase == "delivered"
 
 
-@pytest.mark.parametrize("decision", ["pending", "expired", "withdrawn"])
-def test_a_plan_that_no_person_decided_on_does_not_cancel_its_task(
-    decision: Literal["pending", "expired", "withdrawn"],
-) -> None:
+@pytest.mark.parametrize("decision", get_args(Undecided))
+def test_a_plan_that_no_person_decided_on_does_not_cancel_its_task(decision: Undecided) -> None:
     state = make_working_state()
     request = build_plan_approval_request(state, NOON, None)
     asked = state.with_approval_request(request)
