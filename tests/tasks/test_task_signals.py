@@ -9,9 +9,8 @@ from tests.support.progress_values import APPROVED_APPROVAL, PENDING_APPROVAL
 from tests.support.task_states import NOON, make_approval_context, make_working_state, request_budgets
 from waystation.activities.ledger import AuditRequest
 from waystation.context.compaction import ContextEdit
-from waystation.kernel.value import Value
 from waystation.tasks import signals
-from waystation.tasks.approvals import MAX_REQUESTS_PER_ANSWER
+from waystation.tasks.approvals import MAX_REQUESTS_PER_ANSWER, MessageInput
 from waystation.tasks.reviews import build_plan_approval_request
 from waystation.tasks.signals import (
     APPROVAL,
@@ -39,7 +38,7 @@ SET: dict[str, JsonValue] = {"documents": "d" * 64, "by": "Ada", "answer_id": "a
 
 @pytest.mark.parametrize("name", ROWS)
 def test_the_workflow_takes_each_row_as_a_signal_and_as_an_update_of_the_same_name(name: str) -> None:
-    row: TaskSignal[Value] = getattr(signals, name)
+    row: TaskSignal[MessageInput] = getattr(signals, name)
     signal = getattr(TaskWorkflow, f"{row.name}_signal").__temporal_signal_definition
     update = getattr(TaskWorkflow, f"{row.name}_update")._defn  # noqa: SLF001: as the SDK finds it
     assert (signal.name, signal.description) == (row.name, row.description)
