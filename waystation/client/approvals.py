@@ -239,7 +239,7 @@ class TaskMessageClient(NamedTuple):
 
 
 @contextmanager
-def rejecting_invalid_input() -> Generator[None]:
+def translating_input_faults() -> Generator[None]:
     """Raise BadInput, with the reason, for a message that no task would take."""
     try:
         yield
@@ -252,7 +252,7 @@ def build_approval(
 ) -> ApproveInput:
     """Build the approval of these requests, or of the only pending one if none is named. Raises BadInput."""
     granted = validate_grant(amount) or Amount()
-    with rejecting_invalid_input():
+    with translating_input_faults():
         given = ApproveInput(
             request_id=request_ids[0] if request_ids else None,
             also=tuple(request_ids[1:]),
@@ -267,7 +267,7 @@ def build_denial(
     request_ids: Sequence[str], finish: Literal["partial", "cancel"], by: AnswerAuthor = "", note: str = ""
 ) -> DenyInput:
     """Build the denial of these requests, or of the only pending one if none is named. Raises BadInput."""
-    with rejecting_invalid_input():
+    with translating_input_faults():
         given = DenyInput(
             request_id=request_ids[0] if request_ids else None, also=tuple(request_ids[1:]), finish=finish, note=note
         )

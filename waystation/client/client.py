@@ -27,7 +27,7 @@ from waystation.client.approvals import (
     get_result_of_each,
     load_pending_approvals,
     load_planned_task,
-    rejecting_invalid_input,
+    translating_input_faults,
     with_spending,
 )
 from waystation.client.submission import (
@@ -491,7 +491,7 @@ class Client:
         await store_queries.load_plan(self._store, row)
         store_queries.validate_plan_shares(plan, (await self._view_or_stored(row)).progress)
         blob = await self._store.put_text(plan.model_dump_json(), row.ref.scope)
-        with rejecting_invalid_input():
+        with translating_input_faults():
             given = ReviewPlanInput(plan=blob, note=note)
         return (await self.send(task_id, PLAN, given.sign(by))).answer
 

@@ -1,9 +1,9 @@
-"""What people send to a task: the table of its messages, validated here and nowhere else, so that nothing vanishes.
+"""What people send to a task: the table of its messages. The task validates them, so that nothing vanishes.
 
-Answers to its requests (`approvals` decides), words to its agents, new versions of its documents, changes to its
-agents' contexts: each is a row, which the task takes as a signal and as an Update of the same name. `apply_signal` says
-what it changes, `make_audit_entry_id` what it is called in the audit trail, `build_update_result` what its sender hears
-of it. An Update answers with that; a signal answers nobody.
+Answers to its requests (`approvals` decides), messages to its agents, new versions of its documents, changes to its
+agents' contexts: each is a row, which the task takes as a signal and as an Update of the same name, and which
+`Client.send` sends. `apply_signal` says what it changes, `make_audit_entry_id` what it is called in the audit trail,
+`build_update_result` what its sender learns of it. An Update answers with that; a signal has no answer.
 
 What arrives: any number of JSON values, since a person may send anything from the Temporal UI.
 
