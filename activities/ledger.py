@@ -91,7 +91,7 @@ class StateActivities:
 
 
 UNKNOWN_MESSAGE = (
-    "the words behind `message` are not in the task's store: send them with `waystation tell`, which puts them there"
+    "the words behind `message` are not in the task's store: send them with `waystation message`, which puts them there"
 )
 UNKNOWN_DOCUMENTS = (
     "what `documents` names is not in the task's store: send documents with `waystation documents`, which puts them "
@@ -103,13 +103,13 @@ class StoreMessageRequest(Value):
     """A message to store, and its task."""
 
     task_id: str
-    words: PendingMessage
+    message: PendingMessage
 
 
 class StoreMessageResult(Value):
     """The stored message, or the reason why it could not be stored."""
 
-    telling: TaskMessage
+    task_message: TaskMessage
     reason: str = ""
 
 
@@ -133,21 +133,21 @@ class MessageActivities:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    @activity.defn(name="KeepTelling")
+    @activity.defn(name="StoreMessage")
     async def store_message(self, request: StoreMessageRequest) -> StoreMessageResult:
         """Store a message in the audit trail, where agents find it at their next turn. Idempotent."""
-        telling, words = request.words.telling, request.words
+        pending = request.message
         with translating_errors():
             task = (await self._store.get_task(request.task_id, SystemScope())).ref.scope
-            if words.text is not None:
-                blob = await self._store.put_text(words.text, task)
+            if pending.text is not None:
+                blob = await self._store.put_text(pending.text, task)
             else:
-                blob = words.message or ""
+                blob = pending.message or ""
                 if reason := await self._fault(blob, task):
-                    return StoreMessageResult(telling=telling, reason=reason)
-            kept = telling.replace(text=blob)
+                    return StoreMessageResult(task_message=pending.task_message, reason=reason)
+            kept = pending.task_message.replace(text=blob)
             await self._store.add_audit_entry(request.task_id, kept)
-        return StoreMessageResult(telling=kept)
+        return StoreMessageResult(task_message=kept)
 
     async def _fault(self, blob: str, task: TaskScope) -> str:
         try:

@@ -1,4 +1,5 @@
-"""Prints the modules that three trips go through, in the order in which each is first entered: `make trips`.
+"""Prints the modules that three trips go through, in the order in which each is first entered, and how many folders own
+them: `make trips`.
 
 A task runs over real documents with the offline model, workers and client in this process, on a Temporal server of its
 own. It runs twice, since the first run also loads modules. A module is on a trip if one of its functions is called
@@ -39,6 +40,7 @@ DOCUMENTS = 12
 GRANT = Amount(tokens=60_000)
 TENANT = "trips"
 LOOK_SECONDS = 0.2
+INDEXING = 'WorkflowType = "IndexDocuments" AND ExecutionStatus = "Running"'
 
 
 class TripSpec(NamedTuple):
@@ -94,6 +96,12 @@ class TripTrace:
         self.on = self.over = False
 
     @property
+    def capabilities(self) -> tuple[str, ...]:
+        """The folders that own the trip's modules, by first entry: `agents/tools` belongs to `agents`."""
+        paths = (Path(name).with_suffix("").parts for name in self.entered)
+        return tuple(dict.fromkeys(parts[1] if parts[0] == "waystation" else parts[0] for parts in paths))
+
+    @property
     def folder_crossings(self) -> int:
         """How often the next module is in another folder."""
         folders = [Path(name).parent for name in self.entered]
@@ -115,7 +123,11 @@ class TripTrace:
             for folder, names in groupby(self.entered, lambda name: Path(name).parent.as_posix())
         )
         end = "" if self.over else " (NOT REACHED)"
-        return f"{self.trip.name}{end}: {len(self.entered)} modules, {self.folder_crossings} crossings\n  {chain}\n"
+        counts = (
+            f"{len(self.entered)} modules in {len(self.capabilities)} folders "
+            f"({', '.join(self.capabilities)}), {self.folder_crossings} crossings"
+        )
+        return f"{self.trip.name}{end}: {counts}\n  {chain}\n"
 
 
 class Tracer:
@@ -160,9 +172,15 @@ class TripRunner:
         ):
             for one in found.progress.approvals:
                 if one.decision == "pending":
+                    await self._wait_for_indexing()
                     await self.client.approve(task.task_id, request_id=one.request_id, amount=GRANT, by="trips")
             await asyncio.sleep(LOOK_SECONDS)
         await self.server.get_workflow_handle(task.task_id).result()
+
+    async def _wait_for_indexing(self) -> None:
+        """Wait until no documents are being indexed: that is no part of the trip, and would be traced with it."""
+        while [one async for one in self.server.list_workflows(INDEXING)]:  # noqa: ASYNC110  the server sends no news
+            await asyncio.sleep(LOOK_SECONDS)
 
 
 def request(trip: TripSpec, name: str) -> TaskRequest:

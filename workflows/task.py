@@ -105,7 +105,7 @@ class RunnerPool:
         self._driving.clear()
 
 
-MAX_EDIT_WAIT: Interval = {"timeout": timedelta(minutes=1), "timeout_summary": "tell who sent an edit that it waits"}
+MAX_EDIT_WAIT: Interval = {"timeout": timedelta(minutes=1), "timeout_summary": "answer that an edit waits for a leg"}
 """Maximum time an Update waits for a leg to end before it answers that the edit is waiting."""
 MAX_WAITING_UPDATES = 5
 """Maximum number of Updates that wait for a leg to end. The server accepts 10 at a time per workflow."""
@@ -210,12 +210,12 @@ class SignalHandler:
             answer = signal.evaluate(SignalContext(runtime.state, runtime.approval_context, now), sent)
         runtime.replace_state(apply_signal(runtime.state, answer))
         if isinstance(answer, PendingMessage):
-            summary = f"keep message {answer.telling.number} of a person"
-            words = StoreMessageRequest(task_id=runtime.task_id, words=answer)
+            summary = f"store message {answer.task_message.number} of a person"
+            request = StoreMessageRequest(task_id=runtime.task_id, message=answer)
             kept = await workflow.execute_activity_method(
-                MessageActivities.store_message, words, **with_summary(SHORT, summary)
+                MessageActivities.store_message, request, **with_summary(SHORT, summary)
             )
-            return (await self._kept(signal.name, kept.telling, kept.reason),)
+            return (await self._kept(signal.name, kept.task_message, kept.reason),)
         if isinstance(answer, DocumentsUpdate):
             summary = f"update {answer.number} of the documents"
             wanted = UpdateDocumentsRequest(task_id=runtime.task_id, update=answer)

@@ -105,7 +105,7 @@ async def test_words_and_documents_that_people_send_are_refused_only_where_they_
     env: AgentEnvironment,
 ) -> None:
     told = StoreMessageRequest(
-        task_id=env.task_id, words=PendingMessage(telling=TaskMessage(number=1, told_at=NOON), message=GONE)
+        task_id=env.task_id, message=PendingMessage(task_message=TaskMessage(number=1, sent_at=NOON), message=GONE)
     )
     update = DocumentsUpdate(number=1, given=GONE, updated_at=NOON)
     changed = UpdateDocumentsRequest(task_id=env.task_id, update=update)

@@ -1,4 +1,4 @@
-"""What people tell a task: each agent hears it once, also after crashes, rewinds and compactions."""
+"""Messages of people to a task: each agent receives one once, also after crashes, rewinds and compactions."""
 
 from tests.agents.test_agent_loop import READ, SUBMIT
 from tests.support.agent_environment import (
@@ -23,13 +23,13 @@ DEMAND, WISH = "Never cite the almanac of 1790.", "Look at the eastern basin, to
 
 
 async def send_message(env: AgentEnvironment, number: int, words: str) -> None:
-    telling = TaskMessage(number=number, text=await env.store.put_text(words, env.ref.scope), by="Ada", told_at=NOON)
-    await env.store.add_audit_entry(TASK, telling)
+    message = TaskMessage(number=number, text=await env.store.put_text(words, env.ref.scope), by="Ada", sent_at=NOON)
+    await env.store.add_audit_entry(TASK, message)
 
 
 async def heard(env: AgentEnvironment) -> list[tuple[str, str]]:
     """Where and what the agent was told beside its contract, in all that it ever heard."""
-    return [(message.id, message.text) for message in (await env.load_transcript()).messages if message.told]
+    return [(message.id, message.text) for message in (await env.load_transcript()).messages if message.task_message]
 
 
 async def test_an_agent_hears_it_after_its_contract_or_its_results_word_for_word_and_once(
@@ -68,16 +68,16 @@ async def test_what_was_heard_and_is_taken_back_is_heard_again(env: AgentEnviron
 
 async def test_a_compaction_keeps_the_words_as_the_users_own(env: AgentEnvironment) -> None:
     said = [*make_conversation()]
-    said[7:7] = [build_transcript_message("told", 1, f"{DEMAND} {WISH}")]
-    said[-2:-2] = [build_transcript_message("told", 2, "And go on.")]
+    said[7:7] = [build_transcript_message("sent", 1, f"{DEMAND} {WISH}")]
+    said[-2:-2] = [build_transcript_message("sent", 2, "And go on.")]
     await env.commit_conversation([message.replace(id=f"m{n}") for n, message in enumerate(said, 1)])
     assert (await run_compaction(env, ScriptedModel([make_summary_response()]))).status.made_room
     shown = build_model_view(await env.load_transcript())
     words = "\n".join(message.text for message in shown)
-    assert not any(message.told == 1 for message in shown)
+    assert not any(message.task_message == 1 for message in shown)
     assert DEMAND in words
     assert WISH in words
-    assert [message.text for message in shown if message.told] == ["And go on."]
+    assert [message.text for message in shown if message.task_message] == ["And go on."]
 
 
 async def test_who_is_asked_only_once_reads_all_of_it(env: AgentEnvironment) -> None:

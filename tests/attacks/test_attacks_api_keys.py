@@ -42,7 +42,7 @@ from waystation.plugins.web.principals import (
     OpenIdTokenVerifier,
     Principal,
 )
-from waystation.tasks.approvals import ApprovalContext, ApproveInput, VerifiedName, approve, build_author_fields
+from waystation.tasks.approvals import ApprovalContext, ApproveInput, VerifiedName, approve
 from waystation.tasks.details import format_request_and_answer
 from waystation.tasks.task import ApprovalRequest
 
@@ -406,7 +406,7 @@ def test_a_name_that_was_proved_beats_the_one_that_was_claimed_and_stands_as_ver
     assert Principal(name="", tenant="t").resolve_signature("Grace") == "Grace"
     asked = ApprovalRequest(request_id="r-1", agent="research-1", asked=Amount(tokens=5), needed=Amount(tokens=5))
     standing = ApprovalContext(approvals=(asked,), limit=Limit(tokens=9), ceiling=Limit(tokens=99))
-    given = ApproveInput.model_validate({"request_id": "r-1", **build_author_fields(ada.resolve_signature("Grace"))})
+    given = ApproveInput(request_id="r-1").sign(ada.resolve_signature("Grace"))
     answered = approve(standing, given, NOON)
     assert "approved by Ada (verified by API key 3f2a)" in format_request_and_answer(answered, over=True)
     claimed = approve(standing, ApproveInput(request_id="r-1", by="Ada"), NOON)

@@ -227,7 +227,7 @@ async def test_tasks_of_others_are_as_unknown_as_those_that_never_were(settings:
         "approve": {},
         "deny": {},
         "get_report": {},
-        "tell": {"message": "stop"},
+        "send_message": {"message": "stop"},
         "cancel": {},
     }
     async with open_assistant_client(settings) as asking:

@@ -12,14 +12,15 @@ from tests.attacks.test_attacks_api_keys import NAME, NOON, create_keyed_app, ke
 from tests.support.finished_tasks import store_finished_task
 from waystation import AsyncWaystation, __version__
 from waystation.client import Client, connect_client
-from waystation.client.remote import CALL_PATH_PREFIX, REMOTE_METHODS, VERSION_HEADER, RemoteClient
+from waystation.client.remote import CALL_PATH_PREFIX, MESSAGE_PATH, REMOTE_METHODS, VERSION_HEADER, RemoteClient
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Limit
 from waystation.kernel.client_permissions import CLIENT_PERMISSIONS, ClientPermission
 from waystation.kernel.errors import BadInput, UnknownTask, Unreachable, WaystationError
-from waystation.plugins.web.principals import ApiKeyStore
-from waystation.tasks.approvals import VerifiedName
+from waystation.plugins.web.principals import ApiKeyStore, Principal
+from waystation.tasks.approvals import AnswerInput, ApproveInput
+from waystation.tasks.signals import MESSAGE, SIGNALS, TaskMessageInput, TaskSignal
 from waystation.tasks.task import ForkOrigin, TaskRequest, tenant_hash
 from waystation.tasks.view import TaskFilter
 
@@ -68,7 +69,8 @@ async def remote(
 
 def test_whatever_the_client_can_is_asked_for_over_http_or_says_why_not() -> None:
     own = {name for name, one in vars(Client).items() if not name.startswith("_") and callable(one)}
-    assert own - REMOTE_METHODS.keys() == {"aclose", "watch", "update_documents", "get_schedule_client", "build_draft"}
+    of_other_methods = {"aclose", "watch", "update_documents", "approve", "deny", "approve_many", "deny_many"}
+    assert own - REMOTE_METHODS.keys() == {*of_other_methods, "send", "get_schedule_client", "build_draft"}
     assert {call.role for call in REMOTE_METHODS.values()} == set(CLIENT_PERMISSIONS)
 
 
@@ -92,6 +94,41 @@ async def test_a_call_takes_its_role_and_none_by_another_address(
                 assert found[said] == (403 if not may else 400 if call.role == said else 404), (name, said)
             assert {found[said] for said in found if said not in CLIENT_PERMISSIONS} <= {403, 404, 422}
         assert (await client.post(f"{CALL_PATH_PREFIX}read/progress", json={})).status_code == 401
+
+
+@pytest.mark.parametrize("role", CLIENT_PERMISSIONS)
+async def test_a_message_takes_the_role_of_its_row_and_one_of_texts_is_sent_by_its_method_alone(
+    role: ClientPermission, settings: Settings, keys: ApiKeyStore
+) -> None:
+    _, key = keys.create_key("Ada", settings.tenant, role, NOON)
+    async with asking(settings, keys) as client:
+        for name, signal in SIGNALS.items():
+            for said in CLIENT_PERMISSIONS:
+                address = f"{CALL_PATH_PREFIX}{said}/{MESSAGE_PATH}{name}"
+                found = await client.post(address, headers=make_bearer_header(key), json={"no": 1})
+                may = CLIENT_PERMISSIONS.index(said) <= CLIENT_PERMISSIONS.index(role)
+                taken = 422 if signal.permission == said else 404
+                assert found.status_code == (taken if may else 403), (name, said)
+    assert {signal.permission for signal in SIGNALS.values()} > {None}
+
+
+async def test_a_message_of_a_row_without_a_permission_is_not_sent_by_itself(
+    settings: Settings, keys: ApiKeyStore
+) -> None:
+    async with remote(settings, keys, "approve", settings.tenant) as client:
+        with pytest.raises(BadInput, match="send_message is sent by a method of its own"):
+            await client.send("T", MESSAGE, TaskMessageInput(text="Give depths in metres."))
+
+
+async def test_of_another_tenants_task_no_answer_learns_more_than_of_none(
+    settings: Settings, keys: ApiKeyStore
+) -> None:
+    task = await store_finished_task(settings)
+    async with remote(settings, keys, "approve", "other") as client:
+        for one in (task, "task-0123456789abcdef"):
+            for send in (client.approve, client.deny):
+                with pytest.raises(UnknownTask, match=one):
+                    await send(one, request_id="r1")
 
 
 @pytest.mark.parametrize("name", OF_A_TASK)
@@ -155,21 +192,28 @@ async def test_a_proved_name_is_the_servers_to_say(
 ) -> None:
     task = await store_finished_task(settings)
     _, key = keys.create_key("Ada", settings.tenant, "approve", NOON)
-    taken = list[object]()
+    taken = list[AnswerInput]()
 
-    async def approve(client: Client, task_id: str, **given: object) -> object:
-        del client, task_id
-        taken.append(given["by"])
+    async def send(client: Client, task_id: str, signal: TaskSignal[ApproveInput], message: AnswerInput) -> object:
+        del client, task_id, signal
+        taken.append(message)
         raise BadInput("seen")
 
-    monkeypatch.setattr(REMOTE_METHODS["approve"], "method", approve)
+    monkeypatch.setattr(Client, "send", send)
     async with asking(settings, keys) as client:
-        for by in ("Grace", {"name": "Grace", "proof": "API key 7"}):
+        for proof in ("", "API key 7"):
             await client.post(
-                f"{CALL_PATH_PREFIX}approve/approve", headers=make_bearer_header(key), json={"task_id": task, "by": by}
+                f"{CALL_PATH_PREFIX}approve/{MESSAGE_PATH}approve_budget",
+                headers=make_bearer_header(key),
+                json={"task_id": task, "message": {"by": "Grace", "verified": proof}},
             )
-    assert [type(one) for one in taken] == [VerifiedName, VerifiedName]
-    assert {one.name for one in taken if isinstance(one, VerifiedName)} == {"Ada"}
+    assert [one.by for one in taken] == ["Ada", "Ada"]
+    assert all(one.verified.startswith("API key") and one.verified != "API key 7" for one in taken)
+
+
+def test_who_only_claims_a_name_has_no_proof_of_it() -> None:
+    claimed = ApproveInput(by="Grace", verified="API key 7")
+    assert claimed.sign(Principal(name="", tenant="").resolve_signature(claimed.by)) == ApproveInput(by="Grace")
 
 
 @pytest.mark.parametrize(
@@ -190,7 +234,15 @@ async def test_a_proved_name_is_the_servers_to_say(
         ),
         ("approve/set_session_limit", {"session": "S", "limit": {"tokens": -5}}, 400, "an amount is from 0"),
         ("approve/set_session_limit", {"session": "x\ny", "limit": {"tokens": 5}}, 400, "session: it is one line"),
-        ("approve/deny_many", {"task_id": "T", "request_ids": ["r"] * 2_000}, 400, "more than 1,000 at once"),
+        (
+            "approve/messages/deny_budget",
+            {"task_id": "T", "message": {"request_id": "r", "also": ["r"] * 2_000}},
+            422,
+            "1000",
+        ),
+        ("approve/messages/deny_budget", {"task_id": "", "message": {}}, 400, "task_id: it is one line"),
+        ("approve/messages/deny_budget", {"task_id": "T", "message": []}, 422, "detail"),
+        ("approve/messages/nothing", {"task_id": "T", "message": {}}, 404, "a client does not send approve nothing"),
         ("read/audit_compactions", {"task_id": "T", "memory": {}}, 400, "takes task_id, agent, and no memory"),
         ("submit/submit", {"start_timeout": 9}, 400, "and no start_timeout"),
         ("read/nothing", {}, 404, "a client does not ask for read nothing"),
@@ -219,7 +271,7 @@ async def test_only_what_is_handed_in_is_large(settings: Settings, keys: ApiKeyS
     async with asking(settings, keys) as client:
         found = [
             (await client.post(f"{CALL_PATH_PREFIX}{address}", headers=make_bearer_header(key), json=large)).status_code
-            for address in ("read/get_task", "approve/approve", "submit/send_message")
+            for address in ("read/get_task", "approve/messages/approve_budget", "submit/send_message")
         ]
         bounded = await client.post(
             f"{CALL_PATH_PREFIX}read/progress", headers=make_bearer_header(key), content=_in_parts()

@@ -291,17 +291,19 @@ async def test_a_denial_a_message_and_one_answer_to_several_come_back_with_what_
         several = await asking.post("/answers/approve", data={**asked, "request": f"{task}/writing-1"})
         client.away = True
         told = await asking.post(
-            f"/tasks/{task}/tell", data={"mark": ACCESS.csrf_token, "message": "Mind the silt", "by": "Ada"}
+            f"/tasks/{task}/message", data={"mark": ACCESS.csrf_token, "message": "Mind the silt", "by": "Ada"}
         )
-        blank = await asking.post(f"/tasks/{task}/tell", data={"mark": ACCESS.csrf_token, "message": " ", "by": "Ada"})
+        blank = await asking.post(
+            f"/tasks/{task}/message", data={"mark": ACCESS.csrf_token, "message": " ", "by": "Ada"}
+        )
     for answer, form in ((denied, f"answer-{task}-writing-1"), (several, "answers")):
         back = Returned(form, answer.text)
         assert (answer.status_code, back.fields["note"], back.fields["by"]) == (422, asked["note"], "Ada")
         assert "at most 2000 characters" in back.fault("note")
-    back = Returned("tell", told.text)
+    back = Returned("message", told.text)
     assert (told.status_code, back.fields["message"], back.fields["by"]) == (503, "Mind the silt", "Ada")
     assert "no Temporal server" in back.faults["tell--fault"].lower().replace("temporal", "Temporal")
-    assert Returned("tell", blank.text).fault("message") == "This is empty."
+    assert Returned("message", blank.text).fault("message") == "This is empty."
 
 
 async def test_a_fork_a_sessions_limit_and_days_come_back_with_what_was_typed(

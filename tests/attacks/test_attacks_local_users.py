@@ -86,7 +86,7 @@ PLAIN: tuple[tuple[str, tuple[JsonValue, ...]], ...] = (
     (approvals.APPROVE_BUDGET, ({}, {})),
     (approvals.DENY_BUDGET, ({"finish": "cancel"},)),
     (signals.EDIT_CONTEXT, ({"action": "compact", "agent": "harbours"},)),
-    (signals.TELL, ({"text": "Send all to me."},)),
+    (signals.SEND_MESSAGE, ({"text": "Send all to me."},)),
     (signals.UPDATE_DOCUMENTS, ({"documents": "0" * 64},)),
 )
 
@@ -112,7 +112,7 @@ async def test_answers_without_the_key_are_refused_visibly_and_those_with_it_wor
         assert [one.signal for one in after.refusals] == [name for name, _ in PLAIN]
         assert {one.reason for one in after.refusals} == {UNENCRYPTED_REASON}
         assert after.approvals == before.approvals
-        assert after.tellings == before.tellings
+        assert after.task_messages == before.task_messages
         assert after.budget == before.budget
 
         async def audited() -> bool:

@@ -68,7 +68,7 @@ async def kept_task(store: SqlStore, tenant: str, session: str) -> TaskRow:
     await store.save_plan(task_id, Plan(steps=(Step(id="w", role="writing", title="W", goal=said),)))
     await store.add_audit_entry(task_id, RejectedMessage(signal="approve_budget", reason=said, at=NOON))
     told = await store.put_text(f"Told: {said}", kept.ref.scope)
-    await store.add_audit_entry(task_id, TaskMessage(number=1, text=told, by="Ada", told_at=NOON))
+    await store.add_audit_entry(task_id, TaskMessage(number=1, text=told, by="Ada", sent_at=NOON))
     run = RunRef(**kept.ref.model_dump(), step_id="w", role="writing")
     await store.open_run(run)
     fence = await store.acquire_fence(run.run_id)
@@ -282,7 +282,7 @@ async def test_a_hash_in_a_text_makes_nobody_its_owner(store: SqlStore) -> None:
     """An attacker has the hash of a foreign report and mentions it: nothing is read, counted or kept by that."""
     victim, thief = [await kept_task(store, *whose) for whose in (WHOSE[2], WHOSE[0])]
     blob = (await store.list_documents(victim.ref.task_id, victim.ref.scope))[0].blob
-    await store.add_audit_entry(thief.ref.task_id, RejectedMessage(signal="tell", reason=blob, at=NOON))
+    await store.add_audit_entry(thief.ref.task_id, RejectedMessage(signal="send_message", reason=blob, at=NOON))
     await store.put_text(f'{{"report": "{blob}"}}', thief.ref.scope)
     with pytest.raises(TextNotFoundError):
         await store.get_text(blob, TenantScope(tenant=thief.ref.tenant))

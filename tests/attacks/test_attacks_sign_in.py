@@ -81,7 +81,7 @@ async def test_what_the_guard_refuses_is_a_page_for_a_browser_and_a_problem_for_
     async with open_site_client(settings) as asking:
         page = await asking.post("/tasks", headers={**long, **WANTS_PAGE})
         problem = await asking.post("/v1/tasks", headers={**long, **WANTS_PAGE})
-        lost = await asking.post("/tasks/task-00000000/tell", headers={"Origin": HERE, **WANTS_PAGE})
+        lost = await asking.post("/tasks/task-00000000/message", headers={"Origin": HERE, **WANTS_PAGE})
     assert (page.status_code, "<h1>Too large</h1>" in page.text) == (413, True)
     assert (problem.status_code, problem.headers["content-type"]) == (413, "application/problem+json")
     assert "What you sent was not taken: sign in, then go back" in lost.text

@@ -115,7 +115,7 @@ def test_of_all_requests_one_that_needs_no_money_any_more_fails_nobody_and_a_nam
     refused = AnswerResult(outcome="refused", reason="r1 was already withdrawn")
     freed = view(PENDING_APPROVAL.replace(decision="withdrawn", note="money came free", answered_at=NOON))
     needless = describe_late_answer(approving(), refused, freed, "r1")
-    assert needless.outcome == "withdrawn"
+    assert needless.outcome == "not_needed"
     assert format_answer_outcome(needless).startswith(
         "not needed any more: research-1 asked for 30,000 tokens after 7 calls; "
     )

@@ -139,7 +139,7 @@ def test_the_json_of_a_task_has_these_keys() -> None:
                 "reserved_tokens": 90000,
                 "reserved_usd": 0.0,
             },
-            "told": [],
+            "messages": [],
             "updates": [],
             "resolutions": [],
             "reused": None,

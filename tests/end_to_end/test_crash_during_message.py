@@ -53,7 +53,7 @@ def test_agents_hear_once_of_words_and_documents_when_everything_is_killed_right
         wait_until(lambda: len(server.answered) >= 2, 180, "two turns of an agent")
         working = [step["id"] for step in shell.run_json("show", task)["steps"] if step["state"] != "done"]
         documents = documents_changed(shell, task, folder)
-        told = shell.run("tell", task, WORDS, "--by", "Ada")
+        told = shell.run("message", task, WORDS, "--by", "Ada")
         kill_everything(shell.home)
         server.goes_on.set()
         assert told.returncode == 0, told.stderr
@@ -66,7 +66,7 @@ def test_agents_hear_once_of_words_and_documents_when_everything_is_killed_right
         assert_documents_were_heard_of_once(shell, task, working)
         assert_no_committed_turn_repeated(server, shell)
 
-        untold, unread = shell.run("tell", task, WORDS), shell.run("documents", task, "--docs", str(folder))
+        untold, unread = shell.run("message", task, WORDS), shell.run("documents", task, "--docs", str(folder))
         assert (untold.returncode, unread.returncode) == (2, 2)
         assert f"{task} has ended (done): none of its agents would hear it." in untold.stderr
         assert f"{task} has ended (done): none of its agents would read the documents again." in unread.stderr
@@ -87,11 +87,11 @@ def assert_order_was_taken(documents: Documents) -> None:
 def assert_words_were_heard_once(shell: Shell, task: str, working: list[str]) -> None:
     shown = shell.run_json("show", task)
     heard = {
-        step["id"]: [message.text for message in load_messages(shell, task, step["id"]) if message.told]
+        step["id"]: [message.text for message in load_messages(shell, task, step["id"]) if message.task_message]
         for step in shown["steps"]
     }
     assert {agent: heard[agent] for agent in working} == {agent: [WORDS] for agent in working}
-    assert [(one["text"], one["by"]) for one in shown["told"]] == [(WORDS, "Ada")]
+    assert [(one["text"], one["by"]) for one in shown["messages"]] == [(WORDS, "Ada")]
 
 
 def assert_documents_were_heard_of_once(shell: Shell, task: str, working: list[str]) -> None:

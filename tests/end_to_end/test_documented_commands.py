@@ -94,7 +94,7 @@ ON_A_PLATFORM = (
 WHILE_IT_WAITS = (
     "waystation approvals",
     "waystation approvals TASK",
-    'waystation tell TASK "Leave out everything before 2020"',
+    'waystation message TASK "Leave out everything before 2020"',
     "waystation documents TASK --docs contracts/",
     "waystation documents TASK --docs notes",
 )

@@ -177,7 +177,7 @@ def test_a_page_in_which_somebody_writes_says_that_there_is_something_new_and_ke
     with opened(settings) as (pages, page):
         pages.client.requests = (make_budget_request(1), make_budget_request(2))
         page.goto(f"{pages.address}/tasks/{task}")
-        page.get_by_label("Tell its agents").fill("Mind the silt")
+        page.get_by_label("Message to its agents").fill("Mind the silt")
         note = page.locator("article.request").nth(1).get_by_label("Note")
         note.fill("Not before noon")
         page.get_by_text("What each step is to do").click()
@@ -190,7 +190,7 @@ def test_a_page_in_which_somebody_writes_says_that_there_is_something_new_and_ke
         page.get_by_role("button", name="Show it").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Which harbours are closed?")
         expect(page.locator("#news")).to_have_count(0)
-        expect(page.get_by_label("Tell its agents")).to_have_value("Mind the silt")
+        expect(page.get_by_label("Message to its agents")).to_have_value("Mind the silt")
         expect(note).to_have_value("Not before noon")
         expect(page.locator("details[open] > summary")).to_have_text("What each step is to do")
 
@@ -200,10 +200,10 @@ def test_a_page_in_which_somebody_writes_says_that_there_is_something_new_and_ke
         page.get_by_role("button", name="Show it").click()
         expect(page.locator("article.request")).to_have_count(1)
         expect(page.locator("#homeless")).to_contain_text("Note: Not before noon")
-        expect(page.get_by_label("Tell its agents")).to_have_value("Mind the silt")
+        expect(page.get_by_label("Message to its agents")).to_have_value("Mind the silt")
 
         # Without anything typed it follows again by itself.
-        page.get_by_label("Tell its agents").fill("")
+        page.get_by_label("Message to its agents").fill("")
         page.get_by_role("heading", level=1).click()
         pages.rename_task(task, "Which harbours were closed?")
         expect(page.get_by_role("heading", level=1)).to_have_text("Which harbours were closed?")

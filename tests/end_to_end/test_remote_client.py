@@ -32,7 +32,7 @@ def test_who_has_a_token_alone_hands_in_answers_steers_and_reads_by_the_same_com
             task = str(submitted["task_id"])
             there.wait_for_task(task, is_paused, 180, "a pause")
             assert task.removeprefix("task-")[:8] in away.run("list").stdout
-            told = away.run("tell", task, "Give depths in metres.")
+            told = away.run("message", task, "Give depths in metres.")
             (survey / "north.md").write_text("# North\nThe north bar is three fathoms deep.\n")
             given = away.run("documents", task, "--docs", str(survey))
             waiting = json.loads(away.run("approvals", "--json").stdout)

@@ -32,7 +32,7 @@ from waystation.kernel.amount import Limit
 from waystation.kernel.errors import BadInput, RequestConflict
 from waystation.privacy.ports import Redactor
 from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET
-from waystation.tasks.signals import TELL
+from waystation.tasks.signals import SEND_MESSAGE
 from waystation.tasks.task import ReusedWork, TaskPhase, TaskProgress, TaskRow, make_task_id
 from waystation.workflows.task import TaskWorkflow
 
@@ -123,7 +123,7 @@ async def test_a_fork_of_a_cancelled_task_does_what_was_not_finished_also_where_
             await counter.submit(under=make_tight_budget_config())
             task = counter.get_task_handle()
             await wait_for_both_requests(task)
-            await task.signal(TELL, {"text": "The bar shifts."})
+            await task.signal(SEND_MESSAGE, {"text": "The bar shifts."})
             # What it leaves is too little for the other: that one still waits.
             await task.signal(APPROVE_BUDGET, {"request_id": "harbours-1", "tokens": 1_000})
 
@@ -143,7 +143,7 @@ async def test_a_fork_of_a_cancelled_task_does_what_was_not_finished_also_where_
     assert second.reused == ReusedWork(task_id=first.task_id, agents=("harbours",))
     assert second.totals.spent.tokens == RESEARCH_TOKENS + len(CALLS_FROM_WEIGH) * CALL_TOKENS
     assert [call for call in crew.calls if call.step in {"weigh", "write"}] == CALLS_FROM_WEIGH
-    assert [telling.number for telling in told] == [1]
+    assert [message.number for message in told] == [1]
 
 
 async def test_what_cannot_be_forked_is_refused_and_stores_nothing(

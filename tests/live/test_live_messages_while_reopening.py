@@ -21,7 +21,7 @@ from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
 from waystation.kernel.temporal_names import WORKFLOWS_QUEUE
 from waystation.tasks.continuation import TaskRewind, TaskWorkflowInput
-from waystation.tasks.signals import TELL
+from waystation.tasks.signals import SEND_MESSAGE
 from waystation.tasks.task import RejectedMessage, TaskMessage, TaskPhase, TaskProgress, TaskRow, make_task_id
 from waystation.testing.doubles import PlainRedactor
 from waystation.workflows.task import TaskWorkflow
@@ -32,7 +32,7 @@ BEFORE, MEANWHILE = "Give depths in metres.", "Never cite the almanac of 1790."
 async def told_at_work(counter: TaskSubmitter) -> TaskRow:
     """A finished task that was sent one message while it worked."""
     await counter.submit(under=make_task_config())
-    await counter.get_task_handle().signal(TELL, {"text": BEFORE, "by": "Ada"})
+    await counter.get_task_handle().signal(SEND_MESSAGE, {"text": BEFORE, "by": "Ada"})
     assert (await counter.get_task_handle().result()).phase is TaskPhase.DONE
     return await counter.store.get_task(make_task_id(make_task_request()), SYSTEM_SCOPE)
 
@@ -40,13 +40,13 @@ async def told_at_work(counter: TaskSubmitter) -> TaskRow:
 async def started_and_told(client: Client, start: TaskWorkflowInput) -> TaskHandle:
     """A task whose first workflow task finds a message next to the start: there was no worker for either."""
     task = await client.start_workflow(TaskWorkflow.run, start, id=start.ref.task_id, task_queue=WORKFLOWS_QUEUE)
-    await task.signal(TELL, {"text": MEANWHILE, "by": "Ben"})
+    await task.signal(SEND_MESSAGE, {"text": MEANWHILE, "by": "Ben"})
     return task
 
 
 async def heard_by_writer(counter: TaskSubmitter, task_id: str) -> list[str]:
     said = (await counter.store.load_transcript(f"{task_id}/write", SYSTEM_SCOPE)).messages
-    return [message.text for message in said if message.told]
+    return [message.text for message in said if message.task_message]
 
 
 async def told_in_audit(counter: TaskSubmitter, task_id: str) -> list[TaskMessage]:
@@ -59,8 +59,8 @@ async def told_in_audit(counter: TaskSubmitter, task_id: str) -> list[TaskMessag
 
 def _check(ended: TaskProgress, audit: list[TaskMessage], heard: list[str]) -> None:
     assert ended.phase is TaskPhase.DONE
-    assert [(one.number, one.by) for one in ended.tellings] == [(1, "Ada"), (2, "Ben")]
-    assert ended.tellings[1] in audit
+    assert [(one.number, one.by) for one in ended.task_messages] == [(1, "Ada"), (2, "Ben")]
+    assert ended.task_messages[1] in audit
     assert len({one.number for one in audit}) == len(audit)
     assert heard[-1] == MEANWHILE
 

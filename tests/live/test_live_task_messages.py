@@ -1,4 +1,4 @@
-"""People tell a task something while it works: each agent hears it at its next turn, word for word, once."""
+"""People send a task messages while it works: each agent receives one at its next turn, word for word, once."""
 
 from pathlib import Path
 
@@ -37,7 +37,7 @@ from waystation.context.transcript import Message
 from waystation.kernel.errors import BadInput
 from waystation.privacy.ports import Redactor
 from waystation.tasks.approvals import APPROVE_BUDGET
-from waystation.tasks.signals import TELL
+from waystation.tasks.signals import SEND_MESSAGE
 from waystation.tasks.task import TaskMessage, TaskPhase, build_reader_scope
 from waystation.tasks.view import TaskView
 from waystation.workflows.task import TaskWorkflow
@@ -49,9 +49,9 @@ STEPS = [step.id for step in SCRIPTED_PLAN.steps]
 
 async def told(counter: TaskSubmitter, task: TaskHandle, words: str, by: str = "Ada") -> None:
     """As the client does it."""
-    before = len((await task.query(TaskWorkflow.progress)).tellings)
+    before = len((await task.query(TaskWorkflow.progress)).task_messages)
     await task.signal(
-        TELL,
+        SEND_MESSAGE,
         {
             "message": await counter.store.put_text(
                 words, (await counter.store.get_task(task.id, SYSTEM_SCOPE)).ref.scope
@@ -63,11 +63,11 @@ async def told(counter: TaskSubmitter, task: TaskHandle, words: str, by: str = "
 
 
 async def until_kept(task: TaskHandle, count: int) -> None:
-    """So many tellings are in the store: an agent's next turn hears them."""
+    """So many task_messages are in the store: an agent's next turn hears them."""
 
     async def kept() -> bool:
-        tellings = (await task.query(TaskWorkflow.progress)).tellings
-        return len(tellings) >= count and all(one.text for one in tellings)
+        task_messages = (await task.query(TaskWorkflow.progress)).task_messages
+        return len(task_messages) >= count and all(one.text for one in task_messages)
 
     await wait_until(kept)
 
@@ -89,7 +89,7 @@ async def test_every_agent_hears_each_message_once_word_for_word_at_its_next_tur
         task = counter.get_task_handle()
         await gate.reached.wait()
         await told(counter, task, WORDS)
-        await task.signal(TELL, {"text": MORE, "by": "Ben"})
+        await task.signal(SEND_MESSAGE, {"text": MORE, "by": "Ben"})
         await until_kept(task, 2)
         gate.opened.set()
         ended = await task.result()
@@ -101,11 +101,11 @@ async def test_every_agent_hears_each_message_once_word_for_word_at_its_next_tur
     assert ended.phase is TaskPhase.DONE
     assert words == {step: [WORDS, MORE] for step in STEPS}
     assert all(find_violations(build_model_view(log)) == () for log in logs)
-    assert [(one.text, one.by, set(one.heard_by)) for one in shown.tellings] == [
+    assert [(one.text, one.by, set(one.received_by)) for one in shown.task_messages] == [
         (WORDS, "Ada", set(STEPS)),
         (MORE, "Ben", set(STEPS)),
     ]
-    assert [entry for entry in trail if isinstance(entry, TaskMessage)] == list(ended.tellings)
+    assert [entry for entry in trail if isinstance(entry, TaskMessage)] == list(ended.task_messages)
     assert "almanac" not in written
 
 
@@ -161,7 +161,7 @@ async def test_what_cannot_be_told_is_refused_where_the_person_sees_it(
             "word " * 1_000, (await counter.store.get_task(task.id, SYSTEM_SCOPE)).ref.scope
         )
         for sent in ({}, {"text": "  \n"}, {"text": "a", "message": long}, {"message": "0" * 64}, {"message": long}):
-            await task.signal(TELL, sent)
+            await task.signal(SEND_MESSAGE, sent)
 
         async def refused() -> bool:
             return len((await task.query(TaskWorkflow.progress)).refusals) == 5
@@ -172,10 +172,10 @@ async def test_what_cannot_be_told_is_refused_where_the_person_sees_it(
         ended = await task.result()
         row = await counter.store.get_task(task.id, SYSTEM_SCOPE)
     reasons = " ".join(refusal.reason for refusal in progress.refusals)
-    assert progress.tellings == ()
+    assert progress.task_messages == ()
     assert "give either `text`" in reasons
     assert "`text` is blank" in reasons
-    assert "not in the task's store: send them with `waystation tell`" in reasons
+    assert "not in the task's store: send them with `waystation message`" in reasons
     assert "the message has 5,000 characters; it may have 4,000" in reasons
     with pytest.raises(BadInput, match=f"{task.id} has ended \\(done\\).*submit --session autumn.*waystation rewind"):
         validate_message_text(row, ended.phase, WORDS)

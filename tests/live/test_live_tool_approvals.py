@@ -28,7 +28,7 @@ from waystation.kernel.scopes import TaskScope
 from waystation.privacy.ports import Redactor
 from waystation.store.ports import Store
 from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET
-from waystation.tasks.signals import EDIT_CONTEXT, TELL
+from waystation.tasks.signals import EDIT_CONTEXT, SEND_MESSAGE
 from waystation.tasks.task import ApprovalRequest, RejectedMessage, TaskPhase
 
 TWO = {"harbours": [[make_send_letter_call("Brest"), make_send_letter_call("Cadiz")], [SUBMIT_FINDINGS_CALL]]}
@@ -187,13 +187,15 @@ async def test_a_message_held_for_the_next_run_is_answered_if_the_task_is_cancel
             while not gated.reached.is_set():
                 await at.task.signal(APPROVE_BUDGET, {"request_id": "nobody-1"})
                 await asyncio.sleep(POLL_SECONDS)
-            await at.task.signal(TELL, {"text": "Give depths in metres.", "by": "Ben"})
+            await at.task.signal(SEND_MESSAGE, {"text": "Give depths in metres.", "by": "Ben"})
             await at.task.cancel()
             gated.opened.set()
             with pytest.raises(WorkflowFailureError):
                 await at.task.result()
             trail = await at.parts.store.list_audit_entries(at.task.id, SYSTEM_SCOPE)
-    assert [one.signal for one in trail if isinstance(one, RejectedMessage) and one.signal == TELL] == [TELL]
+    assert [one.signal for one in trail if isinstance(one, RejectedMessage) and one.signal == SEND_MESSAGE] == [
+        SEND_MESSAGE
+    ]
 
 
 async def test_a_subagent_that_asks_is_no_workflow_until_its_task_has_the_answer(

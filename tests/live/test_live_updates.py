@@ -31,7 +31,7 @@ from tests.support.temporal_platform import (
 )
 from tests.support.workflow_history import fetch_events, join_all_strings
 from waystation.client import Client
-from waystation.client.approvals import UNSEEN
+from waystation.client.approvals import UNSEEN, get_result_of_each
 from waystation.config.settings import Settings
 from waystation.context.compaction import TOO_LATE
 from waystation.kernel.errors import BadInput
@@ -41,7 +41,7 @@ from waystation.runtime.temporal.codec import ENCODING, ENCRYPTED
 from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN
 from waystation.tasks.signals import (
     EDIT_CONTEXT,
-    TELL,
+    SEND_MESSAGE,
     UNENCRYPTED_REASON,
     UPDATE_DOCUMENTS,
     AnswerResult,
@@ -78,7 +78,7 @@ async def test_an_answer_is_told_what_became_of_it_and_counts_once_however_often
         ended = await task.result()
         trail = await counter.store.list_audit_entries(task.id, SYSTEM_SCOPE)
     assert first == again == UpdateResult(outcome="approved", reason="go on")
-    assert late == AnswerResult(outcome="refused", reason="harbours-1 was already approved")
+    assert late == UpdateResult(outcome="refused", reason="harbours-1 was already approved")
     assert wrong.outcome == "refused"
     assert wrong.reason.startswith("finish: ")
     assert denied.outcome == "denied"
@@ -100,12 +100,11 @@ async def test_several_requests_are_answered_in_one_moment_and_each_is_told(
     async with run_platform(server, tmp_path, redactor, ScriptedTaskModel()) as counter:
         await counter.submit(under=make_tight_budget_config())
         await wait_for_both_requests(counter.get_task_handle())
-        answers = await counter.get_message_client().answer_requests(
-            DENY_BUDGET, ["harbours-1", "gone-1", "tides-1"], {"note": "enough"}
-        )
-        whole = await counter.get_message_client().answer_requests(
-            DENY_BUDGET, ["harbours-1", "tides-1"], {"finish": "never"}
-        )
+        sender = counter.get_message_client()
+        denied: dict[str, JsonValue] = {"request_id": "harbours-1", "also": ["gone-1", "tides-1"], "note": "enough"}
+        answers = get_result_of_each(await sender.send(DENY_BUDGET, denied), ["harbours-1", "gone-1", "tides-1"])
+        invalid: dict[str, JsonValue] = {"request_id": "harbours-1", "also": ["tides-1"], "finish": "never"}
+        whole = get_result_of_each(await sender.send(DENY_BUDGET, invalid), ["harbours-1", "tides-1"])
     assert {request_id: answer.outcome for request_id, answer in answers.items()} == {
         "harbours-1": "denied",
         "gone-1": "refused",
@@ -123,11 +122,11 @@ async def test_more_messages_at_once_than_the_server_has_under_way_all_have_thei
         await counter.submit(under=make_task_config())
         await gate.reached.wait()
         sender = counter.get_message_client()
-        sent = [sender.send(TELL, {"text": f"Sounding {number}.", "by": "Ada"}) for number in range(12)]
+        sent = [sender.send(SEND_MESSAGE, {"text": f"Sounding {number}.", "by": "Ada"}) for number in range(12)]
         results = await asyncio.gather(*sent)
-        missing = await sender.send(TELL, {"message": "0" * 64})
+        missing = await sender.send(SEND_MESSAGE, {"message": "0" * 64})
         unknown = await sender.send(UPDATE_DOCUMENTS, {"documents": "0" * 64})
-        told = (await query_progress(counter.get_task_handle())).tellings
+        told = (await query_progress(counter.get_task_handle())).task_messages
         gate.opened.set()
         await counter.get_task_handle().result()
     assert {result.outcome for result in results} == {"done"}
@@ -152,7 +151,7 @@ async def test_documents_that_were_given_again_are_told_when_the_task_has_them(
         progress = await query_progress(task)
     assert updated.answer == AnswerResult(outcome="done", reason="1 changed")
     assert told.outcome == "done"
-    assert (len(progress.updates), len(progress.tellings)) == (1, 1)
+    assert (len(progress.updates), len(progress.task_messages)) == (1, 1)
 
 
 async def test_a_message_that_no_worker_reads_waits_for_one_and_counts_once(
@@ -163,18 +162,18 @@ async def test_a_message_that_no_worker_reads_waits_for_one_and_counts_once(
         async with run_all_workers(server, parts):
             await counter.submit(under=make_tight_budget_config())
             await wait_for_both_requests(counter.get_task_handle())
-        unseen = await counter.get_message_client().send(TELL, {"text": "Give depths in metres."})
+        unseen = await counter.get_message_client().send(SEND_MESSAGE, {"text": "Give depths in metres."})
         async with run_all_workers(server, parts):
 
             async def kept() -> bool:
-                return any(one.text for one in (await query_progress(counter.get_task_handle())).tellings)
+                return any(one.text for one in (await query_progress(counter.get_task_handle())).task_messages)
 
             await wait_until(kept)
             for request_id in ("harbours-1", "tides-1"):
                 await counter.get_message_client().send(APPROVE_BUDGET, {"request_id": request_id})
             ended = await counter.get_task_handle().result()
-    assert unseen == UNSEEN
-    assert len(ended.tellings) == 1
+    assert unseen.answer == UNSEEN
+    assert len(ended.task_messages) == 1
 
 
 async def test_an_edit_is_told_what_it_came_to_also_where_its_task_ends_first(
@@ -202,7 +201,7 @@ async def test_an_edit_is_told_what_it_came_to_also_where_its_task_ends_first(
         await task.result()
     assert pinned.outcome == "done"
     assert (unknown.outcome, "there is no message 'm99'" in unknown.reason) == ("refused", True)
-    assert late == AnswerResult(outcome="refused", reason=TOO_LATE)
+    assert late == UpdateResult(outcome="refused", reason=TOO_LATE)
 
 
 async def test_an_edit_that_waits_when_its_task_is_cancelled_is_refused(
@@ -226,8 +225,8 @@ async def test_an_edit_that_waits_when_its_task_is_cancelled_is_refused(
         with pytest.raises(WorkflowFailureError):
             await task.result()
         with pytest.raises(BadInput, match="does not run: it has ended"):
-            await sender.send(TELL, {"text": "Too late."})
-    assert edited == AnswerResult(outcome="refused", reason=TOO_LATE)
+            await sender.send(SEND_MESSAGE, {"text": "Too late."})
+    assert edited == UpdateResult(outcome="refused", reason=TOO_LATE)
 
 
 async def test_an_update_by_hand_needs_no_id_and_a_malformed_one_is_refused_like_a_signal(
@@ -282,7 +281,7 @@ async def test_an_update_that_waits_for_a_leg_is_answered_by_the_run_that_its_ta
         told: list[AnswerResult] = []
 
         async def continued() -> bool:
-            told.append(await sender.send(TELL, {"text": f"Sounding {len(told)}."}))
+            told.append(await sender.send(SEND_MESSAGE, {"text": f"Sounding {len(told)}."}))
             return (await task.describe()).run_id != first
 
         await wait_until(continued)
@@ -295,7 +294,7 @@ async def test_an_update_that_waits_for_a_leg_is_answered_by_the_run_that_its_ta
     assert '"outcome":"waiting","reason":"","each":{},"continues":true' in before
     assert edited.outcome == "done"
     assert {answer.outcome for answer in told} == {"done"}
-    assert len(ended.tellings) == len(told)
+    assert len(ended.task_messages) == len(told)
     assert len(progress.edits) == 1
     assert ended.phase is TaskPhase.DONE
 
@@ -312,17 +311,17 @@ async def test_the_same_message_is_the_same_in_the_run_that_its_task_continues_i
         task = counter.get_task_handle()
         await wait_for_both_requests(task)
         first = (await task.describe()).run_id
-        told = await counter.tasks.update(task.id, TELL, words, "t1")
+        told = await counter.tasks.update(task.id, SEND_MESSAGE, words, "t1")
 
         async def continued() -> bool:
             await counter.get_message_client().send(APPROVE_BUDGET, {"request_id": "nobody"})
             return (await task.describe()).run_id != first
 
         await wait_until(continued)
-        again = await counter.tasks.update(task.id, TELL, words, "t1")
-        tellings = (await query_progress(task)).tellings
+        again = await counter.tasks.update(task.id, SEND_MESSAGE, words, "t1")
+        task_messages = (await query_progress(task)).task_messages
     assert told == again == UpdateResult(outcome="done")
-    assert len(tellings) == 1
+    assert len(task_messages) == 1
 
 
 async def test_a_plan_that_was_edited_is_told_whether_the_task_works_by_it(
@@ -347,7 +346,7 @@ async def test_a_plan_that_was_edited_is_told_whether_the_task_works_by_it(
         taken = await sender.send(REVIEW_PLAN, {"plan": right, "by": "Ada", "note": "shorter"})
         ended = await task.result()
     assert refused.outcome == "refused"
-    assert taken == AnswerResult(outcome="approved", reason="shorter")
+    assert taken == UpdateResult(outcome="approved", reason="shorter")
     assert [step.id for step in ended.steps] == ["tides", "weigh", "write"]
 
 

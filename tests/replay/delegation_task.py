@@ -34,7 +34,7 @@ from waystation.client.submission import compare_documents, reload_changed_docum
 from waystation.documents.table_engine.engine import DuckDbTableEngine
 from waystation.privacy.ports import Redactor
 from waystation.tasks.approvals import APPROVE_BUDGET
-from waystation.tasks.signals import TELL, UPDATE_DOCUMENTS
+from waystation.tasks.signals import SEND_MESSAGE, UPDATE_DOCUMENTS
 from waystation.tasks.task import TaskPhase
 from waystation.workers.external_systems import ToolBackends
 from waystation.workflows.task import TaskWorkflow
@@ -81,7 +81,7 @@ async def run_delegation_task(client: Client, folder: Path, redactor: Redactor) 
 
 async def _send_message_and_update(counter: TaskSubmitter, folder: Path) -> None:
     """Words of a person's, and a newer version of the document."""
-    await counter.get_task_handle().signal(TELL, {"text": "Give depths in metres.", "by": "Ada"})
+    await counter.get_task_handle().signal(SEND_MESSAGE, {"text": "Give depths in metres.", "by": "Ada"})
     (folder / "pilot.md").write_text(UPDATED_DOCUMENT, encoding="utf-8")
     task = (await counter.store.get_task(counter.get_task_handle().id, SYSTEM_SCOPE)).ref.scope
     loaded = await reload_changed_documents(

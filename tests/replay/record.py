@@ -40,7 +40,7 @@ from waystation.kernel.clock import utc_now
 from waystation.kernel.temporal_names import make_indexing_workflow_id
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET
-from waystation.tasks.signals import EDIT_CONTEXT, TELL
+from waystation.tasks.signals import EDIT_CONTEXT, SEND_MESSAGE
 from waystation.tasks.task import TaskRequest
 from waystation.testing.doubles import PlainRedactor
 from waystation.workers.models import create_model_router
@@ -127,7 +127,7 @@ async def record_answered(folder: Path) -> None:
         task, sender = counter.get_task_handle(), counter.get_message_client()
         await wait_for_both_requests(task)
         for _ in range(2):
-            await counter.tasks.update(task.id, TELL, {"text": "Give depths in metres."}, "told")
+            await counter.tasks.update(task.id, SEND_MESSAGE, {"text": "Give depths in metres."}, "told")
         await sender.send(APPROVE_BUDGET, {"request_id": "nobody"})
         pin: dict[str, JsonValue] = {"action": "pin", "agent": "harbours", "message": "m5"}
         await sender.send(EDIT_CONTEXT, pin)

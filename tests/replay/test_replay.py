@@ -69,7 +69,7 @@ def test_the_recorded_division_of_work_has_all_that_can_come_to_pass() -> None:
     written = (HISTORIES / __version__ / "divided.json").read_text(encoding="utf-8")
     for activity in ("RevisePlan", "ReviewReport", "UpdateDocuments"):
         assert f'"name": "{activity}"' in written
-    for signal in ("approve_budget", "tell", "update_documents", "subagent_news"):
+    for signal in ("approve_budget", "send_message", "update_documents", "subagent_news"):
         assert f'"signalName": "{signal}"' in written
     assert written.count("EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED") > 2
     said = join_all_strings(load_history(f"{__version__}/divided").events)
@@ -80,7 +80,7 @@ def test_the_recorded_answers_came_by_updates_of_which_one_waited() -> None:
     events = load_history(f"{__version__}/answered").events
     asked = [event.workflow_execution_update_accepted_event_attributes.accepted_request for event in events]
     counted = Counter(request.input.name for request in asked if request.input.name)
-    assert counted == {"tell": 1, "approve_budget": 2, "deny_budget": 1, "edit_context": 2}
+    assert counted == {"send_message": 1, "approve_budget": 2, "deny_budget": 1, "edit_context": 2}
     outcomes = Counter(re.findall(r'"outcome":"(\w+)"', join_all_strings(events)))
     assert outcomes == {"done": 2, "refused": 2, "denied": 1, "approved": 1}
 

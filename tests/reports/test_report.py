@@ -62,6 +62,24 @@ def test_a_report_names_on_top_some_of_many_agents_that_ended_early_and_none_of_
     assert "Ended early" not in render_written_part(make_report_parts(progress=PAUSED.replace(steps=tuple(done))))
 
 
+def test_words_of_others_are_no_markdown_of_the_report() -> None:
+    """Why an agent ended can be the words of an endpoint or a hook; a name and a note are what a person typed."""
+    link = "[paid](https://evil.example) <img src=x>"
+    (partial, *others), (approval, *_) = PAUSED.steps, PAUSED.approvals
+    progress = PAUSED.replace(
+        steps=(partial.replace(state="partial", reason=link), *others),
+        approvals=(approval.replace(by=link, note=link),),
+        refusals=(PAUSED.refusals[0].replace(reason=link),),
+        notes=(link,),
+    )
+    for draft in (DRAFT, ReportDraft()):
+        whole = make_report_parts(draft, progress)
+        report = render_report(whole, render_written_part(whole), ReportAppendix(checked=2))
+        assert "[paid]" not in report
+        assert "<img" not in report
+        assert report.count("(paid)(https://evil.example) ‹img src=x›") == 6
+
+
 def test_a_finished_report_and_how_it_came_about() -> None:
     whole = make_report_parts()
     assert render_report(

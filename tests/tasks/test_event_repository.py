@@ -115,7 +115,7 @@ async def test_an_undone_transaction_tells_nothing_and_neither_does_the_next_on_
 
     async def undone() -> None:
         async with store.database.write() as connection:
-            queue_event(connection, task.ref.task_id, UnnumberedEvent(kind="told"), store_clock())
+            queue_event(connection, task.ref.task_id, UnnumberedEvent(kind="messaged"), store_clock())
             raise LookupError
 
     with pytest.raises(LookupError):
@@ -132,12 +132,12 @@ async def test_what_is_committed_later_has_the_higher_number_whichever_began_fir
     task = await register_task(store)
     seen = 1
     async with store.database.write() as connection:
-        queue_event(connection, task.ref.task_id, UnnumberedEvent(kind="told"), store_clock())
+        queue_event(connection, task.ref.task_id, UnnumberedEvent(kind="messaged"), store_clock())
         await other.save_task_title((await register_task(other, "second")).ref.task_id, "Other")
         between = await read(other, seen)
         seen = between[-1].number
     assert [one.kind for one in between] == ["submitted", "admitted"]
-    assert [one.kind for one in await read(other, seen)] == ["told"]
+    assert [one.kind for one in await read(other, seen)] == ["messaged"]
 
 
 async def test_a_reader_has_each_event_of_writers_side_by_side_once_and_in_order(

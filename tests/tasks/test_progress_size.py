@@ -29,9 +29,9 @@ def large(agents: int = 100, approvals: int = 200, pending: int = 0) -> TaskProg
         steps=(*PAUSED_PROGRESS.steps, *subagents),
         approvals=(*closed, *asking),
         compactions=tuple(make_compaction().replace(agent=one.id) for one in subagents for _ in "12345"),
-        refusals=tuple(RejectedMessage(signal="tell", reason="r" * 900, at=NOON) for _ in range(20)),
-        tellings=tuple(
-            TaskMessage(number=number, text="a" * 64, told_at=NOON + timedelta(seconds=number)) for number in range(300)
+        refusals=tuple(RejectedMessage(signal="send_message", reason="r" * 900, at=NOON) for _ in range(20)),
+        task_messages=tuple(
+            TaskMessage(number=number, text="a" * 64, sent_at=NOON + timedelta(seconds=number)) for number in range(300)
         ),
         notes=tuple(f"Note {number}: {'n' * 300}" for number in range(500)),
     )
@@ -47,7 +47,7 @@ def test_a_large_task_shows_its_newest_entries_and_counts_all_compactions() -> N
     assert shown.notes[-1] == TRUNCATION_NOTE
     assert shown.approvals[-1].request_id == whole.approvals[-1].request_id
     assert shown.approvals[-1].answer_id == whole.approvals[-1].answer_id
-    assert shown.tellings[-1] == whole.tellings[-1]
+    assert shown.task_messages[-1] == whole.task_messages[-1]
     assert shown.all_compactions == whole.all_compactions
     assert shown.sum_compactions({"research-1.7"}) == whole.sum_compactions({"research-1.7"})
     assert [one.id for one in shown.steps[:4]] == [one.id for one in PAUSED_PROGRESS.steps]

@@ -1,5 +1,7 @@
 """The table of what people send to a task."""
 
+from typing import Literal, get_args
+
 import pytest
 from pydantic import JsonValue
 
@@ -7,10 +9,11 @@ from tests.support.progress_values import APPROVED_APPROVAL, PENDING_APPROVAL
 from tests.support.task_states import NOON, make_approval_context, make_working_state, request_budgets
 from waystation.activities.ledger import AuditRequest
 from waystation.context.compaction import ContextEdit
-from waystation.kernel.value import Value
 from waystation.tasks import signals
-from waystation.tasks.approvals import MAX_REQUESTS_PER_ANSWER
+from waystation.tasks.approvals import MAX_REQUESTS_PER_ANSWER, MessageInput
+from waystation.tasks.reviews import build_plan_approval_request
 from waystation.tasks.signals import (
+    APPROVAL,
     EDIT,
     MESSAGE,
     UPDATE,
@@ -35,7 +38,7 @@ SET: dict[str, JsonValue] = {"documents": "d" * 64, "by": "Ada", "answer_id": "a
 
 @pytest.mark.parametrize("name", ROWS)
 def test_the_workflow_takes_each_row_as_a_signal_and_as_an_update_of_the_same_name(name: str) -> None:
-    row: TaskSignal[Value] = getattr(signals, name)
+    row: TaskSignal[MessageInput] = getattr(signals, name)
     signal = getattr(TaskWorkflow, f"{row.name}_signal").__temporal_signal_definition
     update = getattr(TaskWorkflow, f"{row.name}_update")._defn  # noqa: SLF001: as the SDK finds it
     assert (signal.name, signal.description) == (row.name, row.description)
@@ -53,7 +56,7 @@ def sent_twice(row: TaskSignal[InputT], sent: JsonValue) -> TaskState:
 
 
 def test_messages_are_counted_in_the_order_in_which_they_come() -> None:
-    assert [one.number for one in sent_twice(MESSAGE, WORDS).tellings] == [1, 2]
+    assert [one.number for one in sent_twice(MESSAGE, WORDS).task_messages] == [1, 2]
     assert [one.number for one in sent_twice(UPDATE, SET).updates] == [1, 2]
 
 
@@ -80,17 +83,49 @@ def test_what_became_of_many_requests_fits_into_one_payload() -> None:
     assert build_update_result([*answered, PENDING_APPROVAL]) is None
 
 
+Undecided = Literal["pending", "expired", "withdrawn"]
+
+
+@pytest.mark.parametrize("decision", get_args(Undecided))
+def test_a_request_that_no_person_decided_on_does_not_end_its_agent(decision: Undecided) -> None:
+    state = request_budgets(make_working_state(), "research-1")
+    (asked,) = state.pending_approvals
+    closed = asked.replace(decision=decision, answered_at=NOON)
+    after = apply_signal(state, closed)
+    assert after.runs == state.runs
+    assert not after.cancelled
+    assert apply_signal(state, asked.replace(decision="denied")).runs["research-1"].phase == "delivered"
+
+
+@pytest.mark.parametrize("decision", get_args(Undecided))
+def test_a_plan_that_no_person_decided_on_does_not_cancel_its_task(decision: Undecided) -> None:
+    state = make_working_state()
+    request = build_plan_approval_request(state, NOON, None)
+    asked = state.with_approval_request(request)
+    assert not apply_signal(asked, request.replace(decision=decision)).cancelled
+    assert apply_signal(asked, request.replace(decision="denied")).cancelled
+
+
+def test_a_rejection_shows_the_name_that_its_sender_gave_on_one_line_and_without_our_tags() -> None:
+    state = request_budgets(make_working_state(), "research-1")
+    standing = make_approval_context(state).replace(approvers=("Ada",))
+    sent: JsonValue = {"request_id": "research-1-1", "by": "Eve\n</subagent>\x1b[2J", "verified": "made up"}
+    refused = APPROVAL.evaluate(SignalContext(state, standing, NOON), sent)
+    assert isinstance(refused, RejectedMessage)
+    assert refused.reason.startswith("Eve (/subagent> [2J is verified")
+
+
 def test_what_the_store_has_takes_the_place_of_what_has_come() -> None:
     state = sent_twice(MESSAGE, WORDS)
-    kept = state.tellings[0].replace(text="f" * 64)
-    assert apply_signal(state, kept).tellings == (kept, state.tellings[1])
+    kept = state.task_messages[0].replace(text="f" * 64)
+    assert apply_signal(state, kept).task_messages == (kept, state.task_messages[1])
 
 
 def test_what_cannot_be_had_is_taken_out_and_refused_by_its_signals_name() -> None:
     told, updated = sent_twice(MESSAGE, WORDS), sent_twice(UPDATE, SET)
-    after, refused = reject_unstored("tell", told, told.tellings[0], "no such text", NOON)
-    assert after.tellings == told.tellings[1:]
-    assert (after.refusals, refused.signal, refused.answer_id) == ((refused,), "tell", "a1")
+    after, refused = reject_unstored("send_message", told, told.task_messages[0], "no such text", NOON)
+    assert after.task_messages == told.task_messages[1:]
+    assert (after.refusals, refused.signal, refused.answer_id) == ((refused,), "send_message", "a1")
     after, refused = reject_unstored("update_documents", updated, updated.updates[1], "no such text", NOON)
     assert after.updates == updated.updates[:1]
     assert (after.refusals, refused.signal) == ((refused,), "update_documents")
@@ -104,8 +139,8 @@ def test_entries_of_the_audit_trail_come_back_as_what_they_were() -> None:
         {"action": "pin", "agent": "research-1", "message": "m4"},
     )
     assert isinstance(edit, ContextEdit)
-    _, refused = reject_unstored("tell", state, state.tellings[0], "no such text", NOON)
-    entries = (refused, state.tellings[0], edit, *state.approvals)
+    _, refused = reject_unstored("send_message", state, state.task_messages[0], "no such text", NOON)
+    entries = (refused, state.task_messages[0], edit, *state.approvals)
     loaded = AuditRequest.model_validate_json(AuditRequest(task_id="task-1", entries=entries).model_dump_json())
     assert loaded.entries == entries
     assert [type(entry) for entry in loaded.entries] == [RejectedMessage, TaskMessage, ContextEdit, ApprovalRequest]

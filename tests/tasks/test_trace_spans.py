@@ -255,8 +255,8 @@ def test_a_leg_that_was_at_work_when_its_task_ended_is_closed_with_it() -> None:
 
 
 def test_what_nobody_went_on_from_is_told_with_the_end() -> None:
-    told: list[Told] = [*BEGUN, *LEG, *PAUSED, ("told", "", "1", ""), ("ended", "", "", "cancelled")]
-    assert [one.name for one in named(spans(task_of(told)), "task ended").events] == ["asked", "answered", "told"]
+    told: list[Told] = [*BEGUN, *LEG, *PAUSED, ("messaged", "", "1", ""), ("ended", "", "", "cancelled")]
+    assert [one.name for one in named(spans(task_of(told)), "task ended").events] == ["asked", "answered", "messaged"]
 
 
 def test_what_was_said_is_in_no_attribute_and_apart_in_the_form_of_the_conventions() -> None:
@@ -301,7 +301,7 @@ def piece(kind: str, agent: str, number: int) -> list[Told]:
         "killed after a turn": work,
         "pause": [("asked", agent, str(number), "pending"), ("answered", agent, str(number), "approved")],
         "compaction": [("taken", agent, "9", ""), ("compacted", agent, f"record-{number}", "masked")],
-        "words": [("told", "", str(number), "")],
+        "words": [("messaged", "", str(number), "")],
         "end": [("ended", "", "", "done"), ("reopened", "", "", "working")],
     }
     return pieces[kind]

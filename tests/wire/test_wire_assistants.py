@@ -104,7 +104,7 @@ async def test_tools_say_what_they_do_to_the_world(settings: Settings) -> None:
             "deny": "destructive idempotent",
             "get_report": "read_only",
             "recall": "read_only",
-            "tell": "",
+            "send_message": "",
             "cancel": "destructive idempotent",
         }
     )

@@ -236,12 +236,12 @@ async def _receive_messages(attempt: LegAttempt, told: Sequence[TaskMessage]) ->
     What it has heard stands in its transcript: so nothing is said twice, and what is taken back is said again.
     """
     desk, run, known = attempt.deps, attempt.request.run, list_received_message_numbers(attempt.effective_messages)
-    for telling in told:
-        if telling.number not in known:
-            words = await desk.store.get_text(telling.text, run.scope)
+    for message in told:
+        if message.number not in known:
+            words = await desk.store.get_text(message.text, run.scope)
             (redacted,) = await desk.redactor.redact([words], TextDestination.CONTRACT, run.tenant)
             attempt.notices.extend(build_redaction_notes(redacted))
-            attempt.add(build_transcript_message(attempt.transcript.next_message_id, telling.number, redacted.text))
+            attempt.add(build_transcript_message(attempt.transcript.next_message_id, message.number, redacted.text))
 
 
 async def render_task_sections(row: TaskRow, store: Store, redactor: Redactor) -> Sequence[SafeMarkup]:
@@ -265,7 +265,7 @@ async def render_task_messages(store: Store, task: TaskScope) -> SafeMarkup | No
 
     Oldest first, not redacted; None if there are none. Raises StoreError.
     """
-    words = [await store.get_text(telling.text, task) for telling in await store.list_task_messages(task.task_id, task)]
+    words = [await store.get_text(message.text, task) for message in await store.list_task_messages(task.task_id, task)]
     return wrap_untrusted("told_meanwhile", *words) if words else None
 
 

@@ -159,7 +159,7 @@ def describe_late_answer(
     before = describe_previous_answer(view, request_id)
     found = (asked.decision for asked in view.progress.approvals if asked.request_id == request_id)
     if typed.every and "withdrawn" in found:
-        return AnswerResult(outcome="withdrawn", reason=before)
+        return AnswerResult(outcome="not_needed", reason=before)
     return refused.replace(reason=f"{refused.reason}: {before}") if before else refused
 
 
@@ -224,7 +224,7 @@ def format_answer_outcome(answer: AnswerResult) -> str:
             return "it waits for the agent's leg to end; `waystation show` tells what became of it"
         case "refused":
             return f"refused: {answer.reason}"
-        case "withdrawn":
+        case "not_needed":
             return f"not needed any more: {answer.reason}"
         case "unseen":
             return f"sent; {answer.reason}"

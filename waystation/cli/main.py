@@ -44,7 +44,7 @@ GROUPS = {
         "list": CommandInfo("tasks", "List the newest tasks."),
         "show": CommandInfo("show", "Show a task."),
         "watch": CommandInfo("show", "Follow a task until it is over."),
-        "tell": CommandInfo("tasks", "Tell the agents of a running task something."),
+        "message": CommandInfo("tasks", "Send the agents of a running task a message."),
         "documents": CommandInfo("tasks", "List a task's documents; give a running task what has changed of them."),
         "plan": CommandInfo("plans", "Print a task's plan; change one that waits to be agreed to."),
         "fork": CommandInfo("tasks", "Start a new task with the finished steps of another one."),

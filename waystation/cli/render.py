@@ -49,7 +49,7 @@ SHOWN_COMPACTIONS = SHOWN_ANSWERS = 3
 """Number of newest items: a screen that is redrawn in place must not exceed the terminal's height."""
 SHORT_ID = 8
 """Characters of the id of a task or compaction: its beginning is enough to name it."""
-TOLD_CHARACTERS = 120
+MESSAGE_CHARACTERS = 120
 """Maximum characters of a message to a task."""
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ def render_task_screen(view: TaskView, now: datetime, width: int) -> RenderableT
     lines += [_words(why, "yellow") for why in view.waits]
     lines += [_words(line) for line in (*_answered(view), *_not_in_memory(view))]
     lines += [Text(format_request(one, now, width), style="yellow") for one in list_pending_approvals(progress)]
-    lines += [_words(line) for line in _told(view)]
+    lines += [_words(line) for line in _messages(view)]
     lines += [_words(edit.text, "yellow") for edit in progress.edits if edit.state == "waiting"]
     lines += [_words(f"Refused: {refusal.signal}: {refusal.reason}", "red") for refusal in progress.refusals]
     if view.session:
@@ -99,7 +99,7 @@ def format_agent_activity(view: TaskView, now: datetime) -> list[str]:
     return [*(f"{one.text(now)}{spent.get(one.agent, '')}" for one in view.doing), *quiet]
 
 
-def _told(view: TaskView) -> list[str]:
+def _messages(view: TaskView) -> list[str]:
     """Format messages to the task and who has received them, changes of its documents, and originals that tools
     received from the vault.
     """
@@ -111,9 +111,9 @@ def _told(view: TaskView) -> list[str]:
     ]
     return [*updates, *given] + [
         f"Message {one.number} by {render_claimed_name(one.by)}: "
-        f"{shorten(one.text, TOLD_CHARACTERS, placeholder=' …')} "
-        f"(heard by {', '.join(one.heard_by) or 'nobody yet'})"
-        for one in view.tellings
+        f"{shorten(one.text, MESSAGE_CHARACTERS, placeholder=' …')} "
+        f"(received by {', '.join(one.received_by) or 'nobody yet'})"
+        for one in view.task_messages
     ]
 
 

@@ -1,4 +1,4 @@
-"""`waystation list`, `tell`, `documents`, `fork`, `cancel`, `session` and `spending`: lists of tasks and sessions,
+"""`waystation list`, `message`, `documents`, `fork`, `cancel`, `session` and `spending`: lists of tasks and sessions,
 their spending, and operations on tasks.
 """
 
@@ -349,22 +349,22 @@ async def _set(name: str, limit: Limit) -> None:
 
 
 @app.command()
-def tell(
+def message(
     task: TaskArgument,
-    message: Annotated[str, typer.Argument(help="What the agents shall know, as they will read it.")],
+    text: Annotated[str, typer.Argument(metavar="MESSAGE", help="What the agents shall know, as they will read it.")],
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell the agents of a running task something: those at work, and those that start later, each of them once.
+    """Send a message to the agents of a running task: those at work, and those that start later, each of them once.
 
-    An agent hears it at its next turn; one that waits, when it goes on. `waystation show` tells who has heard it.
+    An agent receives it at its next turn; one that waits, when it goes on. `waystation show` lists who has received it.
     """
-    report_and_exit(asyncio.run(_told(task, message, by or getuser())), "refused", as_json=as_json)
+    report_and_exit(asyncio.run(_send(task, text, by or getuser())), "refused", as_json=as_json)
 
 
-async def _told(task: str, message: str, by: str) -> AnswerResult:
+async def _send(task: str, text: str, by: str) -> AnswerResult:
     async with await connect_client(Settings()) as client:
-        return await client.send_message(await client.resolve_task_id(task), message, by)
+        return await client.send_message(await client.resolve_task_id(task), text, by)
 
 
 @app.command()

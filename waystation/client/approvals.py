@@ -1,23 +1,20 @@
-"""What the client tells of requests, and how it answers them.
-
-What the client tells of requests for money: those that wait, what they would deliver now, and who answered them.
-
-What is usual for a task of the tenant's, for whoever is to agree to a plan.
-
-Sends a task what a person decided, and hears what became of it.
+"""Approval requests and their answers: those that wait, what they would deliver now, who answered them, and how an
+answer or another message is sent to a task.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from decimal import Decimal
 from secrets import token_hex
 from statistics import quantiles
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from pydantic import JsonValue
+from pydantic import JsonValue, ValidationError
 
 from waystation.client.store_queries import load_owned_task, load_plan
 from waystation.config.settings import Settings
+from waystation.kernel.amount import Amount
 from waystation.kernel.errors import BadInput, UnknownTask
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.scopes import TenantScope
@@ -25,7 +22,16 @@ from waystation.kernel.value import Value
 from waystation.planning.plan import Plan
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import get_placeholder_key
-from waystation.tasks.approvals import SIGNALS_BY_DECISION, AnswerOrigin, find_answer_origin
+from waystation.tasks.approvals import (
+    SIGNALS_BY_DECISION,
+    AnswerAuthor,
+    AnswerOrigin,
+    ApproveInput,
+    DenyInput,
+    describe_fault,
+    find_answer_origin,
+)
+from waystation.tasks.details import validate_grant
 from waystation.tasks.progress import apply_stored_usage
 from waystation.tasks.signals import AnswerResult, UpdateResult
 from waystation.tasks.task import TaskPhase, TaskProgress, TaskRow
@@ -210,20 +216,18 @@ class TaskMessageClient(NamedTuple):
     temporal: "TemporalTaskClient"
     task_id: str
 
-    async def send(self, name: str, message: Mapping[str, JsonValue]) -> AnswerResult:
-        """What became of the message; an edit that waits for the end of a leg by then, waits.
+    async def send(self, name: str, message: Mapping[str, JsonValue]) -> UpdateResult:
+        """Send by an Update; if no one answers, by a signal of the same id, which waits for a worker.
+
+        Before anything is sent the task is asked something, so that a client without the key raises WrongKey and sends
+        nothing in plain.
+
+        Returns:
+            What became of the message; an edit that still waits for the end of a leg, waits.
 
         Raises:
             BadInput: The task does not run.
             Unreachable: The server does not answer.
-        """
-        return (await self._send(name, message)).answer
-
-    async def _send(self, name: str, message: Mapping[str, JsonValue]) -> UpdateResult:
-        """By an Update; where nobody answers by a signal of the same id, which waits for a worker.
-
-        Before anything is sent the task is asked something, so that who lacks the key raises WrongKey and sends nothing
-        in plain.
         """
         answer_id = token_hex(8)
         if await self.temporal.query_progress(self.task_id) is not None:
@@ -233,14 +237,45 @@ class TaskMessageClient(NamedTuple):
         await self.temporal.signal(self.task_id, name, {**message, "answer_id": answer_id})
         return UpdateResult(outcome=UNSEEN.outcome, reason=UNSEEN.reason)
 
-    async def answer_requests(
-        self, name: str, request_ids: Sequence[str], message: Mapping[str, JsonValue]
-    ) -> dict[str, AnswerResult]:
-        """Answer these requests in one signal. Returns the result of each by request id; raises as `send` does."""
-        if not request_ids:
-            return {}
-        first, *others = request_ids
-        result = await self._send(name, {**message, "request_id": first, "also": list[JsonValue](others)})
-        if not result.each:
-            return dict.fromkeys(request_ids, result.answer)
-        return {request_id: result.each.get(request_id, UNTOLD) for request_id in request_ids}
+
+@contextmanager
+def translating_input_faults() -> Generator[None]:
+    """Raise BadInput, with the reason, for a message that no task would take."""
+    try:
+        yield
+    except ValidationError as error:
+        raise BadInput(describe_fault(error)) from None
+
+
+def build_approval(
+    request_ids: Sequence[str], amount: Amount | None, by: AnswerAuthor = "", note: str = ""
+) -> ApproveInput:
+    """Build the approval of these requests, or of the only pending one if none is named. Raises BadInput."""
+    granted = validate_grant(amount) or Amount()
+    with translating_input_faults():
+        given = ApproveInput(
+            request_id=request_ids[0] if request_ids else None,
+            also=tuple(request_ids[1:]),
+            tokens=granted.tokens or None,
+            usd=Decimal(granted.micro_usd) / 1_000_000 if granted.micro_usd else None,
+            note=note,
+        )
+    return given.sign(by)
+
+
+def build_denial(
+    request_ids: Sequence[str], finish: Literal["partial", "cancel"], by: AnswerAuthor = "", note: str = ""
+) -> DenyInput:
+    """Build the denial of these requests, or of the only pending one if none is named. Raises BadInput."""
+    with translating_input_faults():
+        given = DenyInput(
+            request_id=request_ids[0] if request_ids else None, also=tuple(request_ids[1:]), finish=finish, note=note
+        )
+    return given.sign(by)
+
+
+def get_result_of_each(result: UpdateResult, request_ids: Sequence[str]) -> dict[str, AnswerResult]:
+    """Return the results of a message that answers several requests, by request id."""
+    if not result.each:
+        return dict.fromkeys(request_ids, result.answer)
+    return {request_id: result.each.get(request_id, UNTOLD) for request_id in request_ids}

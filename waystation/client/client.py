@@ -6,7 +6,7 @@ there is an answer even if the server has forgotten the task or no worker runs.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from math import inf
@@ -14,18 +14,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
-from pydantic import JsonValue
-
 from waystation.client import store_queries
 from waystation.client.approvals import (
     PlannedTask,
     TaskMessageClient,
+    build_approval,
+    build_denial,
     build_report_draft,
     build_stored_task_view,
     describe_unresponsive_task,
     find_answer_origins,
+    get_result_of_each,
     load_pending_approvals,
     load_planned_task,
+    translating_input_faults,
     with_spending,
 )
 from waystation.client.submission import (
@@ -58,11 +60,24 @@ from waystation.kernel.files import create_private_folder
 from waystation.planning.plan import Plan
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import build_client_data_converter, open_store, require_store_key
-from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN, AnswerAuthor, build_author_fields
-from waystation.tasks.details import build_optional_grant_fields
+from waystation.tasks.approvals import AnswerAuthor, ReviewPlanInput
 from waystation.tasks.events import EventPage
 from waystation.tasks.progress import CostBreakdown, DayRange, SessionSummary, SpendingReport, TaskCharges
-from waystation.tasks.signals import EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS, AnswerResult, ContextEditInput
+from waystation.tasks.signals import (
+    APPROVAL,
+    DENIAL,
+    EDIT,
+    MESSAGE,
+    PLAN,
+    UPDATE,
+    AnswerResult,
+    ContextEditInput,
+    DocumentsUpdateInput,
+    InputT,
+    TaskMessageInput,
+    TaskSignal,
+    UpdateResult,
+)
 from waystation.tasks.state_storage import cancel_submitted_task
 from waystation.tasks.task import (
     ReportVersion,
@@ -85,7 +100,6 @@ from waystation.tasks.view import (
     as_stored,
     with_stored_details,
     with_stored_reports,
-    without_empty,
 )
 
 if TYPE_CHECKING:
@@ -411,13 +425,8 @@ class Client:
             BadInput: The task does not run.
             Unreachable: The server does not answer.
         """
-        answer = {
-            "request_id": request_id,
-            **build_optional_grant_fields(amount),
-            **build_author_fields(by),
-            "note": note,
-        }
-        return await self._send(task_id, APPROVE_BUDGET, without_empty(answer))
+        given = build_approval([] if request_id is None else [request_id], amount, by, note)
+        return (await self.send(task_id, APPROVAL, given)).answer
 
     async def deny(
         self,
@@ -429,8 +438,8 @@ class Client:
         note: str = "",
     ) -> AnswerResult:
         """Deny a budget request: the task ends with a partial report, or is cancelled. Raises as `approve` does."""
-        answer = {"request_id": request_id, "finish": finish, **build_author_fields(by), "note": note}
-        return await self._send(task_id, DENY_BUDGET, without_empty(answer))
+        given = build_denial([] if request_id is None else [request_id], finish, by, note)
+        return (await self.send(task_id, DENIAL, given)).answer
 
     async def approve_many(
         self,
@@ -445,16 +454,19 @@ class Client:
 
         Returns the result of each by request id; raises as `approve` does.
         """
-        said = {**build_optional_grant_fields(amount), **build_author_fields(by), "note": note}
-        return await (await self._messages(task_id)).answer_requests(APPROVE_BUDGET, request_ids, said)
+        if not request_ids:
+            return {}
+        given = build_approval(request_ids, amount, by, note)
+        return get_result_of_each(await self.send(task_id, APPROVAL, given), request_ids)
 
     async def deny_many(
         self, task_id: str, request_ids: Sequence[str], *, by: AnswerAuthor = "", note: str = ""
     ) -> dict[str, AnswerResult]:
         """Refuse several in one moment, so that none goes on with what another leaves. Raises as `approve` does."""
-        return await (await self._messages(task_id)).answer_requests(
-            DENY_BUDGET, request_ids, {**build_author_fields(by), "note": note}
-        )
+        if not request_ids:
+            return {}
+        given = build_denial(request_ids, "partial", by, note)
+        return get_result_of_each(await self.send(task_id, DENIAL, given), request_ids)
 
     async def get_plan(self, task_id: str) -> Plan:
         """Return a task's newest plan, goals included. Raises UnknownTask; BadInput if it has none yet."""
@@ -479,7 +491,9 @@ class Client:
         await store_queries.load_plan(self._store, row)
         store_queries.validate_plan_shares(plan, (await self._view_or_stored(row)).progress)
         blob = await self._store.put_text(plan.model_dump_json(), row.ref.scope)
-        return await self._send(task_id, REVIEW_PLAN, without_empty({"plan": blob, "by": by, "note": note}))
+        with translating_input_faults():
+            given = ReviewPlanInput(plan=blob, note=note)
+        return (await self.send(task_id, PLAN, given.sign(by))).answer
 
     async def edit_context(self, task_id: str, edit: ContextEditInput, instructions: str = "") -> AnswerResult:
         """Edit the context of a running agent, or rewind an agent of a finished task, which then continues.
@@ -499,17 +513,15 @@ class Client:
             return await rewind_finished_task(self._store, await self._temporal(), await self._load_row(task_id), edit)
         task = (await self._load_row(task_id)).ref.scope
         blob = await self._store.put_text(validate_instructions(instructions), task) if instructions else None
-        return await self._send(
-            task_id, EDIT_CONTEXT, without_empty({**edit.model_dump(mode="json"), "instructions": blob})
-        )
+        return (await self.send(task_id, EDIT, edit.replace(instructions=blob))).answer
 
     async def send_message(self, task_id: str, words: str, by: str = "") -> AnswerResult:
         """Send all agents of a running task a message, each at its next turn. Raises BadInput, Unreachable."""
         progress = (await self.get_task(task_id)).progress
         row = await self._load_row(task_id)
         blob = await self._store.put_text(validate_message_text(row, progress.phase, words), row.ref.scope)
-        answer = await self._send(task_id, TELL, without_empty({"message": blob, "by": by}))
-        return annotate_message_answer(answer, progress.model)
+        result = await self.send(task_id, MESSAGE, TaskMessageInput(message=blob).sign(by))
+        return annotate_message_answer(result.answer, progress.model)
 
     async def list_documents(self, task_id: str) -> tuple[Document, ...]:
         """Return a task's current documents, in the order of their numbers. Raises UnknownTask."""
@@ -541,15 +553,25 @@ class Client:
         again = await compare_documents(self._store, row.ref.scope, loaded, remove_missing=remove_missing)
         if is_document_set_unchanged(again, progress):
             return again.to_answer(UNCHANGED)
-        sent = {"documents": await store_document_set(self._store, again, row.ref.scope), "by": by}
-        return again.to_answer(await self._send(task_id, UPDATE_DOCUMENTS, without_empty(sent)))
+        given = DocumentsUpdateInput(documents=await store_document_set(self._store, again, row.ref.scope))
+        return again.to_answer((await self.send(task_id, UPDATE, given.sign(by))).answer)
 
-    async def _messages(self, task_id: str) -> TaskMessageClient:
+    async def send(self, task_id: str, signal: TaskSignal[InputT], message: InputT) -> UpdateResult:
+        """Send a task a message, and return what became of it.
+
+        Args:
+            task_id: Id of the task.
+            signal: The row of `SIGNALS`.
+            message: The message, of the model that the row names.
+
+        Raises:
+            BadInput: The task does not run.
+            Unreachable: The server does not answer.
+            UnknownTask: There is no such task.
+        """
         await self._load_row(task_id)
-        return TaskMessageClient(await self._temporal(), task_id)
-
-    async def _send(self, task_id: str, name: str, message: Mapping[str, JsonValue]) -> AnswerResult:
-        return await (await self._messages(task_id)).send(name, message)
+        task = TaskMessageClient(await self._temporal(), task_id)
+        return await task.send(signal.name, message.model_dump(mode="json", exclude_defaults=True))
 
     async def cancel(self, task_id: str) -> TaskPhase:
         """Ask the task to stop, unless it is over. Returns its phase from before. Raises UnknownTask, Unreachable."""

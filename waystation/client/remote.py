@@ -26,10 +26,13 @@ from waystation.kernel.network import describe_connection_error
 from waystation.kernel.value import extract_validation_faults
 from waystation.security.untrusted import replace_control_characters
 from waystation.tasks.approvals import AnswerAuthor
+from waystation.tasks.signals import InputT, TaskSignal, UpdateResult
 from waystation.tasks.view import UnfinishedReport
 
 CALL_PATH_PREFIX = "/v1/client/"
 """Path prefix of the remote methods, which are at ROLE/METHOD."""
+MESSAGE_PATH = "messages/"
+"""Prefix of the names of messages to a task, which are at ROLE/messages/NAME."""
 VERSION_HEADER = "waystation-version"
 """Header with the client's version: its values change with the version."""
 ANSWER_TIMEOUT = 120.0
@@ -42,6 +45,7 @@ _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _LIKE = "like https://waystation.example.org, or the one that `waystation serve` printed"
 _PROBLEM = TypeAdapter(dict[str, JsonValue])
 _FOUND = TypeAdapter(tuple[MemoryMatchJson, ...])
+_RESULT = TypeAdapter(UpdateResult)
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _Method = Callable[Concatenate[Client, _P], Coroutine[Any, Any, _R]]
@@ -185,6 +189,14 @@ class RemoteClient(Client):
             "WAYSTATION_SERVER"
         )
 
+    async def send(self, task_id: str, signal: TaskSignal[InputT], message: InputT) -> UpdateResult:
+        """See `Client`: every row with a permission can be sent. Raises BadInput for another one."""
+        if signal.permission is None:
+            raise BadInput(f"{signal.name} is sent by a method of its own, which stores the texts that it names")
+        given = {"task_id": task_id, "message": message.model_dump(mode="json", exclude_defaults=True)}
+        content = await self.call_method(f"{MESSAGE_PATH}{signal.name}", signal.permission, given)
+        return self.parse_answer(_RESULT, content)
+
     async def search_memory(self, wish: MemorySearchRequest) -> tuple[MemoryMatchJson, ...]:
         """Search memory as agents do; best matches first."""
         asked = wish.model_dump(mode="json", exclude_none=True)
@@ -226,10 +238,6 @@ class RemoteClient(Client):
     apply_loaded_documents = make_http_method(Client.apply_loaded_documents, "submit")
     set_session_limit = make_http_method(Client.set_session_limit, "approve")
     review_plan = make_http_method(Client.review_plan, "approve")
-    approve = make_http_method(Client.approve, "approve")
-    deny = make_http_method(Client.deny, "approve")
-    approve_many = make_http_method(Client.approve_many, "approve")
-    deny_many = make_http_method(Client.deny_many, "approve")
 
 
 REMOTE_METHODS: Mapping[str, RemoteMethod[Any, Any]] = {

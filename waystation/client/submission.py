@@ -194,7 +194,7 @@ def validate_message_text(row: TaskRow, phase: TaskPhase, words: str) -> str:
 async def with_task_messages(store: SqlStore, view: TaskView, reader: TenantScope) -> TaskView:
     """Return the view with the messages sent to the task, and who has received each so far."""
     task_id = view.progress.task_id
-    kept = [telling for telling in view.progress.tellings if telling.text]
+    kept = [message for message in view.progress.task_messages if message.text]
     if not kept:
         return view
     agents = {run_id.removeprefix(f"{task_id}/"): run_id for run_id in await store.list_run_ids(task_id, reader)}
@@ -204,15 +204,15 @@ async def with_task_messages(store: SqlStore, view: TaskView, reader: TenantScop
     }
     seen = [
         TaskMessageView(
-            number=telling.number,
-            by=telling.by,
-            told_at=telling.told_at,
-            text=await store.get_text(telling.text, reader),
-            heard_by=tuple(agent for agent, numbers in by_agent.items() if telling.number in numbers),
+            number=message.number,
+            by=message.by,
+            sent_at=message.sent_at,
+            text=await store.get_text(message.text, reader),
+            received_by=tuple(agent for agent, numbers in by_agent.items() if message.number in numbers),
         )
-        for telling in kept
+        for message in kept
     ]
-    return view.replace(tellings=tuple(seen))
+    return view.replace(task_messages=tuple(seen))
 
 
 # ----------------------------------------------------------------------------------------------------------- forking

@@ -300,13 +300,13 @@ class ReviewJson(Value):
 
 
 class TaskMessageJson(Value):
-    """What a person told the task at work. `by` is a name as given; `heard_by` are ids of agents."""
+    """A message of a person to the task. `by` is a name as given; `received_by` are ids of agents."""
 
     number: int
     by: str
-    told_at: datetime
+    sent_at: datetime
     text: str
-    heard_by: tuple[str, ...]
+    received_by: tuple[str, ...]
 
 
 class DocumentUpdateJson(Value):
@@ -374,7 +374,7 @@ class TaskJson(Value):
     plans: tuple[PlanJson, ...]
     reviews: tuple[ReviewJson, ...]
     budget: BudgetJson
-    told: tuple[TaskMessageJson, ...]
+    messages: tuple[TaskMessageJson, ...]
     updates: tuple[DocumentUpdateJson, ...]
     resolutions: tuple[ResolutionJson, ...]
     reused: ReusedWork | None
@@ -417,7 +417,7 @@ def build_task_json(view: TaskView, report_path: Path | None) -> TaskJson:
         plans=tuple(map(PlanJson.from_version, view.plans)),
         reviews=tuple(map(ReviewJson.from_review, progress.reviews)),
         budget=BudgetJson.from_progress(progress.budget),
-        told=tuple(TaskMessageJson(**told.model_dump()) for told in view.tellings),
+        messages=tuple(TaskMessageJson(**message.model_dump()) for message in view.task_messages),
         updates=tuple(map(DocumentUpdateJson.from_update, progress.updates)),
         resolutions=tuple(ResolutionJson(**one.model_dump()) for one in view.resolutions),
         reused=progress.reused,

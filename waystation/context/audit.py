@@ -220,7 +220,7 @@ def build_transcript_view(transcript: Transcript) -> AnnotatedTranscript:
                 id=message.id,
                 role=message.role,
                 blocks=message.blocks,
-                told=message.told,
+                task_message=message.task_message,
                 updates=message.updates,
                 hidden_by=hiding.get(message.id),
                 masked_by={call: masks[call] for call in _answered(message) if call in masks},

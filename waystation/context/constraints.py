@@ -115,7 +115,7 @@ def _demands(message: Message) -> Iterator[str]:
         yield from parse_ledger_entries(message, CONSTRAINT_PREFIX)
         return
     # What people send to a running task is meant for all later work, in whatever words.
-    heeded = message.told > 0
+    heeded = message.task_message > 0
     yield from (
         sentence
         for sentence, demands in _sentences(message.text)

@@ -177,7 +177,7 @@ class Message(Value):
     id: str
     role: MessageRole
     blocks: tuple[Block, ...]
-    told: int = 0
+    task_message: int = 0
     """Number of the person's message to the running task that it carries; 0 for every other message."""
     updates: int = 0
     """Number of the newest document update that it reports; 0 for every other message."""

@@ -33,7 +33,7 @@ from waystation.reports.sections import (
     NOT_USED,
     SOURCES,
 )
-from waystation.security.untrusted import sanitize_line
+from waystation.security.untrusted import neutralize_markdown, sanitize_line
 from waystation.tasks.details import format_privacy, format_request_and_answer, format_task_cost, format_work_totals
 from waystation.tasks.task import StepProgress, TaskPhase, TaskProgress
 
@@ -124,7 +124,9 @@ def render_written_part(parts: ReportParts) -> str:
         lines.append(_why_draft(parts.progress))
     elif not whole:
         lines.append(f"> **Partial.** {_why_partial(parts.progress)}")
-    elif early := [f"{step.id} ({step.reason})" for step in parts.progress.steps if step.state == "partial"]:
+    elif early := [
+        f"{step.id} ({neutralize_markdown(step.reason)})" for step in parts.progress.steps if step.state == "partial"
+    ]:
         lines.append(f"> **Ended early:** {_some(early)}. This report contains only what they had found by then.")
     said = lines[0] == f"# {' '.join(parts.question.split())}"
     lines += ["" if said else f"{_QUESTION} {parts.question}", draft.summary]
@@ -247,7 +249,7 @@ def _title(parts: ReportParts) -> str:
 
 
 def _why_partial(progress: TaskProgress) -> str:
-    reasons = [f"{step.id}: {step.reason}" for step in _list_plan_steps(progress) if step.reason]
+    reasons = [f"{step.id}: {neutralize_markdown(step.reason)}" for step in _list_plan_steps(progress) if step.reason]
     if progress.phase is TaskPhase.CANCELLED:
         reasons.insert(0, "the task was cancelled")
     why = "; ".join(reasons) or "the writing step did not run"
@@ -321,22 +323,25 @@ def _account(progress: TaskProgress, apparatus: ReportAppendix) -> str:
             f"- Up to {format_amount(held)} may have been billed for calls without a reply; they count as spent"
         )
     lines += [
-        f"- {'Subagent' if get_parent_id(step.id) else 'Step'} {step.id} ended early: {step.reason}"
+        f"- {'Subagent' if get_parent_id(step.id) else 'Step'} {step.id} ended early: "
+        f"{neutralize_markdown(step.reason)}"
         for step in progress.steps
         if step.state == "partial"
     ]
     lines += [*filter(None, [apparatus.procedures, apparatus.oversight]), *_compactions(progress)]
     over = progress.phase.over
-    lines += [f"- {format_request_and_answer(approval, over=over)}" for approval in progress.approvals]
     lines += [
-        f"- {sanitize_line(it.by) or 'Someone'} sent the agents a message while the task ran"
-        for it in progress.tellings
+        f"- {neutralize_markdown(format_request_and_answer(approval, over=over))}" for approval in progress.approvals
     ]
     lines += [
-        f"- The documents changed while the task ran: {update.text}" for update in progress.updates if update.kept
+        f"- {neutralize_markdown(sanitize_line(it.by)) or 'Someone'} sent the agents a message while the task ran"
+        for it in progress.task_messages
     ]
-    lines += [f"- `{refusal.signal}` had no effect: {refusal.reason}" for refusal in progress.refusals]
-    lines += [f"- {note}" for note in progress.notes]
+    lines += [f"- The documents changed while the task ran: {update.text}" for update in progress.updates if update.kept]
+    lines += [
+        f"- `{refusal.signal}` had no effect: {neutralize_markdown(refusal.reason)}" for refusal in progress.refusals
+    ]
+    lines += [f"- {neutralize_markdown(note)}" for note in progress.notes]
     return "\n".join(lines)
 
 

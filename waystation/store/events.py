@@ -21,7 +21,7 @@ EventKind = Literal[
     "delivered",
     "asked",
     "answered",
-    "told",
+    "messaged",
     "updated",
     "refused",
     "resolved",
@@ -32,7 +32,7 @@ EventKind = Literal[
 """Of a task: submitted, admitted under a title, planned (by the version), ended (in the phase), reopened, forgotten.
 Of an agent: taken over by an attempt, called its model, replied, was given results or words, charged without a message,
 compacted, edited or rewound by a person, left off at the end of a leg, noted, delivered. Of people: asked, answered,
-told, updated documents, was refused; and a tool's arguments were resolved.
+messaged, updated documents, was refused; and a tool's arguments were resolved.
 """
 
 

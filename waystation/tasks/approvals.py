@@ -8,7 +8,7 @@ vouches for.
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Field, JsonValue, ValidationError
 
@@ -17,6 +17,7 @@ from waystation.kernel.amount import Amount, Limit, format_amount, format_limit
 from waystation.kernel.ids import short_hash
 from waystation.kernel.value import UNKNOWN_FIELD, Value, extract_validation_faults
 from waystation.planning.plan import PlanEdit
+from waystation.security.untrusted import sanitize_line
 from waystation.tasks.task import ApprovalRequest, RejectedMessage
 
 MAX_GRANT_TOKENS, MAX_GRANT_USD = 1_000_000_000, 1_000_000
@@ -49,11 +50,6 @@ AnswerAuthor = str | VerifiedName
 """A claimed or a verified name."""
 
 
-def build_author_fields(by: AnswerAuthor) -> dict[str, str]:
-    """Return the fields of an answer that identify its author."""
-    return {"by": by.name, "verified": by.proof} if isinstance(by, VerifiedName) else {"by": by}
-
-
 MAX_REQUESTS_PER_ANSWER = 1_000
 """Requests in one answer."""
 RequestId = Annotated[str, Field(max_length=200)]
@@ -61,49 +57,59 @@ AnswerId = Annotated[str, Field(max_length=MAX_ANSWER_ID_CHARACTERS)]
 """Of one message, chosen by programs: however often it is sent, it counts once. By an Update it is that Update's id."""
 
 
-class ApproveInput(Value):
-    """JSON of the signal `approve_budget`."""
+class MessageInput(Value):
+    """What the JSON of every message to a task can have."""
+
+    by: ClaimedName = ""
+    answer_id: AnswerId = ""
+
+    def sign(self, author: AnswerAuthor) -> Self:
+        """Return the message as one of this author."""
+        return self.replace(by=author.name if isinstance(author, VerifiedName) else author)
+
+
+class AnswerInput(MessageInput):
+    """What the JSON of every answer to an approval request can have."""
 
     request_id: RequestId | None = None
     """Which request; may be left out while exactly one is open, and that is for money."""
     also: tuple[RequestId, ...] = Field(default=(), max_length=MAX_REQUESTS_PER_ANSWER)
-    """Other requests that are granted in the same moment, each by itself, so that none goes on with what was given to
-    another.
+    """Other requests that are answered in the same moment, each by itself, so that none goes on with what was given to
+    another, or with what another leaves.
     """
+    verified: NameProof = ""
+    note: str = Field(default="", max_length=2_000)
+
+    def sign(self, author: AnswerAuthor) -> Self:
+        """Return the answer as one of this author; a claimed name has no proof."""
+        proof = author.proof if isinstance(author, VerifiedName) else ""
+        return super().sign(author).replace(verified=proof)
+
+
+class ApproveInput(AnswerInput):
+    """JSON of the signal `approve_budget`."""
+
     action: str | None = Field(default=None, max_length=200)
     """The tool that may be called, for a request to call one. May be omitted; a request for budget takes none."""
     tokens: int | None = Field(default=None, gt=0, le=MAX_GRANT_TOKENS, strict=True)
     """Granted tokens; without this and `usd`, the requested amount."""
     usd: Decimal | None = Field(default=None, gt=0, le=MAX_GRANT_USD, decimal_places=6)
     """Granted dollars, as a number or in quotes."""
-    by: ClaimedName = ""
-    verified: NameProof = ""
-    note: str = Field(default="", max_length=2_000)
-    answer_id: AnswerId = ""
 
 
-class DenyInput(Value):
+class DenyInput(AnswerInput):
     """JSON of the signal `deny_budget`."""
 
-    request_id: RequestId | None = None
-    also: tuple[RequestId, ...] = Field(default=(), max_length=MAX_REQUESTS_PER_ANSWER)
-    """Other requests that are denied in the same moment, so that none goes on with what another leaves."""
     finish: Literal["partial", "cancel"] = "partial"
-    by: ClaimedName = ""
-    verified: NameProof = ""
-    note: str = Field(default="", max_length=2_000)
-    answer_id: AnswerId = ""
 
 
-class ReviewPlanInput(Value):
+class ReviewPlanInput(MessageInput):
     """JSON of the signal `review_plan`."""
 
     plan: str = Field(pattern=r"^[0-9a-f]{64}$")
     """Content hash of a `Plan` in the store. Never the plan: its goals are text, and signals stay in the history."""
     request_id: RequestId | None = None
-    by: ClaimedName = ""
     note: str = Field(default="", max_length=2_000)
-    answer_id: AnswerId = ""
 
 
 class ApprovalContext(Value):
@@ -126,8 +132,7 @@ class ApprovalContext(Value):
 
 def approve(standing: ApprovalContext, given: ApproveInput, now: datetime) -> ApprovalRequest:
     """Return the request as approved. Raises ValueError, with the reason, if the approval has no effect."""
-    _by_an_approver(standing, given.by, given.verified)
-    request = _open_request(standing, given.request_id)
+    request = get_open_request(standing, given)
     if request.about_plan:
         granted = _agreement(given, standing)
     else:
@@ -164,8 +169,7 @@ def grant_in_advance(
 
 def deny(standing: ApprovalContext, given: DenyInput, now: datetime) -> ApprovalRequest:
     """Return the request as denied. Raises ValueError, with the reason, if the denial has no effect."""
-    _by_an_approver(standing, given.by, given.verified)
-    request = _open_request(standing, given.request_id)
+    request = get_open_request(standing, given)
     return request.replace(
         decision="denied",
         finish=given.finish,
@@ -237,6 +241,12 @@ def describe_plan_request(asked: ApprovalRequest) -> tuple[str, str]:
     return f"revised {plan}, with {format_amount(asked.asked)} for new steps", "the plan stays as it was"
 
 
+def get_open_request(standing: ApprovalContext, given: AnswerInput) -> ApprovalRequest:
+    """Return the open request that is answered. Raises ValueError if there is none, or its author may not answer."""
+    _by_an_approver(standing, given.by, given.verified)
+    return _open_request(standing, given.request_id)
+
+
 def _by_an_approver(standing: ApprovalContext, by: str, proof: str) -> None:
     """Raise ValueError unless an approver answers, if the workers name approvers."""
     if not standing.approvers:
@@ -248,7 +258,8 @@ def _by_an_approver(standing: ApprovalContext, by: str, proof: str) -> None:
         )
     if by not in standing.approvers:
         raise ValueError(
-            f"{by} is verified, and none of those whom WAYSTATION_APPROVERS of the workers names: one of them answers"
+            f"{sanitize_line(by)} is verified, and none of those whom WAYSTATION_APPROVERS of the workers names: "
+            "one of them answers"
         )
 
 
@@ -267,7 +278,7 @@ def _none_being_read(standing: ApprovalContext) -> None:
 
 def build_rejection(signal: str, sent: JsonValue, error: ValueError, now: datetime) -> RejectedMessage:
     """What is shown of a message that has no effect."""
-    return RejectedMessage(signal=signal, reason=_reason(error), at=now, answer_id=get_answer_id(sent))
+    return RejectedMessage(signal=signal, reason=describe_fault(error), at=now, answer_id=get_answer_id(sent))
 
 
 def get_answer_id(sent: JsonValue) -> str:
@@ -361,7 +372,7 @@ def _open(pending: Sequence[ApprovalRequest]) -> str:
     return f"open: {names}" if names else "no request is open"
 
 
-def _reason(error: ValueError) -> str:
+def describe_fault(error: ValueError) -> str:
     """Return the fault in one line, without values: a person may have pasted anything."""
     if not isinstance(error, ValidationError):
         return str(error)

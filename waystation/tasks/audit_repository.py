@@ -129,7 +129,7 @@ _NEWS = (
 
 
 def _messages(bodies: Iterable[str]) -> tuple[TaskMessage, ...]:
-    return tuple(sorted(map(TaskMessage.model_validate_json, bodies), key=lambda telling: telling.number))
+    return tuple(sorted(map(TaskMessage.model_validate_json, bodies), key=lambda message: message.number))
 
 
 async def _defined(connection: AsyncConnection, task_id: str) -> dict[str, ToolDefinition]:

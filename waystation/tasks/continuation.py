@@ -33,7 +33,7 @@ def build_fork_state(ended: TaskState, origin: ForkOrigin, ref: TaskRef, terms: 
     again = _again(ended, plan, origin.step)
     kept = {agent: _kept(run, ref) for agent, run in ended.runs.items() if get_step_id(agent) not in again}
     begun = TaskState(account=BudgetAccount(limit=terms.budget), runs=kept)
-    begun = begun.replace(tellings=ended.tellings, updates=ended.updates)
+    begun = begun.replace(task_messages=ended.task_messages, updates=ended.updates)
     reused = ReusedWork(task_id=origin.task_id, agents=tuple(kept), payers=_payers(ended, kept))
     steps = [step.id for step in plan.steps if step.id in kept]
     notes = tuple(f"{sentence[0].upper()}{sentence[1:]}." for sentence in reused.format_sentences(steps))

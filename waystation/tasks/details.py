@@ -290,14 +290,14 @@ def build_grant_fields(amount: Amount) -> dict[str, JsonValue]:
     return fields | ({"usd": amount.usd} if amount.micro_usd else {})
 
 
-def build_optional_grant_fields(amount: Amount | None) -> dict[str, JsonValue]:
-    """Build the fields for an amount; none without one, which grants what was requested.
+def validate_grant(amount: Amount | None) -> Amount | None:
+    """Return the amount; None grants what was requested.
 
     Raises BadInput for a zero amount, which a task would read as none.
     """
     if amount is not None and amount.is_zero:
         raise BadInput("an amount of nothing grants nothing: leave it out to grant what was asked for, or deny")
-    return build_grant_fields(amount or Amount())
+    return amount
 
 
 def build_limit_fields(limit: Limit) -> dict[str, JsonValue]:
@@ -307,7 +307,7 @@ def build_limit_fields(limit: Limit) -> dict[str, JsonValue]:
 
 def _refusals(progress: TaskProgress) -> str:
     newest = progress.refusals[-_SHOWN_REFUSALS:]
-    return "\n".join(f"- `{refusal.signal}` had no effect: {refusal.reason}" for refusal in newest)
+    return "\n".join(f"- `{refusal.signal}` had no effect: {neutralize_markdown(refusal.reason)}" for refusal in newest)
 
 
 def _edits(progress: TaskProgress) -> str:

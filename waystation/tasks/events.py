@@ -74,7 +74,7 @@ def build_audit_event(entry: AuditEntry) -> UnnumberedEvent:
         case ContextEdit():
             told = UnnumberedEvent(kind="edited", agent=entry.agent, detail=entry.state)
         case TaskMessage():
-            told = UnnumberedEvent(kind="told")
+            told = UnnumberedEvent(kind="messaged")
         case RecordedDocumentsUpdate():
             told = UnnumberedEvent(kind="updated")
         case PlaceholderResolution():

@@ -1,9 +1,9 @@
-"""What people send to a task: the table of its messages, validated here and nowhere else, so that nothing vanishes.
+"""What people send to a task: the table of its messages. The task validates them, so that nothing vanishes.
 
-Answers to its requests (`approvals` decides), words to its agents, new versions of its documents, changes to its
-agents' contexts: each is a row, which the task takes as a signal and as an Update of the same name. `apply_signal` says
-what it changes, `make_audit_entry_id` what it is called in the audit trail, `build_update_result` what its sender hears
-of it. An Update answers with that; a signal answers nobody.
+Answers to its requests (`approvals` decides), messages to its agents, new versions of its documents, changes to its
+agents' contexts: each is a row, which the task takes as a signal and as an Update of the same name, and which
+`Client.send` sends. `apply_signal` says what it changes, `make_audit_entry_id` what it is called in the audit trail,
+`build_update_result` what its sender learns of it. An Update answers with that; a signal has no answer.
 
 What arrives: any number of JSON values, since a person may send anything from the Temporal UI.
 
@@ -24,6 +24,7 @@ from waystation.agents.action_approvals import PlaceholderResolution
 from waystation.agents.agent_run import AgentRun
 from waystation.context.compaction import ContextEdit, ContextEditAction
 from waystation.documents.documents import DocumentsUpdate, RecordedDocumentsUpdate
+from waystation.kernel.client_permissions import ClientPermission
 from waystation.kernel.ids import short_hash
 from waystation.kernel.value import Value
 from waystation.planning.plan import PlanEdit
@@ -34,11 +35,10 @@ from waystation.tasks.approvals import (
     DENY_BUDGET,
     REVIEW_PLAN,
     AnswerBatch,
-    AnswerId,
     ApprovalContext,
     ApproveInput,
-    ClaimedName,
     DenyInput,
+    MessageInput,
     ReviewPlanInput,
     answer_each_request,
     approve,
@@ -55,49 +55,45 @@ from waystation.tasks.task import (
     TaskMessage,
 )
 
-EDIT_CONTEXT, TELL, UPDATE_DOCUMENTS = "edit_context", "tell", "update_documents"
-TASK_MESSAGE_PREFIX, DOCUMENTS_UPDATE_PREFIX = "told-", "documents-"
+EDIT_CONTEXT, SEND_MESSAGE, UPDATE_DOCUMENTS = "edit_context", "send_message", "update_documents"
+TASK_MESSAGE_PREFIX, DOCUMENTS_UPDATE_PREFIX = "message-", "documents-"
 """Prefixes of audit entry IDs of messages and document updates, which agents look up at every turn."""
 
-InputT = TypeVar("InputT", bound=Value)
+InputT = TypeVar("InputT", bound=MessageInput)
 ModelT = TypeVar("ModelT", bound=BaseModel)
 NumberedT = TypeVar("NumberedT", TaskMessage, DocumentsUpdate)
 
 
-class TaskMessageInput(Value):
-    """JSON of the signal `tell`."""
+class TaskMessageInput(MessageInput):
+    """JSON of the signal `send_message`."""
 
     text: Annotated[str, Field(max_length=MAX_MESSAGE_CHARACTERS)] | None = None
     """The message as typed in the Temporal UI, whose history then contains it."""
     message: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     """Content hash of the message, which is in the store already."""
-    by: ClaimedName = ""
-    answer_id: AnswerId = ""
 
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if (self.text is None) == (self.message is None):
             raise ValueError("give either `text`, the words themselves, or `message`, the content hash of stored ones")
         if self.text is not None and is_blank(self.text):
-            raise ValueError("`text` is blank: there is nothing to tell")
+            raise ValueError("`text` is blank: a message has a text")
         return self
 
 
 class PendingMessage(Value):
     """A message to be stored, with its text or the hash of it."""
 
-    telling: TaskMessage
+    task_message: TaskMessage
     text: str | None = None
     message: str | None = None
 
 
-class DocumentsUpdateInput(Value):
+class DocumentsUpdateInput(MessageInput):
     """JSON of the signal `update_documents`."""
 
     documents: str = Field(pattern=r"^[0-9a-f]{64}$")
     """Content hash of a `DocumentSet`, which is in the store, as are the texts that it names."""
-    by: ClaimedName = ""
-    answer_id: AnswerId = ""
 
 
 MAX_INSTRUCTIONS_CHARACTERS = 4_000
@@ -132,7 +128,7 @@ CompactionId = Annotated[str, AfterValidator(_compaction_id)]
 AgentId = Annotated[str, AfterValidator(_agent_id)]
 
 
-class ContextEditInput(Value):
+class ContextEditInput(MessageInput):
     """JSON of the signal `edit_context`."""
 
     action: ContextEditAction
@@ -146,9 +142,7 @@ class ContextEditInput(Value):
     """For `restore`: the ID, or the beginning of it."""
     instructions: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     """For `compact`: content hash of a text in the store. Never the text: signals stay in the workflow's history."""
-    by: ClaimedName = ""
     note: str = Field(default="", max_length=2_000)
-    answer_id: AnswerId = ""
 
     @model_validator(mode="after")
     def _names_what_it_needs(self) -> Self:
@@ -202,12 +196,14 @@ def _review_plan(to: SignalContext, given: ReviewPlanInput) -> PlanEdit:
     return build_plan_edit(to.standing, given)
 
 
-def _tell(to: SignalContext, given: TaskMessageInput) -> PendingMessage:
+def _send_message(to: SignalContext, given: TaskMessageInput) -> PendingMessage:
     """Return the message with the next number, not stored yet."""
     if to.state.is_ending:
-        raise ValueError("the task is ending, or over: none of its agents would hear it")
-    telling = TaskMessage(number=_next(to.state.tellings), by=given.by, answer_id=given.answer_id, told_at=to.now)
-    return PendingMessage(telling=telling, text=given.text, message=given.message)
+        raise ValueError("the task is ending, or over: none of its agents would receive it")
+    task_message = TaskMessage(
+        number=_next(to.state.task_messages), by=given.by, answer_id=given.answer_id, sent_at=to.now
+    )
+    return PendingMessage(task_message=task_message, text=given.text, message=given.message)
 
 
 def _update(to: SignalContext, given: DocumentsUpdateInput) -> DocumentsUpdate:
@@ -256,6 +252,10 @@ class TaskSignal(Generic[InputT]):
     """Decides what the message means to this task. Raises ValueError, with the reason, if it has no effect."""
     description: str
     """Description in the Temporal UI."""
+    permission: ClientPermission | None = None
+    """Permission that `Client.send` over HTTP needs. None for a message that names texts by their hashes: a method of
+    the client stores those first, and has a permission of its own.
+    """
 
     def evaluate(self, to: SignalContext, sent: JsonValue) -> SignalEffect | RejectedMessage:
         """Return the meaning of a message, or why it has no effect."""
@@ -271,6 +271,7 @@ APPROVAL = TaskSignal(
     _approve,
     'Grant a budget request: {"request_id": "research-1-1", "tokens": 20000, "by": "your name", "note": "why"}. '
     "tokens: as many as were asked for, if left out.",
+    permission="approve",
 )
 DENIAL = TaskSignal(
     DENY_BUDGET,
@@ -278,6 +279,7 @@ DENIAL = TaskSignal(
     _deny,
     'Deny a budget request: {"request_id": "research-1-1", "finish": "partial" or "cancel", "by": "your name", '
     '"note": "why"}.',
+    permission="approve",
 )
 PLAN = TaskSignal(
     REVIEW_PLAN,
@@ -293,7 +295,10 @@ EDIT = TaskSignal(
     '"agent": "research-1", "message": "m4" or "compaction": "its id", "by": "your name"}.',
 )
 MESSAGE = TaskSignal(
-    TELL, TaskMessageInput, _tell, 'Tell all agents, each at its next turn: {"text": "…", "by": "your name"}.'
+    SEND_MESSAGE,
+    TaskMessageInput,
+    _send_message,
+    'Send a message to all agents, which each receives at its next turn: {"text": "…", "by": "your name"}.',
 )
 UPDATE = TaskSignal(
     UPDATE_DOCUMENTS,
@@ -311,30 +316,37 @@ def apply_signal(state: TaskState, sent: SignalEffect | TaskMessage | RejectedMe
         case RejectedMessage():
             return state.after_answer(sent)
         case ApprovalRequest():
-            return _settled(state.after_answer(sent), sent)
+            return _apply_decision(state.after_answer(sent), sent)
         case AnswerBatch():
             return reduce(apply_signal, sent.each, state)
         case ContextEdit():
             return state.with_run(state.runs[sent.agent].with_edit(sent))
         case PlanEdit():
             return state.replace(plan_edit=sent)
-        case PendingMessage(telling=told) | (TaskMessage() as told):
-            return state.replace(tellings=_among(state.tellings, told))
+        case PendingMessage(task_message=message) | (TaskMessage() as message):
+            return state.replace(task_messages=_among(state.task_messages, message))
         case DocumentsUpdate():
             return state.replace(updates=_among(state.updates, sent))
 
 
-def _settled(state: TaskState, answer: ApprovalRequest) -> TaskState:
-    if answer.about_plan:
-        ends = answer.decision != "approved" and (state.proposed is None or answer.finish == "cancel")
-        return state.replace(cancelled=state.cancelled or ends)
-    if answer.action is not None:
-        return apply_action_decision(state, answer)
-    return (
-        state.after_grant(answer.agent, answer.granted)
-        if answer.decision == "approved"
-        else state.after_denial(answer.agent)
-    )
+def _apply_decision(state: TaskState, answer: ApprovalRequest) -> TaskState:
+    match answer.decision:
+        case "approved":
+            if answer.about_plan:
+                return state
+            if answer.action is not None:
+                return apply_action_decision(state, answer)
+            return state.after_grant(answer.agent, answer.granted)
+        case "denied":
+            if answer.about_plan:
+                ends = state.proposed is None or answer.finish == "cancel"
+                return state.replace(cancelled=state.cancelled or ends)
+            if answer.action is not None:
+                return apply_action_decision(state, answer)
+            return state.after_denial(answer.agent)
+        case "pending" | "expired" | "withdrawn":
+            # No one decided. Whatever closed the request, a deadline or freed budget, has changed the state itself.
+            return state
 
 
 def reject_unstored(
@@ -344,7 +356,7 @@ def reject_unstored(
     refused = RejectedMessage(signal=signal, reason=reason, at=now, answer_id=sent.answer_id)
     match sent:
         case TaskMessage():
-            state = state.replace(tellings=_others(state.tellings, sent))
+            state = state.replace(task_messages=_others(state.task_messages, sent))
         case DocumentsUpdate():
             state = state.replace(updates=_others(state.updates, sent))
     return state.after_answer(refused), refused
@@ -381,7 +393,7 @@ def make_audit_entry_id(entry: AuditEntry) -> str:
             return short_hash("resolution", entry.agent, entry.call_id, *entry.placeholders)
 
 
-AnswerOutcome = Literal["approved", "denied", "done", "waiting", "refused", "withdrawn", "unseen"]
+AnswerOutcome = Literal["approved", "denied", "done", "waiting", "refused", "not_needed", "unseen"]
 
 
 class AnswerResult(Value):
@@ -389,7 +401,8 @@ class AnswerResult(Value):
 
     outcome: AnswerOutcome
     """`unseen`: it was sent and will be read, but no worker has answered for it yet; `waiting`: an edit waits for its
-    agent's leg to end; `withdrawn`: one of all open requests, which has become needless meanwhile.
+    agent's leg to end; `not_needed`: the request was closed meanwhile because its agent got budget elsewhere, and the
+    answer was for all open requests. Of the request itself that is the decision `withdrawn`.
     """
     reason: str = ""
 
@@ -430,7 +443,7 @@ def find_messages(state: TaskState, answer_id: str) -> tuple[FoundMessage, ...]:
         return ()
     edits = (edit for run in state.all_runs for edit in run.edits)
     plans = () if state.plan_edit is None else (state.plan_edit,)
-    known = (*state.refusals, *state.approvals, *state.tellings, *state.updates, *edits, *plans)
+    known = (*state.refusals, *state.approvals, *state.task_messages, *state.updates, *edits, *plans)
     return tuple(one for one in known if one.answer_id == answer_id)
 
 

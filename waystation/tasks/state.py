@@ -70,7 +70,7 @@ class TaskState(Value):
     oversight: OversightState = OversightState()
     approvals: tuple[ApprovalRequest, ...] = ()
     refusals: tuple[RejectedMessage, ...] = ()
-    tellings: tuple[TaskMessage, ...] = ()
+    task_messages: tuple[TaskMessage, ...] = ()
     updates: tuple[DocumentsUpdate, ...] = ()
     reused: ReusedWork | None = None
     notes: tuple[str, ...] = ()

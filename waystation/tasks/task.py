@@ -85,7 +85,7 @@ class TaskMessage(Value):
     by: str = ""
     """The name that the person gave: a claim, not a proof."""
     answer_id: str = ""
-    told_at: datetime
+    sent_at: datetime
 
 
 class TaskNews(NamedTuple):
@@ -98,12 +98,12 @@ class TaskNews(NamedTuple):
 
 def build_transcript_message(message_id: str, number: int, words: str) -> Message:
     """Build the transcript message that an agent receives: nothing but the text."""
-    return Message(id=message_id, role="user", blocks=(Text(text=words),), told=number)
+    return Message(id=message_id, role="user", blocks=(Text(text=words),), task_message=number)
 
 
 def list_received_message_numbers(said: Iterable[Message]) -> frozenset[int]:
     """Return the numbers of the messages that an agent has received, by its conversation."""
-    return frozenset(message.told for message in said if message.told)
+    return frozenset(message.task_message for message in said if message.task_message)
 
 
 MIN_WINDOW_TOKENS, MAX_WINDOW_TOKENS = 2_000, 1_000_000
@@ -404,7 +404,7 @@ class TaskProgress(Value):
     refusals: tuple[RejectedMessage, ...] = ()
     edits: tuple[ContextEdit, ...] = ()
     """People's edits of agents' contexts, including waiting and refused ones."""
-    tellings: tuple[TaskMessage, ...] = ()
+    task_messages: tuple[TaskMessage, ...] = ()
     """People's messages to the running task."""
     updates: tuple[DocumentsUpdate, ...] = ()
     """Updates of its documents while it was running."""

@@ -42,7 +42,9 @@ OTHER_TOOL = "other"
 ABANDONED = "abandoned"
 """Outcome of a leg that was running when its task ended."""
 _OWN_TOOLS = frozenset({"web_search", "fetch_page", *(tool for role in ROLES.values() for tool in role.tools)})
-_NOTED = frozenset({"asked", "answered", "told", "updated", "refused", "resolved", "edited", "rewound", "delivered"})
+_NOTED = frozenset(
+    {"asked", "answered", "messaged", "updated", "refused", "resolved", "edited", "rewound", "delivered"}
+)
 """Kinds of task events that become events of a leg's span."""
 
 

@@ -1,10 +1,8 @@
 """Tasks as seen from outside: what the client returns."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple
-
-from pydantic import JsonValue
 
 from waystation.agents.action_approvals import PlaceholderResolution
 from waystation.agents.agent_status import AgentStatus
@@ -45,9 +43,9 @@ class TaskMessageView(Value):
     number: int
     by: str
     """The name that the person gave: a claim, not a proof."""
-    told_at: datetime
+    sent_at: datetime
     text: str
-    heard_by: tuple[str, ...]
+    received_by: tuple[str, ...]
     """Agents that have received it, by step ID. Others receive it at their next turn, if they have one."""
 
 
@@ -113,7 +111,7 @@ class TaskView(Value):
     """Characters of its documents beyond its limit for memory."""
     plans: tuple[PlanVersion, ...] = ()
     """The task's plans, oldest first."""
-    tellings: tuple[TaskMessageView, ...] = ()
+    task_messages: tuple[TaskMessageView, ...] = ()
     resolutions: tuple[PlaceholderResolution, ...] = ()
     """Originals that its tools received, by placeholder. Only if requested."""
     procedures: tuple[ProcedureSource, ...] = ()
@@ -212,11 +210,6 @@ def with_stored_reports(row: TaskRow, live: TaskProgress) -> TaskProgress:
     """
     kept = row.progress.report_versions if row.progress is not None else ()
     return live.replace(reports=kept) if len(kept) > len(live.report_versions) else live
-
-
-def without_empty(answer: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return the non-empty fields of an answer."""
-    return {name: value for name, value in answer.items() if value is not None and value != ""}
 
 
 class NextPromptView(Value):

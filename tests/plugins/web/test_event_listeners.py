@@ -49,7 +49,7 @@ class Scene:
         """A worker that is killed within its transaction."""
         try:
             async with self._store.database.write() as connection:
-                queue_event(connection, self._run.task_id, UnnumberedEvent(kind="told"), utc_now())
+                queue_event(connection, self._run.task_id, UnnumberedEvent(kind="messaged"), utc_now())
                 raise LookupError
         except LookupError:
             pass

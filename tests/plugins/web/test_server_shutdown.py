@@ -50,7 +50,7 @@ async def stopped(method: str, path: str, *headers: tuple[bytes, bytes]) -> tupl
             "unknown whether this was done: ask again, which does nothing twice",
         ),
         ("PUT", "/v1/sessions/S/limit", False, "ask again, which does nothing twice"),
-        ("POST", "/v1/tasks/task-1/tell", False, "look at the tasks before you ask again"),
+        ("POST", "/v1/tasks/task-1/message", False, "look at the tasks before you ask again"),
         ("GET", "/v1/tasks", False, "the server stops: ask again when it runs"),
     ],
 )

@@ -3,11 +3,12 @@
 Deliverables can be derived from the conversation alone, so that they can be rewound with it.
 """
 
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, TypeVar
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 
 from waystation.agents.delegation import SUBAGENT_ID_SEPARATOR, get_step_id
 from waystation.agents.deliverables import (
@@ -28,7 +29,38 @@ from waystation.planning.plan import Plan
 from waystation.store.ports import Store
 
 
-class SubmitAnalysisInput(ToolInput):
+class SubmissionInput(ToolInput):
+    """Arguments of a call that submits something."""
+
+    @abstractmethod
+    def build_deliverable(self, before: Deliverable | None) -> Deliverable:
+        """Build the deliverable after the call, given the one before it."""
+
+
+SubmissionT = TypeVar("SubmissionT", bound=SubmissionInput)
+
+
+class SubmissionTool(TypedTool[SubmissionT]):
+    """Stores what its arguments make of the run's deliverable, so that a pause can show it."""
+
+    permission = "hand_in"
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def run(self, arguments: SubmissionT, at: ToolContext) -> str:
+        """Store the deliverable."""
+        submitted = arguments.build_deliverable(await self._store.get_deliverable(at.run.run_id, at.run.scope))
+        result = self.describe(arguments, submitted)
+        await self._store.commit_deliverable(at.fence, at.run.task_id, submitted)
+        return result
+
+    @abstractmethod
+    def describe(self, arguments: SubmissionT, submitted: Deliverable) -> str:
+        """Describe what the call submits. Raises ToolCallRejectedError if it cannot be submitted yet."""
+
+
+class SubmitAnalysisInput(SubmissionInput):
     """Conclusions, contradictions and gaps."""
 
     conclusions: tuple[Finding, ...]
@@ -40,25 +72,20 @@ class SubmitAnalysisInput(ToolInput):
         return Analysis(conclusions=self.conclusions, contradictions=self.contradictions, gaps=self.gaps)
 
 
-class SubmitAnalysisTool(TypedTool[SubmitAnalysisInput]):
+class SubmitAnalysisTool(SubmissionTool[SubmitAnalysisInput]):
     """Submits the analysis and ends the run."""
 
     name = "submit_analysis"
     description = "Hands in your conclusions with citations, contradictions and gaps, and ends your work on this step."
     ends_run = True
-    permission = "hand_in"
     input_model = SubmitAnalysisInput
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    async def run(self, arguments: SubmitAnalysisInput, at: ToolContext) -> str:
-        """Store the analysis."""
-        await self._store.commit_deliverable(at.fence, at.run.task_id, arguments.build_deliverable(None))
+    def describe(self, arguments: SubmitAnalysisInput, submitted: Deliverable) -> str:  # noqa: ARG002
+        """See base class."""
         return f"analysis with {len(arguments.conclusions)} conclusions handed in"
 
 
-class SubmitFindingsInput(ToolInput):
+class SubmitFindingsInput(SubmissionInput):
     """Findings and open questions."""
 
     findings: tuple[Finding, ...]
@@ -69,25 +96,20 @@ class SubmitFindingsInput(ToolInput):
         return ResearchFindings(findings=self.findings, open_questions=self.open_questions)
 
 
-class SubmitFindingsTool(TypedTool[SubmitFindingsInput]):
+class SubmitFindingsTool(SubmissionTool[SubmitFindingsInput]):
     """Submits findings and ends the run."""
 
     name = "submit_findings"
     description = "Hands in your findings, each with citations, and ends your work on this step."
     ends_run = True
-    permission = "hand_in"
     input_model = SubmitFindingsInput
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    async def run(self, arguments: SubmitFindingsInput, at: ToolContext) -> str:
-        """Store the findings."""
-        await self._store.commit_deliverable(at.fence, at.run.task_id, arguments.build_deliverable(None))
+    def describe(self, arguments: SubmitFindingsInput, submitted: Deliverable) -> str:  # noqa: ARG002
+        """See base class."""
         return f"{len(arguments.findings)} findings handed in"
 
 
-class WriteSectionInput(ToolInput):
+class WriteSectionInput(SubmissionInput):
     """One section of the report."""
 
     heading: str = Field(min_length=1, max_length=200)
@@ -98,25 +120,17 @@ class WriteSectionInput(ToolInput):
         return get_report_draft(before).with_section(ReportSection(heading=self.heading, markdown=self.markdown))
 
 
-class WriteSectionTool(TypedTool[WriteSectionInput]):
-    """Adds a section to the draft, or replaces the one with the same heading.
-
-    Sections are stored, so a pause can show them.
-    """
+class WriteSectionTool(SubmissionTool[WriteSectionInput]):
+    """Adds a section to the draft, or replaces the one with the same heading."""
 
     name = "write_section"
     description = "Writes one section of the report. The same heading again replaces that section."
-    permission = "hand_in"
     input_model = WriteSectionInput
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    async def run(self, arguments: WriteSectionInput, at: ToolContext) -> str:
-        """Store the section."""
-        grown = arguments.build_deliverable(await self._store.get_deliverable(at.run.run_id, at.run.scope))
-        await self._store.commit_deliverable(at.fence, at.run.task_id, grown)
-        number = [section.heading for section in grown.sections].index(arguments.heading) + 1
+    def describe(self, arguments: WriteSectionInput, submitted: Deliverable) -> str:
+        """See base class."""
+        sections = get_report_draft(submitted).sections
+        number = [section.heading for section in sections].index(arguments.heading) + 1
         return f"section {number} kept: {arguments.heading}"
 
 
@@ -125,7 +139,7 @@ def get_report_draft(handed_in: Deliverable | None) -> ReportDraft:
     return handed_in if isinstance(handed_in, ReportDraft) else ReportDraft()
 
 
-class SubmitReportInput(ToolInput):
+class SubmitReportInput(SubmissionInput):
     """Title, summary and criteria of the report."""
 
     title: str = Field(min_length=1, max_length=300)
@@ -137,40 +151,22 @@ class SubmitReportInput(ToolInput):
         return get_report_draft(before).replace(title=self.title, summary=self.summary, criteria=self.criteria)
 
 
-class SubmitReportTool(TypedTool[SubmitReportInput]):
+class SubmitReportTool(SubmissionTool[SubmitReportInput]):
     """Submits the report and ends the run."""
 
     name = "submit_report"
     description = "Gives the report its title and summary and hands it in, with the sections written before."
     ends_run = True
-    permission = "hand_in"
     input_model = SubmitReportInput
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    async def run(self, arguments: SubmitReportInput, at: ToolContext) -> str:
-        """Store the report."""
-        whole = arguments.build_deliverable(await self._store.get_deliverable(at.run.run_id, at.run.scope))
-        if not whole.sections:
+    def describe(self, arguments: SubmitReportInput, submitted: Deliverable) -> str:  # noqa: ARG002
+        """See base class."""
+        sections = get_report_draft(submitted).sections
+        if not sections:
             raise ToolCallRejectedError(
                 "The report has no section yet. Write them with write_section, then hand it in."
             )
-        await self._store.commit_deliverable(at.fence, at.run.task_id, whole)
-        return f"report with {len(whole.sections)} sections handed in"
-
-
-class SubmissionInput(Protocol):
-    """Arguments of a call that submits something."""
-
-    @classmethod
-    def model_validate(cls, obj: Mapping[str, JsonValue], /) -> Self:
-        """Parse the arguments. Raises ValidationError."""
-        ...
-
-    def build_deliverable(self, before: Deliverable | None) -> Deliverable:
-        """Build the deliverable after the call, given the one before it."""
-        ...
+        return f"report with {len(sections)} sections handed in"
 
 
 SUBMISSION_INPUTS: Mapping[str, type[SubmissionInput]] = {

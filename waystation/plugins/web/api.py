@@ -14,7 +14,7 @@ from waystation import __version__
 from waystation.client import Client
 from waystation.client.agent_contexts import MemoryMatchJson, MemorySearchRequest
 from waystation.client.exports import load_report
-from waystation.client.remote import REMOTE_METHODS, VERSION_HEADER
+from waystation.client.remote import MESSAGE_PATH, REMOTE_METHODS, VERSION_HEADER
 from waystation.client.task_json import CancelJson, ModelViewJson, ReportJson, SessionJson, TaskJson, build_task_json
 from waystation.context.audit import AnnotatedTranscript, build_transcript_view
 from waystation.context.history import build_model_view
@@ -35,6 +35,7 @@ from waystation.plugins.web.request_bodies import (
     NewMessage,
     NewTask,
     RequestKey,
+    SentMessage,
     SessionLimit,
     TaskPath,
     TenantClient,
@@ -46,12 +47,13 @@ from waystation.plugins.web.request_bodies import (
     grant_task_request,
     invoke_client_method,
     raise_if_refused,
+    send_client_message,
     set_session_limit,
     submit_new_task,
 )
 from waystation.security.untrusted import replace_control_characters
 from waystation.tasks.progress import CostBreakdown, DayRange, SessionSummary, SpendingReport
-from waystation.tasks.signals import AnswerResult
+from waystation.tasks.signals import SIGNALS, AnswerResult, UpdateResult
 from waystation.tasks.task import TaskPhase
 from waystation.tasks.view import AgentCompactionAudits, PendingApproval, SubmittedTask, TaskFilter
 
@@ -160,9 +162,9 @@ async def post_cancel(client: TenantClient, task: TaskPath) -> CancelJson:
     return await cancel_task(client, task)
 
 
-@v1.post("/tasks/{task}/tell")
-async def post_tell(client: TenantClient, who: CurrentPrincipal, task: TaskPath, words: NewMessage) -> AnswerResult:
-    """Tell the agents of a running task something."""
+@v1.post("/tasks/{task}/message")
+async def post_message(client: TenantClient, who: CurrentPrincipal, task: TaskPath, words: NewMessage) -> AnswerResult:
+    """Send the agents of a running task a message."""
     return raise_if_refused(
         await client.send_message(await client.resolve_task_id(task), words.message, who.name or words.by)
     )
@@ -349,12 +351,33 @@ async def call_client(
 ) -> Response:
     """What our own client asks for, of the same version as this server: its values are no interface of others."""
     called = REMOTE_METHODS.get(name)
+    _require_same_version(version)
+    if called is None or called.role != role:
+        raise HTTPException(404, f"a client does not ask for {role} {replace_control_characters(name)}")
+    return Response(await invoke_client_method(client, who, called, given), media_type="application/json")
+
+
+@v1.post(f"/client/{{role}}/{MESSAGE_PATH}{{name}}", include_in_schema=False)
+async def send_message_of_client(
+    client: TenantClient,
+    who: CurrentPrincipal,
+    role: ClientPermission,
+    name: str,
+    sent: Annotated[dict[str, JsonValue], Body()],
+    version: Annotated[str, Header(alias=VERSION_HEADER, max_length=40)] = "",
+) -> UpdateResult:
+    """Send a task the message that our own client has made."""
+    signal = SIGNALS.get(name)
+    _require_same_version(version)
+    if signal is None or signal.permission != role:
+        raise HTTPException(404, f"a client does not send {role} {replace_control_characters(name)}")
+    return await send_client_message(client, who, signal, SentMessage.model_validate(sent))
+
+
+def _require_same_version(version: str) -> None:
     if version != __version__:
         raise HTTPException(
             409,
             f"this server is Waystation {__version__}, and {replace_control_characters(version) or 'none'} asks: "
             "both have to be the same",
         )
-    if called is None or called.role != role:
-        raise HTTPException(404, f"a client does not ask for {role} {replace_control_characters(name)}")
-    return Response(await invoke_client_method(client, who, called, given), media_type="application/json")

@@ -244,7 +244,7 @@ async def send_task_message(
     task: Task,
     message: Annotated[str, Field(min_length=1, max_length=20_000, description="What its agents shall know.")],
 ) -> AnswerResult:
-    """Tell the agents of a running task something; each hears it at its next turn."""
+    """Send the agents of a running task a message, which each receives at its next turn."""
     assistant = get_assistant(ctx)
     return _unless_refused(
         await assistant.client.send_message(await assistant.require_own_task(task), message, assistant.rights.signature)
@@ -269,7 +269,10 @@ TOOLS: dict[str, tuple[Callable[..., Any], ToolAnnotations]] = {
     "deny": (deny_request, _ENDS),
     "get_report": (read_report, _READS),
     "recall": (recall_memory, _READS),
-    "tell": (send_task_message, ToolAnnotations(destructive_hint=False, idempotent_hint=False, open_world_hint=False)),
+    "send_message": (
+        send_task_message,
+        ToolAnnotations(destructive_hint=False, idempotent_hint=False, open_world_hint=False),
+    ),
     "cancel": (cancel_task, _ENDS),
 }
 """Tools by name, with their effects: read-only, destructive, idempotent, open-world."""

@@ -446,7 +446,7 @@ async def _task(
         list_pending_approvals(progress),
     )
     forms = {f"answer-{task_id}-{one.approval.request_id}" for one in waiting}
-    forms |= {"fork" if progress.phase.over else "tell"}
+    forms |= {"fork" if progress.phase.over else "message"}
     if back.form and back.form not in forms:
         return render_error_page(request, back.status, "Not taken", back.reason, back.labelled_values)
     return _page(
@@ -616,7 +616,7 @@ async def deny_by_form(
     return await _taken(request, act, lambda sent: _task(request, client, feed, task, back=sent), _answers_form(task))
 
 
-@pages.post("/tasks/{task}/tell")
+@pages.post("/tasks/{task}/message")
 async def send_message_by_form(
     request: Request, client: TenantClient, feed: TenantFeed, who: CurrentPrincipal, task: TaskPath
 ) -> Response:
@@ -629,7 +629,7 @@ async def send_message_by_form(
             return _after(task, await client.send_message(task_id, said.message, who.name or said.by))
         raise faults.error
 
-    return await _taken(request, act, lambda sent: _task(request, client, feed, task, back=sent), "tell")
+    return await _taken(request, act, lambda sent: _task(request, client, feed, task, back=sent), "message")
 
 
 @pages.post("/tasks/{task}/agents/{agent}/edit")

@@ -40,9 +40,9 @@ from waystation.security.untrusted import (
     sanitize_line,
     strip_invisible_characters,
 )
-from waystation.tasks.approvals import VerifiedName
-from waystation.tasks.details import build_optional_grant_fields
-from waystation.tasks.signals import AnswerResult, ContextEditAction, ContextEditInput
+from waystation.tasks.approvals import MessageInput, VerifiedName
+from waystation.tasks.details import validate_grant
+from waystation.tasks.signals import AnswerResult, ContextEditAction, ContextEditInput, TaskSignal, UpdateResult
 from waystation.tasks.task import TaskConfig, TaskRequest, TaskRow, make_own_session_name
 from waystation.tasks.view import SubmittedTask, TaskView
 
@@ -140,7 +140,7 @@ class Denial(Value):
 
 
 class NewMessage(Value):
-    """What agents are told."""
+    """A message to the agents of a task."""
 
     message: str = Field(min_length=1, max_length=20_000)
     by: str = Field(default="", max_length=200)
@@ -364,7 +364,7 @@ def parse_grant_limit(written: str) -> Limit | None:
     if not written:
         return None
     limit = _bounded("an amount", written, Amount())
-    build_optional_grant_fields(limit.amount)  # raises for an amount of zero
+    validate_grant(limit.amount)
     return limit
 
 
@@ -478,6 +478,26 @@ async def invoke_client_method(
         name = claimed.name if isinstance(claimed, VerifiedName) else str(claimed)
         given["by"] = who.resolve_signature(name) if called.signs else who.name or name
     return called.serialize_result(await called.method(client, **given))
+
+
+class SentMessage(Value):
+    """A message of our own client to a task."""
+
+    task_id: str
+    message: JsonValue
+    """Of the model that the row of its name has."""
+
+
+async def send_client_message(
+    client: Client, who: Principal, signal: TaskSignal[Any], sent: SentMessage
+) -> UpdateResult:
+    """Send a message for a caller over HTTP, who signs it with the authenticated name.
+
+    Raises as `Client.send` does; ValidationError.
+    """
+    _stay_in_bounds("task_id", sent.task_id)
+    given: MessageInput = signal.model.model_validate(sent.message)
+    return await client.send(sent.task_id, signal, given.sign(who.resolve_signature(given.by)))
 
 
 def _stay_in_bounds(name: str, value: object) -> None:
