@@ -4,6 +4,7 @@ from pydantic import ValidationError
 from temporalio import activity
 
 from waystation.activities.activity_errors import translating_errors
+from waystation.agents.task_messages import MAX_MESSAGE_CHARACTERS, TaskMessage
 from waystation.budgets.budget import RunUsage
 from waystation.context.compaction import ContextEdit
 from waystation.documents.documents import DocumentSet, DocumentsUpdate
@@ -15,7 +16,7 @@ from waystation.kernel.value import Value
 from waystation.store.ports import Store
 from waystation.tasks.signals import PendingMessage
 from waystation.tasks.state_storage import load_state_chunk, store_state_chunk
-from waystation.tasks.task import MAX_MESSAGE_CHARACTERS, ApprovalRequest, AuditEntry, RejectedMessage, TaskMessage
+from waystation.tasks.task import ApprovalRequest, AuditEntry, RejectedMessage
 
 
 class AuditRequest(Value):

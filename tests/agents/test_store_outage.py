@@ -17,6 +17,7 @@ from waystation.activities.ledger import (
     UpdateDocumentsRequest,
 )
 from waystation.agents.task_brief import EarlierTasks
+from waystation.agents.task_messages import TaskMessage
 from waystation.documents.documents import DocumentsUpdate
 from waystation.kernel.errors import StoreUnavailable, TextNotFoundError
 from waystation.kernel.scopes import ReadScope
@@ -24,7 +25,6 @@ from waystation.privacy.policy import RedactedText, RedactedTextKey
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.context_editor import ContextEditor
 from waystation.tasks.signals import PendingMessage
-from waystation.tasks.task import TaskMessage
 
 GONE = "0" * 64
 

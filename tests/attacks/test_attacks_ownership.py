@@ -31,6 +31,7 @@ from tests.support.store_values import (
 )
 from waystation.agents.deliverables import Note, ResearchFindings
 from waystation.agents.leg import LegState, TurnLimitReached
+from waystation.agents.task_messages import TaskMessage
 from waystation.budgets.budget import RunUsage
 from waystation.documents.documents import SourceDocument
 from waystation.documents.text_repository import content_hash
@@ -45,7 +46,7 @@ from waystation.runtime.reencryption import reencrypt_database
 from waystation.runtime.sql_store import SqlStore
 from waystation.store.engine import Database
 from waystation.tasks.progress import DayRange
-from waystation.tasks.task import RejectedMessage, TaskMessage, TaskRow
+from waystation.tasks.task import RejectedMessage, TaskRow
 from waystation.tasks.traces import TraceCursor
 
 WHOSE = (("harbour", "spring"), ("harbour", "autumn"), ("lighthouse", "spring"))

@@ -14,6 +14,7 @@ from waystation.agents.call_ledger import CountedPrompt
 from waystation.agents.leg import AgentFinished, LegOutcome, LegRequest, LegState
 from waystation.agents.roles import AgentDeps, load_role_prompt
 from waystation.agents.task_brief import build_document_listing, render_task_parts
+from waystation.agents.task_messages import TaskMessage, build_transcript_message, list_received_message_numbers
 from waystation.agents.tools.tool import ToolContext
 from waystation.agents.tools.toolbox import Toolbox
 from waystation.budgets.budget import RunUsage
@@ -53,7 +54,7 @@ from waystation.privacy.policy import TextDestination, build_redaction_notes
 from waystation.privacy.ports import Redactor
 from waystation.security.untrusted import SafeMarkup, sanitize_line, wrap_untrusted
 from waystation.store.ports import Store
-from waystation.tasks.task import TaskMessage, TaskRow, build_transcript_message, list_received_message_numbers
+from waystation.tasks.task import TaskRow
 
 
 @dataclass

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from waystation.agents.action_approvals import UnattendedPolicy
 from waystation.agents.task_brief import EarlierTasks
+from waystation.agents.task_messages import MAX_MESSAGE_CHARACTERS, list_received_message_numbers
 from waystation.config.resolver import build_task_row, collect_adjustments, collect_config_warnings
 from waystation.config.settings import Settings
 from waystation.documents.document_loading import DocumentLoadResult, load_documents
@@ -43,7 +44,6 @@ from waystation.tasks.signals import AnswerResult
 from waystation.tasks.state import TaskState
 from waystation.tasks.state_storage import store_task_refusal
 from waystation.tasks.task import (
-    MAX_MESSAGE_CHARACTERS,
     ForkOrigin,
     TaskBudget,
     TaskPhase,
@@ -51,7 +51,6 @@ from waystation.tasks.task import (
     TaskRequest,
     TaskRow,
     build_reader_scope,
-    list_received_message_numbers,
     make_session_workflow_id,
     make_task_id,
     session_hash,

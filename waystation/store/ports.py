@@ -9,6 +9,7 @@ from typing import Protocol
 
 from waystation.agents.deliverables import Deliverable, Note
 from waystation.agents.leg import LegOutcome, LoadedRun
+from waystation.agents.task_messages import TaskMessage, TaskNews
 from waystation.budgets.budget import RunUsage
 from waystation.context.transcript import CallIntent, Charge, Fence, Message, Record, Transcript
 from waystation.documents.documents import (
@@ -30,7 +31,7 @@ from waystation.tasks.continuation import TranscriptRewind
 from waystation.tasks.progress import TaskCharges
 from waystation.tasks.schedules import MonthlyBudget
 from waystation.tasks.session import SessionKey, StoredSession
-from waystation.tasks.task import AuditEntry, ReusedWork, TaskMessage, TaskNews, TaskProgress, TaskRow
+from waystation.tasks.task import AuditEntry, ReusedWork, TaskProgress, TaskRow
 
 
 class DocumentStore(Protocol):

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import Select, bindparam, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from waystation.agents.task_messages import TaskMessage, TaskNews
 from waystation.context.transcript import Transcript
 from waystation.documents.documents import (
     Document,
@@ -49,7 +50,7 @@ from waystation.store.schema import (
 )
 from waystation.tasks.events import EventPage, TaskEvent, build_audit_event
 from waystation.tasks.signals import DOCUMENTS_UPDATE_PREFIX, TASK_MESSAGE_PREFIX, make_audit_entry_id
-from waystation.tasks.task import AuditEntry, TaskConfig, TaskMessage, TaskNews
+from waystation.tasks.task import AuditEntry, TaskConfig
 from waystation.tasks.task_repository import build_unknown_task_error, parse_charge_row, require_task
 from waystation.tasks.traces import RunTraceData, TaskTraceData, TraceCursor, find_touched_agents
 

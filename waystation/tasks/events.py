@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from waystation.agents.action_approvals import PlaceholderResolution
+from waystation.agents.task_messages import TaskMessage
 from waystation.context.transcript import Charge, Compaction, Message, PromptPrefixRecord, Record, RewindRecord
 from waystation.documents.documents import RecordedDocumentsUpdate
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
 from waystation.store.events import EventKind, UnnumberedEvent
 from waystation.tasks.signals import make_audit_entry_id
-from waystation.tasks.task import ApprovalRequest, AuditEntry, ContextEdit, RejectedMessage, TaskMessage, TaskPhase
+from waystation.tasks.task import ApprovalRequest, AuditEntry, ContextEdit, RejectedMessage, TaskPhase
 
 
 class TaskEvent(UnnumberedEvent):
