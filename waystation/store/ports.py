@@ -10,6 +10,7 @@ from typing import Protocol
 from waystation.agents.deliverables import Deliverable, Note
 from waystation.agents.leg import LegOutcome, LoadedRun
 from waystation.agents.task_messages import TaskMessage, TaskNews
+from waystation.agents.transcript_rewind import TranscriptRewind
 from waystation.budgets.budget import RunUsage
 from waystation.context.transcript import CallIntent, Charge, Fence, Message, Record, Transcript
 from waystation.documents.documents import (
@@ -27,7 +28,6 @@ from waystation.memory.passages import Passage
 from waystation.planning.plan import Plan, PlanVersion
 from waystation.privacy.policy import RedactedText, RedactedTextKey
 from waystation.security.untrusted import ToolDefinition
-from waystation.tasks.continuation import TranscriptRewind
 from waystation.tasks.progress import TaskCharges
 from waystation.tasks.schedules import MonthlyBudget
 from waystation.tasks.session import SessionKey, StoredSession

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from waystation.agents.compactor import Compactor
 from waystation.agents.roles import load_role_prompt
 from waystation.agents.tools.submissions import extract_deliverable
+from waystation.agents.transcript_rewind import build_transcript_rewind
 from waystation.context.compaction import (
     CompactionOutcome,
     CompactionRequest,
@@ -23,7 +24,7 @@ from waystation.kernel.refs import RunRef
 from waystation.memory.indexing import OutboxDrainer
 from waystation.privacy.policy import TextDestination
 from waystation.store.ports import Store
-from waystation.tasks.continuation import TaskRewind, build_reopened_state, build_transcript_rewind
+from waystation.tasks.continuation import TaskRewind, build_reopened_state
 from waystation.tasks.signals import MAX_INSTRUCTIONS_CHARACTERS
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import TaskPhase
