@@ -8,6 +8,7 @@ from tests.support.prices import PRICES
 from tests.support.scopes import SYSTEM_SCOPE
 from tests.support.strict_server import check_requests
 from waystation.agents.call_ledger import MeteredModel
+from waystation.agents.compaction_request import CompactionRequest
 from waystation.agents.compactor import Compactor
 from waystation.agents.leg import AgentConfig, LegOutcome, LegRequest
 from waystation.agents.loop import AgentLoop
@@ -15,7 +16,6 @@ from waystation.agents.roles import AgentDeps
 from waystation.agents.task_brief import BriefBuilder
 from waystation.agents.tools.tool import ToolContext
 from waystation.budgets.budget import BudgetMode
-from waystation.context.compaction import CompactionRequest
 from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import Charge, Message, PromptPrefixRecord, Record, ToolUse, Transcript
 from waystation.documents.documents import SourceDocument

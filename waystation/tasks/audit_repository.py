@@ -38,16 +38,7 @@ from waystation.store.engine import (
     read_transaction,
     write_transaction,
 )
-from waystation.store.schema import (
-    audit,
-    charges,
-    documents,
-    event_heads,
-    runs,
-    task_events,
-    tasks,
-    trace_places,
-)
+from waystation.store.schema import audit, charges, documents, event_heads, runs, task_events, tasks, trace_places
 from waystation.tasks.events import EventPage, TaskEvent, build_audit_event
 from waystation.tasks.signals import DOCUMENTS_UPDATE_PREFIX, TASK_MESSAGE_PREFIX, make_audit_entry_id
 from waystation.tasks.task import AuditEntry, TaskConfig

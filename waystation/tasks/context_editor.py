@@ -3,18 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from waystation.agents.compaction_request import CompactionRequest, EditOutcome, EditRequest, ManualCompaction
 from waystation.agents.compactor import Compactor
 from waystation.agents.roles import load_role_prompt
 from waystation.agents.tools.submissions import extract_deliverable
 from waystation.agents.transcript_rewind import build_transcript_rewind
-from waystation.context.compaction import (
-    CompactionOutcome,
-    CompactionRequest,
-    CompactionStatus,
-    EditOutcome,
-    EditRequest,
-    ManualCompaction,
-)
+from waystation.context.compaction import CompactionOutcome, CompactionStatus
 from waystation.context.history import build_restore_record, get_effective_transcript, with_record
 from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import Record, Transcript
