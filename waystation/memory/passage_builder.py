@@ -1,5 +1,6 @@
-"""Builds passages from messages that a compaction covers, from documents, and from the results of tasks; and the line by
-which a summary names its passages.
+"""Builds passages from messages that a compaction covers, from documents, and from the results of tasks.
+
+Also builds the line by which a summary names its passages.
 
 Windows over messages overlap, since those are found best. What is returned are turns, so each window records where its
 turns begin. `python -m benchmarks.memory kinds` measures it; `benchmarks/README.md` compares other sizes and steps.
