@@ -28,7 +28,6 @@ from waystation.context.ports import CompactionHook
 from waystation.documents.document_loading import DocumentLoadResult, load_documents
 from waystation.documents.ports import TableEngine
 from waystation.documents.redacted_documents import RedactedDocumentStore
-from waystation.documents.web_pages import DomainPolicy
 from waystation.erasure.erasure import ErasureQuery, MatchedHistory
 from waystation.erasure.report_files import rewrite_matching_reports
 from waystation.kernel.clock import utc_now
@@ -44,6 +43,7 @@ from waystation.runtime.temporal.connect import TemporalTarget, build_workflow_l
 from waystation.runtime.temporal.erasure_client import delete_found_histories, delete_histories, is_workflow_running
 from waystation.runtime.temporal.schedule_client import pause_schedule
 from waystation.runtime.temporal.task_client import TemporalTaskClient
+from waystation.security.web_addresses import DomainPolicy
 from waystation.tasks.schedules import ScheduleDocuments
 from waystation.tasks.session import AdmissionRequest, build_session_input
 from waystation.tasks.task import TaskRequest, TaskRow

@@ -11,8 +11,6 @@ from waystation.agents.ports import Meter
 from waystation.budgets.budget import CallCostBound
 from waystation.context.tokens import compute_reply_upper_bound, compute_request_upper_bound
 from waystation.context.transcript import CallIntent, Charge, Fence, Message
-from waystation.documents.ports import WebSearch
-from waystation.documents.web_pages import SEARCH_INPUT_TOKENS, SEARCH_OUTPUT_TOKENS, WebSearchResponse
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import (
@@ -24,7 +22,17 @@ from waystation.kernel.errors import (
     ModelUnavailable,
 )
 from waystation.kernel.usage import Usage
-from waystation.models.ports import CallKind, ChatModel, FallbackChatModel, ModelRequest, ModelResponse
+from waystation.models.ports import (
+    SEARCH_INPUT_TOKENS,
+    SEARCH_OUTPUT_TOKENS,
+    CallKind,
+    ChatModel,
+    FallbackChatModel,
+    ModelRequest,
+    ModelResponse,
+    WebSearch,
+    WebSearchResponse,
+)
 from waystation.models.profiles import (
     Price,
     compute_cost_micro_usd,

@@ -1,11 +1,11 @@
-"""Ports to document search, tables, and the web."""
+"""Ports to document search, tables, and pages of the web."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from waystation.documents.documents import Document, DocumentMatch, DocumentPassage, ShownDocument
 from waystation.documents.tables import QueryResult, Table, TableText
-from waystation.documents.web_pages import WebPage, WebSearchResponse
+from waystation.documents.web_pages import WebPage
 from waystation.kernel.scopes import TaskScope
 
 
@@ -78,27 +78,6 @@ class WebPageFetcher(Protocol):
         Raises:
             WebFetchRejectedError: it cannot or must not be read; not retryable.
             WebUnavailable: retryable.
-        """
-        ...
-
-    async def aclose(self) -> None:
-        """Close connections."""
-        ...
-
-
-class WebSearch(Protocol):
-    """Searches the web. Every search costs money."""
-
-    @property
-    def model(self) -> str:
-        """The model by whose prices a search is charged."""
-        ...
-
-    async def search(self, query: str, limit: int) -> WebSearchResponse:
-        """Search once, for at most `limit` pages, without retries.
-
-        Raises:
-            ModelError: the search failed.
         """
         ...
 
