@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 from temporalio import activity
 
 from waystation.activities.activity_errors import heartbeating, translating_errors
+from waystation.agents.planner import Planner, PlanningResult
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import WebhookUnavailable, WrongStore
 from waystation.kernel.json_chunks import StateRef
@@ -15,7 +16,6 @@ from waystation.kernel.refs import TaskRef
 from waystation.kernel.value import Value
 from waystation.models.profiles import Price
 from waystation.planning.plan import PlanEdit, PlanEditResult, RevisionResult
-from waystation.planning.planner import Planner, PlanningResult
 from waystation.privacy.policy import RedactionPolicy, TextDestination, truncate_redacted
 from waystation.privacy.ports import Redactor
 from waystation.reports.publisher import PublishedReport, ReportPublisher

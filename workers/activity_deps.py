@@ -15,6 +15,7 @@ from waystation.activities.activity_errors import get_current_attempt, set_agent
 from waystation.agents.call_ledger import MeteredModel
 from waystation.agents.compactor import NO_HOOKS, CompactionHooks, Compactor
 from waystation.agents.loop import AgentLoop
+from waystation.agents.planner import Planner
 from waystation.agents.ports import Meter
 from waystation.agents.redaction import RedactionRetryPolicy, TextRedactor, VaultPlaceholderFactory
 from waystation.agents.roles import AgentDeps
@@ -33,7 +34,6 @@ from waystation.kernel.refs import RunRef, TaskRef
 from waystation.memory.indexing import DocumentIndexer, MemoryRecall, OutboxDrainer
 from waystation.memory.ports import Embedder, Memory
 from waystation.models.ports import ChatModel
-from waystation.planning.planner import Planner
 from waystation.privacy.key_file import compute_key_check
 from waystation.privacy.policy import RedactionConfig, should_show_names
 from waystation.privacy.ports import PlaceholderFactory, Redactor, Vault

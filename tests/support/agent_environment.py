@@ -12,6 +12,7 @@ from waystation.agents.compaction_request import CompactionRequest
 from waystation.agents.compactor import Compactor
 from waystation.agents.leg import AgentConfig, LegOutcome, LegRequest
 from waystation.agents.loop import AgentLoop
+from waystation.agents.planner import Planner
 from waystation.agents.roles import AgentDeps
 from waystation.agents.task_brief import BriefBuilder
 from waystation.agents.tools.tool import ToolContext
@@ -30,7 +31,6 @@ from waystation.kernel.usage import Usage
 from waystation.memory.embedders.local import NoEmbedder
 from waystation.memory.indexing import MemoryRecall, OutboxDrainer
 from waystation.planning.plan import Plan, Step
-from waystation.planning.planner import Planner
 from waystation.reports.publisher import CitationChecker, ReportPublisher
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.task import TaskConfig, TaskRequest, TaskRow, make_own_session_name, tenant_hash

@@ -9,8 +9,17 @@ from pydantic import Field, JsonValue
 
 from waystation.agents.call_ledger import MeteredModel
 from waystation.agents.leg_attempt import render_task_with_messages
+from waystation.agents.planner import redact_titles_and_ids
 from waystation.agents.redaction import build_task_redactor
 from waystation.agents.roles import load_prompt
+from waystation.agents.structured_caller import (
+    CallOptions,
+    NoAnswer,
+    NoAnswerReason,
+    StructuredCaller,
+    StructuredPrompt,
+    UnusableAnswerError,
+)
 from waystation.agents.tools.submissions import (
     AgentResultSummary,
     TaskDeliverables,
@@ -34,15 +43,6 @@ from waystation.planning.plan import (
     find_plan_change_errors,
     make_review_id,
     make_revision_id,
-)
-from waystation.planning.planner import (
-    CallOptions,
-    NoAnswer,
-    NoAnswerReason,
-    StructuredCaller,
-    StructuredPrompt,
-    UnusableAnswerError,
-    redact_titles_and_ids,
 )
 from waystation.privacy.policy import TextDestination, truncate_redacted
 from waystation.privacy.ports import Redactor
