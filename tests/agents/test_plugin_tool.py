@@ -214,7 +214,9 @@ async def run_leg(env: AgentEnvironment, deps: AgentDeps, replies: Sequence[Mode
     loop = AgentLoop(
         model=MeteredModel(model=model, store=env.store, clock=env.clock, meter=env.meter),
         deps=deps,
-        briefs=BriefBuilder(store=env.store, recollection=env.memory_recall, redactor=deps.redactor),
+        briefs=BriefBuilder(
+            store=env.store, recollection=env.memory_recall, redactor=deps.redactor, earlier_tasks=deps.earlier_tasks
+        ),
         clock=env.clock,
     )
     return await loop.run(LegRequest(run=env.run_ref(), leg=1, limit=env.limit, terms=env.terms), never_interrupted)

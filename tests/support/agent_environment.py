@@ -33,6 +33,7 @@ from waystation.memory.indexing import MemoryRecall, OutboxDrainer
 from waystation.planning.plan import Plan, Step
 from waystation.reports.publisher import CitationChecker, ReportPublisher
 from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.earlier_tasks import EarlierTaskReader
 from waystation.tasks.task import TaskConfig, TaskRequest, TaskRow, make_own_session_name, tenant_hash
 from waystation.testing.doubles import ListMemory, PlainRedactor, RecordingMeter, ScriptedModel
 
@@ -175,6 +176,7 @@ class AgentEnvironment:
             recollection=self.memory_recall,
             redactor=self.redactor,
             redacted_documents=self.redacted_documents,
+            earlier_tasks=EarlierTaskReader(store),
         )
 
     @property
@@ -193,6 +195,7 @@ class AgentEnvironment:
             store=store,
             recollection=self.memory_recall,
             redactor=self.redactor,
+            earlier_tasks=EarlierTaskReader(store),
         )
 
     @property
@@ -222,7 +225,9 @@ class AgentEnvironment:
     @property
     def planner(self) -> Planner:
         store = self.store
-        return Planner(model=self.metered_model, store=store, redactor=self.redactor)
+        return Planner(
+            model=self.metered_model, store=store, redactor=self.redactor, earlier_tasks=EarlierTaskReader(store)
+        )
 
     @property
     def publisher(self) -> ReportPublisher:

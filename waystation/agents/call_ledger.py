@@ -7,7 +7,7 @@ from datetime import date
 from typing import Protocol, TypeVar
 
 from waystation.agents.agent_status import AgentStatus
-from waystation.agents.ports import Meter
+from waystation.agents.ports import ChargeRepository, Meter, RunRepository
 from waystation.budgets.budget import CallCostBound
 from waystation.context.tokens import compute_reply_upper_bound, compute_request_upper_bound
 from waystation.context.transcript import CallIntent, Charge, Fence, Message
@@ -42,7 +42,6 @@ from waystation.models.profiles import (
     get_family_name,
     merge_worst_rates,
 )
-from waystation.store.ports import Store
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ class MeteredModel:
     """
 
     model: ChatModel
-    store: Store
+    store: RunRepository
     clock: Clock
     meter: Meter
     tell: Callable[[AgentStatus], None] = ignore_status
@@ -279,7 +278,7 @@ class PricedCall:
 class CallLedger:
     """Records intents and charges of metered calls."""
 
-    store: Store
+    store: ChargeRepository
     clock: Clock
     meter: Meter
     tell: Callable[[AgentStatus], None] = ignore_status
@@ -383,7 +382,7 @@ class MeteredSearch:
     """A web search whose every call is recorded first and charged once."""
 
     web: WebSearch
-    store: Store
+    store: ChargeRepository
     clock: Clock
     meter: Meter
     prices: Sequence[Price]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from waystation.agents.call_ledger import MeteredModel
 from waystation.agents.compaction_request import CompactionContext, CompactionRequest, ManualCompaction
 from waystation.agents.deliverables import ReportDraft
+from waystation.agents.ports import WorkRepository
 from waystation.agents.prompt_sections import extract_question
 from waystation.agents.roles import AgentDeps, load_role_prompt
 from waystation.agents.summariser import Summariser, SummaryInput, SummaryModel, SummaryResult
@@ -43,7 +44,6 @@ from waystation.memory.passages import Passage
 from waystation.models.profiles import find_worst_rates
 from waystation.privacy.policy import TextDestination
 from waystation.privacy.ports import Redactor
-from waystation.store.ports import Store
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ NO_MONEY_FOR_SUMMARY = (
 )
 
 
-async def describe_unfinished_result(store: Store, run: RunRef) -> str:
+async def describe_unfinished_result(store: WorkRepository, run: RunRef) -> str:
     """Return one line for the summary's ledger on what the store has of the step's unfinished result; not redacted."""
     notes, result = (
         await store.list_notes(run.task_id, run.scope, run.run_id),

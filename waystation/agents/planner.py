@@ -2,11 +2,13 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from pydantic import JsonValue, ValidationError
 
 from waystation.agents.call_ledger import MeteredModel
 from waystation.agents.leg_attempt import render_task_sections
+from waystation.agents.ports import EarlierTasks, RunRepository, TaskSource
 from waystation.agents.redaction import build_task_redactor
 from waystation.agents.roles import build_planning_prompt
 from waystation.agents.structured_caller import (
@@ -17,7 +19,6 @@ from waystation.agents.structured_caller import (
     StructuredPrompt,
     UnusableAnswerError,
 )
-from waystation.agents.task_brief import EarlierTasks
 from waystation.agents.tools.tool import ToolInput
 from waystation.budgets.budget import RunUsage
 from waystation.kernel.amount import Limit
@@ -39,10 +40,10 @@ from waystation.planning.plan import (
     find_plan_errors,
     find_share_errors,
 )
+from waystation.planning.ports import PlanRepository
 from waystation.privacy.policy import TextDestination, truncate_redacted
 from waystation.privacy.ports import Redactor
 from waystation.security.untrusted import wrap_untrusted
-from waystation.store.ports import Store
 
 _TITLE_CHARACTERS = 60
 
@@ -76,13 +77,18 @@ PLANNING_NOTES = {
 }
 
 
+class PlannerStore(PlanRepository, RunRepository, TaskSource, Protocol):
+    """What planning needs of the store."""
+
+
 @dataclass(frozen=True)
 class Planner:
     """Makes plans. Planning is an agent run of its own, with a transcript: a retry asks nothing twice."""
 
     model: MeteredModel
-    store: Store
+    store: PlannerStore
     redactor: Redactor
+    earlier_tasks: EarlierTasks
 
     async def create_plan(self, ref: TaskRef, model: str, limit: Limit, prices: Sequence[Price]) -> PlanningResult:
         """Return the task's plan; the saved one, if there is one.
@@ -153,7 +159,7 @@ class Planner:
 
     async def _task(self, run: RunRef) -> str:
         row = await self.store.get_task(run.task_id, run.scope)
-        earlier = await EarlierTasks(self.store).render_listing(row, row.terms.agent.window)
+        earlier = await self.earlier_tasks.render_listing(row, row.terms.agent.window)
         task = await render_task_sections(row, self.store, self.redactor)
         return wrap_untrusted("task", *task, *filter(None, [earlier]))
 

@@ -8,6 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 from pydantic import JsonValue, ValidationError
 
 from waystation.agents.call_ledger import CallKey, CallNotAffordable, MeteredModel, PreparedCall
+from waystation.agents.ports import RunRepository
 from waystation.agents.redaction import redact_reply
 from waystation.context.history import build_model_view
 from waystation.context.transcript import Fence, Message, Transcript, build_rejected_call_result, build_user_message
@@ -18,7 +19,6 @@ from waystation.models.ports import CallKind, ModelRequest, ToolSpec
 from waystation.models.profiles import Price
 from waystation.privacy.policy import TextDestination
 from waystation.privacy.ports import Redactor
-from waystation.store.ports import Store
 
 MAX_REPLY_TOKENS = 4_000
 _REPLY_FLOOR = 512
@@ -87,7 +87,7 @@ class StructuredCaller:
     """Asks models for structured answers. The transcript holds every answer, so that a retry asks nothing twice."""
 
     model: MeteredModel
-    store: Store
+    store: RunRepository
     redactor: Redactor
 
     async def request_answer(self, matter: StructuredPrompt[_T], means: CallOptions) -> _T | NoAnswer:

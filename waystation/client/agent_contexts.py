@@ -35,6 +35,7 @@ from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import get_placeholder_key
 from waystation.runtime.temporal.task_client import TemporalTaskClient
 from waystation.tasks.continuation import TaskRewind, build_reopened_state
+from waystation.tasks.earlier_tasks import EarlierTaskReader
 from waystation.tasks.session import build_session_input_for_row
 from waystation.tasks.signals import MAX_INSTRUCTIONS_CHARACTERS, AnswerResult, ContextEditInput
 from waystation.tasks.state import TaskState
@@ -69,6 +70,7 @@ def build_idle_agent_deps(store: SqlStore, policy: ToolPolicy) -> AgentDeps:
         recollection=MemoryRecall(UnavailableMemory(), NoEmbedder(), redactor),
         redactor=redactor,
         redacted_documents=RedactedDocumentStore(store, redactor),
+        earlier_tasks=EarlierTaskReader(store),
         tables=RedactedTableReader(DuckDbTableEngine(), ColumnRedactor(redactor, redactor), utc_now),
         policy=policy,
     )

@@ -207,6 +207,11 @@ class SqlTaskRepository(SqlRepository):
         rows = (await connection.execute(newest)).all()
         return tuple(parse_task_row(row) for row in rows)
 
+    async def get_session_name(self, reader: SessionScope) -> str | None:
+        """Return the name of the reader's session; None if it has no task."""
+        newest = await self.list_tasks(reader, 1)
+        return newest[0].request.session if newest else None
+
     async def save_task_title(self, task_id: str, title: str) -> None:
         """Store the redacted title. Raises UnknownTask."""
         await self._set(task_id, UnnumberedEvent(kind="admitted"), title=bind_to_row(title, task_id))

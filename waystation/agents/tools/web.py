@@ -15,7 +15,7 @@ from waystation.agents.tools.tool import (
     load_redacted_lines,
     select_page_lines,
 )
-from waystation.documents.ports import WebPageFetcher
+from waystation.documents.ports import TextStore, WebPageFetcher
 from waystation.documents.redacted_documents import RedactedDocumentStore
 from waystation.documents.web_pages import (
     FETCH_PAGE,
@@ -39,7 +39,6 @@ from waystation.security.web_addresses import (
     is_suspicious_query,
     parse_web_address,
 )
-from waystation.store.ports import Store
 
 _LINES_A_PAGE = 200
 
@@ -65,7 +64,7 @@ class FetchPageTool(TypedTool[FetchPageInput]):
     input_model = FetchPageInput
 
     def __init__(
-        self, web: WebPageFetcher, store: Store, redacted: RedactedDocumentStore, domains: DomainPolicy
+        self, web: WebPageFetcher, store: TextStore, redacted: RedactedDocumentStore, domains: DomainPolicy
     ) -> None:
         self._web, self._store, self._redacted, self._domains = web, store, redacted, domains
 
