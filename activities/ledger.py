@@ -17,7 +17,7 @@ from waystation.kernel.json_chunks import JsonChunk
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.scopes import SystemScope, TaskScope
 from waystation.kernel.value import Value
-from waystation.tasks.ports import AuditTrail, TaskReader
+from waystation.tasks.ports import AuditRepository, TaskReader
 from waystation.tasks.signals import PendingMessage
 from waystation.tasks.state_storage import load_state_chunk, store_state_chunk
 from waystation.tasks.task import ApprovalRequest, AuditEntry, RejectedMessage
@@ -34,7 +34,7 @@ class AuditRequest(Value):
     edits: tuple[ContextEdit, ...] = ()
 
 
-class LedgerStore(RunRepository, AuditTrail, Protocol):
+class LedgerStore(RunRepository, AuditRepository, Protocol):
     """Costs of runs, and the audit trail."""
 
 
@@ -136,7 +136,7 @@ class DocumentsUpdateResult(Value):
     reason: str = ""
 
 
-class MessageStore(TaskReader, TextStore, DocumentUpdateRepository, AuditTrail, Protocol):
+class MessageStore(TaskReader, TextStore, DocumentUpdateRepository, AuditRepository, Protocol):
     """What messages refer to, and where they are recorded."""
 
 

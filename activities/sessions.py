@@ -16,7 +16,7 @@ from waystation.kernel.json_chunks import StateRef
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.scopes import SystemScope
 from waystation.kernel.value import Value
-from waystation.tasks.context_editor import TaskReopener
+from waystation.tasks.context_editor import TaskRewinder
 from waystation.tasks.continuation import TaskRewind
 from waystation.tasks.ports import SessionRepository, TaskReader, TaskRepository
 from waystation.tasks.session import (
@@ -156,11 +156,11 @@ class ForkActivities:
 class RewindActivities:
     """Finished tasks that continue."""
 
-    def __init__(self, reopener: TaskReopener, store: TextStore) -> None:
-        self._reopener, self._store = reopener, store
+    def __init__(self, rewinder: TaskRewinder, store: TextStore) -> None:
+        self._rewinder, self._store = rewinder, store
 
     @activity.defn(name="ReopenTask")
     async def reopen_task(self, asked: TaskRewind) -> StateRef:
         """Rewind the agent, reset the agents that built on it, and store the state to continue from."""
         with translating_errors():
-            return await store_state(self._store, await self._reopener.reopen_task(asked), asked.ref.scope)
+            return await store_state(self._store, await self._rewinder.reopen_task(asked), asked.ref.scope)

@@ -42,7 +42,7 @@ from waystation.reports.reviewers import PlanReviser, ReportReviewer
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import build_cipher, load_oldest_key
 from waystation.security.placeholders import compute_fingerprint
-from waystation.tasks.context_editor import TaskReopener, TranscriptRewinder
+from waystation.tasks.context_editor import TaskRewinder, TranscriptRewinder
 from waystation.tasks.earlier_tasks import EarlierTaskReader
 from waystation.workers.external_systems import ToolBackendDeps, ToolBackends, open_tool_backends
 
@@ -257,9 +257,9 @@ class ActivityDeps:
         )
 
     @property
-    def reopener(self) -> TaskReopener:
+    def rewinder(self) -> TaskRewinder:
         """Reopens finished tasks."""
-        return TaskReopener(self.store, TranscriptRewinder(store=self.store, outbox_drainer=self.outbox_drainer))
+        return TaskRewinder(self.store, TranscriptRewinder(store=self.store, outbox_drainer=self.outbox_drainer))
 
     @property
     def publisher(self) -> ReportPublisher:

@@ -244,7 +244,7 @@ def create_context_worker(shop: WorkerContext, parts: ActivityDeps) -> Worker:
             memory.count_passages,
             DocumentActivities(parts.document_indexer).index_next_slice,
             ReportActivities(parts.publisher, shop.store).store_report,
-            RewindActivities(parts.reopener, shop.store).reopen_task,
+            RewindActivities(parts.rewinder, shop.store).reopen_task,
             forgetting.forget_tasks,
             forgetting.forget_passages,
             forgetting.clean_up_after_tasks,

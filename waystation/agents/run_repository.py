@@ -129,7 +129,7 @@ async def revert_work(connection: AsyncConnection, run_id: str, rewind: Transcri
 
 
 class SqlWorkRepository(SqlRepository):
-    """Part of the port `Store`: notes and deliverables of agents."""
+    """`WorkRepository` in SQL: notes and deliverables of agents."""
 
     @write_transaction
     async def add_note(self, connection: AsyncConnection, fence: Fence, task_id: str, note: Note) -> None:
@@ -214,7 +214,7 @@ class _Committed(NamedTuple):
 
 
 class SqlTranscriptRepository(SqlRepository):
-    """Part of the port `Store`: transcripts, charges and leg outcomes."""
+    """`RunRepository` in SQL: transcripts, charges and leg outcomes."""
 
     @write_transaction
     async def open_run(self, connection: AsyncConnection, run: RunRef) -> None:

@@ -51,7 +51,7 @@ ENTRY: TypeAdapter[AuditEntry] = TypeAdapter(AuditEntry)
 
 
 class SqlAuditRepository(SqlRepository):
-    """Part of the port `Store`: the audit trail."""
+    """`AuditRepository` in SQL, and what agents read of it."""
 
     @write_transaction
     async def add_audit_entry(self, connection: AsyncConnection, task_id: str, entry: AuditEntry) -> None:
@@ -271,7 +271,7 @@ async def _runs(connection: AsyncConnection, task_id: str, agents: frozenset[str
 
 
 class SqlDocumentsUpdateRepository(SqlRepository):
-    """Part of the port `Store`: changes of documents."""
+    """`DocumentUpdateRepository` in SQL."""
 
     @write_transaction
     async def update_documents(

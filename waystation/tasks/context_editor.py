@@ -21,7 +21,7 @@ from waystation.kernel.refs import RunRef
 from waystation.memory.indexing import OutboxDrainer
 from waystation.privacy.policy import TextDestination
 from waystation.tasks.continuation import TaskRewind, build_reopened_state
-from waystation.tasks.ports import AuditTrail, TaskRepository
+from waystation.tasks.ports import AuditRepository, TaskRepository
 from waystation.tasks.signals import MAX_INSTRUCTIONS_CHARACTERS
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import TaskPhase
@@ -56,12 +56,12 @@ class TranscriptRewinder:
             await self.rewind(run, said[0].id, record_id, keep=False)
 
 
-class EndedTaskStore(TaskRepository, TextStore, AuditTrail, Protocol):
+class EndedTaskStore(TaskRepository, TextStore, AuditRepository, Protocol):
     """Tasks that have ended, with their states and audit trails."""
 
 
 @dataclass(frozen=True)
-class TaskReopener:
+class TaskRewinder:
     """Reopens finished tasks. Idempotent, as every rewind is."""
 
     store: EndedTaskStore

@@ -101,7 +101,7 @@ class SessionRepository(Protocol):
         ...
 
 
-class AuditTrail(Protocol):
+class AuditRepository(Protocol):
     """The audit trail of tasks."""
 
     async def add_audit_entry(self, task_id: str, entry: AuditEntry) -> None:

@@ -84,7 +84,7 @@ from waystation.tasks.task import ReusedWork, TaskConfig, TaskPhase, TaskProgres
 
 
 class SqlTaskRepository(SqlRepository):
-    """Part of the port `Store`: tasks, without plans and audit trail."""
+    """`TaskRepository` in SQL: tasks, without plans and audit trail."""
 
     async def get_store_id(self) -> str:
         """Return the ID of this store, made when it was created."""
@@ -434,7 +434,7 @@ def _agent(row: RowMapping) -> str:
 
 
 class SqlPlanRepository(SqlRepository):
-    """Part of the port `Store`: plans."""
+    """`PlanRepository` in SQL."""
 
     @write_transaction
     async def save_plan(self, connection: AsyncConnection, task_id: str, plan: Plan) -> None:
@@ -478,7 +478,7 @@ class SqlPlanRepository(SqlRepository):
 
 
 class SqlForkRepository(SqlRepository):
-    """Part of the port `Store`: forks."""
+    """Forks of tasks in SQL."""
 
     @write_transaction
     async def register_fork(
