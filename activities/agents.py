@@ -5,11 +5,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from temporalio import activity
 
 from waystation.activities.activity_errors import heartbeating, is_worker_shutting_down, translating_errors
+from waystation.agents.compaction_request import CompactionRequest, EditOutcome, EditRequest
 from waystation.agents.compactor import Compactor
 from waystation.agents.leg import LegOutcome, LegRequest
 from waystation.agents.loop import AgentLoop
 from waystation.agents.ports import Meter
-from waystation.context.compaction import CompactionOutcome, CompactionRequest, EditOutcome, EditRequest
+from waystation.context.compaction import CompactionOutcome
 from waystation.kernel.roles import AgentActivity
 from waystation.tasks.context_editor import ContextEditor
 

@@ -1,21 +1,26 @@
 """Bookkeeping activities that need only the store: costs of runs, the audit trail, task state, people's messages."""
 
+from typing import Protocol
+
 from pydantic import ValidationError
 from temporalio import activity
 
 from waystation.activities.activity_errors import translating_errors
+from waystation.agents.ports import RunRepository
+from waystation.agents.task_messages import MAX_MESSAGE_CHARACTERS, TaskMessage
 from waystation.budgets.budget import RunUsage
 from waystation.context.compaction import ContextEdit
 from waystation.documents.documents import DocumentSet, DocumentsUpdate
+from waystation.documents.ports import DocumentUpdateRepository, TextStore
 from waystation.kernel.errors import TextNotFoundError
 from waystation.kernel.json_chunks import JsonChunk
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.scopes import SystemScope, TaskScope
 from waystation.kernel.value import Value
-from waystation.store.ports import Store
+from waystation.tasks.ports import AuditRepository, TaskReader
 from waystation.tasks.signals import PendingMessage
 from waystation.tasks.state_storage import load_state_chunk, store_state_chunk
-from waystation.tasks.task import MAX_MESSAGE_CHARACTERS, ApprovalRequest, AuditEntry, RejectedMessage, TaskMessage
+from waystation.tasks.task import ApprovalRequest, AuditEntry, RejectedMessage
 
 
 class AuditRequest(Value):
@@ -29,10 +34,14 @@ class AuditRequest(Value):
     edits: tuple[ContextEdit, ...] = ()
 
 
+class LedgerStore(RunRepository, AuditRepository, Protocol):
+    """Costs of runs, and the audit trail."""
+
+
 class LedgerActivities:
     """What runs spent, and who decided what."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: LedgerStore) -> None:
         self._store = store
 
     @activity.defn(name="ReadTotals")
@@ -74,7 +83,7 @@ class StateChunkRef(Value):
 class StateActivities:
     """Moves a task's state between its workflow and the store, one piece at a time."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: TextStore) -> None:
         self._store = store
 
     @activity.defn(name="StoreStatePiece")
@@ -127,10 +136,14 @@ class DocumentsUpdateResult(Value):
     reason: str = ""
 
 
+class MessageStore(TaskReader, TextStore, DocumentUpdateRepository, AuditRepository, Protocol):
+    """What messages refer to, and where they are recorded."""
+
+
 class MessageActivities:
     """People's messages that refer to something in the store: their text, and the task's new documents."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: MessageStore) -> None:
         self._store = store
 
     @activity.defn(name="StoreMessage")

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Protocol
 
 from temporalio import activity
 
@@ -22,13 +23,13 @@ from waystation.erasure.erasure import (
     PersonErasureOrder,
     split_into_forget_orders,
 )
-from waystation.erasure.ports import ExternalTaskData
+from waystation.erasure.ports import ExternalTaskData, ForgetRepository, PersonErasureRepository
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import BadInput
 from waystation.kernel.scopes import SystemScope, TenantScope
 from waystation.memory.indexing import OutboxDrainer
 from waystation.privacy.ports import Vault
-from waystation.store.ports import Store
+from waystation.tasks.ports import TaskReader
 
 _logger = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ _logger = logging.getLogger(__name__)
 class TaskRemovalActivities:
     """Forgets tasks: in the store, which decides, then in memory, then outside. Idempotent."""
 
-    def __init__(self, store: Store, archive: OutboxDrainer, outside: ExternalTaskData) -> None:
+    def __init__(self, store: ForgetRepository, archive: OutboxDrainer, outside: ExternalTaskData) -> None:
         self._store, self._archive, self._outside = store, archive, outside
 
     @activity.defn(name="ForgetTasks")
@@ -72,10 +73,16 @@ class TaskRemovalActivities:
 TASKS_OF_A_TENANT = 1_000_000
 
 
+class PersonErasureStore(PersonErasureRepository, TaskReader, Protocol):
+    """Erasure of a person, and the tasks whose reports may name them."""
+
+
 class PersonErasureActivities:
     """Erases one person. Idempotent."""
 
-    def __init__(self, store: Store, archive: OutboxDrainer, vault: Vault, outside: ExternalTaskData) -> None:
+    def __init__(
+        self, store: PersonErasureStore, archive: OutboxDrainer, vault: Vault, outside: ExternalTaskData
+    ) -> None:
         self._store, self._archive, self._vault, self._outside = store, archive, vault, outside
 
     @activity.defn(name="FindPerson")
@@ -142,7 +149,7 @@ class RetentionActivities:
     """Finds tasks past their retention time. Idempotent."""
 
     days: int | None
-    store: Store
+    store: TaskReader
     clock: Clock
     runs: Callable[[str], Awaitable[bool]]
     """Whether the workflow of this ID is open."""

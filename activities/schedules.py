@@ -3,18 +3,19 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 from temporalio import activity
 
 from waystation.activities.activity_errors import heartbeating, translating_errors
+from waystation.agents.ports import ChargeRepository, TranscriptReader
+from waystation.documents.ports import DocumentStore
 from waystation.kernel.amount import Amount
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import BadInput, TextNotFoundError, UnknownTask
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.scopes import TenantScope
-from waystation.store.ports import Store
-from waystation.tasks.ports import TaskIntake
+from waystation.tasks.ports import TaskIntake, TaskRepository
 from waystation.tasks.schedules import (
     MonthlyBudget,
     PauseScheduleRequest,
@@ -39,11 +40,15 @@ RUNS_READ_AT_ONCE = 2
 """Maximum number of runs whose documents a worker reads at the same time."""
 
 
+class ScheduleStore(TaskRepository, DocumentStore, TranscriptReader, ChargeRepository, Protocol):
+    """Tasks of schedules, with documents and costs."""
+
+
 @dataclass(frozen=True)
 class ScheduleActivities:
     """Activities of scheduled runs. Idempotent."""
 
-    store: Store
+    store: ScheduleStore
     intake: TaskIntake
     clock: Clock
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(RUNS_READ_AT_ONCE))

@@ -2,20 +2,23 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from pydantic import JsonValue
 from temporalio import activity
 
 from waystation.activities.activity_errors import heartbeating, translating_errors
+from waystation.agents.ports import RunRepository
+from waystation.documents.ports import TextStore
 from waystation.kernel.amount import Amount
 from waystation.kernel.errors import BadInput
 from waystation.kernel.json_chunks import StateRef
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.scopes import SystemScope
 from waystation.kernel.value import Value
-from waystation.store.ports import Store
-from waystation.tasks.context_editor import TranscriptRewinder
+from waystation.tasks.context_editor import TaskRewinder
 from waystation.tasks.continuation import TaskRewind
+from waystation.tasks.ports import SessionRepository, TaskReader, TaskRepository
 from waystation.tasks.session import (
     RefusedTask,
     SaveSessionRequest,
@@ -55,13 +58,17 @@ class SessionSignal(Value):
 SessionSender = Callable[[SessionWorkflowInput, str, JsonValue], Awaitable[None]]
 
 
+class SessionStore(SessionRepository, TaskRepository, RunRepository, Protocol):
+    """Sessions, their tasks, and what those spent."""
+
+
 class SessionActivities:
     """Saves sessions and settles dead tasks.
 
     A terminated task sends no signal and would keep its reservation forever.
     """
 
-    def __init__(self, runs: Callable[[str], Awaitable[bool]], store: Store, send: SessionSender) -> None:
+    def __init__(self, runs: Callable[[str], Awaitable[bool]], store: SessionStore, send: SessionSender) -> None:
         """Initialise.
 
         Args:
@@ -125,10 +132,14 @@ class SessionActivities:
         return (await self._store.get_run_usage(run_id)).spent
 
 
+class ForkSource(TaskReader, TextStore, Protocol):
+    """Tasks and the states in which they ended."""
+
+
 class ForkActivities:
     """Tasks that reuse finished steps."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ForkSource) -> None:
         self._store = store
 
     @activity.defn(name="TakeOverFork")
@@ -145,7 +156,7 @@ class ForkActivities:
 class RewindActivities:
     """Finished tasks that continue."""
 
-    def __init__(self, rewinder: TranscriptRewinder, store: Store) -> None:
+    def __init__(self, rewinder: TaskRewinder, store: TextStore) -> None:
         self._rewinder, self._store = rewinder, store
 
     @activity.defn(name="ReopenTask")

@@ -3,11 +3,14 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import Protocol
 
 from pydantic import TypeAdapter
 from temporalio import activity
 
 from waystation.activities.activity_errors import heartbeating, translating_errors
+from waystation.agents.planner import Planner, PlanningResult
+from waystation.documents.ports import DocumentReader, TextStore
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import WebhookUnavailable, WrongStore
 from waystation.kernel.json_chunks import StateRef
@@ -15,14 +18,12 @@ from waystation.kernel.refs import TaskRef
 from waystation.kernel.value import Value
 from waystation.models.profiles import Price
 from waystation.planning.plan import PlanEdit, PlanEditResult, RevisionResult
-from waystation.planning.planner import Planner, PlanningResult
 from waystation.privacy.policy import RedactionPolicy, TextDestination, truncate_redacted
 from waystation.privacy.ports import Redactor
 from waystation.reports.publisher import PublishedReport, ReportPublisher
 from waystation.reports.reviewers import PlanReviser, ReportReviewer
-from waystation.store.ports import Store
 from waystation.tasks.notifications import TaskNotification
-from waystation.tasks.ports import Notifier
+from waystation.tasks.ports import Notifier, TaskReader, TaskRepository
 from waystation.tasks.progress import build_task_progress
 from waystation.tasks.reviews import ReviewRequest, ReviewResult, RevisionRequest
 from waystation.tasks.session import AdmissionResult, WorkerCapabilities
@@ -49,13 +50,17 @@ class EditedPlanRequest(Value):
     """Limit for the steps of the plan."""
 
 
+class AdmissionStore(TaskRepository, DocumentReader, Protocol):
+    """Tasks that ask for admission, with their documents."""
+
+
 class PlanningActivities:
     """Admission and planning."""
 
     def __init__(
         self,
         planner: Planner,
-        store: Store,
+        store: AdmissionStore,
         redactor: Redactor,
         equipment: WorkerCapabilities,
     ) -> None:
@@ -137,10 +142,14 @@ class PublishRequest(Value):
     """When the task ended."""
 
 
+class StateSource(TaskReader, TextStore, Protocol):
+    """Tasks and their states."""
+
+
 class ReportActivities:
     """Storing of reports."""
 
-    def __init__(self, publisher: ReportPublisher, store: Store) -> None:
+    def __init__(self, publisher: ReportPublisher, store: StateSource) -> None:
         self._publisher, self._store = publisher, store
 
     @activity.defn(name="StoreReport")

@@ -23,6 +23,7 @@ from waystation.agents.agent_run import (
     RunLeg,
     StartSubagents,
 )
+from waystation.agents.compaction_request import EditOutcome
 from waystation.agents.delegation import SubagentOrder, SubagentResult
 from waystation.agents.leg import (
     AgentConfig,
@@ -38,13 +39,7 @@ from waystation.agents.leg import (
     TurnLimitReached,
 )
 from waystation.budgets.budget import RunUsage
-from waystation.context.compaction import (
-    CompactionOutcome,
-    CompactionStatus,
-    ContextEdit,
-    ContextEditAction,
-    EditOutcome,
-)
+from waystation.context.compaction import CompactionOutcome, CompactionStatus, ContextEdit, ContextEditAction
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.refs import RunRef
 

@@ -67,7 +67,7 @@ QUICK = {
         citations document_changes document_markers document_update_store documents_passages
         documents_pdf_annotations documents_search documents_search_ranges documents_slides
         documents_spreadsheets documents_word procedures redacted_documents skills tables_grid tables_queries
-        web_addresses web_fetch web_private_addresses web_robots
+        web_fetch web_private_addresses web_robots
     """),
     "end_to_end": _modules("""
         crash_recovery
@@ -126,7 +126,7 @@ QUICK = {
         temporal_overload temporal_run_file temporal_ui_proxy webhook_notifications
     """),
     "security": _modules("""
-        security_normalization untrusted_tool_specs
+        security_normalization untrusted_tool_specs web_addresses
     """),
     "store": _modules("""
         store_conflicts store_postgresql store_sqlite store_texts_and_notes

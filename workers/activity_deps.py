@@ -15,6 +15,7 @@ from waystation.activities.activity_errors import get_current_attempt, set_agent
 from waystation.agents.call_ledger import MeteredModel
 from waystation.agents.compactor import NO_HOOKS, CompactionHooks, Compactor
 from waystation.agents.loop import AgentLoop
+from waystation.agents.planner import Planner
 from waystation.agents.ports import Meter
 from waystation.agents.redaction import RedactionRetryPolicy, TextRedactor, VaultPlaceholderFactory
 from waystation.agents.roles import AgentDeps
@@ -33,7 +34,6 @@ from waystation.kernel.refs import RunRef, TaskRef
 from waystation.memory.indexing import DocumentIndexer, MemoryRecall, OutboxDrainer
 from waystation.memory.ports import Embedder, Memory
 from waystation.models.ports import ChatModel
-from waystation.planning.planner import Planner
 from waystation.privacy.key_file import compute_key_check
 from waystation.privacy.policy import RedactionConfig, should_show_names
 from waystation.privacy.ports import PlaceholderFactory, Redactor, Vault
@@ -42,7 +42,8 @@ from waystation.reports.reviewers import PlanReviser, ReportReviewer
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import build_cipher, load_oldest_key
 from waystation.security.placeholders import compute_fingerprint
-from waystation.tasks.context_editor import TranscriptRewinder
+from waystation.tasks.context_editor import TaskRewinder, TranscriptRewinder
+from waystation.tasks.earlier_tasks import EarlierTaskReader
 from waystation.workers.external_systems import ToolBackendDeps, ToolBackends, open_tool_backends
 
 DEPTH = 3
@@ -144,6 +145,11 @@ class ActivityDeps:
         )
 
     @property
+    def earlier_tasks(self) -> EarlierTaskReader:
+        """Earlier tasks of a session."""
+        return EarlierTaskReader(self.store)
+
+    @property
     def agent_deps(self) -> AgentDeps:
         """The dependencies of the agents' tools."""
         store, reach = self.store, self.reach
@@ -153,6 +159,7 @@ class ActivityDeps:
             recollection=self.memory_recall,
             redactor=self.redactor,
             redacted_documents=self.redacted_documents,
+            earlier_tasks=self.earlier_tasks,
             vault=self.vault,
             tables=self.table_reader,
             web=reach.web if reach is not None else (),
@@ -205,6 +212,7 @@ class ActivityDeps:
             store=store,
             recollection=self.memory_recall,
             redactor=self.redactor,
+            earlier_tasks=self.earlier_tasks,
         )
         return AgentLoop(model=self.metered_model, deps=self.agent_deps, briefs=contracts, clock=utc_now)
 
@@ -212,7 +220,7 @@ class ActivityDeps:
     def planner(self) -> Planner:
         """The planner."""
         store = self.store
-        return Planner(model=self.metered_model, store=store, redactor=self.redactor)
+        return Planner(model=self.metered_model, store=store, redactor=self.redactor, earlier_tasks=self.earlier_tasks)
 
     @property
     def reviser(self) -> PlanReviser:
@@ -249,9 +257,9 @@ class ActivityDeps:
         )
 
     @property
-    def rewinder(self) -> TranscriptRewinder:
-        """Rewinds transcripts."""
-        return TranscriptRewinder(store=self.store, outbox_drainer=self.outbox_drainer)
+    def rewinder(self) -> TaskRewinder:
+        """Reopens finished tasks."""
+        return TaskRewinder(self.store, TranscriptRewinder(store=self.store, outbox_drainer=self.outbox_drainer))
 
     @property
     def publisher(self) -> ReportPublisher:

@@ -18,7 +18,6 @@ from waystation.activities.tasks import NotificationActivities
 from waystation.agents.call_ledger import MeteredSearch
 from waystation.agents.compactor import CompactionHooks
 from waystation.agents.ports import Meter
-from waystation.agents.task_brief import EarlierTasks
 from waystation.agents.tools.tool import Tool
 from waystation.agents.tools.web import FetchPageTool, WebSearchTool
 from waystation.config.resolver import build_task_row
@@ -28,7 +27,6 @@ from waystation.context.ports import CompactionHook
 from waystation.documents.document_loading import DocumentLoadResult, load_documents
 from waystation.documents.ports import TableEngine
 from waystation.documents.redacted_documents import RedactedDocumentStore
-from waystation.documents.web_pages import DomainPolicy
 from waystation.erasure.erasure import ErasureQuery, MatchedHistory
 from waystation.erasure.report_files import rewrite_matching_reports
 from waystation.kernel.clock import utc_now
@@ -44,6 +42,8 @@ from waystation.runtime.temporal.connect import TemporalTarget, build_workflow_l
 from waystation.runtime.temporal.erasure_client import delete_found_histories, delete_histories, is_workflow_running
 from waystation.runtime.temporal.schedule_client import pause_schedule
 from waystation.runtime.temporal.task_client import TemporalTaskClient
+from waystation.security.web_addresses import DomainPolicy
+from waystation.tasks.earlier_tasks import EarlierTaskReader
 from waystation.tasks.schedules import ScheduleDocuments
 from waystation.tasks.session import AdmissionRequest, build_session_input
 from waystation.tasks.task import TaskRequest, TaskRow
@@ -106,7 +106,7 @@ class TemporalTaskIntake:
 
     async def build_row(self, request: TaskRequest) -> TaskRow:
         """See `TaskIntake`."""
-        earlier = EarlierTasks(self.store)
+        earlier = EarlierTaskReader(self.store)
         prices = load_prices(self.settings.prices, published=not self.settings.uses_offline_model)
         return await build_task_row(request, self.settings, earlier, prices, utc_now())
 

@@ -19,8 +19,8 @@ from waystation.agents.agent_run import (
     RunLeg,
     StartSubagents,
 )
+from waystation.agents.compaction_request import EditOutcome, EditRequest
 from waystation.agents.delegation import get_parent_id
-from waystation.context.compaction import EditOutcome, EditRequest
 from waystation.security.untrusted import neutralize_markdown
 from waystation.tasks.state import start_subagents
 from waystation.workflows.approvals import BudgetGate, close_obsolete_requests, wait_for_action_approval

@@ -12,9 +12,9 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError,
 from waystation.activities.agents import LEGS, ContextActivities
 from waystation.activities.ledger import LedgerActivities
 from waystation.agents.agent_run import AgentRun, CompactContext, RunLeg
+from waystation.agents.compaction_request import CompactionRequest
 from waystation.agents.delegation import SubagentProgress, TeammateState
 from waystation.agents.leg import LegOutcome, LegRequest
-from waystation.context.compaction import CompactionRequest
 from waystation.kernel.amount import Amount
 from waystation.kernel.roles import get_role_spec
 from waystation.kernel.temporal_names import SUBAGENT_NEWS, SUBAGENT_WORKFLOW

@@ -16,6 +16,7 @@ from waystation.activities.ledger import MessageActivities, StoreMessageRequest,
 from waystation.activities.sessions import ForkActivities, RewindActivities
 from waystation.activities.tasks import EditedPlanRequest, PlanningActivities, PlanRequest
 from waystation.agents.delegation import SubagentProgress
+from waystation.agents.task_messages import TaskMessage
 from waystation.documents.documents import DocumentsUpdate
 from waystation.kernel.amount import Amount
 from waystation.kernel.deferred_signals import DeferredSignal, defer_until_next_execution
@@ -47,7 +48,7 @@ from waystation.tasks.signals import (
     single_payload,
 )
 from waystation.tasks.state import TaskState, apply_subagent_progress
-from waystation.tasks.task import ApprovalRequest, RejectedMessage, TaskMessage, TaskPhase, TaskProgress
+from waystation.tasks.task import ApprovalRequest, RejectedMessage, TaskPhase, TaskProgress
 from waystation.workflows.agent_runner import AgentRunner
 from waystation.workflows.approvals import BudgetGate, open_plan_approval_request, wait_for_plan_approval
 from waystation.workflows.options import CONTEXT_SHORT, LEG, SHORT, Interval, raise_if_cancelled, with_summary

@@ -6,15 +6,9 @@ import pytest
 
 from tests.support.agent_environment import NAME, AgentEnvironment
 from tests.support.full_context import estimate_request_size, make_conversation, make_summary_response
+from waystation.agents.compaction_request import EditOutcome, EditRequest
 from waystation.agents.compactor import CompactionHooks, Compactor
-from waystation.context.compaction import (
-    CompactionEvent,
-    CompactionOutcome,
-    CompactionStatus,
-    ContextEdit,
-    EditOutcome,
-    EditRequest,
-)
+from waystation.context.compaction import CompactionEvent, CompactionOutcome, CompactionStatus, ContextEdit
 from waystation.kernel.errors import HookFailed, ModelUnavailable
 from waystation.models.ports import ModelResponse
 from waystation.tasks.context_editor import ContextEditor

@@ -13,7 +13,8 @@ from tests.support.full_context import (
     make_summary_response,
     run_compaction,
 )
-from waystation.context.compaction import CompactionOutcome, CompactionStatus, ContextEdit, EditRequest
+from waystation.agents.compaction_request import EditRequest
+from waystation.context.compaction import CompactionOutcome, CompactionStatus, ContextEdit
 from waystation.context.transcript import SummaryFailureRecord, build_user_message
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import ModelError, ModelRejected, RedactionFailed

@@ -21,6 +21,7 @@ from tests.support.plugin_packages import install_examples
 from waystation.agents.call_ledger import MeteredModel
 from waystation.agents.leg import AgentFinished, LegOutcome, LegRequest
 from waystation.agents.loop import AgentLoop
+from waystation.agents.planner import SUBMIT_PLAN
 from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory
 from waystation.agents.roles import AgentDeps, list_built_in_tool_names
 from waystation.agents.task_brief import BriefBuilder
@@ -33,7 +34,6 @@ from waystation.documents.documents import SourceDocument
 from waystation.documents.redacted_documents import RedactedDocumentStore
 from waystation.kernel.roles import AgentRole
 from waystation.models.ports import ModelResponse
-from waystation.planning.planner import SUBMIT_PLAN
 from waystation.privacy.keys import AesGcmCipher
 from waystation.reports.reviewers import REVIEW_REPORT, REVISE_PLAN
 from waystation.runtime.plugins import open_plugins
@@ -214,7 +214,9 @@ async def run_leg(env: AgentEnvironment, deps: AgentDeps, replies: Sequence[Mode
     loop = AgentLoop(
         model=MeteredModel(model=model, store=env.store, clock=env.clock, meter=env.meter),
         deps=deps,
-        briefs=BriefBuilder(store=env.store, recollection=env.memory_recall, redactor=deps.redactor),
+        briefs=BriefBuilder(
+            store=env.store, recollection=env.memory_recall, redactor=deps.redactor, earlier_tasks=deps.earlier_tasks
+        ),
         clock=env.clock,
     )
     return await loop.run(LegRequest(run=env.run_ref(), leg=1, limit=env.limit, terms=env.terms), never_interrupted)

@@ -16,15 +16,15 @@ from waystation.activities.ledger import (
     StoreMessageResult,
     UpdateDocumentsRequest,
 )
-from waystation.agents.task_brief import EarlierTasks
+from waystation.agents.task_messages import TaskMessage
 from waystation.documents.documents import DocumentsUpdate
 from waystation.kernel.errors import StoreUnavailable, TextNotFoundError
 from waystation.kernel.scopes import ReadScope
 from waystation.privacy.policy import RedactedText, RedactedTextKey
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.context_editor import ContextEditor
+from waystation.tasks.earlier_tasks import EarlierTaskReader
 from waystation.tasks.signals import PendingMessage
-from waystation.tasks.task import TaskMessage
 
 GONE = "0" * 64
 
@@ -82,7 +82,7 @@ async def test_an_earlier_report_that_was_forgotten_is_none_and_one_that_cannot_
 
     async def report(kind: type[SqlStore]) -> str | None:
         store = kind(env.store.database, env.clock, env.store_id)
-        return await EarlierTasks(store).load_report(env.run_ref(), env.task_id, "session")
+        return await EarlierTaskReader(store).load_report(env.run_ref(), env.task_id, "session")
 
     assert await report(SqlStore) is not None
     assert await report(ForgottenStore) is None

@@ -13,9 +13,9 @@ from tests.support.agent_environment import (
 from tests.support.full_context import make_conversation, make_summary_response, run_compaction
 from waystation.agents.leg import AgentFinished, TurnLimitReached
 from waystation.agents.leg_attempt import render_task_messages
+from waystation.agents.task_messages import TaskMessage, build_transcript_message
 from waystation.context.history import build_model_view
 from waystation.tasks.context_editor import TranscriptRewinder
-from waystation.tasks.task import TaskMessage, build_transcript_message
 from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 WORDS = "Never cite the almanac:\n  its soundings are wrong."

@@ -20,9 +20,10 @@ from tests.support.full_context import make_conversation, make_summary_response
 from tests.support.scopes import SYSTEM_SCOPE
 from tests.support.send_letter_tool import SendLetterTool
 from waystation.agents.action_approvals import MAX_OPEN_QUESTIONS, ActionDecision, ActionQuestion
+from waystation.agents.compaction_request import EditRequest
 from waystation.agents.leg import AgentFinished, ApprovalRequired, LegOutcome, LegRequest
 from waystation.agents.loop import EXPIRED, GO_ON, NO_APPROVER, QUESTION_NOT_REDACTABLE
-from waystation.context.compaction import ContextEdit, EditRequest
+from waystation.context.compaction import ContextEdit
 from waystation.context.transcript import Message, ToolResult
 from waystation.kernel.errors import TextRedactionError
 from waystation.models.ports import ModelResponse

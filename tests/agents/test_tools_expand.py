@@ -13,9 +13,9 @@ from tests.support.agent_environment import (
 )
 from tests.support.conversations import make_research_turns
 from tests.support.full_context import make_conversation, make_summary_response, run_compaction
-from waystation.context.pipeline import MAX_SOURCES
 from waystation.context.summary import SOURCES_PREFIX, parse_ledger_entries
 from waystation.context.transcript import build_user_message
+from waystation.memory.passage_builder import MAX_SOURCES
 from waystation.testing.doubles import ScriptedModel
 
 

@@ -12,10 +12,12 @@ from waystation.agents.tools.toolbox import Toolbox
 from waystation.agents.tools.web import FetchPageTool, WebSearchTool
 from waystation.context.transcript import Message, ToolUse
 from waystation.documents.text_repository import content_hash
-from waystation.documents.web_pages import DomainPolicy, WebPage, WebSearchResponse, WebSearchResult, build_web_page
+from waystation.documents.web_pages import WebPage, build_web_page
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import ModelError, ModelRejected, ModelUnavailable, WebFetchRejectedError, WebUnavailable
 from waystation.kernel.usage import Usage
+from waystation.models.ports import WebSearchResponse, WebSearchResult
+from waystation.security.web_addresses import DomainPolicy
 
 PAGE, OTHER = "https://example.org/harbour", "https://example.org/moved"
 LISTED = DomainPolicy(allow=("example.org",), deny=("bad.test",))

@@ -23,13 +23,6 @@ from waystation.agents.tools.web import FetchPageTool, WebSearchTool
 from waystation.documents.document_loading import load_procedures
 from waystation.documents.documents import SourceDocument
 from waystation.documents.procedures import MAX_PROCEDURES, ProcedureSource, is_procedure_file_name
-from waystation.documents.web_pages import (
-    DomainPolicy,
-    WebApprovalMode,
-    is_suspicious_address,
-    is_suspicious_query,
-    parse_web_address,
-)
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import BadInput
 from waystation.memory.passages import MemoryExcerpt, Passage, PassageTurn
@@ -40,6 +33,13 @@ from waystation.security.untrusted import (
     sanitize_attribute,
     sanitize_line,
     wrap_tool_result,
+)
+from waystation.security.web_addresses import (
+    DomainPolicy,
+    WebApprovalMode,
+    is_suspicious_address,
+    is_suspicious_query,
+    parse_web_address,
 )
 from waystation.tasks.task import BudgetProgress, TaskPhase, TaskProgress, TaskRequest
 

@@ -23,10 +23,11 @@ from waystation.agents.tools.tool import McpTool, Tool
 from waystation.agents.tools.web import FetchPageTool
 from waystation.documents.documents import SourceDocument
 from waystation.documents.redacted_documents import RedactedDocumentStore
-from waystation.documents.web_pages import DomainPolicy, WebPage, build_web_page
+from waystation.documents.web_pages import WebPage, build_web_page
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.runtime.sql_store import SqlStore
 from waystation.security.untrusted import MAX_RESULT_CHARACTERS, UntrustedToolResult, UntrustedToolSpec
+from waystation.security.web_addresses import DomainPolicy
 from waystation.testing.doubles import FixedToolServers
 
 ABOVE, BELOW = "# Harbour notes\n\nThe bar moved.\n\n", "\nThe end of it.\n"

@@ -31,6 +31,7 @@ from tests.support.store_values import (
 )
 from waystation.agents.deliverables import Note, ResearchFindings
 from waystation.agents.leg import LegState, TurnLimitReached
+from waystation.agents.task_messages import TaskMessage
 from waystation.budgets.budget import RunUsage
 from waystation.documents.documents import SourceDocument
 from waystation.documents.text_repository import content_hash
@@ -45,7 +46,7 @@ from waystation.runtime.reencryption import reencrypt_database
 from waystation.runtime.sql_store import SqlStore
 from waystation.store.engine import Database
 from waystation.tasks.progress import DayRange
-from waystation.tasks.task import RejectedMessage, TaskMessage, TaskRow
+from waystation.tasks.task import RejectedMessage, TaskRow
 from waystation.tasks.traces import TraceCursor
 
 WHOSE = (("harbour", "spring"), ("harbour", "autumn"), ("lighthouse", "spring"))
@@ -201,13 +202,17 @@ OF_A_TENANT = {"find_erasure_matches", "list_matching_lines"}
 """Looks for one person in all that a tenant has."""
 
 
-OF_A_REFERENCE = {"load_run", "load_work", "load_task_news"}
+OF_A_REFERENCE = {"load_run", "load_work", "load_task_news", "get_session_name"}
 """Reads by a reference, whose own scope is the reader."""
 
 
 def covers(reader: ReadScope, kept: TaskRow) -> bool:
     own = kept.ref.scope.model_dump()
     return isinstance(reader, SystemScope) or reader.model_dump().items() <= own.items()
+
+
+def covers_session(scope: SessionScope, kept: TaskRow) -> bool:
+    return (scope.tenant, scope.session) == (kept.ref.tenant, kept.ref.session)
 
 
 def readers(tasks: Sequence[TaskRow]) -> list[ReadScope]:
@@ -239,6 +244,8 @@ async def test_reads_by_a_reference_give_what_its_scope_owns(store: SqlStore) ->
             )  # fmt: skip
             found = (loaded.transcript.messages, loaded.documents, deliverable, notes, news.messages)
             assert [bool(one) for one in found] == [covers(scope, kept)] * len(found), (kept.ref, scope)
+            name = await store.get_session_name(SessionScope(tenant=scope.tenant, session=scope.session))
+            assert name == next((one.request.session for one in tasks if covers_session(scope, one)), None), scope
 
 
 async def test_passages_in_memory_are_counted_for_who_owns_them(store: SqlStore) -> None:
@@ -262,7 +269,7 @@ def test_every_read_of_the_store_names_who_asks() -> None:
     source = {name: inspect.getsource(method) for name, method in inspect.getmembers(SqlStore, inspect.isfunction)}
     marked = {name for name, text in source.items() if re.match(r"\s*@read_transaction\b", text)}
     reads = {name for name in marked if not name.startswith("_")}
-    ports = {"get_newest_plan", "get_store_id"}
+    ports = {"get_newest_plan", "get_store_id", "get_session_name"}
     assert reads | ports == READS.keys() | WITHOUT_READER.keys() | OF_A_TENANT | COUNTED | OF_A_REFERENCE
     for name in READS.keys() | COUNTED:
         assert "reader" in inspect.signature(getattr(SqlStore, name)).parameters, name

@@ -34,9 +34,10 @@ from waystation.context.summary import (
 from waystation.context.transcript import build_platform_message, build_user_message
 from waystation.documents.documents import Document, SourceDocument
 from waystation.documents.procedures import InvalidProcedure, Procedure
-from waystation.documents.web_pages import DomainPolicy, StoredWebPage, WebSearchResult, wrap_untrusted_page
+from waystation.documents.web_pages import StoredWebPage, wrap_untrusted_page
 from waystation.kernel.amount import Limit
 from waystation.memory.passages import MemoryExcerpt, Passage, PassageTurn, extract_turns, select_excerpts
+from waystation.models.ports import WebSearchResult
 from waystation.planning.plan import Plan, Step
 from waystation.reports.reviewers import render_step_results
 from waystation.security.untrusted import (
@@ -48,6 +49,7 @@ from waystation.security.untrusted import (
     wrap_untrusted_line,
 )
 from waystation.security.untrusted import wrap_tool_result as from_server
+from waystation.security.web_addresses import DomainPolicy
 from waystation.tasks.task import TaskRequest
 
 SPELLINGS = (

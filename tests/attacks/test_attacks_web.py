@@ -20,8 +20,8 @@ from tests.support.web_site import (
 )
 from waystation.documents.readers.reader import SubprocessWebTextExtractor
 from waystation.documents.web import MAX_ROBOTS_BYTES, NonPublicAddressError, PublicSocketFactory, is_public
-from waystation.documents.web_pages import DomainPolicy
 from waystation.kernel.errors import WebFetchRejectedError, WebUnavailable
+from waystation.security.web_addresses import DomainPolicy
 
 NAMES = {"one_example": [ALLOWED_ADDRESS], "two_example": [ALLOWED_ADDRESS], "www_one_example": [ALLOWED_ADDRESS]}
 UNKNOWN = r"^What the robots.txt of one.example allows is not known: "

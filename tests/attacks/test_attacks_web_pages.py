@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from tests.support.finished_tasks import make_task_row, store_finished_task
 from tests.support.store_values import make_charge, make_intent, make_reply
 from waystation.agents.action_approvals import ActionQuestion
+from waystation.agents.task_messages import TaskMessage
 from waystation.client import Client
 from waystation.client.submission import NOT_FOLLOWED
 from waystation.config.settings import Settings
@@ -35,7 +36,7 @@ from waystation.plugins.web.task_page import FOLDER
 from waystation.reports.markdown import render_report_html
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.signals import AnswerResult
-from waystation.tasks.task import ApprovalRequest, BudgetProgress, TaskMessage, TaskPhase, TaskRequest
+from waystation.tasks.task import ApprovalRequest, BudgetProgress, TaskPhase, TaskRequest
 from waystation.tasks.view import as_stored
 from waystation.workers.memory import MemoryReader
 

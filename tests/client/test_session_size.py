@@ -3,7 +3,6 @@
 import pytest
 
 from tests.support.finished_tasks import store_finished_task
-from waystation.agents.task_brief import WINDOW_SHARE, EarlierTasks
 from waystation.client.submission import prepare_task_row
 from waystation.config.settings import Settings
 from waystation.config.validation import estimate_first_turn_tokens
@@ -11,6 +10,7 @@ from waystation.context.tokens import estimate_text
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
 from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.earlier_tasks import WINDOW_SHARE, EarlierTaskReader
 from waystation.tasks.task import TaskRequest
 
 
@@ -42,7 +42,7 @@ async def test_the_window_that_the_refusal_names_has_room(without_server: Settin
         await prepare_task_row(without_server, store, follow_up())
     least = int(str(refusal.value).rpartition("--window ")[2].removesuffix(" or more").replace(",", ""))
     row = await prepare_task_row(without_server, store, follow_up().replace(window=least))
-    earlier = EarlierTasks(store)
+    earlier = EarlierTaskReader(store)
     told = await earlier.render_listing(row, least)
     assert told
     assert estimate_first_turn_tokens(row.request) + estimate_text(told) < row.terms.agent.trigger

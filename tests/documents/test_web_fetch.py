@@ -9,8 +9,9 @@ from aiohttp import web
 from tests.support.document_files import TEXT, make_pdf_file, make_word_file
 from tests.support.web_site import NOON, RecordedSleep, SiteHandler, open_fetcher, redirect_to, respond_with, run_site
 from waystation.documents.readers.reader import SubprocessWebTextExtractor
-from waystation.documents.web_pages import DomainPolicy, WebPage
+from waystation.documents.web_pages import WebPage
 from waystation.kernel.errors import WebFetchRejectedError, WebUnavailable
+from waystation.security.web_addresses import DomainPolicy
 
 GERMAN = "Über die Größe der Häfen wird überall gestritten, und für die Möwen gilt das natürlich auch."
 PAGE = "<html><head><title>The harbour</title></head><body><h1>Silt</h1><p>It closed in 1821.</p></body></html>"

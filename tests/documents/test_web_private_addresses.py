@@ -13,8 +13,8 @@ from tests.support.web_site import (
 )
 from waystation.documents.readers.reader import SubprocessWebTextExtractor
 from waystation.documents.web import NonPublicAddressError, PublicSocketFactory, is_public
-from waystation.documents.web_pages import DomainPolicy
 from waystation.kernel.errors import WebFetchRejectedError
+from waystation.security.web_addresses import DomainPolicy
 
 NOT_PUBLIC = "leads to an address that is not public. Only public pages can be read.$"
 EVERY_SITE = DomainPolicy(allow=("*",))

@@ -15,6 +15,7 @@ from tests.support.temporal_platform import (
     open_activity_deps,
     run_all_workers,
 )
+from waystation.agents.task_messages import TaskMessage
 from waystation.client.submission import ForkRequest, register_fork
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
@@ -22,7 +23,7 @@ from waystation.kernel.errors import BadInput
 from waystation.kernel.temporal_names import WORKFLOWS_QUEUE
 from waystation.tasks.continuation import TaskRewind, TaskWorkflowInput
 from waystation.tasks.signals import SEND_MESSAGE
-from waystation.tasks.task import RejectedMessage, TaskMessage, TaskPhase, TaskProgress, TaskRow, make_task_id
+from waystation.tasks.task import RejectedMessage, TaskPhase, TaskProgress, TaskRow, make_task_id
 from waystation.testing.doubles import PlainRedactor
 from waystation.workflows.task import TaskWorkflow
 

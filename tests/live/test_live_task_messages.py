@@ -30,6 +30,7 @@ from tests.support.temporal_platform import (
     wait_until,
 )
 from tests.support.workflow_history import fetch_events, join_all_strings
+from waystation.agents.task_messages import TaskMessage
 from waystation.client.submission import validate_message_text, with_task_messages
 from waystation.context.history import build_model_view
 from waystation.context.message_rules import find_violations
@@ -38,7 +39,7 @@ from waystation.kernel.errors import BadInput
 from waystation.privacy.ports import Redactor
 from waystation.tasks.approvals import APPROVE_BUDGET
 from waystation.tasks.signals import SEND_MESSAGE
-from waystation.tasks.task import TaskMessage, TaskPhase, build_reader_scope
+from waystation.tasks.task import TaskPhase, build_reader_scope
 from waystation.tasks.view import TaskView
 from waystation.workflows.task import TaskWorkflow
 

@@ -26,7 +26,7 @@ from waystation.budgets.budget import BudgetMode
 from waystation.kernel.amount import Amount
 from waystation.kernel.scopes import TaskScope
 from waystation.privacy.ports import Redactor
-from waystation.store.ports import Store
+from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.approvals import APPROVE_BUDGET, DENY_BUDGET
 from waystation.tasks.signals import EDIT_CONTEXT, SEND_MESSAGE
 from waystation.tasks.task import ApprovalRequest, RejectedMessage, TaskPhase
@@ -160,7 +160,7 @@ async def test_a_request_survives_a_task_that_continues_as_new(tmp_path: Path, r
 class GatedStates:
     """A store that takes no piece of a task's state until the gate is opened."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: SqlStore) -> None:
         self._store, self.reached, self.opened = store, asyncio.Event(), asyncio.Event()
 
     def __getattr__(self, name: str) -> object:

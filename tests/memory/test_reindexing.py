@@ -11,6 +11,7 @@ import pytest
 from tests.memory.test_outbox_drainer import commit_passages
 from tests.support.agent_environment import TENANT, AgentEnvironment
 from tests.support.qdrant_server import QdrantStub, run_qdrant_server
+from waystation.agents.transcript_rewind import TranscriptRewind
 from waystation.config.settings import Settings
 from waystation.context.transcript import RewindRecord
 from waystation.kernel.errors import MemoryUnavailable, OtherEmbedder
@@ -18,7 +19,6 @@ from waystation.memory.embedders.local import LexicalSimilarityMixin
 from waystation.memory.indexing import EMBEDDING_BATCH, OutboxDrainer, Reindexer, ReindexResult
 from waystation.memory.passages import MemoryQuery
 from waystation.memory.ports import Embedder, EmbeddingUse, Memory
-from waystation.tasks.continuation import TranscriptRewind
 from waystation.workers.memory import has_memory, open_memory, open_memory_draft
 
 COUNT = 2 * EMBEDDING_BATCH + 6

@@ -10,12 +10,12 @@ import httpx2
 import pytest
 
 from waystation.context.transcript import Text, build_user_message
-from waystation.documents.web_pages import DomainPolicy
 from waystation.kernel.errors import ModelUnavailable
 from waystation.models.anthropic.model import AnthropicModel, create_anthropic_model, create_anthropic_search
 from waystation.models.anthropic.sse import encode_event, iter_message_events
 from waystation.models.http_errors import ModelTimeouts
 from waystation.models.ports import ModelRequest
+from waystation.security.web_addresses import DomainPolicy
 from waystation.testing.doubles import make_scripted_response
 from waystation.testing.messages_server import build_message_body
 

@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from waystation.agents.planner import SUBMIT_PLAN
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.roles import Role
 from waystation.planning.plan import (
@@ -16,7 +17,6 @@ from waystation.planning.plan import (
     find_plan_errors,
     find_share_errors,
 )
-from waystation.planning.planner import SUBMIT_PLAN
 
 
 def step(step_id: str, role: Role = "research", *needs: str, goal: str = "Find it.") -> Step:

@@ -7,10 +7,10 @@ import pytest
 from tests.support.scopes import SYSTEM_SCOPE, TASK_1_SCOPE
 from tests.support.store_values import make_note, make_passage, make_question, make_reply, make_summary, open_run
 from waystation.agents.deliverables import Analysis, Finding, ReportDraft, ReportSection, ResearchFindings
+from waystation.agents.transcript_rewind import TranscriptRewind
 from waystation.context.transcript import RewindRecord
 from waystation.kernel.errors import TextNotFoundError, VersionConflict
 from waystation.runtime.sql_store import SqlStore
-from waystation.tasks.continuation import TranscriptRewind
 
 
 async def test_a_text_is_found_by_its_content_hash_and_kept_once(store: SqlStore) -> None:

@@ -8,14 +8,15 @@ from tests.support.prices import PRICES
 from tests.support.scopes import SYSTEM_SCOPE
 from tests.support.strict_server import check_requests
 from waystation.agents.call_ledger import MeteredModel
+from waystation.agents.compaction_request import CompactionRequest
 from waystation.agents.compactor import Compactor
 from waystation.agents.leg import AgentConfig, LegOutcome, LegRequest
 from waystation.agents.loop import AgentLoop
+from waystation.agents.planner import Planner
 from waystation.agents.roles import AgentDeps
 from waystation.agents.task_brief import BriefBuilder
 from waystation.agents.tools.tool import ToolContext
 from waystation.budgets.budget import BudgetMode
-from waystation.context.compaction import CompactionRequest
 from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import Charge, Message, PromptPrefixRecord, Record, ToolUse, Transcript
 from waystation.documents.documents import SourceDocument
@@ -30,9 +31,9 @@ from waystation.kernel.usage import Usage
 from waystation.memory.embedders.local import NoEmbedder
 from waystation.memory.indexing import MemoryRecall, OutboxDrainer
 from waystation.planning.plan import Plan, Step
-from waystation.planning.planner import Planner
 from waystation.reports.publisher import CitationChecker, ReportPublisher
 from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.earlier_tasks import EarlierTaskReader
 from waystation.tasks.task import TaskConfig, TaskRequest, TaskRow, make_own_session_name, tenant_hash
 from waystation.testing.doubles import ListMemory, PlainRedactor, RecordingMeter, ScriptedModel
 
@@ -175,6 +176,7 @@ class AgentEnvironment:
             recollection=self.memory_recall,
             redactor=self.redactor,
             redacted_documents=self.redacted_documents,
+            earlier_tasks=EarlierTaskReader(store),
         )
 
     @property
@@ -193,6 +195,7 @@ class AgentEnvironment:
             store=store,
             recollection=self.memory_recall,
             redactor=self.redactor,
+            earlier_tasks=EarlierTaskReader(store),
         )
 
     @property
@@ -222,7 +225,9 @@ class AgentEnvironment:
     @property
     def planner(self) -> Planner:
         store = self.store
-        return Planner(model=self.metered_model, store=store, redactor=self.redactor)
+        return Planner(
+            model=self.metered_model, store=store, redactor=self.redactor, earlier_tasks=EarlierTaskReader(store)
+        )
 
     @property
     def publisher(self) -> ReportPublisher:

@@ -11,7 +11,8 @@ from tests.support.full_context import (
     make_conversation,
     make_summary_response,
 )
-from waystation.context.compaction import CompactionStatus, ContextEdit, EditOutcome, EditRequest
+from waystation.agents.compaction_request import EditOutcome, EditRequest
+from waystation.context.compaction import CompactionStatus, ContextEdit
 from waystation.context.history import build_model_view, get_pinned_message_ids
 from waystation.context.transcript import build_user_message
 from waystation.kernel.amount import Limit

@@ -18,8 +18,9 @@ from tests.support.task_states import (
     request_budgets,
 )
 from waystation.agents.agent_run import AgentRun, ApplyContextEdit, FinishRun, RequestBudget, RunLeg
+from waystation.agents.compaction_request import EditOutcome
 from waystation.agents.leg import ContextFull
-from waystation.context.compaction import TOO_LATE, CompactionOutcome, CompactionStatus, ContextEdit, EditOutcome
+from waystation.context.compaction import TOO_LATE, CompactionOutcome, CompactionStatus, ContextEdit
 from waystation.tasks.details import render_task_details
 from waystation.tasks.progress import build_task_progress
 from waystation.tasks.signals import (

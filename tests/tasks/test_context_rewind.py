@@ -10,12 +10,12 @@ from tests.support.conversations import make_filler_text
 from tests.support.scopes import SYSTEM_SCOPE
 from waystation.agents.deliverables import Note, ReportDraft
 from waystation.agents.tools.submissions import extract_deliverable
+from waystation.agents.transcript_rewind import build_transcript_rewind
 from waystation.context.history import build_model_view, get_effective_transcript
 from waystation.context.transcript import Message, SummaryRecord, ToolResult, ToolUse, build_user_message
 from waystation.kernel.errors import BadInput, StaleFenceError
 from waystation.memory.passages import Passage
 from waystation.tasks.context_editor import TranscriptRewinder
-from waystation.tasks.continuation import build_transcript_rewind
 
 FINDING: JsonValue = {"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}
 

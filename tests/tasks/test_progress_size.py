@@ -12,8 +12,9 @@ from tests.support.progress_values import (
     make_compaction,
     make_step_progress,
 )
+from waystation.agents.task_messages import TaskMessage
 from waystation.tasks.progress import MAX_PROGRESS_BYTES, TRUNCATION_NOTE, truncate_progress
-from waystation.tasks.task import RejectedMessage, TaskMessage, TaskProgress
+from waystation.tasks.task import RejectedMessage, TaskProgress
 
 
 def large(agents: int = 100, approvals: int = 200, pending: int = 0) -> TaskProgress:

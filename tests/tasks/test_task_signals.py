@@ -8,6 +8,7 @@ from pydantic import JsonValue
 from tests.support.progress_values import APPROVED_APPROVAL, PENDING_APPROVAL
 from tests.support.task_states import NOON, make_approval_context, make_working_state, request_budgets
 from waystation.activities.ledger import AuditRequest
+from waystation.agents.task_messages import TaskMessage
 from waystation.context.compaction import ContextEdit
 from waystation.tasks import signals
 from waystation.tasks.approvals import MAX_REQUESTS_PER_ANSWER, MessageInput
@@ -28,7 +29,7 @@ from waystation.tasks.signals import (
     reject_unstored,
 )
 from waystation.tasks.state import TaskState
-from waystation.tasks.task import ApprovalRequest, RejectedMessage, TaskMessage
+from waystation.tasks.task import ApprovalRequest, RejectedMessage
 from waystation.workflows.task import TaskWorkflow
 
 ROWS = [name for name, row in vars(signals).items() if isinstance(row, TaskSignal)]

@@ -16,6 +16,7 @@ from tests.support.task_states import (
 )
 from tests.support.tool_approval_states import AGENT, end_leg_with_questions, make_action_question, open_tool_approvals
 from waystation.agents.agent_run import AgentRun, RequestApproval, RunLeg
+from waystation.agents.compaction_request import EditOutcome
 from waystation.agents.leg import (
     ApprovalRequired,
     LegOutcome,
@@ -23,7 +24,7 @@ from waystation.agents.leg import (
     SubagentsRequested,
     TurnLimitReached,
 )
-from waystation.context.compaction import ContextEdit, ContextEditAction, EditOutcome
+from waystation.context.compaction import ContextEdit, ContextEditAction
 from waystation.kernel.amount import Amount
 from waystation.tasks.details import format_request_and_answer
 from waystation.tasks.state import (

@@ -4,10 +4,11 @@ import httpx2
 import pytest
 from pydantic import JsonValue
 
-from waystation.documents.web_pages import DomainPolicy, WebSearchResult
 from waystation.kernel.errors import ModelUnavailable
 from waystation.kernel.usage import Usage
 from waystation.models.anthropic.model import AnthropicSearch, create_anthropic_search
+from waystation.models.ports import WebSearchResult
+from waystation.security.web_addresses import DomainPolicy
 from waystation.testing.messages_server import ScriptedAnswer, ScriptedServer, build_error_response
 
 ANYWHERE = DomainPolicy(allow=("*",))

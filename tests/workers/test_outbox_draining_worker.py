@@ -7,8 +7,7 @@ from datetime import timedelta
 from tests.memory.test_outbox_drainer import commit_passages
 from tests.support.agent_environment import NOON, AgentEnvironment
 from waystation.kernel.errors import StoreUnavailable
-from waystation.memory.ports import EmbeddingUse
-from waystation.store.ports import Store
+from waystation.memory.ports import EmbeddingUse, PassageOutbox
 from waystation.workers.memory import run_drain_loop
 
 AT_ONCE = timedelta(milliseconds=5)
@@ -76,7 +75,7 @@ async def test_a_store_that_does_not_answer_now_is_asked_again(env: AgentEnviron
                 raise StoreUnavailable("not now")
             return await store.list_pending_passages(limit, run_id)
 
-    away: Store = Away()  # pyright: ignore[reportAssignmentType]: it has all that the store has
+    away: PassageOutbox = Away()  # pyright: ignore[reportAssignmentType]: it has all that the store has
     archive = type(env.outbox_drainer)(
         store=away, embedder=env.embedder, memory=env.memory, redactor=env.outbox_drainer.redactor
     )

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from waystation.agents.action_approvals import ActionDecision, ActionQuestion
+from waystation.agents.compaction_request import EditOutcome, EditRequest
 from waystation.agents.delegation import SubagentOrder, SubagentProgress, SubagentResult
 from waystation.agents.deliverables import WorkCounts
 from waystation.agents.leg import (
@@ -31,8 +32,6 @@ from waystation.context.compaction import (
     CompactionStatus,
     CompactionTotals,
     ContextEdit,
-    EditOutcome,
-    EditRequest,
 )
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.refs import RunRef

@@ -7,12 +7,10 @@ from datetime import date
 from typing import Protocol, TypeVar
 
 from waystation.agents.agent_status import AgentStatus
-from waystation.agents.ports import Meter
+from waystation.agents.ports import ChargeRepository, Meter, RunRepository
 from waystation.budgets.budget import CallCostBound
 from waystation.context.tokens import compute_reply_upper_bound, compute_request_upper_bound
 from waystation.context.transcript import CallIntent, Charge, Fence, Message
-from waystation.documents.ports import WebSearch
-from waystation.documents.web_pages import SEARCH_INPUT_TOKENS, SEARCH_OUTPUT_TOKENS, WebSearchResponse
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import (
@@ -24,7 +22,17 @@ from waystation.kernel.errors import (
     ModelUnavailable,
 )
 from waystation.kernel.usage import Usage
-from waystation.models.ports import CallKind, ChatModel, FallbackChatModel, ModelRequest, ModelResponse
+from waystation.models.ports import (
+    SEARCH_INPUT_TOKENS,
+    SEARCH_OUTPUT_TOKENS,
+    CallKind,
+    ChatModel,
+    FallbackChatModel,
+    ModelRequest,
+    ModelResponse,
+    WebSearch,
+    WebSearchResponse,
+)
 from waystation.models.profiles import (
     Price,
     compute_cost_micro_usd,
@@ -34,7 +42,6 @@ from waystation.models.profiles import (
     get_family_name,
     merge_worst_rates,
 )
-from waystation.store.ports import Store
 
 
 @dataclass(frozen=True)
@@ -116,7 +123,7 @@ class MeteredModel:
     """
 
     model: ChatModel
-    store: Store
+    store: RunRepository
     clock: Clock
     meter: Meter
     tell: Callable[[AgentStatus], None] = ignore_status
@@ -271,7 +278,7 @@ class PricedCall:
 class CallLedger:
     """Records intents and charges of metered calls."""
 
-    store: Store
+    store: ChargeRepository
     clock: Clock
     meter: Meter
     tell: Callable[[AgentStatus], None] = ignore_status
@@ -375,7 +382,7 @@ class MeteredSearch:
     """A web search whose every call is recorded first and charged once."""
 
     web: WebSearch
-    store: Store
+    store: ChargeRepository
     clock: Clock
     meter: Meter
     prices: Sequence[Price]

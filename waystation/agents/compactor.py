@@ -6,30 +6,24 @@ Everything before the commit leaves the old view intact; everything after it can
 from dataclasses import dataclass, field
 
 from waystation.agents.call_ledger import MeteredModel
+from waystation.agents.compaction_request import CompactionContext, CompactionRequest, ManualCompaction
 from waystation.agents.deliverables import ReportDraft
+from waystation.agents.ports import WorkRepository
 from waystation.agents.prompt_sections import extract_question
 from waystation.agents.roles import AgentDeps, load_role_prompt
 from waystation.agents.summariser import Summariser, SummaryInput, SummaryModel, SummaryResult
 from waystation.agents.tools.documents import FILE_READING_TOOLS
 from waystation.budgets.budget import CallCostBound
-from waystation.context.compaction import (
-    CompactionEvent,
-    CompactionOutcome,
-    CompactionRequest,
-    CompactionStatus,
-    ManualCompaction,
-)
+from waystation.context.compaction import CompactionEvent, CompactionOutcome, CompactionStatus
 from waystation.context.constraints import STEP_ITEM_PREFIX
 from waystation.context.history import build_model_view, with_record
 from waystation.context.pipeline import (
     CannotFitDecision,
-    CompactionContext,
     CompactionDecision,
     MaskDecision,
     NoopDecision,
     SummariseDecision,
     TruncateDecision,
-    build_sources_line,
     get_summary_skip_reason,
     select_next_stage,
 )
@@ -45,12 +39,11 @@ from waystation.kernel.clock import Clock
 from waystation.kernel.errors import HookFailed
 from waystation.kernel.refs import RunRef
 from waystation.memory.indexing import OutboxDrainer
-from waystation.memory.passage_builder import make_passages
+from waystation.memory.passage_builder import build_sources_line, make_passages
 from waystation.memory.passages import Passage
 from waystation.models.profiles import find_worst_rates
 from waystation.privacy.policy import TextDestination
 from waystation.privacy.ports import Redactor
-from waystation.store.ports import Store
 
 
 @dataclass(frozen=True)
@@ -80,7 +73,7 @@ NO_MONEY_FOR_SUMMARY = (
 )
 
 
-async def describe_unfinished_result(store: Store, run: RunRef) -> str:
+async def describe_unfinished_result(store: WorkRepository, run: RunRef) -> str:
     """Return one line for the summary's ledger on what the store has of the step's unfinished result; not redacted."""
     notes, result = (
         await store.list_notes(run.task_id, run.scope, run.run_id),

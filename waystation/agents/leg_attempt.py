@@ -12,8 +12,10 @@ from functools import cached_property
 
 from waystation.agents.call_ledger import CountedPrompt
 from waystation.agents.leg import AgentFinished, LegOutcome, LegRequest, LegState
+from waystation.agents.ports import AgentTask, TaskSource
 from waystation.agents.roles import AgentDeps, load_role_prompt
 from waystation.agents.task_brief import build_document_listing, render_task_parts
+from waystation.agents.task_messages import TaskMessage, build_transcript_message, list_received_message_numbers
 from waystation.agents.tools.tool import ToolContext
 from waystation.agents.tools.toolbox import Toolbox
 from waystation.budgets.budget import RunUsage
@@ -44,6 +46,7 @@ from waystation.documents.documents import (
     find_changed_lines,
     merge_document_changes,
 )
+from waystation.documents.ports import DocumentReader, TextStore
 from waystation.documents.redacted_documents import build_document_names
 from waystation.kernel.amount import Limit
 from waystation.kernel.refs import TaskRef
@@ -52,8 +55,6 @@ from waystation.models.profiles import get_model_profile
 from waystation.privacy.policy import TextDestination, build_redaction_notes
 from waystation.privacy.ports import Redactor
 from waystation.security.untrusted import SafeMarkup, sanitize_line, wrap_untrusted
-from waystation.store.ports import Store
-from waystation.tasks.task import TaskMessage, TaskRow, build_transcript_message, list_received_message_numbers
 
 
 @dataclass
@@ -244,7 +245,7 @@ async def _receive_messages(attempt: LegAttempt, told: Sequence[TaskMessage]) ->
             attempt.add(build_transcript_message(attempt.transcript.next_message_id, message.number, redacted.text))
 
 
-async def render_task_sections(row: TaskRow, store: Store, redactor: Redactor) -> Sequence[SafeMarkup]:
+async def render_task_sections(row: AgentTask, store: DocumentReader, redactor: Redactor) -> Sequence[SafeMarkup]:
     """Render the request and its documents, each in its tag.
 
     Documents have the names that agents know; nothing else is redacted. Raises StoreError, RedactionFailed.
@@ -253,14 +254,14 @@ async def render_task_sections(row: TaskRow, store: Store, redactor: Redactor) -
     return render_task_parts(row.request, await build_document_listing(listed, redactor, row.ref.tenant))
 
 
-async def render_task_with_messages(ref: TaskRef, store: Store, redactor: Redactor) -> str:
+async def render_task_with_messages(ref: TaskRef, store: TaskSource, redactor: Redactor) -> str:
     """Render the task in one tag, followed by people's messages. Raises as `render_task_sections` does."""
     task = await render_task_sections(await store.get_task(ref.task_id, ref.scope), store, redactor)
     told = await render_task_messages(store, ref.scope)
     return "\n".join(filter(None, [wrap_untrusted("task", *task), told]))
 
 
-async def render_task_messages(store: Store, task: TaskScope) -> SafeMarkup | None:
+async def render_task_messages(store: TaskSource, task: TaskScope) -> SafeMarkup | None:
     """Render people's messages in one tag, for a model that is asked once and has no turns.
 
     Oldest first, not redacted; None if there are none. Raises StoreError.
@@ -304,7 +305,7 @@ async def _receive_document_updates(attempt: LegAttempt, updates: Sequence[Recor
     attempt.add(told.replace(updates=fresh[-1].number))
 
 
-async def _line(change: DocumentChange, shown: Document, store: Store, reader: TaskScope) -> str:
+async def _line(change: DocumentChange, shown: Document, store: TextStore, reader: TaskScope) -> str:
     name = sanitize_line(shown.name)
     match change.kind:
         case "added":

@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple, NoReturn, TypeVar
 
 from waystation.agents.ports import Meter
 from waystation.context.transcript import Block, Text, ToolUse
+from waystation.documents.ports import DocumentReader
 from waystation.documents.redacted_documents import redact_document_names
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import (
@@ -46,7 +47,6 @@ from waystation.privacy.policy import (
 )
 from waystation.privacy.ports import Redactor, SlowTextStore, Vault
 from waystation.security.placeholders import SECRET
-from waystation.store.ports import Store
 
 NEVER_STORED_TYPES = frozenset({SECRET})
 """Types of credentials: nothing that is restored ever holds one."""
@@ -446,7 +446,7 @@ def _kept_words(block: Block, said: Iterator[str], given: Iterator[str]) -> Bloc
 @dataclass(frozen=True)
 class _TaskRedactor:
     redactor: Redactor
-    store: Store
+    store: DocumentReader
     task: TaskScope
 
     async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
@@ -459,7 +459,7 @@ class _TaskRedactor:
         return await self.redactor.redact(called, place, tenant)
 
 
-def build_task_redactor(redactor: Redactor, store: Store, task: TaskScope) -> Redactor:
+def build_task_redactor(redactor: Redactor, store: DocumentReader, task: TaskScope) -> Redactor:
     """Build a redactor that knows one task's documents, for places where more is replaced than where agents work.
 
     In a text, the name of a file counts as code, in which names of people are not searched for.

@@ -6,11 +6,19 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
+from typing import Protocol
 
 from waystation.agents.delegation import can_delegate
 from waystation.agents.leg import AgentConfig
+from waystation.agents.ports import (
+    EarlierTasks,
+    PlaceholderAudit,
+    RunRepository,
+    TaskSource,
+    ToolDefinitionRepository,
+    WorkRepository,
+)
 from waystation.agents.redaction import build_task_redactor
-from waystation.agents.task_brief import EarlierTasks
 from waystation.agents.tool_visibility import (
     AgentPermissions,
     CandidateTool,
@@ -55,10 +63,11 @@ from waystation.kernel.roles import ROLES, AgentRole, get_role_spec, list_step_r
 from waystation.kernel.text import format_count
 from waystation.mcp.ports import ToolServers
 from waystation.memory.indexing import MemoryRecall
+from waystation.memory.ports import PassageReader
 from waystation.models.ports import ToolSpec
+from waystation.planning.ports import PlanReader
 from waystation.privacy.ports import Redactor, Vault
 from waystation.security.untrusted import DEFAULT_SERVERS, UntrustedTools
-from waystation.store.ports import Store
 
 _log = logging.getLogger(__name__)
 
@@ -165,16 +174,30 @@ def list_built_in_tool_names() -> frozenset[str]:
     return frozenset(forms | others).union(*(spec.tools for spec in ROLES.values()))
 
 
+class AgentStore(
+    RunRepository,
+    WorkRepository,
+    TaskSource,
+    PlanReader,
+    PassageReader,
+    PlaceholderAudit,
+    ToolDefinitionRepository,
+    Protocol,
+):
+    """What legs, tools and compactions need of the store."""
+
+
 @dataclass(frozen=True)
 class AgentDeps:
     """Dependencies of the agents' tools."""
 
-    store: Store
+    store: AgentStore
     search: DocumentSearch
     recollection: MemoryRecall
     redactor: Redactor
     redacted_documents: RedactedDocumentStore
     """Redacted texts of documents, pages and stored results, as tools show them."""
+    earlier_tasks: EarlierTasks
     vault: Vault | None = None
     """Originals of placeholders in names of documents."""
     tables: RedactedTableReader | None = None
@@ -258,7 +281,7 @@ class AgentDeps:
             SearchDocumentsTool(self.search, self.store, self.redactor, self.redacted_documents),
             ReadDocumentTool(self.store, self.redacted_documents),
             RecallTool(self.recollection, self.store),
-            ExpandReferenceTool(self.store, self.redacted_documents, EarlierTasks(self.store)),
+            ExpandReferenceTool(self.store, self.redacted_documents, self.earlier_tasks),
             ReadStoredResultTool(self.redacted_documents),
             PinMessageTool(),
             TakeNoteTool(self.store, self.redacted_documents),

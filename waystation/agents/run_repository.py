@@ -27,6 +27,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.agents.deliverables import Deliverable, Note
 from waystation.agents.leg import LegOutcome, LoadedRun
+from waystation.agents.run_events import build_charge_event, build_record_event
+from waystation.agents.transcript_rewind import TranscriptRewind
 from waystation.budgets.budget import RunUsage
 from waystation.context.transcript import CallIntent, Charge, Fence, Message, Record, Transcript
 from waystation.documents.text_repository import load_task_documents
@@ -61,8 +63,6 @@ from waystation.store.schema import (
     runs,
     tool_intents,
 )
-from waystation.tasks.continuation import TranscriptRewind
-from waystation.tasks.events import build_charge_event, build_record_event
 
 # Statements of every turn are built once, and so is their key in SQLAlchemy's cache. Parameters have names that no
 # column of an updated table has: those would be new values.
@@ -129,7 +129,7 @@ async def revert_work(connection: AsyncConnection, run_id: str, rewind: Transcri
 
 
 class SqlWorkRepository(SqlRepository):
-    """Part of the port `Store`: notes and deliverables of agents."""
+    """`WorkRepository` in SQL: notes and deliverables of agents."""
 
     @write_transaction
     async def add_note(self, connection: AsyncConnection, fence: Fence, task_id: str, note: Note) -> None:
@@ -214,7 +214,7 @@ class _Committed(NamedTuple):
 
 
 class SqlTranscriptRepository(SqlRepository):
-    """Part of the port `Store`: transcripts, charges and leg outcomes."""
+    """`RunRepository` in SQL: transcripts, charges and leg outcomes."""
 
     @write_transaction
     async def open_run(self, connection: AsyncConnection, run: RunRef) -> None:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from waystation.agents.call_ledger import CallKey, CallNotAffordable, MeteredModel, PreparedCall
+from waystation.agents.compaction_request import CompactionRequest
 from waystation.agents.roles import load_prompt
-from waystation.context.compaction import CompactionRequest, CompactionStatus
+from waystation.context.compaction import CompactionStatus
 from waystation.context.constraints import (
     extract_recorded_decisions,
     extract_user_constraints,

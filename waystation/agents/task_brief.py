@@ -5,12 +5,20 @@ Parts are in tags, those that all agents of a task share first; the allocator de
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from waystation.agents.action_approvals import PlaceholderResolution
 from waystation.agents.delegation import get_parent_id
 from waystation.agents.deliverables import ResearchFindings
+from waystation.agents.ports import (
+    AgentTask,
+    AgentTaskRequest,
+    EarlierTasks,
+    PlaceholderAudit,
+    TaskSource,
+    TranscriptReader,
+    WorkRepository,
+)
 from waystation.agents.prompt_sections import (
     PromptAllocation,
     PromptCandidate,
@@ -32,21 +40,20 @@ from waystation.documents.procedures import (
     reject_duplicate_names,
 )
 from waystation.documents.redacted_documents import build_document_names
-from waystation.kernel.errors import MemoryUnavailable, StoreError, TextNotFoundError
-from waystation.kernel.refs import RunRef, TaskRef
+from waystation.kernel.errors import MemoryUnavailable, StoreError
+from waystation.kernel.refs import RunRef
 from waystation.kernel.roles import AgentRole, get_role_spec
 from waystation.kernel.text import format_count
 from waystation.memory.indexing import MemoryRecall, render_recalled_excerpts
 from waystation.memory.passages import MemoryExcerpt, MemoryScope
 from waystation.planning.plan import Plan, Step
+from waystation.planning.ports import PlanReader
 from waystation.privacy.policy import TextDestination, build_redaction_notes
 from waystation.privacy.ports import Redactor
 from waystation.security.untrusted import SafeMarkup, join_safe_markup, sanitize_line, wrap_untrusted
-from waystation.store.ports import Store
-from waystation.tasks.task import TaskRequest, TaskRow
 
 
-def parse_procedures(row: TaskRow) -> tuple[Procedure | InvalidProcedure, ...]:
+def parse_procedures(row: AgentTask) -> tuple[Procedure | InvalidProcedure, ...]:
     """Parse a task's procedures, with the reason for each that cannot be used."""
     given = row.request.procedures
     read = [parse_procedure(one) for one in given[:MAX_PROCEDURES]]
@@ -123,7 +130,7 @@ async def build_document_listing(listed: Sequence[Document], redactor: Redactor,
 class BriefContext:
     """Everything that a task brief may contain, before redaction."""
 
-    request: TaskRequest
+    request: AgentTaskRequest
     documents: DocumentListing
     procedures: Sequence[Procedure | InvalidProcedure]
     role: AgentRole
@@ -205,12 +212,12 @@ class BriefContext:
         return [shown] if shown else []
 
 
-def render_task_parts(request: TaskRequest, documents: DocumentListing) -> Sequence[SafeMarkup]:
+def render_task_parts(request: AgentTaskRequest, documents: DocumentListing) -> Sequence[SafeMarkup]:
     """Render question, instructions, criteria and documents, each in its tag."""
     return [*render_question_and_criteria(request), render_document_list(*documents)]
 
 
-def render_question_and_criteria(request: TaskRequest) -> Sequence[SafeMarkup]:
+def render_question_and_criteria(request: AgentTaskRequest) -> Sequence[SafeMarkup]:
     """Render what the user asked for, each part in its tag."""
     parts = [wrap_untrusted("question", request.question)]
     if request.instructions:
@@ -220,7 +227,7 @@ def render_question_and_criteria(request: TaskRequest) -> Sequence[SafeMarkup]:
     return parts
 
 
-def render_deadline(request: TaskRequest) -> Sequence[SafeMarkup]:
+def render_deadline(request: AgentTaskRequest) -> Sequence[SafeMarkup]:
     """Render the deadline after which no person is waited for, if it was set in advance."""
     ahead = request.unattended
     if ahead.answer_by is None or ahead.then == "wait":
@@ -241,95 +248,24 @@ def _named(document: Document) -> str:
     return f"- {sanitize_line(document.name)} ({REMOVED_NAME if document.removed else f'{document.lines} lines'})"
 
 
-_MOST_NAMED = 10
-WINDOW_SHARE = 20
-"""Earlier tasks take at most 1/20 of a window."""
-_HEAD = (
-    "Earlier tasks of this session, the newest first. `recall` finds passages of their reports, findings and "
-    "conversations; `expand` with the id of one shows its report."
-)
-
-
-@dataclass(frozen=True)
-class EarlierTasks:
-    """Earlier tasks of a session, or of its tenant for an agent that recalls from there."""
-
-    store: Store
-
-    async def render_listing(self, own: TaskRow, window: int) -> SafeMarkup | None:
-        """List tasks that were over before this one was submitted and have a report.
-
-        Newest first, by ID, day and redacted title, as many as fit. None if there are none.
-        """
-        shown, room = list[str](), window // WINDOW_SHARE - estimate_text(_HEAD)
-        for line in await self._lines(own.ref, own.submitted_at):
-            room -= estimate_text(line)
-            if room < 0:
-                break
-            shown.append(line)
-        return _part(shown)
-
-    async def estimate_max_tokens(self, ref: TaskRef, at: datetime) -> int:
-        """Return the estimated tokens of the listing for a task submitted now, in a window where all of it fits."""
-        return estimate_text(_part(await self._lines(ref, at)) or "")
-
-    async def _lines(self, ref: TaskRef, at: datetime) -> Sequence[str]:
-        rows = [
-            row
-            for row in await self.store.list_tasks(ref.scope.get_recall_scope("session"))
-            if _is_earlier(row, ref, at)
-        ]
-        return [_line(row) for row in rows[:_MOST_NAMED]]
-
-    async def load_report(self, run: RunRef, task: str, scope: MemoryScope) -> str | None:
-        """Load the report of a task that the agent may read; None if there is none.
-
-        `task` is its ID or the beginning of it.
-        """
-        reader = run.scope.get_recall_scope(scope)
-        found = await self.store.find_task_ids(task, reader)
-        row = await self.store.get_task(found[0], reader) if len(found) == 1 else None
-        version = row.progress.shown_report if row is not None and row.progress is not None else None
-        if version is None:
-            return None
-        try:
-            return await self.store.get_text(version.report, reader)
-        except TextNotFoundError:  # it was erased
-            return None
-
-
-def _part(lines: Sequence[str]) -> SafeMarkup | None:
-    return wrap_untrusted("session", _HEAD, *lines) if lines else None
-
-
-def _is_earlier(row: TaskRow, own: TaskRef, submitted_at: datetime) -> bool:
-    return (
-        row.ref != own
-        and row.submitted_at <= submitted_at
-        and row.progress is not None
-        and row.progress.phase.over
-        and row.progress.report is not None
-    )
-
-
-def _line(row: TaskRow) -> str:
-    phase = row.progress.phase if row.progress is not None else ""
-    return f"- {row.ref.task_id} ({row.submitted_at:%Y-%m-%d}, {phase}): {sanitize_line(row.title)}"
-
-
 STARTING_TOKENS = 1_000
 """Maximum tokens recalled before the first turn."""
 RECALL: Final = "recall"
 """Name of the tool, also for what is recalled at the start of a run."""
 
 
+class BriefSource(TaskSource, PlanReader, WorkRepository, TranscriptReader, PlaceholderAudit, Protocol):
+    """What a task brief is built from."""
+
+
 @dataclass(frozen=True)
 class BriefBuilder:
     """Builds task briefs from the store."""
 
-    store: Store
+    store: BriefSource
     recollection: MemoryRecall
     redactor: Redactor
+    earlier_tasks: EarlierTasks
 
     async def build_message(self, run: RunRef, message_id: str, notices: list[str], room: PromptSpace) -> Message:
         """Build the task brief, as much as fits, redacted like everything that a model sees.
@@ -354,7 +290,7 @@ class BriefBuilder:
         listed = await self.store.list_documents(run.task_id, run.scope)
         parts = BriefContext(
             request=row.request,
-            earlier=await EarlierTasks(self.store).render_listing(row, room.window),
+            earlier=await self.earlier_tasks.render_listing(row, room.window),
             documents=await build_document_listing(listed, self.redactor, run.tenant),
             procedures=procedures,
             role=run.role,
@@ -409,7 +345,7 @@ class BriefBuilder:
 
 
 async def record_restored_placeholders(
-    store: Store, run: RunRef, call_id: str, found: Sequence[MemoryExcerpt]
+    store: PlaceholderAudit, run: RunRef, call_id: str, found: Sequence[MemoryExcerpt]
 ) -> Sequence[MemoryExcerpt]:
     """Return the excerpts after recording in the audit trail which placeholders are restored in them.
 

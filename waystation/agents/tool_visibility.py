@@ -13,10 +13,10 @@ from pydantic import Field, JsonValue, model_validator
 
 from waystation.context.history import count_messages_before, get_effective_transcript
 from waystation.context.transcript import Transcript
-from waystation.documents.web_pages import DomainPolicy, parse_web_address
 from waystation.kernel.errors import WebFetchRejectedError
 from waystation.kernel.roles import AgentPhase, AgentRole, ToolPermission, get_role_spec
 from waystation.kernel.value import Value
+from waystation.security.web_addresses import DomainPolicy, parse_web_address
 
 
 class ParameterLimit(Value):

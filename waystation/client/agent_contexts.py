@@ -18,6 +18,7 @@ from waystation.agents.tools.documents import ReadSkillTool
 from waystation.agents.tools.notes import ReadNotesTool, TakeNoteTool
 from waystation.agents.tools.recall import ExpandReferenceTool, RecallTool
 from waystation.agents.tools.submissions import ReadFindingsTool
+from waystation.agents.transcript_rewind import build_transcript_rewind
 from waystation.client.store_queries import list_agent_ids
 from waystation.config.settings import Settings
 from waystation.context.tokens import TokenEstimator
@@ -33,7 +34,8 @@ from waystation.privacy.policy import RedactionResult, TextDestination
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import get_placeholder_key
 from waystation.runtime.temporal.task_client import TemporalTaskClient
-from waystation.tasks.continuation import TaskRewind, build_reopened_state, build_transcript_rewind
+from waystation.tasks.continuation import TaskRewind, build_reopened_state
+from waystation.tasks.earlier_tasks import EarlierTaskReader
 from waystation.tasks.session import build_session_input_for_row
 from waystation.tasks.signals import MAX_INSTRUCTIONS_CHARACTERS, AnswerResult, ContextEditInput
 from waystation.tasks.state import TaskState
@@ -68,6 +70,7 @@ def build_idle_agent_deps(store: SqlStore, policy: ToolPolicy) -> AgentDeps:
         recollection=MemoryRecall(UnavailableMemory(), NoEmbedder(), redactor),
         redactor=redactor,
         redacted_documents=RedactedDocumentStore(store, redactor),
+        earlier_tasks=EarlierTaskReader(store),
         tables=RedactedTableReader(DuckDbTableEngine(), ColumnRedactor(redactor, redactor), utc_now),
         policy=policy,
     )

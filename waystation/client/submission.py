@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import Field
 
 from waystation.agents.action_approvals import UnattendedPolicy
-from waystation.agents.task_brief import EarlierTasks
+from waystation.agents.task_messages import MAX_MESSAGE_CHARACTERS, list_received_message_numbers
 from waystation.config.resolver import build_task_row, collect_adjustments, collect_config_warnings
 from waystation.config.settings import Settings
 from waystation.documents.document_loading import DocumentLoadResult, load_documents
@@ -37,13 +37,13 @@ from waystation.models.profiles import OFFLINE_MODEL
 from waystation.runtime.sql_store import SqlStore
 from waystation.security.untrusted import DEFAULT_SERVERS, is_blank
 from waystation.tasks.continuation import build_fork_state
+from waystation.tasks.earlier_tasks import EarlierTaskReader
 from waystation.tasks.progress import build_task_progress
 from waystation.tasks.session import REFUSAL_PREFIX, RefusedTask, SessionWorkflowInput, build_session_input_for_row
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.state import TaskState
 from waystation.tasks.state_storage import store_task_refusal
 from waystation.tasks.task import (
-    MAX_MESSAGE_CHARACTERS,
     ForkOrigin,
     TaskBudget,
     TaskPhase,
@@ -51,7 +51,6 @@ from waystation.tasks.task import (
     TaskRequest,
     TaskRow,
     build_reader_scope,
-    list_received_message_numbers,
     make_session_workflow_id,
     make_task_id,
     session_hash,
@@ -82,7 +81,7 @@ async def prepare_task_row(settings: Settings, store: SqlStore, request: TaskReq
     require_one_line("a tenant", request.tenant)
     _require_servers(settings, request.servers or ())
     prices = load_prices(settings.prices, published=not settings.uses_offline_model)
-    return await build_task_row(request, settings, EarlierTasks(store), prices, utc_now())
+    return await build_task_row(request, settings, EarlierTaskReader(store), prices, utc_now())
 
 
 def require_one_line(what: str, name: str) -> None:

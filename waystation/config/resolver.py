@@ -7,7 +7,6 @@ from decimal import ROUND_CEILING
 from typing import TypedDict
 
 from waystation.agents.leg import SMALLEST_REPLY_TOKENS, AgentConfig, compute_min_reply_tokens
-from waystation.agents.task_brief import WINDOW_SHARE, EarlierTasks
 from waystation.budgets.budget import BudgetMode, CallCostBound, WorstCaseRates
 from waystation.config.model_settings import ModelSettings
 from waystation.config.presets import (
@@ -57,6 +56,7 @@ from waystation.models.profiles import (
     strip_snapshot_date,
 )
 from waystation.security.untrusted import DEFAULT_SERVERS
+from waystation.tasks.earlier_tasks import WINDOW_SHARE, EarlierTaskReader
 from waystation.tasks.task import TaskConfig, TaskRequest, TaskRow, make_task_id, session_hash, tenant_hash
 
 OUTPUT_RESERVE = 20_000
@@ -359,7 +359,7 @@ def describe_budget_in_tokens(terms: TaskConfig, today: date) -> str:
 
 
 async def build_task_row(
-    request: TaskRequest, settings: Settings, earlier: EarlierTasks, prices: Sequence[Price], now: datetime
+    request: TaskRequest, settings: Settings, earlier: EarlierTaskReader, prices: Sequence[Price], now: datetime
 ) -> TaskRow:
     """Build the task row to be stored.
 

@@ -23,11 +23,11 @@ from waystation.config.setting_types import (
     build_shared_alias,
 )
 from waystation.context.policy import StrategyName
-from waystation.documents.web_pages import WebApprovalMode
 from waystation.kernel.patterns import compile_bounded
 from waystation.memory.passages import MemoryScope
 from waystation.models.profiles import DEFAULT_SUMMARY_MODEL
 from waystation.privacy.policy import RedactionFailureMode, RedactionPolicy
+from waystation.security.web_addresses import WebApprovalMode
 
 SEARCH_HITS = 5
 """Maximum pages that one web search returns in production."""

@@ -1,6 +1,6 @@
-"""Requests and outcomes of compactions, and people's edits of the context of a running agent.
+"""Outcomes of compactions, and people's edits of the context of a running agent.
 
-Everything here is numbers and references, safe for workflow history and for hooks, except `ManualCompaction`.
+Everything here is numbers and references, safe for workflow history and for hooks.
 """
 
 from collections.abc import Iterable
@@ -8,10 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
-from waystation.agents.leg import AgentConfig
 from waystation.budgets.budget import RunUsage
-from waystation.kernel.amount import Limit
-from waystation.kernel.refs import RunRef
 from waystation.kernel.value import Value
 from waystation.security.untrusted import LONGEST_NOTE, render_claimed_name, sanitize_line
 
@@ -206,56 +203,3 @@ class ContextEdit(Value):
         note = f" [{sanitize_line(self.note, LONGEST_NOTE)}]" if self.note else ""
         became = {"waiting": "waits for the end of its leg", "done": "done", "refused": "refused"}[self.state]
         return f"{asked}{claim}{note}: {became}" + (f", {self.reason}" if self.reason else "")
-
-
-class EditRequest(Value):
-    """Input of the activity `EditContext`."""
-
-    run: RunRef
-    terms: AgentConfig
-    limit: Limit
-    """What the whole agent run may have spent; a summary is charged to it."""
-    edit: ContextEdit
-    scale: float = 1.0
-    """Ratio of the provider's count to our estimate for the run's last request."""
-    known_records: int
-    """Number of compactions of this run that the workflow knows to be committed."""
-    give_up_summary: bool = False
-    """Whether the summariser has failed too often."""
-
-
-class EditOutcome(Value):
-    """Result of an edit."""
-
-    state: Literal["done", "refused"]
-    reason: str = ""
-    compaction: CompactionOutcome | None = None
-    """Set for a requested summary, even one that was rejected after it had cost something."""
-
-
-class ManualCompaction(Value):
-    """A summary that a person asks for, however full the context is. Not for workflow history: it holds their words."""
-
-    edit_id: str
-    """Makes the record and the charge distinct: a rejected summary may be requested again, and is paid for again."""
-    instructions: str = ""
-    """Instructions for the summary, redacted."""
-    scale: float = 1.0
-    """Ratio of the provider's count to our estimate for the run's last request."""
-
-
-class CompactionRequest(Value):
-    """Request to compact one agent run's context."""
-
-    run: RunRef
-    terms: AgentConfig
-    limit: Limit
-    """What the whole agent run may have spent; the summariser's call is charged to it."""
-    request_tokens: int = 0
-    """Tokens of the request that was too large, corrected by the provider's earlier counts; 0 if a person asked."""
-    known_records: int
-    """Number of compactions of this run that the workflow knows to be committed. One more in the store was made by an
-    earlier attempt at this very request.
-    """
-    give_up_summary: bool = False
-    """Whether the summariser has failed too often: then go on to the next stage."""

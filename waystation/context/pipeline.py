@@ -1,37 +1,20 @@
 """The compaction pipeline: selects the next stage, each one only if the one before does not make enough room.
 
-Also decides whether a summary may be tried again after failures, which policy applies to a request, how a long middle
-is split for the summariser, and which passages a summary names as its sources.
+Also decides whether a summary may be tried again after failures, and how a long middle is split for the summariser.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Literal
 
-from waystation.context.compaction import CompactionRequest, CompactionStatus, ManualCompaction
-from waystation.context.history import build_model_view, get_effective_transcript
+from waystation.context.compaction import CompactionStatus
+from waystation.context.history import get_effective_transcript
 from waystation.context.policy import CompactionPolicy, StrategyName
 from waystation.context.stages import compute_compaction_id, mask_tool_results, truncate_oldest_units
 from waystation.context.strategies import STRATEGIES
-from waystation.context.summary import (
-    FRAME_TOKENS,
-    LEDGER_SHARE,
-    SOURCES_PREFIX,
-    build_summary_message,
-    compute_ledger_token_limit,
-    is_summary_or_marker,
-    parse_ledger_entries,
-)
+from waystation.context.summary import FRAME_TOKENS, LEDGER_SHARE, build_summary_message, compute_ledger_token_limit
 from waystation.context.summary_validator import AcceptedSummary
-from waystation.context.tokens import (
-    TokenEstimator,
-    compute_correction_factor,
-    estimate_message,
-    estimate_messages,
-    estimate_text,
-)
+from waystation.context.tokens import TokenEstimator, estimate_message, estimate_messages, estimate_text
 from waystation.context.transcript import (
-    Compaction,
     MaskRecord,
     Message,
     SummaryFailureRecord,
@@ -40,9 +23,7 @@ from waystation.context.transcript import (
     TruncationRecord,
 )
 from waystation.context.units import TranscriptLayout, build_layout
-from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
-from waystation.memory.passages import Passage
 
 LEAST_SUMMARY, MOST_SUMMARY = 800, 2_000
 """Maximum length of a summary in tokens, for a small and for a large middle. The minimum is half of it."""
@@ -307,50 +288,6 @@ def _missing_growth(transcript: Transcript, failed: SummaryFailureRecord) -> int
     return failed.middle_tokens * GROWTH_PERCENT // 100 - grown
 
 
-@dataclass(frozen=True)
-class CompactionContext:
-    """A request to compact, from a workflow or from a person."""
-
-    request: CompactionRequest
-    manual: ManualCompaction | None
-    fixed: int
-    """Estimated tokens of the agent's system prompt and tools."""
-
-    @property
-    def allows_summary(self) -> bool:
-        """Whether a summary may be written at all."""
-        return self.manual is not None or self.request.terms.auto_compact
-
-    def find_committed_compaction(self, transcript: Transcript) -> Compaction | None:
-        """Return what an earlier attempt at the same request has committed."""
-        return next(iter(transcript.compactions[self.request.known_records :]), None)
-
-    def get_transcript_before(self, transcript: Transcript) -> Transcript:
-        """Return the transcript as the workflow knew it when it made the request."""
-        record = self.find_committed_compaction(transcript)
-        if record is None:
-            return transcript
-        return transcript.replace(records=transcript.records[: transcript.records.index(record)])
-
-    def build_estimator(self, transcript: Transcript) -> TokenEstimator:
-        """Build an estimator with the correction of the leg's last request, the one that was too large."""
-        if self.manual is not None:
-            return TokenEstimator(fixed=self.fixed, scale=self.manual.scale)
-        estimated = TokenEstimator(fixed=self.fixed).request(build_model_view(self.get_transcript_before(transcript)))
-        return TokenEstimator(fixed=self.fixed, scale=compute_correction_factor(estimated, self.request.request_tokens))
-
-    def resolve_policy(self, transcript: Transcript) -> CompactionPolicy:
-        """Return the agent's policy.
-
-        With too many messages, or if a person asked, it treats the context as full.
-        """
-        terms, shown = self.request.terms, build_model_view(transcript)
-        if self.manual is None and not terms.has_too_many_messages(len(shown)):
-            return terms.compaction_policy
-        policy = terms.compaction_policy.for_too_many_messages(self.build_estimator(transcript).request(shown))
-        return policy.replace(instructions=self.manual.instructions) if self.manual else policy
-
-
 def split_into_parts(texts: Sequence[str], room: int) -> tuple[str, ...]:
     """Join the texts by line ends, in order, into as few parts of at most `room` tokens as possible.
 
@@ -385,40 +322,3 @@ def _pieces(text: str, room: int) -> list[str]:
     # By halves: the number of tokens per character may vary within a text.
     half = len(text) // 2
     return [*_pieces(text[:half], room), *_pieces(text[half:], room)] if half else [text]
-
-
-MAX_SOURCES = 12
-"""About 120 tokens. Further passages share an entry, which names the first of them."""
-_SOURCE = compile_bounded(r"(p[0-9a-f]{8}) ([^\s-]++)-(\S++)")
-
-
-class _Source(NamedTuple):
-    """A range of the conversation, with the passage at its start."""
-
-    passage: str
-    """Short ID."""
-    first: str
-    last: str
-
-    def __str__(self) -> str:
-        """Render the source as in a ledger."""
-        return f"{self.passage} {self.first}-{self.last}"
-
-
-def build_sources_line(hidden: Sequence[Message], passages: Iterable[Passage]) -> str:
-    """Build the ledger line for a summary of these messages: sources of earlier summaries, then the new passages.
-
-    Empty if there are none.
-    """
-    earlier = [
-        line
-        for message in hidden
-        if is_summary_or_marker(message)
-        for line in parse_ledger_entries(message, SOURCES_PREFIX)
-    ]
-    found = [_Source(*match) for line in earlier for match in _SOURCE.findall(line)]
-    found += [_Source(one.short_id, one.first_message, one.last_message) for one in passages]
-    while len(found) > MAX_SOURCES:
-        pairs = (found[place : place + 2] for place in range(0, len(found), 2))
-        found = [_Source(pair[0].passage, pair[0].first, pair[-1].last) for pair in pairs]
-    return f"{SOURCES_PREFIX}{'; '.join(map(str, found))}" if found else ""

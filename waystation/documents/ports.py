@@ -1,12 +1,87 @@
-"""Ports to document search, tables, and the web."""
+"""Ports to texts and documents in the store, document search, tables, and pages of the web."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from waystation.documents.documents import Document, DocumentMatch, DocumentPassage, ShownDocument
+from waystation.documents.documents import (
+    Document,
+    DocumentMatch,
+    DocumentPassage,
+    DocumentSet,
+    DocumentsUpdate,
+    RecordedDocumentsUpdate,
+    ShownDocument,
+)
 from waystation.documents.tables import QueryResult, Table, TableText
-from waystation.documents.web_pages import WebPage, WebSearchResponse
-from waystation.kernel.scopes import TaskScope
+from waystation.documents.web_pages import WebPage
+from waystation.kernel.scopes import ReadScope, TaskScope
+from waystation.privacy.policy import RedactedText, RedactedTextKey
+
+
+class TextStore(Protocol):
+    """Texts by content hash, each stored once for all tasks that have it: documents, offloaded results, reports."""
+
+    async def put_text(self, text: str, owner: TaskScope) -> str:
+        """Store a text of this task and return its content hash."""
+        ...
+
+    async def get_text(self, blob: str, reader: ReadScope) -> str:
+        """Return the text of a content hash.
+
+        Raises:
+            TextNotFoundError: no task that the reader may see has it.
+        """
+        ...
+
+
+class DocumentReader(Protocol):
+    """Documents of tasks."""
+
+    async def list_documents(self, task_id: str, reader: ReadScope) -> tuple[Document, ...]:
+        """Return a task's documents in the order in which they were submitted."""
+        ...
+
+
+class DocumentStore(TextStore, DocumentReader, Protocol):
+    """Documents of tasks, and their texts."""
+
+
+class RedactedTextRepository(Protocol):
+    """Whole redacted texts, stored with their originals and forgotten with them."""
+
+    async def get_redacted_text(self, key: RedactedTextKey, reader: ReadScope) -> RedactedText | None:
+        """Return the text stored under this key; None if there is none, or if no task of the reader has its original.
+
+        Raises:
+            WrongKey: no available key decrypts it.
+            StoreError: the store could not be read.
+        """
+        ...
+
+    async def save_redacted_text(self, key: RedactedTextKey, text: RedactedText) -> None:
+        """Store the text with its original.
+
+        The first one stays; nothing is stored if the original was forgotten meanwhile.
+        """
+        ...
+
+
+class DocumentUpdateReader(Protocol):
+    """Updates of a running task's documents."""
+
+    async def list_document_updates(self, task_id: str, reader: ReadScope) -> tuple[RecordedDocumentsUpdate, ...]:
+        """Return the document updates of the running task, in the order of their numbers."""
+        ...
+
+
+class DocumentUpdateRepository(DocumentUpdateReader, Protocol):
+    """Updates of a running task's documents. An update and its audit entry are one transaction."""
+
+    async def update_documents(
+        self, task_id: str, update: DocumentsUpdate, given: DocumentSet
+    ) -> RecordedDocumentsUpdate:
+        """Replace the task's documents by these versions. The same number a second time changes nothing."""
+        ...
 
 
 class DocumentSearch(Protocol):
@@ -78,27 +153,6 @@ class WebPageFetcher(Protocol):
         Raises:
             WebFetchRejectedError: it cannot or must not be read; not retryable.
             WebUnavailable: retryable.
-        """
-        ...
-
-    async def aclose(self) -> None:
-        """Close connections."""
-        ...
-
-
-class WebSearch(Protocol):
-    """Searches the web. Every search costs money."""
-
-    @property
-    def model(self) -> str:
-        """The model by whose prices a search is charged."""
-        ...
-
-    async def search(self, query: str, limit: int) -> WebSearchResponse:
-        """Search once, for at most `limit` pages, without retries.
-
-        Raises:
-            ModelError: the search failed.
         """
         ...
 

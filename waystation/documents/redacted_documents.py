@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 from waystation.documents.documents import Document, DocumentFinder
 from waystation.documents.name_redaction import SUFFIX, redact_names, redact_text, replace_separators
-from waystation.documents.ports import TableEngine
+from waystation.documents.ports import RedactedTextRepository, TableEngine, TextStore
 from waystation.documents.table_redaction import ColumnRedactor, RedactedTable
 from waystation.documents.tables import Table, TableText
 from waystation.kernel.clock import Clock
@@ -41,7 +42,6 @@ from waystation.privacy.policy import (
 )
 from waystation.privacy.ports import Redactor, Vault
 from waystation.security.untrusted import sanitize_line
-from waystation.store.ports import Store
 
 
 @dataclass(frozen=True)
@@ -170,6 +170,10 @@ MAX_WITHHELD_TEXTS = 10_000
 """Maximum texts remembered as not redactable, which this process does not try again."""
 
 
+class OriginalTextStore(TextStore, RedactedTextRepository, Protocol):
+    """Original texts, and what redaction made of them."""
+
+
 @dataclass(frozen=True)
 class RedactedDocumentStore:
     """Redacted documents, pages and stored results, by the content hashes of their originals.
@@ -178,7 +182,7 @@ class RedactedDocumentStore:
     A text that could not be redacted in the permitted number of attempts is not tried again while the process lives.
     """
 
-    store: Store
+    store: OriginalTextStore
     redactor: Redactor
     rules: RedactionConfig = UNVERSIONED
     keeps: bool = True

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import bm25s
 
 from waystation.documents.documents import Document, DocumentMatch, DocumentPassage, ShownDocument, parse_place_marker
+from waystation.documents.ports import DocumentStore
 from waystation.documents.search_terms import extract_terms
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.scopes import TaskScope
 from waystation.privacy.policy import find_cut_position
-from waystation.store.ports import DocumentStore
 
 MAX_PASSAGE_LINES = 12
 MAX_PASSAGE_CHARACTERS = 2_000

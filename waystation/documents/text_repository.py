@@ -190,7 +190,7 @@ async def delete_redacted_texts(connection: AsyncConnection, tenant: str, blobs:
 
 
 class SqlTextStore(SqlRepository):
-    """Implements the part of the port `Store` for texts and redacted texts."""
+    """`DocumentStore` and `RedactedTextRepository` in SQL."""
 
     @write_transaction
     async def put_text(self, connection: AsyncConnection, text: str, owner: TaskScope) -> str:

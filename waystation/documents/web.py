@@ -20,18 +20,12 @@ from pydantic import Field
 from yarl import URL
 
 from waystation.documents.ports import WebTextExtractor
-from waystation.documents.web_pages import (
-    DomainPolicy,
-    WebAddress,
-    WebPage,
-    build_web_page,
-    is_host_or_subdomain,
-    parse_web_address,
-)
+from waystation.documents.web_pages import WebPage, build_web_page
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import WebFetchRejectedError, WebUnavailable
 from waystation.kernel.network import describe_connection_error
 from waystation.kernel.value import Value
+from waystation.security.web_addresses import DomainPolicy, WebAddress, is_host_or_subdomain, parse_web_address
 
 RULES_CACHE_SECONDS = 3_600.0
 """Seconds for which the rules of a site are cached; the RFC permits a day."""

@@ -224,7 +224,7 @@ async def _iter_texts(connection: AsyncConnection, of_tasks: ColumnElement[bool]
 
 
 class SqlForgetStore(SqlDocumentPassageOutbox):
-    """Implements the part of the port `Store` that forgets tasks."""
+    """`ForgetRepository` in SQL."""
 
     async def forget_tasks(self, order: ForgetOrder) -> ForgetCounts:
         """Remove what the order names, in one transaction. A repetition finds nothing more.

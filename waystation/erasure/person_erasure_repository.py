@@ -44,7 +44,7 @@ _PASSAGES = frozenset({ErasureLocation.REMEMBERED, ErasureLocation.OUTBOX})
 
 
 class SqlPersonErasure(SqlRepository):
-    """Implements the part of the port `Store` that erases one person."""
+    """`PersonErasureRepository` in SQL."""
 
     @read_transaction
     async def find_erasure_matches(

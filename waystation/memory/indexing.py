@@ -5,12 +5,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from waystation.context.tokens import estimate_text
 from waystation.documents.documents import Document, DocumentPassage, get_earlier_versions
 from waystation.documents.name_redaction import redact_names, redact_text
-from waystation.documents.ports import DocumentSplitter
+from waystation.documents.ports import DocumentReader, DocumentSplitter, DocumentStore, DocumentUpdateReader
 from waystation.documents.redacted_documents import RedactedDocumentStore, build_document_names, redact_document_names
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import MemoryUnavailable, PassagesRejectedError, RedactionFailed, WrongKey
@@ -38,7 +38,17 @@ from waystation.memory.passages import (
     is_relevant,
     select_excerpts,
 )
-from waystation.memory.ports import Embedder, Memory, MemoryDraft, MemorySearch, PassageVectorStore
+from waystation.memory.ports import (
+    DocumentPassageOutbox,
+    Embedder,
+    Memory,
+    MemoryDraft,
+    MemorySearch,
+    PassageOutbox,
+    PassageReader,
+    PassageVectorStore,
+    SessionNames,
+)
 from waystation.privacy.policy import (
     NAME_TYPES,
     PLACEHOLDER_PATTERN,
@@ -50,7 +60,6 @@ from waystation.privacy.policy import (
 )
 from waystation.privacy.ports import Redactor, Vault
 from waystation.security.untrusted import SafeMarkup, join_safe_markup, wrap_untrusted
-from waystation.store.ports import Store
 
 _log = logging.getLogger(__name__)
 EMBEDDING_BATCH = 64
@@ -70,7 +79,7 @@ class DrainResult(Value):
 class OutboxDrainer:
     """Moves passages from the store's outbox into memory, and out of it. What fails now is done later."""
 
-    store: Store
+    store: PassageOutbox
     embedder: Embedder
     memory: Memory
     redactor: Redactor
@@ -184,6 +193,10 @@ async def _written(memory: PassageVectorStore, passages: Sequence[EmbeddedPassag
     return frozenset([one.passage.id for one in passages])
 
 
+class DocumentIndexerStore(DocumentStore, DocumentPassageOutbox, PassageReader, Protocol):
+    """Documents, and their passages on the way to memory."""
+
+
 @dataclass(frozen=True)
 class DocumentIndexer:
     """Brings a task's documents into memory, slice by slice: redacted as summaries are, then cut into passages.
@@ -191,7 +204,7 @@ class DocumentIndexer:
     Passages from an earlier end of the task, or from another task of its session, are reused.
     """
 
-    store: Store
+    store: DocumentIndexerStore
     redactor: Redactor
     redacted_documents: RedactedDocumentStore
     cut: DocumentSplitter
@@ -298,6 +311,10 @@ class ReindexResult(Value):
     """Ids of passages that memory rejects."""
 
 
+class ReindexerStore(PassageOutbox, PassageReader, Protocol):
+    """All passages, wherever they are on their way."""
+
+
 @dataclass
 class Reindexer:
     """Rebuilds memory with another embedder from the passages in the store, while the current memory stays in use.
@@ -305,7 +322,7 @@ class Reindexer:
     A run continues where the last one stopped: passages that are in the draft already are not embedded again.
     """
 
-    store: Store
+    store: ReindexerStore
     embedder: Embedder
     draft: MemoryDraft
     redactor: Redactor
@@ -365,6 +382,10 @@ def _batches(ids: Collection[str]) -> Iterator[list[str]]:
 RECALLED_TOKENS = 2_000
 
 
+class RecallSource(DocumentReader, DocumentUpdateReader, SessionNames, Protocol):
+    """What is known of the task that recalls, and of the sessions of what it finds."""
+
+
 @dataclass(frozen=True)
 class MemoryRecall:
     """Searches the memory of a session, or of all sessions of a tenant.
@@ -376,7 +397,7 @@ class MemoryRecall:
     memory: MemorySearch
     embedder: Embedder
     redactor: Redactor
-    store: Store | None = None
+    store: RecallSource | None = None
     """Store of the tasks; None if the searcher has no task with documents of its own."""
     vault: Vault | None = None
     """Originals behind names; without it names stay replaced."""
@@ -493,8 +514,7 @@ class MemoryRecall:
         """Return session names as a model may see them: people name sessions after people."""
         if self.store is None or not sessions:
             return [*sessions]
-        rows = [await self.store.list_tasks(SessionScope(tenant=tenant, session=one), limit=1) for one in sessions]
-        names = [row[0].request.session if row else session for row, session in zip(rows, sessions, strict=True)]
+        names = [await self.store.get_session_name(SessionScope(tenant=tenant, session=one)) or one for one in sessions]
         return [
             one.replace('"', "'") for one in await redact_names(names, self.redactor, tenant, TextDestination.CONTRACT)
         ]

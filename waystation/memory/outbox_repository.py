@@ -76,7 +76,7 @@ def _of(reader: ReadScope) -> Select[str, str]:
 
 
 class SqlOutbox(SqlRepository):
-    """Implements the part of the port `Store` for passages on their way into memory, or out of it."""
+    """`PassageOutbox` and `PassageReader` in SQL."""
 
     @read_transaction
     async def list_pending_passages(
@@ -218,7 +218,7 @@ class _Owned(NamedTuple):
 
 
 class SqlDocumentPassageOutbox(SqlRepository):
-    """Implements the part of the port `Store` for passages of documents."""
+    """`DocumentPassageOutbox` in SQL."""
 
     @write_transaction
     async def begin_document_indexing(
@@ -408,7 +408,7 @@ async def _heirs(connection: AsyncConnection, wanted: Collection[_Owned]) -> Map
 
 
 class SqlResultOutbox(SqlRepository):
-    """Implements the part of the port `Store` for passages of reports and findings."""
+    """`ResultPassageOutbox` in SQL."""
 
     @write_transaction
     async def commit_result_passages(

@@ -1,5 +1,7 @@
 """Builds passages from messages that a compaction covers, from documents, and from the results of tasks.
 
+Also builds the line by which a summary names its passages.
+
 Windows over messages overlap, since those are found best. What is returned are turns, so each window records where its
 turns begin. `python -m benchmarks.memory kinds` measures it; `benchmarks/README.md` compares other sizes and steps.
 """
@@ -10,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from waystation.context.summary import shorten_text
+from waystation.context.summary import SOURCES_PREFIX, is_summary_or_marker, parse_ledger_entries, shorten_text
 from waystation.context.transcript import (
     SYSTEM_MESSAGE_TYPE,
     Block,
@@ -446,3 +448,40 @@ def _result_passage(
         created=created,
         place=place,
     )
+
+
+MAX_SOURCES = 12
+"""About 120 tokens. Further passages share an entry, which names the first of them."""
+_SOURCE = compile_bounded(r"(p[0-9a-f]{8}) ([^\s-]++)-(\S++)")
+
+
+class _Source(NamedTuple):
+    """A range of the conversation, with the passage at its start."""
+
+    passage: str
+    """Short ID."""
+    first: str
+    last: str
+
+    def __str__(self) -> str:
+        """Render the source as in a ledger."""
+        return f"{self.passage} {self.first}-{self.last}"
+
+
+def build_sources_line(hidden: Sequence[Message], passages: Iterable[Passage]) -> str:
+    """Build the ledger line for a summary of these messages: sources of earlier summaries, then the new passages.
+
+    Empty if there are none.
+    """
+    earlier = [
+        line
+        for message in hidden
+        if is_summary_or_marker(message)
+        for line in parse_ledger_entries(message, SOURCES_PREFIX)
+    ]
+    found = [_Source(*match) for line in earlier for match in _SOURCE.findall(line)]
+    found += [_Source(one.short_id, one.first_message, one.last_message) for one in passages]
+    while len(found) > MAX_SOURCES:
+        pairs = (found[place : place + 2] for place in range(0, len(found), 2))
+        found = [_Source(pair[0].passage, pair[0].first, pair[-1].last) for pair in pairs]
+    return f"{SOURCES_PREFIX}{'; '.join(map(str, found))}" if found else ""

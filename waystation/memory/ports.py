@@ -1,9 +1,11 @@
-"""Ports to embedders and to memory."""
+"""Ports to embedders, to memory, and to passages in the store."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
-from waystation.memory.passages import EmbeddedPassage, MemoryQuery, ScoredPassage
+from waystation.kernel.refs import TaskRef
+from waystation.kernel.scopes import ReadScope, SessionScope
+from waystation.memory.passages import EmbeddedPassage, MemoryQuery, Passage, ScoredPassage
 
 EmbeddingUse = Literal["passage", "query"]
 """Purpose of an embedding: some models give a question a different vector than a passage."""
@@ -118,4 +120,113 @@ class MemoryDraft(PassageVectorStore, Protocol):
         Raises:
             MemoryUnavailable: memory does not answer.
         """
+        ...
+
+
+class PassageReader(Protocol):
+    """Passages in the store, of which memory has the vectors."""
+
+    async def find_passages(self, prefix: str, reader: ReadScope) -> tuple[Passage, ...]:
+        """Return the reader's passages whose ids begin with this prefix of at least eight hexadecimal digits."""
+        ...
+
+    async def get_passages(self, passage_ids: Sequence[str], reader: ReadScope) -> tuple[Passage, ...]:
+        """Return the valid ones among these passages, of which there may be a few hundred."""
+        ...
+
+
+class PassageOutbox(Protocol):
+    """Passages that were committed with their compaction and are not in Qdrant yet, and those that must leave it."""
+
+    async def list_pending_passages(self, limit: int, run_id: str | None = None) -> tuple[Passage, ...]:
+        """Return passages that wait for memory, the oldest first."""
+        ...
+
+    async def count_pending_passages(self, task_id: str | None = None) -> int:
+        """Count the waiting passages of one task or of all."""
+        ...
+
+    async def mark_passages_stored(self, passage_ids: Sequence[str]) -> None:
+        """Mark the passages as stored in Qdrant."""
+        ...
+
+    async def mark_passages_rejected(self, passage_ids: Sequence[str]) -> None:
+        """Mark passages that Qdrant rejects: they wait no longer, but stay in the store."""
+        ...
+
+    async def list_rejected_passage_ids(self, task_id: str | None = None) -> tuple[str, ...]:
+        """Return the ids of rejected passages of one task or of all."""
+        ...
+
+    async def list_passage_ids_to_delete(self, limit: int) -> tuple[str, ...]:
+        """Return the ids of passages whose conversation was rewound and which may still be in Qdrant."""
+        ...
+
+    async def mark_passages_deleted(self, passage_ids: Sequence[str]) -> None:
+        """Mark the passages as removed from Qdrant."""
+        ...
+
+    async def list_passage_ids(self, *, refused: bool = False) -> frozenset[str]:
+        """Return the ids of all valid passages of all tenants; rejected ones only with `refused`."""
+        ...
+
+    async def list_deleted_passage_ids(self) -> frozenset[str]:
+        """Return the ids of all passages of all tenants that are no longer valid."""
+        ...
+
+
+class DocumentPassageOutbox(Protocol):
+    """Document passages on their way to memory: the same document in two tasks of one session is stored there once."""
+
+    async def begin_document_indexing(self, ref: TaskRef, shown: Mapping[str, str]) -> bool:
+        """Register the task among those that have its documents in memory.
+
+        Passages of versions that it no longer has move to another task of the session that still has them, or leave
+        memory. Repeating this changes nothing.
+
+        Args:
+            ref: the task.
+            shown: by document name, the name that its passages bear.
+
+        Returns:
+            False if the task was forgotten.
+
+        Raises:
+            WrongStore: the task belongs to another store.
+        """
+        ...
+
+    async def commit_document_passages(self, ref: TaskRef, passages: Sequence[Passage]) -> bool:
+        """Add these passages to the outbox, except those of a version that was replaced meanwhile.
+
+        Existing passages stay unchanged, whichever task added them.
+
+        Returns:
+            False if the task was forgotten meanwhile, and nothing is stored.
+
+        Raises:
+            WrongStore: the task belongs to another store.
+        """
+        ...
+
+
+class ResultPassageOutbox(Protocol):
+    """Passages of reports and findings on their way to memory."""
+
+    async def commit_result_passages(self, ref: TaskRef, results: Sequence[Passage]) -> None:
+        """Add these passages to the outbox, and remove those of an earlier end of the task from memory.
+
+        The same passages a second time change nothing; nothing is stored for a forgotten task.
+
+        Raises:
+            WrongStore: the task belongs to another store.
+        """
+        ...
+
+
+class SessionNames(Protocol):
+    """Names that people gave to sessions."""
+
+    async def get_session_name(self, reader: SessionScope) -> str | None:
+        """Return the name of the reader's session; None if it has no task."""
         ...

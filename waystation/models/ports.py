@@ -1,4 +1,4 @@
-"""Ports to models: requests, replies, and the protocols of model clients."""
+"""Ports to models: requests, replies, searches of the web, and the protocols of model clients."""
 
 from enum import StrEnum
 from typing import Literal, Protocol, runtime_checkable
@@ -140,3 +140,54 @@ class FallbackChatModel(Protocol):
 
 
 CallKind = Literal["turn", "summary", "plan", "review", "search"]
+SEARCH_INPUT_TOKENS = 40_000
+"""Estimated input tokens of one search. The provider adds the pages that it finds to the call and states no bound, so
+this is an estimate on the safe side; the charge is the actual usage.
+"""
+SEARCH_OUTPUT_TOKENS = 1_500
+"""Maximum tokens of a reply that names pages."""
+
+
+class WebSearchResult(Value):
+    """One page that a search found."""
+
+    url: str
+    title: str
+    excerpt: str = ""
+    """What the page says about the query, if the search reports it."""
+    age: str = ""
+    """Age of the page, in the search's words."""
+
+
+class WebSearchResponse(Value):
+    """Results of one search, best first, and its usage."""
+
+    hits: tuple[WebSearchResult, ...]
+    usage: Usage
+    model: str = ""
+    """The model that answered, as the provider names it."""
+    asked: str = ""
+    """Always empty: searches have no fallback."""
+    fault: str = ""
+    """Why it found nothing although it was billed, as the provider names it."""
+
+
+class WebSearch(Protocol):
+    """Searches the web. Every search costs money."""
+
+    @property
+    def model(self) -> str:
+        """The model by whose prices a search is charged."""
+        ...
+
+    async def search(self, query: str, limit: int) -> WebSearchResponse:
+        """Search once, for at most `limit` pages, without retries.
+
+        Raises:
+            ModelError: the search failed.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close connections."""
+        ...

@@ -4,10 +4,17 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Protocol
 
 from waystation.agents.deliverables import Finding, ReportDraft, check_criteria
+from waystation.agents.ports import TranscriptReader
 from waystation.agents.redaction import build_task_redactor
-from waystation.agents.tools.submissions import TaskDeliverables, load_task_deliverables, render_claim
+from waystation.agents.tools.submissions import (
+    DeliverableSource,
+    TaskDeliverables,
+    load_task_deliverables,
+    render_claim,
+)
 from waystation.documents.citations import (
     Citation,
     CitedDocument,
@@ -17,6 +24,7 @@ from waystation.documents.citations import (
     parse_citations,
 )
 from waystation.documents.documents import Document, DocumentFinder, get_earlier_versions
+from waystation.documents.ports import DocumentReader, DocumentStore, DocumentUpdateReader
 from waystation.documents.redacted_documents import DocumentNames, RedactedDocumentStore, build_document_names
 from waystation.documents.web_pages import extract_stored_web_pages, split_page_lines
 from waystation.kernel.clock import Clock
@@ -31,6 +39,7 @@ from waystation.memory.passage_builder import (
     find_unindexed_documents,
     make_results_run_id,
 )
+from waystation.memory.ports import ResultPassageOutbox
 from waystation.planning.plan import PERSON_EDIT_REASON
 from waystation.privacy.policy import TextDestination
 from waystation.privacy.ports import Redactor, Vault
@@ -53,9 +62,13 @@ from waystation.reports.report import (
     render_written_part,
 )
 from waystation.security.untrusted import sanitize_line
-from waystation.store.ports import Store
+from waystation.tasks.ports import CostReader, TaskRepository
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import ReportVersion, ReusedWork, TaskPhase, TaskProgress, TaskRow
+
+
+class ResultStore(DeliverableSource, DocumentReader, ResultPassageOutbox, Protocol):
+    """Results of a task, and their passages on the way to memory."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +78,7 @@ class ReportIndexer:
     Repeating it, even after a rewind, leaves only what is valid then.
     """
 
-    store: Store
+    store: ResultStore
     redactor: Redactor
     outbox_drainer: OutboxDrainer
     clock: Clock
@@ -132,11 +145,15 @@ class CitationCheckResult:
         )
 
 
+class CitationSource(DocumentReader, DocumentUpdateReader, TranscriptReader, Protocol):
+    """What citations may name: documents, their earlier versions, and fetched pages."""
+
+
 @dataclass(frozen=True)
 class CitationChecker:
     """Checks a text's citations against a task's documents as its agents know them."""
 
-    store: Store
+    store: CitationSource
     redactor: Redactor
     redacted_documents: RedactedDocumentStore
     """Documents and pages as agents have seen them, for comparing quotations and showing sources."""
@@ -242,11 +259,15 @@ class ComposedReport(Value):
     """Whether no agent has noted, found or written anything."""
 
 
+class ReportStore(TaskRepository, DeliverableSource, DocumentStore, DocumentUpdateReader, CostReader, Protocol):
+    """What a report is made of, and where it is stored."""
+
+
 @dataclass(frozen=True)
 class ReportPublisher:
     """Publishes reports. Repeating it gives the same report."""
 
-    store: Store
+    store: ReportStore
     redactor: Redactor
     check: CitationChecker
     report_indexer: ReportIndexer | None = None

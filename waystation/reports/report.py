@@ -337,7 +337,9 @@ def _account(progress: TaskProgress, apparatus: ReportAppendix) -> str:
         f"- {neutralize_markdown(sanitize_line(it.by)) or 'Someone'} sent the agents a message while the task ran"
         for it in progress.task_messages
     ]
-    lines += [f"- The documents changed while the task ran: {update.text}" for update in progress.updates if update.kept]
+    lines += [
+        f"- The documents changed while the task ran: {update.text}" for update in progress.updates if update.kept
+    ]
     lines += [
         f"- `{refusal.signal}` had no effect: {neutralize_markdown(refusal.reason)}" for refusal in progress.refusals
     ]

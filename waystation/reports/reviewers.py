@@ -4,13 +4,24 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Protocol
 
 from pydantic import Field, JsonValue
 
 from waystation.agents.call_ledger import MeteredModel
 from waystation.agents.leg_attempt import render_task_with_messages
+from waystation.agents.planner import redact_titles_and_ids
+from waystation.agents.ports import RunRepository, TaskSource, WorkRepository
 from waystation.agents.redaction import build_task_redactor
 from waystation.agents.roles import load_prompt
+from waystation.agents.structured_caller import (
+    CallOptions,
+    NoAnswer,
+    NoAnswerReason,
+    StructuredCaller,
+    StructuredPrompt,
+    UnusableAnswerError,
+)
 from waystation.agents.tools.submissions import (
     AgentResultSummary,
     TaskDeliverables,
@@ -35,21 +46,12 @@ from waystation.planning.plan import (
     make_review_id,
     make_revision_id,
 )
-from waystation.planning.planner import (
-    CallOptions,
-    NoAnswer,
-    NoAnswerReason,
-    StructuredCaller,
-    StructuredPrompt,
-    UnusableAnswerError,
-    redact_titles_and_ids,
-)
+from waystation.planning.ports import PlanRepository
 from waystation.privacy.policy import TextDestination, truncate_redacted
 from waystation.privacy.ports import Redactor
 from waystation.reports.publisher import CitationChecker
 from waystation.reports.report import DraftUnderReview, Fault, FaultList, find_faults, render_fault_list
 from waystation.security.untrusted import SafeMarkup, escape_tags, wrap_untrusted, wrap_untrusted_line
-from waystation.store.ports import Store
 from waystation.tasks.reviews import ReviewRequest, ReviewResult, RevisionRequest
 
 REASON_CHARACTERS = 300
@@ -78,6 +80,10 @@ REVISION_NOTES = {
 }
 
 
+class ReviewStore(RunRepository, WorkRepository, PlanRepository, TaskSource, Protocol):
+    """What reviews of a task's work need of the store."""
+
+
 @dataclass(frozen=True)
 class PlanReviser:
     """Revises plans: a model sees the findings so far, and says which steps to add, remove or change.
@@ -86,7 +92,7 @@ class PlanReviser:
     """
 
     model: MeteredModel
-    store: Store
+    store: ReviewStore
     redactor: Redactor
 
     async def revise(self, request: RevisionRequest) -> RevisionResult:
@@ -244,7 +250,7 @@ class ReportReviewer:
     """
 
     model: MeteredModel
-    store: Store
+    store: ReviewStore
     redactor: Redactor
     check: CitationChecker
 

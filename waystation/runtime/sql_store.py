@@ -1,5 +1,6 @@
-"""The store as the rest of the program uses it: one database behind five ports; and what an operator does with it:
-check its schema, migrate it, count encrypted values.
+"""The store: one database behind the ports of all capabilities.
+
+Also what an operator does with it: check its schema, migrate it, count encrypted values.
 """
 
 import secrets
@@ -74,7 +75,7 @@ class SqlStore(
     SqlForgetStore,
     SqlPersonErasure,
 ):
-    """The port `Store` on SQLite or PostgreSQL."""
+    """Every port to the store, on one SQLite or PostgreSQL database."""
 
     @classmethod
     async def open(

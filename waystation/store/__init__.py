@@ -1,1 +1,1 @@
-"""The SQL database: engine, schema, migrations, column encryption, and the port to the store."""
+"""The SQL database: engine, schema, migrations and column encryption."""

@@ -330,7 +330,7 @@ CONFLICT_PAUSES_S = (0.01, 0.1, 0.5)
 
 
 class SqlRepository:
-    """Base class of a repository that implements one port's part of the store."""
+    """Base class of the repositories: each implements ports of one capability."""
 
     def __init__(self, database: Database, clock: Clock, store_id: str) -> None:
         self._clock, self._store_id = clock, store_id

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import Select, bindparam, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from waystation.agents.task_messages import TaskMessage, TaskNews
 from waystation.context.transcript import Transcript
 from waystation.documents.documents import (
     Document,
@@ -37,19 +38,10 @@ from waystation.store.engine import (
     read_transaction,
     write_transaction,
 )
-from waystation.store.schema import (
-    audit,
-    charges,
-    documents,
-    event_heads,
-    runs,
-    task_events,
-    tasks,
-    trace_places,
-)
+from waystation.store.schema import audit, charges, documents, event_heads, runs, task_events, tasks, trace_places
 from waystation.tasks.events import EventPage, TaskEvent, build_audit_event
 from waystation.tasks.signals import DOCUMENTS_UPDATE_PREFIX, TASK_MESSAGE_PREFIX, make_audit_entry_id
-from waystation.tasks.task import AuditEntry, TaskConfig, TaskMessage, TaskNews
+from waystation.tasks.task import AuditEntry, TaskConfig
 from waystation.tasks.task_repository import build_unknown_task_error, parse_charge_row, require_task
 from waystation.tasks.traces import RunTraceData, TaskTraceData, TraceCursor, find_touched_agents
 
@@ -59,7 +51,7 @@ ENTRY: TypeAdapter[AuditEntry] = TypeAdapter(AuditEntry)
 
 
 class SqlAuditRepository(SqlRepository):
-    """Part of the port `Store`: the audit trail."""
+    """`AuditRepository` in SQL, and what agents read of it."""
 
     @write_transaction
     async def add_audit_entry(self, connection: AsyncConnection, task_id: str, entry: AuditEntry) -> None:
@@ -279,7 +271,7 @@ async def _runs(connection: AsyncConnection, task_id: str, agents: frozenset[str
 
 
 class SqlDocumentsUpdateRepository(SqlRepository):
-    """Part of the port `Store`: changes of documents."""
+    """`DocumentUpdateRepository` in SQL."""
 
     @write_transaction
     async def update_documents(

@@ -2,28 +2,26 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
+from waystation.agents.compaction_request import CompactionRequest, EditOutcome, EditRequest, ManualCompaction
 from waystation.agents.compactor import Compactor
+from waystation.agents.ports import RunRepository
 from waystation.agents.roles import load_role_prompt
 from waystation.agents.tools.submissions import extract_deliverable
-from waystation.context.compaction import (
-    CompactionOutcome,
-    CompactionRequest,
-    CompactionStatus,
-    EditOutcome,
-    EditRequest,
-    ManualCompaction,
-)
+from waystation.agents.transcript_rewind import build_transcript_rewind
+from waystation.context.compaction import CompactionOutcome, CompactionStatus
 from waystation.context.history import build_restore_record, get_effective_transcript, with_record
 from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import Record, Transcript
 from waystation.context.units import build_pin_record, build_unpin_record
+from waystation.documents.ports import TextStore
 from waystation.kernel.errors import BadInput, StoreError, TextNotFoundError
 from waystation.kernel.refs import RunRef
 from waystation.memory.indexing import OutboxDrainer
 from waystation.privacy.policy import TextDestination
-from waystation.store.ports import Store
-from waystation.tasks.continuation import TaskRewind, build_reopened_state, build_transcript_rewind
+from waystation.tasks.continuation import TaskRewind, build_reopened_state
+from waystation.tasks.ports import AuditRepository, TaskRepository
 from waystation.tasks.signals import MAX_INSTRUCTIONS_CHARACTERS
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import TaskPhase
@@ -33,7 +31,7 @@ from waystation.tasks.task import TaskPhase
 class TranscriptRewinder:
     """Rewinds conversations. Every step is idempotent: a record of the same ID is committed once."""
 
-    store: Store
+    store: RunRepository
     outbox_drainer: OutboxDrainer
 
     async def rewind(self, run: RunRef, message_id: str, record_id: str, *, keep: bool) -> None:
@@ -51,6 +49,24 @@ class TranscriptRewinder:
             await self.store.commit_rewind(fence, transcript.version, rewind)
         await self.outbox_drainer.drain(run.run_id)
 
+    async def rewind_to_start(self, run: RunRef, record_id: str) -> None:
+        """Rewind the whole conversation, if there is one. Raises as `rewind` does."""
+        transcript = await self.store.load_transcript(run.run_id, run.scope)
+        if said := get_effective_transcript(transcript).messages:
+            await self.rewind(run, said[0].id, record_id, keep=False)
+
+
+class EndedTaskStore(TaskRepository, TextStore, AuditRepository, Protocol):
+    """Tasks that have ended, with their states and audit trails."""
+
+
+@dataclass(frozen=True)
+class TaskRewinder:
+    """Reopens finished tasks. Idempotent, as every rewind is."""
+
+    store: EndedTaskStore
+    rewinder: TranscriptRewinder
+
     async def reopen_task(self, asked: TaskRewind) -> TaskState:
         """Reopen a finished task: rewind one agent, and reset those that built on it.
 
@@ -66,9 +82,9 @@ class TranscriptRewinder:
             raise StoreError(f"{asked.ref.task_id} has not ended: there is no state to go on from")
         ended = TaskState.model_validate_json(await self.store.get_text(row.progress.state, row.ref.scope))
         state, edit = build_reopened_state(ended, asked, row.terms.agent_budget)
-        await self.rewind(state.runs[asked.agent].run, asked.message, edit.id, keep=asked.keep)
+        await self.rewinder.rewind(state.runs[asked.agent].run, asked.message, edit.id, keep=asked.keep)
         for shelved in state.shelved.values():
-            await self._start_over(shelved.run, f"{asked.agent}-{edit.id}")
+            await self.rewinder.rewind_to_start(shelved.run, f"{asked.agent}-{edit.id}")
         await self.store.add_audit_entry(asked.ref.task_id, edit)
         # Delivered reports stay readable, even if the reopened task comes to nothing.
         reports = row.progress.report_versions
@@ -76,11 +92,6 @@ class TranscriptRewinder:
             asked.ref.task_id, row.progress.replace(phase=TaskPhase.WORKING, reports=reports)
         )
         return state.replace(reports=reports)
-
-    async def _start_over(self, run: RunRef, record_id: str) -> None:
-        transcript = await self.store.load_transcript(run.run_id, run.scope)
-        if said := get_effective_transcript(transcript).messages:
-            await self.rewind(run, said[0].id, record_id, keep=False)
 
 
 @dataclass(frozen=True)

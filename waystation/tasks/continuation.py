@@ -5,11 +5,8 @@ from datetime import datetime
 
 from waystation.agents.agent_run import AgentRun
 from waystation.agents.delegation import get_parent_id, get_step_id
-from waystation.agents.deliverables import Deliverable
 from waystation.budgets.budget import BudgetAccount, RunUsage
 from waystation.context.compaction import ContextEdit
-from waystation.context.history import build_rewind_record, get_effective_transcript, with_record
-from waystation.context.transcript import RewindRecord, Transcript
 from waystation.kernel.amount import Limit
 from waystation.kernel.deferred_signals import DeferredSignal
 from waystation.kernel.errors import BadInput
@@ -87,18 +84,6 @@ def _oversight(ended: TaskState, again: frozenset[str], plan: Plan) -> Oversight
     return OversightState(revisions=revisions)
 
 
-class TranscriptRewind(Value):
-    """Rewind of one transcript. Charges stay, and so do the messages, which no longer count."""
-
-    record: RewindRecord
-    gone: frozenset[str]
-    """IDs of the messages that no longer count: passages with any of them are deleted."""
-    calls: frozenset[str]
-    """IDs of the tool calls in them: notes taken by them are deleted."""
-    handed_in: Deliverable | None = None
-    """Deliverable of the calls that still count."""
-
-
 class TaskRewind(Value):
     """Request to continue a finished task from a message of one of its agents."""
 
@@ -112,18 +97,6 @@ class TaskRewind(Value):
     """The name that the person gave: a claim, not a proof."""
     note: str = ""
     asked_at: datetime
-
-
-def build_transcript_rewind(transcript: Transcript, message_id: str, record_id: str, *, keep: bool) -> TranscriptRewind:
-    """Build the rewind to a message. Raises BadInput for a message that does not count."""
-    record = build_rewind_record(transcript, message_id, record_id, keep=keep)
-    stays = {message.id for message in get_effective_transcript(with_record(transcript, record)).messages}
-    gone = [message for message in get_effective_transcript(transcript).messages if message.id not in stays]
-    return TranscriptRewind(
-        record=record,
-        gone=frozenset(message.id for message in gone),
-        calls=frozenset(call.id for message in gone for call in message.tool_uses),
-    )
 
 
 def build_reopened_state(ended: TaskState, asked: TaskRewind, agent_budget: Limit) -> tuple[TaskState, ContextEdit]:

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from waystation.agents.action_approvals import PlaceholderResolution
-from waystation.context.transcript import Charge, Compaction, Message, PromptPrefixRecord, Record, RewindRecord
+from waystation.agents.task_messages import TaskMessage
 from waystation.documents.documents import RecordedDocumentsUpdate
-from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
 from waystation.store.events import EventKind, UnnumberedEvent
 from waystation.tasks.signals import make_audit_entry_id
-from waystation.tasks.task import ApprovalRequest, AuditEntry, ContextEdit, RejectedMessage, TaskMessage, TaskPhase
+from waystation.tasks.task import ApprovalRequest, AuditEntry, ContextEdit, RejectedMessage, TaskPhase
 
 
 class TaskEvent(UnnumberedEvent):
@@ -36,31 +35,6 @@ class EventPage(Value):
     events: tuple[TaskEvent, ...]
     upto: int
     """Number up to which this reader has seen every event that it may see."""
-
-
-def build_charge_event(kind: EventKind, charge: Charge, message: Message | None = None) -> UnnumberedEvent:
-    """Build the event of a charge, with or without the message that it paid for."""
-    usage: Usage = charge.usage
-    return UnnumberedEvent(
-        kind=kind,
-        reference=charge.key if message is None else message.id,
-        detail=charge.kind,
-        tokens=usage.total,
-        context=usage.prompt_tokens if charge.kind == "turn" else 0,
-        micro_usd=charge.cost_micro_usd or 0,
-    )
-
-
-def build_record_event(record: Record) -> UnnumberedEvent | None:
-    """Build the event of a record. None for one that only records what is sent."""
-    if isinstance(record, PromptPrefixRecord):
-        return None
-    kind: EventKind = "edited"
-    if isinstance(record, Compaction):
-        kind = "compacted"
-    elif isinstance(record, RewindRecord):
-        kind = "rewound"
-    return UnnumberedEvent(kind=kind, reference=record.id, detail=record.type)
 
 
 def build_audit_event(entry: AuditEntry) -> UnnumberedEvent:

@@ -10,7 +10,7 @@ from waystation.tasks.session import SessionKey, SessionState, StoredSession
 
 
 class SqlSessionRepository(SqlRepository):
-    """Part of the port `Store`: sessions."""
+    """`SessionRepository` in SQL."""
 
     @write_transaction
     async def take_over_session(self, connection: AsyncConnection, key: SessionKey) -> StoredSession:

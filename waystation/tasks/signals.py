@@ -22,6 +22,7 @@ from pydantic import AfterValidator, BaseModel, Field, JsonValue, ValidationErro
 
 from waystation.agents.action_approvals import PlaceholderResolution
 from waystation.agents.agent_run import AgentRun
+from waystation.agents.task_messages import MAX_MESSAGE_CHARACTERS, TaskMessage
 from waystation.context.compaction import ContextEdit, ContextEditAction
 from waystation.documents.documents import DocumentsUpdate, RecordedDocumentsUpdate
 from waystation.kernel.client_permissions import ClientPermission
@@ -47,13 +48,7 @@ from waystation.tasks.approvals import (
     deny,
 )
 from waystation.tasks.state import TaskState, apply_action_decision
-from waystation.tasks.task import (
-    MAX_MESSAGE_CHARACTERS,
-    ApprovalRequest,
-    AuditEntry,
-    RejectedMessage,
-    TaskMessage,
-)
+from waystation.tasks.task import ApprovalRequest, AuditEntry, RejectedMessage
 
 EDIT_CONTEXT, SEND_MESSAGE, UPDATE_DOCUMENTS = "edit_context", "send_message", "update_documents"
 TASK_MESSAGE_PREFIX, DOCUMENTS_UPDATE_PREFIX = "message-", "documents-"

@@ -11,6 +11,7 @@ from waystation.agents.action_approvals import AUTHORISED_IN_ADVANCE, ActionDeci
 from waystation.agents.agent_run import AgentRun, build_budget_forecast
 from waystation.agents.delegation import SubagentOrder, SubagentProgress, SubagentResult, get_parent_id
 from waystation.agents.leg import AgentConfig
+from waystation.agents.task_messages import TaskMessage
 from waystation.budgets.budget import BudgetAccount, BudgetLevel, RunUsage, collect_budget_warnings, sum_run_usage
 from waystation.documents.documents import DocumentsUpdate
 from waystation.kernel.amount import Amount, Limit
@@ -30,15 +31,7 @@ from waystation.planning.plan import (
     find_share_errors,
 )
 from waystation.tasks.session import SessionBudgetAnswer
-from waystation.tasks.task import (
-    ApprovalRequest,
-    RejectedMessage,
-    ReportVersion,
-    ReusedWork,
-    TaskConfig,
-    TaskMessage,
-    TaskPhase,
-)
+from waystation.tasks.task import ApprovalRequest, RejectedMessage, ReportVersion, ReusedWork, TaskConfig, TaskPhase
 
 MAX_SHOWN_REJECTIONS = 20
 UNFIT_SHARES = "The shares of the plan's steps do not fit this budget; every step has an even part."

@@ -1,34 +1,35 @@
 """Stores a task's state in pieces that fit into payloads, and the progress of tasks that no session has taken."""
 
+from waystation.documents.ports import TextStore
 from waystation.kernel.json_chunks import JsonChunk, StateRef
 from waystation.kernel.scopes import TaskScope
-from waystation.store.ports import Store
+from waystation.tasks.ports import TaskRepository
 from waystation.tasks.session import RefusedTask
 from waystation.tasks.state import TaskState, join_state, split_state
 from waystation.tasks.task import TaskPhase, TaskRow
 
 
-async def store_state_chunk(store: Store, piece: JsonChunk, task: TaskScope) -> str:
+async def store_state_chunk(store: TextStore, piece: JsonChunk, task: TaskScope) -> str:
     """Store one piece and return its content hash. Raises StoreError."""
     return await store.put_text(piece.model_dump_json(), task)
 
 
-async def load_state_chunk(store: Store, blob: str, task: TaskScope) -> JsonChunk:
+async def load_state_chunk(store: TextStore, blob: str, task: TaskScope) -> JsonChunk:
     """Load the piece with this content hash. Raises TextNotFoundError, StoreError."""
     return JsonChunk.model_validate_json(await store.get_text(blob, task))
 
 
-async def store_state(store: Store, state: TaskState, task: TaskScope) -> StateRef:
+async def store_state(store: TextStore, state: TaskState, task: TaskScope) -> StateRef:
     """Store the state in pieces. Storing the same state twice changes nothing. Raises StoreError."""
     return StateRef(pieces=tuple([await store_state_chunk(store, piece, task) for piece in split_state(state)]))
 
 
-async def load_state(store: Store, ref: StateRef, task: TaskScope) -> TaskState:
+async def load_state(store: TextStore, ref: StateRef, task: TaskScope) -> TaskState:
     """Load the state that was stored in these pieces. Raises TextNotFoundError, StoreError."""
     return join_state([await load_state_chunk(store, blob, task) for blob in ref.pieces])
 
 
-async def store_task_refusal(store: Store, refused: RefusedTask) -> None:
+async def store_task_refusal(store: TaskRepository, refused: RefusedTask) -> None:
     """Store that the session rejected the task, and why. A task that has begun stays as it is. Raises StoreError."""
     row = await store.get_task(refused.ref.task_id, refused.ref.scope)
     if row.progress is not None and row.progress.phase not in {TaskPhase.SUBMITTED, TaskPhase.REFUSED}:
@@ -40,7 +41,7 @@ async def store_task_refusal(store: Store, refused: RefusedTask) -> None:
         await store.save_task_progress(refused.ref.task_id, progress)
 
 
-async def cancel_submitted_task(store: Store, row: TaskRow) -> None:
+async def cancel_submitted_task(store: TaskRepository, row: TaskRow) -> None:
     """End a task that no session has taken: a session that takes it later finds it ended. Raises StoreError."""
     progress = row.build_stored_progress(TaskPhase.CANCELLED).replace(
         notes=("it was cancelled before a session took it",)
@@ -48,7 +49,7 @@ async def cancel_submitted_task(store: Store, row: TaskRow) -> None:
     await store.save_task_progress(row.ref.task_id, progress)
 
 
-async def clear_task_refusal(store: Store, row: TaskRow) -> TaskRow:
+async def clear_task_refusal(store: TaskRepository, row: TaskRow) -> TaskRow:
     """Clear an earlier rejection, because the same request was submitted again. Raises StoreError."""
     if row.progress is None or row.progress.phase is not TaskPhase.REFUSED:
         return row

@@ -1,15 +1,16 @@
-"""A task: its request, configuration, origin, messages from people, progress, and stored row."""
+"""A task: its request, configuration, origin, progress, and stored row."""
 
 from collections.abc import Container, Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, JsonValue, StringConstraints, model_validator
 
 from waystation.agents.action_approvals import ActionQuestion, PlaceholderResolution, UnattendedPolicy
 from waystation.agents.agent_run import BudgetForecast
 from waystation.agents.leg import AgentConfigByRole
+from waystation.agents.task_messages import TaskMessage
 from waystation.budgets.budget import (
     HIGHEST_BUDGET,
     HIGHEST_BUDGET_MICRO_USD,
@@ -20,7 +21,6 @@ from waystation.budgets.budget import (
 )
 from waystation.context.compaction import AgentCompaction, CompactionTotals, ContextEdit
 from waystation.context.policy import StrategyName
-from waystation.context.transcript import Message, Text
 from waystation.documents.documents import DocumentsUpdate, RecordedDocumentsUpdate, SkippedItem
 from waystation.documents.procedures import Procedures
 from waystation.kernel.amount import Amount, Limit
@@ -67,43 +67,6 @@ class ReusedWork(Value):
             f"{', '.join(names)}"
             for payer, names in paid.items()
         ) or (f"reused from {self.task_id}: nothing",)
-
-
-MAX_MESSAGE_CHARACTERS = 4_000
-"""Maximum characters of one message. The newest one is never compacted, so it must leave room for work in a small
-window.
-"""
-
-
-class TaskMessage(Value):
-    """A person's message to a running task: a reference, no text."""
-
-    number: int
-    """Number in the task, from 1. In a fork, messages of the original task come first."""
-    text: str = ""
-    """Content hash of the text in the store; empty while it is being stored."""
-    by: str = ""
-    """The name that the person gave: a claim, not a proof."""
-    answer_id: str = ""
-    sent_at: datetime
-
-
-class TaskNews(NamedTuple):
-    """What has come to a task at work, each in the order of its numbers."""
-
-    messages: tuple[TaskMessage, ...] = ()
-    updates: tuple[RecordedDocumentsUpdate, ...] = ()
-    """Of its documents."""
-
-
-def build_transcript_message(message_id: str, number: int, words: str) -> Message:
-    """Build the transcript message that an agent receives: nothing but the text."""
-    return Message(id=message_id, role="user", blocks=(Text(text=words),), task_message=number)
-
-
-def list_received_message_numbers(said: Iterable[Message]) -> frozenset[int]:
-    """Return the numbers of the messages that an agent has received, by its conversation."""
-    return frozenset(message.task_message for message in said if message.task_message)
 
 
 MIN_WINDOW_TOKENS, MAX_WINDOW_TOKENS = 2_000, 1_000_000

@@ -84,7 +84,7 @@ from waystation.tasks.task import ReusedWork, TaskConfig, TaskPhase, TaskProgres
 
 
 class SqlTaskRepository(SqlRepository):
-    """Part of the port `Store`: tasks, without plans and audit trail."""
+    """`TaskRepository` in SQL: tasks, without plans and audit trail."""
 
     async def get_store_id(self) -> str:
         """Return the ID of this store, made when it was created."""
@@ -206,6 +206,11 @@ class SqlTaskRepository(SqlRepository):
             newest = newest.where(tasks.c.submitted_at >= since)
         rows = (await connection.execute(newest)).all()
         return tuple(parse_task_row(row) for row in rows)
+
+    async def get_session_name(self, reader: SessionScope) -> str | None:
+        """Return the name of the reader's session; None if it has no task."""
+        newest = await self.list_tasks(reader, 1)
+        return newest[0].request.session if newest else None
 
     async def save_task_title(self, task_id: str, title: str) -> None:
         """Store the redacted title. Raises UnknownTask."""
@@ -429,7 +434,7 @@ def _agent(row: RowMapping) -> str:
 
 
 class SqlPlanRepository(SqlRepository):
-    """Part of the port `Store`: plans."""
+    """`PlanRepository` in SQL."""
 
     @write_transaction
     async def save_plan(self, connection: AsyncConnection, task_id: str, plan: Plan) -> None:
@@ -473,7 +478,7 @@ class SqlPlanRepository(SqlRepository):
 
 
 class SqlForkRepository(SqlRepository):
-    """Part of the port `Store`: forks."""
+    """Forks of tasks in SQL."""
 
     @write_transaction
     async def register_fork(

@@ -14,6 +14,7 @@ from waystation.agents.delegation import (
     parse_subagent_number,
 )
 from waystation.agents.leg import LegRequest
+from waystation.agents.ports import WorkRepository
 from waystation.agents.tool_visibility import FIRST, SOON
 from waystation.agents.tools.submissions import AgentResultSummary, load_agent_result
 from waystation.agents.tools.tool import ToolCallRejectedError, ToolContext, ToolInput, TypedTool
@@ -26,7 +27,6 @@ from waystation.kernel.roles import Role
 from waystation.privacy.policy import TextDestination, truncate_redacted
 from waystation.privacy.ports import Redactor
 from waystation.security.untrusted import wrap_untrusted
-from waystation.store.ports import Store
 
 _TITLE_CHARACTERS = 60
 _SOURCES = 20
@@ -58,7 +58,7 @@ class DelegateTool(TypedTool[DelegateInput]):
     urgency = {"executing": FIRST, "reflecting": SOON}
     input_model = DelegateInput
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: WorkRepository) -> None:
         self._store = store
 
     async def run(self, arguments: DelegateInput, at: ToolContext) -> str:

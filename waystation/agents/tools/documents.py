@@ -6,6 +6,7 @@ from difflib import get_close_matches
 
 from pydantic import Field
 
+from waystation.agents.ports import AgentTaskReader
 from waystation.agents.task_brief import parse_procedures, render_procedure
 from waystation.agents.tool_visibility import FIRST, SOON, make_urgency
 from waystation.agents.tools.tool import (
@@ -19,14 +20,13 @@ from waystation.agents.tools.tool import (
     select_page_lines,
 )
 from waystation.documents.documents import REMOVED_NAME, Document, DocumentMatch, ShownDocument, find_document_by_name
-from waystation.documents.ports import DocumentSearch
+from waystation.documents.ports import DocumentReader, DocumentSearch
 from waystation.documents.procedures import Procedure
 from waystation.documents.redacted_documents import RedactedDocumentStore, build_document_names
 from waystation.kernel.errors import TextNotFoundError
 from waystation.privacy.policy import find_cut_position
 from waystation.privacy.ports import Redactor
 from waystation.security.untrusted import escape_tags, sanitize_line, wrap_untrusted
-from waystation.store.ports import Store
 
 
 class ListDocumentsInput(ToolInput):
@@ -45,7 +45,7 @@ class ListDocumentsTool(TypedTool[ListDocumentsInput]):
     urgency = make_urgency(FIRST, SOON)
     input_model = ListDocumentsInput
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: DocumentReader) -> None:
         self._store = store
 
     async def run(self, arguments: ListDocumentsInput, at: ToolContext) -> str:
@@ -96,7 +96,7 @@ class ReadDocumentTool(TypedTool[ReadDocumentInput]):
     urgency = make_urgency(FIRST)
     input_model = ReadDocumentInput
 
-    def __init__(self, store: Store, redacted: RedactedDocumentStore) -> None:
+    def __init__(self, store: DocumentReader, redacted: RedactedDocumentStore) -> None:
         self._store, self._redacted = store, redacted
 
     async def run(self, arguments: ReadDocumentInput, at: ToolContext) -> str:
@@ -189,7 +189,7 @@ class ReadSkillTool(TypedTool[ReadSkillInput]):
     urgency = make_urgency(FIRST)
     input_model = ReadSkillInput
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: AgentTaskReader) -> None:
         self._store = store
 
     async def run(self, arguments: ReadSkillInput, at: ToolContext) -> str:
@@ -199,7 +199,7 @@ class ReadSkillTool(TypedTool[ReadSkillInput]):
         )
 
 
-async def _procedure(name: str, written: str, store: Store, at: ToolContext) -> Procedure:
+async def _procedure(name: str, written: str, store: AgentTaskReader, at: ToolContext) -> Procedure:
     """Find a procedure by its own name, or that of its file or folder. Raises ToolCallRejectedError.
 
     The name as the model wrote it is tried, too: a document of a similar name may have replaced it.
@@ -230,7 +230,7 @@ class ReadSkillFileTool(TypedTool[ReadSkillFileInput]):
     urgency = make_urgency(SOON)
     input_model = ReadSkillFileInput
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: AgentTaskReader) -> None:
         self._store = store
 
     async def run(self, arguments: ReadSkillFileInput, at: ToolContext) -> str:
@@ -311,7 +311,7 @@ class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
     input_model = SearchDocumentsInput
 
     def __init__(
-        self, search: DocumentSearch, store: Store, redactor: Redactor, redacted: RedactedDocumentStore
+        self, search: DocumentSearch, store: DocumentReader, redactor: Redactor, redacted: RedactedDocumentStore
     ) -> None:
         self._search, self._store, self._redactor, self._redacted = search, store, redactor, redacted
 

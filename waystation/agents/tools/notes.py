@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 from pydantic import Field
 
 from waystation.agents.deliverables import Note
+from waystation.agents.ports import WorkRepository
 from waystation.agents.tool_visibility import FIRST, LAST, LATER, SOON, make_urgency
 from waystation.agents.tools.documents import find_document
 from waystation.agents.tools.tool import (
@@ -21,10 +23,10 @@ from waystation.context.history import build_model_view, get_effective_transcrip
 from waystation.context.summary import is_summary_or_marker, shorten_text
 from waystation.context.transcript import Message, PinRecord, Record, ToolUse, Transcript
 from waystation.context.units import build_pin_record, build_unpin_record
+from waystation.documents.ports import DocumentReader
 from waystation.documents.redacted_documents import RedactedDocumentStore
 from waystation.documents.web_pages import extract_stored_web_pages, split_page_lines
 from waystation.kernel.errors import BadInput
-from waystation.store.ports import Store
 
 
 class TakeNoteInput(ToolInput):
@@ -34,6 +36,10 @@ class TakeNoteInput(ToolInput):
     document: str
     first_line: int = Field(ge=1)
     last_line: int = Field(ge=1)
+
+
+class NoteStore(WorkRepository, DocumentReader, Protocol):
+    """Notes, and the documents that they name."""
 
 
 class TakeNoteTool(TypedTool[TakeNoteInput]):
@@ -46,7 +52,7 @@ class TakeNoteTool(TypedTool[TakeNoteInput]):
     urgency = make_urgency(FIRST, verifying=SOON)
     input_model = TakeNoteInput
 
-    def __init__(self, store: Store, redacted: RedactedDocumentStore) -> None:
+    def __init__(self, store: NoteStore, redacted: RedactedDocumentStore) -> None:
         self._store, self._redacted = store, redacted
 
     async def run(self, arguments: TakeNoteInput, at: ToolContext) -> str:
@@ -85,7 +91,7 @@ class ReadNotesTool(TypedTool[ReadNotesInput]):
     urgency = make_urgency(LATER, FIRST)
     input_model = ReadNotesInput
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: WorkRepository) -> None:
         self._store = store
 
     async def run(self, arguments: ReadNotesInput, at: ToolContext) -> str:

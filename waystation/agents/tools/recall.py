@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
+from typing import Protocol
 
 from pydantic import Field
 
 from waystation.agents.delegation import get_parent_id
-from waystation.agents.task_brief import RECALL, EarlierTasks, record_restored_placeholders
+from waystation.agents.ports import EarlierTasks, PlaceholderAudit, TranscriptReader, WorkRepository
+from waystation.agents.task_brief import RECALL, record_restored_placeholders
 from waystation.agents.tool_visibility import FIRST, LATER, SOON, make_urgency
 from waystation.agents.tools.submissions import load_agent_result
 from waystation.agents.tools.tool import (
@@ -26,8 +28,8 @@ from waystation.kernel.scopes import TenantScope
 from waystation.memory.indexing import FRAMED_TOKENS, RECALLED_TOKENS, MemoryRecall, render_recalled_excerpts
 from waystation.memory.passage_builder import map_tool_names, render_message
 from waystation.memory.passages import Passage
+from waystation.memory.ports import PassageReader
 from waystation.security.untrusted import escape_tags
-from waystation.store.ports import Store
 
 _WINDOW_SHARE = 8
 """At most 1/8 of the window is recalled at once."""
@@ -51,7 +53,7 @@ class RecallTool(TypedTool[RecallInput]):
     urgency = make_urgency(LATER, SOON)
     input_model = RecallInput
 
-    def __init__(self, recollection: MemoryRecall, store: Store) -> None:
+    def __init__(self, recollection: MemoryRecall, store: PlaceholderAudit) -> None:
         self._recollection, self._store = recollection, store
 
     async def run(self, arguments: RecallInput, at: ToolContext) -> str:
@@ -86,6 +88,10 @@ class ExpandInput(ToolInput):
     first: int = Field(default=0, ge=0, description="Number of the first character.")
 
 
+class ReferenceSource(PassageReader, TranscriptReader, WorkRepository, Protocol):
+    """What references of agents stand for."""
+
+
 class ExpandReferenceTool(TypedTool[ExpandInput]):
     """Shows the originals of a passage: what the agent saw, without what it must not be shown now."""
 
@@ -98,7 +104,7 @@ class ExpandReferenceTool(TypedTool[ExpandInput]):
     urgency = make_urgency(LATER, FIRST)
     input_model = ExpandInput
 
-    def __init__(self, store: Store, redacted: RedactedDocumentStore, earlier: EarlierTasks) -> None:
+    def __init__(self, store: ReferenceSource, redacted: RedactedDocumentStore, earlier: EarlierTasks) -> None:
         self._store, self._redacted, self._earlier = store, redacted, earlier
 
     async def run(self, arguments: ExpandInput, at: ToolContext) -> str:

@@ -21,12 +21,13 @@ from waystation.agents.deliverables import (
     ResearchFindings,
     build_findings_from_notes,
 )
+from waystation.agents.ports import WorkRepository
 from waystation.agents.tool_visibility import FIRST, make_urgency
 from waystation.agents.tools.tool import ToolCallRejectedError, ToolContext, ToolInput, TypedTool, select_page_lines
 from waystation.context.transcript import Message
 from waystation.kernel.scopes import TaskScope
 from waystation.planning.plan import Plan
-from waystation.store.ports import Store
+from waystation.planning.ports import PlanReader
 
 
 class SubmissionInput(ToolInput):
@@ -45,7 +46,7 @@ class SubmissionTool(TypedTool[SubmissionT]):
 
     permission = "hand_in"
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: WorkRepository) -> None:
         self._store = store
 
     async def run(self, arguments: SubmissionT, at: ToolContext) -> str:
@@ -218,7 +219,7 @@ def summarise_result(deliverable: Deliverable | None, notes: Iterable[Note] = ()
             return AgentResultSummary([section.markdown for section in deliverable.sections], [])
 
 
-async def load_agent_result(store: Store, task: TaskScope, agent: str) -> AgentResultSummary:
+async def load_agent_result(store: WorkRepository, task: TaskScope, agent: str) -> AgentResultSummary:
     """Load and summarise the result of one agent of the task. Raises StoreError."""
     run_id = f"{task.task_id}/{agent}"
     return summarise_result(
@@ -229,6 +230,10 @@ async def load_agent_result(store: Store, task: TaskScope, agent: str) -> AgentR
 def render_claim(finding: Finding) -> str:
     """Render a claim with its citations."""
     return " ".join([finding.claim, *finding.citations])
+
+
+class DeliverableSource(WorkRepository, PlanReader, Protocol):
+    """What a task's agents submitted, by the steps of its plan."""
 
 
 class ReadFindingsInput(ToolInput):
@@ -248,7 +253,7 @@ class ReadFindingsTool(TypedTool[ReadFindingsInput]):
     urgency = make_urgency(FIRST)
     input_model = ReadFindingsInput
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: DeliverableSource) -> None:
         self._store = store
 
     async def run(self, arguments: ReadFindingsInput, at: ToolContext) -> str:
@@ -301,7 +306,7 @@ class TaskDeliverables:
         )
 
 
-async def load_task_deliverables(task: TaskScope, store: Store) -> TaskDeliverables:
+async def load_task_deliverables(task: TaskScope, store: DeliverableSource) -> TaskDeliverables:
     """Load the deliverables of a task. Raises StoreError."""
     plan = await store.get_newest_plan(task.task_id, task) or Plan(steps=())
     draft, analyses, findings = ReportDraft(), dict[str, Analysis](), dict[str, ResearchFindings]()
@@ -341,7 +346,7 @@ class _Runs:
         )
 
 
-async def _runs(task: TaskScope, store: Store) -> _Runs:
+async def _runs(task: TaskScope, store: WorkRepository) -> _Runs:
     notes = dict[str, list[Note]]()
     for note in await store.list_notes(task.task_id, task):
         notes.setdefault(_agent(note.run_id), []).append(note)

@@ -24,7 +24,7 @@ from waystation.agents.tools.tool import (
     select_page_lines,
 )
 from waystation.documents.documents import Document, find_document_by_name, find_line_place, parse_place_marker
-from waystation.documents.ports import TableEngine
+from waystation.documents.ports import DocumentStore, TableEngine
 from waystation.documents.redacted_documents import RedactedDocumentStore, RedactedTableReader
 from waystation.documents.table_redaction import RedactedTable
 from waystation.documents.tables import QueryResult, Table, TableText
@@ -32,7 +32,6 @@ from waystation.kernel.errors import TableQueryError
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.refs import RunRef
 from waystation.privacy.policy import ReplacedRange, select_replaced_ranges
-from waystation.store.ports import Store
 
 _FLOATING = frozenset({"DOUBLE", "FLOAT"})
 _SEVERAL = ("STRUCT(", "TUPLE(", "MAP(", "UNION(")
@@ -136,7 +135,7 @@ class _Part(NamedTuple):
 class TableSourceLoader:
     """Loads tables from a task's documents."""
 
-    def __init__(self, store: Store, redacted: RedactedDocumentStore, tables: RedactedTableReader) -> None:
+    def __init__(self, store: DocumentStore, redacted: RedactedDocumentStore, tables: RedactedTableReader) -> None:
         self._store, self._redacted, self._tables = store, redacted, tables
 
     async def load_sources(
@@ -340,7 +339,12 @@ class QueryTableTool(TypedTool[QueryTableInput]):
     input_model = QueryTableInput
 
     def __init__(
-        self, store: Store, redacted: RedactedDocumentStore, tables: RedactedTableReader, *, wanted: bool = False
+        self,
+        store: DocumentStore,
+        redacted: RedactedDocumentStore,
+        tables: RedactedTableReader,
+        *,
+        wanted: bool = False,
     ) -> None:
         """Initialise. `wanted`: whether the task has documents that are tables."""
         self._sources, self._engine = TableSourceLoader(store, redacted, tables), tables.engine

@@ -18,6 +18,7 @@ from waystation.context.policy import CompactionPolicy
 from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import Fence, Record, Transcript
 from waystation.documents.documents import Document
+from waystation.documents.ports import DocumentReader
 from waystation.documents.redacted_documents import RedactedDocumentStore
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import ToolServerFailed
@@ -36,7 +37,6 @@ from waystation.security.untrusted import (
     truncate_tool_result,
     wrap_tool_result,
 )
-from waystation.store.ports import DocumentStore
 
 PAGE_CHARACTERS = 12_000
 """Maximum characters of a page of any tool; smaller in a small working window."""
@@ -90,7 +90,7 @@ class ToolContext:
     documents: tuple[Document, ...] | None = None
     """Of the task, as the agent knows of them; None where nobody has read them yet."""
 
-    async def list_documents(self, store: DocumentStore) -> tuple[Document, ...]:
+    async def list_documents(self, store: DocumentReader) -> tuple[Document, ...]:
         """The task's documents in the order in which they were given. Raises StoreError."""
         if self.documents is not None:
             return self.documents

@@ -5,10 +5,12 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Protocol
 
 from pydantic import JsonValue, ValidationError
 
 from waystation.agents.action_approvals import PlaceholderResolution
+from waystation.agents.ports import PlaceholderAudit, RunRepository
 from waystation.agents.redaction import TOOLS_GRANTED_ORIGINALS
 from waystation.agents.tool_visibility import (
     ParameterLimits,
@@ -22,12 +24,12 @@ from waystation.agents.tools.tool import Tool, ToolCallRejectedError, ToolContex
 from waystation.context.stages import build_offload_preview, is_too_large
 from waystation.context.tokens import estimate_fixed_tokens
 from waystation.context.transcript import PromptPrefixRecord, ToolResult, ToolUse, build_rejected_call_result
+from waystation.documents.ports import DocumentStore
 from waystation.documents.redacted_documents import DocumentNames, build_document_names, redact_display_name
 from waystation.models.ports import ToolSpec
 from waystation.privacy.policy import TextDestination, build_redaction_notes, normalize_line_endings
 from waystation.privacy.ports import Redactor, Vault
 from waystation.security.untrusted import SafeMarkup, escape_tags, sanitize_line
-from waystation.store.ports import Store
 
 OUTCOME_UNKNOWN = (
     "Outcome unknown: this call was started before an interruption and was not run again. "
@@ -38,13 +40,17 @@ OUTCOME_UNKNOWN = (
 _UNREADABLE = "This result could not be redacted, so it is not shown. Ask for less of it, or go on without it: "
 
 
+class ToolboxStore(RunRepository, DocumentStore, PlaceholderAudit, Protocol):
+    """What running a tool needs of the store."""
+
+
 @dataclass(frozen=True)
 class Toolbox:
     """The tools of one agent."""
 
     tools: Sequence[Tool]
     """All tools that it could have; `projection` says which of them it sees."""
-    store: Store
+    store: ToolboxStore
     redactor: Redactor
     vault: Vault | None = None
     """Without it, placeholders in arguments are not restored."""

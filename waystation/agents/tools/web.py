@@ -15,29 +15,30 @@ from waystation.agents.tools.tool import (
     load_redacted_lines,
     select_page_lines,
 )
-from waystation.documents.ports import WebPageFetcher
+from waystation.documents.ports import TextStore, WebPageFetcher
 from waystation.documents.redacted_documents import RedactedDocumentStore
 from waystation.documents.web_pages import (
     FETCH_PAGE,
-    MAX_ADDRESS_CHARACTERS,
-    DomainPolicy,
     StoredWebPage,
-    WebApprovalMode,
-    WebSearchResult,
     extract_stored_web_pages,
-    is_suspicious_address,
-    is_suspicious_query,
     make_stored_web_page,
-    parse_web_address,
     split_page_lines,
     wrap_untrusted_page,
 )
 from waystation.kernel.amount import format_amount
 from waystation.kernel.errors import BadInput, ModelError, WebFetchRejectedError, WebUnavailable
+from waystation.models.ports import WebSearchResult
 from waystation.privacy.policy import PLACEHOLDER_PATTERN, TextDestination, build_redaction_notes, truncate_redacted
 from waystation.privacy.ports import Redactor
 from waystation.security.untrusted import escape_tags, join_safe_markup, sanitize_line, wrap_untrusted
-from waystation.store.ports import Store
+from waystation.security.web_addresses import (
+    MAX_ADDRESS_CHARACTERS,
+    DomainPolicy,
+    WebApprovalMode,
+    is_suspicious_address,
+    is_suspicious_query,
+    parse_web_address,
+)
 
 _LINES_A_PAGE = 200
 
@@ -63,7 +64,7 @@ class FetchPageTool(TypedTool[FetchPageInput]):
     input_model = FetchPageInput
 
     def __init__(
-        self, web: WebPageFetcher, store: Store, redacted: RedactedDocumentStore, domains: DomainPolicy
+        self, web: WebPageFetcher, store: TextStore, redacted: RedactedDocumentStore, domains: DomainPolicy
     ) -> None:
         self._web, self._store, self._redacted, self._domains = web, store, redacted, domains
 

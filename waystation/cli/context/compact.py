@@ -17,6 +17,7 @@ import typer
 from pydantic import JsonValue
 
 from waystation.agents.call_ledger import MeteredModel
+from waystation.agents.compaction_request import CompactionRequest
 from waystation.agents.leg import AgentConfig
 from waystation.agents.summariser import Summariser, SummaryInput, SummaryModel
 from waystation.cli.console import print_text
@@ -46,7 +47,6 @@ from waystation.cli.options import JsonOption
 from waystation.cli.render import format_count
 from waystation.config.settings import Settings
 from waystation.context import summary
-from waystation.context.compaction import CompactionRequest
 from waystation.context.history import (
     build_model_view,
     get_masked_call_ids,

@@ -22,13 +22,6 @@ from anthropic.types import (
 )
 from anthropic.types import Message as WireMessage
 
-from waystation.documents.web_pages import (
-    ANY_DOMAIN,
-    SEARCH_OUTPUT_TOKENS,
-    DomainPolicy,
-    WebSearchResponse,
-    WebSearchResult,
-)
 from waystation.kernel.errors import InvalidReplyError, ModelAuthenticationError, ModelError, ModelRejected
 from waystation.kernel.usage import Usage
 from waystation.models.anthropic import wire
@@ -48,9 +41,16 @@ from waystation.models.http_errors import (
     parse_vendor_error,
     sanitize_token_count,
 )
-from waystation.models.ports import ModelRequest, ModelResponse
+from waystation.models.ports import (
+    SEARCH_OUTPUT_TOKENS,
+    ModelRequest,
+    ModelResponse,
+    WebSearchResponse,
+    WebSearchResult,
+)
 from waystation.models.profiles import get_model_profile
 from waystation.security.untrusted import wrap_untrusted
+from waystation.security.web_addresses import ANY_DOMAIN, DomainPolicy
 
 _STREAMS = ("text/event-stream", "application/vnd.amazon.eventstream")
 

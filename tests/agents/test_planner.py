@@ -15,6 +15,7 @@ from tests.support.agent_environment import (
 from tests.support.prices import PRICES
 from tests.support.scopes import SYSTEM_SCOPE
 from waystation.agents.call_ledger import MAX_UNANSWERED_CALLS
+from waystation.agents.planner import PlanningResult
 from waystation.context.message_rules import find_violations
 from waystation.context.transcript import Text
 from waystation.kernel.amount import Amount, Limit
@@ -27,7 +28,6 @@ from waystation.kernel.errors import (
 )
 from waystation.models.ports import ModelResponse, StopReason
 from waystation.planning.plan import Plan, build_standard_plan
-from waystation.planning.planner import PlanningResult
 from waystation.privacy.policy import TextDestination
 from waystation.testing.doubles import PlainRedactor, ScriptedModel, make_scripted_response
 

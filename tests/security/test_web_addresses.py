@@ -7,15 +7,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from yarl import URL
 
-from waystation.documents.web_pages import (
-    MAX_LINE_CHARACTERS,
-    DomainPolicy,
-    build_web_page,
-    is_host_or_subdomain,
-    parse_web_address,
-    split_page_lines,
-)
+from waystation.documents.web_pages import MAX_LINE_CHARACTERS, build_web_page, split_page_lines
 from waystation.kernel.errors import WebFetchRejectedError
+from waystation.security.web_addresses import DomainPolicy, is_host_or_subdomain, parse_web_address
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

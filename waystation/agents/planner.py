@@ -1,0 +1,182 @@
+"""Makes the plan of a task: the model's, repaired once by its errors, or else the standard plan."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pydantic import JsonValue, ValidationError
+
+from waystation.agents.call_ledger import MeteredModel
+from waystation.agents.leg_attempt import render_task_sections
+from waystation.agents.ports import EarlierTasks, RunRepository, TaskSource
+from waystation.agents.redaction import build_task_redactor
+from waystation.agents.roles import build_planning_prompt
+from waystation.agents.structured_caller import (
+    CallOptions,
+    NoAnswer,
+    NoAnswerReason,
+    StructuredCaller,
+    StructuredPrompt,
+    UnusableAnswerError,
+)
+from waystation.agents.tools.tool import ToolInput
+from waystation.budgets.budget import RunUsage
+from waystation.kernel.amount import Limit
+from waystation.kernel.errors import TextNotFoundError
+from waystation.kernel.refs import RunRef, TaskRef
+from waystation.kernel.value import Value
+from waystation.models.ports import ToolSpec
+from waystation.models.profiles import Price
+from waystation.planning.plan import (
+    PERSON_EDIT_REASON,
+    PLANNING_ID,
+    Plan,
+    PlanEdit,
+    PlanEditResult,
+    PlanVersion,
+    Step,
+    anonymise_step_ids,
+    build_standard_plan,
+    find_plan_errors,
+    find_share_errors,
+)
+from waystation.planning.ports import PlanRepository
+from waystation.privacy.policy import TextDestination, truncate_redacted
+from waystation.privacy.ports import Redactor
+from waystation.security.untrusted import wrap_untrusted
+
+_TITLE_CHARACTERS = 60
+
+SEND_AGAIN = "`waystation plan TASK --file PLAN` names what is wrong, and sends one that can be run"
+UNKNOWN_PLAN = f"what `plan` names is no plan in the task's store: {SEND_AGAIN}"
+
+
+class SubmitPlanInput(ToolInput):
+    """The plan."""
+
+    steps: tuple[Step, ...]
+
+
+class PlanningResult(Value):
+    """A runnable plan. Its goals stay in the store."""
+
+    plan: Plan
+    totals: RunUsage
+    notes: tuple[str, ...] = ()
+
+
+SUBMIT_PLAN = ToolSpec(
+    name="submit_plan",
+    description="Hands in the plan: its steps in order.",
+    input_schema=SubmitPlanInput.model_json_schema(),
+)
+PLANNING_NOTES = {
+    NoAnswerReason.UNUSABLE: "The model's plan could not be run, also after one repair; the standard plan is used.",
+    NoAnswerReason.TOO_DEAR: "The budget is too small for planning by a model; the standard plan is used.",
+    NoAnswerReason.NO_REPLY: "No plan was to be had of the model; the standard plan is used.",
+}
+
+
+class PlannerStore(PlanRepository, RunRepository, TaskSource, Protocol):
+    """What planning needs of the store."""
+
+
+@dataclass(frozen=True)
+class Planner:
+    """Makes plans. Planning is an agent run of its own, with a transcript: a retry asks nothing twice."""
+
+    model: MeteredModel
+    store: PlannerStore
+    redactor: Redactor
+    earlier_tasks: EarlierTasks
+
+    async def create_plan(self, ref: TaskRef, model: str, limit: Limit, prices: Sequence[Price]) -> PlanningResult:
+        """Return the task's plan; the saved one, if there is one.
+
+        Args:
+            ref: The task.
+            model: Model that plans.
+            limit: What planning may spend.
+            prices: Prices of models.
+
+        Raises:
+            ModelError: The model did not answer.
+            StoreError: The store does not answer.
+            RedactionFailed: A text could not be redacted.
+        """
+        run = RunRef(**ref.model_dump(), step_id=PLANNING_ID, role="planning")
+        saved = await self.store.get_newest_plan(ref.task_id, ref.scope)
+        if saved is not None:
+            return PlanningResult(plan=saved.without_goals(), totals=await self.store.get_run_usage(run.run_id))
+        plan, notes = await self._made(run, CallOptions(model, limit, prices))
+        redactor = build_task_redactor(self.redactor, self.store, run.scope)
+        await self.store.save_plan(ref.task_id, await redact_titles_and_ids(plan, redactor, run.tenant))
+        kept = await self.store.get_newest_plan(ref.task_id, ref.scope) or plan
+        return PlanningResult(plan=kept.without_goals(), totals=await self.store.get_run_usage(run.run_id), notes=notes)
+
+    async def apply_plan_edit(self, ref: TaskRef, edit: PlanEdit, left: Limit) -> PlanEditResult:
+        """Store a person's plan as the task's newest version. Idempotent. `left`: limit for all its steps.
+
+        Raises StoreError, RedactionFailed.
+        """
+        try:
+            plan = Plan.model_validate_json(await self.store.get_text(edit.given, ref.scope))
+        except (TextNotFoundError, ValidationError):
+            return PlanEditResult(reason=UNKNOWN_PLAN)
+        if faults := find_plan_errors(plan):
+            return PlanEditResult(reason=f"the plan cannot be run ({len(faults)} faults): {SEND_AGAIN}")
+        if faults := find_share_errors(plan, left):
+            return PlanEditResult(reason="; ".join(faults))
+        versions = await self.store.list_plan_versions(ref.task_id, ref.scope)
+        known = next((one.plan for one in versions if one.made_by == edit.made_by), None)
+        if known is None:
+            redactor = build_task_redactor(self.redactor, self.store, ref.scope)
+            known = await redact_titles_and_ids(
+                plan, redactor, ref.tenant, [step.id for step in versions[-1].plan.steps]
+            )
+            number = versions[-1].number + 1
+            version = PlanVersion(number=number, plan=known, made_by=edit.made_by, reason=PERSON_EDIT_REASON)
+            await self.store.save_plan_version(ref.task_id, version)
+        return PlanEditResult(plan=known.without_goals())
+
+    async def _made(self, run: RunRef, means: CallOptions) -> tuple[Plan, tuple[str, ...]]:
+        matter = StructuredPrompt(
+            run=run,
+            kind="plan",
+            system=build_planning_prompt(),
+            tool=SUBMIT_PLAN,
+            opening=lambda: self._task(run),
+            place=TextDestination.USER_INPUT,
+            read=_plan,
+            refusal="This plan cannot be run",
+        )
+        made = await StructuredCaller(self.model, self.store, self.redactor).request_answer(matter, means)
+        if not isinstance(made, NoAnswer):
+            return made, ()
+        return build_standard_plan((await self.store.get_task(run.task_id, run.scope)).request.question), (
+            made.format_note(PLANNING_NOTES),
+        )
+
+    async def _task(self, run: RunRef) -> str:
+        row = await self.store.get_task(run.task_id, run.scope)
+        earlier = await self.earlier_tasks.render_listing(row, row.terms.agent.window)
+        task = await render_task_sections(row, self.store, self.redactor)
+        return wrap_untrusted("task", *task, *filter(None, [earlier]))
+
+
+async def redact_titles_and_ids(plan: Plan, redactor: Redactor, tenant: str, known: Collection[str] = ()) -> Plan:
+    """Redact titles and IDs, which the Temporal UI shows. IDs in `known` stay. Raises RedactionFailed."""
+    titles = await redactor.redact([step.title for step in plan.steps], TextDestination.TITLE, tenant)
+    spelled = [step.id.replace("-", " ") for step in plan.steps]
+    ids = await redactor.redact(spelled, TextDestination.TITLE, tenant)
+    told = [step.id for step, words, safe in zip(plan.steps, spelled, ids, strict=True) if safe.text != words]
+    steps = zip(plan.steps, titles, strict=True)
+    titled = tuple(step.replace(title=truncate_redacted(title.text, _TITLE_CHARACTERS)) for step, title in steps)
+    return anonymise_step_ids(Plan(steps=titled), set(told) - set(known))
+
+
+def _plan(arguments: Mapping[str, JsonValue]) -> Plan:
+    plan = Plan(steps=SubmitPlanInput.model_validate(arguments).steps).without_shares()
+    if errors := find_plan_errors(plan):
+        raise UnusableAnswerError(*errors)
+    return plan

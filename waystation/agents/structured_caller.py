@@ -1,0 +1,186 @@
+"""Asks a model for one tool call, in an agent run of its own, whose answer may be repaired once."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, NamedTuple, TypeVar
+
+from pydantic import JsonValue, ValidationError
+
+from waystation.agents.call_ledger import CallKey, CallNotAffordable, MeteredModel, PreparedCall
+from waystation.agents.ports import RunRepository
+from waystation.agents.redaction import redact_reply
+from waystation.context.history import build_model_view
+from waystation.context.transcript import Fence, Message, Transcript, build_rejected_call_result, build_user_message
+from waystation.kernel.amount import Limit
+from waystation.kernel.errors import BrokenEndpointError, ModelUnavailable, SpendingLimitReached
+from waystation.kernel.refs import RunRef
+from waystation.models.ports import CallKind, ModelRequest, ToolSpec
+from waystation.models.profiles import Price
+from waystation.privacy.policy import TextDestination
+from waystation.privacy.ports import Redactor
+
+MAX_REPLY_TOKENS = 4_000
+_REPLY_FLOOR = 512
+MAX_ANSWER_ATTEMPTS = 2
+
+_T = TypeVar("_T")
+
+
+class UnusableAnswerError(Exception):
+    """An answer that cannot be used, with all reasons in words that a model can act on."""
+
+    def __init__(self, *errors: str) -> None:
+        super().__init__("; ".join(errors))
+        self.errors = errors
+
+
+class NoAnswerReason(StrEnum):
+    """Why there is no answer."""
+
+    TOO_DEAR = "too dear"
+    UNUSABLE = "unusable"
+    """Even after one repair."""
+    NO_REPLY = "no reply"
+    """The provider makes no calls because a spending limit is reached, or its endpoint is broken."""
+
+
+class NoAnswer(NamedTuple):
+    """There is no answer."""
+
+    why: NoAnswerReason
+    cause: str = ""
+    """Message of the error that prevented it."""
+
+    def format_note(self, notes: Mapping[NoAnswerReason, str]) -> str:
+        """Return the note for people."""
+        return f"{notes[self.why]} ({self.cause})" if self.cause else notes[self.why]
+
+
+class CallOptions(NamedTuple):
+    """Model, limit and prices of a call."""
+
+    model: str
+    limit: Limit
+    prices: Sequence[Price]
+
+
+@dataclass(frozen=True)
+class StructuredPrompt(Generic[_T]):
+    """A prompt that the model must answer by one tool call."""
+
+    run: RunRef
+    kind: CallKind
+    system: str
+    tool: ToolSpec
+    opening: Callable[[], Awaitable[str]]
+    """Builds the first message, not redacted yet. Called once per run."""
+    place: TextDestination
+    read: Callable[[Mapping[str, JsonValue]], _T]
+    """Reads the answer from the call's arguments. Raises ValidationError, UnusableAnswerError."""
+    refusal: str
+    """Heading above the reasons why an answer cannot be used."""
+
+
+@dataclass(frozen=True)
+class StructuredCaller:
+    """Asks models for structured answers. The transcript holds every answer, so that a retry asks nothing twice."""
+
+    model: MeteredModel
+    store: RunRepository
+    redactor: Redactor
+
+    async def request_answer(self, matter: StructuredPrompt[_T], means: CallOptions) -> _T | NoAnswer:
+        """Return the model's answer. Raises ModelError, StoreError, RedactionFailed."""
+        await self.store.open_run(matter.run)
+        fence = await self.store.acquire_fence(matter.run.run_id)
+        transcript = await self._begun(matter, fence)
+        while True:
+            last = transcript.messages[-1]
+            if last.role == "assistant":
+                try:
+                    return _read(matter, last)
+                except UnusableAnswerError as unusable:
+                    if transcript.turn_count >= MAX_ANSWER_ATTEMPTS:
+                        return NoAnswer(NoAnswerReason.UNUSABLE)
+                    complaint = _complaint(matter.refusal, last, unusable.errors, transcript.next_message_id)
+                    transcript = await self._appended(transcript, fence, complaint)
+            else:
+                asked = await self._asked(matter, transcript, fence, means)
+                if isinstance(asked, NoAnswer):
+                    return asked
+                transcript = asked
+
+    async def _begun(self, matter: StructuredPrompt[_T], fence: Fence) -> Transcript:
+        transcript = await self.store.load_transcript(matter.run.run_id, matter.run.scope)
+        if transcript.messages:
+            return transcript
+        (redacted,) = await self.redactor.redact([await matter.opening()], matter.place, matter.run.tenant)
+        return await self._appended(transcript, fence, build_user_message(transcript.next_message_id, redacted.text))
+
+    async def _asked(
+        self, matter: StructuredPrompt[_T], transcript: Transcript, fence: Fence, means: CallOptions
+    ) -> Transcript | NoAnswer:
+        """Make one model call.
+
+        Returns:
+            NoAnswer if its worst case does not fit, or if it brings no reply and another attempt must wait for a person
+            or does not fit.
+
+        Raises:
+            ModelError: The call failed and may be retried.
+        """
+        request = ModelRequest(
+            model=means.model,
+            system=matter.system,
+            messages=build_model_view(transcript),
+            tools=(matter.tool,),
+            max_output=MAX_REPLY_TOKENS,
+            require_tool=matter.tool.name,
+            one_shot=True,
+        )
+        call = await self._fitted(request, fence, means)
+        if isinstance(call, CallNotAffordable):
+            return NoAnswer(NoAnswerReason.TOO_DEAR)
+        try:
+            reply, charge = await self.model.run_call(fence, CallKey(matter.kind, str(transcript.turn_count + 1)), call)
+        except (SpendingLimitReached, BrokenEndpointError) as stopped:
+            return NoAnswer(NoAnswerReason.NO_REPLY, str(stopped))
+        except ModelUnavailable as failed:
+            if failed.possibly_billed and isinstance(await self._fitted(request, fence, means), CallNotAffordable):
+                return NoAnswer(NoAnswerReason.NO_REPLY, str(failed))
+            raise
+        blocks, _ = await redact_reply(reply.blocks, self.redactor, matter.run.tenant)
+        message = transcript.build_reply(blocks, reply.asked)
+        await self.store.commit_reply(fence, transcript.version, message, charge)
+        return transcript.with_message(message)
+
+    async def _fitted(
+        self, request: ModelRequest, fence: Fence, means: CallOptions
+    ) -> PreparedCall | CallNotAffordable:
+        left = means.limit.remaining_after((await self.store.get_run_usage(fence.run_id)).spent)
+        return await self.model.prepare_call(request, left, _REPLY_FLOOR, means.prices)
+
+    async def _appended(self, transcript: Transcript, fence: Fence, message: Message) -> Transcript:
+        await self.store.commit_message(fence, transcript.version, message)
+        return transcript.with_message(message)
+
+
+def _read(matter: StructuredPrompt[_T], message: Message) -> _T:
+    calls = [call for call in message.tool_uses if call.name == matter.tool.name]
+    if not calls:
+        raise UnusableAnswerError(f"answer with one call of {matter.tool.name}")
+    try:
+        return matter.read(calls[0].input)
+    except ValidationError as error:
+        raise UnusableAnswerError(
+            *(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
+        ) from None
+
+
+def _complaint(refusal: str, message: Message, errors: Sequence[str], message_id: str) -> Message:
+    text = f"{refusal}:\n" + "\n".join(f"- {error}" for error in errors) + "\nHand in a corrected one."
+    results = tuple(build_rejected_call_result(call, text) for call in message.tool_uses)
+    if results:
+        return Message(id=message_id, role="user", blocks=results)
+    return build_user_message(message_id, text)
