@@ -6,7 +6,7 @@ Deliverables can be derived from the conversation alone, so that they can be rew
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from pydantic import Field
 
