@@ -7,13 +7,13 @@ from pydantic import JsonValue
 
 from waystation.erasure.erasure import (
     ERASED_MARKER,
-    ErasureLocation,
     ErasureMatch,
     ErasureQuery,
     RelatedValue,
     find_related_values,
     sum_matches_by_location,
 )
+from waystation.store.stored_tables import ErasureLocation
 
 
 @pytest.mark.parametrize(

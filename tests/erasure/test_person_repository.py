@@ -13,7 +13,6 @@ from waystation.context.transcript import Message, Text, Thinking, build_user_me
 from waystation.documents.documents import Document, SourceDocument
 from waystation.erasure.erasure import (
     ERASED_MARKER,
-    ErasureLocation,
     ErasureQuery,
     PersonErasureOrder,
     sum_matches_by_location,
@@ -27,6 +26,7 @@ from waystation.privacy.policy import RedactedText
 from waystation.runtime.sql_store import SqlStore
 from waystation.store.encryption import EncryptedBytes, EncryptedText, RowProofType
 from waystation.store.schema import metadata, sessions, tasks, texts
+from waystation.store.stored_tables import ErasureLocation
 from waystation.tasks.task import TaskRow
 
 ADA = "<PERSON_aaaaaaaaaaaa>"

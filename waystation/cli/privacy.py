@@ -36,7 +36,6 @@ from waystation.client.store_queries import restore_tenant_text
 from waystation.config.settings import Settings
 from waystation.erasure.erasure import (
     ERASED_MARKER,
-    ErasureLocation,
     ErasureMatch,
     RelatedValue,
     sum_matches_by_location,
@@ -52,6 +51,7 @@ from waystation.privacy.policy import (
     get_redaction_level,
 )
 from waystation.runtime.store_setup import find_placeholder_key
+from waystation.store.stored_tables import ErasureLocation
 from waystation.tasks.task import tenant_hash
 
 

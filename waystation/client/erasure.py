@@ -14,7 +14,6 @@ from waystation.client.person_search import PersonLocations, PersonSearch, conne
 from waystation.config.settings import Settings
 from waystation.erasure.erasure import (
     WANTED_TYPE,
-    ErasureLocation,
     ErasureReceipt,
     ErasureResult,
     ForgetOrder,
@@ -33,6 +32,7 @@ from waystation.runtime.store_setup import build_client_data_converter, open_sto
 from waystation.runtime.temporal.connect import connect_as_person, find_target
 from waystation.runtime.temporal.erasure_client import erase_person, forget_tasks, get_last_erasure, is_workflow_running
 from waystation.security.placeholders import compute_fingerprint
+from waystation.store.stored_tables import ErasureLocation
 from waystation.tasks.task import TaskRow, build_reader_scope, tenant_hash
 
 _ELSEWHERE = frozenset({ErasureLocation.VAULT, ErasureLocation.HISTORY, ErasureLocation.REPORT_FILE})

@@ -11,7 +11,6 @@ from temporalio.service import RPCError
 from waystation.config.settings import Settings
 from waystation.erasure.erasure import (
     WANTED_TYPE,
-    ErasureLocation,
     ErasureMatch,
     ErasureQuery,
     MatchedHistory,
@@ -43,6 +42,7 @@ from waystation.runtime.store_setup import (
 from waystation.runtime.temporal.connect import connect_as_person, find_target
 from waystation.runtime.temporal.erasure_client import find_histories
 from waystation.security.placeholders import SECRET, build_placeholder
+from waystation.store.stored_tables import ErasureLocation
 from waystation.tasks.task import make_session_workflow_id, tenant_hash
 
 _MOST_TASKS = 1_000_000

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from functools import cached_property
 
 from pydantic import JsonValue
@@ -17,6 +16,7 @@ from waystation.kernel.patterns import compile_bounded, compile_dynamic
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.text import FORGOTTEN
 from waystation.kernel.value import ARGUMENTS, Value, accept_every_name, iter_strings, map_strings
+from waystation.store.stored_tables import ErasureLocation
 from waystation.tasks.task import TaskProgress, TaskRequest, TaskRow
 
 ERASED_MARKER = "<ERASED>"
@@ -53,31 +53,6 @@ Adam.
 """
 _WITHOUT_SPACES = "\u2e80"
 """From this character on, scripts do not separate words."""
-
-
-class ErasureLocation(StrEnum):
-    """A kind of place in which a person may be found."""
-
-    REQUEST = "requests"
-    DOCUMENT_NAME = "names of documents"
-    DOCUMENT = "documents"
-    TEXT = "reports and long results"
-    TITLE = "titles"
-    PLAN = "plans"
-    PROGRESS = "progress"
-    AUDIT = "audit trail"
-    TRANSCRIPT = "transcripts"
-    SUMMARY = "summaries and other compactions"
-    OUTCOME = "outcomes of legs"
-    NOTE = "notes"
-    FINDING = "findings and sections"
-    REMEMBERED = "passages in memory"
-    OUTBOX = "passages that wait or were withdrawn"
-    VAULT = "vault"
-    REPORT_FILE = "files of reports"
-    HISTORY = "workflow histories"
-    IDENTIFIER = "names of sessions and requests"
-    """They are kept: things are found by them."""
 
 
 class ErasureMatch(Value):

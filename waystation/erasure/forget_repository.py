@@ -17,7 +17,7 @@ from waystation.documents.text_repository import (
     list_redacted_text_row_ids,
     release_texts,
 )
-from waystation.erasure.erasure import ErasureLocation, ForgetCounts, ForgetOrder, build_forgotten_row
+from waystation.erasure.erasure import ForgetCounts, ForgetOrder, build_forgotten_row
 from waystation.kernel.scopes import TaskScope
 from waystation.memory.outbox_repository import SqlDocumentPassageOutbox
 from waystation.privacy.policy import PLACEHOLDER_PATTERN
@@ -49,6 +49,7 @@ from waystation.store.schema import (
     vault,
     vault_sessions,
 )
+from waystation.store.stored_tables import ErasureLocation
 from waystation.tasks.task_repository import build_task_columns, parse_task_row
 
 

@@ -20,7 +20,6 @@ from waystation.documents.text_repository import (
     release_texts,
 )
 from waystation.erasure.erasure import (
-    ErasureLocation,
     ErasureMatch,
     ErasureQuery,
     PersonErasureOrder,
@@ -39,6 +38,7 @@ from waystation.store.engine import (
     write_transaction,
 )
 from waystation.store.schema import documents, passages, text_owners
+from waystation.store.stored_tables import ErasureLocation
 
 _PASSAGES = frozenset({ErasureLocation.REMEMBERED, ErasureLocation.OUTBOX})
 
