@@ -48,10 +48,11 @@ class StoredTask(NamedTuple):
     """Of the transcript."""
     passage_ids: tuple[str, str]
     """The first says what the test wants said; memory has both."""
+    documents: Sequence[SourceDocument]
     long_text: str
     """Content hash of the result that the first message refers to."""
     plan: Plan
-    """As planned first; `plan.replace` has no other steps."""
+    """As planned first, and as revised."""
 
 
 def make_text_key(tenant: str, text: str) -> RedactedTextKey:
@@ -80,8 +81,8 @@ async def store_whole_task(
         store: The store. The task becomes one of it.
         row: The task as it was submitted.
         said: What is said, noted, remembered, planned and reported. Longer texts begin with what they are.
-        documents: Its documents; otherwise one that says so, too.
-        remembered: What the first passage says instead.
+        documents: Its documents; otherwise one that says so, too. The last one is shown to agents.
+        remembered: What the first passage and the heading of the report say instead.
         originals: Placeholders of people whose originals the vault has.
     """
     row = row.replace(ref=row.ref.replace(store_id=await store.get_store_id()))
@@ -101,9 +102,9 @@ async def store_whole_task(
     await store.mark_passages_stored([first.id, second.id])
     await _store_work(store, run, fence, said)
     await _store_platform_rows(store, row, documents, said, originals)
-    report = await store.put_text(f"# Report\n{said}, in {long_text}.", row.ref.scope)
+    report = await store.put_text(f"# Report: {remembered or said}\n{said}, in {long_text}.", row.ref.scope)
     await store.save_task_progress(row.ref.task_id, make_ended_progress(row, report, said))
-    return StoredTask(row, run, fence, version + 1, (first.id, second.id), long_text, plan)
+    return StoredTask(row, run, fence, version + 1, (first.id, second.id), documents, long_text, plan)
 
 
 async def _store_decisions(store: SqlStore, row: TaskRow, said: str) -> Plan:
@@ -148,8 +149,8 @@ async def _store_platform_rows(
     key = SessionKey(tenant=row.ref.tenant, session=row.ref.session)
     session = await store.take_over_session(key)
     await store.save_session(key, session.replace(state=SessionState(answered=(row.request.request_id,))))
-    for document in documents:
-        await store.save_redacted_text(make_text_key(row.ref.tenant, document.text), RedactedText(text=said))
+    shown = make_text_key(row.ref.tenant, documents[-1].text)
+    await store.save_redacted_text(shown, RedactedText(text=said))
     entries = [
         VaultEntry(type="PERSON", placeholder=one, fingerprint=one, text=f"original of {one}") for one in originals
     ]
@@ -174,8 +175,9 @@ async def assert_words_are_read(store: SqlStore, stored: StoredTask, said: str) 
     versions = await store.list_plan_versions(task_id, reader)
     assert [version.reason for version in versions] == ["", said]
     assert [version.plan for version in versions] == [stored.plan, stored.plan]
-    (document,) = await store.list_documents(task_id, reader)
-    assert await store.get_text(document.blob, reader) == said
+    listed = await store.list_documents(task_id, reader)
+    read = [SourceDocument(name=one.name, text=await store.get_text(one.blob, reader)) for one in listed]
+    assert read == [*stored.documents]
     entries = await store.list_audit_entries(task_id, reader)
     assert [one.reason for one in entries if isinstance(one, RejectedMessage)] == [said]
     transcript = await store.load_transcript(run_id, reader)
