@@ -18,11 +18,11 @@ from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.erasure.erasure import RelatedValue
 from waystation.kernel.clock import utc_now
+from waystation.kernel.erasure_locations import ErasureLocation
 from waystation.kernel.scopes import TenantScope
 from waystation.privacy.policy import VaultEntry
 from waystation.runtime.store_setup import build_cipher, load_or_create_installation_key, open_store
 from waystation.security.placeholders import build_placeholder, compute_fingerprint
-from waystation.store.stored_tables import ErasureLocation
 from waystation.tasks.task import TaskPhase, TaskRequest, tenant_hash
 from waystation.tasks.view import as_stored
 

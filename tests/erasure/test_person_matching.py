@@ -16,9 +16,9 @@ from waystation.erasure.erasure import (
     find_related_values,
     sum_matches_by_location,
 )
+from waystation.kernel.erasure_locations import ErasureLocation
 from waystation.kernel.identifiers import Identifier
 from waystation.kernel.value import Value
-from waystation.store.stored_tables import ErasureLocation
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,11 @@ from waystation.erasure.erasure import (
     PersonErasureOrder,
     sum_matches_by_location,
 )
+from waystation.kernel.erasure_locations import ErasureLocation
 from waystation.kernel.errors import WrongStore
 from waystation.kernel.scopes import TenantScope
 from waystation.privacy.policy import RedactedText
 from waystation.runtime.sql_store import SqlStore
-from waystation.store.stored_tables import ErasureLocation
 from waystation.tasks.task import TaskRow
 
 ADA = "<PERSON_aaaaaaaaaaaa>"

@@ -25,6 +25,7 @@ from waystation.client.person_search import open_person_search
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.erasure.erasure import ERASED_MARKER, sum_matches_by_location
+from waystation.kernel.erasure_locations import ErasureLocation
 from waystation.kernel.errors import BadInput
 from waystation.kernel.refs import RunRef
 from waystation.privacy.policy import VaultEntry
@@ -32,7 +33,6 @@ from waystation.privacy.ports import Redactor
 from waystation.runtime.store_setup import build_cipher, load_or_create_installation_key
 from waystation.runtime.temporal.erasure_client import ERASURE_STEPS
 from waystation.security.placeholders import build_placeholder, compute_fingerprint
-from waystation.store.stored_tables import ErasureLocation
 from waystation.tasks.task import make_task_id, tenant_hash
 from waystation.testing.doubles import PlainRedactor
 from waystation.workers.activity_deps import ActivityDeps

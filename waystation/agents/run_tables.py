@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 from waystation.agents.deliverables import Deliverable, Note
 from waystation.agents.leg import LegOutcome
 from waystation.context.transcript import Message, Record
+from waystation.kernel.erasure_locations import ErasureLocation
 from waystation.memory.passages import Passage
 from waystation.store.schema import (
     charges,
@@ -21,7 +22,7 @@ from waystation.store.schema import (
     runs,
     tool_intents,
 )
-from waystation.store.stored_tables import ErasureLocation, StoredTable, TextColumn
+from waystation.store.stored_tables import StoredTable, TextColumn
 
 RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 OUTCOME: TypeAdapter[LegOutcome] = TypeAdapter(LegOutcome)

@@ -40,6 +40,7 @@ from waystation.erasure.erasure import (
     RelatedValue,
     sum_matches_by_location,
 )
+from waystation.kernel.erasure_locations import ErasureLocation
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.text import format_count
 from waystation.privacy.policy import (
@@ -51,7 +52,6 @@ from waystation.privacy.policy import (
     get_redaction_level,
 )
 from waystation.runtime.store_setup import find_placeholder_key
-from waystation.store.stored_tables import ErasureLocation
 from waystation.tasks.task import tenant_hash
 
 

@@ -22,6 +22,7 @@ from waystation.erasure.erasure import (
     sum_matches_by_location,
 )
 from waystation.erasure.report_files import rewrite_matching_reports
+from waystation.kernel.erasure_locations import ErasureLocation
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.temporal_names import make_indexing_workflow_id
 from waystation.kernel.value import Value
@@ -32,7 +33,6 @@ from waystation.runtime.store_setup import build_client_data_converter, open_sto
 from waystation.runtime.temporal.connect import connect_as_person, find_target
 from waystation.runtime.temporal.erasure_client import erase_person, forget_tasks, get_last_erasure, is_workflow_running
 from waystation.security.placeholders import compute_fingerprint
-from waystation.store.stored_tables import ErasureLocation
 from waystation.tasks.task import TaskRow, build_reader_scope, tenant_hash
 
 _ELSEWHERE = frozenset({ErasureLocation.VAULT, ErasureLocation.HISTORY, ErasureLocation.REPORT_FILE})

@@ -20,6 +20,7 @@ from waystation.erasure.erasure import (
     make_erasure_workflow_id,
 )
 from waystation.erasure.report_files import count_report_matches
+from waystation.kernel.erasure_locations import ErasureLocation
 from waystation.kernel.errors import BadInput, Unreachable, WrongKey
 from waystation.kernel.scopes import TenantScope
 from waystation.kernel.value import Value
@@ -42,7 +43,6 @@ from waystation.runtime.store_setup import (
 from waystation.runtime.temporal.connect import connect_as_person, find_target
 from waystation.runtime.temporal.erasure_client import find_histories
 from waystation.security.placeholders import SECRET, build_placeholder
-from waystation.store.stored_tables import ErasureLocation
 from waystation.tasks.task import make_session_workflow_id, tenant_hash
 
 _MOST_TASKS = 1_000_000

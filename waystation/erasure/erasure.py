@@ -10,13 +10,13 @@ from functools import cached_property
 from typing import TypeVar
 
 from waystation.context.transcript import Block, Message, Text
+from waystation.kernel.erasure_locations import ErasureLocation
 from waystation.kernel.identifiers import iter_field_strings, map_field_strings
 from waystation.kernel.ids import short_hash
 from waystation.kernel.patterns import compile_bounded, compile_dynamic
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.text import FORGOTTEN
 from waystation.kernel.value import Value
-from waystation.store.stored_tables import ErasureLocation
 from waystation.tasks.task import TaskProgress, TaskRequest, TaskRow
 
 Erased = TypeVar("Erased", bound=Value)
@@ -179,7 +179,7 @@ class ErasureQuery:
 
 
 def _without_changed_thinking(before: Block, after: Block) -> Block:
-    """Return the block. Signed reasoning about the person goes as a whole: providers accept it unchanged or not at all."""
+    """Return the block. Signed reasoning about the person goes as a whole: providers refuse a changed one."""
     return Text(text=ERASED_MARKER) if before.type == "thinking" and after != before else after
 
 

@@ -26,6 +26,7 @@ from waystation.erasure.erasure import (
     iter_erasable_texts,
 )
 from waystation.erasure.forget_repository import StoredContent, TextCell, iter_stored_contents, iter_task_row_texts
+from waystation.kernel.erasure_locations import ErasureLocation
 from waystation.kernel.errors import StoreError
 from waystation.kernel.scopes import TaskScope
 from waystation.kernel.value import Value
@@ -39,7 +40,6 @@ from waystation.store.engine import (
     write_transaction,
 )
 from waystation.store.schema import documents, passages, text_owners
-from waystation.store.stored_tables import ErasureLocation
 
 _PASSAGES = frozenset({ErasureLocation.REMEMBERED, ErasureLocation.OUTBOX})
 

@@ -16,11 +16,11 @@ from pydantic.fields import FieldInfo
 from waystation.kernel.value import ARGUMENTS, Value
 
 
-class IdentifierAnnotation:
+class _Marker:
     """Marks the type of strings that identify something."""
 
 
-IDENTIFIER: Final = IdentifierAnnotation()
+IDENTIFIER: Final = _Marker()
 Identifier = Annotated[str, IDENTIFIER]
 """A string by which something is found: an ID, the name of a session or a model, a signature. It is never erased."""
 JSON_IDENTIFIERS: Final = frozenset({"type", "id", "tool_use_id", "signature"})

@@ -4,37 +4,12 @@ hold text. `waystation/agents/run_tables.py` and `waystation/tasks/task_tables.p
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Literal
 
 from sqlalchemy import Column, ColumnElement, Table, true
 
+from waystation.kernel.erasure_locations import ErasureLocation
 from waystation.kernel.value import Value
-
-
-class ErasureLocation(StrEnum):
-    """A kind of place in which a person may be found."""
-
-    REQUEST = "requests"
-    DOCUMENT_NAME = "names of documents"
-    DOCUMENT = "documents"
-    TEXT = "reports and long results"
-    TITLE = "titles"
-    PLAN = "plans"
-    PROGRESS = "progress"
-    AUDIT = "audit trail"
-    TRANSCRIPT = "transcripts"
-    SUMMARY = "summaries and other compactions"
-    OUTCOME = "outcomes of legs"
-    NOTE = "notes"
-    FINDING = "findings and sections"
-    REMEMBERED = "passages in memory"
-    OUTBOX = "passages that wait or were withdrawn"
-    VAULT = "vault"
-    REPORT_FILE = "files of reports"
-    HISTORY = "workflow histories"
-    IDENTIFIER = "names of sessions and requests"
-    """They are kept: things are found by them."""
 
 
 @dataclass(frozen=True)

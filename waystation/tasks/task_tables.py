@@ -3,10 +3,11 @@
 from pydantic import TypeAdapter
 
 from waystation.agents.run_tables import RUN_TABLES
+from waystation.kernel.erasure_locations import ErasureLocation
 from waystation.planning.plan import Plan, PlanVersion
 from waystation.security.untrusted import ToolDefinition
 from waystation.store.schema import audit, documents, plan_revisions, task_events, tasks, text_owners
-from waystation.store.stored_tables import ErasureLocation, StoredTable, TextColumn
+from waystation.store.stored_tables import StoredTable, TextColumn
 from waystation.tasks.task import AuditEntry, TaskProgress, TaskRequest
 
 _AUDIT_BODY: TypeAdapter[AuditEntry | ToolDefinition] = TypeAdapter(AuditEntry | ToolDefinition)
