@@ -23,7 +23,7 @@ QUICK = {
         delegate_tool document_change_notices initial_prompt_size metering pin_message possibly_billed
         prompt_sections recall_name_restoration reply_redaction run_repository status_messages store_outage
         plugin_tool summariser task_brief task_brief_space task_messages task_tool_servers title_redaction
-        tool_call_questions tool_parameter_limits tool_phase tool_visibility tool_visibility_in_runs toolbox
+        tool_call_questions own_tools tool_parameter_limits tool_phase tool_visibility tool_visibility_in_runs toolbox
         tools_reading tools_results tools_web tools_writing untrusted_tool
     """),
     "architecture": _modules("""
@@ -129,7 +129,7 @@ QUICK = {
         security_normalization untrusted_tool_specs web_addresses
     """),
     "store": _modules("""
-        store_conflicts store_postgresql store_sqlite store_texts_and_notes
+        store_conflicts store_postgresql store_sqlite store_texts_and_notes stored_tables
     """),
     "tasks": _modules("""
         approval_amounts approvals budget_crash_recovery budget_forecast budget_levels budget_reallocation

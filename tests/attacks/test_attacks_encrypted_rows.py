@@ -68,7 +68,7 @@ async def test_a_sealed_value_opens_in_its_own_row_alone(store_url: str, table: 
         with pytest.raises(WrongKey, match="belongs elsewhere"):
             async with store.database.read() as connection:
                 (await connection.execute(this.select())).all()
-        assert second.ref != first.ref
+        assert second.row.ref != first.row.ref
 
 
 async def test_a_plain_row_is_refused_where_everything_is_sealed(store_url: str) -> None:
@@ -76,7 +76,7 @@ async def test_a_plain_row_is_refused_where_everything_is_sealed(store_url: str)
         kept = await write_every_encrypted_column(store, "first")
         await changed(store, "UPDATE tasks SET title = 'Pay the attacker'")
         with pytest.raises(StoreError, match="something else than Waystation has written it"):
-            await store.get_task(kept.ref.task_id, SYSTEM_SCOPE)
+            await store.get_task(kept.row.ref.task_id, SYSTEM_SCOPE)
 
 
 @pytest.mark.parametrize(("table", "column"), SEALED)
@@ -97,7 +97,7 @@ async def test_plain_terms_open_until_the_store_is_resealed(store_url: str) -> N
         kept = await write_every_encrypted_column(store, "first")
         await changed(store, f"UPDATE tasks SET terms = {quoted(TASK_CONFIG.model_dump_json())}")
         with pytest.raises(StoreError, match="`waystation store reseal` takes it as it is"):
-            await store.get_task(kept.ref.task_id, SYSTEM_SCOPE)
+            await store.get_task(kept.row.ref.task_id, SYSTEM_SCOPE)
         await changed(store, "UPDATE identity SET sealed_since = NULL")
     async with aclosing(await open_encrypted_store(store_url, SEALING)) as store:
         await assert_every_column_readable(store, kept, "first")
@@ -115,7 +115,7 @@ async def test_a_task_that_was_given_to_somebody_else_is_not_opened_there(store_
         kept = await write_every_encrypted_column(store, "first")
         await changed(store, f"UPDATE tasks SET {column} = 'thief'")
         with pytest.raises(WrongKey, match="belongs elsewhere"):
-            await store.get_task(kept.ref.task_id, SYSTEM_SCOPE)
+            await store.get_task(kept.row.ref.task_id, SYSTEM_SCOPE)
 
 
 @pytest.mark.parametrize("column", ["blob", "source"])
@@ -125,7 +125,7 @@ async def test_no_other_text_of_the_store_takes_the_place_of_a_document(store_ur
         other = await store.put_text("An attacker has this text in the store, too.", TASK_1_SCOPE)
         await changed(store, f"UPDATE documents SET {column} = '{other}'")
         with pytest.raises(WrongKey, match="belongs elsewhere"):
-            await store.list_documents(kept.ref.task_id, SYSTEM_SCOPE)
+            await store.list_documents(kept.row.ref.task_id, SYSTEM_SCOPE)
 
 
 async def test_what_one_task_noted_and_handed_in_is_not_moved_to_another(store_url: str) -> None:
@@ -187,7 +187,7 @@ async def test_a_plain_store_is_read_until_it_is_resealed_and_strict_from_then_o
         await assert_every_column_readable(store, before, "before")
         await changed(store, "UPDATE tasks SET title = 'plain'")
         with pytest.raises(StoreError):
-            await store.get_task(before.ref.task_id, SYSTEM_SCOPE)
+            await store.get_task(before.row.ref.task_id, SYSTEM_SCOPE)
 
 
 async def test_resealing_with_another_key_changes_nothing(store_url: str) -> None:
@@ -253,11 +253,11 @@ async def test_terms_of_a_task_are_those_it_was_admitted_with(store_url: str) ->
         kept = await write_every_encrypted_column(store, "first")
         async with store.database.read() as connection:
             found = await connection.exec_driver_sql("SELECT terms FROM tasks")
-            assert str(kept.ref.task_id) not in (sealed := str(found.scalars().one()))
+            assert str(kept.row.ref.task_id) not in (sealed := str(found.scalars().one()))
             assert not sealed.startswith("{")
         await changed(store, """UPDATE tasks SET terms = '{"mode": "soft"}'""")
         with pytest.raises(StoreError, match=r"tasks\.terms is not encrypted"):
-            await store.get_task(kept.ref.task_id, kept.ref.scope)
+            await store.get_task(kept.row.ref.task_id, kept.row.ref.scope)
 
 
 async def test_a_text_as_it_is_shown_is_that_of_its_row_alone(store_url: str) -> None:

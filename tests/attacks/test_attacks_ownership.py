@@ -22,26 +22,17 @@ from tests.store.test_store_encryption import READING, SEALING
 from tests.support.store_fixtures import store_clock
 from tests.support.store_values import (
     NOON,
-    make_charge,
-    make_passage,
-    make_reply,
-    make_summary,
     make_task_request,
     make_task_row,
 )
-from waystation.agents.deliverables import Note, ResearchFindings
-from waystation.agents.leg import LegState, TurnLimitReached
-from waystation.agents.task_messages import TaskMessage
-from waystation.budgets.budget import RunUsage
-from waystation.documents.documents import SourceDocument
+from tests.support.stored_task import AGENT, make_passage_ids, make_text_key, store_whole_task
 from waystation.documents.text_repository import content_hash
 from waystation.erasure.erasure import ErasureQuery, ForgetOrder
 from waystation.kernel.errors import StoreError, TextNotFoundError, UnknownTask, WrongKey
 from waystation.kernel.refs import RunRef
 from waystation.kernel.scopes import ReadScope, SessionScope, SystemScope, TaskScope, TenantScope
 from waystation.memory.passage_builder import make_results_run_id
-from waystation.planning.plan import Plan, Step
-from waystation.privacy.policy import RedactedText, RedactedTextKey, RedactionLevel
+from waystation.privacy.policy import RedactedTextKey
 from waystation.runtime.reencryption import reencrypt_database
 from waystation.runtime.sql_store import SqlStore
 from waystation.store.engine import Database
@@ -61,38 +52,20 @@ def secret(kept: TaskRow) -> str:
 
 async def kept_task(store: SqlStore, tenant: str, session: str) -> TaskRow:
     """A task with something in every place from which content is read."""
-    asked = make_task_request("r", tenant=tenant, session=session)
-    store_id = await store.get_store_id()
-    kept = make_task_row(asked).replace(ref=make_task_row(asked).ref.replace(store_id=store_id))
-    said, task_id = secret(kept), kept.ref.task_id
-    await store.register_task(kept, [SourceDocument(name="d.md", text=said)])
-    await store.save_plan(task_id, Plan(steps=(Step(id="w", role="writing", title="W", goal=said),)))
-    await store.add_audit_entry(task_id, RejectedMessage(signal="approve_budget", reason=said, at=NOON))
-    told = await store.put_text(f"Told: {said}", kept.ref.scope)
-    await store.add_audit_entry(task_id, TaskMessage(number=1, text=told, by="Ada", sent_at=NOON))
-    run = RunRef(**kept.ref.model_dump(), step_id="w", role="writing")
-    await store.open_run(run)
-    fence = await store.acquire_fence(run.run_id)
-    await store.commit_reply(fence, 0, make_reply(1), make_charge("turn-1"))
-    remembered = make_passage(passage_id(kept), run.run_id, task_id)
-    await store.commit_compaction(fence, 1, make_summary(), [remembered], None)
-    await store.commit_outcome(fence, 1, TurnLimitReached(standing=LegState(totals=RunUsage())))
-    await store.add_note(
-        fence, task_id, Note(id="n", run_id=run.run_id, document="d.md", text=said, first_line=1, last_line=1)
-    )
-    await store.commit_deliverable(fence, task_id, ResearchFindings(findings=(), open_questions=(said,)))
-    await store.save_redacted_text(shown_key(kept), RedactedText(text=said))
-    return kept
+    kept = make_task_row(make_task_request("r", tenant=tenant, session=session))
+    return (await store_whole_task(store, kept, secret(kept))).row
 
 
 def shown_key(kept: TaskRow) -> RedactedTextKey:
-    return RedactedTextKey(
-        blob=content_hash(secret(kept)), tenant=kept.ref.tenant, treatment=RedactionLevel.IDENTIFIERS, version="1"
-    )
+    return make_text_key(kept.ref.tenant, secret(kept))
 
 
 def passage_id(kept: TaskRow) -> str:
-    return f"{kept.ref.task_id.removeprefix('task-')[:8]}-0000-4000-8000-000000000000"
+    return make_passage_ids(kept.ref.task_id)[0]
+
+
+def run_id(kept: TaskRow) -> str:
+    return f"{kept.ref.task_id}/{AGENT}"
 
 
 async def text_of(store: SqlStore, kept: TaskRow, reader: ReadScope) -> object:
@@ -122,7 +95,7 @@ async def listed_for(store: SqlStore, kept: TaskRow, reader: ReadScope) -> objec
 
 
 async def messages_of(store: SqlStore, kept: TaskRow, reader: ReadScope) -> object:
-    log = await store.load_transcript(f"{kept.ref.task_id}/w", reader)
+    log = await store.load_transcript(run_id(kept), reader)
     return (*log.messages, *log.records) if log.version or log.messages else ()
 
 
@@ -165,9 +138,9 @@ READS: dict[str, Read] = {
     "list_document_updates": lambda store, kept, reader: store.list_document_updates(kept.ref.task_id, reader),
     "load_transcript": messages_of,
     "list_run_ids": lambda store, kept, reader: store.list_run_ids(kept.ref.task_id, reader),
-    "get_leg_outcome": lambda store, kept, reader: store.get_leg_outcome(f"{kept.ref.task_id}/w", 1, reader),
+    "get_leg_outcome": lambda store, kept, reader: store.get_leg_outcome(run_id(kept), 1, reader),
     "list_notes": lambda store, kept, reader: store.list_notes(kept.ref.task_id, reader),
-    "get_deliverable": lambda store, kept, reader: store.get_deliverable(f"{kept.ref.task_id}/w", reader),
+    "get_deliverable": lambda store, kept, reader: store.get_deliverable(run_id(kept), reader),
     "get_deliverables": lambda store, kept, reader: store.get_deliverables(kept.ref.task_id, reader),
     "list_task_charges": lines_of,
     "get_spending": spent_on,
@@ -238,7 +211,7 @@ async def test_reads_by_a_reference_give_what_its_scope_owns(store: SqlStore) ->
     scopes = [one for one in readers(tasks) if isinstance(one, TaskScope)]
     for kept in tasks:
         for scope in (one for one in scopes if one.task_id == kept.ref.task_id):
-            run = RunRef(store_id=kept.ref.store_id, **scope.model_dump(), step_id="w", role="writing")
+            run = RunRef(store_id=kept.ref.store_id, **scope.model_dump(), step_id=AGENT, role="research")
             loaded, (deliverable, notes), news = (
                 await store.load_run(run), await store.load_work(run), await store.load_task_news(scope)
             )  # fmt: skip
@@ -250,9 +223,8 @@ async def test_reads_by_a_reference_give_what_its_scope_owns(store: SqlStore) ->
 
 async def test_passages_in_memory_are_counted_for_who_owns_them(store: SqlStore) -> None:
     tasks = [await kept_task(store, *whose) for whose in WHOSE]
-    await store.mark_passages_stored([passage_id(kept) for kept in tasks])
     for reader in readers(tasks):
-        assert await store.count_stored_passages(reader) == sum(covers(reader, kept) for kept in tasks), reader
+        assert await store.count_stored_passages(reader) == 2 * sum(covers(reader, kept) for kept in tasks), reader
 
 
 async def test_what_is_foreign_is_answered_as_what_is_unknown(store: SqlStore) -> None:
@@ -314,7 +286,7 @@ GIVEN = {
     "texts of the thief's task, with a proof": "INSERT INTO text_owners (blob, task_id, tenant, session, proof) "
     "SELECT blob, :thief, :tenant, :session, proof FROM text_owners WHERE task_id = :victim",
     "passages of the thief's run": "UPDATE passages SET task_id = CAST(:thief AS VARCHAR), "
-    "run_id = CAST(:thief AS VARCHAR) || '/w' WHERE task_id = :victim",
+    "run_id = CAST(:thief AS VARCHAR) || '/research-1' WHERE task_id = :victim",
 }
 """What somebody writes into the database, without the key, to have what is another's."""
 EACH_AND_ALL = [*([one] for one in GIVEN), ["tasks", "runs", "text_owners"]]
@@ -381,7 +353,7 @@ async def test_owners_of_before_have_no_proof_until_the_store_is_resealed(store_
         kept, other = [await kept_task(store, *whose) for whose in (WHOSE[2], WHOSE[0])]
     async with aclosing(await SqlStore.open(store_url, store_clock, at_rest=SEALING)) as store:
         assert await store.get_text(content_hash(secret(kept)), kept.ref.scope) == secret(kept)
-        assert (await store.load_transcript(f"{kept.ref.task_id}/w", kept.ref.scope)).messages
+        assert (await store.load_transcript(run_id(kept), kept.ref.scope)).messages
     async with aclosing(Database(store_url, at_rest=SEALING)) as database:
         await reencrypt_database(database, store_clock, seals=True)
     async with aclosing(await SqlStore.open(store_url, store_clock, at_rest=SEALING)) as store:

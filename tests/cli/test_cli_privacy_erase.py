@@ -16,8 +16,9 @@ from waystation.client.erasure import PersonErasureReceipt
 from waystation.client.person_search import PersonLocations, PersonSearch
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
-from waystation.erasure.erasure import ErasureLocation, RelatedValue
+from waystation.erasure.erasure import RelatedValue
 from waystation.kernel.clock import utc_now
+from waystation.kernel.erasure_locations import ErasureLocation
 from waystation.kernel.scopes import TenantScope
 from waystation.privacy.policy import VaultEntry
 from waystation.runtime.store_setup import build_cipher, load_or_create_installation_key, open_store

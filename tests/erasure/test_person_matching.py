@@ -1,19 +1,24 @@
 """How a person may be written, and what stands there once they are erased."""
 
+from collections.abc import Mapping
+from typing import Literal
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import JsonValue
 
+from waystation.context.transcript import Message, Text, Thinking, ToolUse
 from waystation.erasure.erasure import (
     ERASED_MARKER,
-    ErasureLocation,
     ErasureMatch,
     ErasureQuery,
     RelatedValue,
     find_related_values,
     sum_matches_by_location,
 )
+from waystation.kernel.erasure_locations import ErasureLocation
+from waystation.kernel.identifiers import Identifier
+from waystation.kernel.value import Value
 
 
 @pytest.mark.parametrize(
@@ -67,28 +72,51 @@ def test_a_text_keeps_its_lines_and_has_the_person_no_more(text: str) -> None:
     assert after.count(ERASED_MARKER) == sought.count_matches(text)
 
 
-def test_in_json_words_change_and_what_things_are_found_by_stays() -> None:
-    body: JsonValue = {"id": "Ada", "role": "Ada", "text": ["Ada", {"note": "of Ada"}], "n": 1, "none": None}
+class Incident(Value):
+    """A stored value whose free texts have names that other values use for their own words."""
+
+    id: Identifier
+    kind: str
+    state: str = ""
+    phase: Literal["open", "Ada"] = "open"
+    witnesses: tuple[str, ...] = ()
+    reported_by: Mapping[str, Identifier] = {}
+    parts: tuple["Incident", ...] = ()
+
+
+def test_free_text_is_erased_whatever_its_field_is_called_and_what_things_are_found_by_stays() -> None:
+    incident = Incident(
+        id="Ada",
+        kind="a call by Ada",
+        state="Ada waits",
+        phase="Ada",
+        witnesses=("Ada", "Bob"),
+        reported_by={"Ada": "Ada"},
+        parts=(Incident(id="2", kind="Ada"),),
+    )
     sought = ErasureQuery("Ada")
-    assert (sought.count_in_identifiers(body), sought.count_in_texts(body)) == (2, 2)
-    after = {"id": "Ada", "role": "Ada", "text": [ERASED_MARKER, {"note": f"of {ERASED_MARKER}"}], "n": 1, "none": None}
-    assert sought.erase_json(body) == after
+    assert (sought.count_in_identifiers(incident), sought.count_in_texts(incident)) == (2, 4)
+    assert sought.erase_value(incident) == incident.replace(
+        kind=f"a call by {ERASED_MARKER}",
+        state=f"{ERASED_MARKER} waits",
+        witnesses=(ERASED_MARKER, "Bob"),
+        parts=(Incident(id="2", kind=ERASED_MARKER),),
+    )
 
 
 def test_what_a_tool_is_called_with_is_words_whatever_its_fields_are_named() -> None:
     sought = ErasureQuery("Ada")
-    body: JsonValue = {"id": "Ada", "input": {"id": "Ada", "people": [{"session": "Ada"}, {"Ada": 36}]}}
-    assert (sought.count_in_identifiers(body), sought.count_in_texts(body)) == (1, 3)
-    assert sought.erase_json(body) == {
-        "id": "Ada",
-        "input": {"id": ERASED_MARKER, "people": [{"session": ERASED_MARKER}, {ERASED_MARKER: 36}]},
-    }
+    call = ToolUse(id="Ada", name="find", input={"id": "Ada", "people": [{"session": "Ada"}, {"Ada": 36}]})
+    assert (sought.count_in_identifiers(call), sought.count_in_texts(call)) == (1, 3)
+    assert sought.erase_value(call) == call.replace(
+        input={"id": ERASED_MARKER, "people": [{"session": ERASED_MARKER}, {ERASED_MARKER: 36}]}
+    )
 
 
 def test_signed_reasoning_about_the_person_goes_as_a_whole() -> None:
-    thought: JsonValue = {"type": "thinking", "thinking": "Is it Ada?", "signature": "s"}
-    assert ErasureQuery("Ada").erase_json([thought]) == [{"type": "text", "text": ERASED_MARKER}]
-    assert ErasureQuery("Bob").erase_json([thought]) == [thought]
+    thought = Message(id="m", role="assistant", blocks=(Thinking(thinking="Is it Ada?", signature="s"),))
+    assert ErasureQuery("Ada").erase_value(thought) == thought.replace(blocks=(Text(text=ERASED_MARKER),))
+    assert ErasureQuery("Bob").erase_value(thought) == thought
 
 
 def test_traces_are_added_up_by_place() -> None:

@@ -4,22 +4,19 @@ import pytest
 from sqlalchemy import text
 
 from tests.support.scopes import SYSTEM_SCOPE
-from tests.support.store_values import make_passage, make_question, make_summary, make_task_request, make_task_row
-from waystation.agents.deliverables import Note
-from waystation.context.transcript import build_user_message
+from tests.support.store_values import make_task_request, make_task_row
+from tests.support.stored_task import make_passage_ids, store_whole_task
 from waystation.documents.documents import SourceDocument
 from waystation.documents.text_repository import content_hash, make_redacted_text_row_id
 from waystation.erasure.erasure import ForgetCounts, ForgetOrder
-from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import StoreError, WrongStore
-from waystation.kernel.refs import RunRef
 from waystation.kernel.scopes import TenantScope
 from waystation.kernel.text import FORGOTTEN
 from waystation.privacy.keys import AesGcmCipher
 from waystation.privacy.policy import RedactedText, RedactedTextKey, RedactionLevel, VaultEntry
 from waystation.runtime.sql_store import SqlStore
 from waystation.store.schema import metadata
-from waystation.tasks.task import BudgetProgress, TaskPhase, TaskProgress, TaskRow
+from waystation.tasks.task import TaskPhase, TaskRow
 
 ADA, BOB = "<PERSON_aaaaaaaaaaaa>", "<PERSON_bbbbbbbbbbbb>"
 SHARED = SourceDocument(name="shared.md", text="What both have read.")
@@ -28,42 +25,9 @@ SHARED = SourceDocument(name="shared.md", text="What both have read.")
 async def kept_task(store: SqlStore, name: str, *mentioned: str) -> TaskRow:
     """A task that has ended, whose agent said, noted and remembered these placeholders."""
     kept = make_task_row(make_task_request(name, question=f"What of {name}?", session=name))
-    kept = kept.replace(ref=kept.ref.replace(store_id=await store.get_store_id()))
-    await store.register_task(kept, [SHARED, SourceDocument(name="own.md", text=f"Only {name} has read this.")])
-    run = RunRef(**kept.ref.model_dump(), step_id="research-1", role="research")
-    await store.open_run(run)
-    fence = await store.acquire_fence(run.run_id)
-    said = " and ".join(mentioned)
-    offloaded = await store.put_text(f"A long result of {name}", kept.ref.scope)
-    await store.commit_message(fence, 0, build_user_message("question-1", f"{said}, see {offloaded}"))
-    await store.commit_message(fence, 1, make_question(2))
-    memory = make_passage(f"passage-{name}", run.run_id, kept.ref.task_id)
-    await store.commit_compaction(fence, 2, make_summary(), [memory.replace(text=said)], None)
-    await store.mark_passages_stored([memory.id])
-    await store.add_note(fence, kept.ref.task_id, note(run.run_id, said))
-    report = await store.put_text(f"# Report of {name}\nBy {said}.", kept.ref.scope)
-    await store.save_task_progress(kept.ref.task_id, make_ended_progress(kept, report))
-    originals = [
-        VaultEntry(type="PERSON", placeholder=one, fingerprint=one, text=f"the original of {one}") for one in mentioned
-    ]
-    await store.build_vault(AesGcmCipher(bytes(32), "vault")).store_originals(kept.ref.tenant, originals)
-    return kept
-
-
-def note(run_id: str, text: str) -> Note:
-    return Note(id="n", run_id=run_id, document="own.md", first_line=1, last_line=1, text=text)
-
-
-def make_ended_progress(kept: TaskRow, report: str) -> TaskProgress:
-    nothing = BudgetProgress(limit=Limit(tokens=1), spent=Amount(), reserved=Amount())
-    return TaskProgress(
-        task_id=kept.ref.task_id,
-        phase=TaskPhase.DONE,
-        title=f"A title of {kept.request.session}",
-        model="m",
-        budget=nothing,
-        report=report,
-    )
+    documents = [SHARED, SourceDocument(name="own.md", text=f"Only {name} has read this.")]
+    said = " and ".join([f"The words of {name}", *mentioned])
+    return (await store_whole_task(store, kept, said, documents=documents, originals=mentioned)).row
 
 
 def order(kept: TaskRow, *, everything: bool) -> ForgetOrder:
@@ -82,9 +46,9 @@ async def dump_all_tables(store: SqlStore) -> str:
 
 async def test_by_default_only_what_memory_could_find_is_forgotten(store: SqlStore) -> None:
     kept = await kept_task(store, "first", ADA)
-    assert await store.forget_tasks(order(kept, everything=False)) == ForgetCounts(tasks=1, passages=1)
+    assert await store.forget_tasks(order(kept, everything=False)) == ForgetCounts(tasks=1, passages=2)
     assert await store.list_task_passages(kept.ref.task_id, SYSTEM_SCOPE) == ()
-    assert await store.list_passage_ids_to_delete(10) == ("passage-first",)
+    assert set(await store.list_passage_ids_to_delete(10)) == {*make_passage_ids(kept.ref.task_id)}
     assert await store.count_pending_passages() == 0
     assert (await store.get_task(kept.ref.task_id, SYSTEM_SCOPE)).request == kept.request
     vault = store.build_vault(AesGcmCipher(bytes(32), "vault"))
@@ -95,9 +59,11 @@ async def test_of_everything_nothing_is_left_but_what_others_have_too(store: Sql
     other = await kept_task(store, "second", BOB)
     kept = await kept_task(store, "first", ADA, BOB)
     forgotten = await store.forget_tasks(order(kept, everything=True))
-    assert forgotten == ForgetCounts(tasks=1, passages=1, originals=1, messages=3, work=1, documents=2, texts=3)
+    assert forgotten == ForgetCounts(
+        tasks=1, passages=2, originals=1, messages=5, work=2, documents=2, texts=4, audits=3
+    )
     left = await dump_all_tables(store)
-    for gone in ("What of first", "Only first", "A long result of first", "Report of first", "A title of first", ADA):
+    for gone in ("What of first", "Only first", "The words of first", ADA):
         assert gone not in left
     assert (await store.list_documents(other.ref.task_id, SYSTEM_SCOPE))[0].name == "shared.md"
     assert (
@@ -110,7 +76,7 @@ async def test_of_everything_nothing_is_left_but_what_others_have_too(store: Sql
     )
     vault = store.build_vault(AesGcmCipher(bytes(32), "vault"))
     assert set(await vault.load_originals(kept.ref.tenant, [ADA, BOB])) == {BOB}
-    assert await store.list_passage_ids_to_delete(10) == ("passage-first",)
+    assert set(await store.list_passage_ids_to_delete(10)) == {*make_passage_ids(kept.ref.task_id)}
 
 
 async def test_a_forgotten_task_is_listed_without_a_word_and_its_request_id_is_not_used_again(store: SqlStore) -> None:

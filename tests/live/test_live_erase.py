@@ -24,7 +24,8 @@ from waystation.client.erasure import require_tasks_finished, run_erasure
 from waystation.client.person_search import open_person_search
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
-from waystation.erasure.erasure import ERASED_MARKER, ErasureLocation, sum_matches_by_location
+from waystation.erasure.erasure import ERASED_MARKER, sum_matches_by_location
+from waystation.kernel.erasure_locations import ErasureLocation
 from waystation.kernel.errors import BadInput
 from waystation.kernel.refs import RunRef
 from waystation.privacy.policy import VaultEntry

@@ -19,7 +19,8 @@ from waystation.client import Client
 from waystation.client.erasure import create_erasure_order, load_last_receipt
 from waystation.client.person_search import open_person_search
 from waystation.config.settings import Settings
-from waystation.erasure.erasure import ERASED_MARKER, ErasureLocation, ErasureReceipt, ForgetOrder
+from waystation.erasure.erasure import ERASED_MARKER, ErasureReceipt, ForgetOrder
+from waystation.kernel.erasure_locations import ErasureLocation
 from waystation.kernel.temporal_names import ERASE_WORKFLOW, FORGET_WORKFLOW, WORKFLOWS_QUEUE, make_indexing_workflow_id
 from waystation.tasks.task import tenant_hash
 from waystation.testing.doubles import PlainRedactor

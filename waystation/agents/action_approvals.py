@@ -12,6 +12,7 @@ from pydantic import Field
 
 from waystation.context.transcript import ToolUse
 from waystation.kernel.amount import Amount
+from waystation.kernel.identifiers import Identifier
 from waystation.kernel.value import Value
 from waystation.security.untrusted import escape_control_characters_in_json
 
@@ -26,13 +27,13 @@ QUESTION_LINES = 30
 class ActionQuestion(Value):
     """One call that is not carried out before a person says so."""
 
-    call_id: str
+    call_id: Identifier
     tool: str
     text: str
     """What the tool asks for; redacted, without invisible characters."""
     hidden: int = 0
     """Number of characters that did not fit. The agent's transcript has the whole call."""
-    digest: str
+    digest: Identifier
     """See `compute_call_digest`."""
 
 
@@ -113,8 +114,8 @@ class PlaceholderResolution(Value):
     The originals are recorded nowhere.
     """
 
-    agent: str
+    agent: Identifier
     """ID of the step or of a subagent."""
     tool: str
-    call_id: str
+    call_id: Identifier
     placeholders: tuple[str, ...]

@@ -10,6 +10,7 @@ from typing import Protocol
 from waystation.agents.deliverables import WorkCounts
 from waystation.budgets.budget import RunUsage
 from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.identifiers import Identifier
 from waystation.kernel.roles import Role
 from waystation.kernel.value import Value
 
@@ -31,8 +32,8 @@ class DelegationConfig(Value):
 class SubagentOrder(Value):
     """A subagent that an agent requested."""
 
-    id: str
-    call_id: str
+    id: Identifier
+    call_id: Identifier
     """ID of the `delegate` call that requested it, which its result answers."""
     role: Role
     title: str

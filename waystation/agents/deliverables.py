@@ -9,14 +9,15 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from waystation.documents.citations import parse_citations
+from waystation.kernel.identifiers import Identifier
 from waystation.kernel.value import Value
 
 
 class Note(Value):
     """A quotation or remark with its source. `id` derives from the call that took it."""
 
-    id: str
-    run_id: str
+    id: Identifier
+    run_id: Identifier
     text: str
     document: str
     first_line: int

@@ -103,7 +103,7 @@ def apply_tool_visibility(toolbox: Toolbox, of: ToolVisibilityContext, policy: T
     prefix = find_prompt_prefix(of.transcript)
     if prefix is not None:
         now, prefix = _held(now, prefix, {tool.name for tool in offered})
-    _tell(of.run, now)
+    _tell(of.run, now, is_first=prefix is None)
     return replace(box, projection=now, prefix=prefix)
 
 
@@ -131,9 +131,20 @@ def _offered(tool: Tool, spec: ToolSpec, amiss: list[str]) -> CandidateTool:
     )
 
 
-def _tell(run: RunRef, now: ToolVisibility) -> None:
+def _tell(run: RunRef, now: ToolVisibility, *, is_first: bool) -> None:
+    """Log what is hidden, and warn once, before the first call, if tools had no room."""
     hidden = "; ".join(f"{tool.name} ({tool.reason})" for tool in now.hidden) or "nothing"
     _log.debug("%s, %s: %d tools of %d tokens; hidden: %s", run.run_id, now.phase, len(now.shown), now.tokens, hidden)
+    if is_first and now.crowded_out:
+        left_out = ", ".join(now.crowded_out)
+        _log.warning(
+            "%s does not see %s: %d tokens of tool definitions are the limit. `waystation show %s --tools` shows all; "
+            "WAYSTATION_TOOL_TOKENS sets the limit",
+            run.run_id,
+            left_out,
+            now.budget,
+            run.task_id,
+        )
 
 
 def _missed(offered: UntrustedTools, named: Sequence[str]) -> tuple[str, ...]:

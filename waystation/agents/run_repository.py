@@ -8,7 +8,6 @@ from bisect import bisect
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from pydantic import TypeAdapter
 from sqlalchemy import (
     ColumnElement,
     Integer,
@@ -28,6 +27,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from waystation.agents.deliverables import Deliverable, Note
 from waystation.agents.leg import LegOutcome, LoadedRun
 from waystation.agents.run_events import build_charge_event, build_record_event
+from waystation.agents.run_tables import DELIVERABLE, OUTCOME, RECORD, RUN_TABLES
 from waystation.agents.transcript_rewind import TranscriptRewind
 from waystation.budgets.budget import RunUsage
 from waystation.context.transcript import CallIntent, Charge, Fence, Message, Record, Transcript
@@ -112,13 +112,13 @@ async def increment_version(connection: AsyncConnection, fence: Fence, version: 
     note_owner(connection, fence.run_id, EventOwner(*changed))
 
 
-_DELIVERABLE: TypeAdapter[Deliverable] = TypeAdapter(Deliverable)
-
-
 async def revert_work(connection: AsyncConnection, run_id: str, rewind: TranscriptRewind) -> None:
-    """Delete notes of rewound calls and restore the deliverable as it was."""
+    """Delete what withdrawn calls have written, such as notes, and restore the deliverable as it was."""
     ids = [f"{run_id}/{call_id}" for call_id in rewind.calls]
-    await connection.execute(delete(notes).where(notes.c.run_id == run_id, notes.c.note_id.in_(ids)))
+    for stored in RUN_TABLES:
+        if stored.call_id is not None:
+            withdrawn = (stored.owner == run_id, stored.call_id.in_(ids))
+            await connection.execute(delete(stored.table).where(*withdrawn))
     own = deliverables.c.run_id == run_id
     if rewind.handed_in is None:
         await connection.execute(delete(deliverables).where(own))
@@ -182,14 +182,14 @@ class SqlWorkRepository(SqlRepository):
         handed_in = chosen.where(build_task_filter(deliverables, task_id))
         own = handed_in.join(runs, runs.c.run_id == deliverables.c.run_id).where(build_owner_filter(runs, reader))
         rows = (await connection.execute(own)).all()
-        return {row.run_id: _DELIVERABLE.validate_json(row.body) for row in rows}
+        return {row.run_id: DELIVERABLE.validate_json(row.body) for row in rows}
 
 
 async def _deliverable(connection: AsyncConnection, run_id: str, reader: ReadScope) -> Deliverable | None:
     own = select(deliverables.c.body, runs.c.proof).join(runs, runs.c.run_id == deliverables.c.run_id)
     handed_in = own.where(deliverables.c.run_id == run_id, build_owner_filter(runs, reader))
     found = await fetch_bodies(connection, handed_in)
-    return _DELIVERABLE.validate_json(found[0]) if found else None
+    return DELIVERABLE.validate_json(found[0]) if found else None
 
 
 async def _notes(connection: AsyncConnection, task_id: str, reader: ReadScope, run_id: str | None) -> tuple[Note, ...]:
@@ -202,10 +202,6 @@ async def _notes(connection: AsyncConnection, task_id: str, reader: ReadScope, r
     if run_id is not None:
         taken = taken.where(notes.c.run_id == run_id)
     return tuple(Note.model_validate_json(body) for body in await fetch_bodies(connection, taken))
-
-
-_RECORD: TypeAdapter[Record] = TypeAdapter(Record)
-_OUTCOME: TypeAdapter[LegOutcome] = TypeAdapter(LegOutcome)
 
 
 class _Committed(NamedTuple):
@@ -485,7 +481,7 @@ async def _outcome(connection: AsyncConnection, run_id: str, leg: int, reader: R
     joined = select(outcomes.c.body, runs.c.proof).join(runs, runs.c.run_id == outcomes.c.run_id)
     committed = joined.where(*_own(run_id, reader), outcomes.c.leg == leg)
     found = await fetch_bodies(connection, committed)
-    return _OUTCOME.validate_json(found[0]) if found else None
+    return OUTCOME.validate_json(found[0]) if found else None
 
 
 async def _transcript(connection: AsyncConnection, run_id: str, reader: ReadScope) -> Transcript:
@@ -500,7 +496,7 @@ async def _transcript(connection: AsyncConnection, run_id: str, reader: ReadScop
         run_id=run_id,
         version=opened.version,
         messages=tuple(Message.model_validate_json(row.body) for row in said),
-        records=tuple(_RECORD.validate_json(row.body).replace(after=bisect(versions, row.version)) for row in done),
+        records=tuple(RECORD.validate_json(row.body).replace(after=bisect(versions, row.version)) for row in done),
     )
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from waystation.context.transcript import Message, Text
 from waystation.documents.documents import RecordedDocumentsUpdate
+from waystation.kernel.identifiers import Identifier
 from waystation.kernel.value import Value
 
 MAX_MESSAGE_CHARACTERS = 4_000
@@ -23,7 +24,7 @@ class TaskMessage(Value):
     """Content hash of the text in the store; empty while it is being stored."""
     by: str = ""
     """The name that the person gave: a claim, not a proof."""
-    answer_id: str = ""
+    answer_id: Identifier = ""
     sent_at: datetime
 
 

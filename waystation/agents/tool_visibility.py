@@ -186,6 +186,8 @@ class HiddenToolRecord(Value):
     name: str
     tokens: int
     reason: str
+    crowded_out: bool = False
+    """Whether more urgent tools left no room for its definition."""
 
 
 class ToolVisibility(Value):
@@ -208,6 +210,11 @@ class ToolVisibility(Value):
     def names(self) -> frozenset[str]:
         """Names of the tools shown."""
         return frozenset(tool.name for tool in self.shown)
+
+    @property
+    def crowded_out(self) -> tuple[str, ...]:
+        """Names of the tools for whose definitions there is no room."""
+        return tuple(tool.name for tool in self.hidden if tool.crowded_out)
 
     def get_hidden_reason(self, name: str) -> str | None:
         """Return why a tool is hidden; None if it is shown or was not offered."""
@@ -278,6 +285,7 @@ def compute_tool_visibility(
     A tool that does not fit leaves its space to smaller, less urgent ones. Names are unique.
     """
     refused = {tool.name: why for tool in offered if (why := _why_not(tool, phase, rights)) is not None}
+    crowded_out: set[str] = set()
     admitted = [tool for tool in offered if tool.name not in refused]
     room = budget - sum(tool.tokens for tool in admitted if tool.permission == "hand_in")
     for tool in sorted(admitted, key=lambda tool: tool.urgency.get(phase, LAST)):
@@ -287,6 +295,7 @@ def compute_tool_visibility(
             room -= tool.tokens
         else:
             left = max(0, room)
+            crowded_out.add(tool.name)
             refused[tool.name] = f"{left} of {budget} tokens were left when it was its turn, and it has {tool.tokens}"
     return ToolVisibility(
         phase=phase,
@@ -294,7 +303,9 @@ def compute_tool_visibility(
         admitted=tuple(tool for tool in offered if rights.find_denial_reason(tool) is None),
         shown=tuple(tool for tool in offered if tool.name not in refused),
         hidden=tuple(
-            HiddenToolRecord(name=tool.name, tokens=tool.tokens, reason=refused[tool.name])
+            HiddenToolRecord(
+                name=tool.name, tokens=tool.tokens, reason=refused[tool.name], crowded_out=tool.name in crowded_out
+            )
             for tool in offered
             if tool.name in refused
         ),

@@ -36,11 +36,11 @@ from waystation.client.store_queries import restore_tenant_text
 from waystation.config.settings import Settings
 from waystation.erasure.erasure import (
     ERASED_MARKER,
-    ErasureLocation,
     ErasureMatch,
     RelatedValue,
     sum_matches_by_location,
 )
+from waystation.kernel.erasure_locations import ErasureLocation
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.text import format_count
 from waystation.privacy.policy import (

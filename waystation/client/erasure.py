@@ -14,7 +14,6 @@ from waystation.client.person_search import PersonLocations, PersonSearch, conne
 from waystation.config.settings import Settings
 from waystation.erasure.erasure import (
     WANTED_TYPE,
-    ErasureLocation,
     ErasureReceipt,
     ErasureResult,
     ForgetOrder,
@@ -23,6 +22,7 @@ from waystation.erasure.erasure import (
     sum_matches_by_location,
 )
 from waystation.erasure.report_files import rewrite_matching_reports
+from waystation.kernel.erasure_locations import ErasureLocation
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.temporal_names import make_indexing_workflow_id
 from waystation.kernel.value import Value

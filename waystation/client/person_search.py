@@ -11,7 +11,6 @@ from temporalio.service import RPCError
 from waystation.config.settings import Settings
 from waystation.erasure.erasure import (
     WANTED_TYPE,
-    ErasureLocation,
     ErasureMatch,
     ErasureQuery,
     MatchedHistory,
@@ -21,6 +20,7 @@ from waystation.erasure.erasure import (
     make_erasure_workflow_id,
 )
 from waystation.erasure.report_files import count_report_matches
+from waystation.kernel.erasure_locations import ErasureLocation
 from waystation.kernel.errors import BadInput, Unreachable, WrongKey
 from waystation.kernel.scopes import TenantScope
 from waystation.kernel.value import Value

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Literal
 
 from waystation.budgets.budget import RunUsage
+from waystation.kernel.identifiers import Identifier
 from waystation.kernel.value import Value
 from waystation.security.untrusted import LONGEST_NOTE, render_claimed_name, sanitize_line
 
@@ -47,9 +48,9 @@ class CompactionStatus(StrEnum):
 class CompactionOutcome(Value):
     """One compaction of one agent run. Token counts are of the whole request, with system prompt and tools."""
 
-    compaction_id: str
+    compaction_id: Identifier
     status: CompactionStatus
-    strategy: str
+    strategy: Identifier
     tokens_before: int
     tokens_after: int
     covered: int
@@ -105,7 +106,7 @@ class CompactionTotals(Value):
 class AgentCompaction(CompactionOutcome):
     """A compaction and its agent, as shown to people."""
 
-    agent: str
+    agent: Identifier
 
 
 class CompactionEvent(Value):
@@ -158,22 +159,22 @@ TOO_LATE = "the agent had delivered before it could be carried out"
 class ContextEdit(Value):
     """A person's edit of a context, applied between two legs. References and numbers, no text from the work."""
 
-    id: str
+    id: Identifier
     """`edit-N`, counted in the agent run. IDs of what it commits derive from it, so that a retry commits once."""
-    agent: str
+    agent: Identifier
     action: ContextEditAction
-    message: str = ""
+    message: Identifier = ""
     """ID of the message to pin, unpin or rewind to."""
     keep: bool = True
     """Whether the message that is rewound to stays."""
-    compaction: str = ""
+    compaction: Identifier = ""
     """ID, or its beginning, of the compaction to restore."""
     instructions: str = ""
     """Content hash of the instructions for the summary."""
     by: str = ""
     """The name that the person gave: a claim, not a proof."""
     note: str = ""
-    answer_id: str = ""
+    answer_id: Identifier = ""
     asked_at: datetime
     state: Literal["waiting", "done", "refused"] = "waiting"
     reason: str = ""

@@ -14,6 +14,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 from pydantic import Field, JsonValue
 
 from waystation.kernel.amount import Amount
+from waystation.kernel.identifiers import Identifier
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
@@ -43,7 +44,7 @@ class Thinking(Value):
 
     type: Literal["thinking"] = "thinking"
     thinking: str
-    signature: str
+    signature: Identifier
 
 
 class RedactedThinking(Value):
@@ -57,7 +58,7 @@ class ToolUse(Value):
     """The model asks for one call of a tool."""
 
     type: Literal["tool_use"] = "tool_use"
-    id: str
+    id: Identifier
     name: str
     input: dict[str, JsonValue]
 
@@ -124,7 +125,7 @@ class OpaqueBlock(Value):
     """
 
     type: Literal["opaque"] = "opaque"
-    kind: str
+    kind: Identifier
     """Its type in the Messages API."""
     tokens: int
     """Estimated tokens."""
@@ -151,7 +152,7 @@ class ToolResult(Value):
     """What a tool call gave back."""
 
     type: Literal["tool_result"] = "tool_result"
-    tool_use_id: str
+    tool_use_id: Identifier
     content: str
     is_error: bool = False
     attached: tuple[OpaqueBlock, ...] = ()
@@ -174,7 +175,7 @@ class MessageOutline(NamedTuple):
 class Message(Value):
     """One message of a transcript. `id` is stable within its agent run and never used again."""
 
-    id: str
+    id: Identifier
     role: MessageRole
     blocks: tuple[Block, ...]
     task_message: int = 0
@@ -266,7 +267,7 @@ class ToolSpec(Value):
 
 
 class _Record(Value):
-    id: str
+    id: Identifier
     after: int | None = None
     """Number of messages in the transcript when this was committed: its place among them. Set by `with_record`."""
 
@@ -275,8 +276,8 @@ class SummaryRecord(_Record):
     """`summary` replaces the covered messages. Covered IDs may include summaries of earlier records."""
 
     type: Literal["summarised"] = "summarised"
-    strategy: str
-    covered: tuple[str, ...]
+    strategy: Identifier
+    covered: tuple[Identifier, ...]
     summary: Message
     added: tuple[str, ...] = ()
     """What the check before commit added below the summary: kinds and counts."""
@@ -288,7 +289,7 @@ class MaskRecord(_Record):
     """The results of these tool calls are shown as placeholders; the originals stay in the transcript."""
 
     type: Literal["masked"] = "masked"
-    tool_use_ids: tuple[str, ...]
+    tool_use_ids: tuple[Identifier, ...]
 
 
 class SummaryPartRecord(_Record):
@@ -316,7 +317,7 @@ class TruncationRecord(_Record):
     """The covered messages are hidden behind a marker with their number and IDs."""
 
     type: Literal["truncated"] = "truncated"
-    covered: tuple[str, ...]
+    covered: tuple[Identifier, ...]
     marker: Message
 
 
@@ -338,21 +339,21 @@ class PinRecord(_Record):
     """No compaction covers this message."""
 
     type: Literal["pinned"] = "pinned"
-    message_id: str
+    message_id: Identifier
 
 
 class RestoreRecord(_Record):
     """An earlier record (not a rewind) no longer counts."""
 
     type: Literal["restored"] = "restored"
-    record_id: str
+    record_id: Identifier
 
 
 class RewindRecord(_Record):
     """The conversation continues from this message: later messages and compactions no longer count."""
 
     type: Literal["rewound"] = "rewound"
-    message_id: str
+    message_id: Identifier
     kept: bool = True
     """Whether the message itself stays."""
 

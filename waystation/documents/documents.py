@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple, final
 from pydantic import ConfigDict, Field, computed_field
 
 from waystation.kernel.errors import BadInput
+from waystation.kernel.identifiers import Identifier
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 
@@ -203,9 +204,9 @@ class DocumentChange(Value):
     position: int
     """Position among the task's documents, from 0."""
     name: str
-    before: str = ""
+    before: Identifier = ""
     """Content hash of the earlier version; empty if there was none."""
-    after: str = ""
+    after: Identifier = ""
     """Content hash of the new version; empty if it was removed."""
 
     @computed_field
@@ -222,11 +223,11 @@ class DocumentsUpdate(Value):
 
     number: int
     """Number in the task, from 1. In a forked task, the updates of the first task come before its own."""
-    given: str
+    given: Identifier
     """Content hash of the `DocumentSet` in the store."""
     by: str = ""
     """The name that the person gave: a claim, not a proof."""
-    answer_id: str = ""
+    answer_id: Identifier = ""
     updated_at: datetime
     kept: bool = False
     """Whether the store has it."""

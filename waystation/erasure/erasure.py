@@ -6,33 +6,24 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from functools import cached_property
+from typing import TypeVar
 
-from pydantic import JsonValue
-
-from waystation.context.transcript import Text
+from waystation.context.transcript import Block, Message, Text
+from waystation.kernel.erasure_locations import ErasureLocation
+from waystation.kernel.identifiers import iter_field_strings, map_field_strings
 from waystation.kernel.ids import short_hash
 from waystation.kernel.patterns import compile_bounded, compile_dynamic
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.text import FORGOTTEN
-from waystation.kernel.value import ARGUMENTS, Value, accept_every_name, iter_strings, map_strings
+from waystation.kernel.value import Value
 from waystation.tasks.task import TaskProgress, TaskRequest, TaskRow
 
+Erased = TypeVar("Erased", bound=Value)
 ERASED_MARKER = "<ERASED>"
 """Replaces what was erased of a person."""
 WANTED_TYPE = "WANTED"
 """Type under which the vault holds a value while it is being erased: Temporal only gets its placeholder."""
-IDENTIFIER_FIELDS = frozenset(
-    {
-        *("id", "task_id", "run_id", "step_id", "store_id", "request_id", "record_id", "tool_use_id", "answer_id"),
-        *("session", "tenant", "agent", "needs", "model", "signature", "first_message", "last_message", "signal"),
-        *("type", "role", "kind", "phase", "state", "status", "decision", "action", "outcome", "finish", "then"),
-        *("strategy", "privacy", "trigger", "event", "undone", "made_by"),
-    }
-)
-"""Fields that identify things, or whose words are the program's own: they stay unchanged."""
-
 _DIGITS_OF_A_NUMBER = 6
 _NUMBER = compile_bounded(r"\+?[\w\s./()-]+")
 _ADDRESS = compile_bounded(r"\A\d++(?:\.\d++){3}")
@@ -53,31 +44,6 @@ Adam.
 """
 _WITHOUT_SPACES = "\u2e80"
 """From this character on, scripts do not separate words."""
-
-
-class ErasureLocation(StrEnum):
-    """A kind of place in which a person may be found."""
-
-    REQUEST = "requests"
-    DOCUMENT_NAME = "names of documents"
-    DOCUMENT = "documents"
-    TEXT = "reports and long results"
-    TITLE = "titles"
-    PLAN = "plans"
-    PROGRESS = "progress"
-    AUDIT = "audit trail"
-    TRANSCRIPT = "transcripts"
-    SUMMARY = "summaries and other compactions"
-    OUTCOME = "outcomes of legs"
-    NOTE = "notes"
-    FINDING = "findings and sections"
-    REMEMBERED = "passages in memory"
-    OUTBOX = "passages that wait or were withdrawn"
-    VAULT = "vault"
-    REPORT_FILE = "files of reports"
-    HISTORY = "workflow histories"
-    IDENTIFIER = "names of sessions and requests"
-    """They are kept: things are found by them."""
 
 
 class ErasureMatch(Value):
@@ -191,42 +157,35 @@ class ErasureQuery:
         own, others = _parts(self.value), _parts(other)
         return any(_is_part(one, others) for one in own) or any(_is_part(one, own) for one in others)
 
-    def count_in_identifiers(self, body: JsonValue) -> int:
-        """Count the matches in fields that stay unchanged."""
-        return sum(self.count_matches(text) for key, text in iter_strings(body) if key in IDENTIFIER_FIELDS)
+    def count_in_identifiers(self, value: Value) -> int:
+        """Count the matches in strings that stay unchanged."""
+        return sum(self.count_matches(one.text) for one in iter_field_strings(value) if not one.is_text)
 
-    def count_in_texts(self, body: JsonValue) -> int:
-        """Count the matches in all other fields."""
-        return sum(map(self.count_matches, iter_erasable_texts(body)))
+    def count_in_texts(self, value: Value) -> int:
+        """Count the matches in free text."""
+        return sum(map(self.count_matches, iter_erasable_texts(value)))
 
-    def erase_json(self, body: JsonValue) -> JsonValue:
-        """Return the value without the person, except in fields that stay unchanged."""
-        match body:
-            case {"type": "thinking", "thinking": str(thought)} if self.count_matches(thought):
-                # Signed: a provider accepts it unchanged or not at all.
-                return Text(text=ERASED_MARKER).model_dump()
-            case dict():
-                return {key: self._erased_in(key, part) for key, part in body.items()}
-            case list():
-                return [self.erase_json(part) for part in body]
-            case str():
-                return self.erase_text(body)
-            case _:
-                return body
-
-    def _erased_in(self, key: str, part: JsonValue) -> JsonValue:
-        if key == ARGUMENTS:
-            return map_strings(part, self.erase_text, accept_every_name)
-        return part if key in IDENTIFIER_FIELDS else self.erase_json(part)
+    def erase_value(self, value: Erased) -> Erased:
+        """Return the value without the person in free text. What identifies something stays."""
+        erased = map_field_strings(value, lambda one: self.erase_text(one.text) if one.is_text else one.text)
+        if isinstance(value, Message) and isinstance(erased, Message):
+            pairs = zip(value.blocks, erased.blocks, strict=True)
+            return erased.replace(blocks=tuple([_without_changed_thinking(*pair) for pair in pairs]))
+        return erased
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:
         return compile_dynamic("|".join([*map(re.escape, self.placeholders), _written(self.value)]))
 
 
-def iter_erasable_texts(body: JsonValue) -> Iterator[str]:
-    """Yield the texts of all fields except those that stay unchanged."""
-    return (text for key, text in iter_strings(body) if key not in IDENTIFIER_FIELDS)
+def _without_changed_thinking(before: Block, after: Block) -> Block:
+    """Return the block. Signed reasoning about the person goes as a whole: providers refuse a changed one."""
+    return Text(text=ERASED_MARKER) if before.type == "thinking" and after != before else after
+
+
+def iter_erasable_texts(value: Value) -> Iterator[str]:
+    """Yield the free texts of the value."""
+    return (one.text for one in iter_field_strings(value) if one.is_text)
 
 
 def make_erasure_workflow_id(tenant: str, wanted: str) -> str:

@@ -2,6 +2,7 @@
 placeholders.
 """
 
+from collections import Counter
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -17,7 +18,7 @@ from waystation.documents.text_repository import (
     list_redacted_text_row_ids,
     release_texts,
 )
-from waystation.erasure.erasure import ErasureLocation, ForgetCounts, ForgetOrder, build_forgotten_row
+from waystation.erasure.erasure import ForgetCounts, ForgetOrder, build_forgotten_row
 from waystation.kernel.scopes import TaskScope
 from waystation.memory.outbox_repository import SqlDocumentPassageOutbox
 from waystation.privacy.policy import PLACEHOLDER_PATTERN
@@ -32,40 +33,24 @@ from waystation.store.engine import (
 from waystation.store.event_numbering import queue_event
 from waystation.store.events import UnnumberedEvent
 from waystation.store.schema import (
-    audit,
-    compactions,
-    deliverables,
     documents,
-    messages,
-    notes,
-    outcomes,
     passages,
-    plan_revisions,
     runs,
     tasks,
     text_owners,
     texts,
-    tool_intents,
     vault,
     vault_sessions,
 )
+from waystation.store.stored_tables import ForgetCategory, TextColumn
 from waystation.tasks.task_repository import build_task_columns, parse_task_row
-
-
-class _Source(NamedTuple):
-    """A column with texts."""
-
-    column: Column[str]
-    place: ErasureLocation
-    where: ColumnElement[bool] = true()
-    """Rows of this source, if several sources share a column."""
-    is_json: bool = True
+from waystation.tasks.task_tables import STORED_TABLES
 
 
 class TextCell(NamedTuple):
     """One text of a task."""
 
-    source: _Source
+    source: TextColumn
     key: tuple[object, ...]
     """Values of its table's primary key."""
     task_id: str
@@ -84,23 +69,8 @@ class StoredContent(NamedTuple):
     is_document: bool
 
 
-SEARCHED_COLUMNS = (
-    _Source(tasks.c.request, ErasureLocation.REQUEST),
-    _Source(tasks.c.title, ErasureLocation.TITLE, is_json=False),
-    _Source(tasks.c.plan, ErasureLocation.PLAN),
-    _Source(plan_revisions.c.body, ErasureLocation.PLAN),
-    _Source(tasks.c.progress, ErasureLocation.PROGRESS),
-    _Source(documents.c.name, ErasureLocation.DOCUMENT_NAME, is_json=False),
-    _Source(audit.c.body, ErasureLocation.AUDIT),
-    _Source(messages.c.body, ErasureLocation.TRANSCRIPT),
-    _Source(compactions.c.body, ErasureLocation.SUMMARY),
-    _Source(outcomes.c.body, ErasureLocation.OUTCOME),
-    _Source(notes.c.body, ErasureLocation.NOTE),
-    _Source(deliverables.c.body, ErasureLocation.FINDING),
-    _Source(passages.c.body, ErasureLocation.REMEMBERED, passages.c.stored_at.is_not(None)),
-    _Source(passages.c.body, ErasureLocation.OUTBOX, passages.c.stored_at.is_(None)),
-)
-
+SEARCHED_COLUMNS = tuple(text for stored in STORED_TABLES for text in stored.texts)
+"""Where a person is searched for, besides the contents of documents, reports and long results."""
 TEXT_COLUMNS = tuple(dict.fromkeys(source.column for source in SEARCHED_COLUMNS))
 """Each is read in one statement, whatever the location of its texts: PostgreSQL shows every statement the newest rows,
 and a passage that leaves the outbox between two statements would be in neither.
@@ -293,19 +263,14 @@ async def _delete_task_texts(
     connection: AsyncConnection, forgotten: ForgetCounts, ids: tuple[str, ...], now: datetime
 ) -> ForgetCounts:
     """Delete the texts of the tasks and return the counts. What they cost and how they ended stays."""
-    agents = build_run_ids_query(ids)
-
-    async def of_agents(*emptied: Table) -> int:
-        return sum([await _delete_where(connection, table, table.c.run_id.in_(agents)) for table in emptied])
-
+    counts = Counter[ForgetCategory | None]()
+    for stored in STORED_TABLES:
+        if stored.forget == "deleted":
+            of_tasks = stored.owner.in_(build_run_ids_query(ids) if stored.is_of_run else ids)
+            counts[stored.counted_as] += await _delete_where(connection, stored.table, of_tasks)
     forgotten = forgotten.replace(
-        messages=await of_agents(messages, compactions, outcomes),
-        work=await of_agents(notes, deliverables),
-        documents=await _delete_where(connection, documents, documents.c.task_id.in_(ids)),
-        audits=await _delete_where(connection, audit, audit.c.task_id.in_(ids)),
+        messages=counts["messages"], work=counts["work"], documents=counts["documents"], audits=counts["audits"]
     )
-    await _delete_where(connection, tool_intents, tool_intents.c.run_id.in_(agents))
-    await _delete_where(connection, plan_revisions, plan_revisions.c.task_id.in_(ids))
     for row in (await connection.execute(select(tasks).where(tasks.c.task_id.in_(ids)))).all():
         scrubbed = build_task_columns(build_forgotten_row(parse_task_row(row)))
         this = tasks.c.task_id == row.task_id

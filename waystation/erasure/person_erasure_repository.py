@@ -4,10 +4,10 @@ Contents are named by their hashes. A changed content gets another hash, and eve
 another tenant with the same document keeps it, and the original document may be submitted again.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from pydantic import ValidationError
 from sqlalchemy import Table, and_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -20,15 +20,16 @@ from waystation.documents.text_repository import (
     release_texts,
 )
 from waystation.erasure.erasure import (
-    ErasureLocation,
     ErasureMatch,
     ErasureQuery,
     PersonErasureOrder,
     iter_erasable_texts,
 )
 from waystation.erasure.forget_repository import StoredContent, TextCell, iter_stored_contents, iter_task_row_texts
+from waystation.kernel.erasure_locations import ErasureLocation
+from waystation.kernel.errors import StoreError
 from waystation.kernel.scopes import TaskScope
-from waystation.kernel.value import map_strings
+from waystation.kernel.value import Value
 from waystation.memory.passages import Passage
 from waystation.store.encryption import bind_to_row
 from waystation.store.engine import (
@@ -158,17 +159,37 @@ async def _rebind_documents(connection: AsyncConnection, content: StoredContent,
 
 
 def _counted(cell: TextCell, sought: ErasureQuery) -> Mapping[ErasureLocation, int]:
-    if not cell.source.is_json:
+    if (value := _parse(cell)) is None:
         return {cell.source.place: sought.count_matches(cell.text)}
-    body = json.loads(cell.text)
     return {
-        cell.source.place: sought.count_in_texts(body),
-        ErasureLocation.IDENTIFIER: sought.count_in_identifiers(body),
+        cell.source.place: sought.count_in_texts(value),
+        ErasureLocation.IDENTIFIER: sought.count_in_identifiers(value),
     }
 
 
 def _words(cell: TextCell) -> Iterable[str]:
-    return iter_erasable_texts(json.loads(cell.text)) if cell.source.is_json else [cell.text]
+    value = _parse(cell)
+    return [cell.text] if value is None else iter_erasable_texts(value)
+
+
+def _parse(cell: TextCell) -> Value | None:
+    """Return the stored value; None for plain text.
+
+    Raises:
+        StoreError: the text is not the JSON of such a value. The message does not repeat it.
+    """
+    if cell.source.parse is None:
+        return None
+    try:
+        return cell.source.parse(cell.text)
+    except ValidationError as error:
+        column = cell.source.column
+        place = f"{column.table.name}.{column.name} of {cell.task_id}"
+        wrong = "; ".join(".".join(map(str, fault["loc"])) or fault["type"] for fault in error.errors())
+        raise StoreError(
+            f"{place} cannot be read, so nobody can be erased from it (wrong: {wrong}): a newer version of Waystation "
+            "may have written it. Erase with that version"
+        ) from None
 
 
 def _may_change(content: StoredContent, sought: ErasureQuery) -> bool:
@@ -188,17 +209,17 @@ def _compute_new_hashes(held: Mapping[str, str], sought: ErasureQuery) -> Mappin
 
 
 def _without(cell: TextCell, sought: ErasureQuery, moved: Mapping[str, str]) -> str:
-    if not cell.source.is_json:
+    """Return the text without the person, and with the new hashes of contents that change."""
+    if (value := _parse(cell)) is None:
         return sought.erase_text(cell.text)
-    before = json.loads(cell.text)
-    after = map_strings(sought.erase_json(before), lambda text: _renamed(text, moved))
-    if after == before:
-        return cell.text
-    text = json.dumps(after, ensure_ascii=False, separators=(",", ":"))
-    return _passage(text) if cell.source.place in _PASSAGES else text
+    # In an unchanged value, hashes are the only thing that may change: the stored text stays as it is.
+    erased = sought.erase_value(value)
+    text = cell.text if erased == value else erased.model_dump_json()
+    after = _renamed(text, moved)
+    return _with_own_hash(after) if after != cell.text and cell.source.place in _PASSAGES else after
 
 
-def _passage(body: str) -> str:
+def _with_own_hash(body: str) -> str:
     passage = Passage.model_validate_json(body)
     return passage.replace(content_hash=content_hash(passage.text)).model_dump_json()
 

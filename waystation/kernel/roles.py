@@ -9,6 +9,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
+from waystation.kernel.identifiers import Identifier
 from waystation.kernel.value import Value
 
 ToolPermission = Literal["read", "note", "hand_in", "delegate", "compute", "web", "foreign"]
@@ -119,7 +120,7 @@ class _OneOf:
         return name
 
 
-Role = Annotated[str, _OneOf(list_step_roles)]
+Role = Annotated[Identifier, _OneOf(list_step_roles)]
 """Role of a step."""
-AgentRole = Annotated[str, _OneOf(list_agent_roles)]
+AgentRole = Annotated[Identifier, _OneOf(list_agent_roles)]
 """A step's role, planning (before the steps and after the research), or reviewing (after them)."""

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from waystation.context.tokens import estimate_text
 from waystation.context.transcript import is_question, looks_like_label
+from waystation.kernel.identifiers import Identifier
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.scopes import SessionScope, TenantScope
 from waystation.kernel.value import Value
@@ -44,27 +45,27 @@ class Passage(Value):
     `id` is a uuid5 of run, compaction and position; for a document, of session, name, content and position.
     """
 
-    id: str
-    tenant: str
-    session: str
-    task_id: str
-    run_id: str
-    step_id: str
+    id: Identifier
+    tenant: Identifier
+    session: Identifier
+    task_id: Identifier
+    run_id: Identifier
+    step_id: Identifier
     kind: PassageKind = "conversation"
-    first_message: str = ""
-    last_message: str = ""
+    first_message: Identifier = ""
+    last_message: Identifier = ""
     """Empty for documents, reports and findings."""
     document: str = ""
     """Name of the document as agents know it; empty for other passages, whose lines are 0."""
-    blob: str = ""
+    blob: Identifier = ""
     """Content hash of the document, or of the whole report."""
     first_line: int = 0
     last_line: int = 0
     text: str
-    content_hash: str
+    content_hash: Identifier
     created: datetime
     """When it was compacted away, or when its document was indexed."""
-    compaction: str = ""
+    compaction: Identifier = ""
     """Id of the compaction that hid it; empty for documents, reports and findings."""
     place: int = 0
     """Position among the passages of that compaction or document."""

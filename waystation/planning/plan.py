@@ -14,6 +14,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from waystation.budgets.budget import RunUsage
 from waystation.kernel.amount import Amount, Limit, format_amount, format_limit, parse_limit
+from waystation.kernel.identifiers import Identifier
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.roles import Role
 from waystation.kernel.value import Value
@@ -43,11 +44,11 @@ Share = Annotated[SkipJsonSchema[str], BeforeValidator(_written), Field(max_leng
 class Step(Value):
     """One piece of the work. `goal` is text for the agent and stays in the store; `title` is safe to show."""
 
-    id: str
+    id: Identifier
     role: Role
     title: str
     goal: str = ""
-    needs: tuple[str, ...] = ()
+    needs: tuple[Identifier, ...] = ()
     share: Share = ""
     """Empty: an even part of what the others leave. A person's share is lent to no other step."""
 
@@ -353,7 +354,7 @@ class PlanVersion(Value):
     """1 is the plan made by planning."""
     plan: Plan
     """Including goals."""
-    made_by: str
+    made_by: Identifier
     """ID of the agent run (planning or a revision), or the request that a person answered with it."""
     reason: str = ""
     """Why the plan was changed, redacted; empty for the first version."""
@@ -436,10 +437,10 @@ class PlanRevision(Value):
     number: int
     version: int | None = None
     """Version of the plan that it made; None: the plan was kept as it was."""
-    added: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-    seen: tuple[str, ...] = ()
+    added: tuple[Identifier, ...] = ()
+    dropped: tuple[Identifier, ...] = ()
+    changed: tuple[Identifier, ...] = ()
+    seen: tuple[Identifier, ...] = ()
     """The research steps whose findings it saw."""
 
     @property

@@ -24,6 +24,7 @@ from waystation.context.policy import StrategyName
 from waystation.documents.documents import DocumentsUpdate, RecordedDocumentsUpdate, SkippedItem
 from waystation.documents.procedures import Procedures
 from waystation.kernel.amount import Amount, Limit
+from waystation.kernel.identifiers import Identifier
 from waystation.kernel.ids import short_hash
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.scopes import SessionScope, TenantScope
@@ -38,19 +39,19 @@ from waystation.security.untrusted import ServerNames, is_blank
 class ForkOrigin(Value):
     """Origin of a task that reuses finished steps of another one."""
 
-    task_id: str
+    task_id: Identifier
     """ID of the other task."""
-    step: str
+    step: Identifier
     """ID of the step that restarts, with all that build on it."""
 
 
 class ReusedWork(Value):
     """Agents of another task whose work counts as done in this one, and costs nothing here."""
 
-    task_id: str
-    agents: tuple[str, ...]
+    task_id: Identifier
+    agents: tuple[Identifier, ...]
     """IDs of steps, and of their subagents."""
-    payers: Mapping[str, str] = {}
+    payers: Mapping[str, Identifier] = {}
     """By agent: the task that paid for it, if the other task had reused it, too."""
 
     def get_payer(self, agent: str) -> str:
@@ -114,10 +115,10 @@ class TaskRequest(Value):
     instructions: str = Field(default="", max_length=100_000)
     accept: tuple[str, ...] = ()
     """Criteria that the report must meet."""
-    tenant: str = Field(default="local", min_length=1, max_length=200)
-    session: str = Field(default="", min_length=1, max_length=200)
+    tenant: Identifier = Field(default="local", min_length=1, max_length=200)
+    session: Identifier = Field(default="", min_length=1, max_length=200)
     """By default the task has a session of its own: what a document of one task said is not recalled in another."""
-    request_id: str = Field(min_length=1, max_length=200)
+    request_id: Identifier = Field(min_length=1, max_length=200)
     preset: Preset | None = None
     """Takes precedence over the settings. Fields below that are None are left to it, then to the settings."""
     budget: TaskBudget | None = None
@@ -242,8 +243,8 @@ class TaskPhase(StrEnum):
 class ApprovalRequest(Value):
     """A request to raise a budget, or to let an agent call a tool; and its answer once there is one."""
 
-    request_id: str
-    agent: str
+    request_id: Identifier
+    agent: Identifier
     """ID of the step whose agent asks, or of a subagent."""
     action: ActionQuestion | None = None
     """The call to approve; None for a budget request."""
@@ -267,7 +268,7 @@ class ApprovalRequest(Value):
     """What its next call may need beyond that: a smaller grant lets it do nothing."""
     outlook: BudgetForecast | None = None
     """What the budget is for; None if it is not a budget request."""
-    answer_id: str = ""
+    answer_id: Identifier = ""
     reason: str = ""
     """Why nothing goes on, if the cause is not a spent budget."""
     answer_by: datetime | None = None
@@ -284,11 +285,11 @@ class ApprovalRequest(Value):
 class RejectedMessage(Value):
     """A message without effect: malformed, late, for an unknown request or agent, or with an impossible amount."""
 
-    signal: str
+    signal: Identifier
     reason: str
     at: datetime
-    answer_id: str = ""
-    request_id: str = ""
+    answer_id: Identifier = ""
+    request_id: Identifier = ""
     """ID of the request that it was for, if one message answered several."""
 
 
@@ -305,8 +306,8 @@ StepState = Literal["waiting", "working", "compacting", "delegating", "paused", 
 class StepProgress(Value):
     """One step as people see it."""
 
-    id: str
-    role: str
+    id: Identifier
+    role: Identifier
     title: str = ""
     state: StepState
     legs: int
@@ -330,7 +331,7 @@ class ReportVersion(Value):
 
     number: int
     """From 1 on."""
-    report: str
+    report: Identifier
     """Content hash of the report in the store."""
     phase: TaskPhase
     """Phase in which the task ended with it."""
@@ -346,13 +347,13 @@ class ReportVersion(Value):
 class TaskProgress(Value):
     """Result of the task's `progress` query, also stored when the task ends. No text from the work."""
 
-    task_id: str
+    task_id: Identifier
     phase: TaskPhase
     title: str
     """The redacted question, shortened."""
-    model: str
+    model: Identifier
     """Model of the agents; if they differ, of research."""
-    models: dict[str, str] = {}
+    models: dict[str, Identifier] = {}
     """Models by role, if they differ."""
     steps: tuple[StepProgress, ...] = ()
     budget: BudgetProgress
@@ -377,11 +378,11 @@ class TaskProgress(Value):
     notes: tuple[str, ...] = ()
     privacy: RedactionPolicy | None = None
     """How much is redacted; None if unknown."""
-    report: str | None = None
+    report: Identifier | None = None
     """Content hash of the report in the store."""
     reports: tuple[ReportVersion, ...] = ()
     """All stored versions including that one, oldest first."""
-    state: str | None = None
+    state: Identifier | None = None
     """Content hash of the state in which the task ended, from which a rewind continues."""
 
     @property

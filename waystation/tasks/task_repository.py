@@ -5,8 +5,9 @@ Plans are never changed or removed. A fork copies finished work under its own ID
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
+from functools import partial
 from typing import Any
 
 from pydantic_core import from_json
@@ -26,12 +27,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from waystation.agents.deliverables import Note
+from waystation.agents.run_tables import RUN_TABLES
 from waystation.context.transcript import CallIntent, Charge
 from waystation.documents.documents import Document, SourceDocument
 from waystation.documents.text_repository import add_documents, add_texts, load_task_documents, make_document
 from waystation.kernel.amount import Amount
 from waystation.kernel.errors import BadInput, RequestConflict, UnknownTask
+from waystation.kernel.identifiers import FieldString, map_field_strings
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.scopes import ReadScope, SessionScope, TenantScope
 from waystation.kernel.usage import Usage
@@ -52,18 +54,13 @@ from waystation.store.events import UnnumberedEvent
 from waystation.store.schema import (
     audit,
     charges,
-    compactions,
-    deliverables,
-    documents,
     intents,
-    messages,
-    notes,
     plan_revisions,
     runs,
     sessions,
     tasks,
-    text_owners,
 )
+from waystation.store.stored_tables import StoredTable
 from waystation.tasks.events import build_phase_event
 from waystation.tasks.progress import (
     MAX_SPENDING_LINES,
@@ -81,6 +78,7 @@ from waystation.tasks.session import SessionKey, SessionState
 from waystation.tasks.session_repository import lock_session
 from waystation.tasks.signals import DOCUMENTS_UPDATE_PREFIX, TASK_MESSAGE_PREFIX
 from waystation.tasks.task import ReusedWork, TaskConfig, TaskPhase, TaskProgress, TaskRequest, TaskRow
+from waystation.tasks.task_tables import TASK_TABLES
 
 
 class SqlTaskRepository(SqlRepository):
@@ -518,8 +516,9 @@ class SqlForkRepository(SqlRepository):
             await require_same_request(connection, row, digest)
             return False
         own = row.ref.scope.model_dump()
-        await _copy(connection, text_owners, text_owners.c.task_id == source, own)
-        await _copy(connection, documents, documents.c.task_id == source, own)
+        for stored in TASK_TABLES:
+            if stored.fork == "copied":
+                await _copy(connection, stored.table, stored.owner == source, own)
         for kind in (TASK_MESSAGE_PREFIX, DOCUMENTS_UPDATE_PREFIX):
             await _copy(connection, audit, (audit.c.task_id == source) & audit.c.entry_id.startswith(kind), own)
         for agent in reused.agents:
@@ -529,29 +528,57 @@ class SqlForkRepository(SqlRepository):
 
 
 async def _copy_run(connection: AsyncConnection, source: str, run_id: str, own: Mapping[str, str]) -> None:
-    """Copy what the agent said and delivered. Its charges, intents and leg outcomes stay with the original."""
-    for table in (runs, messages, compactions, deliverables):
-        await _copy(connection, table, table.c.run_id == source, {**own, "run_id": run_id})
-    taken = select(notes.c.note_id, notes.c.body).where(notes.c.run_id == source).order_by(notes.c.ordinal)
-    for note_id, body in (await connection.execute(taken)).all():
-        own_id = f"{run_id}{note_id.removeprefix(source)}"
-        note = Note.model_validate_json(body).replace(id=own_id, run_id=run_id)
-        again = bind_to_row(note.model_dump_json(), run_id, own_id)
-        row = {"run_id": run_id, "task_id": own["task_id"], "note_id": own_id, "body": again}
-        await connection.execute(insert(notes).values(row))
+    """Copy what the agent said, noted and delivered. Its charges, intents and leg outcomes stay with the original."""
+
+    def rename(one: FieldString) -> str:
+        is_own_id = not one.is_text and (one.text == source or one.text.startswith(f"{source}/"))
+        return run_id + one.text.removeprefix(source) if is_own_id else one.text
+
+    for stored in RUN_TABLES:
+        if stored.fork == "copied":
+            own_ids = partial(_with_own_ids, stored, rename)
+            await _copy(connection, stored.table, stored.owner == source, {**own, "run_id": run_id}, own_ids)
 
 
-async def _copy(connection: AsyncConnection, table: Table, where: ColumnElement[bool], own: Mapping[str, str]) -> None:
+def _with_own_ids(
+    stored: StoredTable, rename: Callable[[FieldString], str], row: Mapping[str, object]
+) -> dict[str, object]:
+    """Return a row whose ID derives from a tool call with the ID that it has in the copy of the agent run."""
+    if stored.call_id is None:
+        return {**row}
+    bodies = {
+        text.column.name: map_field_strings(text.parse(str(row[text.column.name])), rename).model_dump_json()
+        for text in stored.texts
+        if text.parse is not None
+    }
+    call_id = FieldString(str(row[stored.call_id.name]), is_text=False)
+    return {**row, **bodies, stored.call_id.name: rename(call_id)}
+
+
+async def _copy(
+    connection: AsyncConnection,
+    table: Table,
+    where: ColumnElement[bool],
+    own: Mapping[str, str],
+    change: Callable[[Mapping[str, object]], dict[str, object]] = dict,
+) -> None:
     """Copy the matching rows in order, with these columns replaced if the table has them.
 
     Encrypted columns are decrypted, and encrypted again for their new rows.
+
+    Args:
+        connection: Connection with the transaction.
+        table: The table.
+        where: Which rows.
+        own: Columns of the new owner.
+        change: Further changes of a row.
     """
     columns = [column for column in table.columns if column.name != "ordinal"]
     ordered = table.c.ordinal if "ordinal" in table.c else columns[0]
     found = await connection.execute(select(*columns).where(where).order_by(ordered))
-    rows = [{**row, **{name: value for name, value in own.items() if name in row}} for row in found.mappings()]
+    rows = [change({**row, **{name: value for name, value in own.items() if name in row}}) for row in found.mappings()]
     sealed = [(column.name, column.type.key) for column in columns if isinstance(column.type, EncryptedText)]
     for row in rows:
-        row.update({name: bind_to_row(row[name], *(row[part] for part in key)) for name, key in sealed})
+        row.update({name: bind_to_row(str(row[name]), *[str(row[part]) for part in key]) for name, key in sealed})
     for first in range(0, len(rows), MAX_VALUES_PER_STATEMENT):
         await connection.execute(insert(table), rows[first : first + MAX_VALUES_PER_STATEMENT])
