@@ -230,7 +230,7 @@ class TaskMessageClient(NamedTuple):
             Unreachable: The server does not answer.
         """
         answer_id = token_hex(8)
-        if await self.temporal.query_progress(self.task_id) is not None:
+        if await self.temporal.is_answering(self.task_id):
             result = await self.temporal.update(self.task_id, name, message, answer_id)
             if result is not None:
                 return result
