@@ -362,6 +362,11 @@ class TaskWorkflow:
         """Return the progress that people see."""
         return self._runtime.progress
 
+    @workflow.query(description="The phase alone. Our clients ask for it before they send something.")
+    def phase(self) -> TaskPhase:
+        """Return the phase."""
+        return self._runtime.state.phase
+
     @workflow.signal(description="The session's answer to an ask of this task. Sent by the session.")
     async def budget_answer(self, *sent: JsonValue) -> None:
         """Apply the session's answer to a budget request."""

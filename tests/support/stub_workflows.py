@@ -77,6 +77,10 @@ class StubTaskWorkflow:
     def progress(self) -> TaskProgress:
         return self.now
 
+    @workflow.query(name=names.PHASE)
+    def phase(self) -> TaskPhase:
+        return self.now.phase
+
     @workflow.update(name=approvals.APPROVE_BUDGET)
     def approve(self, answer: dict[str, JsonValue]) -> UpdateResult:
         if answer.get("tokens") == 1:

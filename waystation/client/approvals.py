@@ -204,7 +204,7 @@ async def load_planned_task(store: SqlStore, row: TaskRow, progress: TaskProgres
 UNSEEN = AnswerResult(
     outcome="unseen", reason="no worker has answered yet; it will be read when one runs, and `waystation show` tells"
 )
-UNTOLD = AnswerResult(
+RESULT_NOT_KEPT = AnswerResult(
     outcome="refused", reason="the task does not tell why any more; `waystation show` tells how it stands"
 )
 """Of one of so many answers that a task does not keep all."""
@@ -230,7 +230,7 @@ class TaskMessageClient(NamedTuple):
             Unreachable: The server does not answer.
         """
         answer_id = token_hex(8)
-        if await self.temporal.query_progress(self.task_id) is not None:
+        if await self.temporal.is_answering(self.task_id):
             result = await self.temporal.update(self.task_id, name, message, answer_id)
             if result is not None:
                 return result
@@ -278,4 +278,4 @@ def get_result_of_each(result: UpdateResult, request_ids: Sequence[str]) -> dict
     """Return the results of a message that answers several requests, by request id."""
     if not result.each:
         return dict.fromkeys(request_ids, result.answer)
-    return {request_id: result.each.get(request_id, UNTOLD) for request_id in request_ids}
+    return {request_id: result.each.get(request_id, RESULT_NOT_KEPT) for request_id in request_ids}

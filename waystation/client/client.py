@@ -88,6 +88,7 @@ from waystation.tasks.task import (
     build_reader_scope,
     make_session_workflow_id,
 )
+from waystation.tasks.task_repository import build_unknown_task_error
 from waystation.tasks.view import (
     AgentCompactionAudits,
     MemoryWithEmbedder,
@@ -569,7 +570,9 @@ class Client:
             Unreachable: The server does not answer.
             UnknownTask: There is no such task.
         """
-        await self._load_row(task_id)
+        # Not the whole row: its question and documents are not needed to send a task something.
+        if task_id not in await self._store.find_task_ids(task_id, self._reader):
+            raise build_unknown_task_error(task_id)
         task = TaskMessageClient(await self._temporal(), task_id)
         return await task.send(signal.name, message.model_dump(mode="json", exclude_defaults=True))
 

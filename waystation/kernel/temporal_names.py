@@ -38,6 +38,7 @@ TASK_WORKFLOW = "Task"
 BUDGET_ANSWER = "budget_answer"
 SUBAGENT_NEWS = "subagent_news"
 PROGRESS = "progress"
+PHASE = "phase"
 
 SUBAGENT_WORKFLOW = "Subagent"
 

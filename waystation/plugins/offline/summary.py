@@ -33,7 +33,7 @@ SECTIONS = {
 
 Key sentences are knowledge; a stall belongs to the plan.
 """
-UNTOLD = "(Demands stand with what was asked: the offline model does not tell them apart.)"
+RESULT_NOT_KEPT = "(Demands stand with what was asked: the offline model does not tell them apart.)"
 DONE = "[DONE] "
 SNAPSHOT_CHARACTERS = 400
 """Characters of a snapshot's parts besides the lists."""
@@ -100,7 +100,7 @@ def _snapshot(lines: Sequence[str], room: int) -> str:
         else:
             part = labels.get(label, "key_knowledge")
             parts[part].append(f"{DONE}{line}" if label == "Kept" else line)
-    parts["constraints"].append(UNTOLD)
+    parts["constraints"].append(RESULT_NOT_KEPT)
     sections = ("\n".join([f"<{name}>", *said, f"</{name}>"]) for name, said in parts.items())
     return "\n".join(["<state_snapshot>", *sections, "</state_snapshot>"])
 

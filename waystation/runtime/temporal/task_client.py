@@ -511,6 +511,14 @@ class TemporalTaskClient:
         except (RPCError, WorkflowQueryFailedError):
             return None
 
+    async def is_answering(self, task_id: str) -> bool:
+        """Return whether a worker answers for the task. Raises WrongKey if this client cannot read its answer."""
+        try:
+            await self._handle(task_id).query(names.PHASE, result_type=TaskPhase, rpc_timeout=QUERY_TIMEOUT)
+        except (RPCError, WorkflowQueryFailedError):
+            return False
+        return True
+
     async def _result(self, handle: WorkflowHandle[object, TaskProgress]) -> TaskProgress | None:
         try:
             return await handle.result(rpc_timeout=RPC_TIMEOUT)
