@@ -27,7 +27,8 @@ QUICK = {
         tools_reading tools_results tools_web tools_writing untrusted_tool
     """),
     "architecture": _modules("""
-        architecture_code architecture_columns architecture_deployment architecture_names architecture_repository
+        architecture_code architecture_columns architecture_deployment architecture_names architecture_reference
+        architecture_repository
         architecture_values tiers
     """),
     "attacks": _modules("""
