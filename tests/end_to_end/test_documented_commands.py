@@ -14,7 +14,7 @@ import pytest
 from tests.end_to_end.shell import ROOT, Shell
 from tests.end_to_end.survey_documents import QUESTION, TIGHT_BUDGET, write_survey_documents
 
-PAGES = ("README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")))
+PAGES = ("README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 WITHOUT_A_PLATFORM = (
     "waystation context compact request.json --window 50k --json > compacted.json",
@@ -115,6 +115,7 @@ ELSEWHERE: Mapping[str, str] = {
     "waystation down; .venv/bin/waystation up": "the fixture",
     "waystation demo": "the wheel's test",
     "waystation doctor": "test_plugins, and test_doctor_model",
+    "waystation doctor --model NAME": "test_doctor_model",
     "waystation eval packages": "the measurements in benchmarks/README.md; its facts: test_question_sets",
     "waystation transcript TASK --agent research-1.2": "test_subagents: a task with subagents",
     'waystation submit "…" --docs papers --servers wiki': "test_tool_server_selection: a worker with such a server",
