@@ -124,6 +124,7 @@ ELSEWHERE: Mapping[str, str] = {
     "waystation down; .venv/bin/waystation up": "the fixture",
     "waystation demo": "the wheel's test",
     "waystation doctor": "test_plugins, and test_doctor_model",
+    "waystation doctor --model NAME": "test_doctor_model",
     "waystation eval packages": "the measurements in benchmarks/README.md; its facts: test_question_sets",
     "waystation transcript TASK --agent research-1.2": "test_subagents: a task with subagents",
     'waystation submit "…" --docs papers --servers wiki': "test_tool_server_selection: a worker with such a server",

@@ -198,7 +198,7 @@ class Settings(
         description="At most so many of the last messages outlive a compaction by window.",
     )
     prices: Path | None = Field(
-        default=None, description="TOML file with prices of your own, for models that it names (docs/budgets.md)."
+        default=None, description="TOML file with prices of your own, for models that it names (docs/explanation/budgets.md)."
     )
     backpressure: bool = Field(default=True, description="Slow calls down when a budget is nearly spent.")
     window_cap: int = Field(
