@@ -14,7 +14,7 @@ import pytest
 from tests.end_to_end.shell import ROOT, Shell
 from tests.end_to_end.survey_documents import QUESTION, TIGHT_BUDGET, write_survey_documents
 
-PAGES = ("README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")))
+PAGES = ("README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 WITHOUT_A_PLATFORM = (
     "waystation context compact request.json --window 50k --json > compacted.json",
