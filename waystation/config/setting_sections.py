@@ -321,9 +321,9 @@ class PluginSettings(BaseSettings):
 
     plugins: WrittenNames = Field(
         default=(),
-        description="Plug-ins that are enabled, by names of their entry points, with commas between (docs/plugins.md); "
-        "each runs with the rights of the process. Ours, redaction and offline, are enabled unless -redaction or "
-        "-offline is among them.",
+        description="Plug-ins that are enabled, by names of their entry points, with commas between "
+        "(docs/how-to/write-a-plugin.md); each runs with the rights of the process. Ours, redaction and offline, are "
+        "enabled unless -redaction or -offline is among them.",
     )
 
     @field_validator("plugins")
@@ -354,12 +354,12 @@ class PrivacySettings(BaseSettings):
     privacy: RedactionPolicy = Field(
         default=RedactionPolicy.STANDARD,
         description="How much is replaced before text goes anywhere: standard, strict (names too before any model "
-        "call) or secrets-only (docs/privacy.md).",
+        "call) or secrets-only (docs/explanation/privacy.md).",
     )
     titles: Literal["redacted", "none"] = Field(
         default="redacted",
         description="What titles of tasks and steps show in Temporal's UI, lists and webhooks: words of question and "
-        "plan, redacted, or none of them (docs/privacy.md).",
+        "plan, redacted, or none of them (docs/explanation/privacy.md).",
     )
     languages: WrittenNames = Field(
         default=("en",),
@@ -373,7 +373,8 @@ class PrivacySettings(BaseSettings):
         "ng, pl, se, sg, th, tr, uk, us, za.",
     )
     recognisers: Path | None = Field(
-        default=None, description="YAML file with recognisers of your own and values to leave alone (docs/privacy.md)."
+        default=None,
+        description="YAML file with recognisers of your own and values to leave alone (docs/how-to/tune-redaction.md).",
     )
     redaction_seconds: float = Field(
         default=60,

@@ -75,7 +75,7 @@ class EncryptionSettings(BaseSettings):
     encrypt_payloads: bool | None = Field(
         default=None,
         description="Encrypt what Temporal keeps: payloads, failures, summaries. Not given: where WAYSTATION_KEY is "
-        "set. The same for all workers and clients of a namespace (docs/codec.md).",
+        "set. The same for all workers and clients of a namespace (docs/how-to/encrypt-what-is-stored.md).",
     )
     encrypt_at_rest: bool | None = Field(
         default=None,
