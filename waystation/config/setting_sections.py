@@ -242,8 +242,8 @@ class EmbedderSettings(BaseSettings):
     embedder: Literal["static", "none", "e5", "fastembed", "voyage", "openai"] = Field(
         default="static",
         description="What makes vectors of passages: static (comes with the package), none (memory searches by words "
-        "alone), e5, fastembed, voyage, or openai, which many servers speak (docs/how-to/choose-an-embedder.md). Memory "
-        "made with another one is made anew by `waystation memory reindex`.",
+        "alone), e5, fastembed, voyage, or openai, which many servers speak (docs/how-to/choose-an-embedder.md). "
+        "Memory made with another one is made anew by `waystation memory reindex`.",
     )
     embedder_model: str | None = Field(
         default=None,
