@@ -137,7 +137,8 @@ class AgentSettings(BaseSettings):
         description="Markdown file, or folder of them, that agents of new tasks follow; --procedures beats it.",
     )
     tool_servers: Path | None = Field(
-        default=None, description="Config file of MCP servers whose tools agents may call (docs/explanation/agents.md)."
+        default=None,
+        description="Config file of MCP servers whose tools agents may call (docs/how-to/add-an-mcp-server.md).",
     )
     web: bool = Field(
         default=False, description="Let agents read pages of the web, and search it where there is a key."
@@ -216,7 +217,7 @@ class ContextSettings(BaseSettings):
         default=None,
         repr=False,
         description="Called before each compaction that a worker makes: a command line, run without a shell, or an "
-        "http or https address (docs/how-to/compact-a-conversation-file.md).",
+        "http or https address (docs/how-to/add-compaction-hooks.md).",
     )
     compaction_after: WrittenHook = Field(
         default=None, repr=False, description="The same, when a compaction has ended, however it did."
@@ -241,8 +242,8 @@ class EmbedderSettings(BaseSettings):
     embedder: Literal["static", "none", "e5", "fastembed", "voyage", "openai"] = Field(
         default="static",
         description="What makes vectors of passages: static (comes with the package), none (memory searches by words "
-        "alone), e5, fastembed, voyage, or openai, which many servers speak (docs/explanation/memory.md). Memory made with "
-        "another one is made anew by `waystation memory reindex`.",
+        "alone), e5, fastembed, voyage, or openai, which many servers speak (docs/how-to/choose-an-embedder.md). "
+        "Memory made with another one is made anew by `waystation memory reindex`.",
     )
     embedder_model: str | None = Field(
         default=None,

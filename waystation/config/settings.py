@@ -198,7 +198,8 @@ class Settings(
         description="At most so many of the last messages outlive a compaction by window.",
     )
     prices: Path | None = Field(
-        default=None, description="TOML file with prices of your own, for models that it names (docs/explanation/budgets.md)."
+        default=None,
+        description="TOML file with prices of your own, for models that it names (docs/how-to/see-what-tasks-cost.md).",
     )
     backpressure: bool = Field(default=True, description="Slow calls down when a budget is nearly spent.")
     window_cap: int = Field(
