@@ -28,7 +28,7 @@ QUICK = {
     """),
     "architecture": _modules("""
         architecture_code architecture_columns architecture_deployment architecture_docs architecture_names
-        architecture_reference architecture_repository architecture_values tiers
+        architecture_reference architecture_reference_pages architecture_repository architecture_values tiers
     """),
     "attacks": _modules("""
         attacks_browser_pages attacks_confusables attacks_endpoints attacks_exports attacks_files
