@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 
 WIDTH = 100
 """Characters of a line; rows of tables may be longer."""
+PAGE_PATH = re.compile(r"(?<![`/\w])docs/(?P<path>[\w/-]+\.md)")
+"""A page as descriptions in the code name it."""
 NOTE = "<!-- Made from the code by `make reference`. Change the code, not this page. -->"
 
 
@@ -30,5 +32,6 @@ def escape_cell(text: str) -> str:
 
 
 def render_page(title: str, blocks: Iterable[str]) -> str:
-    """Render a page of these blocks, with a note on where it comes from."""
-    return "\n\n".join(filter(None, (NOTE, f"# {title}", *blocks))) + "\n"
+    """Render a page of these blocks, with a note on where it comes from, and with links to the pages that it names."""
+    page = "\n\n".join(filter(None, (NOTE, f"# {title}", *blocks))) + "\n"
+    return PAGE_PATH.sub(r"[\g<path>](../\g<path>)", page)

@@ -12,7 +12,7 @@ from waystation.client import sdk_values
 from waystation.kernel import errors
 
 INTRODUCTION = """
-`from waystation import Waystation, AsyncWaystation, errors`. The how-to page for Python has examples.
+`from waystation import Waystation, AsyncWaystation, errors`. docs/how-to/use-from-python.md has examples.
 
 `Waystation` has the methods of `AsyncWaystation` and blocks until each is done. Amounts are written as in commands:
 `200k`, `$2.00`, `600k+$2.00`.
