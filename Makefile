@@ -13,7 +13,7 @@ MACOS := 14.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-part test-all check lint wheel compose-check map diagrams trips lookalikes test-servers chaos mutations pump load bench-pages bench-budgets bench-context bench-privacy bench-memory bench-cache bench-live bench-startup try-local platforms pythons format lock clean
+.PHONY: help setup demo test test-part test-all check lint wheel compose-check map diagrams reference trips lookalikes test-servers chaos mutations pump load bench-pages bench-budgets bench-context bench-privacy bench-memory bench-cache bench-live bench-startup try-local platforms pythons format lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -45,6 +45,9 @@ map: ## Print every module and what it owns
 
 diagrams: $(STAMP) ## Write the diagram of an agent run's states into ARCHITECTURE.md, from the code
 	$(BIN)/python -m benchmarks.diagrams
+
+reference: $(STAMP) ## Write the pages of docs/reference that are made from the code
+	$(BIN)/python -m benchmarks.reference
 
 trips: $(STAMP) ## Print which modules a request, a full context and an approval go through, as traced
 	$(BIN)/python -m benchmarks.trips

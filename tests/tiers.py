@@ -27,8 +27,8 @@ QUICK = {
         tools_reading tools_results tools_web tools_writing untrusted_tool
     """),
     "architecture": _modules("""
-        architecture_code architecture_columns architecture_deployment architecture_names architecture_repository
-        architecture_values tiers
+        architecture_code architecture_columns architecture_deployment architecture_docs architecture_names
+        architecture_reference architecture_reference_pages architecture_repository architecture_values tiers
     """),
     "attacks": _modules("""
         attacks_browser_pages attacks_confusables attacks_endpoints attacks_exports attacks_files

@@ -1,6 +1,6 @@
 """Waystation: long-running research, analysis and writing agents on Temporal.
 
-From Python: `from waystation import Waystation`, or `AsyncWaystation`; docs/python.md.
+From Python: `from waystation import Waystation`, or `AsyncWaystation`; docs/how-to/use-from-python.md.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,5 +1,5 @@
 """What each column of the store is. Who can write to the database has no key: what is neither sealed nor held against
-something sealed must say here why that does no more harm than docs/security.md tells.
+something sealed must say here why that does no more harm than docs/explanation/security.md tells.
 """
 
 from sqlalchemy import Column, Integer, UniqueConstraint

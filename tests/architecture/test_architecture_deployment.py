@@ -223,7 +223,7 @@ def test_no_port_is_open_to_the_network(compose: Compose) -> None:
 
 
 def test_the_service_of_pages_that_is_described_is_one_and_starts_after_what_it_talks_to(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "deploy-with-containers.md").read_text(encoding="utf-8")
     (written,) = [block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "serve:" in block]
     override = tmp_path / "override.yml"
     override.write_text(written.replace("{file: docker-compose.yml,", f"{{file: {ROOT}/docker-compose.yml,"))
@@ -282,7 +282,7 @@ def test_the_probe_asks_where_the_worker_answers(compose: Compose) -> None:
 
 
 def test_the_page_on_deployment_names_settings_and_services_that_exist(compose: Compose) -> None:
-    page = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "deploy-with-containers.md").read_text(encoding="utf-8")
     settings = {f"WAYSTATION_{name.upper()}" for name in Settings.model_fields}
     assert set(re.findall(r"WAYSTATION_[A-Z_]+", page)) - settings == set()
     assert [name for name in compose.services if f"`{name}`" not in page] == []

@@ -124,6 +124,7 @@ def test_what_remains_is_said_as_it_is_for_these_settings(tmp_path: Path) -> Non
     assert describe_remaining_data(servers, everything=False) == (
         "Transcripts, documents, reports and workflow histories stay: --everything takes them, too.",
         "PostgreSQL's files lose it when it is vacuumed next.",
-        "The Qdrant server finds it no more; its files lose it when its optimiser writes them anew (docs/memory.md).",
+        "The Qdrant server finds it no more; its files lose it when its optimiser writes them anew "
+        "(docs/how-to/forget-tasks.md).",
         "Backups of database, memory and Temporal keep what they had.",
     )

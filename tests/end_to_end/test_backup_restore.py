@@ -1,4 +1,4 @@
-"""Back-up and restore as docs/deploy.md says: what comes back goes on with a task that waits for an answer."""
+"""Back-up and restore as docs/how-to/back-up-and-upgrade.md says: what is restored continues with a waiting task."""
 
 import re
 import shlex
@@ -11,7 +11,7 @@ from tests.end_to_end.shell import ROOT, Shell, is_paused
 from tests.end_to_end.survey_documents import QUESTION, TIGHT_BUDGET, write_survey_documents
 from tests.support.postgres_server import PostgresServer
 
-PAGE = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "back-up-and-upgrade.md").read_text(encoding="utf-8")
 
 
 def documented(program: str) -> list[str]:

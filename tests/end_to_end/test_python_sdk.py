@@ -25,7 +25,7 @@ from waystation.runtime.temporal.connect import TemporalTarget
 from waystation.sdk import read_documents
 from waystation.tasks.progress import SessionSummary
 
-PAGE = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "use-from-python.md").read_text(encoding="utf-8")
 PROGRAM = "\n".join(block for kind, block in FENCE.findall(PAGE) if kind == "python")
 """What the page on it shows, as one program."""
 

@@ -1,4 +1,4 @@
-"""`waystation serve` as a process, and what docs/api.md asks of it."""
+"""`waystation serve` as a process, and what docs/how-to/use-the-http-api.md asks of it."""
 
 import json
 import os
@@ -66,7 +66,7 @@ def run_server_process(home: Path, port: int) -> Generator[str]:
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl on this machine")
 @pytest.mark.timeout(120)
 def test_what_its_page_asks_by_curl_is_answered(tmp_path: Path) -> None:
-    commands = CURL.findall((ROOT / "docs/api.md").read_text(encoding="utf-8"))
+    commands = CURL.findall((ROOT / "docs/how-to/use-the-http-api.md").read_text(encoding="utf-8"))
     assert len(commands) == 6
     port = find_free_port()
     with run_server_process(tmp_path, port) as token:

@@ -1,5 +1,6 @@
-"""A role is one row and one prompt: nothing else here knows this one."""
+"""A role is one row and one prompt: nothing else here knows this one, which is that of the tutorial."""
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -18,14 +19,11 @@ from waystation.planning.plan import Plan, Step, find_plan_errors
 from waystation.privacy.ports import Redactor
 from waystation.tasks.task import TaskPhase
 
-CHECKING = RoleSpec(
-    step="holds each finding against its source",
-    prompt="checking",
-    form="What holds and what does not; by submit_analysis.",
-    permissions=frozenset({"read", "hand_in"}),
-    tools=("read_findings", "read_document", "submit_analysis"),
-)
-PROMPT = "You check what others found."
+TUTORIAL = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text(encoding="utf-8")
+ENTRY = re.compile(r'^```python\n"checking": (RoleSpec\(.*?^\)),$', re.MULTILINE | re.DOTALL)
+PROMPT_FILE = re.compile(r"checking\.md`:\n\n```markdown\n(.*?)\n```", re.DOTALL)
+CHECKING: RoleSpec = eval(ENTRY.findall(TUTORIAL)[0], {"RoleSpec": RoleSpec})
+(PROMPT,) = PROMPT_FILE.findall(TUTORIAL)
 
 
 def plan() -> Plan:
@@ -63,7 +61,7 @@ async def test_a_fourth_role_is_planned_works_with_its_own_tools_and_prompt_and_
     assert progress.phase is TaskPhase.DONE
     planning, *_ = crew.asked
     (checking,) = [one for one in crew.asked if one.system == PROMPT]
-    assert "checking holds each finding against its source" in planning.system
+    assert f"checking {CHECKING.step}" in planning.system
     assert [tool.name for tool in checking.tools] == ["read_findings", "read_document", "submit_analysis"]
     assert CHECKING.form in checking.messages[0].text
     assert [step.role for step in progress.steps] == ["research", "checking", "writing"]

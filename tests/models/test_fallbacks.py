@@ -273,8 +273,8 @@ def test_refusals_of_all_vendors_are_one_table() -> None:
     assert {refused: words for refused, words in said.items() if REFUSALS[refused][0] not in words} == {}
 
 
-def test_the_page_on_models_shows_a_config_file_that_works(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
+def test_the_page_on_other_endpoints_shows_a_config_file_that_works(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "use-another-endpoint.md").read_text()
     example = next(part for part in page.split("```toml\n")[1:] if "kind =" in part).partition("```")[0]
     (tmp_path / "config.toml").write_text(example)
     settings = Settings()
@@ -289,9 +289,9 @@ def test_the_page_on_models_shows_a_config_file_that_works(tmp_path: Path) -> No
     assert settings.planner_model == "claude::claude-haiku-5-5"
 
 
-def test_the_page_on_models_points_at_every_kind_of_endpoint_in_three_lines(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
-    (tables,) = (part for part in page.partition("## Three lines")[2].split("```toml\n")[1:2])
+def test_the_page_of_endpoints_points_at_every_kind_of_endpoint_in_three_lines(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "endpoints.md").read_text()
+    (tables,) = (part for part in page.partition("## An example of each kind")[2].split("```toml\n")[1:2])
     tables = tables.partition("```")[0]
     (tmp_path / "config.toml").write_text(tables)
     named = Settings().named_endpoints

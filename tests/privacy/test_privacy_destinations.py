@@ -1,4 +1,4 @@
-"""docs/privacy.md says of every place what `treatment` decides, and each place that is redacted is asked for."""
+"""docs/reference/redaction.md agrees with `get_redaction_level`, and the code uses each place that is redacted."""
 
 import re
 from collections.abc import Iterator
@@ -20,7 +20,9 @@ UNTOUCHED = {RedactionLevel.ORIGINAL, RedactionLevel.NO_TEXT}
 
 
 def rows() -> Iterator[list[str]]:
-    section = (ROOT / "docs/privacy.md").read_text(encoding="utf-8").split("\n## Where\n")[1].split("\n## ")[0]
+    section = (
+        (ROOT / "docs/reference/redaction.md").read_text(encoding="utf-8").split("\n## Where\n")[1].split("\n## ")[0]
+    )
     for line in section.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("| ") and cells[0] != "place":

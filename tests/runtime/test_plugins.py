@@ -289,7 +289,7 @@ def test_doctor_warns_where_only_redactors_of_others_are_enabled(
 
 def test_the_page_on_plugins_has_the_groups_and_the_entry_points_of_the_examples() -> None:
     root = EXAMPLES.parents[1]
-    page = (root / "docs" / "plugins.md").read_text(encoding="utf-8")
+    page = (root / "docs" / "how-to" / "write-a-plugin.md").read_text(encoding="utf-8")
     block = page.partition("```toml\n")[2].partition("```")[0]
     written = tomllib.loads(block)["project"]["entry-points"]
     assert (

@@ -83,7 +83,7 @@ def check_exposure(settings: Settings) -> tuple[bool, str]:
         return False, "; ".join(said)
     said.append(
         "what Temporal keeps is encrypted, and answers without the key are refused; they can still end tasks: share "
-        "this machine, or run a Temporal server that asks who calls (docs/codec.md)"
+        "this machine, or run a Temporal server that asks who calls (docs/explanation/encryption.md)"
     )
     return not paths, "; ".join(said)
 

@@ -93,7 +93,9 @@ def redact(
     place: Annotated[
         str,
         typer.Option(
-            "--place", help=f"Where the text would go (docs/privacy.md): {', '.join(PLACES)}.", metavar="PLACE"
+            "--place",
+            help=f"Where the text would go (docs/reference/redaction.md): {', '.join(PLACES)}.",
+            metavar="PLACE",
         ),
     ] = TextDestination.COMPRESSED,
     restore: Annotated[

@@ -266,9 +266,8 @@ def describe_remaining_data(settings: Settings, *, everything: bool) -> tuple[st
         "Transcripts, documents, reports and workflow histories stay: --everything takes them, too.": not everything,
         "The Temporal server deletes histories a moment later.": everything,
         "PostgreSQL's files lose it when it is vacuumed next.": settings.database_url.startswith("postgresql"),
-        "The Qdrant server finds it no more; its files lose it when its optimiser writes them anew (docs/memory.md).": (
-            settings.qdrant_url is not None
-        ),
+        "The Qdrant server finds it no more; its files lose it when its optimiser writes them anew "
+        "(docs/how-to/forget-tasks.md).": (settings.qdrant_url is not None),
         "Backups of database, memory and Temporal keep what they had.": True,
     }
     return tuple(sentence for sentence, holds in said.items() if holds)

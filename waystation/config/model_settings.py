@@ -63,12 +63,15 @@ class ModelSettings(BaseSettings):
     )
     agent_model: str = Field(default=DEFAULT_AGENT_MODEL, description="Model of the agents.")
     endpoint: str = Field(
-        default="", description="The named endpoint of all models whose names have none before a `::` (docs/models.md)."
+        default="",
+        description="The named endpoint of all models whose names have none before a `::` "
+        "(docs/how-to/use-another-endpoint.md).",
     )
     endpoints: WrittenEndpoints = Field(
         default={},
         description="Endpoints by name, in the config file [endpoints.NAME] with a kind; and what one can do, by its "
-        "address and the model's name, as `waystation doctor --model NAME --save` writes it (docs/models.md).",
+        "address and the model's name, as `waystation doctor --model NAME --save` writes it "
+        "(docs/how-to/use-another-endpoint.md).",
     )
     roles: Annotated[dict[Role, RoleSettings], NoDecode, WrittenTable] = Field(
         default={},

@@ -137,7 +137,8 @@ class AgentSettings(BaseSettings):
         description="Markdown file, or folder of them, that agents of new tasks follow; --procedures beats it.",
     )
     tool_servers: Path | None = Field(
-        default=None, description="Config file of MCP servers whose tools agents may call (docs/agents.md)."
+        default=None,
+        description="Config file of MCP servers whose tools agents may call (docs/how-to/add-an-mcp-server.md).",
     )
     web: bool = Field(
         default=False, description="Let agents read pages of the web, and search it where there is a key."
@@ -216,7 +217,7 @@ class ContextSettings(BaseSettings):
         default=None,
         repr=False,
         description="Called before each compaction that a worker makes: a command line, run without a shell, or an "
-        "http or https address (docs/context.md).",
+        "http or https address (docs/how-to/add-compaction-hooks.md).",
     )
     compaction_after: WrittenHook = Field(
         default=None, repr=False, description="The same, when a compaction has ended, however it did."
@@ -241,8 +242,8 @@ class EmbedderSettings(BaseSettings):
     embedder: Literal["static", "none", "e5", "fastembed", "voyage", "openai"] = Field(
         default="static",
         description="What makes vectors of passages: static (comes with the package), none (memory searches by words "
-        "alone), e5, fastembed, voyage, or openai, which many servers speak (docs/memory.md). Memory made with "
-        "another one is made anew by `waystation memory reindex`.",
+        "alone), e5, fastembed, voyage, or openai, which many servers speak (docs/how-to/choose-an-embedder.md). "
+        "Memory made with another one is made anew by `waystation memory reindex`.",
     )
     embedder_model: str | None = Field(
         default=None,
@@ -321,9 +322,9 @@ class PluginSettings(BaseSettings):
 
     plugins: WrittenNames = Field(
         default=(),
-        description="Plug-ins that are enabled, by names of their entry points, with commas between (docs/plugins.md); "
-        "each runs with the rights of the process. Ours, redaction and offline, are enabled unless -redaction or "
-        "-offline is among them.",
+        description="Plug-ins that are enabled, by names of their entry points, with commas between "
+        "(docs/how-to/write-a-plugin.md); each runs with the rights of the process. Ours, redaction and offline, are "
+        "enabled unless -redaction or -offline is among them.",
     )
 
     @field_validator("plugins")
@@ -354,12 +355,12 @@ class PrivacySettings(BaseSettings):
     privacy: RedactionPolicy = Field(
         default=RedactionPolicy.STANDARD,
         description="How much is replaced before text goes anywhere: standard, strict (names too before any model "
-        "call) or secrets-only (docs/privacy.md).",
+        "call) or secrets-only (docs/explanation/privacy.md).",
     )
     titles: Literal["redacted", "none"] = Field(
         default="redacted",
         description="What titles of tasks and steps show in Temporal's UI, lists and webhooks: words of question and "
-        "plan, redacted, or none of them (docs/privacy.md).",
+        "plan, redacted, or none of them (docs/explanation/privacy.md).",
     )
     languages: WrittenNames = Field(
         default=("en",),
@@ -373,7 +374,8 @@ class PrivacySettings(BaseSettings):
         "ng, pl, se, sg, th, tr, uk, us, za.",
     )
     recognisers: Path | None = Field(
-        default=None, description="YAML file with recognisers of your own and values to leave alone (docs/privacy.md)."
+        default=None,
+        description="YAML file with recognisers of your own and values to leave alone (docs/how-to/tune-redaction.md).",
     )
     redaction_seconds: float = Field(
         default=60,

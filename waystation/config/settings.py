@@ -75,7 +75,7 @@ class EncryptionSettings(BaseSettings):
     encrypt_payloads: bool | None = Field(
         default=None,
         description="Encrypt what Temporal keeps: payloads, failures, summaries. Not given: where WAYSTATION_KEY is "
-        "set. The same for all workers and clients of a namespace (docs/codec.md).",
+        "set. The same for all workers and clients of a namespace (docs/how-to/encrypt-what-is-stored.md).",
     )
     encrypt_at_rest: bool | None = Field(
         default=None,
@@ -198,7 +198,8 @@ class Settings(
         description="At most so many of the last messages outlive a compaction by window.",
     )
     prices: Path | None = Field(
-        default=None, description="TOML file with prices of your own, for models that it names (docs/budgets.md)."
+        default=None,
+        description="TOML file with prices of your own, for models that it names (docs/how-to/see-what-tasks-cost.md).",
     )
     backpressure: bool = Field(default=True, description="Slow calls down when a budget is nearly spent.")
     window_cap: int = Field(

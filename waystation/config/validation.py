@@ -68,8 +68,8 @@ def validate_model_capabilities(places: Sequence[tuple[str, ModelEndpoint]]) -> 
     for model, endpoint in sorted(places, key=lambda place: place[0]):
         if cause := endpoint.get_capabilities(model).unfit_reason:
             raise BadInput(
-                f"{model} at {endpoint.host} cannot do a task: {cause}. Choose another model (docs/models.md), or ask "
-                f"again with `waystation doctor --model {model} --save`"
+                f"{model} at {endpoint.host} cannot do a task: {cause}. Choose another model "
+                f"(docs/how-to/use-another-endpoint.md), or ask again with `waystation doctor --model {model} --save`"
             )
 
 

@@ -263,7 +263,10 @@ class EndpointRegistry(Value):
         if not named:
             return build_model_endpoint(self.base_url, self.rows)
         if (endpoint := self.named.get(named)) is None:
-            raise BadInput(f"{model} is at an endpoint without a table: write [endpoints.{named}] (docs/models.md)")
+            raise BadInput(
+                f"{model} is at an endpoint without a table: write [endpoints.{named}] "
+                "(docs/how-to/use-another-endpoint.md)"
+            )
         return build_model_endpoint(endpoint.url, self.rows).replace(kind=endpoint.kind)
 
     def qualify_model_name(self, model: str, endpoint: str = "", *, given: bool = True) -> str:

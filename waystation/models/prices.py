@@ -23,7 +23,7 @@ EXAMPLE = (
     'price = [{ model = "claude-opus-5-5", '
     "rates = { input = 3.6, output = 18, cache_write = 4.5, cache_read = 0.18 } }]"
 )
-"""On one line, as error messages are; docs/budgets.md has a longer one."""
+"""On one line, as error messages are; docs/how-to/see-what-tasks-cost.md has a longer one."""
 LIKE = f"it should look like {EXAMPLE}, in USD per million tokens"
 
 

@@ -1,7 +1,7 @@
 """What a plug-in imports of Waystation: the groups of entry points, what its factories are given, and what they make.
 
 A plug-in is an entry point of one of these groups, in a package that is installed beside Waystation. It does nothing
-until the setting `plugins` names it; docs/plugins.md shows one of each.
+until the setting `plugins` names it; docs/how-to/write-a-plugin.md shows one of each.
 """
 
 from collections.abc import Callable

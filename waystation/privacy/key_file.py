@@ -55,7 +55,7 @@ def load_or_create_key(path: Path) -> bytes:
     if mode & _OTHERS:
         raise BadInput(
             f"the key file {path} has mode {mode:04o}, so that others on this machine can use it: `chmod 600 {path}`; "
-            "if somebody may have read it, replace the key (docs/privacy.md)"
+            "if somebody may have read it, replace the key (docs/how-to/encrypt-what-is-stored.md)"
         )
     key = path.read_bytes()
     if len(key) != KEY_BYTES:

@@ -64,7 +64,7 @@ class InstalledPlugin:
         if not isinstance(made, kind):
             raise BadInput(
                 f"the plug-in {self.description}: {self.entry_point.value} makes a {type(made).__name__}, which is no "
-                f"{kind.__name__} (docs/plugins.md)"
+                f"{kind.__name__} (docs/how-to/write-a-plugin.md)"
             )
         return made
 

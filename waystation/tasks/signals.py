@@ -487,7 +487,7 @@ def _seen(sent: FoundMessage) -> AnswerResult | None:
 
 UNENCRYPTED_REASON = (
     "it came unencrypted, and this server's workers take what was encrypted with their key alone: answer by "
-    "`waystation`, or in a UI that has the codec endpoint (docs/codec.md)"
+    "`waystation`, or in a UI that has the codec endpoint (docs/how-to/read-encrypted-workflows.md)"
 )
 """Why a message has no effect."""
 

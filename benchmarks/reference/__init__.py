@@ -1,0 +1,1 @@
+"""Writes the pages in docs/reference that are made from the code: `make reference`."""

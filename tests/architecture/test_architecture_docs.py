@@ -1,0 +1,66 @@
+"""Pages for people: the index lists all of them, and their words are plain."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+CODE = re.compile(r"`[^`\n]*`")
+LINK = re.compile(r"\]\(([^)#\s]+)")
+NOT_IN_THE_INDEX = ("docs/index.md", "docs/design/")
+"""The index itself, and the pages that the index of the design lists."""
+
+PHRASES = {
+    r"(?:is|are|was|were|be|been|being) told": "is notified, receives",
+    r"tells? (?:of|what|which|who|when|how|whether)": "reports, shows",
+    r"anew": "again",
+    r"beside": "next to, besides",
+    r"of before": "earlier",
+    r"whoever": "anyone who",
+    r"nobody": "no one",
+    r"what there is": "what exists",
+    r"so long": "while",
+    r"hand(?:s|ed|ing)? (?:in|over|on)": "submit, pass",
+    r"bills?|money": "cost, budget",
+    r"with the words|as asked for|told and noted": "name the thing",
+}
+"""Phrases that a native engineer would not write here, and what to write."""
+AVOIDED = {re.compile(rf"\b(?:{phrase})\b", re.IGNORECASE): better for phrase, better in PHRASES.items()}
+NOT_YET_PLAIN = {
+    "docs/reference/cli.md",
+    "docs/reference/http-api.md",
+    "docs/reference/settings.md",
+    "docs/reference/temporal.md",
+}
+"""Pages that still have such phrases. It only gets shorter."""
+
+
+def read_pages() -> Iterator[tuple[str, str]]:
+    """Path and text of every page."""
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    return ((page.relative_to(ROOT).as_posix(), page.read_text(encoding="utf-8")) for page in sorted(pages))
+
+
+def test_the_index_lists_every_page_for_users() -> None:
+    pages = dict(read_pages())
+    listed = {f"docs/{path}" for path in LINK.findall(pages["docs/index.md"])}
+    missing = [
+        page
+        for page in pages
+        if page.startswith("docs/") and not page.startswith(NOT_IN_THE_INDEX) and page not in listed
+    ]
+    assert missing == []
+
+
+def find_phrases(text: str) -> list[str]:
+    """Each phrase to avoid with what to write; code is left out."""
+    prose = COMMENT.sub("", CODE.sub("", FENCED.sub("", text)))
+    return [f"{found[0]!r}: {better}" for phrase, better in AVOIDED.items() for found in phrase.finditer(prose)]
+
+
+def test_pages_are_written_in_plain_words() -> None:
+    found = {page: phrases for page, text in read_pages() if (phrases := find_phrases(text))}
+    assert {page: phrases for page, phrases in found.items() if page not in NOT_YET_PLAIN} == {}
+    assert {page for page in NOT_YET_PLAIN if page not in found} == set()
