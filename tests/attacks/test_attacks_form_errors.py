@@ -302,7 +302,7 @@ async def test_a_denial_a_message_and_one_answer_to_several_come_back_with_what_
         assert "at most 2000 characters" in back.fault("note")
     back = Returned("message", told.text)
     assert (told.status_code, back.fields["message"], back.fields["by"]) == (503, "Mind the silt", "Ada")
-    assert "no Temporal server" in back.faults["tell--fault"].lower().replace("temporal", "Temporal")
+    assert "no Temporal server" in back.faults["message--fault"].lower().replace("temporal", "Temporal")
     assert Returned("message", blank.text).fault("message") == "This is empty."
 
 

@@ -58,7 +58,8 @@ async def query_progress(task: TaskHandle) -> TaskProgress:
 async def test_an_answer_is_told_what_became_of_it_and_counts_once_however_often_it_is_sent(
     server: TemporalClient, tmp_path: Path, redactor: Redactor, remote_settings: Settings
 ) -> None:
-    gate = CallGate(ModelCall("write", 1))
+    # What harbours left at its end would answer the other request before it is denied.
+    gate = CallGate(ModelCall("harbours", 6))
     async with run_platform(server, tmp_path, redactor, ScriptedTaskModel(before=gate)) as counter:
         await counter.submit(under=make_tight_budget_config())
         task = counter.get_task_handle()
