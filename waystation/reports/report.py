@@ -15,7 +15,7 @@ from waystation.agents.deliverables import Analysis, Finding, ReportDraft, Resea
 from waystation.documents.citations import CITATION_PATTERN, Citation, CitedDocument, FailedCitation, parse_citations
 from waystation.documents.documents import Document, SkippedItem
 from waystation.documents.procedures import ProcedureSource
-from waystation.kernel.amount import Amount, format_amount, format_used_amount
+from waystation.kernel.amount import format_amount, format_used_amount
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.text import format_count
 from waystation.kernel.value import Value
@@ -23,7 +23,8 @@ from waystation.memory.passage_builder import UnindexedDocuments
 from waystation.planning.plan import PlanRevision, ReportReview
 from waystation.security.untrusted import sanitize_line
 from waystation.tasks.details import format_privacy, format_request_and_answer, format_task_cost, format_work_totals
-from waystation.tasks.task import StepProgress, TaskPhase, TaskProgress
+from waystation.tasks.task import TaskPhase
+from waystation.tasks.view import StepView, TaskView
 
 OFFLINE_WARNING = (
     "> **No LLM wrote this.** The built-in offline model searched the documents, copied the best passages word for "
@@ -62,11 +63,13 @@ class ReportParts(Value):
     draft: ReportDraft
     findings: tuple[StepFindings, ...]
     analysis: Analysis | None
-    progress: TaskProgress
+    task: TaskView
     offline: bool
     left_out: tuple[SkippedItem, ...] = ()
     procedures: tuple[ProcedureSource, ...] = ()
     """Procedures that agents were told to follow."""
+    senders: tuple[str, ...] = ()
+    """For each message that a person sent to its agents, the name that the person gave."""
 
     @property
     def is_empty(self) -> bool:
@@ -110,11 +113,11 @@ def render_written_part(parts: ReportParts) -> str:
     draft = parts.draft
     whole = bool(draft.title)
     lines = [f"# {draft.title or _title(parts) or 'Report'}"]
-    if not parts.progress.phase.over:
-        lines.append(_why_draft(parts.progress))
+    if not parts.task.phase.over:
+        lines.append(_why_draft(parts.task))
     elif not whole:
-        lines.append(f"> **Partial.** {_why_partial(parts.progress)}")
-    elif early := [f"{step.id} ({step.reason})" for step in parts.progress.steps if step.state == "partial"]:
+        lines.append(f"> **Partial.** {_why_partial(parts.task)}")
+    elif early := [f"{step.id} ({step.reason})" for step in parts.task.steps if step.state == "partial"]:
         lines.append(f"> **Ended early:** {_some(early)}. What they had by then is in this report; the rest is not.")
     said = lines[0] == f"# {' '.join(parts.question.split())}"
     lines += ["" if said else f"{_QUESTION} {parts.question}", draft.summary]
@@ -126,7 +129,7 @@ def render_written_part(parts: ReportParts) -> str:
 
 def render_report(parts: ReportParts, written: str, apparatus: ReportAppendix) -> str:
     """Render the report to be stored: warning, written part, sources and their check, account, skipped items."""
-    if apparatus.failed and parts.draft.title and parts.progress.phase.over:
+    if apparatus.failed and parts.draft.title and parts.task.phase.over:
         why = describe_failed_citations(len(apparatus.failed), apparatus.checked)
         written = insert_after_title(
             written, f"> **Partial.** {why}: each is marked where it stands, and listed with why."
@@ -137,7 +140,7 @@ def render_report(parts: ReportParts, written: str, apparatus: ReportAppendix) -
         f"## Criteria of this report\n\n{apparatus.criteria}" if apparatus.criteria else "",
         apparatus.sources,
         _citations_section(apparatus.checked, apparatus.failed, offline=parts.offline),
-        _account(parts.progress, apparatus),
+        _account(parts, apparatus),
         apparatus.not_used,
     ]
     return "\n\n".join(filter(None, pieces)) + "\n"
@@ -231,12 +234,12 @@ def _numbers(ranges: Sequence[tuple[int, int]]) -> str:
 def _title(parts: ReportParts) -> str:
     """Return the whole question if it is short enough for a heading, rather than its beginning."""
     question = " ".join(parts.question.split())
-    return question if 0 < len(question) <= MAX_TITLE_CHARACTERS else parts.progress.title
+    return question if 0 < len(question) <= MAX_TITLE_CHARACTERS else parts.task.title
 
 
-def _why_partial(progress: TaskProgress) -> str:
-    reasons = [f"{step.id}: {step.reason}" for step in _list_plan_steps(progress) if step.reason]
-    if progress.phase is TaskPhase.CANCELLED:
+def _why_partial(task: TaskView) -> str:
+    reasons = [f"{step.id}: {step.reason}" for step in _list_plan_steps(task) if step.reason]
+    if task.phase is TaskPhase.CANCELLED:
         reasons.insert(0, "the task was cancelled")
     why = "; ".join(reasons) or "the writing step did not run"
     return f"This report was not finished ({why}). What was found follows."
@@ -247,15 +250,15 @@ def _some(agents: Sequence[str]) -> str:
     return "; ".join([*agents[:MAX_NAMED_AGENTS], *([f"and {more} more, named at the end"] if more > 0 else [])])
 
 
-def _list_plan_steps(progress: TaskProgress) -> list[StepProgress]:
-    return [step for step in progress.steps if get_parent_id(step.id) is None]
+def _list_plan_steps(task: TaskView) -> list[StepView]:
+    return [step for step in task.steps if get_parent_id(step.id) is None]
 
 
-def _why_draft(progress: TaskProgress) -> str:
+def _why_draft(task: TaskView) -> str:
     stands = "not over"
-    if steps := _list_plan_steps(progress):
+    if steps := _list_plan_steps(task):
         finished = sum(step.state in {"done", "partial"} for step in steps)
-        stands = f"{progress.phase}, with {finished} of {format_count(len(steps), 'step')} finished"
+        stands = f"{task.phase}, with {finished} of {format_count(len(steps), 'step')} finished"
     return f"> **Draft.** The task is {stands}. If it ended now, it would deliver this."
 
 
@@ -284,16 +287,16 @@ def _citations_section(checked: int, failed: tuple[FailedCitation, ...], *, offl
     return "\n".join([head, "", *lines])
 
 
-def _account(progress: TaskProgress, apparatus: ReportAppendix) -> str:
-    usage = progress.totals.usage
+def _account(parts: ReportParts, apparatus: ReportAppendix) -> str:
+    task, usage = parts.task, parts.task.usage
     lines = [
         "## How this report came about",
         "",
-        f"- Task `{progress.task_id}`, model `{progress.model}`, {progress.totals.turns} model turns"
-        + (f" in {format_work_totals(progress)[0]}" if progress.legs else ""),
+        f"- Task `{task.task_id}`, model `{task.model}`, {task.turns} model turns"
+        + (f" in {format_work_totals(task)[0]}" if task.legs else ""),
         f"- Tokens: {usage.input:,} input, {usage.cache_write:,} cache write, {usage.cache_read:,} cache read, "
-        f"{usage.output:,} output; cost: {format_task_cost(progress)}",
-        f"- Budget: {format_used_amount(progress.budget.spent, progress.budget.limit)}",
+        f"{usage.output:,} output; cost: {format_task_cost(task)}",
+        f"- Budget: {format_used_amount(task.budget.spent, task.budget.limit)}",
     ]
     lines += filter(None, [apparatus.asked])
     if usage.searches:
@@ -301,30 +304,30 @@ def _account(progress: TaskProgress, apparatus: ReportAppendix) -> str:
     if usage.estimated:
         lines.append(f"- Estimated, at most, as the endpoint did not report them: {usage.estimated:,} of these tokens")
     lines += [f"- {answer}" for answer in apparatus.answers]
-    if privacy := format_privacy(progress):
+    if privacy := format_privacy(task):
         lines.append(f"- {privacy}")
-    if progress.totals.possibly_billed:
-        held = Amount(tokens=progress.totals.possibly_billed, micro_usd=progress.totals.possibly_billed_micro_usd)
-        lines.append(f"- Possibly billed without a reply, and counted as spent: {format_amount(held)} at most")
+    if not task.possibly_billed.is_zero:
+        held = format_amount(task.possibly_billed)
+        lines.append(f"- Possibly billed without a reply, and counted as spent: {held} at most")
     lines += [
         f"- {'Subagent' if get_parent_id(step.id) else 'Step'} {step.id} ended partial: {step.reason}"
-        for step in progress.steps
+        for step in task.steps
         if step.state == "partial"
     ]
-    lines += [*filter(None, [apparatus.procedures, apparatus.oversight]), *_compactions(progress)]
-    over = progress.phase.over
-    lines += [f"- {format_request_and_answer(approval, over=over)}" for approval in progress.approvals]
+    lines += [*filter(None, [apparatus.procedures, apparatus.oversight]), *_compactions(task)]
+    over = task.phase.over
+    lines += [f"- {format_request_and_answer(approval, over=over)}" for approval in task.approvals]
+    lines += [f"- {sanitize_line(by) or 'Somebody'} told its agents something while it ran" for by in parts.senders]
     lines += [
-        f"- {sanitize_line(it.by) or 'Somebody'} told its agents something while it ran" for it in progress.tellings
+        f"- Its documents changed while it ran: {update.text}" for update in task.document_updates if update.stored
     ]
-    lines += [f"- Its documents changed while it ran: {update.text}" for update in progress.updates if update.kept]
-    lines += [f"- `{refusal.signal}` without effect: {refusal.reason}" for refusal in progress.refusals]
-    lines += [f"- {note}" for note in progress.notes]
+    lines += [f"- `{refusal.signal}` without effect: {refusal.reason}" for refusal in task.rejected_messages]
+    lines += [f"- {note}" for note in task.notes]
     return "\n".join(lines)
 
 
-def _compactions(progress: TaskProgress) -> list[str]:
-    made = progress.all_compactions
+def _compactions(task: TaskView) -> list[str]:
+    made = task.sum_compactions()
     if not made.made_room:
         return []
     return [
