@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.support.view_values import PAUSED_VIEW, PENDING_APPROVAL
+from tests.support.view_values import PENDING_APPROVAL, VIEWED_PROGRESS
 from waystation.agents.action_approvals import ActionQuestion
 from waystation.cli.approvals import (
     AnswerCommand,
@@ -27,9 +27,8 @@ NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
 def view(*approvals: ApprovalRequest) -> TaskView:
-    return TaskView(
-        progress=PAUSED_VIEW.progress.replace(approvals=approvals),
-        origins={"r1": AnswerOrigin(identities=("ada@laptop (waystation)",))},
+    return TaskView.from_progress(VIEWED_PROGRESS.replace(approvals=approvals)).with_origins(
+        {"r1": AnswerOrigin(identities=("ada@laptop (waystation)",))}
     )
 
 
@@ -74,7 +73,7 @@ SEND_LETTER = ActionQuestion(call_id="c", digest="d", tool="send_letter", text="
 FOR_A_CALL = PENDING_APPROVAL.replace(request_id="r3", asked=Amount(), action=SEND_LETTER)
 HALTED = PENDING_APPROVAL.replace(request_id="r4", asked=Amount(), reason="no credit at the provider")
 DEARER = PENDING_APPROVAL.replace(request_id="r2", asked=Amount(tokens=50_000))
-OPEN = PAUSED_VIEW.progress.replace(approvals=(PENDING_APPROVAL, answered("r0", 1), FOR_A_CALL, DEARER, HALTED))
+OPEN = view(PENDING_APPROVAL, answered("r0", 1), FOR_A_CALL, DEARER, HALTED)
 
 
 def approving(*request_ids: str, add: int | None = None) -> AnswerCommand:

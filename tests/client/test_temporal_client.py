@@ -27,7 +27,7 @@ from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.temporal.connect import TemporalTarget
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import ReportVersion, TaskPhase, TaskRequest, make_session_workflow_id, make_task_id
-from waystation.tasks.view import TaskView
+from waystation.tasks.view import ReportVersionView, TaskView, as_stored
 
 DOCUMENTS = (SourceDocument(name="a.md", text="# A\n"),)
 
@@ -126,8 +126,8 @@ async def test_a_task_is_followed_until_it_is_over(client: Client, temporal_clie
         task_id = (await client.submit(make_task_request(), DOCUMENTS)).task_id
         phases: list[TaskPhase] = []
         async for view in client.watch(task_id):
-            phases.append(view.progress.phase)
-            if view.progress.phase is TaskPhase.PAUSED:
+            phases.append(view.phase)
+            if view.phase is TaskPhase.PAUSED:
                 await client.approve(task_id)
     assert phases == [TaskPhase.PAUSED, TaskPhase.DONE]
 
@@ -212,7 +212,7 @@ async def test_cancelling_reaches_the_task(client: Client, temporal_client: Temp
     async with run_stub_worker(temporal_client):
         task_id = (await client.submit(make_task_request(), DOCUMENTS)).task_id
         await client.cancel(task_id)
-        phases = [view.progress.phase async for view in client.watch(task_id)]
+        phases = [view.phase async for view in client.watch(task_id)]
     assert phases[-1] is TaskPhase.CANCELLED
 
 
@@ -224,7 +224,7 @@ async def test_a_task_that_no_session_took_can_be_cancelled_and_is_over_for_one_
         await client.submit(request, DOCUMENTS, start_timeout=SHORT)
     task_id = make_task_id(request)
     assert await client.cancel(task_id) is TaskPhase.SUBMITTED
-    seen = (await client.get_task(task_id)).progress
+    seen = await client.get_task(task_id)
     assert (seen.phase, seen.notes) == (TaskPhase.CANCELLED, ("it was cancelled before a session took it",))
     async with aclosing(await SqlStore.open(Settings(home=tmp_path).database_url, utc_now)) as store:
         assert (await store.get_task(task_id, SYSTEM_SCOPE)).ended_at is not None
@@ -237,13 +237,12 @@ async def test_a_task_that_has_ended_is_read_from_the_store_with_its_run_where_t
         submitted = await client.submit(make_task_request(), DOCUMENTS)
     store = await SqlStore.open(Settings(home=tmp_path).database_url, utc_now)
     row = await store.get_task(submitted.task_id, SYSTEM_SCOPE)
-    over = (await client.get_task(submitted.task_id)).progress.replace(
-        phase=TaskPhase.PARTIAL, report=await store.put_text("# Report", row.ref.scope)
-    )
+    report = await store.put_text("# Report", row.ref.scope)
+    over = as_stored(row, TaskPhase.PARTIAL).replace(report=report)
     await store.save_task_progress(submitted.task_id, over)
     row = await store.get_task(submitted.task_id, SYSTEM_SCOPE)
     await store.aclose()
-    kept = TaskView(progress=over, session=row.request.session, submitted_at=row.submitted_at, ended_at=row.ended_at)
+    kept = TaskView.from_progress(over).with_stored_request(row)
     assert row.request.session
     assert row.ended_at is not None
     assert await client.get_task(submitted.task_id) == kept.replace(run_id=submitted.run_id, ui_url=submitted.ui_url)
@@ -258,19 +257,20 @@ async def test_a_report_of_before_is_there_while_the_workflow_that_goes_on_does_
 ) -> None:
     async with run_stub_worker(temporal_client):
         task_id = (await client.submit(make_task_request(), DOCUMENTS)).task_id
-        live = (await client.get_task(task_id)).progress
+        live = await client.get_task(task_id)
         async with aclosing(await SqlStore.open(Settings(home=tmp_path).database_url, utc_now)) as store:
             blob = await store.put_text("# Report", (await store.get_task(task_id, SYSTEM_SCOPE)).ref.scope)
             first = ReportVersion(number=1, report=blob, phase=TaskPhase.DONE)
-            await store.save_task_progress(task_id, live.replace(phase=TaskPhase.WORKING, reports=(first,)))
-        at_work = await client.get_last_known_progress(task_id)
+            row = await store.get_task(task_id, SYSTEM_SCOPE)
+            await store.save_task_progress(task_id, as_stored(row, TaskPhase.WORKING).replace(reports=(first,)))
+        at_work = await client.get_last_known_task(task_id)
         assert await client.get_report(task_id) == "# Report"
     await temporal_client.get_workflow_handle(task_id).terminate()
     assert (live.phase, live.reports, at_work.phase, at_work.reports) == (
         TaskPhase.PAUSED,
         (),
         TaskPhase.PAUSED,
-        (first,),
+        (ReportVersionView.from_version(first),),
     )
     assert await client.get_report(task_id, 1) == "# Report"
     with pytest.raises(BadInput, match=r"has no version 2 of its report; it has 1 \(done\)"):
@@ -318,4 +318,4 @@ async def test_tasks_are_listed_without_a_server(
     async with await Client.connect(Settings(home=tmp_path)) as cut_off:
         (view,) = await cut_off.list_tasks()
     assert view.remark.startswith("no Temporal server answers at 127.0.0.1:1")
-    assert view.progress.phase is TaskPhase.SUBMITTED
+    assert view.phase is TaskPhase.SUBMITTED

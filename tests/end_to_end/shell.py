@@ -166,12 +166,12 @@ def is_paused(seen: TaskProgress) -> bool:
 async def _task_in_state(task_id: str, met: Callable[[TaskProgress], bool], seconds: float, what: str) -> TaskProgress:
     # Connected for each wait: after `waystation up` the server has another address.
     async with await Client.connect(Settings()) as client:
-        seen = (await client.get_task(task_id)).progress
+        seen = await client.get_task(task_id)
         try:
             async with asyncio.timeout(seconds):
                 while not met(seen):
                     await asyncio.sleep(CLIENT_POLL_SECONDS)
-                    seen = (await client.get_task(task_id)).progress
+                    seen = await client.get_task(task_id)
         except TimeoutError:
             raise AssertionError(f"waited {seconds:.0f} s in vain: {what}; it is {seen.phase}") from None
         return seen

@@ -91,7 +91,7 @@ def assert_words_were_heard_once(shell: Shell, task: str, working: list[str]) ->
         for step in shown["steps"]
     }
     assert {agent: heard[agent] for agent in working} == {agent: [WORDS] for agent in working}
-    assert [(one["text"], one["by"]) for one in shown["told"]] == [(WORDS, "Ada")]
+    assert [(one["text"], one["by"]) for one in shown["messages"]] == [(WORDS, "Ada")]
 
 
 def assert_documents_were_heard_of_once(shell: Shell, task: str, working: list[str]) -> None:

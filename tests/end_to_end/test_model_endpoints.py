@@ -46,7 +46,7 @@ async def test_a_task_under_a_narrow_hard_budget_ends_with_a_report_and_an_hones
             monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
             async with run_configured_workers(settings), await Client.connect(settings) as client:
                 task_id = (await client.submit(REQUEST, documents)).task_id
-                seen = [view.progress async for view in client.watch(task_id)][-1]
+                seen = [view async for view in client.watch(task_id)][-1]
                 report, bill = await client.get_report(task_id), await client.get_bill(task_id)
     assert seen.phase in {TaskPhase.DONE, TaskPhase.PARTIAL}, seen.notes
     ended = [step for step in seen.steps if step.state == "partial"]
@@ -123,7 +123,7 @@ async def test_an_endpoint_that_dies_in_the_middle_of_a_task_is_taken_over_from_
             monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
             async with run_configured_workers(settings), await Client.connect(settings) as client:
                 task_id = (await client.submit(request, documents)).task_id
-                seen = [view.progress async for view in client.watch(task_id)][-1]
+                seen = [view async for view in client.watch(task_id)][-1]
                 bill = await client.get_bill(task_id)
                 agents = dict.fromkeys(line.agent for line in bill.lines if line.kind == "turn")
                 transcripts = [await client.get_transcript(task_id, agent) for agent in agents]
@@ -180,7 +180,7 @@ async def test_a_call_that_was_refused_goes_on_to_the_next_endpoint_at_once_and_
             monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
             async with run_configured_workers(settings), await Client.connect(settings) as client:
                 task_id = (await client.submit(request, documents)).task_id
-                seen = [view.progress async for view in client.watch(task_id)][-1]
+                seen = [view async for view in client.watch(task_id)][-1]
                 bill = await client.get_bill(task_id)
     assert seen.phase is TaskPhase.DONE, seen.notes
     assert first.refusals

@@ -49,7 +49,7 @@ async def test_who_follows_a_task_is_told_that_its_platform_was_stopped_though_a
             task = counter.get_task_handle().id
 
             async def paused() -> bool:
-                return len((await client.get_task(task)).progress.approvals) == 2
+                return len((await client.get_task(task)).approvals) == 2
 
             await wait_until(paused)
             with pytest.raises(Unreachable, match=f"the platform was stopped, and {task} is safe: `waystation up`"):
@@ -58,5 +58,5 @@ async def test_who_follows_a_task_is_told_that_its_platform_was_stopped_though_a
                 await client.cancel(task)
             again = ProcessIdentity.from_pid(os.getpid())
             write_run_file(settings.run_file, run.replace(server=again, workers=again))
-            assert len((await client.get_task(task)).progress.approvals) == 2
+            assert len((await client.get_task(task)).approvals) == 2
     assert asked
