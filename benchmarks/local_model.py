@@ -31,7 +31,8 @@ from waystation.context.transcript import Message
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Limit
 from waystation.runtime.temporal.dev_server import find_free_port, find_temporal_executable
-from waystation.tasks.task import TaskProgress, TaskRequest
+from waystation.tasks.task import TaskRequest
+from waystation.tasks.view import TaskView
 from waystation.workers.wiring import run_configured_workers
 
 MODEL = "smollm2"

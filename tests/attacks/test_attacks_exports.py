@@ -88,7 +88,8 @@ async def test_a_report_and_a_draft_are_had_as_pdf_and_docx_under_a_name(setting
         "task_id": running,
         "phase": "working",
         "version": None,
-        "report": text.text,
+        "markdown": text.text,
+        "model": "m",
         "versions": [],
     }
     assert (none.status_code, missing.status_code) == (422, 400)
