@@ -147,8 +147,7 @@ async def run_task(settings: Settings) -> None:
 async def follow_task(client: Client, task_id: str) -> TaskView:
     """Say where the task is whenever that has changed, until it is over."""
     said = ""
-    async for view in client.watch(task_id):
-        seen = view
+    async for seen in client.watch(task_id):
         steps = ", ".join(f"{step.id} {step.state}" for step in seen.steps)
         line = f"{seen.phase}, {seen.budget.spent.tokens:,} tokens; {steps}"
         if line != said:

@@ -79,7 +79,7 @@ async def test_without_a_worker_it_is_unknown_whether_a_task_was_accepted_and_re
     with pytest.raises(Unreachable, match=r"unknown whether task-[0-9a-f]{16} was accepted.*request id is safe"):
         await client.submit(request, DOCUMENTS, start_timeout=SHORT)
     stored = await client.get_task(make_task_id(request))
-    assert stored.progress.phase is TaskPhase.SUBMITTED
+    assert stored.phase is TaskPhase.SUBMITTED
     assert stored.remark == NOT_TAKEN
     async with run_stub_worker(temporal_client):
         submitted = await client.submit(request, DOCUMENTS)
@@ -108,7 +108,7 @@ async def test_a_submitted_task_is_found_on_the_server_and_in_its_ui(
     async with run_stub_worker(temporal_client):
         submitted = await client.submit(make_task_request(), DOCUMENTS)
         seen = await client.get_task(submitted.task_id)
-    assert seen.progress.phase is TaskPhase.PAUSED
+    assert seen.phase is TaskPhase.PAUSED
     assert seen.run_id == submitted.run_id
     assert submitted.ui_url == f"{temporal_server.ui_url}/namespaces/default/workflows/{submitted.task_id}"
 
@@ -194,7 +194,7 @@ async def test_without_a_worker_a_running_task_is_shown_as_far_as_it_is_known(
     async with run_stub_worker(temporal_client):
         task_id = (await client.submit(make_task_request(), DOCUMENTS)).task_id
     seen = await client.get_task(task_id)
-    assert seen.progress.phase is TaskPhase.WORKING
+    assert seen.phase is TaskPhase.WORKING
     assert seen.remark.startswith("no worker answers: it goes on when one runs")
 
 
@@ -203,7 +203,7 @@ async def test_a_task_terminated_in_temporal_is_over(client: Client, temporal_cl
         task_id = (await client.submit(make_task_request(), DOCUMENTS)).task_id
     await temporal_client.get_workflow_handle(task_id).terminate()
     seen = await client.get_task(task_id)
-    assert (seen.progress.phase, seen.remark) == (TaskPhase.CANCELLED, "it was ended in Temporal, without a report")
+    assert (seen.phase, seen.remark) == (TaskPhase.CANCELLED, "it was ended in Temporal, without a report")
     with pytest.raises(BadInput, match=f"{task_id} has no report \\(it is cancelled\\)"):
         await client.get_report(task_id)
 

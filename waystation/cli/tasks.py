@@ -53,7 +53,7 @@ from waystation.tasks.progress import (
 )
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import TaskPhase
-from waystation.tasks.view import SessionLimitView, TaskCancellation, TaskFilter, TaskView
+from waystation.tasks.view import CancelResult, SessionLimitView, TaskFilter, TaskView
 
 app = typer.Typer()
 
@@ -173,10 +173,10 @@ def cancel(task: TaskArgument, as_json: JsonOption = False) -> None:
         print_json(done)
 
 
-async def _cancel(task: str) -> TaskCancellation:
+async def _cancel(task: str) -> CancelResult:
     async with await connect_client(Settings()) as client:
         task_id = await client.resolve_task_id(task)
-        return TaskCancellation.from_phase(task_id, await client.cancel(task_id))
+        return CancelResult.from_phase(task_id, await client.cancel(task_id))
 
 
 NAMED = 20

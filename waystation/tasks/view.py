@@ -812,7 +812,7 @@ def list_open_requests(trail: Iterable[AuditEntry]) -> tuple[ApprovalRequest, ..
     return tuple(approval for approval in newest.values() if approval.decision == "pending")
 
 
-class TaskCancellation(Value):
+class CancelResult(Value):
     """The result of a request to stop a task."""
 
     task_id: str

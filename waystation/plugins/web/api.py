@@ -55,11 +55,11 @@ from waystation.tasks.task import TaskPhase
 from waystation.tasks.view import (
     AgentCompactionAudits,
     AgentMessagesView,
+    CancelResult,
     PendingApproval,
     ReportView,
     SessionLimitView,
     SubmittedTask,
-    TaskCancellation,
     TaskFilter,
     TaskView,
 )
@@ -163,7 +163,7 @@ async def get_show(client: TenantClient, task: TaskPath) -> TaskView:
 
 
 @v1.post("/tasks/{task}/cancel")
-async def post_cancel(client: TenantClient, task: TaskPath) -> TaskCancellation:
+async def post_cancel(client: TenantClient, task: TaskPath) -> CancelResult:
     """Stop a task."""
     return await cancel_task(client, task)
 

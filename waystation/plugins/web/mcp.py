@@ -78,7 +78,7 @@ from waystation.security.untrusted import (
     sanitize_line,
 )
 from waystation.tasks.signals import AnswerResult
-from waystation.tasks.view import PendingApproval, PendingApprovals, TaskCancellation, TaskView
+from waystation.tasks.view import CancelResult, PendingApproval, PendingApprovals, TaskView
 
 MAX_WAIT_SECONDS, DEFAULT_WAIT_SECONDS = 600, 50
 """Seconds: many clients time out a call after a minute."""
@@ -250,11 +250,11 @@ async def send_task_message(
     )
 
 
-async def cancel_task(ctx: Ctx, task: Task) -> TaskCancellation:
+async def cancel_task(ctx: Ctx, task: Task) -> CancelResult:
     """Stop a task. It cannot be undone; what it has found stays readable."""
     assistant = get_assistant(ctx)
     task_id = await assistant.require_own_task(task)
-    return TaskCancellation.from_phase(task_id, await assistant.client.cancel(task_id))
+    return CancelResult.from_phase(task_id, await assistant.client.cancel(task_id))
 
 
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)

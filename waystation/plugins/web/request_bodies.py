@@ -43,7 +43,7 @@ from waystation.tasks.approvals import VerifiedName
 from waystation.tasks.details import build_optional_grant_fields
 from waystation.tasks.signals import AnswerResult, ContextEditAction, ContextEditInput
 from waystation.tasks.task import TaskConfig, TaskRequest, TaskRow, make_own_session_name
-from waystation.tasks.view import SubmittedTask, TaskCancellation
+from waystation.tasks.view import CancelResult, SubmittedTask
 
 MAX_REQUEST_DOCUMENTS, MAX_FAULTS = 1_000, 20
 MAX_PAGE_ITEMS, COUNTS = 5_000, frozenset({"most", "count", "limit"})
@@ -374,10 +374,10 @@ def _bounded(what: str, written: str, least: Amount) -> Limit:
         raise BadInput(f"{what} is {error}") from error
 
 
-async def cancel_task(client: Client, task: str) -> TaskCancellation:
+async def cancel_task(client: Client, task: str) -> CancelResult:
     """Ask a task to stop; one that is over stays as it is."""
     task_id = await client.resolve_task_id(task)
-    return TaskCancellation.from_phase(task_id, await client.cancel(task_id))
+    return CancelResult.from_phase(task_id, await client.cancel(task_id))
 
 
 async def grant_task_request(client: Client, task: str, given: Grant, who: Principal) -> AnswerResult:
