@@ -27,7 +27,7 @@ from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.temporal.connect import TemporalTarget
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import ReportVersion, TaskPhase, TaskRequest, make_session_workflow_id, make_task_id
-from waystation.tasks.view import ReportVersionView, TaskView, as_stored
+from waystation.tasks.view import ApprovalView, ReportVersionView, TaskView, as_stored
 
 DOCUMENTS = (SourceDocument(name="a.md", text="# A\n"),)
 
@@ -166,10 +166,10 @@ async def test_an_answer_that_no_worker_reads_waits_for_one(client: Client, temp
 async def test_what_waits_is_listed_over_all_tasks(client: Client, temporal_client: TemporalClient) -> None:
     async with run_stub_worker(temporal_client):
         task_ids = {(await client.submit(make_task_request(), DOCUMENTS)).task_id for _ in range(2)}
-        waiting: set[str] = set()
+        waiting, asked = set[str](), ApprovalView.from_request(PENDING_APPROVAL)
         # The server's search index follows its workflows a little later.
         while not task_ids <= waiting:
-            waiting = {one.task_id for one in await client.list_approvals() if one.approval == PENDING_APPROVAL}
+            waiting = {one.task_id for one in await client.list_approvals() if one.approval == asked}
             await asyncio.sleep(0.05)
 
 

@@ -222,7 +222,7 @@ async def test_each_run_has_the_servers_and_the_skills_that_were_named_with_the_
         await platform.run_week(0)
         (task,) = await platform.client.list_tasks(TaskFilter(session="S"))
         seen = await platform.client.get_task(task.task_id)
-    assert seen.servers == ("wiki", "default")
+    assert seen.tool_servers == ("wiki", "default")
     assert [one.name for one in seen.procedures] == ["tides"]
 
 
