@@ -31,7 +31,7 @@ from waystation.tasks.details import (
 )
 from waystation.tasks.progress import CostBreakdown, CostLine
 from waystation.tasks.task import TaskPhase
-from waystation.tasks.view import CompactionView, PendingApproval, TaskView, list_pending_approvals
+from waystation.tasks.view import AgentCompactionView, PendingApproval, TaskView, list_pending_approvals
 
 PHASE_STYLES = {
     TaskPhase.DONE: "green",
@@ -158,7 +158,7 @@ def _newest_compactions(view: TaskView) -> list[str]:
     return shown
 
 
-def format_restore_command(task_id: str, made: CompactionView) -> str:
+def format_restore_command(task_id: str, made: AgentCompactionView) -> str:
     """Format the command that undoes a compaction of a running agent."""
     return f"waystation restore {task_id} --agent {made.agent} --compaction {made.id[:SHORT_ID]}"
 
@@ -212,7 +212,7 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> Tab
     return table
 
 
-def format_compaction(compaction: CompactionView) -> str:
+def format_compaction(compaction: AgentCompactionView) -> str:
     """Format one compaction in one line."""
     waiting = f" ({compaction.passages_waiting} still waiting)" if compaction.passages_waiting else ""
     # A compaction that freed nothing has no id to name.

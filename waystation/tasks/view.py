@@ -183,7 +183,7 @@ class StepView(Value):
         )
 
 
-class CompactionView(Value):
+class AgentCompactionView(Value):
     """One compaction. Token counts are of the whole request."""
 
     id: str
@@ -614,7 +614,7 @@ class TaskView(Value):
     """Updates of its documents while it was running."""
     context_edits: tuple[ContextEditView, ...]
     """People's edits of agents' contexts, including waiting and refused ones."""
-    compactions: tuple[CompactionView, ...]
+    compactions: tuple[AgentCompactionView, ...]
     """The newest compactions of each agent, oldest first."""
     compaction_totals: dict[str, CompactionTotals]
     """Totals of all compactions, by agent."""
@@ -665,7 +665,7 @@ class TaskView(Value):
             rejected_messages=tuple(map(RejectedMessageView.from_rejection, progress.refusals)),
             document_updates=tuple(map(DocumentsUpdateView.from_update, progress.updates)),
             context_edits=tuple(map(ContextEditView.from_edit, progress.edits)),
-            compactions=tuple(map(CompactionView.from_compaction, progress.compactions)),
+            compactions=tuple(map(AgentCompactionView.from_compaction, progress.compactions)),
             compaction_totals=_sum_compactions_by_agent(progress),
             revisions=progress.revisions,
             reviews=tuple(map(ReportReviewView.from_review, progress.reviews)),
