@@ -308,9 +308,7 @@ async def test_a_long_file_is_shown_in_pieces(bare_env: AgentEnvironment) -> Non
 async def test_there_is_a_tool_for_files_only_where_there_are_files(
     bare_env: AgentEnvironment, given: tuple[ProcedureSource, ...]
 ) -> None:
-    await bare_env.open_task(
-        [EVIDENCE], asked=TASK_REQUEST.replace(procedures=tuple(map(ProcedureView.from_source, given)))
-    )
+    await bare_env.open_task([EVIDENCE], asked=TASK_REQUEST.replace(procedures=given))
     toolbox = await bare_env.agent_deps.build_agent_toolbox(
         bare_env.run_ref(), bare_env.terms, await bare_env.load_transcript()
     )
