@@ -96,7 +96,7 @@ async def test_what_a_task_came_to_is_what_its_call_would_have_returned(settings
     assert result["structuredContent"].items() >= report.items()
     assert (result["isError"], result["resultType"]) == (False, "complete")
     (content,) = result["content"]
-    assert content["text"] == f"{told['statusMessage']}\n\n{report['report']}"
+    assert content["text"] == f"{told['statusMessage']}\n\n{report['markdown']}"
 
 
 async def test_a_task_that_failed_is_a_result_that_says_so_and_one_that_was_cancelled_has_none(
