@@ -9,7 +9,7 @@ def test_a_task_that_has_ended_is_not_cancelled(ended_id: str, capsys: pytest.Ca
     assert run(["cancel", ended_id]) == 0
     assert capsys.readouterr().err == f"{ended_id} has ended: partial\n"
     assert run(["cancel", ended_id, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"task_id": ended_id, "phase": "partial", "asked": False}
+    assert json.loads(capsys.readouterr().out) == {"task_id": ended_id, "phase": "partial", "requested": False}
 
 
 def test_a_task_that_has_ended_is_granted_nothing(ended_id: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -25,7 +25,8 @@ def test_a_report_is_printed_for_programs(ended_id: str, capsys: pytest.CaptureF
         "phase": "partial",
         "version": 1,
         "versions": [{"number": 1, "phase": "partial", "stored_at": None}],
-        "report": "# Report",
+        "model": "waystation-offline-1",
+        "markdown": "# Report",
     }
 
 

@@ -70,7 +70,7 @@ async def test_a_passage_that_leaves_the_outbox_while_a_person_is_erased_is_read
     run_id = f"{task.ref.task_id}/research-1"
     fence = await store.acquire_fence(run_id)
     waits = make_passage("waits", run_id, task.ref.task_id)
-    await store.commit_compaction(fence, 3, make_summary("summary-2"), [waits], None)
+    await store.commit_compaction(fence, 4, make_summary("summary-2"), [waits], None)
     worker, read = await SqlStore.open(postgres_url, store_clock), list[str]()
     async with store.database.write() as connection:
         async for cell in iter_task_row_texts(connection, task.ref.tenant):
