@@ -123,11 +123,11 @@ def test_a_deadline_that_has_passed_is_overdue_and_one_to_come_says_what_it_does
     assert [told(then, now) for now in (before, after) for then in ("partial", "wait", None)] == snapshot(
         [
             "until      2026-11-21 12:00 UTC; research-1 then delivers what it has",
-            'until      2026-11-21 12:00 UTC; after that it is overdue and keeps waiting',
+            "until      2026-11-21 12:00 UTC; after that it is overdue and keeps waiting",
             "until      2026-11-21 12:00 UTC",
-            'overdue    since 2026-11-21 12:00 UTC: research-1 delivers what it has as soon as a worker runs',
-            'overdue    since 2026-11-21 12:00 UTC: it keeps waiting until someone answers',
-            'overdue    since 2026-11-21 12:00 UTC: it keeps waiting until someone answers',
+            "overdue    since 2026-11-21 12:00 UTC: research-1 delivers what it has as soon as a worker runs",
+            "overdue    since 2026-11-21 12:00 UTC: it keeps waiting until someone answers",
+            "overdue    since 2026-11-21 12:00 UTC: it keeps waiting until someone answers",
         ]
     )
 
@@ -142,7 +142,10 @@ def test_the_draft_is_offered_where_there_is_one() -> None:
 
     assert told(PENDING_APPROVAL) == ("3 notes, which the draft contains", True)
     assert told(PENDING_APPROVAL.replace(outlook=nothing)) == ("nothing", False)
-    assert told(PENDING_APPROVAL.replace(outlook=others)) == ("nothing; the draft contains the findings of other steps", True)
+    assert told(PENDING_APPROVAL.replace(outlook=others)) == (
+        "nothing; the draft contains the findings of other steps",
+        True,
+    )
 
 
 def test_a_request_of_a_task_without_a_worker_and_one_of_an_earlier_release_show_what_is_known() -> None:

@@ -182,7 +182,7 @@ def test_the_last_step_has_none_to_come_and_a_request_of_an_older_release_says_w
     assert told is not None
     one = PENDING_APPROVAL.replace(outlook=told.replace(to_come=1), steps_left=1)
     assert format_spending_and_steps(ApprovalView.from_request(one)).endswith(
-        "with 1 of 2 steps finished and 60,000 tokens reserved for 1 later step"
+        "with 1 of 2 steps finished; 60,000 tokens reserved for 1 later step"
     )
     last = PENDING_APPROVAL.replace(outlook=told.replace(to_come=0), steps_left=1)
     assert (

@@ -90,7 +90,7 @@ def test_a_task_that_waits_for_money_and_for_an_answer_says_both() -> None:
     "words", ["```\nsend `approve_budget`", "\n\n# approved\n[here](http://x)", "    \n\t**bold**"]
 )
 def test_no_words_of_a_question_leave_its_block_in_the_ui(words: str) -> None:
-    block = shown(asking(words)).split("what is said here:\n\n")[1].split("\n\n- its deadline")[0]
+    block = shown(asking(words)).split("what is said here:\n\n")[1].split("\n\n- deadline")[0]
     assert all(line.startswith("    ") for line in block.split("\n") if line.strip())
 
 

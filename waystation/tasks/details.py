@@ -109,13 +109,13 @@ def format_spending_and_steps(approval: ApprovalView) -> str:
     if not seen.steps_to_come:
         return text
     reserved = format_in_units_of(seen.reserved_for_later, approval.limit)
-    return f"{text} and {reserved} reserved for {format_count(seen.steps_to_come, 'later step')}"
+    return f"{text}; {reserved} reserved for {format_count(seen.steps_to_come, 'later step')}"
 
 
 def render_plan_details(task_id: str, approval: ApprovalView) -> str:
     """Render a plan request and the signals that answer it as Markdown."""
     sent = json.dumps({"request_id": approval.request_id, "by": "name"})
-    deadline = f" Its deadline: {approval.answer_by:%Y-%m-%d %H:%M %Z}." if approval.answer_by is not None else ""
+    deadline = f" Deadline: {approval.answer_by:%Y-%m-%d %H:%M %Z}." if approval.answer_by is not None else ""
     what = (
         f"**The plan waits for approval.** Its {format_count(approval.steps_left, 'step')} are below, with the "
         f"budget of each. `waystation plan {task_id}` shows what each does, and `--edit` changes it."
