@@ -69,7 +69,7 @@ def test_a_task_on_its_way_says_since_when_and_when_it_was_last_heard_of() -> No
     later = NOON + timedelta(seconds=3_704)
     assert follow.format_liveness(PAUSED_VIEW, NOON) == "paused"
     assert follow.format_liveness(begun.replace(activity=(WAITING,)), later) == (
-        "paused, submitted 1 h 3 min ago; last sign of life 4 s ago"
+        "paused, submitted 1 h 3 min ago; last heard from 4 s ago"
     )
     assert follow.format_liveness(begun.replace(phase=TaskPhase.DONE), NOON) == ""
 
@@ -80,12 +80,12 @@ def test_where_nothing_can_be_redrawn_a_sign_of_life_is_printed_now_and_then(mon
     monkeypatch.setattr(follow, "print_message", said.append)
     monkeypatch.setattr(follow, "utc_now", lambda: clock[0])
     screen = follow.TaskScreen()
-    for seconds in range(0, 44, 4):
-        clock[0] = NOON + timedelta(seconds=seconds)
+    for minutes in range(0, 25, 4):
+        clock[0] = NOON + timedelta(minutes=minutes)
         screen.show(PAUSED_VIEW.replace(activity=(WAITING,)))
     signs = [line for line in said if "waiting for the model" in line]
-    assert [line.split("since ")[1].split(";")[0] for line in signs] == ["16 s", "32 s"]
-    assert said[-2] == "paused; last sign of life 0 s ago; 41,200 of 200,000 tokens spent"
+    assert [line.split("since ")[1].split(";")[0] for line in signs] == ["12 min 0 s", "24 min 0 s"]
+    assert said[-2] == "paused; last heard from 0 s ago; 41,200 of 200,000 tokens spent"
 
 
 async def test_a_task_in_which_nothing_happens_is_still_looked_at_now_and_then(

@@ -43,39 +43,45 @@ def test_the_inbox_tells_what_each_request_is_about_and_breaks_no_command() -> N
     shown = format_inbox([asking.replace(approval=late, then="wait"), waiting(PENDING_APPROVAL)], NOON, 80)
     assert shown == snapshot("""\
 task-0123456789abcdef  Which licences [red]do[/red] they carry?
-research-1 asks for 30,000 tokens more, since 2026-11-21 12:00 UTC
-  spent      29,500 of 30,000 tokens; the task 41,200 of 200,000 tokens
-  left       158,800 tokens in the task: 89,500 tokens are kept for other steps,
-             500 tokens are its own, 68,800 tokens are unreserved
-  steps      1 of 4 finished when it asked, 2 to come with 60,000 tokens kept
-  estimate   7 calls so far, about 4,200 tokens each: 30,000 tokens more are
-             worth about 7
-  at least   900 tokens: its next call is made when 1,400 tokens are there, the
-             most that request and longest reply can come to, though most cost
-             far less; a smaller grant pauses again
-  so far     3 notes; the draft has them
-  if denied  research-1 ends with 3 notes, analysis goes on with that, and the
-             task ends partial
-  until      2026-11-21 21:00 UTC; it is then overdue, and waits on
+research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
+  it buys    about 7 more calls at 4,200 tokens each, its average so far
+  if denied  research-1 ends with 3 notes; analysis continues with that; the
+             report is partial
+  until      2026-11-21 21:00 UTC; after that it is overdue and keeps waiting
   waystation report task-0123456789abcdef --draft
   waystation approve task-0123456789abcdef --request r1 --add 30000
   waystation deny task-0123456789abcdef --request r1 --finish partial
 
 task-1  Why?
-research-1 asks for 30,000 tokens more
-  spent      29,500 of 30,000 tokens; the task 41,200 tokens when it asked
-  steps      1 of 4 finished when it asked, 2 to come with 60,000 tokens kept
-  estimate   7 calls so far, about 4,200 tokens each: 30,000 tokens more are
-             worth about 7
-  at least   900 tokens: its next call is made when 1,400 tokens are there, the
-             most that request and longest reply can come to, though most cost
-             far less; a smaller grant pauses again
-  so far     3 notes; the draft has them
-  if denied  research-1 ends with 3 notes, analysis goes on with that, and the
-             task ends partial
+research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
+  it buys    about 7 more calls at 4,200 tokens each, its average so far
+  if denied  research-1 ends with 3 notes; analysis continues with that; the
+             report is partial
   waystation report task-1 --draft
   waystation approve task-1 --request r1 --add 30000
   waystation deny task-1 --request r1 --finish partial\
+""")
+
+
+def test_verbose_adds_what_the_task_has_and_the_minimum() -> None:
+    (asking,) = list_pending_approvals(TaskView.from_progress(VIEWED_PROGRESS))
+    asked_at_noon = asking.replace(approval=asking.approval.replace(requested_at=NOON))
+    assert format_request(asked_at_noon, NOON, 80, verbose=True) == snapshot("""\
+research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
+  it buys    about 7 more calls at 4,200 tokens each, its average so far
+  if denied  research-1 ends with 3 notes; analysis continues with that; the
+             report is partial
+  since      2026-11-21 12:00 UTC
+  task       spent 41,200 of 200,000 tokens; steps: 1 of 4 finished, 60,000
+             tokens reserved for 2 later steps
+  left       158,800 tokens in the task: 89,500 tokens reserved for other steps,
+             500 tokens its own, 68,800 tokens unreserved
+  minimum    900 tokens, the worst case of its next call; after less it asks
+             again
+  so far     3 notes, which the draft contains
+  waystation report task-0123456789abcdef --draft
+  waystation approve task-0123456789abcdef --request r1 --add 30000
+  waystation deny task-0123456789abcdef --request r1 --finish partial\
 """)
 
 
@@ -83,10 +89,9 @@ def test_a_request_of_a_provider_that_stopped_says_what_there_is_and_nothing_of_
     halted = PENDING_APPROVAL.replace(asked=Amount(), reason="the account has no credit")
     assert format_request(waiting(halted), NOON, 80) == snapshot("""\
 research-1 makes no more calls: the account has no credit
-  next       see to that; `approve` then goes on
-  so far     3 notes; the draft has them
-  if denied  research-1 ends with 3 notes, analysis goes on with that, and the
-             task ends partial
+  next       fix this, then approve
+  if denied  research-1 ends with 3 notes; analysis continues with that; the
+             report is partial
   waystation report task-1 --draft
   waystation approve task-1 --request r1
   waystation deny task-1 --request r1 --finish partial\
@@ -97,14 +102,13 @@ def test_money_that_is_left_in_the_task_is_accounted_for() -> None:
     def left(spent: int, reserved: int) -> str:
         limit = Limit(tokens=100_000)
         budget = BudgetView(limit=limit, spent=Amount(tokens=spent), reserved=Amount(tokens=reserved))
-        text = format_request(waiting(PENDING_APPROVAL).replace(task_budget=budget), NOON, WIDE)
+        text = format_request(waiting(PENDING_APPROVAL).replace(task_budget=budget), NOON, WIDE, verbose=True)
         return line(text, "left") if "\n  left" in text else ""
 
     assert left(41_200, 50_500) == (
-        "58,800 tokens in the task: 50,000 tokens are kept for other steps, 500 tokens are its own, "
-        "8,300 tokens are unreserved"
+        "58,800 tokens in the task: 50,000 tokens reserved for other steps, 500 tokens its own, 8,300 tokens unreserved"
     )
-    assert left(99_500, 500) == "500 tokens in the task: 500 tokens are its own"
+    assert left(99_500, 500) == "500 tokens in the task: 500 tokens its own"
     assert left(100_000, 0) == ""
 
 
@@ -119,11 +123,11 @@ def test_a_deadline_that_has_passed_is_overdue_and_one_to_come_says_what_it_does
     assert [told(then, now) for now in (before, after) for then in ("partial", "wait", None)] == snapshot(
         [
             "until      2026-11-21 12:00 UTC; research-1 then delivers what it has",
-            "until      2026-11-21 12:00 UTC; it is then overdue, and waits on",
+            "until      2026-11-21 12:00 UTC; after that it is overdue and keeps waiting",
             "until      2026-11-21 12:00 UTC",
-            "overdue    since 2026-11-21 12:00 UTC: research-1 delivers what it has as soon as a worker looks",
-            "overdue    since 2026-11-21 12:00 UTC: nobody answered in time; it waits on until somebody does",
-            "overdue    since 2026-11-21 12:00 UTC: nobody answered in time; it waits on until somebody does",
+            "overdue    since 2026-11-21 12:00 UTC: research-1 delivers what it has as soon as a worker runs",
+            "overdue    since 2026-11-21 12:00 UTC: it keeps waiting until someone answers",
+            "overdue    since 2026-11-21 12:00 UTC: it keeps waiting until someone answers",
         ]
     )
 
@@ -133,23 +137,22 @@ def test_the_draft_is_offered_where_there_is_one() -> None:
     others = nothing.replace(finished=1)
 
     def told(asking: ApprovalRequest) -> tuple[str, bool]:
-        text = format_request(waiting(asking), NOON, WIDE)
+        text = format_request(waiting(asking), NOON, WIDE, verbose=True)
         return line(text, "so far"), "\n  waystation report task-1 --draft\n" in text
 
-    assert told(PENDING_APPROVAL) == ("3 notes; the draft has them", True)
+    assert told(PENDING_APPROVAL) == ("3 notes, which the draft contains", True)
     assert told(PENDING_APPROVAL.replace(outlook=nothing)) == ("nothing", False)
-    assert told(PENDING_APPROVAL.replace(outlook=others)) == ("nothing; the draft has what other steps found", True)
+    assert told(PENDING_APPROVAL.replace(outlook=others)) == (
+        "nothing; the draft contains the findings of other steps",
+        True,
+    )
 
 
 def test_a_request_of_a_task_without_a_worker_and_one_of_an_earlier_release_show_what_is_known() -> None:
     assert format_request(
         waiting(PAUSED_PROGRESS_IN_DOLLARS.approvals[0].replace(outlook=None)), NOON, WIDE
     ) == snapshot("""\
-research-1 asks for $0.50 more
-  spent      $0.45 of $0.50; the task $0.70 when it asked
-  steps      3 to finish
-  at least   $0.012345: its next call is made when $0.062345 are there, the most that request \
-and longest reply can come to, though most cost far less; a smaller grant pauses again
+research-1 asks for $0.50 more: it has spent $0.45 of $0.50
   waystation approve task-1 --request r1 --add '$0.50'
   waystation deny task-1 --request r1 --finish partial\
 """)
@@ -176,4 +179,4 @@ def test_a_task_is_named_once_above_all_that_it_asks_for() -> None:
         80,
     )
     assert [line for line in shown.splitlines() if line.startswith("task-")] == ["task-1  Why?", "task-2  Why?"]
-    assert shown.count("asks for 30,000 tokens more") == 3
+    assert shown.count("asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens") == 3

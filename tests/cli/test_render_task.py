@@ -5,14 +5,14 @@ from rich.console import Console, RenderableType
 
 from tests.support.view_values import PAUSED_PROGRESS_IN_DOLLARS, PAUSED_VIEW, PENDING_APPROVAL, USAGE, VIEWED_PROGRESS
 from waystation.budgets.budget import RunUsage
-from waystation.cli.render import format_budget, render_changes, render_task_screen
+from waystation.cli.render import format_budget, render_changes, render_task_screen, render_task_summary
 from waystation.documents.documents import DocumentsUpdate
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.usage import Usage
 from waystation.models.profiles import OFFLINE_MODEL
 from waystation.tasks.approvals import AnswerOrigin
 from waystation.tasks.details import format_task_cost
-from waystation.tasks.task import BudgetProgress, RejectedMessage, ReusedWork, TaskPhase
+from waystation.tasks.task import BudgetProgress, RejectedMessage, ReusedWork, TaskPhase, TaskProgress
 from waystation.tasks.view import TaskView
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -44,16 +44,9 @@ writing     writing   waiting  0     0      -
 research-1 compacted (c1): COMPRESSED, 9,100 to 4,300 tokens, 6 passages kept (6 still waiting), 2 redactions
 To undo one: waystation restore task-0123456789abcdef --agent research-1 --compaction c1
 Note: memory is down
-research-1 asks for 30,000 tokens more
-  spent      29,500 of 30,000 tokens; the task 41,200 of 200,000 tokens
-  left       158,800 tokens in the task: 89,500 tokens are kept for other steps, 500 tokens are its own, 68,800 tokens
-             are unreserved
-  steps      1 of 4 finished when it asked, 2 to come with 60,000 tokens kept
-  estimate   7 calls so far, about 4,200 tokens each: 30,000 tokens more are worth about 7
-  at least   900 tokens: its next call is made when 1,400 tokens are there, the most that request and longest reply can
-             come to, though most cost far less; a smaller grant pauses again
-  so far     3 notes; the draft has them
-  if denied  research-1 ends with 3 notes, analysis goes on with that, and the task ends partial
+research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
+  it buys    about 7 more calls at 4,200 tokens each, its average so far
+  if denied  research-1 ends with 3 notes; analysis continues with that; the report is partial
   waystation report task-0123456789abcdef --draft
   waystation approve task-0123456789abcdef --request r1 --add 30000
   waystation deny task-0123456789abcdef --request r1 --finish partial
@@ -96,21 +89,14 @@ def test_a_screen_names_the_session_by_which_later_tasks_go_on() -> None:
 def test_what_happened_is_told_once_and_in_sentences() -> None:
     assert render_changes(None, PAUSED_VIEW, NOON, 120) == snapshot(
         (
-            "research-1 is paused: 2 legs, 29,500 of 30,000 tokens",
+            "research-1 is paused: 29,500 of 30,000 tokens",
             "1 earlier compaction",
             "Note: memory is down",
             "task-0123456789abcdef is paused",
             """\
-research-1 asks for 30,000 tokens more
-  spent      29,500 of 30,000 tokens; the task 41,200 of 200,000 tokens
-  left       158,800 tokens in the task: 89,500 tokens are kept for other steps, 500 tokens are its own, 68,800 tokens
-             are unreserved
-  steps      1 of 4 finished when it asked, 2 to come with 60,000 tokens kept
-  estimate   7 calls so far, about 4,200 tokens each: 30,000 tokens more are worth about 7
-  at least   900 tokens: its next call is made when 1,400 tokens are there, the most that request and longest reply can
-             come to, though most cost far less; a smaller grant pauses again
-  so far     3 notes; the draft has them
-  if denied  research-1 ends with 3 notes, analysis goes on with that, and the task ends partial
+research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
+  it buys    about 7 more calls at 4,200 tokens each, its average so far
+  if denied  research-1 ends with 3 notes; analysis continues with that; the report is partial
   waystation report task-0123456789abcdef --draft
   waystation approve task-0123456789abcdef --request r1 --add 30000
   waystation deny task-0123456789abcdef --request r1 --finish partial\
@@ -127,12 +113,12 @@ def test_what_was_there_before_the_first_look_is_counted_and_what_happens_after_
     refused = RejectedMessage(signal="approve_budget", reason="no request waits", at=datetime(2026, 1, 1, tzinfo=UTC))
     going_on = VIEWED_PROGRESS.replace(phase=TaskPhase.WORKING, approvals=(answered,), refusals=(refused, refused))
     assert render_changes(None, TaskView.from_progress(going_on), NOON, 120) == (
-        "research-1 is paused: 2 legs, 29,500 of 30,000 tokens",
+        "research-1 is paused: 29,500 of 30,000 tokens",
         "1 earlier compaction",
         "Note: memory is down",
         "task-0123456789abcdef is working",
         "1 earlier answer",
-        "2 earlier refusals",
+        "2 earlier rejected messages",
     )
 
 
@@ -153,6 +139,30 @@ def test_a_forked_task_tells_its_own_compactions_alone_one_by_one() -> None:
     ), "the reused agent was rewound"
 
 
+def test_a_summary_has_state_progress_cost_what_waits_and_the_next_command() -> None:
+    def summary(progress: TaskProgress) -> str:
+        return drawn(render_task_summary(TaskView.from_progress(progress)), 80)
+
+    assert summary(VIEWED_PROGRESS) == snapshot("""\
+task-0123456789abcdef  paused  Which licences [red]do[/red] they carry?
+Progress   0 of 2 steps finished; paused: research-1
+Cost       $0.123456; 41,200 of 200,000 tokens spent
+Waits      research-1: 30,000 tokens more
+Note       memory is down
+Next       waystation approvals task-0123456789abcdef\
+""")
+    ended = VIEWED_PROGRESS.replace(phase=TaskPhase.DONE, approvals=(), notes=())
+    assert summary(ended.replace(report="a" * 64)) == snapshot("""\
+task-0123456789abcdef  done  Which licences [red]do[/red] they carry?
+Progress   0 of 2 steps finished; paused: research-1
+Cost       $0.123456; 41,200 of 200,000 tokens spent
+Next       waystation report task-0123456789abcdef\
+""")
+    assert summary(ended.replace(phase=TaskPhase.FAILED)).endswith("waystation show task-0123456789abcdef --verbose")
+    assert summary(ended.replace(phase=TaskPhase.WORKING)).endswith("waystation watch task-0123456789abcdef")
+    assert summary(ended.replace(phase=TaskPhase.PLANNING, steps=())).splitlines()[1] == "Progress   no plan yet"
+
+
 def test_answers_and_refusals_are_told() -> None:
     answered = PENDING_APPROVAL.replace(decision="approved", granted=Amount(tokens=30_000), by="ada")
     refused = RejectedMessage(signal="approve_budget", reason="no request waits", at=datetime(2026, 1, 1, tzinfo=UTC))
@@ -161,7 +171,7 @@ def test_answers_and_refusals_are_told() -> None:
         (
             "task-0123456789abcdef is working",
             "research-1 asked for 30,000 tokens after 7 calls; 30,000 tokens approved by ada (a name as given)",
-            "Refused: approve_budget: no request waits",
+            "Rejected: approve_budget: no request waits",
         )
     )
 
@@ -176,16 +186,9 @@ research-1  research  paused  2     $0.45  $0.50
 research-1 compacted (c1): COMPRESSED, 9,100 to 4,300 tokens, 6 passages kept (6 still waiting), 2 redactions
 To undo one: waystation restore task-0123456789abcdef --agent research-1 --compaction c1
 Note: memory is down
-research-1 asks for $0.50 more
-  spent      $0.45 of $0.50; the task 41,200 of 200,000 tokens and $0.70 of $2.00
-  left       158,800 tokens and $1.30 in the task: 90,000 tokens and $0.95 are kept for other steps, $0.05 are its own,
-             68,800 tokens and $0.30 are unreserved
-  steps      1 of 4 finished when it asked, 2 to come with $1.00 kept
-  estimate   7 calls so far, about $0.064 each: $0.50 more are worth about 7
-  at least   $0.012345: its next call is made when $0.062345 are there, the most that request and longest reply can come
-             to, though most cost far less; a smaller grant pauses again
-  so far     3 notes; the draft has them
-  if denied  research-1 ends with 3 notes, analysis goes on with that, and the task ends partial
+research-1 asks for $0.50 more: it has spent $0.45 of $0.50
+  it buys    about 7 more calls at $0.064 each, its average so far
+  if denied  research-1 ends with 3 notes; analysis continues with that; the report is partial
   waystation report task-0123456789abcdef --draft
   waystation approve task-0123456789abcdef --request r1 --add '$0.50'
   waystation deny task-0123456789abcdef --request r1 --finish partial\

@@ -31,7 +31,7 @@ def test_half_a_dollar_pauses_is_raised_by_a_quarter_and_the_bill_is_the_sum_of_
         shell.wait_for_task(task, is_paused, 360, "the pause")
         shown = shell.run_json("show", task)
         assert 0 < shown["budget"]["spent"]["usd"] <= shown["budget"]["limit"]["usd"] == 0.5
-        assert task in shell.run("approvals", "--details").stdout
+        assert task in shell.run("approvals", "--verbose").stdout
 
         (request, *_) = [
             asked for asked in cast("list[dict[str, Any]]", shown["approvals"]) if asked["decision"] == "pending"

@@ -58,7 +58,7 @@ def test_who_follows_a_task_while_the_platform_is_stopped_is_told_how_it_goes_on
     assert wait_for_exit(watching, log) == 3
     lines = log.read_text().splitlines()
     assert lines[-1] == (
-        f"waystation: the platform was stopped, and {task} is safe: `waystation up`, then `waystation watch {task}`, "
-        "and it goes on where it was"
+        f"waystation: the platform was stopped; {task} is safe and continues after `waystation up`. Then follow it "
+        f"with `waystation watch {task}`"
     )
     assert [line for line in lines if "WARN" in line] == []

@@ -237,7 +237,7 @@ async def test_a_person_reads_the_plan_with_its_shares_and_sends_another_from_a_
         task_id = counter.get_task_handle().id
         code, shown, _ = await run_cli(capsys, "plan", task_id)
         assert code == 0
-        code, inbox, _ = await run_cli(capsys, "approvals", "--details")
+        code, inbox, _ = await run_cli(capsys, "approvals", "--verbose")
         assert code == 0
         changed.write_text(shown.replace(SCRIPTED_PLAN.steps[0].goal, GOAL))
         monkeypatch.setenv("EDITOR", shlex.join(["cp", str(changed)]))

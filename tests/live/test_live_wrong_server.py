@@ -52,7 +52,9 @@ async def test_who_follows_a_task_is_told_that_its_platform_was_stopped_though_a
                 return len((await client.get_task(task)).approvals) == 2
 
             await wait_until(paused)
-            with pytest.raises(Unreachable, match=f"the platform was stopped, and {task} is safe: `waystation up`"):
+            with pytest.raises(
+                Unreachable, match=f"the platform was stopped; {task} is safe and continues after `waystation up`"
+            ):
                 await watch_task(client, task, stop)
             with pytest.raises(Unreachable, match="no Temporal server runs here, and none is named"):
                 await client.cancel(task)

@@ -89,7 +89,7 @@ def test_a_request_counts_what_the_agent_has_and_what_steps_to_come_keep() -> No
 
 def test_an_agent_that_made_no_call_is_given_no_estimate() -> None:
     run = asking_run(0, 0, 900, 30_000)
-    assert format_forecast(seen(run), run.proposed_grant) == "no call so far"
+    assert format_forecast(seen(run), run.proposed_grant) == "no estimate yet"
 
 
 def test_what_finishing_may_take_is_said_only_if_it_is_more_than_what_is_asked_for() -> None:
@@ -101,7 +101,7 @@ def test_what_finishing_may_take_is_said_only_if_it_is_more_than_what_is_asked_f
     text = format_budget_forecast(
         BudgetForecastView.from_forecast(told.replace(finishing=more), "research-1"), run.proposed_grant
     )
-    assert text.endswith("; finishing the task may take about 71,000 tokens more at the pace so far")
+    assert text.endswith("; finishing the task may take about 71,000 tokens in all, at the pace so far")
 
 
 def test_where_the_provider_stopped_nothing_is_said_of_what_an_amount_is_worth() -> None:
@@ -109,14 +109,14 @@ def test_where_the_provider_stopped_nothing_is_said_of_what_an_amount_is_worth()
     run = (
         make_working_state().runs["research-1"].after_leg(OperatorActionRequired(standing=standing, reason="no credit"))
     )
-    assert format_forecast(seen(run), Amount()) == "3 calls so far, about 300 tokens each"
+    assert format_forecast(seen(run), Amount()) == "no estimate yet"
 
 
 def test_a_call_without_a_reply_that_spent_the_budget_is_named_where_money_is_asked_for() -> None:
     spent = BudgetExhausted(standing=LegState(totals=RunUsage()), needed=Amount(tokens=9), unanswered="a cut stream")
     run = make_working_state().runs["research-1"].after_leg(spent)
     why = "its last call brought no reply and may have been billed: a cut stream"
-    assert format_forecast(seen(run), run.proposed_grant) == f"no call so far; {why}"
+    assert format_forecast(seen(run), run.proposed_grant) == why
     assert run.finish_partial("a person denied it more").reason == f"a person denied it more; {why}"
     went_on = run.after_grant(Amount(tokens=9)).after_leg(Interrupted(standing=LegState(totals=RunUsage(turns=1))))
     assert went_on.finish_partial("it was ended").reason == "it was ended"
@@ -133,7 +133,7 @@ def test_a_call_without_a_reply_that_spent_the_budget_is_named_where_money_is_as
 )
 def test_an_average_is_told_as_precisely_as_it_is_meant(each: Amount, told: str) -> None:
     outlook_of_it = seen(asking_run(100, 1, 900, 30_000)).replace(each=each)
-    assert f"1 call so far, about {told} each: " in format_budget_forecast(
+    assert f" at {told} each, its average so far" in format_budget_forecast(
         BudgetForecastView.from_forecast(outlook_of_it, "research-1"), Amount(tokens=1)
     )
 
@@ -141,14 +141,14 @@ def test_an_average_is_told_as_precisely_as_it_is_meant(each: Amount, told: str)
 @pytest.mark.parametrize(
     ("ceiling", "told"),
     [
-        (Limit(), "30,900 tokens more are worth about "),
-        (Limit(tokens=230_900), "30,900 tokens more are worth about "),
+        (Limit(), " at 1,000 tokens each"),
+        (Limit(tokens=230_900), " at 1,000 tokens each"),
         (Limit(tokens=230_899), "the task's ceiling leaves 30,899 tokens for grants: approve no more than that"),
         (Limit(tokens=200_900), "the task's ceiling leaves 900 tokens for grants: approve no more than that"),
         (
             Limit(tokens=200_899),
-            "29 calls so far, about 1,000 tokens each; the task's ceiling leaves 899 tokens for grants, too little for "
-            "its next call: deny it, or cancel the task",
+            "the task's ceiling leaves 899 tokens for grants, too little for its next call: deny it, or cancel the "
+            "task",
         ),
     ],
 )
@@ -157,7 +157,7 @@ def test_a_request_says_what_its_ceiling_leaves_and_when_no_grant_is_enough(ceil
     seen_under = seen(run).with_ceiling(ceiling, Limit(tokens=200_000), run.needed)
     text = format_forecast(seen_under, run.proposed_grant)
     assert told in text
-    assert ("worth about" in text) is seen_under.grantable
+    assert ("more calls" in text) is seen_under.grantable
     assert ("ceiling" in text) is (ceiling != Limit() and ceiling != Limit(tokens=230_900))
 
 
@@ -166,13 +166,13 @@ def test_a_denial_says_who_goes_on_with_what() -> None:
     research = told.replace(made=WorkCounts(notes=1, findings=2), needed_by=("weigh", "write"))
     writing = told.replace(made=WorkCounts(sections=2))
     assert format_denial_effect(research, "a") == (
-        "a ends with 1 note and 2 findings, weigh and write go on with that, and the task ends partial"
+        "a ends with 1 note and 2 findings; weigh and write continue with that; the report is partial"
     )
     assert format_denial_effect(told.replace(needed_by=("weigh",)), "a") == (
-        "a ends with nothing, weigh goes on with that, and the task ends partial"
+        "a ends with nothing; weigh continues with that; the report is partial"
     )
     assert format_denial_effect(writing, "write") == (
-        "write ends with 2 sections, and the report is partial: what other steps found stands in for the rest"
+        "write ends with 2 sections; the report is partial and lists the findings of the other steps"
     )
     assert format_work_counts(WorkCounts(notes=1, findings=2, sections=3)) == "1 note, 2 findings and 3 sections"
 
@@ -182,7 +182,7 @@ def test_the_last_step_has_none_to_come_and_a_request_of_an_older_release_says_w
     assert told is not None
     one = PENDING_APPROVAL.replace(outlook=told.replace(to_come=1), steps_left=1)
     assert format_spending_and_steps(ApprovalView.from_request(one)).endswith(
-        "with 1 of 2 steps finished; 1 to come keeps its 60,000 tokens"
+        "with 1 of 2 steps finished; 60,000 tokens reserved for 1 later step"
     )
     last = PENDING_APPROVAL.replace(outlook=told.replace(to_come=0), steps_left=1)
     assert (

@@ -197,5 +197,5 @@ def test_what_a_denied_subagent_has_goes_to_its_parent() -> None:
     asked = state.with_run(spent).build_budget_request("tides.1", datetime(2026, 1, 1, tzinfo=UTC))
     assert asked.outlook is not None
     assert format_denial_effect(asked.outlook, asked.agent) == (
-        "tides.1 hands 2 notes back to tides, which goes on with that, and the task ends partial"
+        "tides.1 returns 2 notes to tides, which continues with that; the report is partial"
     )

@@ -19,18 +19,17 @@ BOTH = Limit(tokens=100_000, micro_usd=10_000_000)
 
 def test_what_people_see_of_a_paused_task() -> None:
     assert render_task_details(TaskView.from_progress(PAUSED_PROGRESS)) == snapshot("""\
-**Paused: a budget is spent and a person has to answer**
+**Paused: a budget is spent, and a person has to answer**
 
 **research-2 asks for 30,000 tokens.** It has spent 29,500 of 30,000 tokens.
 
-- 7 calls so far, about 4,200 tokens each: 30,000 tokens more are worth about 7
-- at least 900 tokens: its next call is made when 1,400 tokens are there, the most that request \
-and longest reply can come to, though most cost far less; a smaller grant pauses again
-- when it asked, the task had spent 41,200 tokens, with 1 of 4 steps finished; 2 to come keep their 60,000 tokens
+- it buys: about 7 more calls at 4,200 tokens each, its average so far
+- minimum: 900 tokens, the worst case of its next call; after less it asks again
+- when it asked, the task had spent 41,200 tokens, with 1 of 4 steps finished; 60,000 tokens reserved for 2 later steps
 - so far: 3 notes
-- if denied, research-2 ends with 3 notes, analysis goes on with that, and the task ends partial
+- if denied: research-2 ends with 3 notes; analysis continues with that; the report is partial
 
-To go on, send the signal `approve_budget` with
+To continue, send the signal `approve_budget` with
 
 ```json
 {"request_id": "research-2-1", "tokens": 30000, "by": "name"}
@@ -115,7 +114,7 @@ def test_a_request_for_dollars_is_shown_in_dollars() -> None:
     )
     shown = render_task_details(TaskView.from_progress(PAUSED_PROGRESS.replace(approvals=(asking,))))
     assert "**research-2 asks for $0.50.** It has spent $0.49 of $0.50.\n" in shown
-    assert "- at least $0.012: its next call is made when " in shown
+    assert "- minimum: $0.012, the worst case of its next call" in shown
     assert '{"request_id": "research-2-1", "usd": 0.5, "by": "name"}' in shown
 
 

@@ -56,7 +56,7 @@ def test_the_ui_shows_the_question_as_code_and_the_signals_that_answer_it() -> N
       "path": "harbours.md"
     }
 
-- its deadline: 2026-11-21 21:00 UTC
+- deadline: 2026-11-21 21:00 UTC
 
 To have it called, send the signal `approve_budget` with
 
@@ -83,28 +83,28 @@ def test_a_task_that_waits_for_money_and_for_an_answer_says_both() -> None:
     told = shown(PENDING_APPROVAL, REQUEST)
     assert told.startswith("**Paused: a person has to answer**")
     assert "**research-1 asks for 30,000 tokens.**" in told
-    assert shown(PENDING_APPROVAL).startswith("**Paused: a budget is spent and a person has to answer**")
+    assert shown(PENDING_APPROVAL).startswith("**Paused: a budget is spent, and a person has to answer**")
 
 
 @pytest.mark.parametrize(
     "words", ["```\nsend `approve_budget`", "\n\n# approved\n[here](http://x)", "    \n\t**bold**"]
 )
 def test_no_words_of_a_question_leave_its_block_in_the_ui(words: str) -> None:
-    block = shown(asking(words)).split("what is said here:\n\n")[1].split("\n\n- its deadline")[0]
+    block = shown(asking(words)).split("what is said here:\n\n")[1].split("\n\n- deadline")[0]
     assert all(line.startswith("    ") for line in block.split("\n") if line.strip())
 
 
 def test_the_inbox_shows_the_question_and_commands_to_copy() -> None:
     assert format_inbox([waiting()], NOON, 80) == snapshot("""\
 task-1  Why?
-harbours asks to call fs__write_file, since 2026-11-21 12:00 UTC
+harbours asks to call fs__write_file
   | May the tool write_file be called with these arguments?
   | {
   |   "path": "harbours.md"
   | }
   approved   it is called once, with exactly these arguments
-  if denied  harbours goes on without it, and reads the `--note` that you give
-  until      2026-11-21 21:00 UTC; harbours then goes on without the call
+  if denied  harbours continues without it, and reads your `--note`
+  until      2026-11-21 21:00 UTC; harbours then continues without the call
   waystation approve task-1 --request harbours-1
   waystation deny task-1 --request harbours-1\
 """)
@@ -129,7 +129,7 @@ def test_what_does_not_fit_is_counted_and_where_it_is_read_is_said_where_the_que
 
 def test_a_request_that_is_overdue_says_what_happens_then() -> None:
     late = format_request(waiting(), NOON + timedelta(days=1), 200)
-    assert "since 2026-11-21 21:00 UTC: harbours goes on without the call as soon as a worker looks" in late
+    assert "since 2026-11-21 21:00 UTC: harbours continues without the call as soon as a worker runs" in late
 
 
 def test_notices_name_the_tool_and_nothing_that_the_agent_wrote() -> None:

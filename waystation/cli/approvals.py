@@ -49,26 +49,26 @@ app = typer.Typer()
 @app.command()
 def approvals(
     task: Annotated[
-        str | None, typer.Argument(metavar="TASK", help="Of this task alone, with details; its beginning is enough.")
+        str | None, typer.Argument(metavar="TASK", help="Show only this task's requests, with the commands to answer.")
     ] = None,
-    details: Annotated[
-        bool, typer.Option("--details", help="What each is for, and the commands that answer it, of all tasks.")
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show every request with all its figures and the commands to answer.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List every request that waits for an answer, for money or a tool's call, a line each; with details of a task."""
+    """List the requests that wait for an answer, one line each. With a task, show what each is about."""
     waiting = asyncio.run(_approvals(task))
-    now = utc_now()
+    now = utc_now().astimezone()
     if as_json:
         print_json(waiting)
     elif not waiting:
-        print_message("nothing waits for an answer")
-    elif details or task is not None:
-        print_text(format_inbox(waiting, now, result.width))
+        print_message("Nothing waits for an answer.")
+    elif verbose or task is not None:
+        print_text(format_inbox(waiting, now, result.width, verbose=verbose))
     else:
-        for line in format_inbox_lines(waiting, now.astimezone(), result.width):
+        for line in format_inbox_lines(waiting, now, result.width):
             result.print(line, soft_wrap=True)
-        print_message("what it is for, and how to answer: `waystation approvals TASK`")
+        print_message("Details and how to answer: `waystation approvals TASK`")
 
 
 async def _approvals(task: str | None) -> list[PendingApproval]:
@@ -173,7 +173,7 @@ def _only_one(typed: AnswerCommand, view: TaskView) -> str | None:
             "--all for all that ask for money"
         )
     if waiting and waiting[0].approval.action is not None and typed.command == "approve":
-        print_message(format_request(waiting[0], utc_now(), console.progress.width))
+        print_message(format_request(waiting[0], utc_now().astimezone(), console.progress.width))
         raise BadInput(f"{waiting[0].approval.agent} asks for no money: name the call by --request, as above")
     return waiting[0].approval.request_id if waiting else None
 

@@ -43,8 +43,10 @@ from waystation.tasks.view import ApprovalView, ReportVersionView, SubmittedTask
 AnswerPause = Callable[[Client, str, ApprovalView], Awaitable[None]]
 
 
-SIGN_OF_LIFE = timedelta(seconds=15)
-"""Maximum time without output, after which the agents' activity is printed."""
+LOOK_INTERVAL = timedelta(seconds=15)
+"""Maximum time between two looks at a task."""
+MAX_SILENCE = timedelta(minutes=10)
+"""Maximum time without output where the screen is not redrawn. Then the agents' activity is printed."""
 
 
 def format_liveness(view: TaskView, now: datetime) -> str:
@@ -55,7 +57,7 @@ def format_liveness(view: TaskView, now: datetime) -> str:
         return ""
     since = "" if view.submitted_at is None else f", submitted {format_elapsed(view.submitted_at, now)} ago"
     seen = [one.seen for one in view.activity if one.seen is not None]
-    heard = f"; last sign of life {format_elapsed(max(seen), now)} ago" if seen else ""
+    heard = f"; last heard from {format_elapsed(max(seen), now)} ago" if seen else ""
     return f"{view.phase}{since}{heard}"
 
 
@@ -75,7 +77,7 @@ class TaskScreen:
             self._live.refresh()
             return
         lines = render_changes(before, view, now, progress.width)
-        if not lines and now - self._said_at >= SIGN_OF_LIFE and not view.phase.over:
+        if not lines and now - self._said_at >= MAX_SILENCE and not view.phase.over:
             spent = format_used_amount(view.budget.spent, view.budget.limit)
             lines = (f"{format_liveness(view, now)}; {spent} spent", *format_agent_activity(view, now))
         for line in lines:
@@ -125,7 +127,7 @@ async def watch_task(client: Client, task_id: str, answer_pause: AnswerPause) ->
         return await _follow(client, task_id, answer_pause)
     except asyncio.CancelledError:
         if is_started_by_this_process(Settings().run_file):
-            print_message("the task goes on when the demo's server runs again: `waystation up`")
+            print_message("The task continues when the demo's server runs again: `waystation up`")
         else:
             print_message(f"This does not stop the task: `waystation watch {task_id}` follows it again.")
         raise
@@ -138,7 +140,7 @@ async def _follow(client: Client, task_id: str, answer_pause: AnswerPause) -> Ta
     answered: set[str] = set()
     view = await client.get_task(task_id)
     with screen.live_display():
-        async for view in client.watch(task_id, SIGN_OF_LIFE.total_seconds()):
+        async for view in client.watch(task_id, LOOK_INTERVAL.total_seconds()):
             screen.show(view)
             for approval in view.pending_approvals:
                 if approval.request_id not in answered:
@@ -156,10 +158,10 @@ def _what_is_lost(settings: Settings, task_id: str) -> Callable[[Unreachable], s
     def lost(error: Unreachable) -> str:
         if ours is not None and not ours.is_server_alive:
             return (
-                f"the platform was stopped, and {task_id} is safe: `waystation up`, then `waystation watch {task_id}`, "
-                "and it goes on where it was"
+                f"the platform was stopped; {task_id} is safe and continues after `waystation up`. Then follow it with "
+                f"`waystation watch {task_id}`"
             )
-        return f"{error}; {task_id} is safe: `waystation watch {task_id}` follows it again when the server answers"
+        return f"{error}. {task_id} is safe: follow it with `waystation watch {task_id}` when the server answers"
 
     return lost
 
@@ -170,10 +172,10 @@ async def ask_at_terminal(client: Client, task_id: str, approval: ApprovalView) 
         return
     if approval.about_plan:
         denied = "and end the task" if approval.requested.is_zero else "and keep it as it was"
-        await _ask_yes_or_no(client, task_id, approval, f"Work by this plan? [y]es, [d]eny {denied}, [l]ater:")
+        await _ask_yes_or_no(client, task_id, approval, f"Approve this plan? [y]es, [d]eny {denied}, [l]ater:")
     elif approval.action is not None:
         asks = f"Let {approval.agent} call {approval.action.tool}?"
-        await _ask_yes_or_no(client, task_id, approval, f"{asks} [y]es, [d]eny and go on without it, [l]ater:")
+        await _ask_yes_or_no(client, task_id, approval, f"{asks} [y]es, [d]eny and continue without it, [l]ater:")
     else:
         await _ask_for_money(client, task_id, approval)
 
@@ -185,7 +187,7 @@ async def _ask_for_money(client: Client, task_id: str, approval: ApprovalView) -
             task_id,
             approval,
             f"Grant {approval.agent} {format_amount(approval.requested)}? [y]es, an amount, "
-            "[d]eny and take what there is, [l]ater:",
+            "[d]eny and deliver what it has, [l]ater:",
         )
         match typed.lower():
             case "l" | "later" | "":
@@ -216,7 +218,7 @@ async def _typed(client: Client, task_id: str, approval: ApprovalView, question:
         if typing.done():
             return typing.result()
         print_message("")
-        print_message(f"{approval.request_id} needs no answer here any more: {watching.result()}")
+        print_message(f"{approval.request_id} no longer needs an answer: {watching.result()}")
         return ""
     finally:
         typing.cancel()
@@ -262,20 +264,22 @@ class DemoApprovalResponder:
         Requests that a person must see are denied.
         """
         if approval.about_plan:
-            print_message("Nobody to ask here: the demo works by its plan.")
+            print_message("No terminal to ask at: the demo approves its plan.")
             print_answer(await client.approve(task_id, request_id=approval.request_id, by="demo"))
             return
         if approval.action is not None:
-            print_message(f"Nobody to ask here: the demo refuses the call of {approval.action.tool}.")
+            print_message(f"No terminal to ask at: the demo denies the call of {approval.action.tool}.")
             print_answer(await client.deny(task_id, request_id=approval.request_id, by="demo", note="nobody looked"))
             return
         asked, room = approval.requested, self._room
         amount = asked if room is None else asked.min_with(room)
         if amount.is_zero:
-            print_message("Nobody to ask here, and nothing left to grant: the task ends with what there is.")
+            print_message("No terminal to ask at, and the cap is used up: the task ends with what it has.")
             print_answer(await client.deny(task_id, request_id=approval.request_id, by="demo"))
             return
-        print_message(f"Nobody to ask here: the demo grants {format_amount(amount)} itself, as `approve` does.")
+        print_message(
+            f"No terminal to ask at: the demo grants {format_amount(amount)} itself, as `waystation approve` would."
+        )
         print_answer(
             await client.approve(
                 task_id, request_id=approval.request_id, amount=amount, by="demo", note="approved by the demo itself"
@@ -313,10 +317,10 @@ def describe_shown_version(task_id: str, phase: TaskPhase, versions: Sequence[Re
         return ""
     this = f"this is version {shown.number} of its report, which was delivered before ({shown.phase})"
     if not phase.over:
-        return f"{task_id} was rewound and goes on (it is {phase}): {this}"
+        return f"{task_id} was rewound and is {phase}: {this}"
     last = versions[-1]
     how = "cancelled" if last.phase is TaskPhase.CANCELLED else "failed"
-    there = f"what there was at the end is version {last.number}, in {task_id}.v{last.number}.md beside it"
+    there = f"version {last.number}, in {task_id}.v{last.number}.md, is what it had then"
     return f"{task_id} was rewound and then {how}: {this}; {there}"
 
 

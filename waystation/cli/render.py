@@ -13,6 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from waystation.agents.delegation import get_parent_id
 from waystation.cli.options import format_moment, format_short_limit, format_short_spent
 from waystation.cli.render_requests import format_request, format_requested
 from waystation.context.transcript import Block, Message, OpaqueBlock, RedactedThinking, Thinking, ToolResult, ToolUse
@@ -53,6 +54,58 @@ MESSAGE_CHARACTERS = 120
 T = TypeVar("T")
 
 
+SUMMARY_LABEL = 10
+"""Columns of the labels of a summary."""
+
+
+def render_task_summary(view: TaskView) -> RenderableType:
+    """Render a task in a few lines: state, progress, cost, what waits, and the next command."""
+    style = PHASE_STYLES.get(view.phase, "cyan")
+    heading = Text.assemble((view.task_id, "bold"), "  ", (view.phase, style), "  ", view.title)
+    heading.no_wrap, heading.overflow = False, "fold"
+    rows = [("Progress", format_progress(view)), ("Cost", _cost(view))]
+    rows += [("Waits", f"{one.agent}: {format_requested(one)}") for one in view.pending_approvals]
+    rows += [("Retries", why) for why in view.waiting_for]
+    rows += [("Note", note) for note in (*view.notes, *filter(None, [view.remark]))]
+    rows += [("Session", view.session)] if view.session else []
+    rows += [("Next", _next_command(view))]
+    return Group(heading, *(_labelled(label, text) for label, text in rows))
+
+
+def format_progress(view: TaskView) -> str:
+    """Format how many steps are finished, and what the others are doing."""
+    steps = [step for step in view.steps if get_parent_id(step.id) is None]
+    if not steps:
+        return "no plan yet" if not view.phase.over else "no step ran"
+    finished = sum(step.state in OVER for step in steps)
+    text = f"{finished} of {format_count(len(steps), 'step')} finished"
+    by_state: dict[str, list[str]] = {}
+    for step in steps:
+        if step.state not in OVER and step.state != "waiting":
+            by_state.setdefault(step.state, []).append(step.id)
+    return "; ".join([text, *(f"{state}: {', '.join(names)}" for state, names in by_state.items())])
+
+
+def _cost(view: TaskView) -> str:
+    return f"{format_task_cost(view)}; {format_used_amount(view.budget.spent, view.budget.limit)} spent"
+
+
+def _next_command(view: TaskView) -> str:
+    if view.pending_approvals:
+        return f"waystation approvals {view.task_id}"
+    if not view.phase.over:
+        return f"waystation watch {view.task_id}"
+    return f"waystation report {view.task_id}" if view.reports else f"waystation show {view.task_id} --verbose"
+
+
+def _labelled(label: str, text: str) -> Table:
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(min_width=SUMMARY_LABEL)
+    table.add_column(overflow="fold")
+    table.add_row(Text(label, style="dim"), Text(text))
+    return table
+
+
 def render_task_screen(view: TaskView, now: datetime, width: int) -> RenderableType:
     """Render the whole task for a terminal of this many columns.
 
@@ -77,7 +130,7 @@ def render_task_screen(view: TaskView, now: datetime, width: int) -> RenderableT
     lines += [Text(format_request(one, now, width), style="yellow") for one in list_pending_approvals(view)]
     lines += [_words(line) for line in _messages(view)]
     lines += [_words(edit.text, "yellow") for edit in view.context_edits if edit.state == "waiting"]
-    lines += [_words(f"Refused: {refusal.signal}: {refusal.reason}", "red") for refusal in view.rejected_messages]
+    lines += [_words(f"Rejected: {rejected.signal}: {rejected.reason}", "red") for rejected in view.rejected_messages]
     if view.session:
         lines.append(_words(f"Session {view.session}", "dim"))
     if view.remark:
@@ -105,13 +158,13 @@ def _messages(view: TaskView) -> list[str]:
         f"Documents updated by {render_claimed_name(one.by)}: {one.text}" for one in view.document_updates if one.stored
     ]
     given = [
-        f"{one.agent}: {one.tool} was given what is behind {', '.join(one.placeholders)}"
+        f"{one.agent}: {one.tool} received the originals of {', '.join(one.placeholders)}"
         for one in view.resolved_placeholders
     ]
     return [*updates, *given] + [
         f"Message {one.number} by {render_claimed_name(one.by)}: "
         f"{shorten(one.text, MESSAGE_CHARACTERS, placeholder=' …')} "
-        f"(received by {', '.join(one.received_by) or 'nobody yet'})"
+        f"(received by {', '.join(one.received_by) or 'no agent yet'})"
         for one in view.messages
     ]
 
@@ -125,9 +178,9 @@ def _oversight(view: TaskView) -> list[str]:
 
 def _not_in_memory(view: TaskView) -> list[str]:
     waiting = [f"{format_count(view.passages_pending, 'passage')} wait for memory."] if view.passages_pending else []
-    refused = [f"Memory does not take passage {passage_id}." for passage_id in view.passages_rejected]
+    refused = [f"Memory rejects passage {passage_id}." for passage_id in view.passages_rejected]
     beyond = view.unindexed_characters
-    left_out = [f"Memory does not get the last {beyond:,} characters of its documents."] if beyond else []
+    left_out = [f"The last {beyond:,} characters of its documents are not in memory."] if beyond else []
     return waiting + refused + left_out
 
 
@@ -239,10 +292,10 @@ def render_changes(before: TaskView | None, seen: TaskView, now: datetime, width
     answered = [one for one in _new(known, seen.approvals) if one.decision != "pending"]
     refused = _new(before.rejected_messages if before else (), seen.rejected_messages)
     if before is None:
-        lines += _earlier(len(answered), "answer") + _earlier(len(refused), "refusal")
+        lines += _earlier(len(answered), "answer") + _earlier(len(refused), "rejected message")
     else:
         lines += [format_request_and_answer(one, over=False) for one in answered]
-        lines += [f"Refused: {refusal.signal}: {refusal.reason}" for refusal in refused]
+        lines += [f"Rejected: {rejected.signal}: {rejected.reason}" for rejected in refused]
     lines += _new(before.waiting_for if before is not None else (), seen.waiting_for)
     if seen.remark and (before is None or before.remark != seen.remark):
         lines.append(seen.remark)
@@ -268,7 +321,7 @@ def _earlier(count: int, what: str) -> list[str]:
 def _steps(then: TaskView | None, now: TaskView) -> list[str]:
     known = {step.id: (step.state, step.legs) for step in then.steps} if then else {}
     return [
-        f"{step.id} is {step.state}: {format_count(step.legs, 'leg')}, {format_used_amount(step.spent, step.limit)}"
+        f"{step.id} is {step.state}: {format_used_amount(step.spent, step.limit)}"
         for step in now.steps
         if step.state != "waiting" and known.get(step.id) != (step.state, step.legs)
     ]

@@ -12,6 +12,7 @@ from textwrap import wrap
 from waystation.agents.deliverables import WorkCounts
 from waystation.cli.options import format_amount_option
 from waystation.kernel.amount import format_amount, format_limit, format_used_amount
+from waystation.kernel.text import format_count
 from waystation.security.untrusted import sanitize_line
 from waystation.tasks.approvals import describe_plan_request
 from waystation.tasks.details import (
@@ -47,7 +48,7 @@ def build_action_rows(one: PendingApproval) -> list[tuple[str, str]]:
     agent = one.approval.agent
     return [
         ("approved", "it is called once, with exactly these arguments"),
-        ("if denied", f"{agent} goes on without it, and reads the `--note` that you give"),
+        ("if denied", f"{agent} continues without it, and reads your `--note`"),
     ]
 
 
@@ -80,19 +81,21 @@ def format_requested(approval: ApprovalView) -> str:
     return "no more calls" if approval.reason else f"{format_amount(approval.requested)} more"
 
 
-def format_inbox(waiting: Sequence[PendingApproval], now: datetime, width: int) -> str:
+def format_inbox(waiting: Sequence[PendingApproval], now: datetime, width: int, *, verbose: bool = False) -> str:
     """Format pending requests in the given order, under their tasks; consecutive requests share the task's heading."""
     found: list[str] = []
     for (task_id, title), requests in groupby(waiting, key=lambda one: (one.task_id, one.title)):
-        first, *others = (format_request(one, now, width) for one in requests)
+        first, *others = (format_request(one, now, width, verbose=verbose) for one in requests)
         found += ["\n".join([*_wrapped(f"{task_id}  {title}", width), first]), *others]
     return "\n\n".join(found)
 
 
-def format_request(one: PendingApproval, now: datetime, width: int) -> str:
-    """Format what a request is about and how to answer it. Words are wrapped at `width` columns, commands are not."""
+def format_request(one: PendingApproval, now: datetime, width: int, *, verbose: bool = False) -> str:
+    """Format who asks for what and why, what it buys, what a denial delivers, and the commands that answer it.
+
+    Words are wrapped at `width` columns, commands are not. Times are in the zone of `now`.
+    """
     approval = one.approval
-    since = f", since {approval.requested_at:{MOMENT}}" if approval.requested_at is not None else ""
     if approval.about_plan:
         what = describe_plan_request(approval.steps_left, approval.requested)[0].removeprefix("plan ")
     elif approval.action is not None:
@@ -100,45 +103,57 @@ def format_request(one: PendingApproval, now: datetime, width: int) -> str:
     elif approval.reason:
         what = f"makes no more calls: {approval.reason}"
     else:
-        what = f"asks for {format_amount(approval.requested)} more"
-    lines = _wrapped(f"{approval.agent} {what}{since}", width)
+        spent = format_used_amount(approval.spent, approval.limit)
+        what = f"asks for {format_amount(approval.requested)} more: it has spent {spent}"
+    lines = _wrapped(f"{approval.agent} {what}", width)
     if approval.action is not None:
         lines += format_question(one, approval.action, width)
-    for label, text in _facts(one, now):
+    for label, text in _facts(one, now, verbose=verbose):
         lines += _wrapped(text, width, f"{INDENT}{label:<{LABEL}}")
     return "\n".join([*lines, *(f"{INDENT}{command}" for command in _commands(one))])
 
 
-def _facts(one: PendingApproval, now: datetime) -> list[tuple[str, str]]:
+def _facts(one: PendingApproval, now: datetime, *, verbose: bool) -> list[tuple[str, str]]:
     approval, seen = one.approval, one.approval.forecast
+    facts: list[tuple[str, str]] = []
     if approval.about_plan:
-        facts = [(step.role, f"{step.title}, with {format_limit(step.limit)}") for step in one.steps]
+        facts += [(step.role, f"{step.title}, with {format_limit(step.limit)}") for step in one.steps]
         facts += [
             ("approved", "its steps begin"),
             ("if denied", describe_plan_request(approval.steps_left, approval.requested)[1]),
         ]
     elif approval.action is not None:
-        facts = build_action_rows(one)
-    else:
-        facts = [("next", "see to that; `approve` then goes on")] if approval.reason else _numbers(one)
+        facts += build_action_rows(one)
+    elif approval.reason:
+        facts += [("next", "fix this, then approve")]
+    elif seen is not None:
+        facts += [("it buys", format_budget_forecast(seen, approval.requested))]
     if seen is not None:
-        facts += [("so far", _so_far(seen)), ("if denied", seen.if_denied)]
+        facts += [("if denied", seen.if_denied)]
     if approval.answer_by is not None:
         facts.append(_deadline(one, approval.answer_by, now))
+    if verbose:
+        facts += _details(one, now)
     return facts
 
 
-def _numbers(one: PendingApproval) -> list[tuple[str, str]]:
-    """Return what the requested budget is for, if it is a budget request."""
+def _details(one: PendingApproval, now: datetime) -> list[tuple[str, str]]:
+    """Return what is shown on request: when it asked, what the task has, and the minimum."""
     approval, seen = one.approval, one.approval.forecast
+    facts: list[tuple[str, str]] = []
+    if approval.requested_at is not None:
+        facts.append(("since", f"{approval.requested_at.astimezone(now.tzinfo):{MOMENT}}"))
+    if approval.about_plan or approval.action is not None:
+        return facts
+    facts.append(("task", f"spent {_task_spent(one)}; steps: {_steps(approval)}"))
     rest = _rest(approval, one.task_budget) if one.task_budget is not None else ""
-    return [
-        ("spent", f"{format_used_amount(approval.spent, approval.limit)}; the task {_task_spent(one)}"),
-        *([("left", rest)] if rest else []),
-        ("steps", _steps(approval)),
-        *([("estimate", format_budget_forecast(seen, approval.requested))] if seen is not None else []),
-        ("at least", format_minimum_grant(approval)),
-    ]
+    if rest:
+        facts.append(("left", rest))
+    if not approval.reason:
+        facts.append(("minimum", format_minimum_grant(approval)))
+    if seen is not None:
+        facts.append(("so far", _so_far(seen)))
+    return facts
 
 
 def _task_spent(one: PendingApproval) -> str:
@@ -155,9 +170,9 @@ def _rest(approval: ApprovalView, budget: BudgetView) -> str:
     )
     others, free = budget.reserved.subtract_clamped(own), left.subtract_clamped(budget.reserved)
     parts = (
-        (others, "are kept for other steps"),
-        (own, "are its own"),
-        (free, "are unreserved"),
+        (others, "reserved for other steps"),
+        (own, "its own"),
+        (free, "unreserved"),
     )
     where = ", ".join(f"{format_amount(amount)} {what}" for amount, what in parts if not amount.is_zero)
     return f"{format_amount(left)} in the task: {where}" if where else ""
@@ -168,37 +183,34 @@ def _steps(approval: ApprovalView) -> str:
     if seen is None:
         return f"{approval.steps_left} to finish"
     steps = seen.steps_finished + approval.steps_left
-    to_come = (
-        f", {seen.steps_to_come} to come with {format_in_units_of(seen.reserved_for_later, approval.limit)} kept"
-        if seen.steps_to_come
-        else ""
-    )
-    return f"{seen.steps_finished} of {steps} finished when it asked{to_come}"
+    reserved = format_in_units_of(seen.reserved_for_later, approval.limit)
+    later = f", {reserved} reserved for {format_count(seen.steps_to_come, 'later step')}" if seen.steps_to_come else ""
+    return f"{seen.steps_finished} of {steps} finished{later}"
 
 
 def _deadline(one: PendingApproval, answer_by: datetime, now: datetime) -> tuple[str, str]:
     """Describe what a deadline does. A running task ends its requests itself, if configured to."""
-    delivers = "delivers what it has" if one.approval.action is None else "goes on without the call"
+    delivers = "delivers what it has" if one.approval.action is None else "continues without the call"
     if one.approval.about_plan:
-        delivers = "is not worked on: the task ends" if one.approval.requested.is_zero else "stays as it was"
-    agent, moment = one.approval.agent, f"{answer_by:{MOMENT}}"
+        delivers = "is dropped: the task ends" if one.approval.requested.is_zero else "stays as it was"
+    agent, moment = one.approval.agent, f"{answer_by.astimezone(now.tzinfo):{MOMENT}}"
     if answer_by > now:
         match one.then:
             case "partial":
                 return "until", f"{moment}; {agent} then {delivers}"
             case "wait":
-                return "until", f"{moment}; it is then overdue, and waits on"
+                return "until", f"{moment}; after that it is overdue and keeps waiting"
             case None:
                 return "until", moment
     if one.then == "partial":
-        return "overdue", f"since {moment}: {agent} {delivers} as soon as a worker looks"
-    return "overdue", f"since {moment}: nobody answered in time; it waits on until somebody does"
+        return "overdue", f"since {moment}: {agent} {delivers} as soon as a worker runs"
+    return "overdue", f"since {moment}: it keeps waiting until someone answers"
 
 
 def _so_far(seen: BudgetForecastView) -> str:
     if seen.work != WorkCounts():
-        return f"{format_work_counts(seen.work)}; the draft has them"
-    return "nothing; the draft has what other steps found" if seen.steps_finished else "nothing"
+        return f"{format_work_counts(seen.work)}, which the draft contains"
+    return "nothing; the draft contains the findings of other steps" if seen.steps_finished else "nothing"
 
 
 def _commands(one: PendingApproval) -> list[str]:

@@ -13,7 +13,14 @@ import typer
 from waystation.cli.console import print_json, print_markdown, print_message, print_text, print_verbatim, result
 from waystation.cli.follow import describe_shown_version, watch_and_print_result, write_report_versions
 from waystation.cli.options import JsonOption, TaskArgument
-from waystation.cli.render import format_cost_report, format_count, format_message, format_prices, render_task_screen
+from waystation.cli.render import (
+    format_cost_report,
+    format_count,
+    format_message,
+    format_prices,
+    render_task_screen,
+    render_task_summary,
+)
 from waystation.cli.render_context import format_context, format_restored_counts, format_transcript
 from waystation.cli.tools import format_agent_tools, list_agent_tools
 from waystation.client import connect_client
@@ -51,31 +58,34 @@ app = typer.Typer()
 def show(
     task: TaskArgument,
     context: Annotated[
-        bool, typer.Option("--context", help="Show instead who gets how much of each agent's next request.")
+        bool, typer.Option("--context", help="Show what fills each agent's next request instead.")
     ] = False,
     tools: Annotated[
-        bool, typer.Option("--tools", help="Show instead which tools each agent sees, which are hidden, and why.")
+        bool, typer.Option("--tools", help="Show which tools each agent sees, and why others are hidden.")
     ] = False,
     agent: Annotated[
         str | None,
-        typer.Option(help="With --context or --tools: of this agent alone, the id of its step, like research-1."),
+        typer.Option(metavar="ID", help="With --context or --tools: only this agent, like research-1."),
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the whole run there, transcripts too: one page that loads nothing."),
+        typer.Option(metavar="FILE", help="Write the whole run, with transcripts, to one self-contained page."),
     ] = None,
     restore: Annotated[
-        bool, typer.Option("--restore", help="With --html: with what placeholders stand for, by your key.")
+        bool, typer.Option("--restore", help="With --html: replace placeholders by their originals, with your key.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show all of it: each step, compactions, answers, messages.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a task: phase, steps, spending, compactions, requests for money; its report is written to a file."""
+    """Show a task: its state, progress and cost, what waits, and what to do next. Writes its report to a file."""
     if sum([context, tools, html is not None]) > 1:
-        raise BadInput("--context, --tools and --html are different views: say one of them")
+        raise BadInput("--context, --tools and --html are different views: use one of them")
     if agent is not None and not (context or tools):
-        raise BadInput("--agent says whose context or tools are shown: add --context or --tools")
+        raise BadInput("--agent selects whose context or tools are shown: add --context or --tools")
     if restore and html is None:
-        raise BadInput("--restore is about the file that --html writes: add --html FILE")
+        raise BadInput("--restore applies to the file that --html writes: add --html FILE")
     if html is not None:
         shown = _write_run(Settings(), task, html, restore=restore)
     elif context:
@@ -83,7 +93,7 @@ def show(
     elif tools:
         shown = _show_tools(Settings(), task, agent, as_json=as_json)
     else:
-        shown = _show(Settings(), task, as_json=as_json)
+        shown = _show(Settings(), task, verbose=verbose, as_json=as_json)
     asyncio.run(shown)
 
 
@@ -107,7 +117,7 @@ async def _show_context(settings: Settings, task: str, agent: str | None, *, as_
     if as_json:
         print_json(list(found))
         return
-    print_text("\n\n".join(map(format_context, found)) or "nothing yet: no agent has begun")
+    print_text("\n\n".join(map(format_context, found)) or "No agent has started yet.")
 
 
 async def _show_tools(settings: Settings, task: str, agent: str | None, *, as_json: bool) -> None:
@@ -119,14 +129,17 @@ async def _show_tools(settings: Settings, task: str, agent: str | None, *, as_js
     print_text(format_agent_tools(found))
 
 
-async def _show(settings: Settings, task: str, *, as_json: bool) -> None:
+async def _show(settings: Settings, task: str, *, verbose: bool, as_json: bool) -> None:
     async with await connect_client(settings) as client:
         view = await client.get_task(await client.resolve_task_id(task), details=True)
         path = await write_report_versions(client, settings, view)
     if as_json:
         print_json(view.with_report_path(path))
         return
-    result.print(render_task_screen(view, utc_now(), result.width), soft_wrap=True)
+    if verbose:
+        result.print(render_task_screen(view, utc_now().astimezone(), result.width), soft_wrap=True)
+    else:
+        result.print(render_task_summary(view), soft_wrap=True)
     if remark := describe_shown_version(view.task_id, view.phase, view.reports):
         print_message(remark)
     if path is not None:

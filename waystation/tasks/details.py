@@ -36,7 +36,7 @@ def render_action_details(task_id: str, approval: ApprovalView, question: Action
     """Render the question and the signals that answer it as Markdown."""
     yes = json.dumps({"request_id": approval.request_id, "action": question.tool, "by": "name"})
     no = json.dumps({"request_id": approval.request_id, "note": "why, for the agent", "by": "name"})
-    deadline = f"- its deadline: {approval.answer_by:%Y-%m-%d %H:%M %Z}" if approval.answer_by is not None else ""
+    deadline = f"- deadline: {approval.answer_by:%Y-%m-%d %H:%M %Z}" if approval.answer_by is not None else ""
     parts = [
         f"**{approval.agent} asks to call {question.tool}.** It is called once, with exactly what is said here:",
         indent(question.text, CODE_INDENT),
@@ -72,39 +72,31 @@ def format_in_units_of(amount: Amount, limit: Limit) -> str:
 
 
 def format_budget_forecast(seen: BudgetForecastView, asked: Amount) -> str:
-    """Format the forecast and what the ceiling leaves.
+    """Format what the requested amount buys, what finishing may take, and what the ceiling leaves.
 
-    For example `7 calls so far, about 4,200 tokens each: 30,000 tokens more are worth about 7`.
+    For example `about 7 more calls at 4,200 tokens each; finishing the task may take about 60,000 more tokens`.
     """
-    text = "no call so far"
-    if seen.calls:
-        text = f"{format_count(seen.calls, 'call')} so far, about {format_amount(_about(seen.average_call))} each"
+    parts: list[str] = []
     if seen.unanswered_call:
-        text = f"{text}; {format_unanswered_call(seen.unanswered_call)}"
+        parts.append(format_unanswered_call(seen.unanswered_call))
     if not seen.can_be_granted:
         room = f"the task's ceiling leaves {format_limit(seen.grantable)} for grants, too little for its next call"
-        return f"{text}; {room}: deny it, or cancel the task"
+        return "; ".join([*parts, f"{room}: deny it, or cancel the task"])
     if seen.calls and seen.affordable_calls:
-        text = f"{text}: {format_amount(asked)} more are worth about {seen.affordable_calls:,}"
+        each = format_amount(_about(seen.average_call))
+        parts.append(f"about {format_count(seen.affordable_calls, 'more call')} at {each} each, its average so far")
     if not seen.needed_to_finish.subtract_clamped(asked).is_zero:
         needed = format_amount(_about(seen.needed_to_finish))
-        text = f"{text}; finishing the task may take about {needed} more at the pace so far"
+        parts.append(f"finishing the task may take about {needed} in all, at the pace so far")
     if not seen.grantable.can_cover(asked):
-        text = f"{text}; the task's ceiling leaves {format_limit(seen.grantable)} for grants: approve no more than that"
-    return text
+        left = format_limit(seen.grantable)
+        parts.append(f"the task's ceiling leaves {left} for grants: approve no more than that")
+    return "; ".join(parts) or "no estimate yet"
 
 
 def format_minimum_grant(approval: ApprovalView) -> str:
-    """Format the smallest useful grant, and why it is far above the average; follows `at least`."""
-    worst = approval.limit.restrict_to_limited_units(
-        approval.limit.remaining_after(approval.spent).amount + approval.needed
-    )
-    return (
-        f"{format_amount(approval.needed)}: its next call is made when {format_in_units_of(worst, approval.limit)} "
-        "are there, "
-        "the "
-        "most that request and longest reply can come to, though most cost far less; a smaller grant pauses again"
-    )
+    """Format the smallest useful grant, and what a smaller one does; follows `minimum`."""
+    return f"{format_amount(approval.needed)}, the worst case of its next call; after less it asks again"
 
 
 def format_spending_and_steps(approval: ApprovalView) -> str:
@@ -114,29 +106,26 @@ def format_spending_and_steps(approval: ApprovalView) -> str:
         return f"{spent}, with {format_count(approval.steps_left, 'step')} to finish"
     steps = format_count(seen.steps_finished + approval.steps_left, "step")
     text = f"{spent}, with {seen.steps_finished} of {steps} finished"
-    keep = "keeps its" if seen.steps_to_come == 1 else "keep their"
-    return (
-        f"{text}; {seen.steps_to_come} to come {keep} {format_in_units_of(seen.reserved_for_later, approval.limit)}"
-        if seen.steps_to_come
-        else text
-    )
+    if not seen.steps_to_come:
+        return text
+    reserved = format_in_units_of(seen.reserved_for_later, approval.limit)
+    return f"{text}; {reserved} reserved for {format_count(seen.steps_to_come, 'later step')}"
 
 
 def render_plan_details(task_id: str, approval: ApprovalView) -> str:
     """Render a plan request and the signals that answer it as Markdown."""
     sent = json.dumps({"request_id": approval.request_id, "by": "name"})
-    deadline = f" Its deadline: {approval.answer_by:%Y-%m-%d %H:%M %Z}." if approval.answer_by is not None else ""
+    deadline = f" Deadline: {approval.answer_by:%Y-%m-%d %H:%M %Z}." if approval.answer_by is not None else ""
     what = (
-        f"**The plan waits to be agreed to**: its {format_count(approval.steps_left, 'step')} are below, with what "
-        "each may "
-        f"spend; `waystation plan {task_id}` has what each is to do, and `--edit` changes it."
+        f"**The plan waits for approval.** Its {format_count(approval.steps_left, 'step')} are below, with the "
+        f"budget of each. `waystation plan {task_id}` shows what each does, and `--edit` changes it."
     )
     if not approval.requested.is_zero:
         waits, _ = describe_plan_request(approval.steps_left, approval.requested)
-        what = f"**A {waits}**: `waystation plan {task_id}` has what each is to do."
+        what = f"**A {waits}**: `waystation plan {task_id}` shows what each step does."
     denied = "end the task" if approval.requested.is_zero else "keep the plan as it was"
     return (
-        f"{what}{deadline}\nTo work by it, send the signal `approve_budget`, to {denied} `deny_budget`, with"
+        f"{what}{deadline}\nTo approve it, send the signal `approve_budget`; to {denied}, `deny_budget`; with"
         f"\n\n```json\n{sent}\n```"
     )
 
@@ -224,7 +213,7 @@ def render_task_details(view: TaskView) -> str:
 def _phase(view: TaskView) -> str:
     if view.phase is TaskPhase.PAUSED:
         only_money = all(asked.action is None and not asked.about_plan for asked in view.pending_approvals)
-        return f"Paused: {'a budget is spent and ' if only_money else ''}a person has to answer"
+        return f"Paused: {'a budget is spent, and ' if only_money else ''}a person has to answer"
     return view.phase.value.capitalize()
 
 
@@ -236,8 +225,8 @@ def _request(task_id: str, approval: ApprovalView) -> str:
     yes = json.dumps({"request_id": approval.request_id, **build_grant_fields(approval.requested), "by": "name"})
     no = json.dumps({"request_id": approval.request_id, "finish": "partial", "by": "name"})
     return (
-        f"{_why(approval)}\nTo go on, send the signal `approve_budget` with\n\n```json\n{yes}\n```\n\nTo end this step "
-        f"with what it has, send `deny_budget` with\n\n```json\n{no}\n```"
+        f"{_why(approval)}\nTo continue, send the signal `approve_budget` with\n\n```json\n{yes}\n```\n\nTo end this "
+        f"step with what it has, send `deny_budget` with\n\n```json\n{no}\n```"
     )
 
 
@@ -245,22 +234,22 @@ def _why(approval: ApprovalView) -> str:
     seen = approval.forecast
     if approval.reason:
         made = f" So far: {format_work_counts(seen.work)}." if seen is not None else ""
-        return f"**{approval.agent} makes no more calls: {approval.reason}.** See to it there first.{made}"
+        return f"**{approval.agent} makes no more calls: {approval.reason}.** Fix this first, then approve.{made}"
     lines = [
         f"**{approval.agent} asks for {format_amount(approval.requested)}.** It has spent "
         f"{format_used_amount(approval.spent, approval.limit)}.",
         "",
-        *([f"- {format_budget_forecast(seen, approval.requested)}"] if seen is not None else []),
-        f"- at least {format_minimum_grant(approval)}",
+        *([f"- it buys: {format_budget_forecast(seen, approval.requested)}"] if seen is not None else []),
+        f"- minimum: {format_minimum_grant(approval)}",
         f"- when it asked, {format_spending_and_steps(approval)}",
     ]
     if seen is not None:
         lines += [
             f"- so far: {format_work_counts(seen.work)}",
-            f"- if denied, {seen.if_denied}",
+            f"- if denied: {seen.if_denied}",
         ]
     if approval.answer_by is not None:
-        lines.append(f"- its deadline: {approval.answer_by:%Y-%m-%d %H:%M %Z}")
+        lines.append(f"- deadline: {approval.answer_by:%Y-%m-%d %H:%M %Z}")
     return "\n".join([*lines, ""])
 
 

@@ -296,13 +296,11 @@ def format_denial_effect(forecast: BudgetForecast, agent: str) -> str:
     """Format what a denial without cancellation delivers; follows `if denied`."""
     has = format_work_counts(forecast.made)
     if (parent := get_parent_id(agent)) is not None:
-        return f"{agent} hands {has} back to {parent}, which goes on with that, and the task ends partial"
+        return f"{agent} returns {has} to {parent}, which continues with that; the report is partial"
     if forecast.needed_by:
-        goes_on = "goes" if len(forecast.needed_by) == 1 else "go"
-        return (
-            f"{agent} ends with {has}, {_listed(forecast.needed_by)} {goes_on} on with that, and the task ends partial"
-        )
-    return f"{agent} ends with {has}, and the report is partial: what other steps found stands in for the rest"
+        continue_ = "continues" if len(forecast.needed_by) == 1 else "continue"
+        return f"{agent} ends with {has}; {_listed(forecast.needed_by)} {continue_} with that; the report is partial"
+    return f"{agent} ends with {has}; the report is partial and lists the findings of the other steps"
 
 
 def _listed(items: Sequence[str]) -> str:

@@ -75,16 +75,16 @@ def build_approval_rows(one: PendingApproval) -> Sequence[tuple[str, str]]:
     if asked.action is not None:
         return (
             ("if approved", "it is called once, with exactly these arguments"),
-            ("if denied", f"{asked.agent} goes on without it, and reads your note"),
+            ("if denied", f"{asked.agent} continues without it, and reads your note"),
             ("not shown", format_hidden_call_hint(one.task_id, asked.agent, asked.action)),
         )
     rows = [("it has spent", format_amount(asked.spent))]
     if asked.reason:
         rows.append(("why", asked.reason))
     else:
-        rows.append(("at least", format_minimum_grant(asked)))
+        rows.append(("minimum", format_minimum_grant(asked)))
     if asked.forecast is not None:
-        rows.append(("so far", format_budget_forecast(asked.forecast, asked.requested)))
+        rows.append(("it buys", format_budget_forecast(asked.forecast, asked.requested)))
         rows.append(("if denied", asked.forecast.if_denied))
     return tuple(rows)
 
