@@ -43,7 +43,7 @@ class OfPilots(AssistantPolicy):
     """Of an assistant whose tasks are those of the session in which tests hand theirs in."""
 
     @property
-    def session(self) -> str:
+    def session_name(self) -> str:
         """See base class."""
         return SESSION
 

@@ -51,8 +51,9 @@ async def test_a_request_estimates_what_the_money_buys_and_counts_what_there_is(
             ),
         )
         shown = await fetch_current_details(counter.get_task_handle())
-    assert f"- 5 calls so far, about 450 tokens each: {REQUESTED_TOKENS:,} tokens more are worth about 11\n" in shown
-    assert "- if denied, tides ends with 4 notes, weigh goes on with that, and the task ends partial\n" in shown
+    assert f"**tides asks for {REQUESTED_TOKENS:,} tokens.**" in shown
+    assert "- it buys: about 11 more calls at 450 tokens each, its average so far\n" in shown
+    assert "- if denied: tides ends with 4 notes; weigh continues with that; the report is partial\n" in shown
     assert QUOTED_SENTENCE not in shown
 
 
@@ -78,8 +79,9 @@ async def test_the_draft_is_what_ending_the_task_delivers_and_is_stored_nowhere(
         with pytest.raises(BadInput, match=r"is cancelled and has its report: `waystation report task-"):
             await client.build_draft(counter.get_task_handle().id)
     assert draft.phase is TaskPhase.PAUSED
-    assert "> **Draft.** The task is paused, with 0 of 4 steps finished. If it ended now, it would deliver this." in (
-        draft.markdown
+    assert (
+        "> **Draft.** The task is paused, with 0 of 4 steps finished. If it ended now, it would deliver this report."
+        in (draft.markdown)
     )
     assert f"harbours asked for {REQUESTED_TOKENS:,} tokens after 5 calls; not answered yet" in draft.markdown
     assert QUOTED_SENTENCE in draft.markdown
@@ -102,7 +104,7 @@ async def test_a_draft_can_be_read_while_no_worker_runs(
     async with await Client.connect(remote_settings) as client:
         draft = await client.build_draft(task_id)
         (first, second) = await client.list_approvals()
-    assert "> **Draft.** The task is not over." in draft.markdown
+    assert "> **Draft.** The task is not finished." in draft.markdown
     assert QUOTED_SENTENCE in draft.markdown
     assert f"- Budget: {CALL_TOKENS * 11:,} of 10,000 tokens" in draft.markdown
     assert {first.approval.agent, second.approval.agent} == {"harbours", "tides"}
