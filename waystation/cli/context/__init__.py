@@ -7,7 +7,7 @@ from waystation.cli.context import compact, request
 app = typer.Typer()
 context = typer.Typer(
     name="context",
-    help="Compact, mask, check and measure a conversation in a file; audit those of a task. No server needed.",
+    help="Compact, mask, check or measure a conversation in a file; audit a task's compactions.",
     no_args_is_help=True,
 )
 app.add_typer(context)
@@ -17,8 +17,8 @@ for part in (compact, request):
 
 @context.callback()
 def _context() -> None:
-    """Compact, mask, check and measure a conversation in a file; audit those of a task. No server needed.
+    """Compact, mask, check or measure a conversation in a file; audit a task's compactions.
 
     FILE is a request body of the Messages API, {"model": …, "system": …, "tools": […], "messages": […]}, or an array of
-    messages; - reads it from stdin. It is never changed. Messages are named by their index in it.
+    messages; - reads stdin. FILE is never changed. Messages are named by their index in FILE. No server is needed.
     """
