@@ -114,7 +114,7 @@ def test_encodings_of_json_are_understood(context_cli: ContextCommand, encoding:
 def test_an_array_is_taken_for_the_messages(context_cli: ContextCommand) -> None:
     done = context_cli.run_json("compact", [make_user_message("Hello.")])
     assert done["messages"] == [make_user_message("Hello.")]
-    assert "The body names no model: its window is taken to be 200,000 tokens." in done["notes"]
+    assert "The request names no model: assuming a window of 200,000 tokens." in done["notes"]
 
 
 def test_all_faults_are_listed_with_their_places(context_cli: ContextCommand) -> None:

@@ -130,7 +130,7 @@ def test_a_kind_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str])
 
 def test_where_nothing_fits_the_tokens_or_the_time_that_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["memory", "search", "what does the bar carry?", "--tokens", "3"]) == 0
-    assert "or none of it fits: 3 tokens are few, --tokens takes more" in " ".join(capsys.readouterr().err.split())
+    assert "or every match is longer than 3 tokens: raise --tokens" in " ".join(capsys.readouterr().err.split())
     assert run(["memory", "search", "bar", "--since", "2d", "--until", "3d"]) == 2
     assert "nothing can be found: since (" in capsys.readouterr().err
     assert found(capsys, "--since", "1m") == []
@@ -142,4 +142,4 @@ def test_an_empty_filter_is_refused_instead_of_searching_everything(
     option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["memory", "search", "bar", option, ""]) == 2
-    assert f"{option} is empty: say which one, or leave it out to search all" in capsys.readouterr().err
+    assert f"{option} is empty: give a value, or leave it out to search everything" in capsys.readouterr().err

@@ -68,12 +68,12 @@ def test_a_secret_is_kept_replaced_listed_without_what_it_is_and_forgotten(
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("WIKI", "", "a secret has from 1 to 10,000 characters"),
-        ("WIKI", " \n", "a secret has from 1 to 10,000 characters"),
-        ("WIKI", "a" * 10_001, "a secret has from 1 to 10,000 characters"),
-        ("WIKI", "a\0b", "a secret has from 1 to 10,000 characters"),
-        ("WIKI=abc", SECRET, "is no name: letters, digits and _"),
-        ("9", SECRET, "is no name: letters, digits and _"),
+        ("WIKI", "", "a secret must have 1 to 10,000 characters"),
+        ("WIKI", " \n", "a secret must have 1 to 10,000 characters"),
+        ("WIKI", "a" * 10_001, "a secret must have 1 to 10,000 characters"),
+        ("WIKI", "a\0b", "a secret must have 1 to 10,000 characters"),
+        ("WIKI=abc", SECRET, "is not a valid name: use up to 100 letters"),
+        ("9", SECRET, "is not a valid name: use up to 100 letters"),
     ],
 )
 def test_what_is_no_secret_or_no_name_of_one_is_refused(

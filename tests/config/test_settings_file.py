@@ -127,22 +127,22 @@ def test_what_a_file_cannot_give_is_refused_with_file_name_and_range(config: Pat
 
 
 NO_NAMES = {
-    'ANTHROPIC_API_KEY = "hush"': "it is a secret: set ANTHROPIC_API_KEY in the environment",
-    'waystation_anthropic_api_key = "hush"': "it is a secret: set ANTHROPIC_API_KEY in the environment",
-    'WEBHOOK = "https://hush"': "it holds a secret: set WAYSTATION_WEBHOOK in the environment",
-    'DATABASE_URL = "sqlite:///hush"': "it may hold a password: set WAYSTATION_STORE_URL in the environment",
-    'Store-Url = "sqlite:///hush"': "it may hold a password: set WAYSTATION_STORE_URL in the environment",
-    'BUDGET = "hush"': "here its name is budget",
-    'WAYSTATION_MODE = "hush"': "here its name is mode",
-    'QDRANT_URL = "hush"': "here its name is qdrant_url",
-    'bugdet = "hush"': "there is no such setting: did you mean budget?",
+    'ANTHROPIC_API_KEY = "hush"': "it is a secret; set ANTHROPIC_API_KEY in the environment instead",
+    'waystation_anthropic_api_key = "hush"': "it is a secret; set ANTHROPIC_API_KEY in the environment instead",
+    'WEBHOOK = "https://hush"': "it contains a secret; set WAYSTATION_WEBHOOK in the environment instead",
+    'DATABASE_URL = "sqlite:///hush"': "it may contain a password; set WAYSTATION_STORE_URL in the environment instead",
+    'Store-Url = "sqlite:///hush"': "it may contain a password; set WAYSTATION_STORE_URL in the environment instead",
+    'BUDGET = "hush"': "use the name budget in the file",
+    'WAYSTATION_MODE = "hush"': "use the name mode in the file",
+    'QDRANT_URL = "hush"': "use the name qdrant_url in the file",
+    'bugdet = "hush"': "there is no such setting; did you mean budget?",
     'SMTP_PASSWORD = "hush"': "there is no such setting",
 }
 
 
 def test_only_the_lower_case_names_of_settings_are_taken_and_no_value_is_shown(config: Path) -> None:
     assert refusals(config, NO_NAMES) == {
-        line: f"the config file {config} must not give {line.partition(' ')[0]}, since {words}"
+        line: f"the config file {config} cannot contain {line.partition(' ')[0]}: {words}"
         for line, words in NO_NAMES.items()
     }
 
@@ -158,8 +158,8 @@ def test_secrets_and_the_place_of_the_file_are_refused_with_the_variable_to_set(
     assert {
         name: words
         for name, words in told.items()
-        if f"the config file {config} must not give {name}, since it " not in words
-        or name.upper() not in words.rpartition(": set ")[2]
+        if f"the config file {config} cannot contain {name}: it " not in words
+        or name.upper() not in words.rpartition("; set ")[2]
         or "hush" in words
     } == {}
 
@@ -175,7 +175,7 @@ def test_a_file_that_is_named_and_cannot_be_read_is_refused(
     config: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     monkeypatch.setenv("WAYSTATION_CONFIG", str(config.parent / place))
-    assert f"the config file {config.parent / place} cannot be read: " in refusal()
+    assert f"cannot read the config file {config.parent / place}: " in refusal()
 
 
 @pytest.mark.parametrize(
