@@ -175,7 +175,7 @@ def test_a_file_that_is_named_and_cannot_be_read_is_refused(
     config: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     monkeypatch.setenv("WAYSTATION_CONFIG", str(config.parent / place))
-    assert f"cannot read the config file {config.parent / place}: " in refusal()
+    assert f"the config file {config.parent / place} cannot be read: " in refusal()
 
 
 @pytest.mark.parametrize(

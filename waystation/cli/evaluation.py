@@ -185,7 +185,7 @@ def _read_result(path: Path) -> Evaluation:
     try:
         return Evaluation.model_validate_json(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise BadInput(f"cannot read {path}: {(error.strerror or 'it cannot be opened').lower()}") from error
+        raise BadInput(f"{path} cannot be read: {(error.strerror or 'it cannot be opened').lower()}") from error
     except (ValidationError, UnicodeDecodeError):
         raise BadInput(
             f"{path} is not the result of an evaluation: `waystation eval SET --keep {path}` writes one"

@@ -181,7 +181,7 @@ def read_plan_file(file: Path) -> str:
         return file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise BadInput(f"cannot read --file {file} ({why}): give a plan as YAML in UTF-8") from error
+        raise BadInput(f"--file {file} cannot be read ({why}): give a plan as YAML in UTF-8") from error
 
 
 async def _planned(settings: Settings, task: str) -> PlannedTask:

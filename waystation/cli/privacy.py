@@ -134,7 +134,7 @@ def _read_text(file: str) -> str:
     try:
         read = sys.stdin.buffer.read() if file == _STDIN else Path(file).read_bytes()
     except OSError as error:
-        raise BadInput(f"cannot read {file}: {error.strerror}") from error
+        raise BadInput(f"{file} cannot be read: {error.strerror}") from error
     shown = "stdin" if file == _STDIN else file
     try:
         text = read.decode("utf-8")

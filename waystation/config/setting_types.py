@@ -254,7 +254,7 @@ def read_config(path: Path, fields: Mapping[str, FieldInfo], *, must_exist: bool
     except OSError as error:
         if isinstance(error, FileNotFoundError | NotADirectoryError) and not must_exist:
             return {}
-        raise BadInput(f"cannot read the config file {path}: {error.strerror}") from error
+        raise BadInput(f"the config file {path} cannot be read: {error.strerror}") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise BadInput(f"the config file {path} is not valid TOML: {error}") from error
     for name in written:
@@ -280,7 +280,7 @@ def write_table(path: Path, names: Sequence[str], row: Mapping[str, JsonValue]) 
             ensure_private_file(path)
         path.write_text(after, encoding="utf-8")
     except OSError as error:
-        raise BadInput(f"cannot write the config file {path}: {error.strerror}") from error
+        raise BadInput(f"the config file {path} cannot be written: {error.strerror}") from error
     except ValueError as error:
         raise BadInput(
             f"cannot add {head} to the config file {path}: write {names[0]} as tables of this form there"

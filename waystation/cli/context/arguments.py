@@ -35,7 +35,7 @@ def read_bytes(path: Path) -> bytes:
     try:
         return sys.stdin.buffer.read() if path == _STDIN else path.read_bytes()
     except OSError as error:
-        raise BadInput(f"cannot read {path}: {error.strerror or type(error).__name__}") from error
+        raise BadInput(f"{path} cannot be read: {error.strerror or type(error).__name__}") from error
 
 
 def read_request_file(path: Path) -> RequestBody:

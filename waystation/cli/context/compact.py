@@ -134,7 +134,7 @@ class ModelSummariser:
         try:
             middle, spans = await SummaryInput.build_redacted(rung.middle, transcript, redactor, self.settings.tenant)
             self.notes.extend(middle.notes)
-            self.notes.append(f"{self.model} wrote the summary. Spans redacted before the call: {spans:,}.")
+            self.notes.append(f"Asked {self.model} for the summary, with {format_count(spans, 'span')} redacted.")
             with TemporaryDirectory(prefix="waystation-") as folder:
                 return await self._summary(Path(folder), redactor, rung, middle)
         except ModelError as error:
