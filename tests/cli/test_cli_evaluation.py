@@ -54,7 +54,7 @@ def test_a_mean_under_its_floor_ends_with_1(
     """And so does one that no question measures."""
     same = result("a", 0.25, "")
     assert run(["eval", "--compare", same, same, "--least", floor]) == code
-    assert ("under" in capsys.readouterr().err) == bool(code)
+    assert ("below" in capsys.readouterr().err) == bool(code)
 
 
 def test_a_failed_task_is_named(result: Results, capsys: pytest.CaptureFixture[str]) -> None:

@@ -122,6 +122,8 @@ def build_app(command: str | None) -> typer.Typer:
         epilog=f"Add {DEBUG} to any command to print the traceback of an error.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
+        # Other modes keep the line breaks of a docstring, which do not fit the width of the terminal.
+        rich_markup_mode="markdown",
     )
     app.callback()(_before_any_command)
     if command in COMMANDS:

@@ -60,7 +60,7 @@ class FilePreviews(Value):
 
 @app.command()
 def read(
-    files: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files and folders, as for `submit --docs`.")],
+    files: Annotated[list[Path], typer.Argument(metavar="PATH", help="Files and folders, as for `submit --docs`.")],
     redacted: Annotated[bool, typer.Option("--redacted", help="Replace private values, as for a model.")] = False,
     as_json: JsonOption = False,
 ) -> None:

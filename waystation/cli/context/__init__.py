@@ -5,11 +5,7 @@ import typer
 from waystation.cli.context import compact, request
 
 app = typer.Typer()
-context = typer.Typer(
-    name="context",
-    help="Compact, mask, check or measure a conversation in a file; audit a task's compactions.",
-    no_args_is_help=True,
-)
+context = typer.Typer(name="context", no_args_is_help=True)
 app.add_typer(context)
 for part in (compact, request):
     context.add_typer(part.app)
