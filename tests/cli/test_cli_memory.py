@@ -141,7 +141,7 @@ def test_a_change_of_the_embedder_is_refused_until_memory_is_made_anew(
         " it anew by `waystation memory reindex`, or set WAYSTATION_EMBEDDER and its model to what they were",
     )
     code, out, err = printed(["memory", "reindex"], capsys)
-    assert (code, out) == (0, f"{EMBEDDED_NOW} fastembed/{STATIC}\n")
+    assert (code, out) == (0, f"{EMBEDDED_NOW} fastembed/{STATIC}.\n")
     assert err.splitlines()[-1] == f"{COUNT} of {COUNT} passages"
     status = json.loads(printed(["memory", "status", "--json"], capsys)[1])
     assert status == {

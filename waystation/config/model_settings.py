@@ -102,7 +102,10 @@ class ModelSettings(BaseSettings):
         description="Maximum seconds until the first byte of a model's reply; then the call is retried.",
     )
     model_patience_thinking: float = Field(
-        default=600, ge=1, le=LONGEST_SILENCE, description="The same limit for calls with thinking."
+        default=600,
+        ge=1,
+        le=LONGEST_SILENCE,
+        description="Maximum seconds until the first byte of a reply with thinking; then the call is retried.",
     )
     model_stream_patience: float = Field(
         default=90,

@@ -308,7 +308,8 @@ class MemorySettings(BaseSettings):
     qdrant_quantisation: Literal["none", "scalar", "product", "binary"] = Field(
         default="none",
         description="Quantisation of vectors on the Qdrant server: none, scalar (a quarter of the size), product (a "
-        "16th) or binary (a 32nd). This and the next three settings apply only when the collection is created.",
+        "16th) or binary (a 32nd). Like qdrant_shards, qdrant_replicas and qdrant_on_disk, it applies only when the "
+        "collection is created.",
     )
     qdrant_shards: int | None = Field(
         default=None, ge=1, le=10_000, description="Number of shards of the Qdrant collection."

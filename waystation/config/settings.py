@@ -152,7 +152,7 @@ class Settings(
         default="local",
         min_length=1,
         max_length=200,
-        description="Team that owns the sessions. Tenants cannot see the data of others.",
+        description="Team that owns the sessions. A tenant cannot see the data of other tenants.",
     )
     store_url: Annotated[str, StringConstraints(strip_whitespace=True)] | None = Field(
         default=None,
@@ -499,11 +499,12 @@ def _name_of(place: str) -> str:
 
 
 def _range(field: FieldInfo) -> str:
-    """Return the permitted range of a number; empty if it has no bounds."""
+    """Describe the permitted range of a number; empty if it has no bounds."""
     bounds = {
         kind: getattr(mark, kind) for mark in field.metadata for kind in ("ge", "gt", "le") if hasattr(mark, kind)
     }
     words = {"ge": "{:,} or more", "gt": "more than {:,}", "le": "at most {:,}"}
     if {"ge", "le"} <= bounds.keys():
-        return f"from {bounds['ge']:,} to {bounds['le']:,}"
-    return " and ".join(words[kind].format(bound) for kind, bound in bounds.items())
+        return f"it must be from {bounds['ge']:,} to {bounds['le']:,}"
+    listed = " and ".join(words[kind].format(bound) for kind, bound in bounds.items())
+    return f"it must be {listed}" if listed else ""
