@@ -68,7 +68,7 @@ def test_what_is_asked_with_private_words_is_found_redacted_and_said_in_words(
     assert evaluate(tmp_path, TALK, asked) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("5 messages, 2 sessions: 2 passages of ")
-    assert said[0].endswith("bytes; private parts replaced; embedder none")
+    assert said[0].endswith("bytes; redacted; embedder none")
     assert said[1] == "recall 1.00 within 1,000 tokens, 1.00 within 2,000 tokens"
     assert said[3] == "0 of 1 questions missed a relevant message (--json lists them)"
 
@@ -76,7 +76,7 @@ def test_what_is_asked_with_private_words_is_found_redacted_and_said_in_words(
 @pytest.mark.parametrize(
     ("talk", "asked", "said"),
     [
-        (["{"], ASKED, "C.jsonl, line 1: no JSON object"),
+        (["{"], ASKED, "C.jsonl, line 1: not a JSON object"),
         ([TALK[0], "", {"id": "x", "role": "user"}], ASKED, "C.jsonl, line 3: text: it is missing"),
         ([{"id": "x", "text": "So."}], ASKED, "C.jsonl, line 1: role or speaker is missing"),
         ([TALK[0], TALK[0]], ASKED, "C.jsonl, line 2: the id 'a1' is already used in line 1"),
@@ -95,8 +95,12 @@ def test_what_is_asked_with_private_words_is_found_redacted_and_said_in_words(
             ASKED,
             "line 1: the key 'text' occurs twice in",
         ),
-        (['{"id": "x", "role": "user", "text": NaN}'], ASKED, "C.jsonl, line 1: NaN is no JSON"),
-        (['{"id": "x", "role": "user", "text": "", "more": [-Infinity]}'], ASKED, "line 1: -Infinity is no JSON"),
+        (['{"id": "x", "role": "user", "text": NaN}'], ASKED, "C.jsonl, line 1: NaN is not valid JSON"),
+        (
+            ['{"id": "x", "role": "user", "text": "", "more": [-Infinity]}'],
+            ASKED,
+            "line 1: -Infinity is not valid JSON",
+        ),
         ([{**TALK[0], "time": 5}], ASKED, "C.jsonl, line 1: time: it is no moment in ISO 8601, like 2026-09-01T08:00"),
         ([{**TALK[0], "time": "5"}], ASKED, "line 1: time: it is no moment in ISO 8601"),
         ([{**TALK[0], "time": "yesterday"}], ASKED, "ISO 8601, like 2026-09-01T08:00\n"),

@@ -57,7 +57,7 @@ def test_a_secret_is_kept_replaced_listed_without_what_it_is_and_forgotten(
     said = capsys.readouterr()
     assert [line.split()[0] for line in said.out.splitlines()[:2]] == ["MAP", "WIKI"]
     assert [set(one) for one in json.loads("\n".join(said.out.splitlines()[2:]))] == [{"name", "kept_at"}] * 2
-    assert "there is no secret 'WIKI': `waystation secrets list` shows what there is" in said.err
+    assert "there is no secret 'WIKI': `waystation secrets list` shows all names" in said.err
     assert asyncio.run(kept(without_server, "WIKI", "MAP")) == {"MAP": SECRET}
     files = b"".join(path.read_bytes() for path in without_server.home.rglob("*") if path.is_file())
     for text in (SECRET, NEWER):

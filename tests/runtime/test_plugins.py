@@ -275,7 +275,7 @@ def test_doctor_says_what_is_wrong_with_plugins_and_which_there_are(
     ok, finding = checks(capsys)["plug-ins"]
     assert not ok
     assert "the plug-in nothing is enabled, and is not installed" in finding
-    assert "Installed here: " in finding
+    assert "Installed: " in finding
     assert "offline (a kind of model endpoint" in finding
 
 

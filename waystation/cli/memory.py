@@ -68,7 +68,7 @@ def forget_tasks(
     selection = TaskSelection(session=session, task=task, all_of_tenant=all_of_tenant, ended_before=ended_before)
     gone = asyncio.run(_forget(selection, everything=everything, yes=yes))
     if gone is None:
-        print_message("Nothing was deleted.")
+        print_message("Nothing was forgotten.")
     elif as_json:
         print_json(gone)
     else:
@@ -94,7 +94,7 @@ def format_removed_counts(gone: ForgetResult) -> str:
     """Format how many items of each kind were removed, and what still has them."""
     counts = {**gone.forgotten.model_dump(), "histories": gone.histories, "files": gone.files}
     listed = [f"{count:,} {_one(kind) if count == 1 else kind}" for kind, count in counts.items() if count]
-    went = f"Deleted: {', '.join(listed)}" if listed else "Nothing was left to delete."
+    went = f"Forgotten: {', '.join(listed)}" if listed else "Nothing was left to forget."
     return "\n".join([went, *gone.remains])
 
 
