@@ -110,7 +110,7 @@ FAULTS = {
     'anthropic_base_url = "http://a:port"': "anthropic_base_url in {}: {endpoint}",
     'anthropic_base_url = "http://a/v1"': "anthropic_base_url in {}: {adds}",
     'anthropic_base_url = "http://a/v1/messages/"': "anthropic_base_url in {}: {adds}",
-    "budget = $2": "the config file {} is not TOML: Invalid value (at line 1, column 10)",
+    "budget = $2": "the config file {} is not valid TOML: Invalid value (at line 1, column 10)",
 }
 
 
