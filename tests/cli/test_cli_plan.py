@@ -29,7 +29,7 @@ def test_a_share_is_read_as_it_is_written() -> None:
         ("needs: []", "needs: []\n  share: [1]", "step 1.share"),
         ("needs: []", "needs: [write]", "steps need each other in a circle"),
         ("role: analysis", "role: cooking", "step 3.role"),
-        ("steps:", "steps: [", "no YAML"),
+        ("steps:", "steps: [", "not valid YAML"),
         ("role: writing", "role: analysis", "the role writing"),
         ("needs: []", "need: []", "step 1.need: there is no such field"),
     ],

@@ -87,20 +87,20 @@ def test_the_offline_model_is_asked_for_neither() -> None:
     [
         (
             {"roles": {"writing": {"model": COUNTING}}, "effort": "high"},
-            f"{COUNTING}, the model of writing, does not take effort high: set WAYSTATION_EFFORT, or "
-            "WAYSTATION_ROLES__WRITING__EFFORT for writing alone, to one of default, or choose another model in "
+            f"{COUNTING}, the model of writing, does not support effort high: set WAYSTATION_EFFORT, or "
+            "WAYSTATION_ROLES__WRITING__EFFORT for writing only, to one of default, or choose another model in "
             "WAYSTATION_ROLES__WRITING__MODEL",
         ),
         (
             {"roles": {"analysis": {"thinking": "off"}}},
-            f"{SONNET}, the model of analysis, does not take thinking off: set "
+            f"{SONNET}, the model of analysis, does not support thinking off: set "
             "WAYSTATION_ROLES__ANALYSIS__THINKING to one of adaptive, default, or choose another model in "
             "WAYSTATION_ROLES__ANALYSIS__MODEL",
         ),
         (
             {"roles": {"research": {"model": HAIKU, "thinking": "off"}}, "effort": "max"},
-            f"{HAIKU}, the model of research, does not take effort max with thinking off: set WAYSTATION_EFFORT, or "
-            "WAYSTATION_ROLES__RESEARCH__EFFORT for research alone, to one of low, medium, high, default, or choose "
+            f"{HAIKU}, the model of research, does not support effort max with thinking off: set WAYSTATION_EFFORT, or "
+            "WAYSTATION_ROLES__RESEARCH__EFFORT for research only, to one of low, medium, high, default, or choose "
             "another model in WAYSTATION_ROLES__RESEARCH__MODEL",
         ),
     ],
@@ -137,7 +137,7 @@ def test_thinking_that_one_call_could_spend_a_budget_on_is_refused(
     asked: dict[str, object], thinking: int, least: str
 ) -> None:
     everywhere, larger = (
-        "WAYSTATION_THINKING, or WAYSTATION_ROLES__RESEARCH__THINKING for research alone,",
+        "WAYSTATION_THINKING, or WAYSTATION_ROLES__RESEARCH__THINKING for research only,",
         "--agent-budget",
     )
     with pytest.raises(BadInput, match=f"set {everywhere} to {least}, or give a larger {larger}"):
@@ -183,7 +183,7 @@ def test_a_model_without_a_price_is_refused_for_each_role_where_dollars_are_limi
 
 def test_a_model_that_is_not_known_is_warned_about_for_its_role() -> None:
     warnings = " ".join(collect_config_warnings(terms(roles={"writing": {"model": "somebody-elses-1"}})))
-    assert warnings.count("The model somebody-elses-1 is not known here") == 1
+    assert warnings.count("The model somebody-elses-1 is unknown") == 1
 
 
 def test_the_environment_gives_single_values_of_a_role_before_those_of_the_config_file(

@@ -153,7 +153,7 @@ def test_a_budget_of_a_preset_in_tokens_does_not_meet_a_task_in_dollars() -> Non
 
 def test_a_model_that_nobody_knows_is_warned_about() -> None:
     terms = terms_of(asked(), Settings(anthropic_api_key=WITH_KEY, agent_model="somebody-elses-1"))
-    assert "The model somebody-elses-1 is not known here" in " ".join(collect_config_warnings(terms))
+    assert "The model somebody-elses-1 is unknown" in " ".join(collect_config_warnings(terms))
 
 
 @pytest.mark.parametrize(

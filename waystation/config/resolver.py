@@ -549,7 +549,10 @@ def _small_reserves(terms: TaskConfig) -> Iterator[str]:
 def _about_agent(agent: AgentConfig, terms: TaskConfig) -> Iterator[str]:
     facts = get_model_profile(agent.model)
     if not facts.known and not terms.offline:
-        yield (f"The model {facts.name} is unknown: assuming a window of {facts.window:,} tokens, without a price.")
+        yield (
+            f"The model {facts.name} is unknown: it has no price, and its window is assumed to be {facts.window:,} "
+            "tokens."
+        )
     if agent.window < NARROW_WINDOW:
         yield (
             f"A window of {agent.window:,} tokens is small: below {NARROW_WINDOW:,}, prompts, tools and recalled "
