@@ -185,7 +185,7 @@ async def test_other_values_are_erased_where_the_person_says_so_for_each(monkeyp
     assert await select_near_values(NEAR, ErasureOptions(histories=False, yes=False)) == ["a@x.org"]
     assert asked == [
         "Erase a@x.org (EMAIL, on 2 lines with the value), too? [y/N]",
-        "Erase Bob (PERSON, on 2 lines with it), too? [y/N]",
+        "Erase Bob (PERSON, on 2 lines with the value), too? [y/N]",
     ]
 
 

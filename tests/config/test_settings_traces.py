@@ -132,7 +132,7 @@ def test_a_share_of_traces_that_is_none_is_refused(monkeypatch: pytest.MonkeyPat
 
 def test_a_queue_that_is_smaller_than_what_goes_at_once_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     give(monkeypatch, {**ASKED["an endpoint"], "OTEL_BSP_MAX_QUEUE_SIZE": "100"})
-    with pytest.raises(BadInput, match=r"OTEL_BSP_MAX_EXPORT_BATCH_SIZE .* is more than OTEL_BSP_MAX_QUEUE_SIZE"):
+    with pytest.raises(BadInput, match=r"OTEL_BSP_MAX_EXPORT_BATCH_SIZE .* must not exceed OTEL_BSP_MAX_QUEUE_SIZE"):
         resolve_trace_target()
 
 
