@@ -61,7 +61,7 @@ def test_the_doctor_says_whether_a_webhook_is_set_and_where(
 ) -> None:
     monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path_factory.mktemp("home")))
     run(["doctor"])
-    assert "--   notifications: off: set WAYSTATION_WEBHOOK or WAYSTATION_NOTIFY" in capsys.readouterr().out
+    assert "--   notifications: off; set WAYSTATION_WEBHOOK or WAYSTATION_NOTIFY" in capsys.readouterr().out
     monkeypatch.setenv("WAYSTATION_WEBHOOK", ADDRESS)
     run(["doctor"])
     told = capsys.readouterr().out

@@ -440,7 +440,7 @@ async def _webhook(settings: Settings) -> CheckResult:
             await told.aclose()
     except BadInput as error:
         return CheckResult(name="notifications", ok=False, finding=str(error))
-    finding = "off: set WAYSTATION_WEBHOOK or WAYSTATION_NOTIFY to be notified of requests and finished tasks"
+    finding = "off; set WAYSTATION_WEBHOOK or WAYSTATION_NOTIFY to be notified of requests and finished tasks"
     return CheckResult(
         name="notifications",
         ok=settings.sends_notifications,
@@ -459,7 +459,7 @@ def _traces() -> CheckResult:
         return CheckResult(
             name="traces",
             ok=False,
-            finding="off: set OTEL_EXPORTER_OTLP_ENDPOINT on workers to enable them",
+            finding="off; set OTEL_EXPORTER_OTLP_ENDPOINT on workers to enable them",
             needed=False,
         )
     said = "redacted message content" if target.said else "no message content"
