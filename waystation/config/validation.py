@@ -145,9 +145,9 @@ def validate_window_fits_prompt(window: int, trigger: int, asked: int, earlier: 
     """
     begins_with = asked + earlier
     if begins_with >= trigger:
-        told = "your question and earlier tasks" if earlier else "your question"
+        told = ", the tools, your question and earlier tasks" if earlier else ", the tools and your question"
         raise BadInput(
-            f"a window of {window:,} tokens is full at {trigger:,}, but the prompt, the tools, {told} already take "
+            f"a window of {window:,} tokens is full at {trigger:,}, but the prompt{told} already take "
             f"about {begins_with:,}: give {wider} or more"
         )
 
