@@ -197,7 +197,7 @@ def test_the_command_makes_one_and_says_what_it_opens(
     assert run(["keys", "make", "desk", "--role", "assistant"]) == 0
     made = capsys.readouterr()
     assert made.out.startswith("wsk_")
-    assert f"desk may ask at /mcp in tenant {without_server.tenant}" in made.err
+    assert f"desk may use MCP in tenant {without_server.tenant}" in made.err
 
 
 async def test_sessions_of_assistants_are_bounded_and_those_that_ask_nothing_end(

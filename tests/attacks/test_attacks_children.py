@@ -310,7 +310,7 @@ def test_no_file_beside_documents_is_executed(poisoned: Path, tmp_path: Path) ->
         assert "Temporal UI" in in_poisoned(poisoned, tmp_path, "up")
         in_poisoned(poisoned, tmp_path, "submit", "How deep is the bar?", "--docs", ".", "--detach")
         time.sleep(5)
-        assert "children" in in_poisoned(poisoned, tmp_path, "doctor")
+        assert "child processes" in in_poisoned(poisoned, tmp_path, "doctor")
     finally:
         in_poisoned(poisoned, tmp_path, "down")
     assert not poisoned.with_name("executed").exists()

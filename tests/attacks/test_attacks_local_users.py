@@ -324,8 +324,8 @@ def test_doctor_names_what_others_can_use_and_how_to_close_it(shared: Path) -> N
     home = shared / "home"
     home.mkdir(0o700)
     (home / "waystation.db").touch(0o644)
-    assert check_exposure(Settings(home=home)) == (True, f"{home} is this user's alone")
+    assert check_exposure(Settings(home=home)) == (True, f"no other user can access {home}")
     home.chmod(0o755)
     closed, said = check_exposure(Settings(home=home))
     assert not closed
-    assert said == f"others can use {home} {home / 'waystation.db'}: `chmod -R go= {home}`"
+    assert said == f"other users can access {home} {home / 'waystation.db'}: run `chmod -R go= {home}`"

@@ -164,7 +164,7 @@ def test_an_audit_without_memory_says_so_and_takes_the_passages_in_the_store(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report, said = audited(capsys, *AGENT, "--sample", "2")
-    assert said.startswith("Memory cannot be searched (there is none in this home folder).")
+    assert said.startswith("Memory cannot be searched (this home folder has none).")
     assert not (home / "memory").exists()
     assert report.recall == "passages"
     (compaction,) = report.agents[0].compactions
@@ -205,7 +205,7 @@ def test_an_audit_is_a_table_with_examples_of_what_is_lost(home: Path, capsys: p
     assert NAME not in text
     lines = text.splitlines()
     assert lines[1].split() == ["found", "summary", "ledger", "elsewhere", "lost", "recallable"]
-    assert sum(line.startswith("  lost of codes: E4") for line in lines) == 1
+    assert sum(line.startswith("  lost codes: E4") for line in lines) == 1
     assert any(line.split() == ["constraints", "1", "0", "1", "0", "0", "0"] for line in lines)
 
 
@@ -214,6 +214,6 @@ def test_an_audit_of_agents_whose_contexts_were_never_full_finds_nothing(
 ) -> None:
     assert home.exists()
     assert run(["context", "audit", "task-1", "--agent", "analysis"]) == 0
-    assert capsys.readouterr() == ("No compaction hides anything.\n", "")
+    assert capsys.readouterr() == ("No compaction hides any messages.\n", "")
     assert run(["context", "audit", "task-1", "--agent", "nobody"]) == 2
     assert "task-1 has no agent 'nobody'; it has research-1" in capsys.readouterr().err

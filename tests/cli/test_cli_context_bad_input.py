@@ -114,7 +114,7 @@ def test_encodings_of_json_are_understood(context_cli: ContextCommand, encoding:
 def test_an_array_is_taken_for_the_messages(context_cli: ContextCommand) -> None:
     done = context_cli.run_json("compact", [make_user_message("Hello.")])
     assert done["messages"] == [make_user_message("Hello.")]
-    assert "The body names no model: its window is taken to be 200,000 tokens." in done["notes"]
+    assert "The request names no model: assuming a window of 200,000 tokens." in done["notes"]
 
 
 def test_all_faults_are_listed_with_their_places(context_cli: ContextCommand) -> None:
@@ -202,4 +202,4 @@ def test_without_a_summary_the_model_reads_a_redacted_conversation_and_the_users
     written, _, ledger = str(done["messages"][1]["content"]).partition("<ledger>")
     assert "anna.lee@example.com" not in written
     assert "asked: Write to anna.lee@example.com by noon." in ledger
-    assert "waystation-offline-1 was asked for the summary" in done["notes"][0]
+    assert "Asked waystation-offline-1 for the summary, with 1 span redacted" in done["notes"][0]

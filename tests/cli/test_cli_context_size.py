@@ -113,11 +113,16 @@ def test_a_system_prompt_over_the_window_cannot_fit_and_its_size_is_told(
 @pytest.mark.parametrize(
     ("options", "window", "threshold", "note"),
     [
-        (["--window", "50M"], 880_000, 660_000, "--window 50,000,000 cannot be had"),
-        (["--window", "0"], 200_000, 150_000, "--window 0 cannot be had"),
-        (["--window=-3"], 200_000, 150_000, "cannot be had"),
-        (["--max-output", "9M", "--window", "1M"], 880_000, 660_000, "--max-output 9,000,000 cannot be had"),
-        (["--threshold", "120"], 200_000, 150_000, "--threshold takes 5 to 100, or -1 for the default, 75"),
+        (["--window", "50M"], 880_000, 660_000, "--window 50,000,000 is not available"),
+        (["--window", "0"], 200_000, 150_000, "--window 0 is not available"),
+        (["--window=-3"], 200_000, 150_000, "is not available"),
+        (["--max-output", "9M", "--window", "1M"], 880_000, 660_000, "--max-output 9,000,000 is not available"),
+        (
+            ["--threshold", "120"],
+            200_000,
+            150_000,
+            "--threshold takes 5 to 100, or -1 for the default: using the default, 75",
+        ),
         (["--threshold", "full"], 200_000, 150_000, "--threshold takes 5 to 100"),
         (["--threshold", "nan"], 200_000, 150_000, "--threshold takes 5 to 100"),
         (["--threshold", "4"], 200_000, 150_000, "--threshold takes 5 to 100"),

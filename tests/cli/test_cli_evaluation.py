@@ -43,7 +43,7 @@ def test_two_results_are_compared_without_a_platform(result: Results, capsys: py
     assert said["compared"] == [
         {"measure": "facts", "questions": 6, "first": 0.25, "second": 1.0, "better": 6, "worse": 0, "p": 0.03125}
     ]
-    assert said["test"] == "exact sign test, two sides, ties left out"
+    assert said["test"] == "two-sided exact sign test without ties"
     assert [means["facts"] for means in said["means"]] == [0.25, 1.0]
 
 
@@ -54,7 +54,7 @@ def test_a_mean_under_its_floor_ends_with_1(
     """And so does one that no question measures."""
     same = result("a", 0.25, "")
     assert run(["eval", "--compare", same, same, "--least", floor]) == code
-    assert ("under" in capsys.readouterr().err) == bool(code)
+    assert ("below" in capsys.readouterr().err) == bool(code)
 
 
 def test_a_failed_task_is_named(result: Results, capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,8 +92,8 @@ def test_the_page_holds_its_plots_loads_nothing_and_runs_nothing(result: Results
     [
         (["eval"], "give a SET"),
         (["eval", "no-such-set"], "no set of questions"),
-        (["eval", "packages", "--least", "fact=0.9"], "--least takes one of facts"),
-        (["eval", "packages", "--least", "facts=2"], "--least takes one of facts"),
+        (["eval", "packages", "--least", "fact=0.9"], "write one of facts"),
+        (["eval", "packages", "--least", "facts=2"], "write one of facts"),
         (["eval", "packages", "--compare", "a.json", "gone.json"], "cannot be read"),
         (["eval", "packages", "--compare", "x", "y", "--keep", "z.json"], "--keep"),
         (["eval", "packages", "--budget", "much"], "--budget takes"),

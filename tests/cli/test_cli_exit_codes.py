@@ -34,6 +34,15 @@ sys.exit(code or ", ".join(name for name in {HEAVY} if name in sys.modules) or 0
     assert [command for command in COMMANDS if command not in told.stdout] == []
 
 
+def test_help_fills_the_width_of_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(["store", "adopt-key", "--help"]) == 0
+    shown = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert "placeholders, and texts if they are encrypted) stays unreadable without it; if" in shown
+
+
 def test_every_command_that_is_listed_has_help(capsys: pytest.CaptureFixture[str]) -> None:
     told = {command: (run([command, "--help"]), capsys.readouterr().out) for command in COMMANDS}
     assert {

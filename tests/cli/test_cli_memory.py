@@ -33,7 +33,7 @@ from waystation.workers.memory import describe_embedded_memory_problem, open_mem
 ROOT = Path(__file__).parents[2]
 TASK, COUNT = "task-1", 300
 REINDEX = (sys.executable, "-m", "waystation.cli.main", "memory", "reindex")
-EMBEDDED_NOW = f"memory has {COUNT} passages; {COUNT} were embedded now by"
+EMBEDDED_NOW = f"Memory has {COUNT} passages; {COUNT} of them were embedded now with"
 
 
 @pytest.fixture(autouse=True)
@@ -113,16 +113,18 @@ def passages_check(capsys: pytest.CaptureFixture[str]) -> tuple[bool, str]:
 
 
 def test_doctor_counts_what_waits_and_names_what_memory_does_not_take(capsys: pytest.CaptureFixture[str]) -> None:
-    assert passages_check(capsys) == (True, "0 wait in the store for memory")
+    assert passages_check(capsys) == (True, "0 passages in the store wait to be added to memory")
     asyncio.run(commit(3))
     ok, finding = passages_check(capsys)
     assert not ok
-    since = r"the oldest since \d{4}-\d\d-\d\d \d\d:\d\d UTC; workers write them when it is back"
-    assert re.fullmatch(f"3 wait in the store for memory, {since}", finding)
+    since = r"the oldest since \d{4}-\d\d-\d\d \d\d:\d\d \S+; workers add them when memory is available"
+    assert re.fullmatch(f"3 passages in the store wait to be added to memory, {since}", finding)
     (refused,) = asyncio.run(put_aside(1))
     ok, finding = passages_check(capsys)
     assert not ok
-    assert re.fullmatch(f"2 wait in the store for memory, {since}; memory does not take 1: {refused}", finding)
+    assert re.fullmatch(
+        f"2 passages in the store wait to be added to memory, {since}; memory rejected 1: {refused}", finding
+    )
 
 
 def test_a_change_of_the_embedder_is_refused_until_memory_is_made_anew(
@@ -139,7 +141,7 @@ def test_a_change_of_the_embedder_is_refused_until_memory_is_made_anew(
         " it anew by `waystation memory reindex`, or set WAYSTATION_EMBEDDER and its model to what they were",
     )
     code, out, err = printed(["memory", "reindex"], capsys)
-    assert (code, out) == (0, f"{EMBEDDED_NOW} fastembed/{STATIC}\n")
+    assert (code, out) == (0, f"{EMBEDDED_NOW} fastembed/{STATIC}.\n")
     assert err.splitlines()[-1] == f"{COUNT} of {COUNT} passages"
     status = json.loads(printed(["memory", "status", "--json"], capsys)[1])
     assert status == {
@@ -237,7 +239,7 @@ def test_memory_that_has_lost_passages_says_so_and_gets_them_back(
     asyncio.run(commit(COUNT))
     assert (
         json.loads(printed(["memory", "status", "--json"], capsys)[1])["finding"]
-        == "memory is made by the first worker"
+        == "memory does not exist yet; the first worker creates it"
     )
     asyncio.run(bring_in())
     assert memory_finding(capsys) == ("", True)
@@ -308,7 +310,7 @@ def test_doctor_looks_into_the_embedded_memory(capsys: pytest.CaptureFixture[str
 
 def test_a_look_at_memory_makes_none(capsys: pytest.CaptureFixture[str], home: Path) -> None:
     code, out, _ = printed(["memory", "status"], capsys)
-    assert (code, out.splitlines()[-1]) == (0, "memory is made by the first worker")
+    assert (code, out.splitlines()[-1]) == (0, "memory does not exist yet; the first worker creates it")
     assert not (home / "memory").exists()
 
 

@@ -68,39 +68,43 @@ def test_what_is_asked_with_private_words_is_found_redacted_and_said_in_words(
     assert evaluate(tmp_path, TALK, asked) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("5 messages, 2 sessions: 2 passages of ")
-    assert said[0].endswith("bytes; private parts replaced; embedder none")
+    assert said[0].endswith("bytes; redacted; embedder none")
     assert said[1] == "recall 1.00 within 1,000 tokens, 1.00 within 2,000 tokens"
-    assert said[3] == "0 of 1 questions do not have all their messages (--json names them)"
+    assert said[3] == "0 of 1 questions missed a relevant message (--json lists them)"
 
 
 @pytest.mark.parametrize(
     ("talk", "asked", "said"),
     [
-        (["{"], ASKED, "C.jsonl, line 1: no JSON object"),
+        (["{"], ASKED, "C.jsonl, line 1: not a JSON object"),
         ([TALK[0], "", {"id": "x", "role": "user"}], ASKED, "C.jsonl, line 3: text: it is missing"),
         ([{"id": "x", "text": "So."}], ASKED, "C.jsonl, line 1: role or speaker is missing"),
-        ([TALK[0], TALK[0]], ASKED, "C.jsonl, line 2: the id 'a1' is that of line 1"),
-        (TALK, [ASKED[0], ASKED[0]], f"Q.jsonl, line 2: the id {ASKED[0]['id']!r} is that of line 1"),
+        ([TALK[0], TALK[0]], ASKED, "C.jsonl, line 2: the id 'a1' is already used in line 1"),
+        (TALK, [ASKED[0], ASKED[0]], f"Q.jsonl, line 2: the id {ASKED[0]['id']!r} is already used in line 1"),
         (TALK, [{**ASKED[0], "text": " "}], "Q.jsonl, line 1: the question has no text"),
         ([{**TALK[0], "id": "a b"}], ASKED, "C.jsonl, line 1: id: it has signs that it may not have"),
         (
             TALK,
             [ASKED[0], {**ASKED[1], "relevant": ["z9"]}],
-            "Q.jsonl, line 2: relevant names 'z9', which no message of",
+            "Q.jsonl, line 2: relevant has the id 'z9', but no message in",
         ),
         (TALK, [{**ASKED[0], "relevant": []}], "Q.jsonl, line 1: relevant: it is empty"),
-        ([], ASKED, "is empty: it takes a JSON object a line"),
+        ([], ASKED, "is empty: it needs one JSON object per line"),
         (
             ['{"id": "x", "role": "user", "text": "So.", "text": "No."}'],
             ASKED,
             "line 1: the key 'text' occurs twice in",
         ),
-        (['{"id": "x", "role": "user", "text": NaN}'], ASKED, "C.jsonl, line 1: NaN is no JSON"),
-        (['{"id": "x", "role": "user", "text": "", "more": [-Infinity]}'], ASKED, "line 1: -Infinity is no JSON"),
+        (['{"id": "x", "role": "user", "text": NaN}'], ASKED, "C.jsonl, line 1: NaN is not valid JSON"),
+        (
+            ['{"id": "x", "role": "user", "text": "", "more": [-Infinity]}'],
+            ASKED,
+            "line 1: -Infinity is not valid JSON",
+        ),
         ([{**TALK[0], "time": 5}], ASKED, "C.jsonl, line 1: time: it is no moment in ISO 8601, like 2026-09-01T08:00"),
         ([{**TALK[0], "time": "5"}], ASKED, "line 1: time: it is no moment in ISO 8601"),
         ([{**TALK[0], "time": "yesterday"}], ASKED, "ISO 8601, like 2026-09-01T08:00\n"),
-        ([{**TALK[0], "text": " "}], [{**ASKED[0], "relevant": ["a1"]}], "every text in it is empty"),
+        ([{**TALK[0], "text": " "}], [{**ASKED[0], "relevant": ["a1"]}], "has no text: every message is empty"),
     ],
     ids=[
         "no JSON",
@@ -146,4 +150,4 @@ def test_tokens_that_are_no_numbers_are_refused(
     tmp_path: Path, tokens: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert evaluate(tmp_path, TALK, ASKED, f"--tokens={tokens}") == 2
-    assert "--tokens takes numbers with commas between, like 1000,2000" in capsys.readouterr().err
+    assert "write numbers separated by commas, like 1000,2000" in capsys.readouterr().err

@@ -29,7 +29,7 @@ def test_a_share_is_read_as_it_is_written() -> None:
         ("needs: []", "needs: []\n  share: [1]", "step 1.share"),
         ("needs: []", "needs: [write]", "steps need each other in a circle"),
         ("role: analysis", "role: cooking", "step 3.role"),
-        ("steps:", "steps: [", "no YAML"),
+        ("steps:", "steps: [", "not valid YAML"),
         ("role: writing", "role: analysis", "the role writing"),
         ("needs: []", "need: []", "step 1.need: there is no such field"),
     ],
@@ -61,7 +61,7 @@ def test_a_plan_is_what_its_editor_left(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_an_editor_that_fails_sends_nothing_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(BadInput, match="did not end well, and nothing was sent"):
+    with pytest.raises(BadInput, match="failed, and nothing was sent"):
         edited_by("failed", monkeypatch)
 
 
@@ -69,5 +69,5 @@ def test_a_file_that_is_no_plan_is_refused_with_the_reason(tmp_path: Path) -> No
     with pytest.raises(BadInput, match="No such file or directory"):
         read_plan_file(tmp_path / "plan.yaml")
     (tmp_path / "plan.yaml").write_bytes(b"steps: \xff")
-    with pytest.raises(BadInput, match="it is no UTF-8"):
+    with pytest.raises(BadInput, match="it is not UTF-8"):
         read_plan_file(tmp_path / "plan.yaml")

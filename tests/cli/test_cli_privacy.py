@@ -88,11 +88,17 @@ def test_a_text_in_a_language_without_a_model_is_told_of(
     ("arguments", "said"),
     [
         (["missing.txt"], "missing.txt cannot be read: No such file"),
-        (["{binary}"], "is not text in UTF-8 (byte 1): convert it first"),
-        (["{nul}"], "is no text: it has NUL bytes"),
+        (["{binary}"], "is not UTF-8 text (byte 1): convert it to UTF-8"),
+        (["{nul}"], "is not text: it has NUL bytes"),
         (["{text}", "--policy", "lax"], "'lax' is not one of 'standard', 'strict', 'secrets-only'"),
-        (["{text}", "--place", "logs"], "no redacted text goes to logs: choose one of model output, "),
-        (["{text}", "--place", "a"], f"no redacted text goes to a: choose one of {', '.join(PLACES)}"),
+        (
+            ["{text}", "--place", "logs"],
+            "--place logs is not a destination of redacted text: choose one of model output, ",
+        ),
+        (
+            ["{text}", "--place", "a"],
+            f"--place a is not a destination of redacted text: choose one of {', '.join(PLACES)}",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_refused(

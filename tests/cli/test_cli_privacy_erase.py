@@ -81,9 +81,9 @@ def test_what_may_be_the_same_persons_is_shown_where_that_is_asked_for(
     assert "212-555-0147" not in capsys.readouterr().out
     assert run(["privacy", "find", NAME, "--type", "PERSON", "--near"]) == OK
     assert capsys.readouterr().out.splitlines()[-3:] == [
-        "may be the same person's, too, and are values of their own for find and erase:",
-        "  ada.l@example.org (EMAIL, alike, on 1 line with it)",
-        "  212-555-0147 (PHONE, on 1 line with it)",
+        "These values may belong to the same person. To find or erase them, give each as a VALUE:",
+        "  ada.l@example.org (EMAIL, similar, on 1 line with the value)",
+        "  212-555-0147 (PHONE, on 1 line with the value)",
     ]
     assert run(["privacy", "find", NAME, "--type", "PERSON", "--near", "--json"]) == OK
     near = json.loads(capsys.readouterr().out)["near"]
@@ -109,8 +109,8 @@ def test_a_value_that_no_rule_recognises_is_looked_for_as_written_and_that_is_sa
     assert task_id
     assert run(["privacy", "find", "What does"]) == OK
     told = capsys.readouterr()
-    assert "no rule recognises this value by itself" in told.err
-    assert "as it is written, as LOCATION and PERSON, and by the placeholders" in told.err
+    assert "No rule recognises this value." in told.err
+    assert "its exact text, the type LOCATION and PERSON, and placeholders" in told.err
     assert "1  requests" in told.out
 
 
@@ -120,7 +120,7 @@ def test_another_tenant_has_nobody(
     assert task_id
     monkeypatch.setenv("WAYSTATION_TENANT", "other")
     assert run(["privacy", "find", MAIL]) == WORK_FAILED
-    assert capsys.readouterr().out == "found nowhere\n"
+    assert capsys.readouterr().out == "Not found.\n"
 
 
 @pytest.mark.parametrize(
@@ -128,11 +128,11 @@ def test_another_tenant_has_nobody(
     [
         (["find", "-a"], BAD_USAGE, "No such option"),
         (["find", "Jo"], BAD_USAGE, "the value needs 3 letters or digits: give the name or number as a whole"),
-        (["erase", "bob@example.com", "--yes"], WORK_FAILED, "found nowhere: there is nothing to erase"),
+        (["erase", "bob@example.com", "--yes"], WORK_FAILED, "Not found: nothing to erase"),
         (["find", NAME, "--type", "FOO"], BAD_USAGE, "there is no type 'FOO': choose one of ACCOUNT, "),
         (["find", NAME, "--type", "WANTED"], BAD_USAGE, "there is no type 'WANTED': choose one of"),
         (["erase", NAME, "--type", "", "--yes"], BAD_USAGE, "there is no type ''"),
-        (["erase", MAIL, "--receipt", "--also", NAME], BAD_USAGE, "--receipt and --also exclude each other"),
+        (["erase", MAIL, "--receipt", "--also", NAME], BAD_USAGE, "--receipt and --also cannot be combined"),
         (["erase", MAIL, "--receipt"], UNREACHABLE, "no Temporal server answers at 127.0.0.1:1"),
         (["erase", MAIL, "--yes"], UNREACHABLE, "no Temporal server answers at 127.0.0.1:1"),
     ],
@@ -185,8 +185,8 @@ async def test_other_values_are_erased_where_the_person_says_so_for_each(monkeyp
     monkeypatch.setattr("waystation.cli.privacy.ask_confirmation", answer)
     assert await select_near_values(NEAR, ErasureOptions(histories=False, yes=False)) == ["a@x.org"]
     assert asked == [
-        "Erase a@x.org (EMAIL, on 2 lines with it), too? [y/N]",
-        "Erase Bob (PERSON, on 2 lines with it), too? [y/N]",
+        "Erase a@x.org (EMAIL, on 2 lines with the value), too? [y/N]",
+        "Erase Bob (PERSON, on 2 lines with the value), too? [y/N]",
     ]
 
 
@@ -255,27 +255,30 @@ def test_a_value_that_cannot_be_looked_for_keeps_all_from_being_erased(order: Or
 
 async def test_other_values_are_told_where_nobody_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
     assert await select_near_values(NEAR, ErasureOptions(histories=False, yes=True)) == []
-    assert "  a@x.org (EMAIL, on 2 lines with it)\n" in capsys.readouterr().err
+    assert "  a@x.org (EMAIL, on 2 lines with the value)\n" in capsys.readouterr().err
+
+
+WHEN = utc_now().replace(2026, 11, 21, 12, 0, 0)
+AT = f"{WHEN.astimezone():%Y-%m-%d %H:%M:%S %Z}"
 
 
 def receipt() -> PersonErasureReceipt:
     """Of an order that found nothing in the store."""
-    at = utc_now().replace(2026, 11, 21, 12, 0, 0)
     return PersonErasureReceipt(
-        id="1", at=at, known_as=(), found={}, left={}, originals=0, files=1, histories_deleted=0, histories_left=()
+        id="1", at=WHEN, known_as=(), found={}, left={}, originals=0, files=1, histories_deleted=0, histories_left=()
     )
 
 
 def test_a_receipt_of_an_order_that_found_nothing_in_the_store_says_so() -> None:
     lines = format_receipt(receipt()).splitlines()
-    assert lines[1] == "carried out 2026-11-21 12:00:00 UTC: the store had nothing of this value to erase"
-    assert "files of reports written anew: 1;" in lines[2]
+    assert lines[1] == f"completed {AT}: the store had nothing to erase"
+    assert "report files rewritten: 1;" in lines[2]
 
 
 def test_a_receipt_says_what_went_what_stays_and_nothing_else() -> None:
     receipt = PersonErasureReceipt(
         id="01a2",
-        at=utc_now().replace(2026, 11, 21, 12, 0, 0),
+        at=WHEN,
         known_as=("c654",),
         found={ErasureLocation.REQUEST: 1, ErasureLocation.TRANSCRIPT: 1_234},
         left={ErasureLocation.IDENTIFIER: 1},
@@ -286,9 +289,9 @@ def test_a_receipt_says_what_went_what_stays_and_nothing_else() -> None:
     )
     assert format_receipt(receipt) == (
         "receipt 01a2\n"
-        "erased 2026-11-21 12:00:00 UTC: 1 in requests, 1,234 in transcripts\n"
-        "originals dropped from the vault: 1; files of reports written anew: 2; workflow histories deleted: 3\n"
+        f"erased {AT}: 1 in requests, 1,234 in transcripts\n"
+        "originals deleted from the vault: 1; report files rewritten: 2; workflow histories deleted: 3\n"
         "placeholder (SHA-256) c654\n"
-        "still there: 1 in names of sessions and requests\n"
-        "workflow histories that still have it: session-1"
+        "not erased: 1 in names of sessions and requests\n"
+        "workflow histories that still contain it: session-1"
     )

@@ -53,7 +53,7 @@ paper.pdf: 2 lines, 20 characters
 1| [page 1]
 2| The harbour
 
-left out:
+skipped:
   .hidden: hidden
   failed.pdf: plain text that is called .pdf: no such file is in it; call it .txt if it is a document
   paper.pdf, page 2: empty

@@ -57,7 +57,7 @@ def test_a_secret_is_kept_replaced_listed_without_what_it_is_and_forgotten(
     said = capsys.readouterr()
     assert [line.split()[0] for line in said.out.splitlines()[:2]] == ["MAP", "WIKI"]
     assert [set(one) for one in json.loads("\n".join(said.out.splitlines()[2:]))] == [{"name", "kept_at"}] * 2
-    assert "there is no secret 'WIKI': `waystation secrets list` shows what there is" in said.err
+    assert "there is no secret 'WIKI': `waystation secrets list` shows all names" in said.err
     assert asyncio.run(kept(without_server, "WIKI", "MAP")) == {"MAP": SECRET}
     files = b"".join(path.read_bytes() for path in without_server.home.rglob("*") if path.is_file())
     for text in (SECRET, NEWER):
@@ -68,12 +68,12 @@ def test_a_secret_is_kept_replaced_listed_without_what_it_is_and_forgotten(
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("WIKI", "", "a secret has from 1 to 10,000 characters"),
-        ("WIKI", " \n", "a secret has from 1 to 10,000 characters"),
-        ("WIKI", "a" * 10_001, "a secret has from 1 to 10,000 characters"),
-        ("WIKI", "a\0b", "a secret has from 1 to 10,000 characters"),
-        ("WIKI=abc", SECRET, "is no name: letters, digits and _"),
-        ("9", SECRET, "is no name: letters, digits and _"),
+        ("WIKI", "", "a secret must have 1 to 10,000 characters"),
+        ("WIKI", " \n", "a secret must have 1 to 10,000 characters"),
+        ("WIKI", "a" * 10_001, "a secret must have 1 to 10,000 characters"),
+        ("WIKI", "a\0b", "a secret must have 1 to 10,000 characters"),
+        ("WIKI=abc", SECRET, "is not a valid name: use up to 100 letters"),
+        ("9", SECRET, "is not a valid name: use up to 100 letters"),
     ],
 )
 def test_what_is_no_secret_or_no_name_of_one_is_refused(

@@ -52,7 +52,7 @@ def test_a_key_has_a_name_that_can_be_seen(
 ) -> None:
     monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
     assert run(["keys", "make", name]) == 2
-    assert "one line of 1 to 100 characters that can be seen" in " ".join(capsys.readouterr().err.split())
+    assert "NAME must be one line of 1 to 100 printable characters" in " ".join(capsys.readouterr().err.split())
 
 
 async def kept(home: Path) -> None:

@@ -44,8 +44,8 @@ def test_an_operator_migrates_an_empty_database_once(empty_url: str, capsys: pyt
     assert (code, said.splitlines()[0]) == (1, f"postgresql at {place}")
     assert "the database is empty" in said
     assert told(["list"], capsys)[0] == 1
-    assert told(["store", "migrate"], capsys) == (0, f"from an empty database to schema {REVISION}\n")
-    assert told(["store", "migrate"], capsys) == (0, f"schema {REVISION} already: nothing to do\n")
+    assert told(["store", "migrate"], capsys) == (0, f"Upgraded from an empty database to schema {REVISION}.\n")
+    assert told(["store", "migrate"], capsys) == (0, f"The schema is already {REVISION}: nothing to do.\n")
     code, said = told(["store", "status", "--json"], capsys)
     status = json.loads(said)
     assert code == 0

@@ -25,10 +25,10 @@ def test_what_is_indented_or_fits_stays_as_it_is() -> None:
 
 
 def test_an_item_of_a_list_goes_on_under_its_words() -> None:
-    said = "--   notices: nobody is told of requests and ended tasks"
+    said = "--   notifications: off; set a webhook to hear of requests"
     assert wrap_text(said, 40, hang=5).splitlines() == [
-        "--   notices: nobody is told of",
-        "     requests and ended tasks",
+        "--   notifications: off; set a",
+        "     webhook to hear of requests",
     ]
 
 

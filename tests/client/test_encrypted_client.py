@@ -138,7 +138,7 @@ def test_a_platform_that_encrypts_serves_a_codec_to_its_ui_and_ends_it(shell: Sh
     assert (len(secret), secret in published, secret in " ".join(said)) == (32, False, False)
     assert status["codec_endpoint"] in up.stderr + up.stdout
     host = status["codec_endpoint"].split("/")[2]
-    assert f"a codec server at {host} decrypts for the UI" in shell.run("doctor").stdout
+    assert f"a codec server at {host} decrypts them for the UI" in shell.run("doctor").stdout
     assert status["codec_endpoint"] not in shell.run("doctor").stdout
     wrong = shell.with_settings(WAYSTATION_KEY=OTHER.hex()).run("doctor")
     assert "FAIL payloads: the key in WAYSTATION_KEY is not the one" in wrong.stdout
@@ -155,13 +155,13 @@ def test_the_codec_server_says_where_it_is_and_which_pages_may_ask(shell: Shell,
     assert process.wait(60) == 0
     first, second = log.read_text().splitlines()[:2]
     assert first.startswith("http://127.0.0.1:")
-    assert "Pages that may ask: https://cloud.temporal.io." in second
+    assert "Allowed pages: https://cloud.temporal.io." in second
 
 
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("--origin", "cloud.temporal.io"), "write it as the address of a UI"),
+        (("--origin", "cloud.temporal.io"), "is not a web address"),
         (("--listen", "0.0.0.0:8081"), "set WAYSTATION_CODEC_TOKEN"),
         (("--listen", "here"), "write it as host:port"),
     ],
@@ -173,4 +173,4 @@ def test_a_codec_server_that_cannot_be_is_refused(shell: Shell, arguments: tuple
 
 def test_a_codec_server_without_a_key_is_refused(tmp_path: Path) -> None:
     done = Shell(tmp_path, {}).run("codec-server")
-    assert (done.returncode, "there is no key to decrypt with" in done.stderr) == (2, True)
+    assert (done.returncode, "decryption needs a key" in done.stderr) == (2, True)

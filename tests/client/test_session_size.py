@@ -28,7 +28,7 @@ async def ended_in(settings: Settings) -> SqlStore:
 
 async def test_a_window_without_room_for_the_earlier_tasks_of_its_session_is_refused(without_server: Settings) -> None:
     store = await ended_in(without_server)
-    with pytest.raises(BadInput, match="what you ask and what it is told of earlier tasks an agent begins with about "):
+    with pytest.raises(BadInput, match="your question and earlier tasks already take about "):
         await prepare_task_row(without_server, store, follow_up())
     assert (
         await prepare_task_row(without_server, store, follow_up("another"))

@@ -107,8 +107,8 @@ def test_a_variable_that_is_no_setting_is_named_with_what_was_meant(
     monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
     monkeypatch.setenv("WAYSTATION_OFFLINE", "true")
     told = (
-        "WAYSTATION_BUGDET is no setting, and does nothing: did you mean WAYSTATION_BUDGET?",
-        "WAYSTATION_ZZZ is no setting, and does nothing.",
+        "WAYSTATION_BUGDET is not a setting and has no effect: did you mean WAYSTATION_BUDGET?",
+        "WAYSTATION_ZZZ is not a setting and has no effect.",
     )
     assert describe_unknown_variables() == told
     (tmp_path / "note.md").write_text("The bar shifts in autumn.")
@@ -124,7 +124,7 @@ def test_approvers_are_named_with_commas_between_and_take_a_key(
 ) -> None:
     monkeypatch.setenv("WAYSTATION_APPROVERS", "Ada Lovelace, grace@example.org")
     assert run(["list"]) == 2
-    assert "WAYSTATION_APPROVERS: it takes WAYSTATION_KEY" in capsys.readouterr().err
+    assert "WAYSTATION_APPROVERS: it needs WAYSTATION_KEY" in capsys.readouterr().err
     monkeypatch.setenv("WAYSTATION_KEY", "ab" * 32)
     assert Settings().approvers == ("Ada Lovelace", "grace@example.org")
     monkeypatch.setenv("WAYSTATION_ENCRYPT_PAYLOADS", "false")

@@ -112,7 +112,7 @@ def test_a_window_over_the_models_is_cut_and_told() -> None:
     assert agent(request, "claude-haiku-4-5").window == 160_000
     (sentence,) = collect_adjustments(request, settings)
     assert sentence == (
-        "A window of 900,000 tokens is more than claude-haiku-4-5 takes with room for its reply: it is 160,000 at most."
+        "A window of 900,000 tokens leaves claude-haiku-4-5 no room for its reply: the maximum is 160,000."
     )
     assert collect_adjustments(asked(window=160_000), settings) == ()
 
@@ -157,5 +157,5 @@ def test_what_condenses_and_why_is_told_at_submit(capsys: pytest.CaptureFixture[
 def test_tool_servers_that_this_machine_has_no_list_of_are_told() -> None:
     settings = Settings(anthropic_api_key=WITH_KEY)
     (sentence,) = collect_adjustments(asked(servers=(DEFAULT_SERVERS, "crm")), settings)
-    assert sentence.endswith("the task does without crm.")
+    assert sentence.endswith("if workers do not have crm, the task runs without it.")
     assert collect_adjustments(asked(servers=(DEFAULT_SERVERS,)), settings) == ()

@@ -84,9 +84,11 @@ def test_the_environment_beats_the_file_under_each_of_its_names(config: Path, mo
 
 FAULTS = {
     'budget = "300"': "budget in {}: from 2,000 to 1,000,000,000 tokens",
-    "window = 100": "window in {}: from 2,000 to 1,000,000",
-    'window = "wide"': "window in {}: from 2,000 to 1,000,000; 'wide' is no amount of tokens: {tokens}",
-    'window = "2,5k"': "window in {}: from 2,000 to 1,000,000; '2,5k' is no amount of tokens: {tokens}{commas}",
+    "window = 100": "window in {}: it must be from 2,000 to 1,000,000",
+    'window = "wide"': "window in {}: it must be from 2,000 to 1,000,000; 'wide' is no amount of tokens: {tokens}",
+    'window = "2,5k"': (
+        "window in {}: it must be from 2,000 to 1,000,000; '2,5k' is no amount of tokens: {tokens}{commas}"
+    ),
     'budget = "$2,50"': "budget in {}: '$2,50' is no amount: write {amounts}{commas}",
     'budget = ["1"]': "budget in {}: write {amounts}",
     "budget = true": "budget in {}: write {amounts}",
@@ -97,9 +99,9 @@ FAULTS = {
     "[profiles.sonnet]\nkeep = -1": "profiles.sonnet.keep in {}: it should be at least 0",
     'mode = "harsh"': "mode in {}: it should be 'hard', 'soft' or 'approval'",
     'preset = "all"': "preset in {}: it should be 'qa', 'debugging' or 'long'",
-    "trigger_percent = 100": "trigger_percent in {}: from 50 to 99",
-    "agents_at_once = 0": "agents_at_once in {}: 1 or more",
-    "target_cpu = 2": "target_cpu in {}: more than 0 and at most 1",
+    "trigger_percent = 100": "trigger_percent in {}: it must be from 50 to 99",
+    "agents_at_once = 0": "agents_at_once in {}: it must be 1 or more",
+    "target_cpu = 2": "target_cpu in {}: it must be more than 0 and at most 1",
     "anthropic_base_url = 3": "anthropic_base_url in {}: it should be text",
     'anthropic_base_url = "localhost:11434"': "anthropic_base_url in {}: {endpoint}",
     'anthropic_base_url = "http://"': "anthropic_base_url in {}: {endpoint}",
@@ -108,7 +110,7 @@ FAULTS = {
     'anthropic_base_url = "http://a:port"': "anthropic_base_url in {}: {endpoint}",
     'anthropic_base_url = "http://a/v1"': "anthropic_base_url in {}: {adds}",
     'anthropic_base_url = "http://a/v1/messages/"': "anthropic_base_url in {}: {adds}",
-    "budget = $2": "the config file {} is not TOML: Invalid value (at line 1, column 10)",
+    "budget = $2": "the config file {} is not valid TOML: Invalid value (at line 1, column 10)",
 }
 
 
@@ -127,22 +129,22 @@ def test_what_a_file_cannot_give_is_refused_with_file_name_and_range(config: Pat
 
 
 NO_NAMES = {
-    'ANTHROPIC_API_KEY = "hush"': "it is a secret: set ANTHROPIC_API_KEY in the environment",
-    'waystation_anthropic_api_key = "hush"': "it is a secret: set ANTHROPIC_API_KEY in the environment",
-    'WEBHOOK = "https://hush"': "it holds a secret: set WAYSTATION_WEBHOOK in the environment",
-    'DATABASE_URL = "sqlite:///hush"': "it may hold a password: set WAYSTATION_STORE_URL in the environment",
-    'Store-Url = "sqlite:///hush"': "it may hold a password: set WAYSTATION_STORE_URL in the environment",
-    'BUDGET = "hush"': "here its name is budget",
-    'WAYSTATION_MODE = "hush"': "here its name is mode",
-    'QDRANT_URL = "hush"': "here its name is qdrant_url",
-    'bugdet = "hush"': "there is no such setting: did you mean budget?",
+    'ANTHROPIC_API_KEY = "hush"': "it is a secret; set ANTHROPIC_API_KEY in the environment instead",
+    'waystation_anthropic_api_key = "hush"': "it is a secret; set ANTHROPIC_API_KEY in the environment instead",
+    'WEBHOOK = "https://hush"': "it contains a secret; set WAYSTATION_WEBHOOK in the environment instead",
+    'DATABASE_URL = "sqlite:///hush"': "it may contain a password; set WAYSTATION_STORE_URL in the environment instead",
+    'Store-Url = "sqlite:///hush"': "it may contain a password; set WAYSTATION_STORE_URL in the environment instead",
+    'BUDGET = "hush"': "use the name budget in the file",
+    'WAYSTATION_MODE = "hush"': "use the name mode in the file",
+    'QDRANT_URL = "hush"': "use the name qdrant_url in the file",
+    'bugdet = "hush"': "there is no such setting; did you mean budget?",
     'SMTP_PASSWORD = "hush"': "there is no such setting",
 }
 
 
 def test_only_the_lower_case_names_of_settings_are_taken_and_no_value_is_shown(config: Path) -> None:
     assert refusals(config, NO_NAMES) == {
-        line: f"the config file {config} must not give {line.partition(' ')[0]}, since {words}"
+        line: f"the config file {config} cannot contain {line.partition(' ')[0]}: {words}"
         for line, words in NO_NAMES.items()
     }
 
@@ -150,7 +152,7 @@ def test_only_the_lower_case_names_of_settings_are_taken_and_no_value_is_shown(c
 def test_what_a_variable_cannot_give_is_refused_by_its_name(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config.write_text("window = 20_000")
     monkeypatch.setenv("WAYSTATION_WINDOW", "10")
-    assert refusal() == "WAYSTATION_WINDOW: from 2,000 to 1,000,000"
+    assert refusal() == "WAYSTATION_WINDOW: it must be from 2,000 to 1,000,000"
 
 
 def test_secrets_and_the_place_of_the_file_are_refused_with_the_variable_to_set(config: Path) -> None:
@@ -158,8 +160,8 @@ def test_secrets_and_the_place_of_the_file_are_refused_with_the_variable_to_set(
     assert {
         name: words
         for name, words in told.items()
-        if f"the config file {config} must not give {name}, since it " not in words
-        or name.upper() not in words.rpartition(": set ")[2]
+        if f"the config file {config} cannot contain {name}: it " not in words
+        or name.upper() not in words.rpartition("; set ")[2]
         or "hush" in words
     } == {}
 

@@ -87,20 +87,20 @@ def test_the_offline_model_is_asked_for_neither() -> None:
     [
         (
             {"roles": {"writing": {"model": COUNTING}}, "effort": "high"},
-            f"{COUNTING}, the model of writing, does not take effort high: set WAYSTATION_EFFORT, or "
-            "WAYSTATION_ROLES__WRITING__EFFORT for writing alone, to one of default, or choose another model in "
+            f"{COUNTING}, the model of writing, does not support effort high: set WAYSTATION_EFFORT, or "
+            "WAYSTATION_ROLES__WRITING__EFFORT for writing only, to one of default, or choose another model in "
             "WAYSTATION_ROLES__WRITING__MODEL",
         ),
         (
             {"roles": {"analysis": {"thinking": "off"}}},
-            f"{SONNET}, the model of analysis, does not take thinking off: set "
+            f"{SONNET}, the model of analysis, does not support thinking off: set "
             "WAYSTATION_ROLES__ANALYSIS__THINKING to one of adaptive, default, or choose another model in "
             "WAYSTATION_ROLES__ANALYSIS__MODEL",
         ),
         (
             {"roles": {"research": {"model": HAIKU, "thinking": "off"}}, "effort": "max"},
-            f"{HAIKU}, the model of research, does not take effort max with thinking off: set WAYSTATION_EFFORT, or "
-            "WAYSTATION_ROLES__RESEARCH__EFFORT for research alone, to one of low, medium, high, default, or choose "
+            f"{HAIKU}, the model of research, does not support effort max with thinking off: set WAYSTATION_EFFORT, or "
+            "WAYSTATION_ROLES__RESEARCH__EFFORT for research only, to one of low, medium, high, default, or choose "
             "another model in WAYSTATION_ROLES__RESEARCH__MODEL",
         ),
     ],
@@ -137,7 +137,7 @@ def test_thinking_that_one_call_could_spend_a_budget_on_is_refused(
     asked: dict[str, object], thinking: int, least: str
 ) -> None:
     everywhere, larger = (
-        "WAYSTATION_THINKING, or WAYSTATION_ROLES__RESEARCH__THINKING for research alone,",
+        "WAYSTATION_THINKING, or WAYSTATION_ROLES__RESEARCH__THINKING for research only,",
         "--agent-budget",
     )
     with pytest.raises(BadInput, match=f"set {everywhere} to {least}, or give a larger {larger}"):
@@ -167,7 +167,7 @@ def test_at_another_endpoint_dollars_need_prices_that_somebody_wrote_down(url: s
     assert (terms(anthropic_base_url=url).budget.tokens is not None) is refused
     if refused:
         named = f"{DEFAULT_SUMMARY_MODEL}, {SONNET}" if DEFAULT_SUMMARY_MODEL < SONNET else SONNET
-        with pytest.raises(BadInput, match=f"needs prices that somebody wrote down, and {named} has only"):
+        with pytest.raises(BadInput, match=f"needs your prices there, but {named} has only"):
             build_task_config(request, settings, PRICES, date(2026, 11, 21))
     else:
         build_task_config(request, settings, PRICES, date(2026, 11, 21))
@@ -175,7 +175,7 @@ def test_at_another_endpoint_dollars_need_prices_that_somebody_wrote_down(url: s
 
 @pytest.mark.parametrize("role", ["research", "analysis", "writing"])
 def test_a_model_without_a_price_is_refused_for_each_role_where_dollars_are_limited(role: str) -> None:
-    with pytest.raises(BadInput, match="needs models with known prices, and somebody-elses-1 has none"):
+    with pytest.raises(BadInput, match="needs models with known prices, but somebody-elses-1 has none"):
         terms({"budget": {"micro_usd": 2_000_000}}, roles={role: {"model": "somebody-elses-1"}})
     priced = {one: {"model": OPUS} for one in ("research", "analysis", "writing")}
     assert terms({"budget": {"micro_usd": 9_000_000}}, agent_model="nobodys", roles=priced).agent.model == OPUS
@@ -183,7 +183,7 @@ def test_a_model_without_a_price_is_refused_for_each_role_where_dollars_are_limi
 
 def test_a_model_that_is_not_known_is_warned_about_for_its_role() -> None:
     warnings = " ".join(collect_config_warnings(terms(roles={"writing": {"model": "somebody-elses-1"}})))
-    assert warnings.count("The model somebody-elses-1 is not known here") == 1
+    assert warnings.count("The model somebody-elses-1 is unknown") == 1
 
 
 def test_the_environment_gives_single_values_of_a_role_before_those_of_the_config_file(
@@ -240,7 +240,7 @@ def test_only_tables_are_given_value_by_value(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("WAYSTATION_ROLES__WRITING__EFFORT", "low")
     assert describe_unknown_variables() == ()
     monkeypatch.setenv("WAYSTATION_MODE__WRITING", "hard")
-    assert describe_unknown_variables() == ("WAYSTATION_MODE__WRITING is no setting, and does nothing.",)
+    assert describe_unknown_variables() == ("WAYSTATION_MODE__WRITING is not a setting and has no effect.",)
 
 
 def told(capsys: pytest.CaptureFixture[str], **given: object) -> list[str]:
@@ -268,7 +268,8 @@ def test_the_offline_model_says_which_settings_of_models_it_does_not_use(monkeyp
     monkeypatch.setenv("WAYSTATION_EFFORT", "max")
     monkeypatch.setenv("WAYSTATION_ROLES__WRITING__MODEL", OPUS)
     assert collect_adjustments(asked, Settings(offline=True)) == (
-        "The built-in offline model does the work. Not used: WAYSTATION_ROLES__WRITING__MODEL, WAYSTATION_EFFORT.",
+        "The task uses the built-in offline model, so these settings have no effect: WAYSTATION_ROLES__WRITING__MODEL, "
+        "WAYSTATION_EFFORT.",
     )
     assert collect_adjustments(asked, Settings(offline=False)) == ()
 
@@ -297,6 +298,6 @@ def test_an_endpoint_that_nobody_probed_is_warned_of_and_the_providers_own_is_no
 
     assert f"waystation doctor --model {SONNET} --save" in said(**AT_ANOTHER)
     rows = {"http://model.test": {name: {"tools": True} for name in (SONNET, DEFAULT_SUMMARY_MODEL)}}
-    assert "Nobody has looked" not in said(endpoints=rows, **AT_ANOTHER)
-    assert "Nobody has looked" not in said()
-    assert "Nobody has looked" not in said(offline=True, **AT_ANOTHER)
+    assert "capabilities" not in said(endpoints=rows, **AT_ANOTHER)
+    assert "capabilities" not in said()
+    assert "capabilities" not in said(offline=True, **AT_ANOTHER)

@@ -98,7 +98,7 @@ def test_terms_that_will_disappoint_are_warned_about(request_: TaskRequest, word
 
 
 def test_a_late_trigger_is_warned_about() -> None:
-    words = "full at 163,217 of 171,808 tokens leaves no room"
+    words = "full only at 163,217 of 171,808 tokens leaves no room"
     assert words in " ".join(collect_config_warnings(terms_of(asked(), Settings(trigger_percent=95))))
     assert collect_config_warnings(terms_of(asked(), Settings(trigger_percent=94))) == ()
 
@@ -106,7 +106,7 @@ def test_a_late_trigger_is_warned_about() -> None:
 @pytest.mark.parametrize(("primers", "recents", "warned"), [(1, 50, True), (2, 50, False), (1, 49, False)])
 def test_few_primers_with_many_recents_are_warned_about(primers: int, recents: int, warned: bool) -> None:
     warnings = collect_config_warnings(terms_of(asked(), Settings(primers=primers, recents=recents)))
-    assert ("how the work began is lost first" in " ".join(warnings)) is warned
+    assert ("the start of the work is lost first" in " ".join(warnings)) is warned
 
 
 def preset(name: Preset, **asked_for: object) -> TaskConfig:
@@ -153,13 +153,13 @@ def test_a_budget_of_a_preset_in_tokens_does_not_meet_a_task_in_dollars() -> Non
 
 def test_a_model_that_nobody_knows_is_warned_about() -> None:
     terms = terms_of(asked(), Settings(anthropic_api_key=WITH_KEY, agent_model="somebody-elses-1"))
-    assert "The model somebody-elses-1 is not known here" in " ".join(collect_config_warnings(terms))
+    assert "The model somebody-elses-1 is unknown" in " ".join(collect_config_warnings(terms))
 
 
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"mode": "hard", "unattended": {"answer_within": "PT1H"}}, "mode hard makes none: use --mode approval"),
+        ({"mode": "hard", "unattended": {"answer_within": "PT1H"}}, "mode hard makes no requests: use --mode approval"),
         (
             {"budget": {"micro_usd": 2_000_000}, "unattended": {"top_up": {"amount": {"tokens": 50_000}, "times": 3}}},
             r"\$2.00",
@@ -168,19 +168,22 @@ def test_a_model_that_nobody_knows_is_warned_about() -> None:
             {"budget": {"tokens": 600_000}, "unattended": {"top_up": {"amount": {"micro_usd": 50_000}, "times": 3}}},
             "--top-up in dollars",
         ),
-        ({"budget": {"micro_usd": 1_000}}, "pays for a first request of 24 tokens.* give --agent-budget"),
-        ({"ceiling": {"tokens": 599_999}}, "--ceiling is 599,999 tokens, .* is 600,000 tokens already"),
+        ({"budget": {"micro_usd": 1_000}}, "covers a first request of 24 tokens.* give --agent-budget"),
+        ({"ceiling": {"tokens": 599_999}}, "--ceiling 599,999 tokens is below the budget of 600,000 tokens"),
         (
             {"budget": {"tokens": 600_000}, "ceiling": {"micro_usd": 9_000_000}},
-            "--ceiling in dollars stops no grant to a budget of 600,000 tokens",
+            "--ceiling in dollars cannot limit a budget of 600,000 tokens",
         ),
-        ({"budget": {"tokens": 9_000, "micro_usd": 9_000_000}, "ceiling": {"micro_usd": 1}}, "--ceiling is "),
-        ({"window": 3_000}, "a window of 3,000 tokens is full at 2,250, .* begins with about 3,0.*: give --window 4,0"),
+        (
+            {"budget": {"tokens": 9_000, "micro_usd": 9_000_000}, "ceiling": {"micro_usd": 1}},
+            " is below the budget of ",
+        ),
+        ({"window": 3_000}, "a window of 3,000 tokens is full at 2,250, .* take about 3,0.*: give --window 4,0"),
         (
             {"agent_budget": {"tokens": 4_000}},
-            "pays for a first request of 1,500 tokens.* give --agent-budget 8,1.. tokens or more",
+            "covers a first request of 1,500 tokens.* give --agent-budget 8,1.. tokens or more",
         ),
-        ({"window": 9_000, "instructions": "Word by word. " * 2_000}, "begins with about 10,.* give --window 14,"),
+        ({"window": 9_000, "instructions": "Word by word. " * 2_000}, "take about 10,.* give --window 14,"),
     ],
 )
 def test_terms_without_effect_or_without_room_are_refused(given: dict[str, object], words: str) -> None:
@@ -198,7 +201,7 @@ def test_the_least_budget_in_dollars_that_the_refusal_names_is_taken() -> None:
         task(1_000)
     least = parse_limit(str(refusal.value).rpartition("--budget ")[2].removesuffix(" or more"))
     assert task(least.amount.micro_usd).agent.trigger > FIRST_TURN
-    with pytest.raises(BadInput, match="pays for a first request of"):
+    with pytest.raises(BadInput, match="covers a first request of"):
         task(least.amount.micro_usd * 99 // 100)
 
 
@@ -221,7 +224,7 @@ def test_the_least_that_a_refusal_of_a_window_names_is_taken(given: dict[str, ob
 @pytest.mark.parametrize(("window", "warned"), [(4_100, True), (7_999, True), (8_000, False)])
 def test_a_narrow_window_is_warned_about(window: int, warned: bool) -> None:
     warnings = " ".join(collect_config_warnings(terms_of(asked(window=window), Settings())))
-    assert (f"A window of {window:,} tokens is narrow: under 8,000, " in warnings) is warned
+    assert (f"A window of {window:,} tokens is small: below 8,000, " in warnings) is warned
 
 
 def test_a_small_budget_in_dollars_is_warned_about_for_what_is_kept_for_the_report() -> None:
@@ -252,9 +255,9 @@ def test_what_a_budget_in_dollars_buys_is_told_and_how_tokens_of_several_models_
     settings = Settings(anthropic_api_key=WITH_KEY, agent_model="claude-opus-5-5", condense_model="claude-haiku-5-5")
     today = date(2026, 11, 21)
     in_dollars = describe_budget_in_tokens(terms_of(TaskRequest(question="What?", request_id="r"), settings), today)
-    assert "$10.00 buys claude-opus-5-5 about" in in_dollars
+    assert "$10.00 pays for about" in in_dollars
     in_tokens = TaskRequest(question="What?", request_id="r", budget=Limit(tokens=600_000))
-    assert "counts as much" in describe_budget_in_tokens(
+    assert "Tokens of all models count equally" in describe_budget_in_tokens(
         terms_of(in_tokens, Settings(anthropic_api_key=WITH_KEY)), today
     )
 

@@ -109,7 +109,7 @@ def test_a_protocol_of_traces_alone_is_refused_by_its_own_name(
     give(monkeypatch, {**ASKED["an endpoint"], **for_all, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc"})
     with pytest.raises(BadInput) as refused:
         resolve_trace_target()
-    assert str(refused.value) == "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: spans are sent by `http/protobuf` alone"
+    assert str(refused.value) == "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL: only `http/protobuf` is supported"
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in MISTAKEN.items() for value in values])
@@ -126,13 +126,13 @@ def test_what_the_sdk_would_end_for_or_pass_over_is_refused_by_the_name_of_its_v
 @pytest.mark.parametrize("share", ["2", "-0.1", "half", "nan"])
 def test_a_share_of_traces_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, share: str) -> None:
     give(monkeypatch, {**ASKED["an endpoint"], **MEANT, "OTEL_TRACES_SAMPLER_ARG": share})
-    with pytest.raises(BadInput, match=r"\AOTEL_TRACES_SAMPLER_ARG: it is no number from 0 to 1"):
+    with pytest.raises(BadInput, match=r"\AOTEL_TRACES_SAMPLER_ARG: it must be a number from 0 to 1"):
         resolve_trace_target()
 
 
 def test_a_queue_that_is_smaller_than_what_goes_at_once_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     give(monkeypatch, {**ASKED["an endpoint"], "OTEL_BSP_MAX_QUEUE_SIZE": "100"})
-    with pytest.raises(BadInput, match=r"OTEL_BSP_MAX_EXPORT_BATCH_SIZE .* is more than OTEL_BSP_MAX_QUEUE_SIZE"):
+    with pytest.raises(BadInput, match=r"OTEL_BSP_MAX_EXPORT_BATCH_SIZE .* must not exceed OTEL_BSP_MAX_QUEUE_SIZE"):
         resolve_trace_target()
 
 
@@ -170,8 +170,8 @@ def test_the_doctor_says_whether_spans_go_out_and_where(
         return next(check["finding"] for check in checks if check["name"] == "traces")
 
     monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path_factory.mktemp("home")))
-    assert told() == "off: set OTEL_EXPORTER_OTLP_ENDPOINT on workers"
+    assert told() == "off; set OTEL_EXPORTER_OTLP_ENDPOINT on workers to enable them"
     give(monkeypatch, {**ASKED["with a password"], "OTEL_EXPORTER_OTLP_HEADERS": "authorization=hush"})
-    assert told() == "spans go to http://collector:4318 by OTLP, with no word of what was said"
+    assert told() == "spans go to http://collector:4318 by OTLP, with no message content"
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "hush")
-    assert told().startswith("OTEL_TRACES_SAMPLER: it is none of always_off, ")
+    assert told().startswith("OTEL_TRACES_SAMPLER: it must be one of always_off, ")

@@ -52,7 +52,7 @@ def test_the_doctor_refuses_the_addresses_that_workers_refuse(
     monkeypatch.setenv("WAYSTATION_NOTIFY", given)
     assert run(["doctor"]) == WORK_FAILED
     told = capsys.readouterr().out
-    assert f"FAIL notices: address {len(given.split())} of WAYSTATION_NOTIFY is none that Apprise knows" in told
+    assert f"FAIL notifications: address {len(given.split())} of WAYSTATION_NOTIFY is none that Apprise knows" in told
     assert "hush" not in told
 
 
@@ -61,16 +61,19 @@ def test_the_doctor_says_whether_a_webhook_is_set_and_where(
 ) -> None:
     monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path_factory.mktemp("home")))
     run(["doctor"])
-    assert "--   notices: nobody is told of budget requests and ended tasks" in capsys.readouterr().out
+    assert "--   notifications: off; set WAYSTATION_WEBHOOK or WAYSTATION_NOTIFY" in capsys.readouterr().out
     monkeypatch.setenv("WAYSTATION_WEBHOOK", ADDRESS)
     run(["doctor"])
     told = capsys.readouterr().out
-    assert "ok   notices: by a webhook at hooks.example.com, on workers that have it too\n" in told
+    assert "ok   notifications: by a webhook at hooks.example.com, if workers have the same settings\n" in told
     assert "hush" not in told
     monkeypatch.setenv("WAYSTATION_NOTIFY", "slack://hush/hush/hush mailto://ada:hush@example.com")
     run(["doctor"])
     told = capsys.readouterr().out
-    assert "ok   notices: by a webhook at hooks.example.com, slack, mailto, on workers that have it too\n" in told
+    assert (
+        "ok   notifications: by a webhook at hooks.example.com, slack, mailto, if workers have the same settings\n"
+        in told
+    )
     assert "hush" not in told
 
 

@@ -94,4 +94,4 @@ def test_an_erasure_whose_command_and_platform_are_killed_as_it_begins_ends_by_i
         assert receipt["found"]["documents"] >= 1
         assert (receipt["left"], receipt["originals"]) == ({}, 1)
         assert receipt["known_as"]
-        assert (found.returncode, found.stdout) == (1, "found nowhere\n")
+        assert (found.returncode, found.stdout) == (1, "Not found.\n")

@@ -192,7 +192,7 @@ def test_a_passing_outage_is_no_fact_and_nothing_is_kept_of_it(
     said = capsys.readouterr()
     assert re.search(r"^--     tools  ", said.out, re.MULTILINE)
     assert "Whether tasks can run there is not known" in said.out
-    assert "Nothing was kept" in said.err
+    assert "Nothing was saved" in said.err
     assert not (home / "config.toml").exists()
 
 
@@ -287,7 +287,7 @@ def test_nothing_is_asked_of_an_endpoint_without_a_yes(
         assert run(["doctor", "--model", MODEL]) == 2
         assert server.counts == 0
     said = capsys.readouterr()
-    assert re.search(r"About 9 calls of .*: some [\d,]+ tokens\. No budget holds them\.", said.err)
+    assert re.search(r"about 9 calls of .*: about [\d,]+ tokens\. They count against no budget\.", said.err)
     assert "--yes" in said.err
     assert not said.out
 
@@ -323,5 +323,5 @@ def test_a_config_file_with_endpoints_in_another_form_is_left_as_it_is(
     config = home / "config.toml"
     config.write_text("endpoints = {}\n")
     assert probed(monkeypatch, frozenset(), "--save")[0] == 2
-    assert "write endpoints there as such tables" in capsys.readouterr().err
+    assert "write endpoints as tables of this form there" in capsys.readouterr().err
     assert config.read_text() == "endpoints = {}\n"

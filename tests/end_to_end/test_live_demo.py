@@ -44,11 +44,11 @@ def test_the_live_demo_asks_first_and_stops_at_half_a_dollar(tmp_path: Path) -> 
         shell = Shell(tmp_path / "home", {**key, "WAYSTATION_PRICES": str(prices)})
         unasked = shell.run("demo", "--live")
         assert unasked.returncode == 2
-        assert "there is no terminal to ask at: add --yes" in unasked.stderr
+        assert "there is no terminal to ask for confirmation: add --yes" in unasked.stderr
         code, said = typed(shell, b"n\n", "demo", "--live")
         assert code == 2
-        assert "At most $0.50, with claude-" in said
-        assert "not agreed; nothing was sent" in said
+        assert "at most $0.50, with claude-" in said
+        assert "not confirmed; nothing was sent" in said
         assert model.answered == []
 
         log = tmp_path / "demo.log"

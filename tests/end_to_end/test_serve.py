@@ -103,7 +103,7 @@ def test_a_port_that_is_taken_is_refused_before_an_address_is_told(tmp_path: Pat
         with serve(tmp_path, f"127.0.0.1:{port}") as refused:
             out, said = refused.communicate(timeout=60)
     assert (refused.returncode, out) == (2, "")
-    assert f"--listen 127.0.0.1:{port} cannot be listened on (Address already in use)" in said
+    assert f"cannot listen on 127.0.0.1:{port} (Address already in use)" in said
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
@@ -113,4 +113,4 @@ def test_it_ends_when_it_is_told_to(ending: signal.Signals, tmp_path: Path) -> N
         running.stdout.readline()
         running.send_signal(ending)
         said = running.communicate(timeout=60)[1]
-    assert said.endswith("stopped\n"), said
+    assert said.endswith("Stopped.\n"), said

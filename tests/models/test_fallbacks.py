@@ -365,7 +365,7 @@ ALL_LOCAL: dict[str, object] = {"agent_model": LOCAL, "plan_model": LOCAL, "cond
 
 def test_full_names_alone_need_no_key_of_the_provider_unless_a_model_is_there() -> None:
     assert submitted(ALL_LOCAL).agent.model == LOCAL
-    with pytest.raises(BadInput, match="claude-haiku-5-5 is at an endpoint that needs a key: set ANTHROPIC_API_KEY"):
+    with pytest.raises(BadInput, match="the endpoint of claude-haiku-5-5 needs a key: set ANTHROPIC_API_KEY"):
         submitted({"agent_model": LOCAL, "condense_model": LOCAL})
     elsewhere = submitted({"agent_model": LOCAL, "condense_model": LOCAL, "offline": False})
     assert elsewhere.plan_model == "claude-haiku-5-5", "workers may have the key"
@@ -390,7 +390,7 @@ async def test_an_endpoint_without_its_key_is_refused_by_the_variable_where_it_i
     monkeypatch: pytest.MonkeyPatch, table: dict[str, object], variable: str
 ) -> None:
     lacking: dict[str, object] = {"endpoints": {**ENDPOINTS, "x": table}}
-    with pytest.raises(BadInput, match=f"x::m is at an endpoint that needs a key: set {variable}, here"):
+    with pytest.raises(BadInput, match=f"the endpoint of x::m needs a key: set {variable} here"):
         submitted({**lacking, **ALL_LOCAL, "roles": {"writing": {"model": "x::m"}}})
     with pytest.raises(BadInput, match=f"needs a key: set {variable}$"):
         create_model_router(Settings.model_validate({**lacking, "endpoint": "x"}))
@@ -417,7 +417,7 @@ def test_a_fallback_that_is_nowhere_is_refused_where_it_was_written(fallback: st
     tables = {**ENDPOINTS, "first": {**ENDPOINTS["first"], "fallback": ["spare", fallback]}}
     with pytest.raises(ValidationError) as refused:
         Settings.model_validate({"endpoints": tables})
-    assert f"first falls back to '{fallback}', which is no endpoint" in format_setting_errors(refused.value)
+    assert f"the fallback of first, '{fallback}', is neither an endpoint" in format_setting_errors(refused.value)
 
 
 @pytest.mark.parametrize("fallback", ["spare", "local::any-1", "claude-sonnet-5-5", OFFLINE_MODEL])

@@ -72,9 +72,9 @@ def test_nothing_comes_from_this_checkout(programs: Path, empty: Path) -> None:
 def test_the_demo_runs_in_an_empty_folder_to_a_report(programs: Path, empty: Path) -> None:
     done = run_in(empty, programs / "waystation", "demo")
     assert done.returncode == 0, done.stderr
-    assert re.search(r"^task-\w+ is done$", done.stdout, re.MULTILINE), done.stdout
-    assert re.search(r" [1-9][\d,]+ tokens of these granted in a pause", done.stdout), done.stdout
-    report = re.search(r"^report: (.+\.md)$", done.stdout, re.MULTILINE)
+    assert re.search(r"^Task task-\w+: done$", done.stdout, re.MULTILINE), done.stdout
+    assert re.search(r"\([1-9][\d,]+ tokens granted in a pause\)", done.stdout), done.stdout
+    report = re.search(r"^Report: (.+\.md)$", done.stdout, re.MULTILINE)
     assert report is not None, done.stdout
     assert Path(report[1]).is_relative_to(empty.with_name("home"))
     assert re.search(r"^# \w", Path(report[1]).read_text(encoding="utf-8"), re.MULTILINE)

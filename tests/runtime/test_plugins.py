@@ -167,10 +167,10 @@ def test_what_a_factory_makes_keeps_to_the_port_of_its_group(tmp_path: Path, mon
 @pytest.mark.parametrize(
     ("given", "fault"),
     [
-        ("redaction", "redaction is enabled anyway"),
-        ("acme,acme", "acme is enabled twice"),
-        ("-acme", "only redaction and offline are enabled unless"),
-        ("../acme", "no name of a plug-in"),
+        ("redaction", "redaction is enabled by default"),
+        ("acme,acme", "acme is listed twice"),
+        ("-acme", "only redaction and offline can be disabled"),
+        ("../acme", "is not the name of a plug-in"),
     ],
 )
 def test_a_setting_that_says_nothing_of_use_is_refused(monkeypatch: pytest.MonkeyPatch, given: str, fault: str) -> None:
@@ -185,7 +185,7 @@ def test_a_setting_that_says_nothing_of_use_is_refused(monkeypatch: pytest.Monke
 def test_an_endpoint_has_a_kind_of_ours_or_of_a_plugin_that_is_enabled() -> None:
     with pytest.raises(ValidationError) as refused:
         Settings.model_validate({"endpoints": {"mine": {"kind": "echo"}}})
-    assert "mine has the kind 'echo': it is none of anthropic" in format_setting_errors(refused.value)
+    assert "mine has the unknown kind 'echo': use one of anthropic" in format_setting_errors(refused.value)
     settings = with_plugins("echo", endpoints={"mine": {"kind": "echo"}})
     place = settings.endpoint_registry.get_endpoint("mine::any")
     assert (place.url, place.is_provider) == ("plugin://echo", False), "the provider's prices are not its own"
@@ -259,7 +259,7 @@ def test_doctor_shows_plugins_that_are_enabled_and_those_that_are_not(
     monkeypatch.setenv("WAYSTATION_PLUGINS", "unit_convert,tickets")
     found = checks(capsys)
     ok, finding = found["plug-ins"]
-    enabled, _, others = finding.partition("; installed and not enabled (WAYSTATION_PLUGINS): ")
+    enabled, _, others = finding.partition("; installed but not enabled (WAYSTATION_PLUGINS): ")
     assert ok
     assert enabled.startswith("enabled: redaction (a redactor, of waystation ")
     assert "unit_convert (a tool, of waystation_examples_metadata 1.0)" in enabled
@@ -275,7 +275,7 @@ def test_doctor_says_what_is_wrong_with_plugins_and_which_there_are(
     ok, finding = checks(capsys)["plug-ins"]
     assert not ok
     assert "the plug-in nothing is enabled, and is not installed" in finding
-    assert "Installed here: " in finding
+    assert "Installed: " in finding
     assert "offline (a kind of model endpoint" in finding
 
 
@@ -284,7 +284,8 @@ def test_doctor_warns_where_only_redactors_of_others_are_enabled(
 ) -> None:
     install_examples(tmp_path, monkeypatch)
     monkeypatch.setenv("WAYSTATION_PLUGINS", "tickets,-redaction")
-    assert checks(capsys)["redaction"] == (False, "by plug-ins of others alone, as set: numbers of tickets")
+    finding = "built-in redaction is off, only other plug-ins redact: numbers of tickets"
+    assert checks(capsys)["redaction"] == (False, finding)
 
 
 def test_the_page_on_plugins_has_the_groups_and_the_entry_points_of_the_examples() -> None:

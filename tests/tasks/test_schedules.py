@@ -1,5 +1,7 @@
 """Questions that come back: whose tasks are whose, what a month may hold, and how a schedule is shown."""
 
+import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -98,6 +100,17 @@ def test_a_ceiling_in_a_unit_in_which_no_run_is_limited_lets_none_begin(monthly:
     assert month.find_overrun_reason((), budget)
 
 
+@pytest.fixture
+def _in_central_europe(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The reader's time zone, an hour east of UTC in November."""
+    monkeypatch.setenv("TZ", "CET-1CEST")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("_in_central_europe")
 def test_a_schedule_is_shown_with_its_times_its_limits_and_its_last_run() -> None:
     monthly = WISH.replace(monthly=Limit(tokens=1_000_000))
     ran = SEEN.replace(next_run=NOON + timedelta(days=7), last_run=NOON, last="done, task-1", skipped=1, missed=2)
@@ -118,12 +131,12 @@ weekly  0 7 * * 1 UTC  on
 weekly  0 7 * * 1 UTC  on
   What of the fees?
   /srv/fees; session S; 200,000 tokens for each run, 1,000,000 tokens a month
-  next: 2026-11-28 12:00 UTC; last: 2026-11-21 12:00 UTC, done, task-1
-  1 skipped while a run was under way, 2 missed before --catch-up
+  next: 2026-11-28 13:00 CET; last: 2026-11-21 13:00 CET, done, task-1
+  1 skipped during another run, 2 missed by more than --catch-up
 lost    paused (why)
-  what it asks is not in the store any more: remove it, and add it anew
-  next: -; last: 2026-11-21 12:00 UTC, not known any more
-  1 skipped while a run was under way, 2 missed before --catch-up\
+  its question is no longer in the store: remove the schedule and add it again
+  next: -; last: 2026-11-21 13:00 CET, result no longer known
+  1 skipped during another run, 2 missed by more than --catch-up\
 """)
     assert list(build_schedule_json(shown[0]).model_dump()) == [
         *("name", "question", "session", "documents", "servers", "procedures", "cron", "zone", "budget", "monthly"),
@@ -134,11 +147,11 @@ lost    paused (why)
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--name", "Über"), "names are lower-case letters"),
+        (("--name", "Über"), "names have lower-case letters"),
         (("--catch-up", "1s"), "--catch-up takes minutes, hours or days"),
         (("--catch-up", "900d"), "--catch-up: it should be at most 365 days"),
         (("--monthly", "much"), "--monthly takes tokens"),
-        (("--budget", "10"), "did you mean 10k or"),
+        (("--budget", "10"), "--budget 10 is 10 tokens, too few"),
         (("--docs", "/nowhere"), "cannot use /nowhere: no such file"),
         (("--failures", "0"), "--failures"),
         (("--servers", "a,,b"), "give names with commas between, like time,wiki; or `none` alone"),

@@ -290,4 +290,4 @@ def test_a_name_that_no_assistant_can_have_is_refused_where_it_was_given(
     without_server: Settings, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["mcp", "--client", "My Desk"]) == 2
-    assert capsys.readouterr().err.startswith("waystation: --client is 'My Desk': a name has lower-case letters")
+    assert capsys.readouterr().err.startswith("waystation: --client 'My Desk' is not a valid name: ")

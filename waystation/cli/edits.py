@@ -59,12 +59,12 @@ app = typer.Typer()
 def compact(
     task: TaskArgument,
     agent: AgentOption,
-    instructions: Annotated[str, typer.Option(help="What the summary is to heed.")] = "",
+    instructions: Annotated[str, typer.Option(metavar="TEXT", help="Instructions for the summary.")] = "",
     note: NoteOption = "",
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Summarise the context of an agent at work, between two of its legs. A summary that is refused changes nothing."""
+    """Compact the context of a running agent, between two of its legs. A rejected summary changes nothing."""
     asked = _Asked(task=task, action="compact", agent=agent, instructions=instructions, by=by, note=note)
     edit_context(asked, as_json=as_json)
 
@@ -73,13 +73,13 @@ def compact(
 def pin(
     task: TaskArgument,
     agent: AgentOption,
-    message: Annotated[str, typer.Option(help="Id of the message, like m4: `waystation transcript` shows them.")],
-    remove: Annotated[bool, typer.Option("--remove", help="Take the pin back.")] = False,
+    message: Annotated[str, typer.Option(metavar="ID", help="Message, like m4, from `waystation transcript`.")],
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the pin.")] = False,
     note: NoteOption = "",
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Keep a message of an agent at work as it is, whatever is compacted. All pins may have a fifth of the window."""
+    """Exclude a message of a running agent from compactions. All pins together may take a fifth of the window."""
     asked = _Asked(task=task, action="unpin" if remove else "pin", agent=agent, message=message, by=by, note=note)
     edit_context(asked, as_json=as_json)
 
@@ -89,13 +89,17 @@ def restore(
     task: TaskArgument,
     agent: AgentOption,
     compaction: Annotated[
-        str | None, typer.Option(help="Id of the compaction, which `waystation show` prints; its beginning is enough.")
+        str | None,
+        typer.Option(metavar="ID", help="Compaction, from `waystation show`, or the beginning of its id."),
     ] = None,
     note: NoteOption = "",
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Undo one compaction of an agent at work: what it hid is shown again. A context that is full then is compacted."""
+    """Undo one compaction of a running agent and show the hidden messages again.
+
+    If the context is full then, it is compacted again.
+    """
     if compaction is None:
         raise BadInput(asyncio.run(_which(task, agent)))
     asked = _Asked(task=task, action="restore", agent=agent, compaction=compaction, by=by, note=note)
@@ -108,27 +112,27 @@ async def _which(task: str, agent: str) -> str:
         view = await client.get_task(await client.resolve_task_id(task))
     made = [one for one in view.compactions if one.agent == agent and one.status.made_room]
     if not made:
-        return f"{agent} has no compaction that could be undone: `waystation show {view.task_id}` lists them all"
+        return f"{agent} has no compaction to undo: `waystation show {view.task_id}` lists all compactions"
     there = "; ".join(map(format_compaction, made))
-    return f"say which compaction is to be undone, as in `{format_restore_command(view.task_id, made[-1])}`: {there}"
+    return f"choose a compaction to undo, as in `{format_restore_command(view.task_id, made[-1])}`: {there}"
 
 
 @app.command()
 def rewind(
     task: TaskArgument,
     agent: AgentOption,
-    to: Annotated[str, typer.Option("--to", metavar="MESSAGE", help="Go on after this message, like m4.")] = "",
-    before: Annotated[str, typer.Option("--before", metavar="MESSAGE", help="Go on without this message.")] = "",
+    to: Annotated[str, typer.Option("--to", metavar="MESSAGE", help="Continue after this message, like m4.")] = "",
+    before: Annotated[str, typer.Option("--before", metavar="MESSAGE", help="Continue without this message.")] = "",
     note: NoteOption = "",
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Take an agent back to a message: of a task that is paused or at work between two legs, or of a finished one.
+    """Rewind an agent to a message, in a paused, running or finished task.
 
-    What it said, noted and handed in after that counts no more, but stays paid and in the transcript. In a finished
-    task the agents that built on its work begin anew.
+    Its later messages, notes and results no longer count, but they stay in the transcript and in the cost. A running
+    agent is rewound between two of its legs. In a finished task, agents that used its results start again.
     """
     if bool(to) == bool(before):
-        raise BadInput("give either --to or --before, with the id of a message: `waystation transcript` shows them")
+        raise BadInput("give either --to or --before with the id of a message, from `waystation transcript`")
     asked = _Asked(task=task, action="rewind", agent=agent, message=to or before, keep=bool(to), by=by, note=note)
     edit_context(asked, as_json=as_json)

@@ -48,7 +48,7 @@ QUESTION_BUDGET = "1M"
 _SETTINGS_SUFFIX = ".toml"
 _RESULT_SUFFIX = ".json"
 _MEASURES: dict[str, Metric] = {measure: measure for measure in MEASURES}
-_NOBODY = "an evaluation grants nothing"
+_NOBODY = "evaluations grant no requests"
 
 app = typer.Typer()
 
@@ -89,39 +89,43 @@ class EvaluationsJson(Value):
 @app.command("eval")
 def evaluate_reports(
     questions: Annotated[
-        str | None, typer.Argument(metavar="SET", help="YAML file with questions, or `packages`, which ships.")
+        str | None, typer.Argument(metavar="SET", help="YAML file with questions, or `packages` (built in).")
     ] = None,
-    only: Annotated[list[str] | None, typer.Option(help="Only the question of this id; repeatable.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="Only the question with this id; repeatable.")
+    ] = None,
     budget: Annotated[
-        str, typer.Option(help="For each question, like 600k or $0.50; more is never granted.")
+        str, typer.Option(metavar="AMOUNT", help="For each question: 600k (tokens) or '$0.50'.")
     ] = QUESTION_BUDGET,
-    window: Annotated[str | None, typer.Option(help="Working window of each agent, like 8k.")] = None,
+    window: Annotated[str | None, typer.Option(metavar="TOKENS", help="Context window of each agent: 8k.")] = None,
     compare: Annotated[
         tuple[str, str] | None,
-        typer.Option(metavar="A B", help="Two ways: a result (.json), settings (.toml), or a model's name each."),
+        typer.Option(metavar="A B", help="Two configurations: each a result (.json), settings (.toml) or a model."),
     ] = None,
-    least: Annotated[list[str] | None, typer.Option(help="Exit 1 under this mean, like facts=0.9; repeatable.")] = None,
-    at_once: Annotated[int, typer.Option(min=1, max=32, help="Questions at work at the same time.")] = 2,
-    keep: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the result as JSON, to compare later.")
+    least: Annotated[
+        list[str] | None,
+        typer.Option(metavar="METRIC=MEAN", help="Exit with 1 if the mean is lower, like facts=0.9; repeatable."),
     ] = None,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with plots.")] = None,
+    at_once: Annotated[int, typer.Option(metavar="N", min=1, max=32, help="Number of questions at a time.")] = 2,
+    keep: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the result as JSON, for --compare.")] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write an HTML page with plots.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Ask questions whose answers are known, and score each report by code.
+    """Score reports on questions with known answers. The scores are computed by code.
 
-    Uses a platform that runs here, or starts its own meanwhile. Pauses are counted, and nothing is granted in them.
+    It uses a running platform, or starts one for the time of the evaluation. Requests for more budget are counted and
+    denied.
     """
     floors = [_floor(text) for text in least or ()]
     given = compare or ("",)
     if keep is not None and compare is not None:
-        raise BadInput("--keep writes the result of one way: leave out --compare, and compare the files later")
+        raise BadInput("--keep writes one result: leave out --compare, and compare the files later")
     done = {text: _read_result(Path(text)) for text in given if text.endswith(_RESULT_SUFFIX)}
     limit = parse_budget(budget, "--budget")
     room = None if window is None else parse_tokens(window, "--window", MIN_WINDOW_TOKENS, MAX_WINDOW_TOKENS)
     ways = [_way(text, limit, room) for text in given if text not in done]
     if ways and questions is None:
-        raise BadInput("give a SET of questions, or two results: --compare A.json B.json")
+        raise BadInput("no questions: give a SET, or two results with --compare A.json B.json")
     made = asyncio.run(_evaluated(questions, ways, only or (), at_once)) if ways and questions else []
     if made is None:
         raise typer.Exit(INTERRUPTED)
@@ -143,7 +147,7 @@ def _tell(found: Sequence[Evaluation], floors: Sequence[tuple[Metric, float]], *
     under = [text for one in found for text in _under(one, floors)]
     if as_json:
         means = tuple({measure: one.mean(measure) for measure in MEASURES} for one in found)
-        test = "exact sign test, two sides, ties left out" if pairs else ""
+        test = "two-sided exact sign test without ties" if pairs else ""
         print_json(
             EvaluationsJson(evaluations=tuple(found), means=means, compared=pairs, test=test, under=tuple(under))
         )
@@ -162,7 +166,7 @@ def _floor(text: str) -> tuple[Metric, float]:
     except ValueError:
         floor = -1.0
     if measure is None or not 0 <= floor <= 1:
-        raise BadInput(f"--least takes one of {', '.join(MEASURES)} and a share, like facts=0.9; {text!r} is none")
+        raise BadInput(f"--least {text!r} is invalid: write one of {', '.join(MEASURES)} and a mean, like facts=0.9")
     return measure, floor
 
 
@@ -170,7 +174,7 @@ def _under(found: Evaluation, floors: Sequence[tuple[Metric, float]]) -> list[st
     """Return the thresholds that were not reached. One that no question measures is not reached either."""
     means = [(measure, floor, found.mean(measure)) for measure, floor in floors]
     return [
-        f"{found.label}: {measure} {'nothing to measure' if mean is None else f'{mean:.3f}'}, under {floor}"
+        f"{found.label}: {measure} {'has no value' if mean is None else f'{mean:.3f}'}, below {floor}"
         for measure, floor, mean in means
         if mean is None or mean < floor
     ]
@@ -183,7 +187,7 @@ def _read_result(path: Path) -> Evaluation:
         raise BadInput(f"{path} cannot be read: {(error.strerror or 'it cannot be opened').lower()}") from error
     except (ValidationError, UnicodeDecodeError):
         raise BadInput(
-            f"{path} is no result of an evaluation: `waystation eval SET --keep {path}` writes one"
+            f"{path} is not the result of an evaluation: `waystation eval SET --keep {path}` writes one"
         ) from None
 
 
@@ -216,7 +220,7 @@ async def _evaluated(
         async with ensure_platform_running(ways[0].settings, "the evaluation"):
             return [await _answered_in(way, asked.name, asked_for, at_once) for way in ways]
     except asyncio.CancelledError:
-        print_message("stopped")
+        print_message("Stopped.")
         return None
 
 
@@ -230,7 +234,7 @@ def _chosen(asked: Sequence[EvaluationQuestion], only: Sequence[str]) -> Sequenc
 async def _answered_in(
     way: EvaluationConfig, name: str, asked: Sequence[EvaluationQuestion], at_once: int
 ) -> Evaluation:
-    print_message(f"{format_count(len(asked), 'question')} of {name}, {way.label}")
+    print_message(f"Asking {format_count(len(asked), 'question')} of {name}, {way.label} …")
     room = asyncio.Semaphore(at_once)
     async with await connect_client(way.settings) as client:
 
@@ -300,8 +304,8 @@ def format_scored_answer(answer: ScoredAnswer) -> str:
     cost = "unpriced" if answer.micro_usd is None else format_usd(answer.micro_usd)
     told = f"{answer.tokens:,} tokens, {cost}, {answer.seconds:,.0f} s"
     room = f"{format_count(answer.compactions, 'compaction')}, {format_count(answer.pauses, 'pause')}"
-    lacks = f"; misses {'; '.join(answer.scores.missed)}" if answer.scores.missed and not answer.fault else ""
-    said = f"; says {'; '.join(answer.scores.contradictions)}" if answer.scores.contradictions else ""
+    lacks = f"; missed: {'; '.join(answer.scores.missed)}" if answer.scores.missed and not answer.fault else ""
+    said = f"; wrong: {'; '.join(answer.scores.contradictions)}" if answer.scores.contradictions else ""
     return f"{answer.id}: {scores}; {told}, {room}{lacks}{said}{f'; failed: {answer.fault}' if answer.fault else ''}"
 
 
@@ -328,7 +332,7 @@ def format_evaluation(found: Evaluation) -> str:
 
 def format_comparison(pairs: Sequence[MetricComparison]) -> str:
     """Format the comparison of two configurations, metric by metric."""
-    lines = ["second against first, question by question (exact sign test, two sides, ties left out):"]
+    lines = ["Second compared with first, question by question (two-sided exact sign test without ties):"]
     lines += [
         f"  {pair.measure:<10}{pair.first:.3f} to {pair.second:.3f} ({pair.second - pair.first:+.3f}); "
         f"better in {pair.better}, worse in {pair.worse} of {pair.questions}; p = {pair.p:.3f}"

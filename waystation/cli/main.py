@@ -31,71 +31,67 @@ class CommandInfo(NamedTuple):
 
 GROUPS = {
     "On this machine": {
-        "demo": CommandInfo("demo", "Work on real documents: from question to report, with a compaction and a pause."),
-        "up": CommandInfo("platform", "Start `dev` in the background."),
-        "down": CommandInfo("platform", "Stop what `up` or `dev` started."),
-        "status": CommandInfo("platform", "Tell what runs on this machine."),
-        "doctor": CommandInfo("doctor", "Check what is needed, and say what to do about what is missing."),
-        "dev": CommandInfo("platform", "Run a Temporal dev server with UI, and the workers, until Ctrl-C."),
+        "demo": CommandInfo("demo", "Run a complete task on real documents, from question to report."),
+        "up": CommandInfo("platform", "Start the server and workers in the background."),
+        "down": CommandInfo("platform", "Stop the server and workers."),
+        "status": CommandInfo("platform", "Show what runs on this machine."),
+        "doctor": CommandInfo("doctor", "Check the installation, and say how to fix what is missing."),
+        "dev": CommandInfo("platform", "Run a Temporal dev server with its UI and the workers until Ctrl-C."),
     },
     "Tasks": {
-        "submit": CommandInfo("submit", "Hand in a question with documents."),
-        "read": CommandInfo("read", "Print what agents will see of files, and what was left out."),
+        "submit": CommandInfo("submit", "Submit a question with documents."),
+        "read": CommandInfo("read", "Print the text that agents will see of files, and what is skipped."),
         "list": CommandInfo("tasks", "List the newest tasks."),
         "show": CommandInfo("show", "Show a task."),
-        "watch": CommandInfo("show", "Follow a task until it is over."),
-        "message": CommandInfo("tasks", "Send the agents of a running task a message."),
-        "documents": CommandInfo("tasks", "List a task's documents; give a running task what has changed of them."),
-        "plan": CommandInfo("plans", "Print a task's plan; change one that waits to be agreed to."),
-        "fork": CommandInfo("tasks", "Start a new task with the finished steps of another one."),
+        "watch": CommandInfo("show", "Follow a task until it ends."),
+        "message": CommandInfo("tasks", "Send a message to the agents of a running task."),
+        "documents": CommandInfo("tasks", "List a task's documents, or send changed ones to a running task."),
+        "plan": CommandInfo("plans", "Print a task's plan, or change it before it is approved."),
+        "fork": CommandInfo("tasks", "Start a new task from the finished steps of another."),
         "cancel": CommandInfo("tasks", "Stop a task."),
-        "schedule": CommandInfo("schedules", "Ask a question again and again, over its documents as they are then."),
-        "session": CommandInfo("tasks", "List sessions; set what one may spend."),
+        "schedule": CommandInfo(
+            "schedules", "Ask a question on a schedule, with the documents as they are at each run."
+        ),
+        "session": CommandInfo("tasks", "List sessions, or set the budget of one."),
     },
-    "What waits for an answer": {
-        "approvals": CommandInfo("approvals", "List what waits for an answer."),
-        "approve": CommandInfo("approvals", "Grant a task more tokens, or let its agent call a tool."),
-        "deny": CommandInfo("approvals", "Refuse a task more tokens, or a call of a tool."),
+    "Approvals": {
+        "approvals": CommandInfo("approvals", "List the requests that wait for an answer."),
+        "approve": CommandInfo("approvals", "Approve a request for more budget, a tool call or a plan."),
+        "deny": CommandInfo("approvals", "Deny a request for more budget, a tool call or a plan."),
     },
-    "What came of it": {
+    "Results and costs": {
         "report": CommandInfo("show", "Print a task's report."),
-        "diff": CommandInfo("show", "Print what changed between the reports of two tasks."),
-        "cost": CommandInfo("show", "Print a task's bill."),
-        "spending": CommandInfo("tasks", "Show what all tasks have spent, by model, agent or task."),
-        "prices": CommandInfo("show", "List the prices that are known; bring in those that LiteLLM publishes."),
-        "transcript": CommandInfo("show", "Print what an agent said and was told."),
-        "eval": CommandInfo("evaluation", "Ask questions whose answers are known, and score the reports."),
+        "diff": CommandInfo("show", "Compare the reports of two tasks."),
+        "cost": CommandInfo("show", "Print what a task cost."),
+        "spending": CommandInfo("tasks", "Show the costs of all tasks, by model, agent or task."),
+        "prices": CommandInfo("show", "List the known prices, or import those that LiteLLM publishes."),
+        "transcript": CommandInfo("show", "Print the transcript of an agent."),
+        "eval": CommandInfo("evaluation", "Score reports on questions with known answers."),
     },
-    "What agents have in view": {
+    "Agent context": {
         "context": CommandInfo(
             "context",
-            "Compact, mask, check and measure a conversation in a file; audit those of a task. No server needed.",
+            "Compact, mask, check or measure a conversation in a file; audit a task's compactions.",
         ),
-        "compact": CommandInfo("edits", "Summarise a running agent's context now."),
-        "pin": CommandInfo("edits", "Keep a message of a running agent out of every compaction."),
+        "compact": CommandInfo("edits", "Compact the context of a running agent now."),
+        "pin": CommandInfo("edits", "Exclude a message of a running agent from compactions."),
         "restore": CommandInfo("edits", "Undo one compaction of a running agent."),
-        "rewind": CommandInfo("edits", "Take an agent back to a message; a finished task goes on from there."),
+        "rewind": CommandInfo("edits", "Rewind an agent to a message, in a running or a finished task."),
     },
-    "What is private, and remembered": {
-        "privacy": CommandInfo("privacy", "Replace what is private in a text; find or erase one person."),
-        "forget": CommandInfo("memory", "The same as `memory forget`."),
-        "memory": CommandInfo(
-            "memory", "Search what agents can recall, measure it, forget it, and make it anew with another embedder."
-        ),
+    "Privacy and memory": {
+        "privacy": CommandInfo("privacy", "Redact a text; find or erase a person."),
+        "forget": CommandInfo("memory", "Delete finished tasks from memory (same as `memory forget`)."),
+        "memory": CommandInfo("memory", "Search, evaluate, delete or rebuild the memory of agents."),
     },
-    "For programs, and on servers": {
-        "serve": CommandInfo("serve", "Show tasks in the browser, and offer them to programs over HTTP."),
-        "keys": CommandInfo("serve", "Make, list and revoke API keys of `serve`."),
-        "mcp": CommandInfo("serve", "Let an assistant hand work over by the Model Context Protocol."),
-        "tools": CommandInfo(
-            "tools", "List what tool servers offer, what asks a person first, and what is hidden and why."
-        ),
-        "secrets": CommandInfo(
-            "serve", "Keep what tool servers are given and nobody else, sealed; list and forget it."
-        ),
-        "worker": CommandInfo("platform", "Run the workers against a Temporal server that is there already."),
-        "store": CommandInfo("store", "Look at the store's database, and upgrade it."),
-        "codec-server": CommandInfo("codec_server", "Decrypt what the Temporal UI shows."),
+    "Servers and integrations": {
+        "serve": CommandInfo("serve", "Serve the web pages, the HTTP API and MCP."),
+        "keys": CommandInfo("serve", "Create, list and revoke API keys for `serve`."),
+        "mcp": CommandInfo("serve", "Serve the Model Context Protocol to an assistant on standard input and output."),
+        "tools": CommandInfo("tools", "List the tools of tool servers, with their approvals and restrictions."),
+        "secrets": CommandInfo("serve", "Store, list and delete the encrypted secrets of tool servers."),
+        "worker": CommandInfo("platform", "Run workers for an existing Temporal server."),
+        "store": CommandInfo("store", "Inspect and upgrade the store's database."),
+        "codec-server": CommandInfo("codec_server", "Decrypt payloads for the Temporal UI."),
     },
 }
 """Commands by name, by heading of the help."""
@@ -123,9 +119,11 @@ def build_app(command: str | None) -> typer.Typer:
     app = typer.Typer(
         cls=_Commands,
         help="Long-running research, analysis and writing agents on Temporal.",
-        epilog=f"{DEBUG}, anywhere: show where an error came from.",
+        epilog=f"Add {DEBUG} to any command to print the traceback of an error.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
+        # Other modes keep the line breaks of a docstring, which do not fit the width of the terminal.
+        rich_markup_mode="markdown",
     )
     app.callback()(_before_any_command)
     if command in COMMANDS:
@@ -167,11 +165,13 @@ def _show_version(asked: bool) -> None:
 
 def _before_any_command(
     _version: Annotated[
-        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_show_version, is_eager=True)
     ] = False,
     server: Annotated[
         str | None,
-        typer.Option(SERVER, help="Address of a `waystation serve` whose tasks are meant; WAYSTATION_TOKEN opens it."),
+        typer.Option(
+            SERVER, metavar="URL", help="Address of a `waystation serve` to use; WAYSTATION_TOKEN grants access."
+        ),
     ] = None,
 ) -> None:
     """Handle options that belong to no command."""

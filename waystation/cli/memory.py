@@ -48,25 +48,27 @@ app = typer.Typer()
 
 @app.command("forget")
 def forget_tasks(
-    session: Annotated[str | None, typer.Option(help="All tasks of this session.")] = None,
-    task: Annotated[str | None, typer.Option(help="One task; the beginning of its id is enough.")] = None,
+    session: Annotated[str | None, typer.Option(metavar="NAME", help="All tasks of this session.")] = None,
+    task: Annotated[
+        str | None, typer.Option(metavar="TASK", help="One task, by its id or the beginning of it.")
+    ] = None,
     all_of_tenant: Annotated[bool, typer.Option("--all-of-tenant", help="All tasks of this tenant.")] = False,
     before: Annotated[
         str | None,
-        typer.Option(metavar="DATE", help="Only tasks that ended before; alone, of the whole tenant."),
+        typer.Option(metavar="DATE", help="Only tasks that ended before this time; alone: of the whole tenant."),
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--everything", help="Also question, documents, transcripts, notes, reports, histories.")
+        bool, typer.Option("--everything", help="Also delete questions, documents, transcripts, reports and histories.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove what memory can find of tasks that are over, or all that was said in them. It cannot be undone."""
+    """Delete finished tasks from memory, or with --everything from the store as well. This cannot be undone."""
     ended_before = parse_past_moment(before, "--before", utc_now().astimezone())
     selection = TaskSelection(session=session, task=task, all_of_tenant=all_of_tenant, ended_before=ended_before)
     gone = asyncio.run(_forget(selection, everything=everything, yes=yes))
     if gone is None:
-        print_message("nothing was forgotten")
+        print_message("Nothing was forgotten.")
     elif as_json:
         print_json(gone)
     else:
@@ -84,15 +86,15 @@ async def _forget(selection: TaskSelection, *, everything: bool, yes: bool) -> F
 
 
 def _question(tasks: int, *, everything: bool) -> str:
-    what = "every word of" if everything else "what memory can find of"
-    return f"Forget {what} {tasks} task{'s' * (tasks != 1)}? It cannot be undone. [y/N]"
+    what = "all content" if everything else "the memory"
+    return f"Delete {what} of {tasks} task{'s' * (tasks != 1)}? This cannot be undone. [y/N]"
 
 
 def format_removed_counts(gone: ForgetResult) -> str:
     """Format how many items of each kind were removed, and what still has them."""
     counts = {**gone.forgotten.model_dump(), "histories": gone.histories, "files": gone.files}
     listed = [f"{count:,} {_one(kind) if count == 1 else kind}" for kind, count in counts.items() if count]
-    went = f"forgotten: {', '.join(listed)}" if listed else "there was nothing left to forget"
+    went = f"Forgotten: {', '.join(listed)}" if listed else "Nothing was left to forget."
     return "\n".join([went, *gone.remains])
 
 
@@ -106,30 +108,34 @@ _ALL_KINDS = f"{', '.join(_KINDS[:-1])} or {_KINDS[-1]}"
 
 
 def search(
-    query: Annotated[str, typer.Argument(help="What to look for; redacted before anything searches for it.")],
-    session: Annotated[str | None, typer.Option("--session", help="Of this session alone.")] = None,
-    task: Annotated[str | None, typer.Option("--task", metavar="TASK", help="Of this task alone.")] = None,
-    agent: Annotated[str | None, typer.Option("--agent", help="Of this agent alone, like research-1.")] = None,
-    kind: Annotated[str | None, typer.Option("--kind", help=f"{_ALL_KINDS}; by default all of them.")] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="DATE", help="Hidden or remembered then or later; also how long ago, like 2d.")
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words to search for; they are redacted first.")],
+    session: Annotated[str | None, typer.Option("--session", metavar="NAME", help="Only this session.")] = None,
+    task: Annotated[str | None, typer.Option("--task", metavar="TASK", help="Only this task.")] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="AGENT", help="Only this agent, like research-1.")
     ] = None,
-    until: Annotated[str | None, typer.Option(metavar="DATE", help="Hidden or remembered before; or 1h ago.")] = None,
+    kind: Annotated[str | None, typer.Option("--kind", metavar="KIND", help=f"Only {_ALL_KINDS}.")] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="DATE", help="Only passages stored since this date, or an age like 2d.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="DATE", help="Only passages stored before this date, or an age like 1h.")
+    ] = None,
     tokens: Annotated[
-        int, typer.Option("--tokens", min=1, max=MAX_RECALLED_TOKENS, help="At most so many tokens.")
+        int, typer.Option("--tokens", metavar="N", min=1, max=MAX_RECALLED_TOKENS, help="Maximum tokens to print.")
     ] = RECALLED_TOKENS,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what agents would recall: turns of conversations that compactions hid, pieces of documents and reports.
+    """Search the memory of agents: conversation turns hidden by compactions, documents, reports and findings.
 
-    Where workers have embedded memory open, they are asked.
+    If workers have the embedded memory open, the search goes through them.
     """
     settings, now = Settings(), utc_now().astimezone()
     _require_given(session=session, task=task, agent=agent)
     if not query.strip():
-        raise BadInput("there is nothing to look for: give a few words")
+        raise BadInput("the query is empty: give a few words")
     if len(query) > MAX_QUERY_CHARACTERS:
-        raise BadInput(f"{len(query):,} characters are more than {MAX_QUERY_CHARACTERS:,}: give a few words")
+        raise BadInput(f"the query has {len(query):,} characters, more than {MAX_QUERY_CHARACTERS:,}: give a few words")
     wish = MemorySearchRequest(
         query=query,
         session=session,
@@ -145,17 +151,15 @@ def search(
     elif as_json:
         print_json(found)
     else:
-        few = (
-            f", or none of it fits: {tokens:,} tokens are few, --tokens takes more" if tokens < RECALLED_TOKENS else ""
-        )
-        print_message(f"nothing like that is remembered{few}")
+        few = f", or every match is longer than {tokens:,} tokens: raise --tokens" if tokens < RECALLED_TOKENS else ""
+        print_message(f"No matches in memory{few}")
 
 
 def _require_given(**options: str | None) -> None:
     """Raise BadInput if one of the options is blank."""
     for name, given in options.items():
         if given is not None and not given.strip():
-            raise BadInput(f"--{name} is empty: say which one, or leave it out to search all")
+            raise BadInput(f"--{name} is empty: give a value, or leave it out to search everything")
 
 
 def _known_kind(kind: str | None) -> PassageKind | None:
@@ -165,7 +169,7 @@ def _known_kind(kind: str | None) -> PassageKind | None:
     for known in _KINDS:
         if known == kind:
             return known
-    raise BadInput(f"there is no kind {kind!r}: it is {_ALL_KINDS}")
+    raise BadInput(f"--kind {kind!r} does not exist: use {_ALL_KINDS}")
 
 
 def _print_found(query: str, found: Sequence[MemoryMatchJson]) -> None:
@@ -177,8 +181,8 @@ def _print_found(query: str, found: Sequence[MemoryMatchJson]) -> None:
         print_message(remark)
     for number, one in enumerate(found, 1):
         print_text(
-            f"{number}. {format_passage_origin(one)}, {one.created:%Y-%m-%d %H:%M}, score {one.score:.2f}, "
-            f"{' '.join(one.passages)}"
+            f"{number}. {format_passage_origin(one)}, {one.created.astimezone():%Y-%m-%d %H:%M %Z}, "
+            f"score {one.score:.2f}, {' '.join(one.passages)}"
         )
         text = Text(one.text)
         for start, end in find_term_spans(query, one.text):
@@ -213,7 +217,7 @@ PROGRESS_STEP = 1_000
 
 memory = typer.Typer(
     name="memory",
-    help="Search what agents can recall, measure it, forget it, and make it anew with another embedder.",
+    help="Search, evaluate, delete or rebuild the memory of agents.",
     no_args_is_help=True,
 )
 app.add_typer(memory)
@@ -224,7 +228,7 @@ memory.command("eval")(evaluate)
 
 @memory.callback()
 def _memory() -> None:
-    """Search what agents can recall, measure it, forget it, and make it anew with another embedder."""
+    """Search, evaluate, delete or rebuild the memory of agents."""
 
 
 class MemoryJson(Value):
@@ -249,19 +253,21 @@ class MemoryJson(Value):
 
 @memory.command("status")
 def show_status(as_json: JsonOption = False) -> None:
-    """Show where memory is, which embedder made it, and which passages it does not have."""
+    """Show the location of memory, its embedder, and the passages that are missing."""
     found = asyncio.run(_status(Settings()))
     if as_json:
         print_json(found)
         return
-    points = "not known" if found.points is None else f"{found.points:,}"
+    points = "unknown" if found.points is None else f"{found.points:,}"
     print_text(found.place)
     print_text(f"embedder {found.embedder} ({found.dimension or 'no'} dimensions)")
-    print_text(f"{points} points; {found.passages:,} passages in the store, {found.waiting:,} of them wait")
+    print_text(
+        f"{points} points; {found.passages:,} passages in the store, {found.waiting:,} of them not yet in memory"
+    )
     if found.refused:
-        print_text(f"{len(found.refused):,} not taken: {', '.join(found.refused)}")
+        print_text(f"{len(found.refused):,} rejected: {', '.join(found.refused)}")
     if found.retention_days is not None:
-        print_text(f"{found.retention_days:,} days after its end a task is forgotten, every word of it")
+        print_text(f"tasks are deleted {found.retention_days:,} days after their end")
     if found.finding:
         print_text(found.finding)
 
@@ -269,27 +275,29 @@ def show_status(as_json: JsonOption = False) -> None:
 @memory.command("reindex")
 def reindex(
     with_refused: Annotated[
-        bool, typer.Option("--refused", help="Also passages that memory did not take before.")
+        bool, typer.Option("--refused", help="Also try passages again that memory rejected.")
     ] = False,
     anew: Annotated[
         bool,
-        typer.Option("--anew", help="All of it, though this embedder made what is there; where that is damaged."),
+        typer.Option("--anew", help="Rebuild everything, even with the same embedder, if memory is damaged."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make memory anew with the embedder that is set, from the passages in the store.
+    """Rebuild memory with the configured embedder, from the passages in the store.
 
-    The memory before stays in use until the new one is complete. A run that was stopped goes on where it ended.
-    Embedded memory needs its workers to be stopped; those of a Qdrant server are to be started again afterwards, with
-    the same embedder.
+    The old memory stays in use until the new one is complete. An interrupted run continues where it stopped. For
+    embedded memory, stop the workers first. For a Qdrant server, restart the workers afterwards, with the same
+    embedder.
     """
     done = asyncio.run(_reindex(Settings(), with_refused=with_refused, anew=anew))
     if as_json:
         print_json(done)
         return
-    print_text(f"memory has {done.passages:,} passages; {done.embedded:,} were embedded now by {done.embedder}")
+    print_text(
+        f"Memory has {done.passages:,} passages; {done.embedded:,} of them were embedded now with {done.embedder}."
+    )
     if done.refused:
-        print_text(f"{len(done.refused):,} not taken: {', '.join(done.refused)}")
+        print_text(f"{len(done.refused):,} rejected: {', '.join(done.refused)}")
 
 
 class ReindexedJson(ReindexResult):
@@ -328,7 +336,7 @@ class _Told:
         # Batches are smaller than a step, so at most one of them passes it.
         if there == wanted or there % PROGRESS_STEP < EMBEDDING_BATCH:
             done, seconds = there - self._first[0], self.clock() - self._first[1]
-            left = f", about {seconds * (wanted - there) / done:,.0f} s more" if done and there < wanted else ""
+            left = f", about {seconds * (wanted - there) / done:,.0f} s left" if done and there < wanted else ""
             print_message(f"{there:,} of {wanted:,} passages{left}")
 
 
@@ -360,4 +368,4 @@ async def _points(settings: Settings, store: SqlStore, embedder: Embedder) -> tu
         found = await load_passage_counts(settings, store, embedder)
     except (BadInput, MemoryUnavailable, Unreachable) as error:
         return None, str(error)
-    return found.points, found.loss_note or ("" if there else "memory is made by the first worker")
+    return found.points, found.loss_note or ("" if there else "memory does not exist yet; the first worker creates it")

@@ -35,7 +35,7 @@ def _read_lines(path: Path, option: str, kind: type[_T]) -> Mapping[int, _T]:
     lines = enumerate(read_text(path, option).split("\n"), 1)
     found = {number: _read(path, number, text, kind) for number, text in lines if text.strip()}
     if not found:
-        raise BadInput(f"{option} {path} is empty: it takes a JSON object a line")
+        raise BadInput(f"{option} {path} is empty: it needs one JSON object per line")
     return found
 
 
@@ -66,11 +66,11 @@ def _each_once(pairs: Sequence[tuple[str, object]]) -> Mapping[str, object]:
 
 
 def _no_number(name: str) -> Never:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def _said(words: str) -> str:
-    return "no JSON object" if words.startswith("Invalid JSON") else words
+    return "not a JSON object" if words.startswith("Invalid JSON") else words
 
 
 _KEY = bytes(32)
@@ -92,21 +92,23 @@ class EvaluationJson(RecallMetrics):
 
 def evaluate(
     conversation: Annotated[
-        Path, typer.Option(metavar="FILE", help="A message a line, JSON: id, role or speaker, text, time?, session?")
+        Path, typer.Option(metavar="FILE", help="JSON Lines of messages: id, role or speaker, text, time?, session?")
     ],
     queries: Annotated[
-        Path, typer.Option(metavar="FILE", help="A question a line, JSON: id, text, relevant (ids of messages)")
+        Path, typer.Option(metavar="FILE", help="JSON Lines of questions: id, text, relevant (ids of messages)")
     ],
-    tokens: Annotated[str, typer.Option(metavar="N,N…", help="How many tokens are brought back.")] = "1000,2000",
+    tokens: Annotated[
+        str, typer.Option(metavar="N,N…", help="Token limits for recall, separated by commas.")
+    ] = "1000,2000",
     no_redact: Annotated[
-        bool, typer.Option("--no-redact", help="Replace nothing that is private: what does redaction cost?")
+        bool, typer.Option("--no-redact", help="Do not redact, to measure the effect of redaction.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure memory on a conversation of yours, in a folder that is gone afterwards.
+    """Measure recall on your own conversation, in a temporary folder.
 
-    It goes the way of what a compaction hides, and the questions that of an agent's `recall`. A message counts as found
-    where a part of it is within so many tokens.
+    The conversation is stored as if a compaction had hidden it, and each question is asked as an agent's `recall`. A
+    message counts as found if a part of it is within the token limit.
     """
     budgets = _budgets(tokens)
     lines = _read_lines(conversation, "--conversation", EvalMessage)
@@ -128,7 +130,7 @@ def _budgets(text: str) -> tuple[int, ...]:
         budgets = {0}
     if not all(0 < budget <= LARGEST_AMOUNT.tokens for budget in budgets):
         raise BadInput(
-            f"--tokens takes numbers with commas between, like 1000,2000 or 1k,2k; {sanitize_line(text)!r} is none"
+            f"--tokens {sanitize_line(text)!r} is invalid: write numbers separated by commas, like 1000,2000 or 1k,2k"
         )
     return tuple(sorted(budgets))
 
@@ -143,13 +145,13 @@ def _require_sound(
     known = _by_id(lines, conversation)
     _by_id(questions, queries)
     if not any(line.text.strip() for line in lines.values()):
-        raise BadInput(f"nothing is said in --conversation {conversation}: every text in it is empty")
+        raise BadInput(f"--conversation {conversation} has no text: every message is empty")
     for number, question in questions.items():
         if not question.text.strip():
             raise make_line_error(queries, number, "the question has no text")
         if unknown := [name for name in question.relevant if name not in known]:
             raise make_line_error(
-                queries, number, f"relevant names {unknown[0]!r}, which no message of {conversation} has"
+                queries, number, f"relevant has the id {unknown[0]!r}, but no message in {conversation} has it"
             )
 
 
@@ -158,7 +160,7 @@ def _by_id(lines: Mapping[int, EvalMessage] | Mapping[int, EvalQuestion], path: 
     known: dict[str, int] = {}
     for number, line in lines.items():
         if line.id in known:
-            raise make_line_error(path, number, f"the id {line.id!r} is that of line {known[line.id]}")
+            raise make_line_error(path, number, f"the id {line.id!r} is already used in line {known[line.id]}")
         known[line.id] = number
     return known
 
@@ -211,15 +213,14 @@ async def _evaluated(
 def _told(found: EvaluationJson) -> str:
     """Format the result in a few lines."""
     recall = ", ".join(f"{one.recall:.2f} within {format_count(one.tokens, 'token')}" for one in found.recall)
-    private = "private parts replaced" if found.redacted else "nothing replaced"
+    private = "redacted" if found.redacted else "not redacted"
     return "\n".join(
         [
             f"{format_count(found.messages, 'message')}, {format_count(found.sessions, 'session')}: "
             f"{format_count(found.passages, 'passage')} of {found.bytes_a_passage:,.0f} bytes; {private}; embedder "
             f"{found.embedder}",
             f"recall {recall}",
-            f"MRR {found.mrr:.2f}; {found.median_ms:,.1f} ms a question",
-            f"{len(found.missed):,} of {found.questions:,} questions do not have all their messages (--json names "
-            "them)",
+            f"MRR {found.mrr:.2f}; {found.median_ms:,.1f} ms per question",
+            f"{len(found.missed):,} of {found.questions:,} questions missed a relevant message (--json lists them)",
         ]
     )

@@ -41,15 +41,17 @@ MENTIONED = 20
 @app.command()
 def plan(
     task: TaskArgument,
-    edit: Annotated[bool, typer.Option("--edit", help="Open it in $EDITOR, and send what you make of it.")] = False,
-    file: Annotated[Path | None, typer.Option(help="A plan in YAML, as this prints it, to work by instead.")] = None,
+    edit: Annotated[bool, typer.Option("--edit", help="Edit the plan in $EDITOR, and submit the result.")] = False,
+    file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Submit this YAML file as the plan, in the printed format.")
+    ] = None,
     note: NoteOption = "",
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print a task's plan; or, while it waits to be agreed to, have the task work by another one."""
+    """Print a task's plan, or replace it while it waits for approval."""
     if edit and file is not None:
-        raise BadInput("--edit and --file exclude each other: change the plan in an editor, or give a file")
+        raise BadInput("--edit and --file cannot be combined: edit the plan, or give a file")
     settings = Settings()
     if file is not None:
         answer = asyncio.run(_replanned(settings, task, parse_plan(read_plan_file(file)), by or getuser(), note))
@@ -64,10 +66,10 @@ def _of_editor(settings: Settings, planned: PlannedTask, by: str, note: str) -> 
     """Let a person edit the plan, and submit it. A plan that was refused is saved. Raises BadInput, Unreachable."""
     task_id, before = planned.task.task_id, render_plan_text(planned)
     if planned.task.pending_plan_limit is None:
-        raise BadInput(f"the plan of {task_id} does not wait to be agreed to: nobody would read another one")
+        raise BadInput(f"the plan of {task_id} does not wait for approval, so it cannot be changed")
     written = edit_in_editor(before)
     if written is None:
-        raise BadInput("the plan was not changed, and nothing was sent: `waystation approve` works by it as it is")
+        raise BadInput("the plan was not changed, so nothing was sent: `waystation approve` approves it as it is")
     kept = get_plan_path(create_private_folder(settings.reports_folder), task_id)
     write_private_file(kept, written.encode())
     taken = False
@@ -75,11 +77,13 @@ def _of_editor(settings: Settings, planned: PlannedTask, by: str, note: str) -> 
         answer = asyncio.run(_replanned(settings, task_id, parse_plan(written), by, note))
         taken = answer.outcome != "refused"
     except BadInput as refused:
-        raise BadInput(f"{refused}; what you wrote is in {kept}: mend it there, and give it with --file") from refused
+        raise BadInput(
+            f"{refused}; your plan is saved in {kept}: correct it there, and submit it with --file"
+        ) from refused
     finally:
         if taken:
             kept.unlink()
-    return answer if taken else answer.replace(reason=f"{answer.reason}; what you wrote is in {kept}")
+    return answer if taken else answer.replace(reason=f"{answer.reason}; your plan is saved in {kept}")
 
 
 def edit_in_editor(text: str) -> str | None:
@@ -95,8 +99,7 @@ def edit_in_editor(text: str) -> str | None:
             subprocess.run([*editor, str(file)], check=True)
         except (OSError, subprocess.CalledProcessError) as error:
             raise BadInput(
-                f"the editor {editor[0]} did not end well, and nothing was sent: set EDITOR to another, or give a plan "
-                "with --file"
+                f"the editor {editor[0]} failed, and nothing was sent: set EDITOR to another one, or use --file"
             ) from error
         written = read_plan_file(file)
     return written if written.strip() != text.strip() else None
@@ -115,19 +118,19 @@ def _remarks(planned: PlannedTask) -> list[str]:
     budget, seen, names = planned.task.budget, planned.usual, planned.documents
     more = f" and {len(names) - MENTIONED} more" if len(names) > MENTIONED else ""
     lines = [f"{planned.task.task_id} has spent {format_used_amount(budget.spent, budget.limit)}."]
-    lines += [f"{step.id} may spend {format_limit(step.limit)}." for step in planned.task.steps]
+    lines += [f"Step {step.id} may spend {format_limit(step.limit)}." for step in planned.task.steps]
     if (left := planned.task.pending_plan_limit) is not None:
         lines.append(
-            f"All steps together have {format_limit(left)}: give one its part of that as "
+            f"All steps together may spend {format_limit(left)}. Set the share of one with "
             "`share: 40k`, `share: $0.40` or `share: 25%`."
         )
     if seen is not None:
         lines.append(
-            f"A step of {format_count(seen.tasks, 'earlier task')} took {seen.middle:,} tokens, from {seen.least:,} to "
-            f"{seen.most:,} in eight of ten."
+            f"In {format_count(seen.tasks, 'earlier task')}, a step typically took {seen.middle:,} tokens, and 80% of "
+            f"the steps took {seen.least:,} to {seen.most:,}."
         )
     if names:
-        lines.append(f"It may read {', '.join(' '.join(name.split()) for name in names[:MENTIONED])}{more}.")
+        lines.append(f"Agents may read {', '.join(' '.join(name.split()) for name in names[:MENTIONED])}{more}.")
     return lines
 
 
@@ -143,22 +146,22 @@ _CONTENT = TypeAdapter[JsonValue](JsonValue)
 def parse_plan(written: str) -> Plan:
     """Parse an edited plan and check that it can run. Raises BadInput with everything that is wrong."""
     if len(written) > MAX_PLAN_CHARACTERS:
-        raise BadInput(f"the plan has more than {MAX_PLAN_CHARACTERS:,} characters: no plan is that long")
+        raise BadInput(f"the plan has more than {MAX_PLAN_CHARACTERS:,} characters: shorten it")
     try:
         # An anchor that is referenced a thousand times would be copied a thousand times.
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(written, yaml.SafeLoader)):
-            raise BadInput("the plan cannot be read: it has aliases (*name); write out what they stand for")
+            raise BadInput("the plan cannot be read: it has YAML aliases (*name); replace them by their values")
         content = _CONTENT.validate_python(yaml.safe_load(written))
         plan = Plan.model_validate_json(_CONTENT.dump_json(content))
     except yaml.YAMLError as error:
-        raise BadInput(f"the plan is no YAML: {' '.join(str(error).split())}") from error
+        raise BadInput(f"the plan is not valid YAML: {' '.join(str(error).split())}") from error
     except ValidationError as error:
         faults = (f"{_place(fault.place)}: {fault.words}" for fault in extract_validation_faults(error))
         raise BadInput(f"the plan cannot be read: {'; '.join(faults)}") from error
     except (ValueError, RecursionError) as error:
-        raise BadInput("the plan cannot be read: it has a number that is too long, or is nested too deep") from error
+        raise BadInput("the plan cannot be read: a number is too long, or it is nested too deeply") from error
     if faults := find_plan_errors(plan):
-        raise BadInput(f"the plan cannot be run: {'; '.join(faults)}")
+        raise BadInput(f"the plan cannot run: {'; '.join(faults)}")
     return plan
 
 
@@ -176,8 +179,8 @@ def read_plan_file(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
-        raise BadInput(f"--file {file} cannot be read ({why}): give a plan in YAML, in UTF-8") from error
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise BadInput(f"--file {file} cannot be read ({why}): give a plan as YAML in UTF-8") from error
 
 
 async def _planned(settings: Settings, task: str) -> PlannedTask:

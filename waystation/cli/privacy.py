@@ -72,48 +72,46 @@ PLACES = [
 """Destinations for which anything is replaced."""
 
 app = typer.Typer()
-privacy = typer.Typer(
-    name="privacy", help="Replace what is private in a text; find or erase one person.", no_args_is_help=True
-)
+privacy = typer.Typer(name="privacy", help="Redact a text; find or erase a person.", no_args_is_help=True)
 app.add_typer(privacy)
 
 
 @privacy.callback()
 def _privacy() -> None:
-    """Replace what is private in a text; find or erase one person."""
+    """Redact a text; find or erase a person."""
 
 
 @privacy.command()
 def redact(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A text in UTF-8; - reads it from stdin.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="UTF-8 text file; - reads stdin.")],
     policy: Annotated[
         RedactionPolicy | None,
-        typer.Option("--policy", help="How much is replaced; by default what the settings say."),
+        typer.Option("--policy", metavar="NAME", help="standard, strict or secrets-only; default: the setting."),
     ] = None,
     place: Annotated[
         str,
         typer.Option(
             "--place",
-            help=f"Where the text would go (docs/reference/redaction.md): {', '.join(PLACES)}.",
+            help=f"Destination of the text (docs/reference/redaction.md): {', '.join(PLACES)}.",
             metavar="PLACE",
         ),
     ] = TextDestination.COMPRESSED,
     restore: Annotated[
-        bool, typer.Option("--restore", help="The way back: put in what the placeholders of this tenant stand for.")
+        bool, typer.Option("--restore", help="Restore the originals of this tenant's placeholders instead.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the text as it would go to the summariser and to memory, or to another PLACE.
+    """Print a text as it would be redacted for the summariser and memory, or for another PLACE.
 
-    JSON has the text and its spans, with offsets in characters of what was read. The placeholders are those of the
-    workers that have the same key and tenant; a key that is not there is made, unless the store here knows one. Nothing
-    is stored.
+    With --json, the output has the text and the replaced spans, with offsets in characters of the input. Workers with
+    the same key and tenant use the same placeholders. If there is no key, one is created, unless the store already has
+    one. Nothing else is stored.
     """
     if restore:
         print_restored(_read_text(file), as_json=as_json)
         return
     if place not in PLACES:
-        raise BadInput(f"no redacted text goes to {place}: choose one of {', '.join(PLACES)}")
+        raise BadInput(f"--place {place} is not a destination of redacted text: choose one of {', '.join(PLACES)}")
     found = asyncio.run(_redacted(_read_text(file), TextDestination(place), policy, Settings()))
     for note in build_redaction_notes(found):
         print_message(note)
@@ -143,21 +141,19 @@ def _read_text(file: str) -> str:
     try:
         text = read.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise BadInput(f"{shown} is not text in UTF-8 (byte {error.start:,}): convert it first") from None
+        raise BadInput(f"{shown} is not UTF-8 text (byte {error.start:,}): convert it to UTF-8") from None
     if "\x00" in text:
-        raise BadInput(f"{shown} is no text: it has NUL bytes")
+        raise BadInput(f"{shown} is not text: it has NUL bytes")
     return text
 
 
 ValueArgument = Annotated[
     str,
-    typer.Argument(
-        metavar="VALUE", help="A name, an address, a number: one value, written as a whole; - reads it from stdin."
-    ),
+    typer.Argument(metavar="VALUE", help="One complete value: a name, an address or a number; - reads stdin."),
 ]
 TypeOption = Annotated[
     str | None,
-    typer.Option("--type", help="What placeholders call it, like PHONE: for a value that the rules do not recognise."),
+    typer.Option("--type", metavar="TYPE", help="Type of a value that no rule recognises, like PHONE."),
 ]
 MAX_NEAR_VALUES = 20
 """Maximum number of related values that are shown."""
@@ -175,16 +171,14 @@ class PersonFindResult(PersonLocations):
 def find(
     value: ValueArgument,
     kind: TypeOption = None,
-    near: Annotated[
-        bool, typer.Option("--near", help="Also show other values that may be the same person's: this shows content.")
-    ] = False,
+    near: Annotated[bool, typer.Option("--near", help="Also show other values that may belong to the person.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Count where this tenant has one person: by placeholder, and as the value is written.
+    """Count where this tenant's data has a person, by placeholder and by the value itself.
 
-    Nothing of what is there is shown, but for what --near is for. Exit code 0: found; 1: nowhere.
+    No content is shown, except with --near. Exits with 0 if the person is found, and with 1 if not.
     """
-    with show_spinner("looking for it"):
+    with show_spinner("searching"):
         found = asyncio.run(_found(_given(value), kind, near=near))
     print_search_limits(found)
     if as_json:
@@ -216,9 +210,9 @@ def print_search_limits(found: PersonLocations) -> None:
     """Print what was not searched for, and where."""
     if not found.recognised:
         print_message(
-            "no rule recognises this value by itself: it was looked for as it is written, as "
-            f"{' and '.join(found.types)}, and by the placeholders whose originals have it; "
-            "--type looks for it as another type"
+            "No rule recognises this value. The search used its exact text, the type "
+            f"{' and '.join(found.types)}, and placeholders whose originals contain it; "
+            "--type searches for another type."
         )
     if found.finding:
         print_message(found.finding)
@@ -227,7 +221,7 @@ def print_search_limits(found: PersonLocations) -> None:
 def format_found_places(found: PersonLocations) -> str:
     """Format one line per kind of location: how often, and in which tasks."""
     if not found.traces:
-        return "found nowhere"
+        return "Not found."
     lines = [
         f"{count:>6,}  {place}{_where(place, found.traces)}"
         for place, count in sum_matches_by_location(found.traces).items()
@@ -238,10 +232,10 @@ def format_found_places(found: PersonLocations) -> str:
 def format_near_values(near: Sequence[RelatedValue]) -> list[str]:
     """Format one line per related value, and what to do with them."""
     if not near:
-        return ["nothing else stands near it"]
-    more = [f"and {len(near) - MAX_NEAR_VALUES:,} more: --json has all"] if len(near) > MAX_NEAR_VALUES else []
+        return ["No related values."]
+    more = [f"and {len(near) - MAX_NEAR_VALUES:,} more; --json prints all"] if len(near) > MAX_NEAR_VALUES else []
     return [
-        "may be the same person's, too, and are values of their own for find and erase:",
+        "These values may belong to the same person. To find or erase them, give each as a VALUE:",
         *(f"  {_described(one)}" for one in near[:MAX_NEAR_VALUES]),
         *more,
     ]
@@ -249,8 +243,8 @@ def format_near_values(near: Sequence[RelatedValue]) -> list[str]:
 
 def _described(one: RelatedValue) -> str:
     """Format a value, its type, and why it is shown."""
-    beside = f"on {format_count(one.lines, 'line')} with it" if one.lines else ""
-    return f"{one.text} ({', '.join(filter(None, (one.type, 'alike' if one.alike else '', beside)))})"
+    beside = f"on {format_count(one.lines, 'line')} with the value" if one.lines else ""
+    return f"{one.text} ({', '.join(filter(None, (one.type, 'similar' if one.alike else '', beside)))})"
 
 
 def _where(place: ErasureLocation, traces: Sequence[ErasureMatch]) -> str:
@@ -260,8 +254,8 @@ def _where(place: ErasureLocation, traces: Sequence[ErasureMatch]) -> str:
 
 
 STILL = (
-    "Backups of database, memory and Temporal keep what they had, and so do copies of reports elsewhere.\n"
-    "A later text may bring the person again, under the same placeholder."
+    "Backups of the database, memory and Temporal, and copies of reports, are unchanged.\n"
+    "If a later text names the person, the same placeholder is used again."
 )
 
 
@@ -271,30 +265,30 @@ def erase_person(
     kind: TypeOption = None,
     histories: Annotated[
         bool,
-        typer.Option("--histories", help="Also delete closed workflow histories that have the person, as a whole."),
+        typer.Option("--histories", help="Also delete closed workflow histories that contain the person."),
     ] = False,
     again: Annotated[
         bool,
         typer.Option(
             "--receipt",
-            help="Erase nothing: print the receipt of the last order for this value; one under way is waited for.",
+            help="Print the receipt of the last erasure of this value, and erase nothing.",
         ),
     ] = False,
     also: Annotated[
         list[str] | None,
-        typer.Option("--also", help="Another value of the same person, erased after it; may be given several times."),
+        typer.Option("--also", metavar="VALUE", help="Another value of the same person to erase; repeatable."),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Take one person out of everything that this tenant has: `<ERASED>` stands in their place. It cannot be undone.
+    """Erase a person from all data of this tenant: `<ERASED>` replaces the value. This cannot be undone.
 
-    What may be the same person's, too, is offered at a terminal, and told elsewhere: a name and an address are two
-    values. Tasks, citations and costs stay. Workflow histories cannot be changed: they are named, or deleted as a
-    whole. Exit code 1: the person is nowhere, or was not erased.
+    A name and an address are two values: at a terminal, the command offers to erase related values, too; otherwise it
+    lists them. Tasks, citations and costs stay. Workflow histories cannot be changed: they are listed, or deleted with
+    --histories. Exits with 1 if the person is not found or not erased.
     """
     if again and also:
-        raise BadInput("--receipt and --also exclude each other: ask for the receipt of one value")
+        raise BadInput("--receipt and --also cannot be combined: ask for the receipt of one value")
     if again:
         receipt = asyncio.run(_printed_again(_given(value), kind))
         receipts = [receipt] if receipt is not None else []
@@ -336,7 +330,7 @@ async def _erase_all(
         first = await desk.confirm_erasure(named[0], kind)
         agreed = [first, *[await desk.confirm_erasure(one, told_as=one) for one in named[1:]]]
         if first is not None:
-            with show_spinner("looking for what stands near it"):
+            with show_spinner("searching for related values"):
                 near = await first.search.find_near_values()
             # The person confirms each of these by name.
             others = await select_near_values([one for one in near if one.text not in named], wish)
@@ -365,19 +359,19 @@ class _Desk:
         """
         settings, which = Settings(), f" ({told_as})" if told_as else ""
         search = await self.stack.enter_async_context(open_person_search(settings, value, kind))
-        with show_spinner("looking for it"):
+        with show_spinner("searching"):
             found = await search.find_locations()
         print_search_limits(found)
         if not found.traces:
-            print_message(f"found nowhere: there is nothing to erase{which}")
+            print_message(f"Not found: nothing to erase{which}.")
             await _say_earlier(search)
             return None
         await require_tasks_finished(self.client, settings, found)
         await _say_earlier(search)
         print_message(format_found_places(found))
-        question = f"Put {ERASED_MARKER} in place of all this{which}? It cannot be undone. [y/N]"
+        question = f"Replace all of this by {ERASED_MARKER}{which}? This cannot be undone. [y/N]"
         if not self.wish.yes and not await ask_confirmation(question):
-            print_message(f"nothing is erased{which}")
+            print_message(f"Nothing was erased{which}.")
             return None
         return ErasureTarget(search, found)
 
@@ -398,11 +392,11 @@ async def _printed_again(value: str, kind: str | None) -> PersonErasureReceipt |
     settings = Settings()
     async with open_person_search(settings, value, kind) as search, await Client.connect(settings) as client:
         if await is_erasure_running(search):
-            print_message("an order for this value is under way: its receipt comes when it has been carried out")
+            print_message("An erasure of this value is in progress; its receipt is printed when it is complete.")
             await require_workers(client)
         receipt = await load_last_receipt(search)
     if receipt is None:
-        print_message("no order for this value was carried out that Temporal still knows (it deletes old workflows)")
+        print_message("Temporal knows no completed erasure of this value (it deletes old workflows).")
     return receipt
 
 
@@ -410,11 +404,11 @@ async def _say_earlier(search: PersonSearch) -> None:
     """Print what an earlier order erased, whose command perhaps never saw its end. Without a server this is unknown."""
     with suppress(Unreachable):
         if await is_erasure_running(search):
-            print_message("an order for this value is under way: `--receipt` waits for it")
+            print_message("An erasure of this value is in progress: `--receipt` waits for it.")
         elif (earlier := await load_last_receipt(search)) is not None:
             print_message(
-                f"an order for this value was carried out {earlier.at:%Y-%m-%d %H:%M} UTC (receipt {earlier.id}): "
-                "`--receipt` prints what it did"
+                f"This value was erased before, on {earlier.at.astimezone():%Y-%m-%d %H:%M %Z} (receipt {earlier.id}): "
+                "`--receipt` prints what was erased."
             )
 
 
@@ -423,22 +417,22 @@ def format_receipt(receipt: PersonErasureReceipt) -> str:
     lines = [
         f"receipt {receipt.id}",
         _erased(receipt),
-        f"originals dropped from the vault: {receipt.originals}; files of reports written anew: {receipt.files}; "
+        f"originals deleted from the vault: {receipt.originals}; report files rewritten: {receipt.files}; "
         f"workflow histories deleted: {receipt.histories_deleted}",
         *(f"placeholder (SHA-256) {one}" for one in receipt.known_as),
     ]
     if receipt.left:
-        lines.append(f"still there: {_counts(receipt.left)}")
+        lines.append(f"not erased: {_counts(receipt.left)}")
     if receipt.histories_left:
-        lines.append(f"workflow histories that still have it: {', '.join(receipt.histories_left)}")
+        lines.append(f"workflow histories that still contain it: {', '.join(receipt.histories_left)}")
     return "\n".join(lines)
 
 
 def _erased(receipt: PersonErasureReceipt) -> str:
-    at = f"{receipt.at:%Y-%m-%d %H:%M:%S} UTC"
+    at = f"{receipt.at.astimezone():%Y-%m-%d %H:%M:%S %Z}"
     if receipt.found:
         return f"erased {at}: {_counts(receipt.found)}"
-    return f"carried out {at}: the store had nothing of this value to erase"
+    return f"completed {at}: the store had nothing to erase"
 
 
 def _counts(counts: dict[ErasureLocation, int]) -> str:

@@ -60,13 +60,13 @@ class FilePreviews(Value):
 
 @app.command()
 def read(
-    files: Annotated[list[Path], typer.Argument(help="Files and folders, as `submit --docs` takes them.")],
-    redacted: Annotated[bool, typer.Option("--redacted", help="With private values replaced, as for a model.")] = False,
+    files: Annotated[list[Path], typer.Argument(metavar="PATH", help="Files and folders, as for `submit --docs`.")],
+    redacted: Annotated[bool, typer.Option("--redacted", help="Replace private values, as for a model.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print what agents will see of files: their text with line numbers, and everything that was left out.
+    """Print the text that agents will see of files, with line numbers, and what is skipped.
 
-    No server is needed, and nothing is stored. Exit code 1: a file that was given cannot be used.
+    This needs no server and stores nothing. Exits with 1 if one of the files cannot be used.
     """
     found = _read(files)
     if redacted:
@@ -84,9 +84,9 @@ def render_files(found: FilePreviews) -> str:
     """Render for people: each document under its name, then everything that was left out."""
     parts = [_render_document(one) for one in found.documents]
     if found.left_out:
-        parts.append("\n".join(["left out:", *(f"  {one.name}: {one.reason}" for one in found.left_out)]))
+        parts.append("\n".join(["skipped:", *(f"  {one.name}: {one.reason}" for one in found.left_out)]))
     if found.refused:
-        parts.append("\n".join(["not usable:", *(f"  {one.path}: {one.reason}" for one in found.refused)]))
+        parts.append("\n".join(["cannot be used:", *(f"  {one.path}: {one.reason}" for one in found.refused)]))
     return "\n\n".join(parts)
 
 

@@ -32,15 +32,17 @@ from waystation.tasks.task import TaskRequest, make_own_session_name
 
 app = typer.Typer()
 schedule = typer.Typer(
-    name="schedule", help="Ask a question again and again, over its documents as they are then.", no_args_is_help=True
+    name="schedule",
+    help="Ask a question on a schedule, with the documents as they are at each run.",
+    no_args_is_help=True,
 )
 app.add_typer(schedule)
 
 NOT_NAMED = "a session of its own"
 _CATCH_UP = f"{DEFAULT_CATCH_UP.days}d"
-_FAILURES = typer.Option(min=1, max=1_000, help="So many in a row, and it pauses itself.")
+_FAILURES = typer.Option(metavar="N", min=1, max=1_000, help="Pause the schedule after this many failures in a row.")
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Of the schedule, as `schedule list` shows it.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the schedule, from `schedule list`.")]
 
 
 class ScheduleJson(Value):
@@ -70,32 +72,57 @@ class ScheduleJson(Value):
 
 @schedule.callback()
 def _schedule() -> None:
-    """Ask a question again and again, over its documents as they are then."""
+    """Ask a question on a schedule, with the documents as they are at each run."""
 
 
 @schedule.command("add")
 def add(
-    question: Annotated[str, typer.Argument(help="What is to be found out, each time.")],
-    docs: Annotated[list[Path], typer.Option(help="File or folder on the workers' machine; read anew each time.")],
-    cron: Annotated[str, typer.Option(help="When, like '0 7 * * 1' for Mondays at seven.")],
-    budget: Annotated[str | None, typer.Option(help="For each run: 200k tokens, $2.00, or both.")] = None,
-    session: Annotated[str | None, typer.Option(help="Session of its tasks; by default one of its own.")] = None,
-    monthly: Annotated[str | None, typer.Option(help="For all runs of a calendar month (UTC), like 1M or $20.")] = None,
-    name: Annotated[str | None, typer.Option(help="Lower-case letters, digits, hyphens; Temporal shows it.")] = None,
-    zone: Annotated[str, typer.Option(help="Time zone of --cron, like Europe/Oslo.")] = "UTC",
-    overlap: Annotated[Overlap, typer.Option(help="While an earlier run is under way.")] = "skip",
-    catch_up: Annotated[str, typer.Option(help="Runs missed within this time are made up for.")] = _CATCH_UP,
+    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The question that each report answers.")],
+    docs: Annotated[
+        list[Path],
+        typer.Option(metavar="PATH", help="File or folder on the workers' machine, read at each run; repeatable."),
+    ],
+    cron: Annotated[str, typer.Option(metavar="CRON", help="Times of the runs: '0 7 * * 1' for Mondays at 07:00.")],
+    budget: Annotated[
+        str | None, typer.Option(metavar="AMOUNT", help="For each run: 200k (tokens), '$2' or '200k+$2'.")
+    ] = None,
+    session: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Session of the tasks; default: a new one.")
+    ] = None,
+    monthly: Annotated[
+        str | None, typer.Option(metavar="AMOUNT", help="For all runs of a calendar month (UTC): 1M or '$20'.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Lower-case letters, digits, hyphens; default: a generated one.")
+    ] = None,
+    zone: Annotated[str, typer.Option(metavar="ZONE", help="Time zone of --cron, like Europe/Oslo.")] = "UTC",
+    overlap: Annotated[
+        Overlap, typer.Option(metavar="ACTION", help="During a run: skip, buffer-one, buffer-all or allow-all.")
+    ] = "skip",
+    catch_up: Annotated[
+        str, typer.Option(metavar="TIME", help="Start missed runs that are at most this late.")
+    ] = _CATCH_UP,
     failures: Annotated[int, _FAILURES] = DEFAULT_MAX_FAILURES,
-    accept: Annotated[list[str] | None, typer.Option(help="A criterion of the report; repeatable.")] = None,
-    instructions: Annotated[Path | None, typer.Option(help="File with instructions for the agents.")] = None,
-    procedures: Annotated[list[Path] | None, typer.Option(help="Markdown file or folder that agents follow.")] = None,
-    skills: Annotated[list[Path] | None, typer.Option(help="Folder with SKILL.md, or of such folders.")] = None,
-    servers: Annotated[str | None, typer.Option(help="MCP servers by name: a,b; default; default,c; none.")] = None,
+    accept: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="Criterion that the report must meet; repeatable.")
+    ] = None,
+    instructions: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="File with instructions for the agents.")
+    ] = None,
+    procedures: Annotated[
+        list[Path] | None, typer.Option(metavar="PATH", help="Markdown file or folder with procedures to follow.")
+    ] = None,
+    skills: Annotated[
+        list[Path] | None, typer.Option(metavar="FOLDER", help="Folder with a SKILL.md, or with several such folders.")
+    ] = None,
+    servers: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="MCP servers to use: a,b; default,c; none.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Hand a question in that comes back: each run is a task of the session with a budget of its own.
+    """Add a schedule for a question. Each run is a task of the session with its own budget.
 
-    Its report opens with what changed since the last one. A run that would only repeat the last starts no task.
+    Each report begins with the changes since the last one. A run without any changes starts no task.
     """
     settings, paths = Settings(), tuple(str(path.expanduser().absolute()) for path in docs)
     request = TaskRequest(
@@ -128,19 +155,19 @@ def _wish(given: Mapping[str, object], request: TaskRequest) -> ScheduleDefiniti
         faults = [
             f"--{str(fault.place[-1]).replace('_', '-')}: {fault.words}" for fault in extract_validation_faults(error)
         ]
-        raise BadInput(f"{'; '.join(faults)} (names are lower-case letters, digits and hyphens)") from None
+        raise BadInput(f"{'; '.join(faults)} (names have lower-case letters, digits and hyphens)") from None
 
 
 async def _add(settings: Settings, wish: ScheduleDefinition) -> ScheduleDescription:
     loaded = load_documents([Path(path) for path in wish.paths])
-    print_message(f"{format_count(len(loaded.documents), 'document')} now")
+    print_message(f"{format_count(len(loaded.documents), 'document')} at present")
     async with await Client.connect(settings) as client:
         return await (await client.get_schedule_client()).add(wish)
 
 
 @schedule.command("list")
 def list_schedules(as_json: JsonOption = False) -> None:
-    """List schedules: when they run next, what became of the last run, and why one is paused."""
+    """List schedules, with their next run, the result of the last run, and why one is paused."""
     _show(asyncio.run(_list()), as_json=as_json)
 
 
@@ -151,12 +178,14 @@ async def _list() -> tuple[ScheduleDescription, ...]:
 
 @schedule.command("pause")
 def pause(
-    name: NameArgument, note: Annotated[str, typer.Option(help="Why; Temporal shows it.")] = "", by: ByOption = None
+    name: NameArgument,
+    note: Annotated[str, typer.Option(metavar="TEXT", help="Reason, shown in the list and in Temporal.")] = "",
+    by: ByOption = None,
 ) -> None:
-    """Let no run start until the schedule is resumed. One that is under way goes on."""
+    """Pause a schedule: no run starts until it is resumed. A run in progress continues."""
     said = f"paused by {by or getuser()}" + (f": {note}" if note else "")
     asyncio.run(_paused(name, said))
-    print_message(f"{name} is {said}")
+    print_message(f"Schedule {name} is {said}")
 
 
 async def _paused(name: str, note: str) -> None:
@@ -166,9 +195,9 @@ async def _paused(name: str, note: str) -> None:
 
 @schedule.command("resume")
 def resume(name: NameArgument, by: ByOption = None) -> None:
-    """Let a paused schedule run again."""
+    """Resume a paused schedule."""
     asyncio.run(_resumed(name, f"resumed by {by or getuser()}"))
-    print_message(f"{name} runs again")
+    print_message(f"Schedule {name} is resumed.")
 
 
 async def _resumed(name: str, note: str) -> None:
@@ -178,11 +207,11 @@ async def _resumed(name: str, note: str) -> None:
 
 @schedule.command("run")
 def run_now(name: NameArgument) -> None:
-    """Ask for a run now, also of a paused schedule."""
+    """Start a run now, even if the schedule is paused."""
     if asyncio.run(_run(name)):
-        print_message(f"{name} was asked to run; `waystation schedule list` shows what becomes of it")
+        print_message(f"Requested a run of {name}. `waystation schedule list` shows its result.")
     else:
-        print_message(f"{name} was asked to run, and a run is under way: its --overlap says what happens then")
+        print_message(f"Requested a run of {name}. Another run is in progress, so its --overlap decides what happens.")
 
 
 async def _run(name: str) -> bool:
@@ -192,9 +221,9 @@ async def _run(name: str) -> bool:
 
 @schedule.command("remove")
 def remove(name: NameArgument) -> None:
-    """Remove a schedule, and what it asks. Its tasks and their reports stay; a run that is under way goes on."""
+    """Remove a schedule. Its tasks and reports stay, and a run in progress continues."""
     asyncio.run(_remove(name))
-    print_message(f"{name} was removed; its tasks stay")
+    print_message(f"Removed schedule {name}. Its tasks stay.")
 
 
 async def _remove(name: str) -> None:
@@ -208,7 +237,7 @@ def _show(found: Sequence[ScheduleDescription], *, as_json: bool) -> None:
     elif found:
         print_text("\n".join(map(format_schedule, found)))
     else:
-        print_message("no schedules: `waystation schedule add` makes one")
+        print_message("No schedules: `waystation schedule add` creates one")
 
 
 def build_schedule_json(known: ScheduleDescription) -> ScheduleJson:
@@ -239,7 +268,7 @@ def build_schedule_json(known: ScheduleDescription) -> ScheduleJson:
 def _budget(wish: ScheduleDefinition | None) -> str:
     if wish is None:
         return ""
-    return format_limit(wish.request.budget) if wish.request.budget is not None else "the settings' budget"
+    return format_limit(wish.request.budget) if wish.request.budget is not None else "the default budget"
 
 
 def _beside(request: TaskRequest) -> Iterator[str]:
@@ -250,21 +279,26 @@ def _beside(request: TaskRequest) -> Iterator[str]:
         yield f"  agents follow: {', '.join(one.name for one in request.procedures)}"
 
 
+def _local(moment: datetime) -> str:
+    """Format a time in the reader's zone."""
+    return f"{moment.astimezone():%Y-%m-%d %H:%M %Z}"
+
+
 def format_schedule(known: ScheduleDescription) -> str:
     """Format a schedule in a few lines."""
     wish, seen = known.wish, known.seen
     state = f"paused ({seen.note})" if seen.paused else "on"
     lines = [f"{known.name}  {f'{wish.timing.cron} {wish.timing.zone}' if wish is not None else ''}  {state}"]
     if wish is None:
-        lines.append("  what it asks is not in the store any more: remove it, and add it anew")
+        lines.append("  its question is no longer in the store: remove the schedule and add it again")
     else:
         month = "" if wish.monthly.is_unlimited else f", {format_limit(wish.monthly)} a month"
         lines.append(f"  {wish.request.question}")
         lines.append(f"  {', '.join(wish.paths)}; session {wish.request.session}; {_budget(wish)} for each run{month}")
         lines += _beside(wish.request)
-    next_run = "-" if seen.next_run is None or seen.paused else f"{seen.next_run:%Y-%m-%d %H:%M} UTC"
-    last = f"{seen.last_run:%Y-%m-%d %H:%M} UTC, {seen.last or 'not known any more'}" if seen.last_run else "-"
+    next_run = "-" if seen.next_run is None or seen.paused else _local(seen.next_run)
+    last = f"{_local(seen.last_run)}, {seen.last or 'result no longer known'}" if seen.last_run else "-"
     lines.append(f"  next: {next_run}; last: {last}")
     if seen.skipped or seen.missed:
-        lines.append(f"  {seen.skipped} skipped while a run was under way, {seen.missed} missed before --catch-up")
+        lines.append(f"  {seen.skipped} skipped during another run, {seen.missed} missed by more than --catch-up")
     return "\n".join(lines)

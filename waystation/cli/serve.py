@@ -49,34 +49,38 @@ LISTEN = "127.0.0.1:8520"
 HERE = frozenset({"127.0.0.1", "localhost"})
 
 app = typer.Typer()
-keys = typer.Typer(no_args_is_help=True, help="Make, list and revoke API keys of `waystation serve`.")
+keys = typer.Typer(no_args_is_help=True, help="Create, list and revoke API keys for `waystation serve`.")
 app.add_typer(keys, name="keys")
 
 
 @app.command()
 def serve(
-    listen: Annotated[str, typer.Option(help="Host and port; any host but 127.0.0.1 takes --name.")] = LISTEN,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Address to listen on; a host other than 127.0.0.1 needs --name.")
+    ] = LISTEN,
     name: Annotated[
         list[str] | None,
-        typer.Option(help="A name under which it is asked from elsewhere, with its port unless that is 443."),
+        typer.Option(metavar="HOST", help="Public host name, with its port unless it is 443; repeatable."),
     ] = None,
 ) -> None:
-    """Show tasks in the browser, answer their requests there, and offer all of it to programs, until Ctrl-C.
+    """Serve the web pages, the HTTP API and MCP until Ctrl-C.
 
-    On this machine alone, whoever has the address that is printed may do what you may: tell nobody. It is another one
-    at every start. With --name, who may is said by API keys (`waystation keys`) or tokens of an OpenID provider.
+    Without --name, only this machine can connect. Anyone who has the printed link can do what you can, so keep it
+    private; it changes at every start. With --name, people and programs sign in with API keys (`waystation keys`) or
+    with tokens of an OpenID provider.
     """
     settings, listener, names = Settings(), parse_listen_address("--listen", listen), tuple(name or ())
     identities = build_authenticator(settings)
     if listener.host not in HERE and not names:
         raise BadInput(
-            f"--listen is {listen!r}: from elsewhere it is asked under a name, which has to be said exactly: add "
-            "--name waystation.example.org; or reach 127.0.0.1 by a tunnel, like `ssh -L 8520:127.0.0.1:8520`"
+            f"--listen {listen!r} accepts connections from other machines, which need a public host name: add "
+            "--name waystation.example.org, or use 127.0.0.1 through a tunnel, like `ssh -L 8520:127.0.0.1:8520`"
         )
     if names and not identities.has_identities:
         raise BadInput(
-            "whoever reached it could spend and approve: make an API key (`waystation keys make NAME --role read`), or "
-            "set WAYSTATION_OIDC_ISSUER, WAYSTATION_OIDC_AUDIENCE and WAYSTATION_OIDC_JWKS"
+            "--name needs authentication, because anyone who can connect could spend and approve: create an API key "
+            "(`waystation keys make NAME --role read`), or set WAYSTATION_OIDC_ISSUER, WAYSTATION_OIDC_AUDIENCE and "
+            "WAYSTATION_OIDC_JWKS"
         )
     # Bound before anything is loaded or printed: an address is only printed by the server that listens there.
     with _listening(listener.host, listener.port) as taken:
@@ -155,8 +159,8 @@ def build_authenticator(settings: Settings) -> Authenticator:
         return Authenticator(_keys(settings))
     if not all(openid) or not (settings.oidc_jwks or "").startswith(("https://", "http://127.0.0.1:")):
         raise BadInput(
-            "WAYSTATION_OIDC_ISSUER, WAYSTATION_OIDC_AUDIENCE and WAYSTATION_OIDC_JWKS are set together, the last "
-            "to an https address"
+            "OpenID needs all of WAYSTATION_OIDC_ISSUER, WAYSTATION_OIDC_AUDIENCE and WAYSTATION_OIDC_JWKS, and the "
+            "last must be an https address"
         )
     wanted = OpenIdConfig(
         issuer=settings.oidc_issuer or "",
@@ -179,7 +183,7 @@ def _listening(host: str, port: int) -> socket:
     except OSError as error:
         why = os.strerror(error.errno or 0)
         raise BadInput(
-            f"--listen {host}:{port} cannot be listened on ({why}): stop what does, or give another port"
+            f"cannot listen on {host}:{port} ({why}): stop the program that uses it, or give --listen another port"
         ) from None
 
 
@@ -198,10 +202,11 @@ async def _serve(settings: Settings, identities: Authenticator, listener: socket
         else:
             print_text(format_assistant_endpoint(access))
             print_message(
-                "Open the first in your browser, and tell nobody; the second is for an assistant (MCP). Ctrl-C stops."
+                "Open the first link in your browser, and keep it private. The second is for assistants (MCP). "
+                "Ctrl-C stops."
             )
         await server.serve_until_cancelled(listener)
-    print_message("stopped")
+    print_message("Stopped.")
 
 
 _CLIENT_NAME = compile_bounded(r"\A[a-z0-9][a-z0-9-]{0,59}\Z")
@@ -211,22 +216,23 @@ _CLIENT_NAME = compile_bounded(r"\A[a-z0-9][a-z0-9-]{0,59}\Z")
 @app.command("mcp")
 def mcp(
     root: Annotated[
-        list[Path] | None, typer.Option(help="Folder below which documents may be read; repeatable.")
+        list[Path] | None, typer.Option(metavar="FOLDER", help="Folder that documents may be read from; repeatable.")
     ] = None,
     client: Annotated[
         str | None,
-        typer.Option(help="Name of the assistant: its tasks are session mcp-NAME, with a budget of its own."),
+        typer.Option(metavar="NAME", help="Name of the assistant; its tasks have session mcp-NAME and its own budget."),
     ] = None,
 ) -> None:
-    """Let an assistant hand work over by the Model Context Protocol, on standard input and output.
+    """Serve the Model Context Protocol to an assistant on standard input and output.
 
-    Assistants start this themselves: `waystation mcp --root ~/papers` is what their configuration wants.
+    Assistants start this command themselves: put `waystation mcp --root ~/papers` in their configuration.
     """
     settings = Settings()
     if client is not None:
         if not _CLIENT_NAME.fullmatch(client):
             raise BadInput(
-                f"--client is {client!r}: a name has lower-case letters, digits and -, no - first, 60 at most"
+                f"--client {client!r} is not a valid name: use up to 60 lower-case letters, digits and hyphens, "
+                "beginning with a letter or digit"
             )
         settings = settings.replace(mcp_client=client)
     asyncio.run(_mcp(settings, root or []))
@@ -279,34 +285,35 @@ class CreatedKeyJson(Value):
 
 @keys.command()
 def make(
-    name: Annotated[str, typer.Argument(help="Who answers with it: it stands in audits as a name that was verified.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Who uses the key; audits show it as a verified name.")],
     role: Annotated[
         KeyRole,
-        typer.Option(
-            metavar="ROLE", help="What it may: read, submit (and steer), or approve, too; assistant: ask at /mcp alone."
-        ),
+        typer.Option(metavar="ROLE", help="read, submit (and steer), approve (everything), or assistant (only MCP)."),
     ] = "read",
-    tenant: Annotated[str | None, typer.Option(help="Whose tasks it opens; by default the settings' tenant.")] = None,
+    tenant: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Tenant that it grants access to; default: that of the settings.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make an API key, and print it: what opens is kept nowhere."""
+    """Create an API key and print it. Only its hash is stored."""
     settings = Settings()
     if not 1 <= len(name.strip()) <= 100 or not name.strip().isprintable():
-        raise BadInput("a key has the name of who answers with it: one line of 1 to 100 characters that can be seen")
+        raise BadInput("NAME must be one line of 1 to 100 printable characters")
     made, opened = _keys(settings).create_key(name.strip(), tenant or settings.tenant, role, utc_now())
     if as_json:
         print_json(CreatedKeyJson(id=made.id, name=made.name, tenant=made.tenant, role=made.role, key=opened))
         return
     print_text(opened)
-    may = "ask at /mcp" if made.role == "assistant" else made.role
+    may = "use MCP" if made.role == "assistant" else made.role
     print_message(
-        f"{made.id}: {made.name} may {may} in tenant {made.tenant}. It is shown this once; revoke it by its id."
+        f"Key {made.id}: {made.name} may {may} in tenant {made.tenant}. It is shown only once. To revoke it: "
+        f"`waystation keys revoke {made.id}`"
     )
 
 
 @keys.command("list")
 def list_keys(as_json: JsonOption = False) -> None:
-    """List the API keys, without what opens by them."""
+    """List the API keys, without the keys themselves."""
     found = _keys(Settings()).list_keys()
     if as_json:
         print_json([_listed(key) for key in found])
@@ -314,31 +321,31 @@ def list_keys(as_json: JsonOption = False) -> None:
     for key in found:
         print_text(_line(key))
     if not found:
-        print_message("there is none: `waystation keys make NAME --role read`")
+        print_message("No API keys: `waystation keys make NAME --role read` creates one")
 
 
 def _line(key: ApiKey) -> str:
-    ended = f", revoked {key.revoked_at:%Y-%m-%d}" if key.revoked_at else ""
-    return f"{key.id}  {key.role:<9}  {key.tenant}  {key.name} (made {key.made_at:%Y-%m-%d}{ended})"
+    ended = f", revoked {key.revoked_at.astimezone():%Y-%m-%d}" if key.revoked_at else ""
+    return f"{key.id}  {key.role:<9}  {key.tenant}  {key.name} (created {key.made_at.astimezone():%Y-%m-%d}{ended})"
 
 
 @keys.command()
 def revoke(key: Annotated[str, typer.Argument(metavar="ID", help="Id of the key.")]) -> None:
-    """Revoke an API key: from now on it opens nothing, also where a server runs."""
+    """Revoke an API key. Running servers reject it at once."""
     revoked = _keys(Settings()).revoke(key, utc_now())
-    print_message(f"{revoked.id} of {revoked.name} opens nothing any more")
+    print_message(f"Revoked {revoked.id} of {revoked.name}.")
 
 
 # -------------------------------------------------------------------------------------------------------------- secrets
 
 secrets_app = typer.Typer(
-    name="secrets", help="What tool servers are given and nobody else: in the vault, sealed.", no_args_is_help=True
+    name="secrets", help="Store, list and delete the encrypted secrets of tool servers.", no_args_is_help=True
 )
 app.add_typer(secrets_app)
 MAX_SECRET_CHARACTERS = 10_000
 """Characters."""
 _SECRET_NAME = compile_bounded(r"\A[A-Za-z_][A-Za-z0-9_]{0,99}\Z")
-SecretArgument = Annotated[str, typer.Argument(metavar="NAME", help="As the file names it: ${secret:NAME}.")]
+SecretArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the secret, as in ${secret:NAME}.")]
 
 
 class StoredSecretJson(Value):
@@ -350,41 +357,44 @@ class StoredSecretJson(Value):
 
 @secrets_app.callback()
 def _secrets() -> None:
-    """What tool servers are given and nobody else: in the vault, sealed."""
+    """Store, list and delete the encrypted secrets of tool servers."""
 
 
 @secrets_app.command("set")
 def set_secret(name: SecretArgument) -> None:
-    """Keep a secret, in the place of what it was before. It is asked for without being shown, or read from stdin.
+    """Store a secret, or replace it. It is prompted for without echo, or read from stdin.
 
-    Workers that have started take it when they start again.
+    Running workers use the new value after a restart.
     """
     if not _SECRET_NAME.fullmatch(name):
-        raise BadInput(f"{name!r} is no name: letters, digits and _, no digit first, 100 at most")
+        raise BadInput(
+            f"{name!r} is not a valid name: use up to 100 letters, digits and underscores, not beginning with a digit"
+        )
     asyncio.run(_keep(name, _typed(name)))
     print_message(
-        f"{name} is kept; in the file of tool servers it is ${{secret:{name}}}. Workers take it when they start"
+        f"Stored {name}. Refer to it as ${{secret:{name}}} in the file of tool servers. Running workers use it after a "
+        "restart."
     )
 
 
 @secrets_app.command("list")
 def list_secrets(as_json: JsonOption = False) -> None:
-    """List the names of the secrets that are kept, and since when. What they are is shown nowhere."""
+    """List the names of the stored secrets, and when they were stored. Values are never shown."""
     kept = asyncio.run(_kept())
     if as_json:
         print_json([StoredSecretJson(name=name, kept_at=at) for name, at in kept.items()])
     elif kept:
-        print_text("\n".join(f"{name}  kept {at:%Y-%m-%d %H:%M} UTC" for name, at in kept.items()))
+        print_text("\n".join(f"{name}  stored {at.astimezone():%Y-%m-%d %H:%M %Z}" for name, at in kept.items()))
     else:
-        print_message("no secrets: `waystation secrets set NAME` keeps one")
+        print_message("No secrets: `waystation secrets set NAME` stores one")
 
 
 @secrets_app.command("forget")
 def forget_secret(name: SecretArgument) -> None:
-    """Keep a secret no more. Workers that have started have it until they end."""
+    """Delete a secret. Running workers have it until they stop."""
     if not asyncio.run(_forgotten(name)):
-        raise BadInput(f"there is no secret {name!r}: `waystation secrets list` shows what there is")
-    print_message(f"{name} is forgotten; a worker that has it has it until it ends")
+        raise BadInput(f"there is no secret {name!r}: `waystation secrets list` shows all names")
+    print_message(f"Deleted {name}. Running workers have it until they stop.")
 
 
 @asynccontextmanager
@@ -423,6 +433,6 @@ def _typed(name: str) -> str:
         text = sys.stdin.read(MAX_SECRET_CHARACTERS + 2).removesuffix("\n").removesuffix("\r")
     if not text.strip() or len(text) > MAX_SECRET_CHARACTERS or "\0" in text:
         raise BadInput(
-            f"a secret has from 1 to {MAX_SECRET_CHARACTERS:,} characters: give it on stdin, or type it when asked"
+            f"a secret must have 1 to {MAX_SECRET_CHARACTERS:,} characters: pass it on stdin, or type it at the prompt"
         )
     return text

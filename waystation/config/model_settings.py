@@ -50,65 +50,70 @@ class ModelSettings(BaseSettings):
     anthropic_api_key: SecretStr | None = Field(
         default=None,
         validation_alias=build_shared_alias(PROVIDER_KEY),
-        description="Key of the Messages API; without one the built-in offline model does the work, unless an endpoint "
-        "is named, also in a model's full name.",
+        description="Key of the Messages API. Without it, the built-in offline model is used, unless an endpoint is "
+        "set, on its own or in a model's full name.",
     )
     anthropic_base_url: WrittenBaseUrl = Field(
         default=None,
         validation_alias=build_shared_alias("ANTHROPIC_BASE_URL"),
-        description="Another endpoint that speaks the Messages API.",
+        description="Address of another endpoint with the Messages API.",
     )
     offline: bool | None = Field(
-        default=None, description="Use the built-in offline model. Not given: only when nothing else is reached."
+        default=None,
+        description="Whether to use the built-in offline model. Default: only if no other model is set up.",
     )
     agent_model: str = Field(default=DEFAULT_AGENT_MODEL, description="Model of the agents.")
     endpoint: str = Field(
         default="",
-        description="The named endpoint of all models whose names have none before a `::` "
+        description="Named endpoint of all models whose names have none before `::` "
         "(docs/how-to/use-another-endpoint.md).",
     )
     endpoints: WrittenEndpoints = Field(
         default={},
-        description="Endpoints by name, in the config file [endpoints.NAME] with a kind; and what one can do, by its "
-        "address and the model's name, as `waystation doctor --model NAME --save` writes it "
+        description="Endpoints by name, in the config file as [endpoints.NAME] with a kind. Also the capabilities of "
+        "models by the address of their endpoint, as `waystation doctor --model NAME --save` writes them "
         "(docs/how-to/use-another-endpoint.md).",
     )
     roles: Annotated[dict[Role, RoleSettings], NoDecode, WrittenTable] = Field(
         default={},
-        description="Model, endpoint, effort and thinking of one role, before what is set for all. In the config file: "
-        "[roles.writing] with model, endpoint, effort, thinking; in the environment WAYSTATION_ROLES__WRITING__MODEL.",
+        description="Model, endpoint, effort and thinking of one role; they override those for all roles. In the "
+        "config file: [roles.writing] with model, endpoint, effort, thinking; in the environment: "
+        "WAYSTATION_ROLES__WRITING__MODEL.",
     )
-    condense_model: str = Field(default=DEFAULT_SUMMARY_MODEL, description="Model that writes the summaries.")
-    plan_model: str = Field(default=DEFAULT_SUMMARY_MODEL, description="Model that plans a task.")
+    condense_model: str = Field(default=DEFAULT_SUMMARY_MODEL, description="Model that writes summaries.")
+    plan_model: str = Field(default=DEFAULT_SUMMARY_MODEL, description="Model that plans tasks.")
     review_model: str | None = Field(
-        default=None, min_length=1, description="Model that reviews reports; by default the one that plans."
+        default=None, min_length=1, description="Model that reviews reports. Default: the model that plans."
     )
 
     effort: WrittenEffort = Field(
         default=AS_PROVIDED,
-        description="How hard agents work: low, medium, high, xhigh, max, or default for what the provider does.",
+        description="Effort of agents: low, medium, high, xhigh, max, or default (the provider's default).",
     )
 
     thinking: WrittenThinking = Field(
         default=AS_PROVIDED,
-        description="How agents think: adaptive, off, at most so many tokens a reply (1,024 or more, like 4k), or "
-        "default for what the provider does.",
+        description="Thinking of agents: adaptive, off, a maximum of tokens for each reply (1,024 or more, like 4k), "
+        "or default (the provider's default).",
     )
 
     model_patience: float = Field(
         default=180,
         ge=1,
         le=LONGEST_SILENCE,
-        description="Seconds without a first byte after which a call of a model is given up, and tried again.",
+        description="Maximum seconds until the first byte of a model's reply; then the call is retried.",
     )
     model_patience_thinking: float = Field(
-        default=600, ge=1, le=LONGEST_SILENCE, description="The same where the model is asked to think first."
+        default=600,
+        ge=1,
+        le=LONGEST_SILENCE,
+        description="Maximum seconds until the first byte of a reply with thinking; then the call is retried.",
     )
     model_stream_patience: float = Field(
         default=90,
         ge=1,
         le=LONGEST_SILENCE,
-        description="Seconds without a piece, or a ping, after which a reply that has begun is given up.",
+        description="Maximum seconds between two parts of a reply, pings included; then the reply is abandoned.",
     )
 
     @field_validator("endpoints")
@@ -121,8 +126,8 @@ class ModelSettings(BaseSettings):
         for name, endpoint in filter_named_endpoints(given).items():
             if endpoint.is_plugin and endpoint.kind not in enabled:
                 raise ValueError(
-                    f"{name} has the kind {endpoint.kind!r}: it is none of {', '.join(sorted(BUILT_IN_KINDS))}, and no "
-                    "plug-in that WAYSTATION_PLUGINS names"
+                    f"{name} has the unknown kind {endpoint.kind!r}: use one of {', '.join(sorted(BUILT_IN_KINDS))}, "
+                    "or add its plug-in to WAYSTATION_PLUGINS"
                 )
         return given
 

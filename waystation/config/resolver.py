@@ -347,14 +347,13 @@ def describe_budget_in_tokens(terms: TaskConfig, today: date) -> str:
     rates = find_worst_rates(agent.model, 0, today, agent.prices)
     if micro_usd is None:
         others = agent.condense_model != agent.model or bool(terms.by_role)
-        return "A token of a cheaper model counts as much as one of a dearer one." if others else ""
+        return "Tokens of all models count equally against the budget, whatever their price." if others else ""
     if rates is None or not rates.input or not rates.output:
         return ""
     read, written = int(micro_usd / rates.input), int(micro_usd / rates.output)
     return (
-        f"{format_limit(Limit(micro_usd=micro_usd))} buys {agent.model} about {read // 1_000 * 1_000:,} tokens to "
-        "read, "
-        f"or {written // 1_000 * 1_000:,} to write; what its cache still has costs far less."
+        f"{format_limit(Limit(micro_usd=micro_usd))} pays for about {read // 1_000 * 1_000:,} input tokens or "
+        f"{written // 1_000 * 1_000:,} output tokens of {agent.model}. Input from its cache costs much less."
     )
 
 
@@ -479,8 +478,8 @@ def _unknown_servers(request: TaskRequest, settings: Settings) -> Iterator[str]:
     """Report unknown tool servers. If this machine has a file of tool servers, they are rejected instead."""
     if settings.tool_servers is None and (named := [name for name in request.servers or () if name != DEFAULT_SERVERS]):
         yield (
-            "Nobody here knows which tool servers there are: where workers have none of the name, the task does "
-            f"without {', '.join(named)}."
+            f"This machine has no list of tool servers: if workers do not have {', '.join(named)}, the task runs "
+            "without it."
         )
 
 
@@ -490,7 +489,7 @@ def _of_no_use(settings: Settings) -> Iterator[str]:
     given = [name for name in ModelSettings.model_fields if name in settings.model_fields_set - reach]
     if settings.uses_offline_model and given:
         named = ", ".join(find_active_variable(name) or f"{name} in the config file" for name in given)
-        yield f"The built-in offline model does the work. Not used: {named}."
+        yield f"The task uses the built-in offline model, so these settings have no effect: {named}."
 
 
 def _never_probed(request: TaskRequest, settings: Settings) -> Iterator[str]:
@@ -499,8 +498,8 @@ def _never_probed(request: TaskRequest, settings: Settings) -> Iterator[str]:
         endpoint = settings.endpoint_registry.get_endpoint(model)
         if not endpoint.has_documented_capabilities(model):
             yield (
-                f"Nobody has looked what {endpoint.host} can do with {model}: `waystation doctor --model {model} "
-                "--save` does."
+                f"The capabilities of {model} at {endpoint.host} are unknown. Test them with "
+                f"`waystation doctor --model {model} --save`."
             )
 
 
@@ -509,8 +508,8 @@ def _adjustments(request: TaskRequest, settings: Settings, role: Role) -> Iterat
     usable = compute_usable_window(works)
     if chosen.window is not None and chosen.window > usable:
         yield (
-            f"A window of {chosen.window:,} tokens is more than {works.model} takes with room for its reply: "
-            f"it is {usable:,} at most."
+            f"A window of {chosen.window:,} tokens leaves {works.model} no room for its reply: "
+            f"the maximum is {usable:,}."
         )
     found = find_compaction_profile(works.model, settings.profiles)
     if found is not None and (fault := found[1].threshold_fault):
@@ -551,14 +550,13 @@ def _about_agent(agent: AgentConfig, terms: TaskConfig) -> Iterator[str]:
     facts = get_model_profile(agent.model)
     if not facts.known and not terms.offline:
         yield (
-            f"The model {facts.name} is not known here: its window is taken to be {facts.window:,} tokens, "
-            "and its price is unknown."
+            f"The model {facts.name} is unknown: it has no price, and its window is assumed to be {facts.window:,} "
+            "tokens."
         )
     if agent.window < NARROW_WINDOW:
         yield (
-            f"A window of {agent.window:,} tokens is narrow: under {NARROW_WINDOW:,}, prompts, tools and what is "
-            "recalled leave little room for documents, and a budget can go into compactions, with little to show. "
-            "Raise --window."
+            f"A window of {agent.window:,} tokens is small: below {NARROW_WINDOW:,}, prompts, tools and recalled "
+            "passages leave little room for documents, and compactions may use up the budget. Raise --window."
         )
     yield from _about_compaction(agent)
 
@@ -567,12 +565,12 @@ def _about_compaction(agent: AgentConfig) -> list[str]:
     warnings: list[str] = []
     if agent.trigger >= agent.window * LATE_TRIGGER_PERCENT // 100:
         warnings.append(
-            f"A context that is full at {agent.trigger:,} of {agent.window:,} tokens leaves no room for a large "
-            "result: lower WAYSTATION_TRIGGER_PERCENT."
+            f"A context that is full only at {agent.trigger:,} of {agent.window:,} tokens leaves no room for a large "
+            "result. Lower WAYSTATION_TRIGGER_PERCENT."
         )
     if agent.primers < FEW_PRIMERS and agent.recents >= MANY_RECENTS:
         warnings.append(
-            f"Compactions keep {agent.primers} of the first messages and {agent.recents} of the last: how the work "
-            "began is lost first. Raise WAYSTATION_PRIMERS or lower WAYSTATION_RECENTS."
+            f"Compactions keep {agent.primers} of the first messages and {agent.recents} of the last, so the start of "
+            "the work is lost first. Raise WAYSTATION_PRIMERS or lower WAYSTATION_RECENTS."
         )
     return warnings

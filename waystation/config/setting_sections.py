@@ -37,30 +37,33 @@ class AccessSettings(BaseSettings):
     """Who may use `waystation serve`. Read together with all others: see `waystation.config.settings.Settings`."""
 
     pages: bool = Field(
-        default=True, description="Whether `dev` and `up` start `waystation serve`, for this machine alone, too."
+        default=True, description="Whether `dev` and `up` also serve the web pages, only for this machine."
     )
     oidc_issuer: str | None = Field(
         default=None,
-        description="Issuer of the OpenID tokens that `waystation serve` takes; with WAYSTATION_OIDC_AUDIENCE and "
+        description="Issuer of the OpenID tokens that `waystation serve` accepts. Needs WAYSTATION_OIDC_AUDIENCE and "
         "WAYSTATION_OIDC_JWKS.",
     )
-    oidc_audience: str | None = Field(default=None, description="For whom those tokens have to be made out.")
-    oidc_jwks: str | None = Field(default=None, description="Address of that issuer's public keys.")
-    oidc_tenant_claim: str = Field(default="tenant", description="Which claim of them names the tenant.")
-    oidc_name_claim: str = Field(default="email", description="Which names the person.")
-    oidc_role_claim: str = Field(default="role", description="Which names the role: read, submit or approve.")
+    oidc_audience: str | None = Field(default=None, description="Audience that OpenID tokens must have.")
+    oidc_jwks: str | None = Field(default=None, description="Address of the issuer's public keys (JWKS).")
+    oidc_tenant_claim: str = Field(default="tenant", description="Claim of OpenID tokens that names the tenant.")
+    oidc_name_claim: str = Field(default="email", description="Claim of OpenID tokens that names the person.")
+    oidc_role_claim: str = Field(
+        default="role", description="Claim of OpenID tokens that names the role: read, submit or approve."
+    )
     server: str | None = Field(
         default=None,
-        description="Address of a `waystation serve`: commands about tasks go there, and need neither its Temporal "
-        "server nor its store. Also `waystation --server ADDRESS`.",
+        description="Address of a `waystation serve` that commands about tasks use instead of a Temporal server and a "
+        "store. Same as `waystation --server URL`.",
     )
     token: SecretStr | None = Field(
-        default=None, description="What opens that server: an API key (`waystation keys make`), or an OpenID token."
+        default=None,
+        description="Credential for WAYSTATION_SERVER: an API key (`waystation keys make`) or an OpenID token.",
     )
     approvers: WrittenNames = Field(
         default=(),
-        description="Names of those who alone answer requests, proved to `waystation serve` by an API key or an OpenID "
-        "token. Of the workers; takes WAYSTATION_KEY.",
+        description="Names of the only people who may answer requests, verified by `waystation serve` with an API key "
+        "or an OpenID token. A setting of the workers; needs WAYSTATION_KEY.",
     )
 
     @field_validator("approvers")
@@ -69,7 +72,9 @@ class AccessSettings(BaseSettings):
         # The fields of this section come after those of the key.
         said: bool | None = info.data.get("encrypt_payloads")
         if given and not (info.data.get("key") is not None if said is None else said):
-            raise ValueError("it takes WAYSTATION_KEY: else whoever reaches Temporal answers under any name")
+            raise ValueError(
+                "it needs WAYSTATION_KEY: without it, anyone who can reach Temporal can answer under any name"
+            )
         return given
 
 
@@ -80,86 +85,88 @@ class AgentSettings(BaseSettings):
     """
 
     subagent_depth: int = Field(
-        default=2, ge=0, le=4, description="How deep agents may delegate: 0 for not at all, 1 for no further."
+        default=2, ge=0, le=4, description="Maximum depth of subagents: 0 for none, 1 for subagents without their own."
     )
     subagent_width: int = Field(
-        default=8, ge=1, le=32, description="Most subagents of one agent that work at the same time."
+        default=8, ge=1, le=32, description="Maximum number of subagents of one agent that work at the same time."
     )
     subagent_share: int = Field(
-        default=80, ge=1, le=100, description="Percent of what an agent has left that its subagents may hold together."
+        default=80,
+        ge=1,
+        le=100,
+        description="Maximum percentage of an agent's remaining budget that its subagents may hold together.",
     )
 
     memory_scope: MemoryScope = Field(
         default="session",
-        description="What agents recall of: earlier work of their session, or of all sessions of the tenant (team).",
+        description="Memory that agents search: session (their own session) or team (all sessions of the tenant).",
     )
-    review_plan: bool = Field(
-        default=False, description="Whether a task waits with its plan until a person agrees to it."
-    )
+    review_plan: bool = Field(default=False, description="Whether a task waits until a person approves its plan.")
     revisions: int = Field(
-        default=1, ge=0, le=5, description="How often a plan may be revised after its research: 0 for never."
+        default=1, ge=0, le=5, description="Maximum number of revisions of a plan after the research; 0 for none."
     )
     revision_percent: int | None = Field(
         default=None,
         ge=0,
         le=100,
-        description="Percent of a task's budget: a revision whose new steps may spend more waits until a person "
-        "agrees to it; by default none waits.",
+        description="Percentage of a task's budget. A revision whose new steps may spend more waits until a person "
+        "approves it. Default: no revision waits.",
     )
     reviews: int = Field(
         default=1,
         ge=0,
         le=5,
-        description="How often a review may send a report back to its writer: 0 for reports without a review.",
+        description="Maximum number of times that a review may send a report back to its writer; 0 for no reviews.",
     )
 
     tool_tokens: int | None = Field(
         default=None,
         ge=0,
-        description="Budget of each agent for definitions of tools, in tokens: the most urgent ones are shown. By "
-        "default 2,500; with the web or tool servers a quarter of the window, up to 5,000.",
+        description="Maximum tokens of tool definitions for each agent; tools with the lowest priority are hidden. "
+        "Default: 2,500, or with the web or tool servers a quarter of the window, up to 5,000.",
     )
     tools_denied: WrittenNames = Field(
         default=(),
-        description="Tools that no agent may have: names, patterns like tickets__*, or permissions (read, note, "
-        "delegate, compute, web, foreign). An agent can always hand in.",
+        description="Tools that no agent may use: names, patterns like tickets__*, or permissions (read, note, "
+        "delegate, compute, web, foreign). Agents can always submit their results.",
     )
     environment: Literal["development", "production"] = Field(
-        default="development", description="In production the values of tools' parameters are limited."
+        default="development",
+        description="development or production. In production, the values of tool parameters are limited.",
     )
     parameters: Annotated[dict[str, dict[str, ParameterLimit]], NoDecode, WrittenTable] = Field(
         default={},
-        description="Limits in production, by tool and parameter: min, max, one_of or domains. In the config file: "
-        "[parameters.web_search] with limit = {max = 3}.",
+        description="Limits of tool parameters in production, by tool and parameter: min, max, one_of or domains. In "
+        "the config file: [parameters.web_search] with limit = {max = 3}.",
     )
     procedures: Path | None = Field(
         default=None,
-        description="Markdown file, or folder of them, that agents of new tasks follow; --procedures beats it.",
+        description="Markdown file or folder with procedures for new tasks. --procedures overrides it.",
     )
     tool_servers: Path | None = Field(
         default=None,
-        description="Config file of MCP servers whose tools agents may call (docs/how-to/add-an-mcp-server.md).",
+        description="Config file of the MCP servers whose tools agents may call (docs/how-to/add-an-mcp-server.md).",
     )
     web: bool = Field(
-        default=False, description="Let agents read pages of the web, and search it where there is a key."
+        default=False, description="Whether agents may read web pages, and search the web if there is a key."
     )
     web_allow: WrittenNames = Field(
         default=(),
-        description="Domains whose pages are read without asking a person, each with all below it; * for every domain.",
+        description="Domains whose pages agents may read without approval, including subdomains; * for all.",
     )
-    web_deny: WrittenNames = Field(default=(), description="Domains whose pages are never read.")
+    web_deny: WrittenNames = Field(default=(), description="Domains whose pages agents may never read.")
     web_asks: WebApprovalMode = Field(
         default="always",
-        description="Which searches of the web ask a person: always, suspicious (what looks like more than key words), "
-        "never.",
+        description="Which web searches need approval: always, suspicious (those that look like more than keywords) "
+        "or never.",
     )
     web_user_agent: str | None = Field(
-        default=None, min_length=1, description="How requests to the web say who makes them, and how you are reached."
+        default=None, min_length=1, description="User agent of web requests; it should say how to contact you."
     )
     web_reachable: WrittenNetworks = Field(
-        default=(), description="Networks that may be read although they are not public, such as an intranet's."
+        default=(), description="Private networks that agents may read, such as an intranet."
     )
-    web_search_model: str = Field(default=DEFAULT_SUMMARY_MODEL, description="Model that makes searches of the web.")
+    web_search_model: str = Field(default=DEFAULT_SUMMARY_MODEL, description="Model that runs web searches.")
 
     @property
     def delegation(self) -> DelegationConfig | None:
@@ -194,36 +201,41 @@ class ContextSettings(BaseSettings):
 
     strategy: StrategyName = Field(
         default="ends",
-        description="How a compaction chooses what a summary is to stand for: window, snapshot, replace or ends.",
+        description="How compactions choose the messages that a summary replaces: ends, window, snapshot or replace.",
     )
     keep_last: int | None = Field(
         default=None,
         ge=0,
         le=1_000,
-        description="At most so many of the last messages outlive a compaction under replace (by default none) and "
-        "ends (by default 3, or what the model's profile says).",
+        description="Maximum number of the last messages that a compaction keeps, with strategy replace (default: 0) "
+        "or ends (default: 3, or the value in the model's profile).",
     )
     auto_compact: bool = Field(
         default=True,
-        description="Write summaries when a context is full. Off: old results are masked, and then the oldest half is "
-        "hidden.",
+        description="Whether to write a summary when a context is full. If off, old results are masked, and then the "
+        "oldest half is hidden.",
     )
     profiles: Annotated[dict[str, CompactionProfile], NoDecode, WrittenTable] = Field(
         default={},
-        description="By a part of a model's name: threshold (percent, 5 to 100, -1 for the default), keep (last "
-        "messages under ends) and condense_model (its name, or itself). In the config file: [profiles.sonnet].",
+        description="Compaction profiles by a part of the model's name: threshold (percent, 5 to 100, -1 for the "
+        "default), keep (last messages with strategy ends) and condense_model (a name, or itself). In the config file: "
+        "[profiles.sonnet].",
     )
     compaction_before: WrittenHook = Field(
         default=None,
         repr=False,
-        description="Called before each compaction that a worker makes: a command line, run without a shell, or an "
-        "http or https address (docs/how-to/add-compaction-hooks.md).",
+        description="Hook that workers call before each compaction: a command line, run without a shell, or an http "
+        "or https address (docs/how-to/add-compaction-hooks.md).",
     )
     compaction_after: WrittenHook = Field(
-        default=None, repr=False, description="The same, when a compaction has ended, however it did."
+        default=None,
+        repr=False,
+        description="Hook that workers call after each compaction, with any result "
+        "(docs/how-to/add-compaction-hooks.md).",
     )
     compaction_hook_blocks: bool = Field(
-        default=False, description="Make no compaction where the hook before it fails; otherwise that is only told."
+        default=False,
+        description="Whether to skip a compaction if its hook fails. If off, the failure is only reported.",
     )
 
 
@@ -236,40 +248,41 @@ class EmbedderSettings(BaseSettings):
     remembered_characters: int = Field(
         default=2_000_000,
         ge=0,
-        description="Characters of a task's documents that go into memory when it has delivered, for later tasks of "
-        "its session; 0: none.",
+        description="Maximum characters of a task's documents that are stored in memory when it is done, for later "
+        "tasks of its session; 0 for none.",
     )
     embedder: Literal["static", "none", "e5", "fastembed", "voyage", "openai"] = Field(
         default="static",
-        description="What makes vectors of passages: static (comes with the package), none (memory searches by words "
-        "alone), e5, fastembed, voyage, or openai, which many servers speak (docs/how-to/choose-an-embedder.md). "
-        "Memory made with another one is made anew by `waystation memory reindex`.",
+        description="Embedder of passages: static (part of the package), none (search by words only), e5, fastembed, "
+        "voyage, or openai, whose API many servers offer (docs/how-to/choose-an-embedder.md). After a change, "
+        "run `waystation memory "
+        "reindex`.",
     )
     embedder_model: str | None = Field(
         default=None,
         min_length=1,
         max_length=200,
-        description="Its model; by default BAAI/bge-small-en-v1.5, voyage-4 or text-embedding-3-small.",
+        description="Model of the embedder. Default: BAAI/bge-small-en-v1.5, voyage-4 or text-embedding-3-small.",
     )
     embedder_dimension: int | None = Field(
         default=None,
         ge=1,
         le=65_536,
-        description="Length of the vectors that voyage or openai are to give; needed for models of other vendors.",
+        description="Dimension of the vectors from voyage or openai; required for models of other vendors.",
     )
     embedder_url: str | None = Field(
         default=None,
         repr=False,
-        description="Where voyage or openai is, like http://127.0.0.1:11434/v1, if not at its vendor.",
+        description="Address of the voyage or openai API, like http://127.0.0.1:11434/v1. Default: the vendor's.",
     )
     embedder_folder: Path | None = Field(
-        default=None, description="Folder with the files of fastembed's model; by default fastembed's cache."
+        default=None, description="Folder with the model files of fastembed. Default: the cache of fastembed."
     )
-    embedder_key: SecretStr | None = Field(default=None, description="Key of the embedder's server.")
+    embedder_key: SecretStr | None = Field(default=None, description="API key of the embedder's server.")
     voyage_api_key: SecretStr | None = Field(
         default=None,
         validation_alias=build_shared_alias("VOYAGE_API_KEY"),
-        description="The same, for voyage alone.",
+        description="API key of Voyage.",
     )
 
 
@@ -282,33 +295,40 @@ class MemorySettings(BaseSettings):
     qdrant_url: str | None = Field(
         default=None,
         validation_alias=build_shared_alias("QDRANT_URL"),
-        description="A Qdrant server or cluster; without one memory is embedded, and one process runs all workers.",
+        description="Address of a Qdrant server or cluster. Default: embedded memory, and one process for all workers.",
     )
     qdrant_api_key: SecretStr | None = Field(
         default=None,
         validation_alias=build_shared_alias("QDRANT_API_KEY"),
-        description="Key of the Qdrant server.",
+        description="API key of the Qdrant server.",
     )
-    qdrant_grpc_port: int = Field(default=6334, ge=0, le=65_535, description="Port of Qdrant's gRPC; 0 for REST alone.")
+    qdrant_grpc_port: int = Field(
+        default=6334, ge=0, le=65_535, description="gRPC port of the Qdrant server; 0 to use only REST."
+    )
     qdrant_collection: str = Field(
-        default="waystation", pattern=r"^[A-Za-z0-9_-]{1,200}$", description="Collection of the Qdrant server."
+        default="waystation", pattern=r"^[A-Za-z0-9_-]{1,200}$", description="Collection on the Qdrant server."
     )
     qdrant_quantisation: Literal["none", "scalar", "product", "binary"] = Field(
         default="none",
-        description="How a Qdrant server keeps vectors in memory: none (as they are), scalar (a quarter of that), "
-        "product (a 16th) or binary (a 32nd). This and the next three hold for a collection that is made, not for one "
-        "that is there.",
+        description="Quantisation of vectors on the Qdrant server: none, scalar (a quarter of the size), product (a "
+        "16th) or binary (a 32nd). Like qdrant_shards, qdrant_replicas and qdrant_on_disk, it applies only when the "
+        "collection is created.",
     )
-    qdrant_shards: int | None = Field(default=None, ge=1, le=10_000, description="Shards of its collection.")
-    qdrant_replicas: int | None = Field(default=None, ge=1, le=100, description="Copies of each shard in a cluster.")
+    qdrant_shards: int | None = Field(
+        default=None, ge=1, le=10_000, description="Number of shards of the Qdrant collection."
+    )
+    qdrant_replicas: int | None = Field(
+        default=None, ge=1, le=100, description="Number of replicas of each shard in a Qdrant cluster."
+    )
     qdrant_on_disk: bool | None = Field(
-        default=None, description="Whether vectors and passages are read from the disk, and not kept in memory."
+        default=None,
+        description="Whether the Qdrant server reads vectors and passages from disk instead of holding them in RAM.",
     )
     retention_days: int | None = Field(
         default=None,
         ge=1,
         le=36_500,
-        description="So many days after its end a task is forgotten, every word of it. Not given: nothing is.",
+        description="Days after its end until all content of a task is deleted. Default: tasks are never deleted.",
     )
 
 
@@ -322,9 +342,10 @@ class PluginSettings(BaseSettings):
 
     plugins: WrittenNames = Field(
         default=(),
-        description="Plug-ins that are enabled, by names of their entry points, with commas between "
-        "(docs/how-to/write-a-plugin.md); each runs with the rights of the process. Ours, redaction and offline, are "
-        "enabled unless -redaction or -offline is among them.",
+        description="Plug-ins to enable, by the names of their entry points, separated by commas "
+        "(docs/how-to/write-a-plugin.md). "
+        "They run with all rights of the process. The built-in ones, redaction and offline, are enabled unless you "
+        "add -redaction or -offline.",
     )
 
     @field_validator("plugins")
@@ -332,11 +353,15 @@ class PluginSettings(BaseSettings):
     def _are_names(cls, given: tuple[str, ...]) -> tuple[str, ...]:
         for name in given:
             if not _PLUGIN_NAME.match(name):
-                raise ValueError(f"{name!r} is no name of a plug-in: letters, digits, _, . and -")
+                raise ValueError(f"{name!r} is not the name of a plug-in: use letters, digits, _, . and -")
             if name.startswith("-") and name[1:] not in DEFAULT_PLUGINS:
-                raise ValueError(f"{name}: only {' and '.join(DEFAULT_PLUGINS)} are enabled unless they are disabled")
+                raise ValueError(f"{name}: only {' and '.join(DEFAULT_PLUGINS)} can be disabled")
             if given.count(name) > 1 or name in DEFAULT_PLUGINS:
-                raise ValueError(f"{name} is enabled twice" if given.count(name) > 1 else f"{name} is enabled anyway")
+                raise ValueError(
+                    f"{name} is listed twice"
+                    if given.count(name) > 1
+                    else f"{name} is enabled by default; leave it out"
+                )
         return given
 
     @property
@@ -354,52 +379,54 @@ class PrivacySettings(BaseSettings):
 
     privacy: RedactionPolicy = Field(
         default=RedactionPolicy.STANDARD,
-        description="How much is replaced before text goes anywhere: standard, strict (names too before any model "
-        "call) or secrets-only (docs/explanation/privacy.md).",
+        description="Redaction policy: standard, strict (names are also replaced before any model call) or "
+        "secrets-only (docs/explanation/privacy.md).",
     )
     titles: Literal["redacted", "none"] = Field(
         default="redacted",
-        description="What titles of tasks and steps show in Temporal's UI, lists and webhooks: words of question and "
-        "plan, redacted, or none of them (docs/explanation/privacy.md).",
+        description="Titles of tasks and steps in the Temporal UI, lists and webhooks: redacted (from the question and "
+        "the plan) or none (docs/explanation/privacy.md).",
     )
     languages: WrittenNames = Field(
         default=("en",),
         min_length=1,
-        description="Languages in which names are looked for, with commas between: en, or de=NAME with the name of a "
-        "spaCy model. All but English need a model that you install. The first is for texts of no clear language.",
+        description="Languages in which names are detected, separated by commas: en, or de=NAME with the name of a "
+        "spaCy model. Install the models of languages other than English. The first language is used for texts whose "
+        "language is unclear.",
     )
     national_ids: WrittenNames = Field(
         default=("us", "uk", "de", "es", "it", "pl"),
-        description="Countries whose national ids are replaced, with commas between: au, ca, de, es, fi, in, it, kr, "
+        description="Countries whose national ids are replaced, separated by commas: au, ca, de, es, fi, in, it, kr, "
         "ng, pl, se, sg, th, tr, uk, us, za.",
     )
     recognisers: Path | None = Field(
         default=None,
-        description="YAML file with recognisers of your own and values to leave alone (docs/how-to/tune-redaction.md).",
+        description="YAML file with your own recognisers, and values that are never replaced "
+        "(docs/how-to/tune-redaction.md).",
     )
     redaction_seconds: float = Field(
         default=60,
         gt=0,
-        description="How long the redaction of one text may compute, plus a second for every 2,000 characters; then it "
-        "has failed, and after a second time is put aside.",
+        description="Time limit in seconds for the redaction of one text, plus a second for every 2,000 characters. A "
+        "text that exceeds it twice is put aside.",
     )
     redaction_processes: int = Field(
         default=1,
         ge=0,
         le=64,
-        description="Child processes of a worker that search texts, some 300 MB each, and are killed where a text "
-        "takes too long; with 0 the worker searches itself, and a text that hangs in it stops all.",
+        description="Number of child processes of a worker that detect private values, about 300 MB each. They are "
+        "killed if a text takes too long. With 0, the worker does it itself, and a text that hangs blocks it.",
     )
     redaction_attempts: int = Field(
         default=6,
         ge=1,
         le=1_000,
-        description="Attempts at work whose text cannot be redacted; until then it waits and is tried again. Six take "
-        "half a minute.",
+        description="Maximum number of attempts at work whose text cannot be redacted. Six attempts take half a "
+        "minute.",
     )
     redaction_failure: RedactionFailureMode = Field(
         default="placeholder",
-        description="What then becomes of that text: placeholder (it is left out) or pause (a person is asked).",
+        description="After the last attempt: placeholder (leave the text out) or pause (ask a person).",
     )
 
 
@@ -412,30 +439,29 @@ class AssistantSettings(BaseSettings):
     mcp_client: str = Field(
         default="assistant",
         pattern="^[a-z0-9][a-z0-9-]{0,59}$",
-        description="Name of the assistant at /mcp of `waystation serve`, and of `waystation mcp` without --client: "
-        "its tasks are those of session mcp-NAME, and count against its budget.",
+        description="Name of the assistant at /mcp of `waystation serve`, and of `waystation mcp` without --client. "
+        "Its tasks have session mcp-NAME, and count against its budget.",
     )
     mcp_budget: WrittenCap = Field(
         default=None,
-        description="What all tasks of one assistant may spend together, like 3M or $20; by default five times the "
-        "budget of a task.",
+        description="Budget of all tasks of one assistant together, like 3M or $20. Default: five times the budget of "
+        "a task.",
     )
     mcp_roots: WrittenPaths = Field(
         default=(),
-        description="Folders below which assistants may have documents read, with commas between; by default none, and "
-        "documents come as text.",
+        description="Folders from which assistants may submit documents, separated by commas. Default: none, and "
+        "assistants send documents as text.",
     )
     mcp_answers: Literal["person", "client", "nobody"] = Field(
         default="person",
-        description="Who approves what an assistant's tasks ask for: person (its client shows a form), client (the "
-        "assistant itself), nobody (only the command line and the pages).",
+        description="Who answers the requests of an assistant's tasks: person (its client shows a form), client (the "
+        "assistant itself) or nobody (only the command line and the pages).",
     )
     mcp_servers: WrittenNames = Field(
         default=(),
-        description="Tool servers of the workers that tasks of assistants may name, beside the usual ones; by default "
-        "none.",
+        description="Tool servers of the workers that assistants' tasks may use besides the usual ones. Default: none.",
     )
     mcp_skills: WrittenPaths = Field(
         default=(),
-        description="Folders of skills that tasks of assistants may name, with commas between; by default none.",
+        description="Folders of skills that assistants' tasks may use, separated by commas. Default: none.",
     )

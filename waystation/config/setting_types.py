@@ -72,7 +72,7 @@ def _read_thinking(written: object) -> object:
         tokens = None
     if isinstance(tokens, int) and tokens >= MIN_THINKING_TOKENS:
         return tokens
-    raise ValueError(f"adaptive, off, default, or {MIN_THINKING_TOKENS:,} tokens or more, like 4k")
+    raise ValueError(f"write adaptive, off, default, or {MIN_THINKING_TOKENS:,} tokens or more, like 4k")
 
 
 def _read_address(written: SecretStr | None) -> SecretStr | None:
@@ -82,7 +82,7 @@ def _read_address(written: SecretStr | None) -> SecretStr | None:
     if (address := _web_address(written.get_secret_value())) is None:
         raise ValueError(
             "it must be an http or https address with a host and without spaces, like that of a Slack incoming "
-            "webhook; what was given is not shown, since it may hold a secret"
+            "webhook (the value is not shown, because it may contain a secret)"
         )
     return SecretStr(address)
 
@@ -92,7 +92,7 @@ def _read_page(written: str | None) -> str | None:
     if written is None:
         return None
     if (address := _web_address(written)) is None:
-        raise ValueError("it must be an http or https address with its host, like https://waystation.example.org")
+        raise ValueError("it must be an http or https address with a host, like https://waystation.example.org")
     return address.rstrip("/")
 
 
@@ -102,8 +102,8 @@ def _read_hook(written: str | None) -> str | None:
         return None
     if (read := _web_address(written) if is_hook_address(written) else _command_line(written)) is None:
         raise ValueError(
-            "it must be a command line with its quotes closed, or an http or https address with its host; what was "
-            "given is not shown, since it may hold a secret"
+            "it must be a command line with closed quotes, or an http or https address with a host (the value is not "
+            "shown, because it may contain a secret)"
         )
     return read
 
@@ -155,7 +155,7 @@ def parse_listen_address(setting: str, text: str) -> ListenAddress:
     try:
         resolved = socket.getaddrinfo(found["bracketed"] or found["plain"], port, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise BadInput(f"{setting} is {text!r}: its host is not known ({error.strerror})") from error
+        raise BadInput(f"{setting} is {text!r}: its host is unknown ({error.strerror})") from error
     return ListenAddress(str(resolved[0][4][0]), port)
 
 
@@ -181,7 +181,7 @@ def _network(written: str) -> IPv4Network | IPv6Network:
     try:
         return ip_network(written)
     except ValueError as error:
-        raise ValueError(f"{written!r} is no network: write it like 10.1.0.0/16 or fd00::/8") from error
+        raise ValueError(f"{written!r} is not a network: write it like 10.1.0.0/16 or fd00::/8") from error
 
 
 def _read_table(written: object) -> object:
@@ -189,7 +189,7 @@ def _read_table(written: object) -> object:
     try:
         return json.loads(written) if isinstance(written, str) else written
     except ValueError as error:
-        raise ValueError("it is no JSON; a table is easier to write in the config file") from error
+        raise ValueError("it is not valid JSON; a table is easier to write in the config file") from error
 
 
 WrittenBudget = Annotated[TaskBudget, NoDecode, BeforeValidator(_read_limit)]
@@ -224,19 +224,19 @@ ENVIRONMENT_PREFIX = "WAYSTATION_"
 NESTING_SEPARATOR = "__"
 """Separates the name of a table and of a value in it in a variable's name."""
 NOT_IN_A_FILE = {
-    "home": "it says where the file is found",
-    "config": "it says where the file is found",
-    "store_url": "it may hold a password",
+    "home": "it determines the path of the file",
+    "config": "it determines the path of the file",
+    "store_url": "it may contain a password",
     "anthropic_api_key": "it is a secret",
     "qdrant_api_key": "it is a secret",
     "key": "it is a secret",
-    "previous_keys": "it holds secrets",
+    "previous_keys": "it contains secrets",
     "codec_token": "it is a secret",
     "token": "it is a secret",
     "embedder_key": "it is a secret",
     "voyage_api_key": "it is a secret",
-    "webhook": "it holds a secret",
-    "notify": "it holds secrets",
+    "webhook": "it contains a secret",
+    "notify": "it contains secrets",
 }
 """Settings that only the environment may contain, and why."""
 
@@ -256,10 +256,10 @@ def read_config(path: Path, fields: Mapping[str, FieldInfo], *, must_exist: bool
             return {}
         raise BadInput(f"the config file {path} cannot be read: {error.strerror}") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise BadInput(f"the config file {path} is not TOML: {error}") from error
+        raise BadInput(f"the config file {path} is not valid TOML: {error}") from error
     for name in written:
         if fault := _fault(name, fields):
-            raise BadInput(f"the config file {path} must not give {name}, since {fault}")
+            raise BadInput(f"the config file {path} cannot contain {name}: {fault}")
     return written
 
 
@@ -282,7 +282,9 @@ def write_table(path: Path, names: Sequence[str], row: Mapping[str, JsonValue]) 
     except OSError as error:
         raise BadInput(f"the config file {path} cannot be written: {error.strerror}") from error
     except ValueError as error:
-        raise BadInput(f"the config file {path} cannot take {head}: write {names[0]} there as such tables") from error
+        raise BadInput(
+            f"cannot add {head} to the config file {path}: write {names[0]} as tables of this form there"
+        ) from error
 
 
 def _without_table(lines: Sequence[str], head: str) -> Iterator[str]:
@@ -310,11 +312,11 @@ def _fault(name: str, fields: Mapping[str, FieldInfo]) -> str:
     meant = next((field for field in fields if _means(name, field, list_setting_variables(field, fields[field]))), None)
     if meant is None:
         close = get_close_matches(name.lower(), fields.keys() - NOT_IN_A_FILE.keys(), n=1)
-        return "there is no such setting" + (f": did you mean {close[0]}?" if close else "")
+        return "there is no such setting" + (f"; did you mean {close[0]}?" if close else "")
     if meant in NOT_IN_A_FILE:
         variable = list_setting_variables(meant, fields[meant])[0]
-        return f"{NOT_IN_A_FILE[meant]}: set {variable} in the environment"
-    return "" if name == meant else f"here its name is {meant}"
+        return f"{NOT_IN_A_FILE[meant]}; set {variable} in the environment instead"
+    return "" if name == meant else f"use the name {meant} in the file"
 
 
 def _means(name: str, field: str, variables: Collection[str]) -> bool:
@@ -344,11 +346,11 @@ def _well_named(tables: dict[str, _EndpointTable]) -> dict[str, _EndpointTable]:
         name for name in filter_named_endpoints(tables) if not parse_model_name(f"{name}{ENDPOINT_SEPARATOR}m").endpoint
     ]
     if bad:
-        raise ValueError(f"an endpoint is called by lower-case letters, digits and hyphens, and not {bad[0]!r}")
+        raise ValueError(f"{bad[0]!r} is not the name of an endpoint: use lower-case letters, digits and hyphens")
     for name, other in EndpointRegistry(named=filter_named_endpoints(tables)).unknown_fallbacks:
         raise ValueError(
-            f"{name} falls back to {other!r}, which is no endpoint with a table, and no model: write an endpoint's "
-            f"name, or a full name as ENDPOINT{ENDPOINT_SEPARATOR}MODEL"
+            f"the fallback of {name}, {other!r}, is neither an endpoint with a table nor a model: write the name of an "
+            f"endpoint, or a full name as ENDPOINT{ENDPOINT_SEPARATOR}MODEL"
         )
     return tables
 
@@ -383,17 +385,17 @@ def iter_trace_setting_faults(given: Mapping[str, str]) -> Iterator[str]:
     """
     for name in _SPAN_LIMITS:
         if given.get(name, "").strip() and _whole(given[name]) is None:
-            yield f"{name}: it is no whole number"
+            yield f"{name}: it must be a whole number"
     sizes = {name: _whole(given[name]) if name in given else usual for name, usual in _BATCHES.items()}
-    yield from (f"{name}: it is no whole number above 0" for name, size in sizes.items() if not size)
+    yield from (f"{name}: it must be a whole number above 0" for name, size in sizes.items() if not size)
     if (sizes[_BATCH_SIZE] or 0) > (sizes[_QUEUE_SIZE] or 0):
         usual, most = _BATCHES[_BATCH_SIZE], _BATCHES[_QUEUE_SIZE]
-        yield f"{_BATCH_SIZE} ({usual} where it is not set) is more than {_QUEUE_SIZE} ({most})"
+        yield f"{_BATCH_SIZE} (default: {usual}) must not exceed {_QUEUE_SIZE} (default: {most})"
     sampler = given.get("OTEL_TRACES_SAMPLER", "always_on").lower()
     if sampler not in _SAMPLERS:
-        yield f"OTEL_TRACES_SAMPLER: it is none of {', '.join(sorted(_SAMPLERS))}"
+        yield f"OTEL_TRACES_SAMPLER: it must be one of {', '.join(sorted(_SAMPLERS))}"
     if sampler in _RATIOS and not 0 <= _number(given.get("OTEL_TRACES_SAMPLER_ARG", "1")) <= 1:
-        yield "OTEL_TRACES_SAMPLER_ARG: it is no number from 0 to 1"
+        yield "OTEL_TRACES_SAMPLER_ARG: it must be a number from 0 to 1"
     yield from _export_faults(given)
 
 
@@ -406,13 +408,13 @@ def _export_faults(given: Mapping[str, str]) -> Iterator[str]:
 
     named, seconds = meant("TIMEOUT")
     if seconds and not 0 < _number(seconds) <= _SECONDS_AT_MOST:
-        yield f"{named}: it is no number of seconds above 0, up to a day"
+        yield f"{named}: it must be a number of seconds above 0, up to a day"
     named, compression = meant("COMPRESSION")
     if compression.strip().lower() not in {"", "none", "gzip", "deflate"}:
-        yield f"{named}: it is none of none, gzip, deflate"
+        yield f"{named}: it must be none, gzip or deflate"
     for named, path in map(meant, ("CERTIFICATE", "CLIENT_KEY", "CLIENT_CERTIFICATE")):
         if path and not os.access(path, os.R_OK):
-            yield f"{named}: there is no file at its path that can be read"
+            yield f"{named}: its file does not exist or cannot be read"
 
 
 def _whole(written: str) -> int | None:

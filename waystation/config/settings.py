@@ -64,27 +64,27 @@ class EncryptionSettings(BaseSettings):
 
     key: SecretStr | None = Field(
         default=None,
-        description="The key behind placeholders and encryption, 32 bytes in hex; by default a file in the home "
-        "folder. Workers that share a store share it.",
+        description="Key of placeholders and encryption, 32 bytes in hex. Default: a file in the home folder. Workers "
+        "that share a store need the same key.",
     )
     previous_keys: SecretStr | None = Field(
         default=None,
-        description="Keys that were used before, in hex with commas between, the newest first: what they encrypted "
-        "stays readable, and placeholders are those of the last of them.",
+        description="Earlier keys in hex, separated by commas, the newest first. Data that they encrypted stays "
+        "readable, and the last of them determines the placeholders.",
     )
     encrypt_payloads: bool | None = Field(
         default=None,
-        description="Encrypt what Temporal keeps: payloads, failures, summaries. Not given: where WAYSTATION_KEY is "
-        "set. The same for all workers and clients of a namespace (docs/how-to/encrypt-what-is-stored.md).",
+        description="Whether to encrypt payloads, failures and summaries in Temporal. Default: if WAYSTATION_KEY is "
+        "set. It must be the same for all workers and clients of a namespace (docs/how-to/encrypt-what-is-stored.md).",
     )
     encrypt_at_rest: bool | None = Field(
         default=None,
-        description="Encrypt texts in the store: questions, documents, transcripts, notes, reports. Not given: where "
-        "WAYSTATION_KEY is set. What was written before stays as it is.",
+        description="Whether to encrypt texts in the store: questions, documents, transcripts, notes and reports. "
+        "Default: if WAYSTATION_KEY is set. A change does not affect existing texts.",
     )
     codec_token: SecretStr | None = Field(
         default=None,
-        description="Token that `waystation codec-server` asks for, as Authorization: Bearer; without it its address "
+        description="Token that `waystation codec-server` requires (Authorization: Bearer). Without it, the address "
         "has a secret path.",
     )
 
@@ -143,113 +143,120 @@ class Settings(
     )
 
     home: Annotated[Path, AfterValidator(_absolute)] = Field(
-        default=HOME, description="Folder of everything that is kept: store, memory, reports, logs."
+        default=HOME, description="Folder of all data: store, memory, reports and logs."
     )
     config: Path | None = Field(
-        default=None, description="TOML file with settings, by their names; by default config.toml in the home folder."
+        default=None, description="TOML file with settings. Default: config.toml in the home folder."
     )
     tenant: str = Field(
         default="local",
         min_length=1,
         max_length=200,
-        description="The team that owns the sessions; nothing crosses from one tenant to another.",
+        description="Team that owns the sessions. A tenant cannot see the data of other tenants.",
     )
     store_url: Annotated[str, StringConstraints(strip_whitespace=True)] | None = Field(
         default=None,
         validation_alias=AliasChoices("WAYSTATION_STORE_URL", "DATABASE_URL"),
         repr=False,
-        description="URL of the store's database, postgresql://… or sqlite:///…; by default an SQLite file in the home "
+        description="URL of the store's database, postgresql://… or sqlite:///…. Default: an SQLite file in the home "
         "folder.",
     )
     budget: WrittenBudget = Field(
         default=DEFAULT_BUDGET,
-        description="Budget of a task: 600k fresh tokens, $2.00, or 600k+$2.00; by default $10.00 where all its "
-        "models have known prices, else 600k.",
+        description="Budget of a task: 600k (tokens), $2.00 or 600k+$2.00. Default: $10.00 if all its models have "
+        "known prices, else 600k.",
     )
     agent_budget: WrittenBudget = Field(
         default=DEFAULT_AGENT_BUDGET,
-        description="What an agent starts with at most; of a budget in dollars a sixth, unless it is said here.",
+        description="Maximum budget of an agent at its start. Of a budget in dollars, the default is a sixth.",
     )
     mode: BudgetMode = Field(
-        default=BudgetMode.APPROVAL, description="What happens when money runs out: hard, soft or approval."
+        default=BudgetMode.APPROVAL,
+        description="When the budget is spent: approval (ask a person), soft or hard (docs/how-to/set-a-budget.md).",
     )
     preset: Preset | None = Field(
-        default=None, description="Numbers for a kind of work: qa, debugging or long. They beat the settings here."
+        default=None, description="Defaults for a kind of work: qa, debugging or long. They override the settings here."
     )
     window: WrittenTokens = Field(
         default=None,
         ge=MIN_WINDOW_TOKENS,
         le=MAX_WINDOW_TOKENS,
-        description="Working window of each agent in tokens, like 50k; by default the model's, up to the cap.",
+        description="Context window of each agent in tokens, like 50k. Default: that of the model, up to "
+        "WAYSTATION_WINDOW_CAP.",
     )
     trigger_percent: int = Field(
-        default=TRIGGER_PERCENT, ge=50, le=99, description="Share of the window from which on a context is full."
+        default=TRIGGER_PERCENT, ge=50, le=99, description="Percentage of the window at which a context counts as full."
     )
     primers: int = Field(
         default=PRIMERS,
         ge=0,
         le=100,
-        description="At most so many of the first messages outlive a compaction by window.",
+        description="Maximum number of the first messages that a compaction keeps with strategy window.",
     )
     recents: int = Field(
         default=RECENTS,
         ge=1,
         le=1_000,
-        description="At most so many of the last messages outlive a compaction by window.",
+        description="Maximum number of the last messages that a compaction keeps with strategy window.",
     )
     prices: Path | None = Field(
-        default=None,
-        description="TOML file with prices of your own, for models that it names (docs/how-to/see-what-tasks-cost.md).",
+        default=None, description="TOML file with your own prices of models (docs/how-to/see-what-tasks-cost.md)."
     )
-    backpressure: bool = Field(default=True, description="Slow calls down when a budget is nearly spent.")
+    backpressure: bool = Field(default=True, description="Whether to slow down calls when a budget is nearly spent.")
     window_cap: int = Field(
-        default=200_000, ge=2_000, description="Largest working window in tokens, whatever the model could take."
+        default=200_000, ge=2_000, description="Maximum context window in tokens, even if the model has a larger one."
     )
     installation: str = Field(
         default="",
         pattern="^([a-z][a-z0-9-]{0,30})?$",
-        description="Where several installations share a Temporal namespace, the name of this one, like acme: its task "
-        "queues, workflow ids and schedule ids begin with acme and a dot.",
+        description="Name of this installation, like acme, if several share a Temporal namespace. Its task queues, "
+        "workflow ids and schedule ids begin with the name and a dot.",
     )
     temporal_ui: str | None = Field(
-        default=None, description="Address of the Temporal UI, where it is not the one that `waystation dev` started."
+        default=None, description="Address of the Temporal UI. Default: the UI that `waystation dev` started."
     )
     webhook: SecretAddress = Field(
-        default=None, description="Where budget requests and ended tasks are told of, like a Slack incoming webhook."
+        default=None,
+        description="Webhook for notifications of requests and finished tasks, like a Slack incoming webhook.",
     )
     notify: SecretStr | None = Field(
-        default=None, description="The same by e-mail, chat or push: addresses of Apprise's, with spaces between them."
+        default=None, description="Apprise URLs for notifications by e-mail, chat or push, separated by spaces."
     )
     page: PageAddress = Field(
-        default=None, description="Where people open `waystation serve`: notices lead there, else to the Temporal UI."
+        default=None,
+        description="Public address of `waystation serve`, for links in notifications. Default: the Temporal UI.",
     )
 
     metrics_address: str | None = Field(
-        default=None, description="Host and port where a worker serves Prometheus metrics, like 0.0.0.0:9464."
+        default=None, description="Address where a worker serves Prometheus metrics, like 0.0.0.0:9464."
     )
     health_address: str | None = Field(
-        default=None, description="Host and port where a worker answers /livez and /readyz, like 0.0.0.0:8090."
+        default=None, description="Address where a worker serves /livez and /readyz, like 0.0.0.0:8090."
     )
 
     queues: str = Field(
         default="",
-        description="Queues that a worker serves: workflows, agents, context, with commas between; by default all. "
-        "Fewer than all need QDRANT_URL.",
+        description="Queues that a worker polls, separated by commas: workflows, agents, context. Default: all. Fewer "
+        "queues need QDRANT_URL.",
     )
-    agents_at_once: int = Field(default=32, ge=1, description="Legs and plans that a worker carries out at once.")
-    contexts_at_once: int = Field(default=4, ge=1, description="Compactions that a worker carries out at once.")
+    agents_at_once: int = Field(
+        default=32, ge=1, description="Maximum number of legs and plans that a worker runs at the same time."
+    )
+    contexts_at_once: int = Field(
+        default=4, ge=1, description="Maximum number of compactions that a worker runs at the same time."
+    )
     stop_grace: float | None = Field(
         default=None,
         ge=0,
         le=LONGEST_SILENCE,
-        description="Seconds that a stopping worker waits for calls in flight, which are paid also when they are given "
-        "up; by default as long as a model may be silent. `dev` and `up` wait 20 seconds.",
+        description="Seconds that a stopping worker waits for calls in progress, which are billed even if it gives "
+        "them up. Default: the longest time-out of a model. `dev` and `up` wait 20 seconds.",
     )
     target_memory: float | None = Field(
-        default=None, gt=0, le=1, description="Share of memory from which on a worker takes on no more; 0.8 is sound."
+        default=None, gt=0, le=1, description="Share of RAM in use above which a worker accepts no new work, like 0.8."
     )
     target_cpu: float | None = Field(
-        default=None, gt=0, le=1, description="Share of the processors from which on a worker takes on no more."
+        default=None, gt=0, le=1, description="Share of CPU in use above which a worker accepts no new work."
     )
 
     @classmethod
@@ -297,7 +304,7 @@ class Settings(
         webhook = [f"a webhook at {HttpUrl(self.webhook.get_secret_value()).host}"] if self.webhook is not None else []
         addresses = self.notify.get_secret_value().split() if self.notify is not None else []
         ways = [*webhook, *(address.partition("://")[0] for address in addresses if "://" in address)]
-        return f"by {', '.join(ways)}, on workers that have it too" if ways else ""
+        return f"by {', '.join(ways)}, if workers have the same settings" if ways else ""
 
     @property
     def memory_folder(self) -> Path:
@@ -383,7 +390,7 @@ def describe_unknown_variables() -> tuple[str, ...]:
     given = {name for name in given if not name.startswith(tables)}
     close = {name: get_close_matches(name, known, n=1) for name in sorted(given - known)}
     return tuple(
-        f"{ENVIRONMENT_PREFIX}{name} is no setting, and does nothing"
+        f"{ENVIRONMENT_PREFIX}{name} is not a setting and has no effect"
         + (f": did you mean {ENVIRONMENT_PREFIX}{meant[0]}?" if meant else ".")
         for name, meant in close.items()
     )
@@ -432,10 +439,10 @@ def resolve_trace_target() -> TraceTarget | None:
     if exporter == "none" or given.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
     if exporter != "otlp":
-        raise BadInput("OTEL_TRACES_EXPORTER: spans are sent by `otlp`, or not at all by `none`")
+        raise BadInput("OTEL_TRACES_EXPORTER: use `otlp`, or `none` to send no spans")
     if given.get(by, "").strip().lower() not in {"", "http/protobuf"}:
-        others = "" if by == own else f"; {own} says so for them, and leaves other programs their own"
-        raise BadInput(f"{by}: spans are sent by `http/protobuf` alone{others}")
+        others = "" if by == own else f"; set {own} to leave other programs unchanged"
+        raise BadInput(f"{by}: only `http/protobuf` is supported{others}")
     if fault := next(iter_trace_setting_faults(given), ""):
         raise BadInput(fault)
     said = given.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "").strip().lower()
@@ -454,7 +461,7 @@ def _shown(endpoint: str) -> str:
     except ValueError:
         parts, port = urlsplit(""), ""
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise BadInput("OTEL_EXPORTER_OTLP_ENDPOINT: it is no http or https address, like http://localhost:4318")
+        raise BadInput("OTEL_EXPORTER_OTLP_ENDPOINT: it must be an http or https address, like http://localhost:4318")
     return f"{parts.scheme}://{parts.hostname}{port}"
 
 
@@ -494,11 +501,12 @@ def _name_of(place: str) -> str:
 
 
 def _range(field: FieldInfo) -> str:
-    """Return the permitted range of a number; empty if it has no bounds."""
+    """Describe the permitted range of a number; empty if it has no bounds."""
     bounds = {
         kind: getattr(mark, kind) for mark in field.metadata for kind in ("ge", "gt", "le") if hasattr(mark, kind)
     }
     words = {"ge": "{:,} or more", "gt": "more than {:,}", "le": "at most {:,}"}
     if {"ge", "le"} <= bounds.keys():
-        return f"from {bounds['ge']:,} to {bounds['le']:,}"
-    return " and ".join(words[kind].format(bound) for kind, bound in bounds.items())
+        return f"it must be from {bounds['ge']:,} to {bounds['le']:,}"
+    listed = " and ".join(words[kind].format(bound) for kind, bound in bounds.items())
+    return f"it must be {listed}" if listed else ""

@@ -37,8 +37,8 @@ def validate_known_prices(budget: Limit, models: tuple[str, ...], prices: Sequen
     unpriced = sorted({model for model in models if find_price(model, today, prices) is None})
     if budget.micro_usd is not None and unpriced:
         raise BadInput(
-            f"a budget in dollars needs models with known prices, and {', '.join(unpriced)} has none: give --budget in "
-            "tokens, or the price in a file that WAYSTATION_PRICES names"
+            f"a budget in dollars needs models with known prices, but {', '.join(unpriced)} has none: give --budget in "
+            "tokens, or add the price to a file and set WAYSTATION_PRICES to it"
         )
 
 
@@ -58,8 +58,8 @@ def validate_endpoint_prices(
         written = {price.model for price in filter_endpoint_prices(here[0][1], prices)}
         if missing := sorted(model for model, _ in here if strip_snapshot_date(model) not in written):
             raise BadInput(
-                f"a budget in dollars at {host} needs prices that somebody wrote down, and {', '.join(missing)} has "
-                "only the provider's own: give --budget in tokens, or the price in a file that WAYSTATION_PRICES names"
+                f"a budget in dollars at {host} needs your prices there, but {', '.join(missing)} has only the "
+                "provider's price: give --budget in tokens, or add the price to a file and set WAYSTATION_PRICES to it"
             )
 
 
@@ -68,8 +68,9 @@ def validate_model_capabilities(places: Sequence[tuple[str, ModelEndpoint]]) -> 
     for model, endpoint in sorted(places, key=lambda place: place[0]):
         if cause := endpoint.get_capabilities(model).unfit_reason:
             raise BadInput(
-                f"{model} at {endpoint.host} cannot do a task: {cause}. Choose another model "
-                f"(docs/how-to/use-another-endpoint.md), or ask again with `waystation doctor --model {model} --save`"
+                f"{model} at {endpoint.host} cannot run tasks: {cause}. Choose another model "
+                "(docs/how-to/use-another-endpoint.md), or test "
+                f"it again with `waystation doctor --model {model} --save`"
             )
 
 
@@ -78,8 +79,8 @@ def validate_api_keys(missing: Sequence[tuple[str, str]]) -> None:
     for model, variable in sorted(missing):
         if variable:
             raise BadInput(
-                f"{model} is at an endpoint that needs a key: set {variable}, here and for workers; where workers "
-                "alone have it, set WAYSTATION_OFFLINE=false"
+                f"the endpoint of {model} needs a key: set {variable} here and for workers. If only workers have it, "
+                "set WAYSTATION_OFFLINE=false here"
             )
 
 
@@ -90,7 +91,7 @@ def validate_budget_units(budget: Limit, agent_budget: Limit) -> None:
         (budget.micro_usd, agent_budget.micro_usd, "dollars"),
     ):
         if agent is not None and task is None:
-            raise BadInput(f"an agent's budget in {unit} needs a --budget in {unit} too: give both, or leave it out")
+            raise BadInput(f"--agent-budget in {unit} needs --budget in {unit}, too: give both, or leave it out")
 
 
 def validate_ceiling(ceiling: Limit, budget: Limit) -> None:
@@ -104,12 +105,11 @@ def validate_ceiling(ceiling: Limit, budget: Limit) -> None:
         if most is None:
             continue
         if given is None:
-            raise BadInput(f"--ceiling in {unit} stops no grant to a budget of {format_limit(budget)}: use its unit")
+            raise BadInput(f"--ceiling in {unit} cannot limit a budget of {format_limit(budget)}: use the same unit")
         if most < given:
             raise BadInput(
-                f"--ceiling is {format_limit(ceiling)}, and the budget that it lets people raise is "
-                f"{format_limit(budget)} "
-                "already: give a ceiling above that, or leave it out"
+                f"--ceiling {format_limit(ceiling)} is below the budget of {format_limit(budget)}: give a higher "
+                "ceiling, or leave it out"
             )
 
 
@@ -121,7 +121,7 @@ def validate_unattended(unattended: UnattendedPolicy, chosen: ResolvedConfig) ->
         by = chosen.origins.get("mode", REQUEST)
         source = "" if by == REQUEST else f" ({by})"
         raise BadInput(
-            f"--top-up and --answer-by are about requests, and mode {chosen.mode}{source} makes none: "
+            f"--top-up and --answer-by need mode approval, because mode {chosen.mode}{source} makes no requests: "
             "use --mode approval"
         )
     raised = unattended.top_up.amount if unattended.top_up is not None else Amount()
@@ -130,7 +130,7 @@ def validate_unattended(unattended: UnattendedPolicy, chosen: ResolvedConfig) ->
     for unit, amount in given.items():
         if amount and limited[unit] is None:
             raise BadInput(
-                f"--top-up in {unit} has no effect on a budget of {format_limit(chosen.budget)}: use its unit"
+                f"--top-up in {unit} has no effect on a budget of {format_limit(chosen.budget)}: use the same unit"
             )
 
 
@@ -146,10 +146,10 @@ def validate_window_fits_prompt(window: int, trigger: int, asked: int, earlier: 
     """
     begins_with = asked + earlier
     if begins_with >= trigger:
-        told = "what you ask and what it is told of earlier tasks" if earlier else "what you ask"
+        told = ", the tools, your question and earlier tasks" if earlier else ", the tools and your question"
         raise BadInput(
-            f"a window of {window:,} tokens is full at {trigger:,}, and with its prompt, its "
-            f"tools{',' if earlier else ' and'} {told} an agent begins with about {begins_with:,}: give {wider} or more"
+            f"a window of {window:,} tokens is full at {trigger:,}, but the prompt{told} already take "
+            f"about {begins_with:,}: give {wider} or more"
         )
 
 
@@ -161,8 +161,8 @@ def validate_agent_budget(affordable: int, asked: int, earlier: int, wider: str)
     begins_with = asked + earlier
     if begins_with >= affordable:
         raise BadInput(
-            f"what an agent starts with pays for a first request of {affordable:,} tokens, and with its prompt, its "
-            f"tools and what you ask it begins with about {begins_with:,}: give {wider} or more"
+            f"the budget of an agent covers a first request of {affordable:,} tokens, but the prompt, the tools and "
+            f"your question already take about {begins_with:,}: give {wider} or more"
         )
 
 
@@ -177,7 +177,7 @@ def validate_model_options(role: Role, works: ModelOptions, names: OptionSetting
         allowed = ", ".join((*refused.allowed, "default"))
         setting = names.effort if refused.setting == "effort" else names.thinking
         raise BadInput(
-            f"{works.model}, the model of {role}, does not take {refused.asked}: set "
+            f"{works.model}, the model of {role}, does not support {refused.asked}: set "
             f"{_variables(setting, role)} to one of {allowed}, or choose another model in "
             f"{make_variable_name(f'roles.{role}.model')}"
         )
@@ -201,8 +201,8 @@ def validate_thinking_tokens(
         return
     fitting = f"{min(most)} or less" if min(most) >= MIN_THINKING_TOKENS else "default"
     raise BadInput(
-        f"thinking of {tokens:,} tokens is too much for {role}: it may be half of the longest reply of {works.model}, "
-        f"and a quarter of what an agent starts with, {format_limit(agent_budget)}: set "
+        f"thinking of {tokens:,} tokens is too much for {role}: the maximum is half of the longest reply of "
+        f"{works.model}, and a quarter of the budget of an agent, {format_limit(agent_budget)}: set "
         f"{_variables(setting, role)} to {fitting}, or give a larger --agent-budget"
     )
 
@@ -212,7 +212,7 @@ def _variables(setting: str, role: Role) -> str:
     own = f"roles.{role}."
     if setting.startswith(own):
         return make_variable_name(setting)
-    return f"{make_variable_name(setting)}, or {make_variable_name(own + setting)} for {role} alone,"
+    return f"{make_variable_name(setting)}, or {make_variable_name(own + setting)} for {role} only,"
 
 
 def estimate_first_turn_tokens(request: TaskRequest) -> int:

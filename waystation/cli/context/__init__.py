@@ -5,11 +5,7 @@ import typer
 from waystation.cli.context import compact, request
 
 app = typer.Typer()
-context = typer.Typer(
-    name="context",
-    help="Compact, mask, check and measure a conversation in a file; audit those of a task. No server needed.",
-    no_args_is_help=True,
-)
+context = typer.Typer(name="context", no_args_is_help=True)
 app.add_typer(context)
 for part in (compact, request):
     context.add_typer(part.app)
@@ -17,8 +13,8 @@ for part in (compact, request):
 
 @context.callback()
 def _context() -> None:
-    """Compact, mask, check and measure a conversation in a file; audit those of a task. No server needed.
+    """Compact, mask, check or measure a conversation in a file; audit a task's compactions.
 
     FILE is a request body of the Messages API, {"model": …, "system": …, "tools": […], "messages": […]}, or an array of
-    messages; - reads it from stdin. It is never changed. Messages are named by their index in it.
+    messages; - reads stdin. FILE is never changed. Messages are named by their index in FILE. No server is needed.
     """

@@ -52,50 +52,52 @@ def read_text(path: Path, option: str) -> str:
     try:
         return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise BadInput(f"{option} {path} is no UTF-8 text: save it as plain text in UTF-8") from error
+        raise BadInput(f"{option} {path} is not UTF-8 text: save it as plain text in UTF-8") from error
 
 
 FileArgument = Annotated[
-    Path, typer.Argument(metavar="FILE", help="A request body of the Messages API as JSON; - reads it from stdin.")
+    Path, typer.Argument(metavar="FILE", help="JSON request body of the Messages API; - reads stdin.")
 ]
 WindowOption = Annotated[
     str | None,
-    typer.Option("--window", metavar="N", help="Working window in tokens, like 50k; by default the model's."),
+    typer.Option("--window", metavar="TOKENS", help="Context window, like 50k; default: that of the model."),
 ]
 MaxOutputOption = Annotated[
-    str | None, typer.Option("--max-output", metavar="N", help="Longest reply in tokens; by default the model's.")
+    str | None, typer.Option("--max-output", metavar="TOKENS", help="Longest reply; default: that of the model.")
 ]
 ThresholdOption = Annotated[
     str | None,
     typer.Option(
-        "--threshold", metavar="P", help="Percent of the window that is full: 5 to 100; -1 takes the default."
+        "--threshold", metavar="PERCENT", help="Compact from this share of the window: 5 to 100; -1: default."
     ),
 ]
 StrategyOption = Annotated[
     StrategyName | None,
-    typer.Option("--strategy", help="What the summary stands for, and what stays; by default ends."),
+    typer.Option("--strategy", metavar="NAME", help="What stays: ends (default), window, snapshot or replace."),
 ]
-InstructionsOption = Annotated[str, typer.Option("--instructions", help="What the summary is to heed.")]
+InstructionsOption = Annotated[
+    str, typer.Option("--instructions", metavar="TEXT", help="Instructions for the summary.")
+]
 PinOption = Annotated[
-    list[int] | None, typer.Option("--pin", metavar="INDEX", help="Keep this message as it is; repeatable.")
+    list[int] | None, typer.Option("--pin", metavar="INDEX", help="Exclude this message from compaction; repeatable.")
 ]
 SummaryOption = Annotated[
-    Path | None, typer.Option("--summary-file", help="Take this file's text for the summary, and ask no model.")
+    Path | None, typer.Option("--summary-file", metavar="FILE", help="Use this text as the summary; call no model.")
 ]
 OriginalsOption = Annotated[
     Path | None,
-    typer.Option("--originals", metavar="FOLDER", help="Write results that are too large to keep into this folder."),
+    typer.Option("--originals", metavar="FOLDER", help="Write results that are too large to keep to this folder."),
 ]
 FilesOption = Annotated[
     Path | None,
     typer.Option(
-        "--files", metavar="FOLDER", help="Where the conversation's files are: replace marks those that have changed."
+        "--files", metavar="FOLDER", help="Folder of the conversation's files; strategy replace marks changed ones."
     ),
 ]
 RereadableOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--rereadable", metavar="NAME", help="A tool that can be called again: old results are masked before a summary."
+        "--rereadable", metavar="NAME", help="Tool that can be called again, so its old results are masked first."
     ),
 ]
 ReadingOption = Annotated[
@@ -103,13 +105,11 @@ ReadingOption = Annotated[
     typer.Option(
         "--rereadable",
         metavar="NAME",
-        help="A tool that can be called again; repeatable. Not given: every tool whose name begins with a word such as "
-        "read, get, list, search, find, view, fetch or query.",
+        help="Tool that can be called again, repeatable; default: tools with names that begin with read, get, list, "
+        "search, find, view, fetch, query and similar words.",
     ),
 ]
-ForceOption = Annotated[
-    bool, typer.Option("--force", help="Summarise also when it is not full; a refused summary changes nothing.")
-]
+ForceOption = Annotated[bool, typer.Option("--force", help="Summarise even if the context is not full.")]
 
 
 READING = frozenset(
@@ -157,16 +157,18 @@ class CompactionOptions:
     def _window(self, body: RequestBody, settings: Settings) -> int:
         facts = get_model_profile(body.model or "")
         if not facts.known:
-            who = f"The model {body.model} is not known here" if body.model else "The body names no model"
-            self.notes.append(f"{who}: its window is taken to be {facts.window:,} tokens.")
+            who = f"The model {body.model} is unknown" if body.model else "The request names no model"
+            self.notes.append(f"{who}: assuming a window of {facts.window:,} tokens.")
         usable = facts.window - min(self._max_output(facts), OUTPUT_RESERVE) - facts.window // 10
         wished = _tokens(self.window, "--window")
         if wished is None:
             return min(usable, settings.window_cap)
         if wished > usable or wished < 1:
             taken = usable if wished > usable else min(usable, settings.window_cap)
-            most = f"the model leaves {usable:,} tokens for a request"
-            self.notes.append(f"--window {wished:,} cannot be had, {most}: {taken:,} is taken.")
+            self.notes.append(
+                f"--window {wished:,} is not available, because the model has room for {usable:,} tokens of input: "
+                f"using {taken:,}."
+            )
             return taken
         return wished
 
@@ -175,8 +177,8 @@ class CompactionOptions:
         if wished is None or 1 <= wished <= facts.max_output:
             return wished or facts.max_output
         self.notes.append(
-            f"--max-output {wished:,} cannot be had, the model's replies have 1 to {facts.max_output:,} tokens: "
-            f"{facts.max_output:,} is taken."
+            f"--max-output {wished:,} is not available, because replies of the model have 1 to {facts.max_output:,} "
+            f"tokens: using {facts.max_output:,}."
         )
         return facts.max_output
 
@@ -191,8 +193,8 @@ class CompactionOptions:
             return percent
         if percent != INHERITED:
             self.notes.append(
-                f"--threshold takes {LEAST_THRESHOLD} to {MOST_THRESHOLD}, or {INHERITED} for the default, {default}: "
-                "that is taken."
+                f"--threshold takes {LEAST_THRESHOLD} to {MOST_THRESHOLD}, or {INHERITED} for the default: using the "
+                f"default, {default}."
             )
         return default
 

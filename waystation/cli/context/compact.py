@@ -134,9 +134,7 @@ class ModelSummariser:
         try:
             middle, spans = await SummaryInput.build_redacted(rung.middle, transcript, redactor, self.settings.tenant)
             self.notes.extend(middle.notes)
-            self.notes.append(
-                f"{self.model} was asked for the summary; before, {format_count(spans, 'span')} were replaced."
-            )
+            self.notes.append(f"Asked {self.model} for the summary, with {format_count(spans, 'span')} redacted.")
             with TemporaryDirectory(prefix="waystation-") as folder:
                 return await self._summary(Path(folder), redactor, rung, middle)
         except ModelError as error:
@@ -284,18 +282,20 @@ class CompactionResult:
     @property
     def _notes(self) -> list[str]:
         mended = find_violations(self.body.transcript.messages, pending_allowed=True)
-        notes = [f"Mended: {fault}." for fault in mended[:SHOWN_FAULTS]]
+        notes = [f"Repaired: {fault}." for fault in mended[:SHOWN_FAULTS]]
         if len(mended) > SHOWN_FAULTS:
-            notes.append(f"Mended: {len(mended) - SHOWN_FAULTS:,} faults more; `waystation context check` names them.")
+            notes.append(
+                f"Repaired: {len(mended) - SHOWN_FAULTS:,} more faults; `waystation context check` lists them."
+            )
         if self._shown and find_violations(self._shown):
-            notes.append("Calls at the end wait for their results: the API takes the messages once these are there.")
+            notes.append("The last calls have no results yet: the API accepts the messages when you add them.")
         if unread := self._hidden_unread:
             kinds = ", ".join(f"{number:,} × {kind}" for kind, number in sorted(unread.items()))
-            notes.append(f"Hidden unread, since nothing here can read all of it: {kinds}.")
+            notes.append(f"Hidden without being summarised, because not all of it is text: {kinds}.")
         for record in self._records:
             if isinstance(record, SummaryRecord):
                 notes += [f"The check added {what}." for what in record.added]
-                notes += [f"The check took out {what}." for what in record.removed]
+                notes += [f"The check removed {what}." for what in record.removed]
         return [*self.conversation.notes, *notes]
 
     @property
@@ -323,7 +323,7 @@ def print_result(result: CompactionResult, *, as_json: bool) -> None:
         print_object(result.to_json())
         return
     print_text(result.to_text())
-    print_text("The new messages come with --json: add `--json > compacted.json`. The file itself is as it was.")
+    print_text("To get the new messages, add `--json > compacted.json`. The file itself is unchanged.")
 
 
 def print_object(value: Mapping[str, JsonValue]) -> None:
@@ -370,9 +370,9 @@ def compact(
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print what the conversation is compacted to when it is full. FILE itself stays as it is.
+    """Compact a conversation if it is full, and print the result. FILE itself is not changed.
 
-    Exit code 0 whatever the status, 2 for a file that cannot be used.
+    Exits with 0 for any status, and with 2 if the file cannot be used.
     """
     body, settings = read_request_file(file), Settings()
     asked = CompactionOptions(window, max_output, threshold, strategy or settings.strategy, instructions)
@@ -421,9 +421,9 @@ def _pinned(body: RequestBody, indices: Sequence[int], policy: CompactionPolicy,
 
 @app.command()
 def mask(file: FileArgument, rereadable: ReadingOption = None, as_json: JsonOption = False) -> None:
-    """Print the conversation with placeholders for old results over 1,000 tokens; the last 3 of them stay.
+    """Replace old tool results over 1,000 tokens by placeholders, and print the result. The last 3 results stay.
 
-    However full it is, and however little is saved. FILE itself stays as it is; what is masked once stays the same.
+    It masks even if the context is not full and little is saved. FILE itself is not changed.
     """
     body, asked = read_request_file(file), CompactionOptions()
     policy = asked.build_policy(body, Settings())

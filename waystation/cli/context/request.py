@@ -46,7 +46,7 @@ def tokens(
     threshold: ThresholdOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the estimated tokens of the whole request: system prompt, tools, and each message by kind of content."""
+    """Estimate the tokens of a request: system prompt, tools, and each message by kind of content."""
     body, asked = read_request_file(file), CompactionOptions(window, max_output, threshold)
     policy = asked.build_policy(body, Settings())
     counts = [_by_kind(original.message) for original in body.originals]
@@ -97,19 +97,19 @@ def _lines(body: RequestBody, policy: CompactionPolicy, counts: list[Counter[str
     system, tools = estimate_text(body.system), estimate_text(body.tools_json)
     total = system + tools + sum(count.total() for count in counts)
     share = f"{total / policy.window:.0%} of the window of {policy.window:,}"
-    yield f"{total:,} tokens, {share}; full at {policy.trigger:,}"
+    yield f"{total:,} tokens, {share}; compacted at {policy.trigger:,}"
     yield f"{system:>9,}  system prompt"
     yield f"{tools:>9,}  tools"
     for index, (original, count) in enumerate(zip(body.originals, counts, strict=True)):
         kinds = ", ".join(f"{kind} {tokens:,}" for kind, tokens in count.items() if kind != "overhead")
-        yield f"{count.total():>9,}  {index} {original.body['role']}: {kinds or 'nothing'}"
+        yield f"{count.total():>9,}  {index} {original.body['role']}: {kinds or 'empty'}"
 
 
 @app.command()
 def check(file: FileArgument, as_json: JsonOption = False) -> None:
-    """Print everything in the conversation that the Messages API does not accept, each with its place.
+    """Check a conversation, and print everything that the Messages API would reject, with its location.
 
-    Exit code 0 for a legal one, 1 for one with faults, 2 for a file that cannot be read.
+    Exits with 0 if the conversation is legal, with 1 if not, and with 2 if the file cannot be read.
     """
     try:
         found = find_request_faults(read_bytes(file))
@@ -134,16 +134,16 @@ _PLACES = ("summary", "ledger", "elsewhere")
 def audit(
     task: TaskArgument,
     agent: Annotated[
-        str | None, typer.Option(help="The agent: the id of its step, like research-1. Not given: all of them.")
+        str | None, typer.Option(metavar="AGENT", help="Id of the agent's step, like research-1; default: all agents.")
     ] = None,
     sample: Annotated[
-        int, typer.Option("--sample", metavar="N", min=0, help="Print up to N of what was lost, of each kind.")
+        int, typer.Option("--sample", metavar="N", min=0, help="Print up to N lost items of each kind.")
     ] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Set each summary beside the messages that it hides: what of them the model still sees, and what it can recall.
+    """Compare each summary with the messages that it hides: what the model still sees, and what it can recall.
 
-    It needs neither server nor worker. What is shown is redacted, as the summariser saw it.
+    It needs no server and no workers. Texts are shown redacted, as the summariser saw them.
     """
     found, recall, note = asyncio.run(_audited(task, agent, Settings()))
     if as_json:
@@ -153,7 +153,7 @@ def audit(
             for line in _audit_lines(one, sample):
                 print_text(line)
         if not found:
-            print_text("No compaction hides anything.")
+            print_text("No compaction hides any messages.")
     if found and note:
         print_message(note)
 
@@ -169,8 +169,8 @@ async def _audited(
                 return await client.audit_compactions(task_id, agent, memory), BY_MEMORY, ""
         except MemoryUnavailable as error:
             note = (
-                f"Memory cannot be searched ({error}). `recallable` says instead what the passages in the store have "
-                "by exact text: they are what recall searches."
+                f"Memory cannot be searched ({error}). Instead, `recallable` counts what the passages in the store "
+                "contain as exact text."
             )
             return await client.audit_compactions(task_id, agent), BY_PASSAGES, note
 
@@ -179,7 +179,7 @@ async def _audited(
 async def _memory(settings: Settings) -> AsyncGenerator[MemoryWithEmbedder]:
     """Open memory as a worker does. Raises MemoryUnavailable, also if a worker has the embedded memory open."""
     if settings.qdrant_url is None and not settings.memory_folder.exists():
-        raise MemoryUnavailable("there is none in this home folder")
+        raise MemoryUnavailable("this home folder has none")
     # These imports take a second.
     from waystation.runtime.redaction_setup import open_embedder  # noqa: PLC0415
     from waystation.workers.memory import open_memory  # noqa: PLC0415
@@ -236,7 +236,7 @@ def _audit_lines(one: AgentCompactionAudits, sample: int) -> Iterator[str]:
         what = f"summary ({compaction.strategy})" if compaction.type == "summarised" else "marker"
         ends = f"{compaction.hidden[0]} to {compaction.hidden[-1]}" if compaction.hidden else "none"
         earlier = ", ".join(name[:SHORT_ID] for name in compaction.earlier)
-        over = f", some of them hidden before by {earlier}" if earlier else ""
+        over = f", some of them already hidden by {earlier}" if earlier else ""
         hides = f"hides {len(compaction.hidden):,} messages, {ends}{over}"
         yield f"{one.agent}  {compaction.id[:SHORT_ID]}  {what} {hides}"
         yield from _table(_audit_by_kind(compaction), sample)
@@ -245,7 +245,7 @@ def _audit_lines(one: AgentCompactionAudits, sample: int) -> Iterator[str]:
 
 def _table(kinds: dict[str, list[AuditItem]], sample: int) -> Iterator[str]:
     if not kinds:
-        yield "  nothing in them that a summary could lose"
+        yield "  no items that a summary could lose"
         return
     yield f"  {'':<12}{'found':>7}{'summary':>9}{'ledger':>8}{'elsewhere':>11}{'lost':>6}{'recallable':>12}"
     for kind, items in kinds.items():
@@ -253,4 +253,4 @@ def _table(kinds: dict[str, list[AuditItem]], sample: int) -> Iterator[str]:
         yield (f"  {kind:<12}{found:>7,}{summary:>9,}{ledger:>8,}{elsewhere:>11,}{lost:>6,}{recallable:>12,}")
     for kind, items in kinds.items():
         for item in _examples(items, sample):
-            yield f"  lost of {kind}: {item.text}  ({'recallable' if item.recallable else 'not recallable'})"
+            yield f"  lost {kind}: {item.text}  ({'recallable' if item.recallable else 'not recallable'})"
