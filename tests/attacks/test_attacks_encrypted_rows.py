@@ -75,7 +75,7 @@ async def test_a_plain_row_is_refused_where_everything_is_sealed(store_url: str)
     async with aclosing(await open_encrypted_store(store_url, SEALING)) as store:
         kept = await write_every_encrypted_column(store, "first")
         await changed(store, "UPDATE tasks SET title = 'Pay the attacker'")
-        with pytest.raises(StoreError, match="something else than Waystation has written it"):
+        with pytest.raises(StoreError, match="another program has written it"):
             await store.get_task(kept.row.ref.task_id, SYSTEM_SCOPE)
 
 
@@ -86,7 +86,7 @@ async def test_an_empty_value_is_no_sealed_one(store_url: str, table: str, colum
         await changed(store, f"UPDATE {table} SET {column} = ''")
         if (table, column) == ("tasks", "title"):
             pytest.skip("a title may be taken away: it is empty until the task is admitted")
-        with pytest.raises(StoreError, match="something else than Waystation has written it"):
+        with pytest.raises(StoreError, match="another program has written it"):
             async with store.database.read() as connection:
                 (await connection.execute(metadata.tables[table].select())).all()
 
@@ -96,7 +96,7 @@ async def test_plain_terms_open_until_the_store_is_resealed(store_url: str) -> N
     async with aclosing(await open_encrypted_store(store_url, SEALING)) as store:
         kept = await write_every_encrypted_column(store, "first")
         await changed(store, f"UPDATE tasks SET terms = {quoted(TASK_CONFIG.model_dump_json())}")
-        with pytest.raises(StoreError, match="`waystation store reseal` takes it as it is"):
+        with pytest.raises(StoreError, match="accept the value as it is with `waystation store reseal`"):
             await store.get_task(kept.row.ref.task_id, SYSTEM_SCOPE)
         await changed(store, "UPDATE identity SET sealed_since = NULL")
     async with aclosing(await open_encrypted_store(store_url, SEALING)) as store:

@@ -243,7 +243,7 @@ def test_memory_that_has_lost_passages_says_so_and_gets_them_back(
     assert memory_finding(capsys) == ("", True)
     lose, points = LOSSES[loss]
     lose(Settings().memory_folder)
-    said = f"memory has {points} of the {COUNT} passages that were written to it: `waystation memory reindex` brings"
+    said = f"memory has {points} of the {COUNT} passages that were written to it: `waystation memory reindex` restores"
     finding, healthy = memory_finding(capsys)
     assert (bool(re.match(said, finding)), healthy) == (True, False)
     code, _, err = printed(["memory", "search", "wheel audit"], capsys)
@@ -334,7 +334,7 @@ def test_while_memory_is_made_anew_another_one_says_so(capsys: pytest.CaptureFix
             return [*said, str(told.value)]
 
     for said in asyncio.run(beside_another()):
-        assert "another process makes the memory of" in " ".join(said.split())
+        assert "another process is rebuilding the memory of" in " ".join(said.split())
         assert "runs the workers" not in said
     asyncio.run(bring_in())
 

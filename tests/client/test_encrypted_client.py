@@ -70,7 +70,7 @@ async def test_without_a_key_nothing_is_shown_and_no_answer_is_sent_in_plain(hom
     async with await Client.connect(settings_with(home, KEY)) as client:
         task_id = (await client.submit(asked(), ())).task_id
     async with await Client.connect(settings_with(home / "elsewhere", None)) as client:
-        with pytest.raises(WrongKey, match="there is no key here: set WAYSTATION_KEY") as shown:
+        with pytest.raises(WrongKey, match="there is no key missing: set WAYSTATION_KEY") as shown:
             await client.get_task(task_id)
         with pytest.raises(WrongKey):
             await client.approve(task_id, request_id="r1", note="by the widow")

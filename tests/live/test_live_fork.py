@@ -151,7 +151,7 @@ async def test_what_cannot_be_forked_is_refused_and_stores_nothing(
 ) -> None:
     async with run_platform(server, tmp_path, redactor, ScriptedTaskModel()) as counter:
         await counter.submit(under=make_tight_budget_config())
-        with pytest.raises(BadInput, match="is not over: `waystation watch`"):
+        with pytest.raises(BadInput, match="has not ended: `waystation watch`"):
             await submit_fork(counter, FROM_WEIGH)
         await wait_for_both_requests(counter.get_task_handle())
         await counter.get_task_handle().signal(DENY_BUDGET, {"request_id": "harbours-1", "finish": "cancel"})

@@ -168,8 +168,8 @@ async def test_a_server_that_is_not_there_is_hidden_with_the_reason_and_the_othe
         found = await servers.list_tools()
     assert {spec.server for spec in found.tools} == {"shop"}
     assert {(one.server, one.tool): one.reason for one in found.hidden} == {
-        ("gone", ""): "the program of the tool server gone is not there, or may not be run",
-        ("mute", ""): "the tool server mute ended at its start, or does not speak the protocol",
+        ("gone", ""): "the program of the tool server gone does not exist or is not executable",
+        ("mute", ""): "the tool server mute ended at its start or does not implement the protocol",
         ("nowhere", ""): "the folder (cwd) of the tool server nowhere is not there",
         ("slow", ""): "the tool server slow did not answer within 0.5 s after its start (start_timeout)",
     }

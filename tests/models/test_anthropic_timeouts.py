@@ -84,7 +84,7 @@ async def test_a_call_that_is_taken_and_not_answered_is_given_up_and_may_be_bill
 @pytest.mark.parametrize("sent", range(1, len(REPLY)))
 async def test_a_reply_that_has_begun_and_sends_not_even_pings_is_dead(sent: int) -> None:
     async with model_of([HEADERS, *REPLY[:sent], FOR_EVER], SHORT._replace(first_byte=FOR_EVER)) as model:
-        with pytest.raises(ModelUnavailable, match="began, and then nothing came any more, not even a ping") as gone:
+        with pytest.raises(ModelUnavailable, match="began and then stopped: not even a ping") as gone:
             await model.complete(REQUEST)
     assert gone.value.possibly_billed
 

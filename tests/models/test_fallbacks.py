@@ -110,7 +110,7 @@ async def test_where_all_are_away_it_is_worth_another_attempt_and_all_are_asked_
     ("error", "told"),
     [
         (ModelAuthenticationError("no"), "no; its key is the worker's FIRST_KEY, which is not set there"),
-        (ModelNotFoundError("gone"), f"gone; `waystation doctor --model {FIRST}` shows what is there"),
+        (ModelNotFoundError("gone"), f"gone; check the name and the endpoint with `waystation doctor --model {FIRST}`"),
         (ModelUnavailable("slow down", retry_after=2, possibly_billed=False), "slow down"),
         (SpendingLimitReached("no money"), "no money"),
     ],

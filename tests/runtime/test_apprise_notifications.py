@@ -46,7 +46,7 @@ async def test_a_notice_is_told_in_words_with_the_page_of_its_task_and_where_to_
     (body,) = server.accepted_bodies
     assert body["title"] == "task-0123456789abcdef: harbours-1 asked"
     said = str(body["message"])
-    assert said.startswith("`harbours` asks for 2,387 tokens. It waits until 2026-11-22 00:00 UTC.")
+    assert said.startswith("`harbours` asks for 2,387 tokens. Its deadline is 2026-11-22 00:00 UTC.")
     assert "“How is the bar ‹crossed› & when?”" in said
     assert said.endswith("https://w.example.org/tasks/task-1\n\nAnswer at https://w.example.org")
 
@@ -229,7 +229,7 @@ def test_an_address_that_nobody_knows_is_refused_by_its_place_and_not_shown() ->
     settings = Settings(notify=SecretStr("json://127.0.0.1/a nonsense://hush-hush"))
     with pytest.raises(BadInput) as refused:
         create_notifiers(settings)
-    assert str(refused.value).startswith("address 2 of WAYSTATION_NOTIFY is none that Apprise knows")
+    assert str(refused.value).startswith("address 2 of WAYSTATION_NOTIFY is unknown to Apprise")
     assert "hush" not in f"{refused.value}{settings!r}"
 
 

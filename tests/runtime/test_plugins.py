@@ -86,14 +86,14 @@ def test_our_own_are_enabled_by_the_same_setting_unless_it_disables_them() -> No
 
 
 def test_without_any_redactor_no_text_goes_anywhere() -> None:
-    with pytest.raises(BadInput, match="no redactor is enabled: take -redaction out of WAYSTATION_PLUGINS"):
+    with pytest.raises(BadInput, match="no redactor is enabled: remove -redaction from WAYSTATION_PLUGINS"):
         create_redactor(with_plugins("-redaction"), KEY)
 
 
 async def test_the_offline_model_says_when_its_plugin_is_disabled() -> None:
     router = create_model_router(with_plugins("-offline"))
     request = ModelRequest(model=OFFLINE_MODEL, system="", messages=(build_user_message("m1", "Hi."),), max_output=100)
-    with pytest.raises(ModelRejected, match="'offline': put it into WAYSTATION_PLUGINS; installed is offline"):
+    with pytest.raises(ModelRejected, match="'offline': add one to WAYSTATION_PLUGINS; installed is offline"):
         await router.complete(request)
 
 
@@ -104,7 +104,7 @@ def test_a_plugin_that_is_named_and_not_installed_is_told_of_with_what_to_do(
     with pytest.raises(BadInput) as refused:
         open_plugins(with_plugins("unit-convert"))
     said = str(refused.value)
-    assert "the plug-in unit-convert is enabled, and is not installed" in said
+    assert "the plug-in unit-convert is enabled but not installed" in said
     assert "did you mean unit_convert (a tool, of waystation_examples_metadata 1.0)?" in said
     assert all(group in said for group in PluginGroup)
     assert "`waystation doctor` lists those that are installed" in said
@@ -274,7 +274,7 @@ def test_doctor_says_what_is_wrong_with_plugins_and_which_there_are(
     monkeypatch.setenv("WAYSTATION_PLUGINS", "nothing")
     ok, finding = checks(capsys)["plug-ins"]
     assert not ok
-    assert "the plug-in nothing is enabled, and is not installed" in finding
+    assert "the plug-in nothing is enabled but not installed" in finding
     assert "Installed here: " in finding
     assert "offline (a kind of model endpoint" in finding
 

@@ -66,7 +66,7 @@ async def test_a_store_that_was_encrypted_as_a_whole_is_not_taken_for_another(tm
             assert await store.put_text("a text", TASK_1_SCOPE) == blob
             async with store.database.write() as connection:
                 await connection.exec_driver_sql(CLEARED)
-        with pytest.raises(StoreError, match="the database does not say so any more"):
+        with pytest.raises(StoreError, match="the database no longer says so"):
             await open_store(workers)
         assert await reencrypt_store(workers) == 1
     async with aclosing(await open_store(workers)) as store:
@@ -99,7 +99,7 @@ async def test_an_encrypted_store_is_known_by_its_place_whatever_its_database_sa
     await attacked(workers, *statements)
     again = workers.replace(store_url=f"sqlite:///{tmp_path}/../{tmp_path.name}/waystation.db")
     for settings in (workers, again):
-        with pytest.raises(StoreError, match=r"the database does not say so any more.*`waystation store reseal`"):
+        with pytest.raises(StoreError, match=r"the database no longer says so.*`waystation store reseal`"):
             await open_store(settings)
     assert await reencrypt_store(workers) == 1
     await (await open_store(workers)).aclose()
@@ -119,7 +119,7 @@ async def test_a_database_that_does_not_say_which_store_it_is_gets_no_new_name(t
     async with aclosing(await open_store(workers)) as store:
         await store.put_text("a text", TASK_1_SCOPE)
     await attacked(workers, "DELETE FROM identity")
-    with pytest.raises(StoreError, match=r"does not say any more which store it is.*from a backup"):
+    with pytest.raises(StoreError, match=r"no longer says which store it is.*from a backup"):
         await open_store(workers)
     with pytest.raises(StoreError, match="from a backup"):
         await migrate(workers.database_url, utc_now)
@@ -159,7 +159,7 @@ async def test_a_new_database_in_the_place_of_an_encrypted_one_is_taken_once_som
     for left in tmp_path.glob("waystation.db*"):
         left.unlink()
     plain = Settings.model_validate({"home": tmp_path})
-    with pytest.raises(StoreError, match=r"another database stands in its place.*`waystation store reseal`"):
+    with pytest.raises(StoreError, match=r"another database is in its place.*`waystation store reseal`"):
         await open_store(plain)
     assert await reencrypt_store(plain) == 0
     await (await open_store(plain)).aclose()
@@ -202,7 +202,7 @@ def test_beside_a_store_that_knows_a_key_no_other_one_is_made_or_used(
     settings.key_file.unlink()
     assert run(redact) == 2
     err = capsys.readouterr().err
-    assert "the store's placeholders are made with a key that is not here" in err
+    assert "the key of the store's placeholders is missing" in err
     assert "`waystation store adopt-key`" in err
     assert not settings.key_file.exists()
     assert run(["privacy", "find", "ada@example.com"]) == 2

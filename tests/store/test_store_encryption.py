@@ -71,7 +71,7 @@ async def test_plain_rows_and_encrypted_ones_live_side_by_side(store_url: str) -
 
 @pytest.mark.parametrize(
     ("at_rest", "reason"),
-    [(NO_KEY, "the key is not here"), (OTHER, "it was encrypted with another key")],
+    [(NO_KEY, "the key is missing"), (OTHER, "it was encrypted with another key")],
     ids=["no key", "another key"],
 )
 async def test_without_its_key_an_encrypted_text_is_refused_and_a_plain_one_is_read(

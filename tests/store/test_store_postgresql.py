@@ -71,9 +71,9 @@ async def test_encryption_that_is_asked_for_is_not_given_up(postgres: PostgresSe
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        ({PASSWORD: "h%40sh"}, StoreError, "refuses the user or the password of DATABASE_URL"),
-        ({"/postgres?": "/nowhere?"}, StoreError, "no database of the name in DATABASE_URL: create it"),
-        ({"?": "?channel_binding=require"}, StoreError, "does not know a parameter of DATABASE_URL: leave it out"),
+        ({PASSWORD: "h%40sh"}, StoreError, "rejects the user or the password of DATABASE_URL"),
+        ({"/postgres?": "/nowhere?"}, StoreError, "no database with the name in DATABASE_URL: create it"),
+        ({"?": "?channel_binding=require"}, StoreError, "does not know a parameter of DATABASE_URL: remove it"),
         ({"?": "?sslmode=always"}, BadInput, "`sslmode` parameter must be one of: disable, allow"),
         ({"?": "?sslmode=verify-full&sslrootcert=/nowhere.crt"}, StoreUnavailable, "No such file or directory"),
     ],

@@ -1,4 +1,4 @@
-"""In which unit and how much a person grants: what was asked for, and never over the task's ceiling."""
+"""In which unit and how much a person grants: what was requested, and never over the task's ceiling."""
 
 from datetime import UTC, datetime
 
@@ -72,18 +72,18 @@ def test_a_grant_may_be_of_any_size_in_the_units_that_were_asked_for(
         (
             DOLLARS,
             {"tokens": 5_000},
-            snapshot("dollars are asked for: say how many, like `--add '$0.10'`, or `usd` in a signal"),
+            snapshot("dollars are requested: say how many, like `--add '$0.10'`, or `usd` in a signal"),
         ),
-        (TOKENS, {"usd": 5}, snapshot("tokens are asked for: say how many, like `--add 50k`, or `tokens` in a signal")),
+        (TOKENS, {"usd": 5}, snapshot("tokens are requested: say how many, like `--add 50k`, or `tokens` in a signal")),
         (
             TOKENS + DOLLARS,
             {"tokens": 5_000},
-            snapshot("dollars are asked for: say how many, like `--add '$0.10'`, or `usd` in a signal"),
+            snapshot("dollars are requested: say how many, like `--add '$0.10'`, or `usd` in a signal"),
         ),
         (
             TOKENS + DOLLARS,
             {"usd": 5},
-            snapshot("tokens are asked for: say how many, like `--add 50k`, or `tokens` in a signal"),
+            snapshot("tokens are requested: say how many, like `--add 50k`, or `tokens` in a signal"),
         ),
     ],
 )

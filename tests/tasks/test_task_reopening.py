@@ -97,7 +97,9 @@ def test_the_rewind_stands_in_the_state_as_done() -> None:
 
 
 def test_an_agent_that_never_worked_is_no_agent_to_go_back_with() -> None:
-    with pytest.raises(BadInput, match=r"no agent 'writing' that has worked; there are: research-1, research-2$"):
+    with pytest.raises(
+        BadInput, match=r"no agent 'writing' has worked; agents that have worked: research-1, research-2$"
+    ):
         again(ended("research-1", "research-2"), "writing")
 
 
@@ -135,7 +137,7 @@ def test_a_session_that_has_given_the_rest_away_refuses() -> None:
 
 
 def test_the_number_of_a_leg_that_was_cut_off_is_not_used_again() -> None:
-    """Its outcome may have been committed meanwhile, by what was taken back."""
+    """Its outcome may have been committed meanwhile, by what was rewound."""
     state = make_working_state()
     cut_off = state.runs["research-1"].with_settled_usage(state.runs["research-1"].totals).finish_partial("cancelled")
     state = again(state.with_run(cut_off).end_task(TaskPhase.CANCELLED))

@@ -32,12 +32,12 @@ def render_action_details(task_id: str, approval: ApprovalRequest, question: Act
     no = json.dumps({"request_id": approval.request_id, "note": "why, for the agent", "by": "name"})
     deadline = f"- its deadline: {approval.answer_by:%Y-%m-%d %H:%M %Z}" if approval.answer_by is not None else ""
     parts = [
-        f"**{approval.agent} asks to call {question.tool}.** It is called once, with exactly what is said here:",
+        f"**{approval.agent} asks to call {question.tool}.** It is called once, with exactly these arguments:",
         indent(question.text, CODE_INDENT),
         format_hidden_call_hint(task_id, approval.agent, question),
         deadline,
-        f"To have it called, send the signal `approve_budget` with\n\n```json\n{yes}\n```",
-        f"To have the agent go on without it, send `deny_budget` with\n\n```json\n{no}\n```",
+        f"To allow the call, send the signal `approve_budget` with\n\n```json\n{yes}\n```",
+        f"To let the agent continue without it, send `deny_budget` with\n\n```json\n{no}\n```",
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -127,16 +127,16 @@ def render_plan_details(task_id: str, approval: ApprovalRequest) -> str:
     sent = json.dumps({"request_id": approval.request_id, "by": "name"})
     deadline = f" Its deadline: {approval.answer_by:%Y-%m-%d %H:%M %Z}." if approval.answer_by is not None else ""
     what = (
-        f"**The plan waits to be agreed to**: its {format_count(approval.steps_left, 'step')} are below, with what "
-        "each may "
-        f"spend; `waystation plan {task_id}` has what each is to do, and `--edit` changes it."
+        f"**The plan waits for approval**: its {format_count(approval.steps_left, 'step')} are below, each "
+        f"with its budget. `waystation plan {task_id}` shows what each step does, and `--edit` changes the "
+        "plan."
     )
     if not approval.asked.is_zero:
-        what = f"**A {describe_plan_request(approval)[0]}**: `waystation plan {task_id}` has what each is to do."
+        what = f"**A {describe_plan_request(approval)[0]}**: `waystation plan {task_id}` shows what each step does."
     denied = "end the task" if approval.asked.is_zero else "keep the plan as it was"
     return (
-        f"{what}{deadline}\nTo work by it, send the signal `approve_budget`, to {denied} `deny_budget`, with"
-        f"\n\n```json\n{sent}\n```"
+        f"{what}{deadline}\nTo approve it, send the signal `approve_budget`; to {denied}, send `deny_budget`, "
+        f"with\n\n```json\n{sent}\n```"
     )
 
 
@@ -175,12 +175,12 @@ def format_request_and_answer(approval: ApprovalRequest, *, over: bool, origin: 
             return f"{asked}; not answered, since {approval.note}"
         case "expired":
             end = "its deadline" if approval.answer_by is not None else "the task's end"
-            return f"{asked}; nobody answered until {end}"
+            return f"{asked}; not answered by {end}"
 
 
 def _asked(approval: ApprovalRequest) -> str:
     if approval.about_plan:
-        return f"the plan, of {format_count(approval.steps_left, 'step')}, was to be agreed to"
+        return f"the plan, of {format_count(approval.steps_left, 'step')}, waited for approval"
     if approval.action is not None:
         return f"{approval.agent} asked to call {approval.action.tool}"
     after = f" after {format_count(approval.outlook.calls, 'call')}" if approval.outlook is not None else ""
@@ -256,8 +256,8 @@ def _request(task_id: str, approval: ApprovalRequest) -> str:
     yes = json.dumps({"request_id": approval.request_id, **build_grant_fields(approval.asked), "by": "name"})
     no = json.dumps({"request_id": approval.request_id, "finish": "partial", "by": "name"})
     return (
-        f"{_why(approval)}\nTo go on, send the signal `approve_budget` with\n\n```json\n{yes}\n```\n\nTo end this step "
-        f"with what it has, send `deny_budget` with\n\n```json\n{no}\n```"
+        f"{_why(approval)}\nTo continue, send the signal `approve_budget` with\n\n```json\n{yes}\n```\n\nTo "
+        f"end this step with what it has, send `deny_budget` with\n\n```json\n{no}\n```"
     )
 
 
@@ -265,7 +265,7 @@ def _why(approval: ApprovalRequest) -> str:
     seen = approval.outlook
     if approval.reason:
         made = f" So far: {format_work_counts(seen.made)}." if seen is not None else ""
-        return f"**{approval.agent} makes no more calls: {approval.reason}.** See to it there first.{made}"
+        return f"**{approval.agent} makes no more calls: {approval.reason}.** Resolve this there first.{made}"
     lines = [
         f"**{approval.agent} asks for {format_amount(approval.asked)}.** It has spent "
         f"{format_used_amount(approval.spent, approval.limit)}.",
@@ -296,7 +296,7 @@ def validate_grant(amount: Amount | None) -> Amount | None:
     Raises BadInput for a zero amount, which a task would read as none.
     """
     if amount is not None and amount.is_zero:
-        raise BadInput("an amount of nothing grants nothing: leave it out to grant what was asked for, or deny")
+        raise BadInput("an amount of zero grants nothing: leave the amount out to grant the requested one, or deny")
     return amount
 
 
@@ -346,7 +346,7 @@ def _work(progress: TaskProgress) -> str:
     made = progress.all_compactions
     if not made.made_room:
         return ""
-    return f"**Context** {format_count(made.made_room, 'compaction')}, {made.hidden_tokens:,} tokens compressed away"
+    return f"**Context** {format_count(made.made_room, 'compaction')}, {made.hidden_tokens:,} tokens saved"
 
 
 def format_privacy(progress: TaskProgress) -> str:
