@@ -136,7 +136,7 @@ def test_a_change_of_the_embedder_is_refused_until_memory_is_made_anew(
     code, out, _ = printed(["memory", "status"], capsys)
     assert (code, out.splitlines()[-1].partition(": make")[2]) == (
         0,
-        " it anew by `waystation memory reindex`, or set WAYSTATION_EMBEDDER and its model to what they were",
+        " it with `waystation memory reindex`, or set WAYSTATION_EMBEDDER and its model to their earlier values",
     )
     code, out, err = printed(["memory", "reindex"], capsys)
     assert (code, out) == (0, f"{EMBEDDED_NOW} fastembed/{STATIC}\n")
@@ -177,7 +177,7 @@ def test_a_damaged_memory_is_seen_and_made_again(file: str, capsys: pytest.Captu
     asyncio.run(bring_in())
     damaged = next(Settings().memory_folder.rglob(file.strip()))
     DAMAGES[file](damaged)
-    way_out = "if its files are damaged, `waystation memory reindex --anew` makes it again from what the store has"
+    way_out = "if its files are damaged, `waystation memory reindex --anew` rebuilds it from the store"
     for command in (["memory", "search", "wheel audit"], ["memory", "reindex"]):
         code, _, err = printed(command, capsys)
         assert (code, way_out in " ".join(err.split())) == (3, True), command

@@ -11,7 +11,7 @@ from waystation.documents.readers.formats import extract_file
 
 CONTRACT = "The retention period is thirty days and the liability cap is 250,000 euros."
 WITHOUT_MAP = dict.fromkeys(CONTRACT, "")
-UNREADABLE = "its fonts do not say which letters its signs are"
+UNREADABLE = "its fonts do not map its glyphs to letters"
 
 
 @pytest.mark.parametrize("first_glyph", [1, 3, 29, 36, 65, 97, 300])

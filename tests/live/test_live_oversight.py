@@ -140,7 +140,7 @@ async def test_a_plan_may_be_kept_and_an_impossible_revision_changes_nothing(
     assert len(ended.notes) == notes
     assert "Revision 1, after the research: the plan was kept as it was." in report
     for asked in crew.asked[1:]:
-        assert "- step 'harbours' has begun, and stays as it is" in asked.messages[-1].tool_results[0].content
+        assert "- step 'harbours' has started and cannot be changed" in asked.messages[-1].tool_results[0].content
 
 
 @pytest.mark.parametrize(

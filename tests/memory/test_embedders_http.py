@@ -96,7 +96,7 @@ async def test_what_passes_is_tried_again(server: EmbeddingsServer, status: int)
     ("status", "words"),
     [
         (0, "does not answer"),
-        (429, "takes no more requests for now (HTTP 429)"),
+        (429, "accepts no more requests for now (HTTP 429)"),
         (503, "failed (HTTP 503)"),
     ],
 )
@@ -150,12 +150,12 @@ async def test_the_delay_that_a_server_asks_for_is_kept_or_it_is_given_up(server
 )
 async def test_an_answer_that_cannot_be_used_is_no_vector(server: EmbeddingsServer, body: str) -> None:
     server.faults = [Fault(200, body=body)]
-    assert "gave an answer that cannot be used" in await failure(embedder_of(server))
+    assert "sent an unusable answer" in await failure(embedder_of(server))
 
 
 async def test_a_dimension_that_is_not_the_set_one_is_seen_with_the_first_vector(server: EmbeddingsServer) -> None:
     server.dimension = 8
-    assert "gives vectors of 8 dimensions, not of 64: set WAYSTATION_EMBEDDER_DIMENSION" in await failure(
+    assert "returns vectors of 8 dimensions instead of 64: set WAYSTATION_EMBEDDER_DIMENSION" in await failure(
         embedder_of(server)
     )
 

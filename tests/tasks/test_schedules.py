@@ -142,7 +142,7 @@ lost    paused (why)
         (("--docs", "/nowhere"), "cannot use /nowhere: no such file"),
         (("--failures", "0"), "--failures"),
         (("--servers", "a,,b"), "give names with commas between, like time,wiki; or `none` alone"),
-        (("--skills", "/nowhere"), "neither it nor a folder in it has a SKILL.md"),
+        (("--skills", "/nowhere"), "neither the folder nor a folder in it has a SKILL.md"),
     ],
 )
 def test_what_cannot_be_scheduled_is_refused_before_a_server_is_asked(
