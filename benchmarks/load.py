@@ -189,7 +189,7 @@ async def run_round(shell: Shell, name: str, trouble: "FaultInjector") -> RoundR
                 handle = server.get_workflow_handle((await submit_with_retry(client, asked)).task_id)
                 await handle.result()
                 seen = (await handle.describe()).raw_description.workflow_execution_info
-                phase = (await client.get_task(handle.id)).progress.phase
+                phase = (await client.get_task(handle.id)).phase
                 return phase, seen.history_size_bytes, seen.history_length
 
         began, worked, size = time.perf_counter(), trouble.fleet.measure_cpu_seconds(), database_bytes(trouble.postgres)

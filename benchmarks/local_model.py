@@ -31,7 +31,8 @@ from waystation.context.transcript import Message
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Limit
 from waystation.runtime.temporal.dev_server import find_free_port, find_temporal_executable
-from waystation.tasks.task import TaskProgress, TaskRequest
+from waystation.tasks.task import TaskRequest
+from waystation.tasks.view import TaskView
 from waystation.workers.wiring import run_configured_workers
 
 MODEL = "smollm2"
@@ -143,17 +144,16 @@ async def run_task(settings: Settings) -> None:
     say(describe_tool_results([message for transcript in transcripts for message in transcript.messages]))
 
 
-async def follow_task(client: Client, task_id: str) -> TaskProgress:
+async def follow_task(client: Client, task_id: str) -> TaskView:
     """Say where the task is whenever that has changed, until it is over."""
     said = ""
-    async for view in client.watch(task_id):
-        seen = view.progress
+    async for seen in client.watch(task_id):
         steps = ", ".join(f"{step.id} {step.state}" for step in seen.steps)
         line = f"{seen.phase}, {seen.budget.spent.tokens:,} tokens; {steps}"
         if line != said:
             say(line)
         said = line
-    return (await client.get_task(task_id)).progress
+    return await client.get_task(task_id)
 
 
 def describe_tool_results(messages: Sequence[Message]) -> str:

@@ -166,11 +166,8 @@ class TripRunner:
     async def run_task(self, trip: TripSpec, name: str) -> None:
         """One task. Nobody looks at it while it goes on, but until it has asked for what a trip wants to grant."""
         task = await self.client.submit(request(trip, name), self.documents)
-        while (
-            trip.agent_budget is not None
-            and not (found := await self.client.get_task(task.task_id)).progress.phase.over
-        ):
-            for one in found.progress.approvals:
+        while trip.agent_budget is not None and not (found := await self.client.get_task(task.task_id)).phase.over:
+            for one in found.approvals:
                 if one.decision == "pending":
                     await self._wait_for_indexing()
                     await self.client.approve(task.task_id, request_id=one.request_id, amount=GRANT, by="trips")

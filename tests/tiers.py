@@ -50,7 +50,7 @@ QUICK = {
         render_requests render_task
     """),
     "client": _modules("""
-        client_context session_size task_json
+        client_context session_size
     """),
     "config": _modules("""
         model_family_presets presets settings settings_context settings_file settings_hooks settings_models
@@ -136,7 +136,8 @@ QUICK = {
         budget_requests budget_warnings context_editor context_edits context_rewind cost_report notifications
         oversight_state plan_versions progress_size recorded_answers request_expiry schedules session_repository
         session_state spending_queries task_budgets task_delegation task_details task_ids task_reopening
-        task_signals task_state tool_approval_requests tool_approval_texts trace_spans unattended_approvals
+        task_signals task_state task_view tool_approval_requests tool_approval_texts trace_spans
+        unattended_approvals
     """),
     "web": _modules("""
         charts event_listeners page_costs page_requests server_shutdown timeline_pictures

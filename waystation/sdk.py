@@ -24,7 +24,7 @@ from pydantic import BaseModel, ValidationError
 from waystation.budgets.budget import BudgetMode
 from waystation.client.client import Client
 from waystation.client.remote import RemoteClient
-from waystation.client.sdk_values import ApprovalSnapshot, Report, TaskSnapshot, ValueRows
+from waystation.client.sdk_values import ApprovalFrameRow, Report, TaskFrameRow, ValueRows
 from waystation.client.submission import ForkRequest
 from waystation.config.settings import Settings
 from waystation.context.transcript import Message
@@ -37,7 +37,7 @@ from waystation.runtime.temporal.run_file import read_run_file
 from waystation.tasks.progress import CostLine, DayRange, SessionSummary, SpendingLine
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import TaskPhase, TaskRequest, make_own_session_name
-from waystation.tasks.view import TaskFilter
+from waystation.tasks.view import PendingApproval, TaskFilter, TaskView
 
 MAX_OUTAGE_SECONDS, RETRY_SECONDS = 60.0, 2.0
 _P = ParamSpec("_P")
@@ -109,7 +109,7 @@ class AsyncWaystation:
         servers: Sequence[str] | str | None = None,
         review_plan: bool | None = None,
         request_id: str | None = None,
-    ) -> TaskSnapshot:
+    ) -> TaskView:
         """Submit a question with files and folders, or with the documents of a session.
 
         The same `request_id` always finds the same task.
@@ -137,20 +137,20 @@ class AsyncWaystation:
             )
         return await self.task((await client.submit(request, documents)).task_id)
 
-    async def task(self, task: TaskSnapshot | str) -> TaskSnapshot:
+    async def task(self, task: TaskView | str) -> TaskView:
         """Return a task as it is now."""
-        return TaskSnapshot.from_view(await self._get_client().get_task(await self._id(task)))
+        return await self._get_client().get_task(await self._id(task))
 
     async def tasks(
         self, *, session: str | None = None, phases: Sequence[TaskPhase | str] = (), text: str = "", most: int = 50
-    ) -> ValueRows[TaskSnapshot]:
+    ) -> ValueRows[TaskView]:
         """Return the newest tasks, or all tasks of a session, in these phases, or with this text in their titles."""
         wanted = _valid(TaskFilter, session=session, phases=_phases(phases), text=text)
-        return ValueRows([TaskSnapshot.from_view(one) for one in await self._get_client().list_tasks(wanted, most)])
+        return ValueRows(await self._get_client().list_tasks(wanted, most), TaskFrameRow.from_view)
 
     async def wait(
-        self, task: TaskSnapshot | str, *, seconds: float | None = None, through_pauses: bool = False
-    ) -> TaskSnapshot:
+        self, task: TaskView | str, *, seconds: float | None = None, through_pauses: bool = False
+    ) -> TaskView:
         """Wait until a task is over, and return it.
 
         Also returns when the task pauses for an answer, unless `through_pauses`, and after `seconds`, with the task as
@@ -163,7 +163,7 @@ class AsyncWaystation:
                 while True:
                     try:
                         async for view in self._get_client().watch(task_id):
-                            seen, away_since = TaskSnapshot.from_view(view), None
+                            seen, away_since = view, None
                             if seen.over or (seen.phase is TaskPhase.PAUSED and not through_pauses):
                                 return seen
                     except Unreachable:
@@ -173,34 +173,29 @@ class AsyncWaystation:
                         await asyncio.sleep(RETRY_SECONDS)
         return seen or await self.task(task_id)
 
-    async def report(self, task: TaskSnapshot | str, version: int | None = None) -> Report:
+    async def report(self, task: TaskView | str, version: int | None = None) -> Report:
         """Return the newest report of a task, or this version of it."""
-        client, task_id = self._get_client(), await self._id(task)
-        markdown = await client.get_report(task_id, version)
-        return Report(task_id=task_id, phase=(await client.get_last_known_progress(task_id)).phase, markdown=markdown)
+        return Report.from_view(await self._get_client().load_report(await self._id(task), version))
 
-    async def bill(self, task: TaskSnapshot | str) -> ValueRows[CostLine]:
+    async def bill(self, task: TaskView | str) -> ValueRows[CostLine]:
         """Return what a task has cost so far, by agent, model and kind of call."""
         return ValueRows((await self._get_client().get_bill(await self._id(task))).lines)
 
-    async def transcript(self, task: TaskSnapshot | str, agent: str) -> ValueRows[Message]:
+    async def transcript(self, task: TaskView | str, agent: str) -> ValueRows[Message]:
         """Return the messages of one agent's transcript."""
         return ValueRows((await self._get_client().get_transcript(await self._id(task), agent)).messages)
 
-    async def approvals(self, task: TaskSnapshot | str | None = None) -> ValueRows[ApprovalSnapshot]:
+    async def approvals(self, task: TaskView | str | None = None) -> ValueRows[PendingApproval]:
         """Return pending approval requests of all tasks or of one, the most urgent first."""
         client, meant = self._get_client(), None if task is None else await self._id(task)
         return ValueRows(
-            [
-                ApprovalSnapshot.from_pending(one)
-                for one in await client.list_approvals()
-                if meant in {None, one.task_id}
-            ]
+            [one for one in await client.list_approvals() if meant in {None, one.task_id}],
+            ApprovalFrameRow.from_pending,
         )
 
     async def approve(
         self,
-        asked: ApprovalSnapshot | TaskSnapshot | str,
+        asked: PendingApproval | TaskView | str,
         add: str | None = None,
         *,
         by: str | None = None,
@@ -225,7 +220,7 @@ class AsyncWaystation:
 
     async def deny(
         self,
-        asked: ApprovalSnapshot | TaskSnapshot | str,
+        asked: PendingApproval | TaskView | str,
         *,
         finish: Literal["partial", "cancel"] = "partial",
         by: str | None = None,
@@ -237,17 +232,17 @@ class AsyncWaystation:
         answer = await client.deny(task_id, request_id=request_id, finish=finish, by=by or getuser(), note=note)
         return await self._became(task_id, request_id, answer)
 
-    async def send_message(self, task: TaskSnapshot | str, words: str, *, by: str | None = None) -> str:
+    async def send_message(self, task: TaskView | str, words: str, *, by: str | None = None) -> str:
         """Send the agents of a task a message; each receives it at its next turn."""
         return _told(await self._get_client().send_message(await self._id(task), words, by or getuser()))
 
-    async def cancel(self, task: TaskSnapshot | str) -> TaskSnapshot:
+    async def cancel(self, task: TaskView | str) -> TaskView:
         """Ask a task to stop. One that is over stays as it is."""
         task_id = await self._id(task)
         await self._get_client().cancel(task_id)
         return await self.task(task_id)
 
-    async def fork(self, task: TaskSnapshot | str, step: str, *, budget: str | None = None) -> TaskSnapshot:
+    async def fork(self, task: TaskView | str, step: str, *, budget: str | None = None) -> TaskView:
         """Start a new task from the finished work of one that is over.
 
         `step` and all steps that depend on it run again.
@@ -267,8 +262,8 @@ class AsyncWaystation:
         days = DayRange.resolve(since, until, utc_now().date())
         return ValueRows((await self._get_client().get_spending(days, session)).lines)
 
-    async def _id(self, task: TaskSnapshot | str) -> str:
-        if isinstance(task, TaskSnapshot):
+    async def _id(self, task: TaskView | str) -> str:
+        if isinstance(task, TaskView):
             return task.task_id
         if not isinstance(task, str):  # pyright: ignore[reportUnnecessaryIsInstance]: a notebook's cell has no types
             raise BadInput(f"a task is what was given back for it, its id or how that begins, and no {task!r}")
@@ -280,14 +275,14 @@ class AsyncWaystation:
         A request that has meanwhile become unnecessary is no error. Raises BadInput if another request was refused.
         """
         if answer.outcome == "refused" and request_id is not None:
-            asked = (await self._get_client().get_task(task_id)).progress.approvals
+            asked = (await self._get_client().get_task(task_id)).approvals
             if any(one.request_id == request_id and one.decision == "withdrawn" for one in asked):
                 return "withdrawn: budget was released, so it no longer needs an answer"
         return _told(answer)
 
-    async def _asked(self, asked: ApprovalSnapshot | TaskSnapshot | str) -> tuple[str, str | None]:
-        if isinstance(asked, ApprovalSnapshot):
-            return asked.task_id, asked.request_id
+    async def _asked(self, asked: PendingApproval | TaskView | str) -> tuple[str, str | None]:
+        if isinstance(asked, PendingApproval):
+            return asked.task_id, asked.approval.request_id
         return await self._id(asked), None
 
 

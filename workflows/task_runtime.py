@@ -31,6 +31,7 @@ from waystation.tasks.reallocation import compute_drawable_budget, with_realloca
 from waystation.tasks.signals import was_encrypted
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import ApprovalRequest, AuditEntry, TaskPhase, TaskProgress
+from waystation.tasks.view import TaskView
 from waystation.workflows.notification import NotificationWorkflow
 from waystation.workflows.options import SHORT, with_summary
 
@@ -146,7 +147,7 @@ class TaskRuntime:
 
     def _show(self) -> None:
         self._to_show = False
-        workflow.set_current_details(render_task_details(self.progress))
+        workflow.set_current_details(render_task_details(TaskView.from_progress(self.progress)))
         self._upsert()
 
     def _upsert(self) -> None:

@@ -92,7 +92,7 @@ class TaskDriver:
 
     async def _look(self) -> None:
         for number in self.unfinished:
-            self.phases[number] = (await self.client.get_task(self.ids[number])).progress.phase
+            self.phases[number] = (await self.client.get_task(self.ids[number])).phase
 
 
 def build_documents() -> Sequence[SourceDocument]:

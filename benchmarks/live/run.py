@@ -143,7 +143,7 @@ def _see_through(platform: _Platform, provider: Provider, task: str, deadline: f
 
 
 def _limit(seen: Answer) -> int:
-    return cast("dict[str, int]", seen["budget"])["limit_tokens"]
+    return cast("dict[str, dict[str, int]]", seen["budget"])["limit"]["tokens"]
 
 
 def _waiting(seen: Answer) -> int:

@@ -36,6 +36,7 @@ from waystation.kernel.scopes import SystemScope
 from waystation.privacy.policy import RedactionPolicy
 from waystation.runtime.store_setup import build_client_data_converter, build_payload_codec, open_store
 from waystation.tasks.task import TaskConfig, TaskProgress, TaskRequest
+from waystation.tasks.view import TaskView
 from waystation.testing.doubles import RecordingMeter
 from waystation.workers.activity_deps import ActivityDeps, open_activity_deps
 
@@ -304,7 +305,7 @@ def prove() -> None:
 def _shown(planted: PlantedValues, seen: ObservedText, how: str) -> int:
     progress = seen.progress
     assert progress is not None
-    made = progress.all_compactions.made_room
+    made = TaskView.from_progress(progress).sum_compactions().made_room
     rows, leaked = list[tuple[str, str, int, int, str]](), 0
     for place in sorted(seen.texts):
         found, names = seen.count_leaks(place, planted.values_by_type), seen.count_leaks(place, planted.names)

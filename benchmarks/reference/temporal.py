@@ -2,15 +2,19 @@
 
 import inspect
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
 
+from temporalio.workflow import ActivityConfig
+
 from benchmarks.reference.markdown import fill_paragraphs, render_page, render_table
 from waystation import activities, workflows
 from waystation.kernel.temporal_names import QUEUES
 from waystation.runtime.temporal.connect import FIELDS, SEARCH_ATTRIBUTE_TYPES
+from waystation.workflows.options import ACCOUNT, ADMISSION, LEG, NOTICE, REPORT, SHORT
 
 INTRODUCTION = """
 The names that the Temporal server and its UI show. [For Temporal users](../temporal.md) explains how they work
@@ -18,6 +22,15 @@ together.
 
 A signal and an Update of the same name take the same JSON.
 """
+OPTIONS: Mapping[str, ActivityConfig] = {
+    "legs of agents, planning, compaction": LEG,
+    "reports": REPORT,
+    "admission of a task": ADMISSION,
+    "reads and writes of the store": SHORT,
+    "account of a session": ACCOUNT,
+    "notifications": NOTICE,
+}
+"""Options by the activities that have them."""
 WORKFLOW, ACTIVITY = "__temporal_workflow_definition", "__temporal_activity_definition"
 """Attributes in which Temporal's decorators store what they define."""
 
@@ -31,9 +44,35 @@ def render_temporal_page() -> str:
         if definition := getattr(defined, WORKFLOW, None):
             blocks += _render_workflow(definition, inspect.getdoc(defined) or "")
     blocks += ["## Activities", render_table(("activity", "description"), sorted(_list_activities()))]
+    headings = ("activities", "start-to-close", "schedule-to-close", "heartbeat", "retries")
+    rows = ((activities_of, *_describe_options(options)) for activities_of, options in OPTIONS.items())
+    blocks += ["## Time-outs and retries", render_table(headings, rows)]
     blocks += ["## Task queues", fill_paragraphs(", ".join(f"`{queue}`" for queue in QUEUES) + ".")]
     blocks += ["## Search attributes", render_table(("attribute", "type"), attributes)]
     return render_page("Temporal names", blocks)
+
+
+def _describe_options(options: ActivityConfig) -> tuple[str, str, str, str]:
+    retries = options.get("retry_policy")
+    if retries is None or retries.maximum_interval is None or retries.maximum_attempts:
+        raise ValueError("the page says that attempts have no limit, and how far apart they are")
+    return (
+        _format_duration(options.get("start_to_close_timeout")),
+        _format_duration(options.get("schedule_to_close_timeout")),
+        _format_duration(options.get("heartbeat_timeout")),
+        f"no limit, {_format_duration(retries.initial_interval)} to {_format_duration(retries.maximum_interval)} apart",
+    )
+
+
+def _format_duration(duration: timedelta | None) -> str:
+    """Return a duration in the largest unit of which it has whole numbers, or in seconds."""
+    if duration is None:
+        return ""
+    seconds = duration.total_seconds()
+    for unit, factor in (("h", 3_600), ("min", 60)):
+        if seconds >= factor and seconds % factor == 0:
+            return f"{seconds / factor:g} {unit}"
+    return f"{seconds:g} s"
 
 
 def _list_classes(package: ModuleType) -> Iterator[type]:

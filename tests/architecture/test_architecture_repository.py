@@ -32,6 +32,7 @@ NAME = re.compile(
 """Names of classes, and names of several words."""
 EXAMPLE_NAMES = {
     *("CountWordsInput", "CountWordsTool", "count_words"),
+    *("RememberTermInput", "RememberTermTool", "Term", "add_term", "list_terms", "remember_term", "term_id"),
     *("TaskPriority", "WITHDRAWAL", "WithdrawInput", "set_priority", "withdraw_request"),
 }
 """What the examples in CONTRIBUTING.md add."""

@@ -257,7 +257,7 @@ def asking_for(request: ApprovalRequest, settings: Settings) -> str:
         limit=Limit(tokens=5_000),
     )
     progress = as_stored(row, TaskPhase.WORKING).replace(approvals=(request,), steps=(step,))
-    return format_task_status(TaskView(progress=progress))
+    return format_task_status(TaskView.from_progress(progress))
 
 
 def test_a_person_is_told_that_a_call_has_more_than_is_shown(settings: Settings) -> None:
@@ -380,7 +380,7 @@ async def test_no_words_reach_the_log_when_a_tool_breaks(
         raise KeyError(SECRET)
 
     async with open_assistant_client(settings) as asking:
-        monkeypatch.setattr(Client, "get_report_text", broken)
+        monkeypatch.setattr(Client, "load_report", broken)
         said = await call_refused_tool(asking, "get_report", task=task)
         await call_refused_tool(asking, "submit_research", question=SECRET, documents=[{"name": SECRET}])
     logged = capsys.readouterr()
@@ -478,4 +478,4 @@ async def test_over_http_it_is_the_same_server(mode: str, settings: Settings) ->
         async with AssistantClient(transport, mode=mode) as asking:
             report = await asking.call_tool("get_report", {"task": task})
     assert report.structured_content is not None
-    assert SECRET in report.structured_content["report"]
+    assert SECRET in report.structured_content["markdown"]

@@ -153,13 +153,12 @@ async def test_values_that_name_anothers_task_or_tenant_open_nothing_of_it(
 ) -> None:
     task = await store_finished_task(settings)
     async with await Client.connect(settings) as own:
-        view = await own.get_last_known_task(task)
         asked = TaskRequest(question="How deep?", tenant=settings.tenant, request_id="one")
         row = await own.prepare_task(asked)
     async with remote(settings, keys, "approve", "other") as client:
-        for with_more in (client.with_origins, client.with_stored_details):
+        for details in (False, True):
             with pytest.raises(UnknownTask):
-                await with_more(view)
+                await client.get_task(task, details=details)
         prepared = await client.prepare_task(asked)
         assert (prepared.request.tenant, prepared.ref.tenant) == ("other", tenant_hash("other"))
         assert prepared.ref.task_id != row.ref.task_id
@@ -294,14 +293,12 @@ async def test_what_could_be_any_task_is_none_though_there_is_only_one(settings:
                 await client.resolve_task_id(beginning)
 
 
-async def test_of_a_view_that_is_sent_nothing_is_believed_but_whose_it_is(
-    settings: Settings, keys: ApiKeyStore
-) -> None:
+async def test_a_view_is_the_same_here_and_there(settings: Settings, keys: ApiKeyStore) -> None:
     task = await store_finished_task(settings)
-    async with remote(settings, keys, "read", settings.tenant) as client:
-        view = await client.get_last_known_task(task)
-        forged = view.replace(progress=view.progress.replace(title="forged", notes=("x",)))
-        assert (await client.with_stored_details(forged)).progress == view.progress
+    async with await Client.connect(settings) as own, remote(settings, keys, "read", settings.tenant) as client:
+        for details in (False, True):
+            view = await own.get_last_known_task(task, details=details)
+            assert await client.get_last_known_task(task, details=details) == view
 
 
 def test_no_proxy_reads_the_token_on_its_way_to_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from waystation.plugins.web.app import ServerDeps, create_app
 from waystation.plugins.web.event_feed import EventFeed
 from waystation.tasks.progress import build_waiting_step
 from waystation.tasks.task import TaskPhase
-from waystation.tasks.view import TaskView, UnfinishedReport
+from waystation.tasks.view import ReportView, StepView, TaskView
 
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 
@@ -37,21 +37,27 @@ class Drafting(Client):
 
     at_once = most_at_once = 0
 
-    async def build_draft(self, task_id: str) -> UnfinishedReport:
+    async def build_draft(self, task_id: str) -> ReportView:
         """See base class."""
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         await asyncio.sleep(0.02)
         self.at_once -= 1
-        return UnfinishedReport(phase=TaskPhase.WORKING, markdown=f"# Harbours of {task_id}\n\nOne was closed.\n")
+        return ReportView(
+            task_id=task_id,
+            phase=TaskPhase.WORKING,
+            version=None,
+            model="m",
+            markdown=f"# Harbours of {task_id}\n\nOne was closed.\n",
+        )
 
-    async def get_last_known_task(self, task_id: str) -> TaskView:
+    async def get_last_known_task(self, task_id: str, *, details: bool = False) -> TaskView:
         """See base class: its steps are known."""
-        view = await super().get_last_known_task(task_id)
+        view = await super().get_last_known_task(task_id, details=details)
         steps = tuple(
             build_waiting_step(step, Limit(tokens=9_000), skipped=False) for step in build_standard_plan("Which?").steps
         )
-        return view.replace(progress=view.progress.replace(steps=steps))
+        return view.replace(steps=tuple(map(StepView.from_progress, steps)))
 
 
 @asynccontextmanager
@@ -82,7 +88,8 @@ async def test_a_report_and_a_draft_are_had_as_pdf_and_docx_under_a_name(setting
         "task_id": running,
         "phase": "working",
         "version": None,
-        "report": text.text,
+        "markdown": text.text,
+        "model": "m",
         "versions": [],
     }
     assert (none.status_code, missing.status_code) == (422, 400)

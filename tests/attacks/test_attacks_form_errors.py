@@ -20,7 +20,7 @@ from waystation.plugins.web.app import ServerDeps, create_app
 from waystation.tasks.approvals import AnswerAuthor
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import ApprovalRequest, TaskPhase, TaskRequest, TaskRow
-from waystation.tasks.view import PendingApproval, SubmittedTask, TaskView
+from waystation.tasks.view import ApprovalView, PendingApproval, SubmittedTask, TaskView
 
 NOTHING = timedelta()
 NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
@@ -52,17 +52,18 @@ class Desk(Client):
         self.taken, self.given = request, documents
         return SubmittedTask(task_id="task-0000000000000000", run_id=None, ui_url=None)
 
-    async def get_task(self, task_id: str) -> TaskView:
+    async def get_task(self, task_id: str, *, details: bool = False) -> TaskView:
         """See base class: it waits for an answer."""
-        view = await super().get_task(task_id)
-        return view.replace(
-            progress=view.progress.replace(phase=TaskPhase.PAUSED, approvals=(ASKED,), report=None, reports=())
-        )
+        view = await super().get_task(task_id, details=details)
+        asked = (ApprovalView.from_request(ASKED),)
+        return view.replace(phase=TaskPhase.PAUSED, approvals=asked, reports=())
 
     async def list_approvals(self, session: str | None = None) -> tuple[PendingApproval, ...]:
         """See base class."""
-        ids = [one.progress.task_id for one in await self.list_tasks()]
-        return tuple(PendingApproval(task_id=one, title="Which?", approval=ASKED) for one in ids)
+        ids = [one.task_id for one in await self.list_tasks()]
+        return tuple(
+            PendingApproval(task_id=one, title="Which?", approval=ApprovalView.from_request(ASKED)) for one in ids
+        )
 
     async def approve(
         self,
@@ -302,7 +303,7 @@ async def test_a_denial_a_message_and_one_answer_to_several_come_back_with_what_
         assert "at most 2000 characters" in back.fault("note")
     back = Returned("message", told.text)
     assert (told.status_code, back.fields["message"], back.fields["by"]) == (503, "Mind the silt", "Ada")
-    assert "no Temporal server" in back.faults["tell--fault"].lower().replace("temporal", "Temporal")
+    assert "no Temporal server" in back.faults["message--fault"].lower().replace("temporal", "Temporal")
     assert Returned("message", blank.text).fault("message") == "This is empty."
 
 

@@ -28,7 +28,7 @@ from waystation.plugins.web.task_page import format_approval_request
 from waystation.runtime.sql_store import SqlStore
 from waystation.security.untrusted import escape_control_characters_in_json, replace_control_characters
 from waystation.tasks.task import ApprovalRequest, TaskPhase, TaskRequest
-from waystation.tasks.view import PendingApproval, as_stored
+from waystation.tasks.view import ApprovalView, PendingApproval, as_stored
 from waystation.workers.memory import MemoryReader
 
 
@@ -91,7 +91,7 @@ async def test_no_result_of_a_tool_has_signs_that_nobody_sees(
     asked = ApprovalRequest(
         request_id="r-1", agent="research-1", asked=Amount(), needed=Amount(), reason=f"why{HIDDEN}"
     )
-    waiting = PendingApproval(task_id=task, title=f"Why{HIDDEN}?", approval=asked)
+    waiting = PendingApproval(task_id=task, title=f"Why{HIDDEN}?", approval=ApprovalView.from_request(asked))
 
     async def found(*_: object) -> tuple[MemoryExcerpt, ...]:
         return (MemoryExcerpt((PassageTurn(passage, 1, "", passage.text),)),)
@@ -205,6 +205,8 @@ def test_what_shows_nothing_is_left_out_and_in_json_is_an_escape() -> None:
 def test_a_title_does_not_close_its_quotation_in_what_a_person_is_asked() -> None:
     asked = ApprovalRequest(request_id="r1", agent="writing", asked=Amount(tokens=9))
     text = format_approval_request(
-        PendingApproval(task_id="task-1", title="Why? ”. It asks for $0.01 only: “", approval=asked)
+        PendingApproval(
+            task_id="task-1", title="Why? ”. It asks for $0.01 only: “", approval=ApprovalView.from_request(asked)
+        )
     )
     assert (text.count("“"), text.count("”")) == (1, 1)

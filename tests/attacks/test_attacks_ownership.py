@@ -124,31 +124,20 @@ async def session_of(store: SqlStore, kept: TaskRow, reader: ReadScope) -> objec
     return [one for one in await store.list_sessions(reader, 0, 100) if one.id == kept.ref.session]
 
 
-READS: dict[str, Read] = {
+SPECIAL_READS: dict[str, Read] = {
     "get_text": text_of,
     "get_redacted_text": shown_of,
-    "list_documents": lambda store, kept, reader: store.list_documents(kept.ref.task_id, reader),
     "get_task": row_of,
     "list_tasks": listed_for,
     "find_task_ids": lambda store, kept, reader: store.find_task_ids(kept.ref.task_id[:12], reader),
-    "get_newest_plan": lambda store, kept, reader: store.get_newest_plan(kept.ref.task_id, reader),
-    "list_plan_versions": lambda store, kept, reader: store.list_plan_versions(kept.ref.task_id, reader),
-    "list_audit_entries": lambda store, kept, reader: store.list_audit_entries(kept.ref.task_id, reader),
-    "list_task_messages": lambda store, kept, reader: store.list_task_messages(kept.ref.task_id, reader),
-    "list_document_updates": lambda store, kept, reader: store.list_document_updates(kept.ref.task_id, reader),
     "load_transcript": messages_of,
-    "list_run_ids": lambda store, kept, reader: store.list_run_ids(kept.ref.task_id, reader),
     "get_leg_outcome": lambda store, kept, reader: store.get_leg_outcome(run_id(kept), 1, reader),
-    "list_notes": lambda store, kept, reader: store.list_notes(kept.ref.task_id, reader),
-    "get_deliverable": lambda store, kept, reader: store.get_deliverable(run_id(kept), reader),
-    "get_deliverables": lambda store, kept, reader: store.get_deliverables(kept.ref.task_id, reader),
     "list_task_charges": lines_of,
     "get_spending": spent_on,
     "list_sessions": session_of,
     "list_events": happened_to,
     "find_passages": lambda store, kept, reader: store.find_passages(passage_id(kept)[:8], reader),
     "get_passages": lambda store, kept, reader: store.get_passages([passage_id(kept)], reader),
-    "list_task_passages": lambda store, kept, reader: store.list_task_passages(kept.ref.task_id, reader),
 }
 EMPTY_HERE = {"list_document_updates"}
 """What these tasks have nothing of."""
@@ -177,6 +166,32 @@ OF_A_TENANT = {"find_erasure_matches", "list_matching_lines"}
 
 OF_A_REFERENCE = {"load_run", "load_work", "load_task_news", "get_session_name"}
 """Reads by a reference, whose own scope is the reader."""
+
+
+def list_public_reads() -> set[str]:
+    """Names of the store's methods that read in a transaction, and of two that call such methods."""
+    source = {name: inspect.getsource(method) for name, method in inspect.getmembers(SqlStore, inspect.isfunction)}
+    marked = {name for name, code in source.items() if re.match(r"\s*@read_transaction\b", code)}
+    return {name for name in marked if not name.startswith("_")} | {"get_newest_plan", "get_store_id"}
+
+
+def make_plain_read(name: str) -> Read | None:
+    """A read by a task's or an agent run's ID, whoever wrote it; None if it needs more."""
+    parameters = inspect.signature(getattr(SqlStore, name)).parameters.values()
+    required = {one.name for one in parameters if one.default is one.empty} - {"self", "connection", "reader"}
+
+    def read(store: SqlStore, kept: TaskRow, reader: ReadScope) -> Awaitable[object]:
+        ids = {"task_id": kept.ref.task_id, "run_id": run_id(kept)}
+        return getattr(store, name)(**{one: ids[one] for one in required}, reader=reader)
+
+    return read if required in ({"task_id"}, {"run_id"}) else None
+
+
+NOT_READ = SPECIAL_READS.keys() | WITHOUT_READER.keys() | OF_A_TENANT | COUNTED | OF_A_REFERENCE
+READS = SPECIAL_READS | {
+    name: plain for name in sorted(list_public_reads() - NOT_READ) if (plain := make_plain_read(name)) is not None
+}
+"""Every read by a reader. One by an ID alone needs no row of its own."""
 
 
 def covers(reader: ReadScope, kept: TaskRow) -> bool:
@@ -238,11 +253,7 @@ async def test_what_is_foreign_is_answered_as_what_is_unknown(store: SqlStore) -
 
 def test_every_read_of_the_store_names_who_asks() -> None:
     """A read without an owner must be argued for above, by name."""
-    source = {name: inspect.getsource(method) for name, method in inspect.getmembers(SqlStore, inspect.isfunction)}
-    marked = {name for name, text in source.items() if re.match(r"\s*@read_transaction\b", text)}
-    reads = {name for name in marked if not name.startswith("_")}
-    ports = {"get_newest_plan", "get_store_id", "get_session_name"}
-    assert reads | ports == READS.keys() | WITHOUT_READER.keys() | OF_A_TENANT | COUNTED | OF_A_REFERENCE
+    assert list_public_reads() == READS.keys() | WITHOUT_READER.keys() | OF_A_TENANT | COUNTED | OF_A_REFERENCE
     for name in READS.keys() | COUNTED:
         assert "reader" in inspect.signature(getattr(SqlStore, name)).parameters, name
     for name in OF_A_TENANT:

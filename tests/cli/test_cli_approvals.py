@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.support.view_values import PAUSED_VIEW, PENDING_APPROVAL
+from tests.support.view_values import PENDING_APPROVAL, VIEWED_PROGRESS
 from waystation.agents.action_approvals import ActionQuestion
 from waystation.cli.approvals import (
     AnswerCommand,
@@ -21,15 +21,14 @@ from waystation.models.profiles import OFFLINE_MODEL
 from waystation.tasks.approvals import AnswerOrigin
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import ApprovalRequest
-from waystation.tasks.view import TaskView
+from waystation.tasks.view import ApprovalView, TaskView
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
 def view(*approvals: ApprovalRequest) -> TaskView:
-    return TaskView(
-        progress=PAUSED_VIEW.progress.replace(approvals=approvals),
-        origins={"r1": AnswerOrigin(identities=("ada@laptop (waystation)",))},
+    return TaskView.from_progress(VIEWED_PROGRESS.replace(approvals=approvals)).with_origins(
+        {"r1": AnswerOrigin(identities=("ada@laptop (waystation)",))}
     )
 
 
@@ -74,7 +73,7 @@ SEND_LETTER = ActionQuestion(call_id="c", digest="d", tool="send_letter", text="
 FOR_A_CALL = PENDING_APPROVAL.replace(request_id="r3", asked=Amount(), action=SEND_LETTER)
 HALTED = PENDING_APPROVAL.replace(request_id="r4", asked=Amount(), reason="no credit at the provider")
 DEARER = PENDING_APPROVAL.replace(request_id="r2", asked=Amount(tokens=50_000))
-OPEN = PAUSED_VIEW.progress.replace(approvals=(PENDING_APPROVAL, answered("r0", 1), FOR_A_CALL, DEARER, HALTED))
+OPEN = view(PENDING_APPROVAL, answered("r0", 1), FOR_A_CALL, DEARER, HALTED)
 
 
 def approving(*request_ids: str, add: int | None = None) -> AnswerCommand:
@@ -149,19 +148,20 @@ def test_what_cannot_be_meant_of_several_is_bad_usage(
 # ------------------------------------------------------------------------------------------- grants that are too small
 
 APPROVED = AnswerResult(outcome="approved")
+ASKED = ApprovalView.from_request(PENDING_APPROVAL)
 
 
 def test_a_grant_under_what_the_next_call_may_need_is_warned_of() -> None:
-    assert describe_insufficient_grant(Amount(tokens=899), PENDING_APPROVAL, APPROVED) == (
+    assert describe_insufficient_grant(Amount(tokens=899), ASKED, APPROVED) == (
         "a grant of 899 tokens is too little for the next call of research-1, which may need 900 tokens more than it "
         "has: it takes what comes free in its task, or asks again"
     )
 
 
 def test_of_enough_and_of_what_was_asked_for_and_of_what_was_refused_nothing_is_said() -> None:
-    assert describe_insufficient_grant(Amount(tokens=900), PENDING_APPROVAL, APPROVED) == ""
-    assert describe_insufficient_grant(None, PENDING_APPROVAL, APPROVED) == ""
-    assert describe_insufficient_grant(Amount(tokens=1), PENDING_APPROVAL, AnswerResult(outcome="refused")) == ""
+    assert describe_insufficient_grant(Amount(tokens=900), ASKED, APPROVED) == ""
+    assert describe_insufficient_grant(None, ASKED, APPROVED) == ""
+    assert describe_insufficient_grant(Amount(tokens=1), ASKED, AnswerResult(outcome="refused")) == ""
 
 
 def test_of_a_message_to_the_built_in_model_it_is_said_that_nothing_follows_it() -> None:

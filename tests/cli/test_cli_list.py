@@ -9,7 +9,7 @@ from inline_snapshot import snapshot
 from rich.cells import cell_len
 
 from tests.support.finished_tasks import make_task_row
-from tests.support.view_values import PAUSED_PROGRESS_IN_DOLLARS, PAUSED_VIEW
+from tests.support.view_values import PAUSED_PROGRESS_IN_DOLLARS, VIEWED_PROGRESS
 from waystation.cli.console import BAD_USAGE
 from waystation.cli.main import run
 from waystation.cli.options import format_moment, parse_past_moment
@@ -28,8 +28,8 @@ HOUR = timedelta(hours=1)
 
 
 def seen(phase: TaskPhase, title: str, submitted: datetime, ended: datetime | None = None) -> TaskView:
-    progress = PAUSED_VIEW.progress.replace(phase=phase, title=title)
-    return TaskView(progress=progress, submitted_at=submitted, ended_at=ended)
+    progress = VIEWED_PROGRESS.replace(phase=phase, title=title)
+    return TaskView.from_progress(progress).replace(submitted_at=submitted, ended_at=ended)
 
 
 LISTED = (
@@ -41,7 +41,7 @@ LISTED = (
         NOON - HOUR,
     ),
     seen(TaskPhase.FAILED, "two\nlines \x1b[2J", NOON - 9_000 * HOUR),
-    TaskView(progress=PAUSED_PROGRESS_IN_DOLLARS.replace(title="")),
+    TaskView.from_progress(PAUSED_PROGRESS_IN_DOLLARS.replace(title="")),
 )
 
 

@@ -205,7 +205,7 @@ def test_as_data_the_report_has_its_citations(task_id: str, ran: Ran) -> None:
     found = json.loads(ran("report", task_id, "--format", "json")[1])
     stored = {"task_id", "phase", "version", "versions", "report"}
     assert stored | {"title", "stored_at", "model", "checked", "sources"} == set(found)
-    assert HOSTILE_MARKDOWN in found["report"]
+    assert HOSTILE_MARKDOWN in found["markdown"]
     assert found["sources"][4] == {
         "number": 5,
         "document": "gone.md",

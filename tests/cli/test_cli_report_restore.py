@@ -63,7 +63,7 @@ def test_the_owner_reads_what_was_replaced_and_is_told_what_stayed(task_id: str,
         "1 placeholder restored: what is printed now is private; 1 placeholder stayed, whose originals are not kept "
         "(credentials never are)",
     )
-    assert json.loads(ran("report", task_id, "--restore", "--json")[1])["report"] == RESTORED
+    assert json.loads(ran("report", task_id, "--restore", "--json")[1])["markdown"] == RESTORED
 
 
 def test_without_the_key_the_report_is_read_and_not_restored(task_id: str, ran: Run) -> None:

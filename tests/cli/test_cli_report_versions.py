@@ -68,7 +68,7 @@ def test_a_cancelled_rewind_overwrites_no_file_and_the_delivered_report_is_shown
     assert (folder / f"{task_id}.md").stat().st_mtime_ns == before
     assert run(["report", task_id, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert (found["version"], found["phase"], found["report"]) == (1, "cancelled", "# Report")
+    assert (found["version"], found["phase"], found["markdown"]) == (1, "cancelled", "# Report")
     assert [(one["number"], one["phase"]) for one in found["versions"]] == [(1, "partial"), (2, "cancelled")]
 
 

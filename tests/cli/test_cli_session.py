@@ -33,7 +33,7 @@ def test_a_limit_that_was_set_is_printed_for_programs(
     monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
     monkeypatch.setenv("TEMPORAL_ADDRESS", str(temporal_server.address))
     assert run(["session", "set", "harbours", "--budget", budget, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"session": "harbours", "limit_tokens": tokens, "limit_usd": usd}
+    assert json.loads(capsys.readouterr().out) == {"session": "harbours", "limit": {"tokens": tokens, "usd": usd}}
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\x1b[2Jb", "a\u2028b"])

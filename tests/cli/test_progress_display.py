@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rich.console import RenderableType
 
 from tests.support.progress_values import NOON, make_step_progress
-from tests.support.view_values import PAUSED_VIEW
+from tests.support.view_values import PAUSED_VIEW, VIEWED_PROGRESS
 from waystation.agents.agent_status import AgentStatus
 from waystation.budgets.budget import RunUsage
 from waystation.cli import follow
@@ -49,7 +49,7 @@ def test_what_an_agent_does_is_one_sentence(doing: AgentStatus, seconds: int, sa
 
 
 def test_beside_what_it_does_stands_what_it_has_spent() -> None:
-    view = PAUSED_VIEW.replace(doing=(WAITING, AgentStatus(agent="plan", what="model", since=NOON)))
+    view = PAUSED_VIEW.replace(activity=(WAITING, AgentStatus(agent="plan", what="model", since=NOON)))
     assert format_agent_activity(view, NOON) == [
         "research-1: turn 4, waiting for the model since 0 s; 29,500 of 30,000 tokens so far",
         "plan: waiting for the model since 0 s",
@@ -57,22 +57,21 @@ def test_beside_what_it_does_stands_what_it_has_spent() -> None:
 
 
 def test_an_agent_that_makes_room_says_so_also_while_nothing_is_heard_of_it() -> None:
-    (asking, writing) = PAUSED_VIEW.progress.steps
+    (asking, writing) = VIEWED_PROGRESS.steps
     steps = (asking.replace(state="compacting"), writing)
-    view = PAUSED_VIEW.replace(progress=PAUSED_VIEW.progress.replace(steps=steps))
+    view = TaskView.from_progress(VIEWED_PROGRESS.replace(steps=steps))
     assert format_agent_activity(view, NOON) == ["research-1: compacting its context"]
-    assert len(format_agent_activity(view.replace(doing=(WAITING,)), NOON)) == 1
+    assert len(format_agent_activity(view.replace(activity=(WAITING,)), NOON)) == 1
 
 
 def test_a_task_on_its_way_says_since_when_and_when_it_was_last_heard_of() -> None:
     begun = PAUSED_VIEW.replace(submitted_at=NOON - timedelta(minutes=2))
     later = NOON + timedelta(seconds=3_704)
     assert follow.format_liveness(PAUSED_VIEW, NOON) == "paused"
-    assert follow.format_liveness(begun.replace(doing=(WAITING,)), later) == (
+    assert follow.format_liveness(begun.replace(activity=(WAITING,)), later) == (
         "paused, submitted 1 h 3 min ago; last sign of life 4 s ago"
     )
-    over = begun.progress.replace(phase=TaskPhase.DONE)
-    assert follow.format_liveness(begun.replace(progress=over), NOON) == ""
+    assert follow.format_liveness(begun.replace(phase=TaskPhase.DONE), NOON) == ""
 
 
 def test_where_nothing_can_be_redrawn_a_sign_of_life_is_printed_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +82,7 @@ def test_where_nothing_can_be_redrawn_a_sign_of_life_is_printed_now_and_then(mon
     screen = follow.TaskScreen()
     for seconds in range(0, 44, 4):
         clock[0] = NOON + timedelta(seconds=seconds)
-        screen.show(PAUSED_VIEW.replace(doing=(WAITING,)))
+        screen.show(PAUSED_VIEW.replace(activity=(WAITING,)))
     signs = [line for line in said if "waiting for the model" in line]
     assert [line.split("since ")[1].split(";")[0] for line in signs] == ["16 s", "32 s"]
     assert said[-2] == "paused; last sign of life 0 s ago; 41,200 of 200,000 tokens spent"
@@ -123,7 +122,7 @@ def test_what_is_shown_as_spent_is_never_less_than_a_leg_has_told_and_what_is_he
 ) -> None:
     """The store has all that the workflow counts, but for calls that it takes to be answered yet."""
     limit, now = Limit(tokens=200_000), RunUsage(usage=known.usage + more.usage, possibly_billed=more.possibly_billed)
-    progress = PAUSED_VIEW.progress.replace(
+    progress = VIEWED_PROGRESS.replace(
         phase=TaskPhase.WORKING,
         totals=known,
         budget=BudgetProgress(limit=limit, spent=known.spent, reserved=Amount(tokens=reserved)),

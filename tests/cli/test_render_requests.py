@@ -5,9 +5,9 @@ from inline_snapshot import snapshot
 
 from tests.support.view_values import (
     PAUSED_PROGRESS_IN_DOLLARS,
-    PAUSED_VIEW,
     PENDING_APPROVAL,
     PENDING_APPROVAL_FORECAST,
+    VIEWED_PROGRESS,
 )
 from waystation.agents.deliverables import WorkCounts
 from waystation.cli.options import Deadline, parse_amount
@@ -15,15 +15,15 @@ from waystation.cli.render import format_inbox_lines
 from waystation.cli.render_requests import format_approve_command, format_inbox, format_request
 from waystation.kernel.amount import Amount, Limit
 from waystation.planning.plan import PLANNING_ID
-from waystation.tasks.task import ApprovalRequest, BudgetProgress
-from waystation.tasks.view import PendingApproval, list_pending_approvals
+from waystation.tasks.task import ApprovalRequest
+from waystation.tasks.view import ApprovalView, BudgetView, PendingApproval, TaskView, list_pending_approvals
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 WIDE = 200
 
 
 def waiting(approval: ApprovalRequest) -> PendingApproval:
-    return PendingApproval(task_id="task-1", title="Why?", approval=approval)
+    return PendingApproval(task_id="task-1", title="Why?", approval=ApprovalView.from_request(approval))
 
 
 def line(text: str, label: str) -> str:
@@ -31,13 +31,14 @@ def line(text: str, label: str) -> str:
 
 
 def test_the_command_to_approve_survives_the_shell_and_grants_what_was_asked_for() -> None:
-    words = shlex.split(format_approve_command("task-1", PAUSED_PROGRESS_IN_DOLLARS.approvals[0]))
+    asked = ApprovalView.from_request(PAUSED_PROGRESS_IN_DOLLARS.approvals[0])
+    words = shlex.split(format_approve_command("task-1", asked))
     assert words[-2:] == ["--add", "$0.50"]
-    assert parse_amount(words[-1], "--add") == PAUSED_PROGRESS_IN_DOLLARS.approvals[0].asked
+    assert parse_amount(words[-1], "--add") == asked.requested
 
 
 def test_the_inbox_tells_what_each_request_is_about_and_breaks_no_command() -> None:
-    (asking,) = list_pending_approvals(PAUSED_VIEW.progress)
+    (asking,) = list_pending_approvals(TaskView.from_progress(VIEWED_PROGRESS))
     late = asking.approval.replace(requested_at=NOON, answer_by=NOON + timedelta(hours=9))
     shown = format_inbox([asking.replace(approval=late, then="wait"), waiting(PENDING_APPROVAL)], NOON, 80)
     assert shown == snapshot("""\
@@ -95,7 +96,7 @@ research-1 makes no more calls: the account has no credit
 def test_money_that_is_left_in_the_task_is_accounted_for() -> None:
     def left(spent: int, reserved: int) -> str:
         limit = Limit(tokens=100_000)
-        budget = BudgetProgress(limit=limit, spent=Amount(tokens=spent), reserved=Amount(tokens=reserved))
+        budget = BudgetView(limit=limit, spent=Amount(tokens=spent), reserved=Amount(tokens=reserved))
         text = format_request(waiting(PENDING_APPROVAL).replace(task_budget=budget), NOON, WIDE)
         return line(text, "left") if "\n  left" in text else ""
 
@@ -155,7 +156,7 @@ and longest reply can come to, though most cost far less; a smaller grant pauses
 
 
 def test_the_inbox_is_a_line_a_request() -> None:
-    (asking,) = list_pending_approvals(PAUSED_VIEW.progress)
+    (asking,) = list_pending_approvals(TaskView.from_progress(VIEWED_PROGRESS))
     due = asking.approval.replace(answer_by=NOON + timedelta(hours=33))
     late = asking.approval.replace(request_id="research-1.2-4", answer_by=NOON, reason="no key")
     plan = asking.approval.replace(request_id="plan-1", agent=PLANNING_ID)

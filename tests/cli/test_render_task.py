@@ -3,10 +3,9 @@ from datetime import UTC, datetime
 from inline_snapshot import snapshot
 from rich.console import Console, RenderableType
 
-from tests.support.view_values import PAUSED_PROGRESS_IN_DOLLARS, PAUSED_VIEW, PENDING_APPROVAL, USAGE
+from tests.support.view_values import PAUSED_PROGRESS_IN_DOLLARS, PAUSED_VIEW, PENDING_APPROVAL, USAGE, VIEWED_PROGRESS
 from waystation.budgets.budget import RunUsage
 from waystation.cli.render import format_budget, render_changes, render_task_screen
-from waystation.client.task_json import build_task_json
 from waystation.documents.documents import DocumentsUpdate
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.usage import Usage
@@ -64,25 +63,27 @@ http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef\
 
 def test_models_that_differ_by_role_are_shown_with_their_roles() -> None:
     models = {"research": "claude-haiku-5-5", "analysis": "claude-haiku-5-5", "writing": "claude-opus-5-5"}
-    assert format_budget(PAUSED_VIEW.progress.replace(models=models)).endswith(
+    assert format_budget(TaskView.from_progress(VIEWED_PROGRESS.replace(models=models))).endswith(
         "; models claude-haiku-5-5 (research), claude-haiku-5-5 (analysis), claude-opus-5-5 (writing)"
     )
 
 
 def test_a_fork_says_which_of_its_legs_and_compactions_are_of_agents_that_it_reuses() -> None:
-    (made,) = PAUSED_VIEW.progress.compactions
-    forked = PAUSED_VIEW.progress.replace(
+    (made,) = VIEWED_PROGRESS.compactions
+    forked = VIEWED_PROGRESS.replace(
         legs=5,
         compactions=(made, made.replace(agent="writing")),
         reused=ReusedWork(task_id="task-1", agents=("research-1",)),
     )
-    assert "; 5 legs (2 by reused agents); 2 compactions (1 by reused agents); " in format_budget(forked)
-    assert "; 5 legs; 2 compactions; " in format_budget(forked.replace(reused=None))
+    assert "; 5 legs (2 by reused agents); 2 compactions (1 by reused agents); " in format_budget(
+        TaskView.from_progress(forked)
+    )
+    assert "; 5 legs; 2 compactions; " in format_budget(TaskView.from_progress(forked.replace(reused=None)))
 
 
 def test_a_screen_shows_the_newest_compactions_and_counts_the_others() -> None:
-    many = PAUSED_VIEW.progress.replace(compactions=PAUSED_VIEW.progress.compactions * 5)
-    shown = screen(TaskView(progress=many))
+    many = VIEWED_PROGRESS.replace(compactions=VIEWED_PROGRESS.compactions * 5)
+    shown = screen(TaskView.from_progress(many))
     assert shown.count("COMPRESSED") == 3
     assert "2 earlier compactions" in shown
 
@@ -120,12 +121,12 @@ research-1 asks for 30,000 tokens more
 
 
 def test_what_was_there_before_the_first_look_is_counted_and_what_happens_after_it_is_told() -> None:
-    before = PAUSED_VIEW.progress.replace(compactions=())
-    assert render_changes(TaskView(progress=before), PAUSED_VIEW, NOON, 120) == (COMPACTED,)
+    before = VIEWED_PROGRESS.replace(compactions=())
+    assert render_changes(TaskView.from_progress(before), PAUSED_VIEW, NOON, 120) == (COMPACTED,)
     answered = PENDING_APPROVAL.replace(decision="approved", granted=Amount(tokens=30_000), by="ada")
     refused = RejectedMessage(signal="approve_budget", reason="no request waits", at=datetime(2026, 1, 1, tzinfo=UTC))
-    going_on = PAUSED_VIEW.progress.replace(phase=TaskPhase.WORKING, approvals=(answered,), refusals=(refused, refused))
-    assert render_changes(None, TaskView(progress=going_on), NOON, 120) == (
+    going_on = VIEWED_PROGRESS.replace(phase=TaskPhase.WORKING, approvals=(answered,), refusals=(refused, refused))
+    assert render_changes(None, TaskView.from_progress(going_on), NOON, 120) == (
         "research-1 is paused: 2 legs, 29,500 of 30,000 tokens",
         "1 earlier compaction",
         "Note: memory is down",
@@ -136,18 +137,18 @@ def test_what_was_there_before_the_first_look_is_counted_and_what_happens_after_
 
 
 def test_a_forked_task_tells_its_own_compactions_alone_one_by_one() -> None:
-    begun = PAUSED_VIEW.progress.replace(compactions=())
-    (made,) = PAUSED_VIEW.progress.compactions
+    begun = VIEWED_PROGRESS.replace(compactions=())
+    (made,) = VIEWED_PROGRESS.compactions
     own = made.replace(agent="writing")
-    reusing = PAUSED_VIEW.progress.replace(
+    reusing = VIEWED_PROGRESS.replace(
         compactions=(made, own), reused=ReusedWork(task_id="task-1", agents=(made.agent,))
     )
     again = reusing.replace(compactions=(made, own, made.replace(tokens_before=8_000)))
-    assert render_changes(TaskView(progress=begun), TaskView(progress=reusing), NOON, 120) == (
+    assert render_changes(TaskView.from_progress(begun), TaskView.from_progress(reusing), NOON, 120) == (
         "1 earlier compaction",
         COMPACTED.replace("research-1", "writing"),
     )
-    assert render_changes(TaskView(progress=reusing), TaskView(progress=again), NOON, 120) == (
+    assert render_changes(TaskView.from_progress(reusing), TaskView.from_progress(again), NOON, 120) == (
         COMPACTED.replace("9,100", "8,000"),
     ), "the reused agent was rewound"
 
@@ -155,8 +156,8 @@ def test_a_forked_task_tells_its_own_compactions_alone_one_by_one() -> None:
 def test_answers_and_refusals_are_told() -> None:
     answered = PENDING_APPROVAL.replace(decision="approved", granted=Amount(tokens=30_000), by="ada")
     refused = RejectedMessage(signal="approve_budget", reason="no request waits", at=datetime(2026, 1, 1, tzinfo=UTC))
-    going_on = PAUSED_VIEW.progress.replace(phase=TaskPhase.WORKING, approvals=(answered,), refusals=(refused,))
-    assert render_changes(PAUSED_VIEW, TaskView(progress=going_on), NOON, 120) == snapshot(
+    going_on = VIEWED_PROGRESS.replace(phase=TaskPhase.WORKING, approvals=(answered,), refusals=(refused,))
+    assert render_changes(PAUSED_VIEW, TaskView.from_progress(going_on), NOON, 120) == snapshot(
         (
             "task-0123456789abcdef is working",
             "research-1 asked for 30,000 tokens after 7 calls; 30,000 tokens approved by ada (a name as given)",
@@ -166,7 +167,7 @@ def test_answers_and_refusals_are_told() -> None:
 
 
 def test_a_task_with_a_budget_in_dollars_shows_them_everywhere_and_a_command_that_a_shell_takes() -> None:
-    assert screen(TaskView(progress=PAUSED_PROGRESS_IN_DOLLARS)) == snapshot("""\
+    assert screen(TaskView.from_progress(PAUSED_PROGRESS_IN_DOLLARS)) == snapshot("""\
 task-0123456789abcdef  paused  Which licences [red]do[/red] they carry?
 41,200 of 200,000 tokens and $0.70 of $2.00 spent, 90,000 tokens and $1.00 reserved; 2 legs; 1 compaction; cost
 $0.123456; 71% of the input cached; model claude-sonnet-5-5
@@ -192,17 +193,17 @@ research-1 asks for $0.50 more
 
 
 def test_a_cost_without_a_price_is_unknown_and_not_zero() -> None:
-    unpriced = PAUSED_VIEW.progress.replace(totals=RunUsage(usage=USAGE, cost_micro_usd=None))
-    assert build_task_json(TaskView(progress=unpriced), None).cost_usd is None
-    assert format_task_cost(unpriced) == "price unknown"
-    assert format_task_cost(unpriced.replace(model=OFFLINE_MODEL)) == "price unknown"
+    unpriced = VIEWED_PROGRESS.replace(totals=RunUsage(usage=USAGE, cost_micro_usd=None))
+    assert TaskView.from_progress(unpriced).cost_usd is None
+    assert format_task_cost(TaskView.from_progress(unpriced)) == "price unknown"
+    assert format_task_cost(TaskView.from_progress(unpriced.replace(model=OFFLINE_MODEL))) == "price unknown"
 
 
 def test_a_budget_shows_the_units_that_it_has_and_no_others() -> None:
     dear = PAUSED_PROGRESS_IN_DOLLARS.replace(
         budget=BudgetProgress(limit=Limit(micro_usd=500_000), spent=Amount(tokens=9, micro_usd=7), reserved=Amount())
     )
-    assert format_budget(dear).startswith("$0.000007 of $0.50 spent, $0.00 reserved; ")
+    assert format_budget(TaskView.from_progress(dear)).startswith("$0.000007 of $0.50 spent, $0.00 reserved; ")
 
 
 def test_on_a_narrow_terminal_words_are_wrapped_and_numbers_ids_and_commands_are_not() -> None:
@@ -214,8 +215,8 @@ def test_on_a_narrow_terminal_words_are_wrapped_and_numbers_ids_and_commands_are
 
 def test_a_task_tells_who_answered_and_where_that_was_sent_from() -> None:
     answered = PENDING_APPROVAL.replace(decision="denied", by="Ada")
-    progress = PAUSED_VIEW.progress.replace(approvals=(answered,) * 5)
-    view = TaskView(progress=progress, origins={"r1": AnswerOrigin(identities=("ada@laptop (waystation)",))})
+    progress = VIEWED_PROGRESS.replace(approvals=(answered,) * 5)
+    view = TaskView.from_progress(progress).with_origins({"r1": AnswerOrigin(identities=("ada@laptop (waystation)",))})
     told = "research-1 asked for 30,000 tokens after 7 calls; denied by Ada (a name as given; sent from ada@laptop"
     assert screen(view).count(told) == 3
     assert "2 earlier answers" in screen(view)
@@ -225,19 +226,19 @@ def test_updates_of_the_documents_are_counted_once_the_store_has_them() -> None:
     asked = DocumentsUpdate(number=1, given="0" * 64, by="Ada", updated_at=NOON)
     kept = asked.replace(kept=True, changed=2, removed=1)
     for updates, shown in (((asked,), False), ((asked, kept), True)):
-        view = PAUSED_VIEW.replace(progress=PAUSED_VIEW.progress.replace(updates=updates))
+        view = TaskView.from_progress(VIEWED_PROGRESS.replace(updates=updates))
         assert ("Documents updated by Ada: 2 changed, 1 removed" in screen(view)) is shown
 
 
 def test_what_was_possibly_billed_at_a_price_that_nobody_knows_does_not_count_as_nothing() -> None:
     silent = RunUsage(possibly_billed=29_487)
-    asked = PAUSED_VIEW.progress.replace(
+    asked = VIEWED_PROGRESS.replace(
         model="local::m",
         totals=silent,
         budget=BudgetProgress(limit=Limit(tokens=60_000), spent=Amount(), reserved=Amount()),
     )
-    assert format_task_cost(asked) == "price unknown"
-    assert build_task_json(TaskView(progress=asked), None).cost_usd is None
+    assert format_task_cost(TaskView.from_progress(asked)) == "price unknown"
+    assert TaskView.from_progress(asked).cost_usd is None
     in_dollars = BudgetProgress(limit=Limit(micro_usd=1_000_000), spent=Amount(), reserved=Amount())
     free = silent.replace(usage=Usage(input=9))
     priced = silent.replace(possibly_billed_micro_usd=90_000)
@@ -247,4 +248,4 @@ def test_what_was_possibly_billed_at_a_price_that_nobody_knows_does_not_count_as
         asked.replace(totals=free),
         asked.replace(totals=priced),
     ):
-        assert format_task_cost(known) == "$0.00"
+        assert format_task_cost(TaskView.from_progress(known)) == "$0.00"

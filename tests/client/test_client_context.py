@@ -24,7 +24,7 @@ from waystation.kernel.usage import Usage
 from waystation.planning.plan import build_standard_plan
 from waystation.tasks.context_editor import TranscriptRewinder
 from waystation.tasks.task import BudgetProgress, StepProgress, TaskPhase, TaskProgress
-from waystation.tasks.view import NextPromptView
+from waystation.tasks.view import NextPromptView, TaskView
 from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 SKILL = ProcedureSource(name="research.md", text="# How to do the research\nStart at the end.\n")
@@ -50,7 +50,9 @@ def progress(legs: int) -> TaskProgress:
 
 async def context_of(env: AgentEnvironment, legs: int = 1) -> NextPromptView:
     row = await env.store.get_task(TASK, SYSTEM_SCOPE)
-    (found,) = await load_agent_contexts(env.store, row, progress(legs), "research-1", ToolPolicy())
+    (found,) = await load_agent_contexts(
+        env.store, row, TaskView.from_progress(progress(legs)), "research-1", ToolPolicy()
+    )
     return found
 
 
@@ -118,7 +120,11 @@ async def test_before_its_first_leg_has_ended_an_agents_tools_are_estimated(bare
 async def test_an_agent_that_has_not_begun_has_no_context(env: AgentEnvironment) -> None:
     assert (
         await load_agent_contexts(
-            env.store, await env.store.get_task(TASK, SYSTEM_SCOPE), progress(0), None, ToolPolicy()
+            env.store,
+            await env.store.get_task(TASK, SYSTEM_SCOPE),
+            TaskView.from_progress(progress(0)),
+            None,
+            ToolPolicy(),
         )
         == ()
     )
@@ -127,7 +133,11 @@ async def test_an_agent_that_has_not_begun_has_no_context(env: AgentEnvironment)
 async def test_an_unknown_agent_is_refused_with_those_that_there_are(env: AgentEnvironment) -> None:
     with pytest.raises(BadInput, match="task-1 has no agent 'cook'; it has research-1"):
         await load_agent_contexts(
-            env.store, await env.store.get_task(TASK, SYSTEM_SCOPE), progress(0), "cook", ToolPolicy()
+            env.store,
+            await env.store.get_task(TASK, SYSTEM_SCOPE),
+            TaskView.from_progress(progress(0)),
+            "cook",
+            ToolPolicy(),
         )
 
 

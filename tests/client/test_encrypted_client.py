@@ -63,7 +63,7 @@ async def test_with_the_key_all_goes_as_without_encryption(home: Path) -> None:
     async with await Client.connect(settings_with(home, KEY)) as client:
         task_id = (await client.submit(asked(), ())).task_id
         assert (await client.approve(task_id, request_id="r1", note="by the widow")).outcome == "approved"
-        assert (await client.get_task(task_id)).progress.phase.over
+        assert (await client.get_task(task_id)).phase.over
 
 
 async def test_without_a_key_nothing_is_shown_and_no_answer_is_sent_in_plain(home: Path) -> None:
@@ -75,7 +75,7 @@ async def test_without_a_key_nothing_is_shown_and_no_answer_is_sent_in_plain(hom
         with pytest.raises(WrongKey):
             await client.approve(task_id, request_id="r1", note="by the widow")
     async with await Client.connect(settings_with(home, KEY)) as client:
-        assert not (await client.get_task(task_id)).progress.phase.over
+        assert not (await client.get_task(task_id)).phase.over
     assert get_error_exit_code(shown.value) == BAD_USAGE
     assert format_error(shown.value) == str(shown.value)
 

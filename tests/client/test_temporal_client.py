@@ -27,7 +27,7 @@ from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.temporal.connect import TemporalTarget
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import ReportVersion, TaskPhase, TaskRequest, make_session_workflow_id, make_task_id
-from waystation.tasks.view import TaskView
+from waystation.tasks.view import ApprovalView, ReportVersionView, TaskView, as_stored
 
 DOCUMENTS = (SourceDocument(name="a.md", text="# A\n"),)
 
@@ -79,7 +79,7 @@ async def test_without_a_worker_it_is_unknown_whether_a_task_was_accepted_and_re
     with pytest.raises(Unreachable, match=r"unknown whether task-[0-9a-f]{16} was accepted.*request id is safe"):
         await client.submit(request, DOCUMENTS, start_timeout=SHORT)
     stored = await client.get_task(make_task_id(request))
-    assert stored.progress.phase is TaskPhase.SUBMITTED
+    assert stored.phase is TaskPhase.SUBMITTED
     assert stored.remark == NOT_TAKEN
     async with run_stub_worker(temporal_client):
         submitted = await client.submit(request, DOCUMENTS)
@@ -108,7 +108,7 @@ async def test_a_submitted_task_is_found_on_the_server_and_in_its_ui(
     async with run_stub_worker(temporal_client):
         submitted = await client.submit(make_task_request(), DOCUMENTS)
         seen = await client.get_task(submitted.task_id)
-    assert seen.progress.phase is TaskPhase.PAUSED
+    assert seen.phase is TaskPhase.PAUSED
     assert seen.run_id == submitted.run_id
     assert submitted.ui_url == f"{temporal_server.ui_url}/namespaces/default/workflows/{submitted.task_id}"
 
@@ -126,8 +126,8 @@ async def test_a_task_is_followed_until_it_is_over(client: Client, temporal_clie
         task_id = (await client.submit(make_task_request(), DOCUMENTS)).task_id
         phases: list[TaskPhase] = []
         async for view in client.watch(task_id):
-            phases.append(view.progress.phase)
-            if view.progress.phase is TaskPhase.PAUSED:
+            phases.append(view.phase)
+            if view.phase is TaskPhase.PAUSED:
                 await client.approve(task_id)
     assert phases == [TaskPhase.PAUSED, TaskPhase.DONE]
 
@@ -166,10 +166,10 @@ async def test_an_answer_that_no_worker_reads_waits_for_one(client: Client, temp
 async def test_what_waits_is_listed_over_all_tasks(client: Client, temporal_client: TemporalClient) -> None:
     async with run_stub_worker(temporal_client):
         task_ids = {(await client.submit(make_task_request(), DOCUMENTS)).task_id for _ in range(2)}
-        waiting: set[str] = set()
+        waiting, asked = set[str](), ApprovalView.from_request(PENDING_APPROVAL)
         # The server's search index follows its workflows a little later.
         while not task_ids <= waiting:
-            waiting = {one.task_id for one in await client.list_approvals() if one.approval == PENDING_APPROVAL}
+            waiting = {one.task_id for one in await client.list_approvals() if one.approval == asked}
             await asyncio.sleep(0.05)
 
 
@@ -194,7 +194,7 @@ async def test_without_a_worker_a_running_task_is_shown_as_far_as_it_is_known(
     async with run_stub_worker(temporal_client):
         task_id = (await client.submit(make_task_request(), DOCUMENTS)).task_id
     seen = await client.get_task(task_id)
-    assert seen.progress.phase is TaskPhase.WORKING
+    assert seen.phase is TaskPhase.WORKING
     assert seen.remark.startswith("no worker answers. The task continues when one runs")
 
 
@@ -203,7 +203,7 @@ async def test_a_task_terminated_in_temporal_is_over(client: Client, temporal_cl
         task_id = (await client.submit(make_task_request(), DOCUMENTS)).task_id
     await temporal_client.get_workflow_handle(task_id).terminate()
     seen = await client.get_task(task_id)
-    assert (seen.progress.phase, seen.remark) == (TaskPhase.CANCELLED, "it was ended in Temporal, without a report")
+    assert (seen.phase, seen.remark) == (TaskPhase.CANCELLED, "it was ended in Temporal, without a report")
     with pytest.raises(BadInput, match=f"{task_id} has no report \\(it is cancelled\\)"):
         await client.get_report(task_id)
 
@@ -212,7 +212,7 @@ async def test_cancelling_reaches_the_task(client: Client, temporal_client: Temp
     async with run_stub_worker(temporal_client):
         task_id = (await client.submit(make_task_request(), DOCUMENTS)).task_id
         await client.cancel(task_id)
-        phases = [view.progress.phase async for view in client.watch(task_id)]
+        phases = [view.phase async for view in client.watch(task_id)]
     assert phases[-1] is TaskPhase.CANCELLED
 
 
@@ -224,7 +224,7 @@ async def test_a_task_that_no_session_took_can_be_cancelled_and_is_over_for_one_
         await client.submit(request, DOCUMENTS, start_timeout=SHORT)
     task_id = make_task_id(request)
     assert await client.cancel(task_id) is TaskPhase.SUBMITTED
-    seen = (await client.get_task(task_id)).progress
+    seen = await client.get_task(task_id)
     assert (seen.phase, seen.notes) == (TaskPhase.CANCELLED, ("the task was cancelled before a session accepted it",))
     async with aclosing(await SqlStore.open(Settings(home=tmp_path).database_url, utc_now)) as store:
         assert (await store.get_task(task_id, SYSTEM_SCOPE)).ended_at is not None
@@ -237,13 +237,12 @@ async def test_a_task_that_has_ended_is_read_from_the_store_with_its_run_where_t
         submitted = await client.submit(make_task_request(), DOCUMENTS)
     store = await SqlStore.open(Settings(home=tmp_path).database_url, utc_now)
     row = await store.get_task(submitted.task_id, SYSTEM_SCOPE)
-    over = (await client.get_task(submitted.task_id)).progress.replace(
-        phase=TaskPhase.PARTIAL, report=await store.put_text("# Report", row.ref.scope)
-    )
+    report = await store.put_text("# Report", row.ref.scope)
+    over = as_stored(row, TaskPhase.PARTIAL).replace(report=report)
     await store.save_task_progress(submitted.task_id, over)
     row = await store.get_task(submitted.task_id, SYSTEM_SCOPE)
     await store.aclose()
-    kept = TaskView(progress=over, session=row.request.session, submitted_at=row.submitted_at, ended_at=row.ended_at)
+    kept = TaskView.from_progress(over).with_stored_request(row)
     assert row.request.session
     assert row.ended_at is not None
     assert await client.get_task(submitted.task_id) == kept.replace(run_id=submitted.run_id, ui_url=submitted.ui_url)
@@ -258,19 +257,20 @@ async def test_a_report_of_before_is_there_while_the_workflow_that_goes_on_does_
 ) -> None:
     async with run_stub_worker(temporal_client):
         task_id = (await client.submit(make_task_request(), DOCUMENTS)).task_id
-        live = (await client.get_task(task_id)).progress
+        live = await client.get_task(task_id)
         async with aclosing(await SqlStore.open(Settings(home=tmp_path).database_url, utc_now)) as store:
             blob = await store.put_text("# Report", (await store.get_task(task_id, SYSTEM_SCOPE)).ref.scope)
             first = ReportVersion(number=1, report=blob, phase=TaskPhase.DONE)
-            await store.save_task_progress(task_id, live.replace(phase=TaskPhase.WORKING, reports=(first,)))
-        at_work = await client.get_last_known_progress(task_id)
+            row = await store.get_task(task_id, SYSTEM_SCOPE)
+            await store.save_task_progress(task_id, as_stored(row, TaskPhase.WORKING).replace(reports=(first,)))
+        at_work = await client.get_last_known_task(task_id)
         assert await client.get_report(task_id) == "# Report"
     await temporal_client.get_workflow_handle(task_id).terminate()
     assert (live.phase, live.reports, at_work.phase, at_work.reports) == (
         TaskPhase.PAUSED,
         (),
         TaskPhase.PAUSED,
-        (first,),
+        (ReportVersionView.from_version(first),),
     )
     assert await client.get_report(task_id, 1) == "# Report"
     with pytest.raises(BadInput, match=r"has no version 2 of its report; it has 1 \(done\)"):
@@ -318,4 +318,4 @@ async def test_tasks_are_listed_without_a_server(
     async with await Client.connect(Settings(home=tmp_path)) as cut_off:
         (view,) = await cut_off.list_tasks()
     assert view.remark.startswith("no Temporal server answers at 127.0.0.1:1")
-    assert view.progress.phase is TaskPhase.SUBMITTED
+    assert view.phase is TaskPhase.SUBMITTED

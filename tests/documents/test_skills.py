@@ -26,7 +26,7 @@ from waystation.erasure.erasure import build_forgotten_row
 from waystation.kernel.errors import BadInput
 from waystation.kernel.text import FORGOTTEN
 from waystation.tasks.task import TaskRequest
-from waystation.tasks.view import SubmittedTask
+from waystation.tasks.view import ProcedureView, SubmittedTask
 
 EVIDENCE = SourceDocument(name="harbour.md", text="The harbour was dug in 1811.\n")
 WRITTEN = """\
@@ -204,7 +204,11 @@ def test_what_agents_follow_is_told_with_its_digest(capsys: pytest.CaptureFixtur
     plain = ProcedureSource(name="how.md", text="# How\nDo.\n")
     called = alone.replace(name="called", text=WRITTEN.replace("tide-tables", "called"))
     given = (TIDES, alone, called, plain)
-    print_submission(SubmittedTask(task_id="task-1", run_id=None, ui_url=None, procedures=given))
+    print_submission(
+        SubmittedTask(
+            task_id="task-1", run_id=None, ui_url=None, procedures=tuple(map(ProcedureView.from_source, given))
+        )
+    )
     told = " ".join(capsys.readouterr().err.split())
     assert f"Agents follow the skill tide-tables in the folder tides, 3 files (sha256 {TIDES.digest})." in told
     assert f"Agents follow the skill tide-tables in the folder alone, 1 file (sha256 {alone.digest})." in told

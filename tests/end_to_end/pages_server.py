@@ -20,7 +20,7 @@ from waystation.plugins.web.app import ServerDeps, SiteServer, create_app
 from waystation.tasks.approvals import AnswerAuthor
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import ApprovalRequest, TaskPhase, TaskRequest, TaskRow
-from waystation.tasks.view import PendingApproval, SubmittedTask, TaskView
+from waystation.tasks.view import ApprovalView, PendingApproval, SubmittedTask, TaskView
 
 NO_TIME = timedelta()
 NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
@@ -56,27 +56,28 @@ class StubTaskClient(Client):
         """As a worker does that admits it."""
         await self._store.save_task_title(task_id, title)
 
-    async def get_task(self, task_id: str) -> TaskView:
+    async def get_task(self, task_id: str, *, details: bool = False) -> TaskView:
         """See base class."""
         if await self.is_over(task_id):
-            return await super().get_task(task_id)
-        return self._waiting(await self._view_or_stored(await self._load_row(task_id)))
+            return await super().get_task(task_id, details=details)
+        return self._waiting(await super().get_last_known_task(task_id, details=details))
 
-    async def get_last_known_task(self, task_id: str) -> TaskView:
+    async def get_last_known_task(self, task_id: str, *, details: bool = False) -> TaskView:
         """See base class."""
-        return await self.get_task(task_id)
+        return await self.get_task(task_id, details=details)
 
     def _waiting(self, view: TaskView) -> TaskView:
-        phase = TaskPhase.PAUSED if self.requests else view.progress.phase
-        return view.replace(progress=view.progress.replace(approvals=self.requests, phase=phase), remark="")
+        phase = TaskPhase.PAUSED if self.requests else view.phase
+        approvals = tuple(map(ApprovalView.from_request, self.requests))
+        return view.replace(approvals=approvals, phase=phase, remark="")
 
     async def list_approvals(self, session: str | None = None) -> tuple[PendingApproval, ...]:
         """See base class."""
         if self.away:
             raise Unreachable("no Temporal server answers at 127.0.0.1:9: start one with `waystation up`")
-        working = [one for one in await self.list_tasks() if not one.progress.phase.over][-1:]
+        working = [one for one in await self.list_tasks() if not one.phase.over][-1:]
         return tuple(
-            PendingApproval(task_id=one.progress.task_id, title=one.progress.title, approval=request)
+            PendingApproval(task_id=one.task_id, title=one.title, approval=ApprovalView.from_request(request))
             for one in working
             for request in self.requests
         )

@@ -21,7 +21,8 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from tests.end_to_end.messages_server import MessagesServer
 from waystation.client import Client
 from waystation.config.settings import Settings
-from waystation.tasks.task import TaskPhase, TaskProgress
+from waystation.tasks.task import TaskPhase
+from waystation.tasks.view import TaskView
 
 ROOT = Path(__file__).parents[2]
 WAYSTATION = (sys.executable, "-m", "waystation.cli.main")
@@ -99,9 +100,7 @@ class Shell:
                         task_id, partial(_is_answer_needless, request), 60, f"a request not to wait: {done.stderr}"
                     )
 
-    def wait_for_task(
-        self, task_id: str, met: Callable[[TaskProgress], bool], seconds: float, what: str
-    ) -> TaskProgress:
+    def wait_for_task(self, task_id: str, met: Callable[[TaskView], bool], seconds: float, what: str) -> TaskView:
         """Wait for a state of a task, and return it; fails with `what` where it does not come.
 
         In this process: a command for each look would take from the workers the processor that they need to get there.
@@ -145,33 +144,33 @@ class Shell:
             await engine.dispose()
 
 
-def list_pending_requests(seen: TaskProgress) -> list[str]:
+def list_pending_requests(seen: TaskView) -> list[str]:
     """Ids of the requests that nobody has answered."""
     return [approval.request_id for approval in seen.approvals if approval.decision == "pending"]
 
 
-def _is_answer_needless(request: str, seen: TaskProgress) -> bool:
+def _is_answer_needless(request: str, seen: TaskView) -> bool:
     """Whether an answer to the request would change nothing any more."""
     return seen.phase.over or request not in list_pending_requests(seen)
 
 
-def is_over_or_asking(seen: TaskProgress) -> bool:
+def is_over_or_asking(seen: TaskView) -> bool:
     return seen.phase.over or bool(list_pending_requests(seen))
 
 
-def is_paused(seen: TaskProgress) -> bool:
+def is_paused(seen: TaskView) -> bool:
     return seen.phase is TaskPhase.PAUSED
 
 
-async def _task_in_state(task_id: str, met: Callable[[TaskProgress], bool], seconds: float, what: str) -> TaskProgress:
+async def _task_in_state(task_id: str, met: Callable[[TaskView], bool], seconds: float, what: str) -> TaskView:
     # Connected for each wait: after `waystation up` the server has another address.
     async with await Client.connect(Settings()) as client:
-        seen = (await client.get_task(task_id)).progress
+        seen = await client.get_task(task_id)
         try:
             async with asyncio.timeout(seconds):
                 while not met(seen):
                     await asyncio.sleep(CLIENT_POLL_SECONDS)
-                    seen = (await client.get_task(task_id)).progress
+                    seen = await client.get_task(task_id)
         except TimeoutError:
             raise AssertionError(f"waited {seconds:.0f} s in vain: {what}; it is {seen.phase}") from None
         return seen

@@ -124,7 +124,7 @@ def test_an_assistant_submits_is_asked_approves_by_a_form_and_reads_a_report_who
             (listed,) = (await client.list_resources()).resources
             assert listed.uri == f"waystation://tasks/{task}/report"
             section = await called(client, "get_report", task=task, section=report["sections"][-1])
-            assert section["report"] in report["report"]
+            assert section["markdown"] in report["markdown"]
         assert person.read
         assert all(f"in {task}" in message for message in person.read)
 

@@ -30,16 +30,16 @@ def test_half_a_dollar_pauses_is_raised_by_a_quarter_and_the_bill_is_the_sum_of_
         )
         shell.wait_for_task(task, is_paused, 360, "the pause")
         shown = shell.run_json("show", task)
-        assert 0 < shown["budget"]["spent_usd"] <= shown["budget"]["limit_usd"] == 0.5
+        assert 0 < shown["budget"]["spent"]["usd"] <= shown["budget"]["limit"]["usd"] == 0.5
         assert task in shell.run("approvals", "--details").stdout
 
         (request, *_) = [
             asked for asked in cast("list[dict[str, Any]]", shown["approvals"]) if asked["decision"] == "pending"
         ]
-        assert request["asked_tokens"] == 0 < request["asked_usd"]
+        assert request["requested"]["tokens"] == 0 < request["requested"]["usd"]
         approved = shell.run("approve", task, "--request", request["request_id"], "--add", "$0.25")
         assert approved.returncode == 0, approved.stderr
-        assert shell.run_json("show", task)["budget"]["limit_usd"] == 0.75
+        assert shell.run_json("show", task)["budget"]["limit"]["usd"] == 0.75
 
         bill = shell.run_json("cost", task)
         lines = cast("list[dict[str, Any]]", bill["lines"])
@@ -47,6 +47,6 @@ def test_half_a_dollar_pauses_is_raised_by_a_quarter_and_the_bill_is_the_sum_of_
         shell.run("cancel", task)
         shell.wait_for_task(task, lambda seen: seen.phase.over, 240, "the end, by the cancellation or just before it")
         assert shell.run_json("cost", task)["total"]["cost_micro_usd"] == shell.total_cost_micro_usd()
-        assert shell.run_json("show", task)["budget"]["spent_usd"] <= 0.75
+        assert shell.run_json("show", task)["budget"]["spent"]["usd"] <= 0.75
     finally:
         shell.run("down")

@@ -56,7 +56,7 @@ def test_a_fork_asks_and_pays_for_nothing_that_was_finished_and_what_cannot_be_f
         assert "the request id 'again' was used in this session before" in refused("writing", "--request-id", "again")
 
         assert {call.step for call in server.answered[answered:]} == ANEW
-        assert shown["reused"] == {"task_id": task, "agents": sorted(KEPT), "payers": {}}
+        assert shown["reused_work"] == {"task_id": task, "agents": sorted(KEPT), "payers": {}}
         assert {step["id"] for step in shown["steps"] if step["usage"]["total"] == 0} == KEPT
         paid = paid_by_agent(shell, fork)
         assert before.keys() >= KEPT | ANEW

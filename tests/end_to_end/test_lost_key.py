@@ -29,7 +29,7 @@ async def report_of(settings: Settings, request_id: str) -> tuple[str, str]:
         question = "Who wrote about the harbour that was closed by silt, and what is its key?"
         task_id = (await client.submit(TaskRequest(question=question, request_id=request_id), [LETTER])).task_id
         async for view in client.watch(task_id):
-            assert view.progress.phase not in {TaskPhase.FAILED, TaskPhase.PAUSED}
+            assert view.phase not in {TaskPhase.FAILED, TaskPhase.PAUSED}
         return task_id, await client.get_report(task_id)
 
 

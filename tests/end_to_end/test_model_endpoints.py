@@ -46,7 +46,7 @@ async def test_a_task_under_a_narrow_hard_budget_ends_with_a_report_and_an_hones
             monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
             async with run_configured_workers(settings), await Client.connect(settings) as client:
                 task_id = (await client.submit(REQUEST, documents)).task_id
-                seen = [view.progress async for view in client.watch(task_id)][-1]
+                seen = [view async for view in client.watch(task_id)][-1]
                 report, bill = await client.get_report(task_id), await client.get_bill(task_id)
     assert seen.phase in {TaskPhase.DONE, TaskPhase.PARTIAL}, seen.notes
     ended = [step for step in seen.steps if step.state == "partial"]
@@ -55,7 +55,7 @@ async def test_a_task_under_a_narrow_hard_budget_ends_with_a_report_and_an_hones
     used = bill.total.usage
     assert 0 < used.fresh == seen.budget.spent.tokens <= 90_000
     assert seen.budget.limit == Limit(tokens=90_000)
-    assert seen.totals.possibly_billed == 0 == len(bill.possibly_billed)
+    assert seen.possibly_billed.tokens == 0 == len(bill.possibly_billed)
     assert used.estimated == (used.total if "no usage" in gaps else 0)
     assert ("are an upper bound" in report) == ("no usage" in gaps)
     answered = {name for line in bill.lines for name in line.answered_by}
@@ -123,7 +123,7 @@ async def test_an_endpoint_that_dies_in_the_middle_of_a_task_is_taken_over_from_
             monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
             async with run_configured_workers(settings), await Client.connect(settings) as client:
                 task_id = (await client.submit(request, documents)).task_id
-                seen = [view.progress async for view in client.watch(task_id)][-1]
+                seen = [view async for view in client.watch(task_id)][-1]
                 bill = await client.get_bill(task_id)
                 agents = dict.fromkeys(line.agent for line in bill.lines if line.kind == "turn")
                 transcripts = [await client.get_transcript(task_id, agent) for agent in agents]
@@ -136,9 +136,9 @@ async def test_an_endpoint_that_dies_in_the_middle_of_a_task_is_taken_over_from_
     assert any(model.startswith("first::") for model in models)
     said = {message.said_by for transcript in transcripts for message in transcript.messages}
     assert said == {"", "spare::harbour-1"}
-    assert 0 < seen.totals.possibly_billed < 160_000, "the reply that broke off, once"
+    assert 0 < seen.possibly_billed.tokens < 160_000, "the reply that broke off, once"
     assert len(bill.possibly_billed) == 1
-    assert bill.total.usage.fresh + seen.totals.possibly_billed == seen.budget.spent.tokens <= 1_000_000
+    assert bill.total.usage.fresh + seen.possibly_billed.tokens == seen.budget.spent.tokens <= 1_000_000
 
 
 @dataclass
@@ -180,7 +180,7 @@ async def test_a_call_that_was_refused_goes_on_to_the_next_endpoint_at_once_and_
             monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
             async with run_configured_workers(settings), await Client.connect(settings) as client:
                 task_id = (await client.submit(request, documents)).task_id
-                seen = [view.progress async for view in client.watch(task_id)][-1]
+                seen = [view async for view in client.watch(task_id)][-1]
                 bill = await client.get_bill(task_id)
     assert seen.phase is TaskPhase.DONE, seen.notes
     assert first.refusals
@@ -188,4 +188,4 @@ async def test_a_call_that_was_refused_goes_on_to_the_next_endpoint_at_once_and_
     assert len(spare.answered) == len(first.refusals)
     turns = {line.model: line.calls for line in bill.lines if line.kind == "turn"}
     assert "spare::harbour-1" in turns
-    assert seen.totals.possibly_billed == 0 == len(bill.possibly_billed)
+    assert seen.possibly_billed.tokens == 0 == len(bill.possibly_billed)

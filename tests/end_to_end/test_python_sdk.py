@@ -66,7 +66,7 @@ def test_a_task_from_a_script_and_from_a_notebook_whose_own_loop_runs(address: s
         with Waystation(address) as ws:
             task = ws.submit(QUESTION, [docs], session="waited", budget=TIGHT_BUDGET, accept=["It names a harbour."])
             paused = ws.wait(task)
-            assert (paused.phase, paused.waiting > 0) == ("paused", True)
+            assert (paused.phase, bool(paused.pending_approvals)) == ("paused", True)
             assert paused.title in repr(paused)
             assert ws.send_message(task, "Give depths in metres.").startswith("done: the built-in model")
             while not (task := ws.wait(task)).over:

@@ -44,7 +44,7 @@ async def report_of(settings: Settings, documents: Path, monkeypatch: pytest.Mon
         async with run_configured_workers(settings), await Client.connect(settings) as client:
             task_id = (await client.submit(request, loaded.documents)).task_id
             async for view in client.watch(task_id):
-                assert view.progress.phase not in {TaskPhase.FAILED, TaskPhase.PAUSED}
+                assert view.phase not in {TaskPhase.FAILED, TaskPhase.PAUSED}
             return await client.get_report(task_id)
 
 

@@ -10,7 +10,7 @@ from tests.end_to_end.messages_server import UncachedMessagesServer, run_server
 from tests.end_to_end.shell import Shell, assert_no_committed_turn_repeated
 from tests.end_to_end.stdlib_documents import QUESTION, write_stdlib_documents
 from tests.end_to_end.test_crash_recovery import kill_everything, run_local_platform
-from waystation.tasks.task import TaskProgress
+from waystation.tasks.view import TaskView
 
 DOCUMENTS = 500
 OPTIONS = ("--budget", "2000k", "--agent-budget", "500k", "--window", "16k", "--detach")
@@ -22,7 +22,7 @@ def subagents(shown: dict[str, Any]) -> list[dict[str, Any]]:
     return [step for step in cast("list[dict[str, Any]]", shown["steps"]) if "." in step["id"]]
 
 
-def four_subagents_at_work(seen: TaskProgress) -> bool:
+def four_subagents_at_work(seen: TaskView) -> bool:
     return sum(step.legs > 0 for step in seen.steps if "." in step.id) >= 4
 
 

@@ -101,7 +101,7 @@ class TutorialReader:
 
 
 def read_steps() -> Iterator[TutorialFile | str]:
-    """Files and commands, in the order of the page. Other blocks are parts of files: the role and its prompt."""
+    """Files and commands, in the order of the page. `test_live_custom_role` runs the entry and the prompt of a role."""
     for block in BLOCK.finditer(PAGE.read_text(encoding="utf-8")):
         if block["path"]:
             yield TutorialFile(block["path"], block["text"])

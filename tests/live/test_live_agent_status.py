@@ -15,7 +15,7 @@ from tests.support.temporal_platform import (
     wait_until,
 )
 from tests.support.workflow_history import fetch_events
-from waystation.client.approvals import build_stored_task_view, with_spending
+from waystation.client.approvals import load_stored_task, with_spending
 from waystation.kernel.clock import utc_now
 from waystation.privacy.ports import Redactor
 from waystation.runtime.temporal.connect import TemporalTarget
@@ -62,14 +62,14 @@ async def test_spending_within_a_leg_is_shown_and_does_not_fall_when_the_platfor
             assert by_workflow.budget.spent.tokens == CALL_TOKENS
             now = await shown(counter)
             row = await counter.store.get_task(now.task_id, SYSTEM_SCOPE)
-            while_away = (await build_stored_task_view(counter.store, row, "no server")).progress
+            while_away = (await load_stored_task(counter.store, row, "no server"))[0]
             assert now.budget.spent.tokens == while_away.budget.spent.tokens == await charged(counter)
             assert [step.spent.tokens for step in now.steps[:2]] == [3 * CALL_TOKENS] * 2
             held = by_workflow.budget.spent + by_workflow.budget.reserved
             assert now.budget.spent + now.budget.reserved == held
             gate.opened.set()
         async with open_store(tmp_path) as store:
-            down = (await build_stored_task_view(store, row, "no server")).progress.budget.spent.tokens
+            down = (await load_stored_task(store, row, "no server"))[0].budget.spent.tokens
         assert down >= now.budget.spent.tokens
         async with run_platform(client, tmp_path, redactor, ScriptedTaskModel()) as counter:
             up = await shown(counter)

@@ -101,7 +101,7 @@ async def call_tool(asking: AssistantClient, tool: str, **arguments: Any) -> tup
 async def start_paused_task(counter: TaskSubmitter, client: Client) -> tuple[str, list[str]]:
     """A task that waits for two answers, and their ids."""
     task = (await wait_for_pause(counter)).id
-    progress = (await client.get_task(task)).progress
+    progress = await client.get_task(task)
     return task, [one.request_id for one in progress.approvals]
 
 
@@ -154,7 +154,7 @@ async def test_a_person_answers_by_a_form_and_an_assistant_not_for_itself(
                 False,
                 True,
             )
-        answered = (await there.client.get_task(task)).progress.approvals[0]
+        answered = (await there.client.get_task(task)).approvals[0]
         assert (answered.decision, answered.granted.tokens) == ("approved", 60_000)
         assert (answered.by, answered.note) == ("assistant (MCP)", NOTE)
 
@@ -188,7 +188,7 @@ async def test_a_form_grants_what_it_was_about_and_nothing_that_came_to_wait_mea
         open_assistant_session(remote_settings) as there,
     ):
         task, _ = await start_paused_task(counter, there.client)
-        first, second = list_pending_approvals((await there.client.get_task(task)).progress)
+        first, second = list_pending_approvals(await there.client.get_task(task))
         assistant = Waits(there, first)
 
         class Slow(ScriptedFormUser):
@@ -211,7 +211,7 @@ async def test_what_is_granted_stays_within_its_budget_and_a_denial_is_always_po
         open_assistant_session(remote_settings) as there,
     ):
         task, (first, second) = await start_paused_task(counter, there.client)
-        limit = (await there.client.get_task(task)).progress.budget.limit.tokens or 0
+        limit = (await there.client.get_task(task)).budget.limit.tokens or 0
         assert limit == make_tight_budget_config().budget.tokens
         async with there.asking(there.assistant("client", Limit(tokens=limit + 50_000)), None) as asking:
             done, words = await call_tool(asking, "approve", task=task, request_id=first, amount="50001")
@@ -255,7 +255,7 @@ async def test_what_waits_is_listed_however_old_its_task_is_and_to_its_own_assis
         await store.aclose()
 
         assert {one.approval.request_id for one in await there.assistant().list_requests()} == {*waiting}
-        assert task not in {view.progress.task_id for view in await there.assistant().list_tasks()}
+        assert task not in {view.task_id for view in await there.assistant().list_tasks()}
         other = AssistantGateway(
             there.client,
             remote_settings,
@@ -285,7 +285,7 @@ async def test_of_two_tasks_that_fit_one_by_one_one_is_begun(
         (refused,) = [one for one in found if isinstance(one, BadInput)]
         assert "300,000 tokens more are beyond what assistant may spend" in str(refused)
         (begun,) = await there.client.list_tasks(TaskFilter(session=SESSION))
-        task = begun.progress.task_id
+        task = begun.task_id
         again = wishes[1 - found.index(refused)]
 
         async def handed_in() -> bool:

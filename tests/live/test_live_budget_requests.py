@@ -71,7 +71,7 @@ async def test_the_draft_is_what_ending_the_task_delivers_and_is_stored_nowhere(
         gate.opened.set()
         await wait_for_both_requests(counter.get_task_handle())
         draft = await client.build_draft(counter.get_task_handle().id)
-        assert (await client.get_task(counter.get_task_handle().id)).progress.report is None
+        assert (await client.get_task(counter.get_task_handle().id)).reports == ()
         await counter.get_task_handle().signal(DENY_BUDGET, {"request_id": "tides-1", "finish": "cancel"})
         ended = await counter.get_task_handle().result()
         report = await client.get_report(counter.get_task_handle().id)
@@ -126,10 +126,10 @@ async def test_it_is_told_where_answers_were_sent_from_also_to_earlier_runs_of_t
             await somebody.get_workflow_handle(task.id).signal(APPROVE_BUDGET, {"request_id": "tides-1", "by": "Eve"})
             await client.approve(task.id, request_id="harbours-1", by="Ada")
             await task.result()
-            view = await client.with_origins(await client.get_task(task.id))
+            view = await client.get_task(task.id, details=True)
             runs = [run.run_id async for run in server.list_workflows(f'WorkflowId = "{task.id}"')]
     assert len(runs) > 1
-    assert {request_id: origin.text for request_id, origin in view.origins.items()} == {
+    assert {one.request_id: one.sent_from.text for one in view.approvals if one.sent_from is not None} == {
         "harbours-1": f"sent from {get_client_identity()}",
         "tides-1": "sent from 7@elsewhere",
     }

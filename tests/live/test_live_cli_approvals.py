@@ -44,7 +44,7 @@ async def test_of_two_open_requests_each_gets_its_command_and_nothing_is_sent(
         typed = AnswerCommand("approve", task, (), {"--add": "9k"})
         with pytest.raises(BadInput, match=f"{task} has 2 open requests: name the one that is meant by --request"):
             await answer_request(client, typed, partial(approve, client, "Ada"))
-        assert (await client.get_task(task)).progress.refusals == ()
+        assert (await client.get_task(task)).rejected_messages == ()
     told = capsys.readouterr().err.splitlines()
     assert sorted(told) == [
         f"waystation approve {task} --request harbours-1 --add 9k",
@@ -69,7 +69,7 @@ async def test_whoever_answers_second_is_told_who_was_first_when_and_what(
         )
         # One request is open now: it is the one that is meant.
         third = await answer_request(client, AnswerCommand("deny", task, (), {}), partial(deny, client, "Grace"))
-        (answered,) = [a for a in (await client.get_task(task)).progress.approvals if a.request_id == "tides-1"]
+        (answered,) = [a for a in (await client.get_task(task)).approvals if a.request_id == "tides-1"]
     assert (first.outcome, second.outcome, third.outcome) == ("denied", "refused", "denied")
     assert answered.answered_at is not None
     assert "denied by Ada (a name as given; sent from " in second.reason

@@ -60,7 +60,7 @@ async def test_a_call_is_approved_by_its_request_and_not_unseen_and_not_by_an_am
         with_money = await answer_request(client, named, partial(approve, client, Amount(tokens=900)))
         taken = await answer_request(client, named, send)
         progress = await at.task.result()
-        seen = await client.with_origins(await client.get_task(task))
+        seen = await client.get_task(task, details=True)
     assert waiting.approval.action is not None
     assert waiting.approval.action.text.startswith("Send this letter to the keeper?")
     assert "  | Send this letter to the keeper?" in told
@@ -70,7 +70,9 @@ async def test_a_call_is_approved_by_its_request_and_not_unseen_and_not_by_an_am
     assert taken.outcome == "approved"
     assert at.tool.sent == ["the keeper"]
     assert progress.phase is TaskPhase.DONE
-    assert seen.origins["harbours-1"].identities
+    (sent_from,) = [one.sent_from for one in seen.approvals if one.request_id == "harbours-1"]
+    assert sent_from is not None
+    assert sent_from.identities
 
 
 async def test_the_whole_call_of_a_subagent_is_read_in_its_transcript(

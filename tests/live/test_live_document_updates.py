@@ -163,4 +163,4 @@ async def test_what_cannot_be_taken_is_refused_and_changes_nothing(
     reasons = [refusal.reason for refusal in progress.refusals]
     assert sum("send them with `waystation documents`" in reason for reason in reasons) == 2
     with pytest.raises(BadInput, match=f"{task.id} has ended \\(done\\).*submit --session autumn.*waystation rewind"):
-        require_running(row, ended)
+        require_running(row, ended.phase)

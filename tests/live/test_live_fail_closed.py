@@ -63,7 +63,7 @@ async def at_work(server: TemporalClient, settings: Settings, crew: ScriptedTask
 async def waits_of(settings: Settings, task_id: str) -> tuple[str, ...]:
     """What `waystation show` says of why it waits."""
     async with await Client.connect(settings) as client:
-        return (await client.get_task(task_id)).waits
+        return (await client.get_task(task_id)).waiting_for
 
 
 async def progress_of(counter: TaskSubmitter) -> TaskProgress:

@@ -108,7 +108,7 @@ async def test_the_same_request_is_a_task_of_each_installation(
     await wait_until(all_wait)
     assert {f"{prefix}{TASK_ID}" for prefix in PREFIXES} <= await ids_on(temporal_server)
     assert [await platform.client.list_unattended_queues() for platform in platforms] == [(), (), ()]
-    assert (await acme.client.get_task(TASK_ID)).progress.task_id == TASK_ID
+    assert (await acme.client.get_task(TASK_ID)).task_id == TASK_ID
 
     for asked in await acme.client.list_approvals():
         await acme.client.approve(TASK_ID, request_id=asked.approval.request_id)
@@ -122,10 +122,10 @@ async def test_the_same_request_is_a_task_of_each_installation(
     await unnamed.client.cancel(TASK_ID)
 
     async def cancelled() -> bool:
-        return (await unnamed.client.get_task(TASK_ID)).progress.phase is TaskPhase.CANCELLED
+        return (await unnamed.client.get_task(TASK_ID)).phase is TaskPhase.CANCELLED
 
     await wait_until(cancelled)
-    assert (await other.client.get_task(TASK_ID)).progress.phase is TaskPhase.PAUSED
+    assert (await other.client.get_task(TASK_ID)).phase is TaskPhase.PAUSED
     assert (await forget_selected_tasks(unnamed.settings, (TASK_ID,), everything=True)).histories > 0
 
     async def only_its_own_are_gone() -> bool:

@@ -97,14 +97,14 @@ async def test_the_task_ends_well_and_the_passages_arrive_afterwards_once(
                     )
                     assert {*kinds} == {"conversation", "report", "finding"}
                     assert waiting == len(kinds)
-                    assert (await shown(task.id))["passages_waiting"] == waiting
+                    assert (await shown(task.id))["passages_pending"] == waiting
                     (aside, *_) = [one.id for one in await parts.store.list_pending_passages(1)]
                     await parts.store.mark_passages_rejected([aside])
                     with_aside = await shown(task.id)
-                    assert (with_aside["passages_waiting"], with_aside["passages_refused"]) == (waiting - 1, [aside])
+                    assert (with_aside["passages_pending"], with_aside["passages_rejected"]) == (waiting - 1, [aside])
                     qdrant.recover()
                     assert (await parts.outbox_drainer.drain()).stored == waiting - 1
-                    assert (await shown(task.id))["passages_waiting"] == 0
+                    assert (await shown(task.id))["passages_pending"] == 0
                 wanted = await parts.store.list_passage_ids()
         points = [str(point.id) for point in qdrant.points("waystation")]
     # A server that hangs may have taken what was put aside; ids make one point of a passage that came twice.

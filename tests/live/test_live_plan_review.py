@@ -120,9 +120,11 @@ async def test_agents_start_with_the_shares_that_a_person_gave_and_shares_over_t
         progress = await counter.get_task_handle().result()
         versions = await counter.store.list_plan_versions(progress.task_id, SYSTEM_SCOPE)
         (approval,) = progress.approvals
-        origins = (await client.with_origins(await client.get_task(task_id))).origins
+        approvals = (await client.get_task(task_id, details=True)).approvals
     assert answer.outcome == "approved"
-    assert len(origins[approval.request_id].identities) == 1
+    (sent_from,) = [one.sent_from for one in approvals if one.request_id == approval.request_id]
+    assert sent_from is not None
+    assert len(sent_from.identities) == 1
     assert [refusal.reason for refusal in progress.refusals] == [
         "the shares add up to 24,000 tokens, but only 20,000 tokens are left for the steps"
     ]
@@ -327,6 +329,6 @@ async def test_a_prompt_goes_on_by_itself_when_somebody_else_has_answered(
         await asked.wait()
         await counter.get_task_handle().signal(APPROVE_BUDGET, {"request_id": "plan-1", "by": "Ada"})
         view = await following
-    assert view.progress.phase is TaskPhase.DONE
+    assert view.phase is TaskPhase.DONE
     (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("plan-1 needs no answer here"))
     assert "Ada" in line

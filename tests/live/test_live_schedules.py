@@ -58,7 +58,7 @@ async def test_over_five_weeks_a_report_opens_with_what_changed_and_a_run_that_w
         platform.write_documents("three")
         said += [(await platform.run_week(week)).seen.last for week in (2, 3, 4)]
         reports = await platform.list_reports()
-        tasks = [view.progress.task_id for view in await platform.client.list_tasks(TaskFilter(session="S"))][::-1]
+        tasks = [view.task_id for view in await platform.client.list_tasks(TaskFilter(session="S"))][::-1]
     assert said == [
         f"done, {tasks[0]}",
         f"unchanged, {tasks[0]}, the same question, terms and documents",
@@ -139,7 +139,7 @@ async def test_a_run_that_would_pass_the_ceiling_of_the_month_does_not_start_and
         platform.write_documents("three")
         second = await platform.run_week(1)
         tasks = await platform.client.list_tasks(TaskFilter(session="S"))
-    spent = tasks[0].progress.budget.spent.tokens
+    spent = tasks[0].budget.spent.tokens
     assert first.seen.last.startswith("done, task-")
     assert second.seen.last == (
         f"over the month, this month's runs have spent or hold {spent:,} tokens, and another 300,000 tokens would pass "
@@ -203,7 +203,7 @@ async def test_what_was_missed_starts_one_task_and_a_removed_schedule_leaves_a_r
         (task,) = await platform.client.list_tasks(TaskFilter(session="S"))
         again = await platform.schedules.add(platform.make_schedule())
     assert (policy.overlap, policy.catchup_window) == (ScheduleOverlapPolicy.SKIP, timedelta(days=1))
-    assert outcome == {"outcome": "done", "task_id": task.progress.task_id, "reason": ""}
+    assert outcome == {"outcome": "done", "task_id": task.task_id, "reason": ""}
     assert again.seen.order.wish == wish.wish
     assert again.wish is not None
 
@@ -221,8 +221,8 @@ async def test_each_run_has_the_servers_and_the_skills_that_were_named_with_the_
         assert await asyncio.to_thread(run, [*command, *named]) == 0
         await platform.run_week(0)
         (task,) = await platform.client.list_tasks(TaskFilter(session="S"))
-        seen = await platform.client.get_task(task.progress.task_id)
-    assert seen.servers == ("wiki", "default")
+        seen = await platform.client.get_task(task.task_id)
+    assert seen.tool_servers == ("wiki", "default")
     assert [one.name for one in seen.procedures] == ["tides"]
 
 
@@ -280,14 +280,14 @@ async def test_a_task_that_is_terminated_or_fails_is_a_failure_of_its_schedule(
             return len(await platform.client.list_tasks(TaskFilter(session="S"))) == 1
 
         await wait_until(at_work)
-        ended = (await platform.client.list_tasks(TaskFilter(session="S")))[0].progress.task_id
+        ended = (await platform.client.list_tasks(TaskFilter(session="S")))[0].task_id
         await wait_until(partial(is_workflow_running, server, ended))
         await server.get_workflow_handle(ended).terminate("by a person")
         first = await platform.wait_for_runs(1)
         crew.refuses = True
         crew.goes_on.set()
         second = await platform.run_week(0)
-        failed = (await platform.client.list_tasks(TaskFilter(session="S")))[0].progress
+        failed = (await platform.client.list_tasks(TaskFilter(session="S")))[0]
     assert first.seen.last == f"failed: {ended} was ended in Temporal, without a report (failure 1 in a row)"
     assert failed.phase is TaskPhase.FAILED
     assert second.seen.last == f"failed: {failed.task_id} failed (failure 2 in a row)"

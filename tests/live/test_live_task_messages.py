@@ -31,7 +31,7 @@ from tests.support.temporal_platform import (
 )
 from tests.support.workflow_history import fetch_events, join_all_strings
 from waystation.agents.task_messages import TaskMessage
-from waystation.client.submission import validate_message_text, with_task_messages
+from waystation.client.submission import load_task_messages, validate_message_text
 from waystation.context.history import build_model_view
 from waystation.context.message_rules import find_violations
 from waystation.context.transcript import Message
@@ -40,7 +40,6 @@ from waystation.privacy.ports import Redactor
 from waystation.tasks.approvals import APPROVE_BUDGET
 from waystation.tasks.signals import SEND_MESSAGE
 from waystation.tasks.task import TaskPhase, build_reader_scope
-from waystation.tasks.view import TaskView
 from waystation.workflows.task import TaskWorkflow
 
 WORDS = "Never cite the almanac of 1790:\n  its soundings are wrong."
@@ -96,13 +95,13 @@ async def test_every_agent_hears_each_message_once_word_for_word_at_its_next_tur
         ended = await task.result()
         words = {agent: [message.text for message in await heard(counter, agent)] for agent in STEPS}
         logs = [await counter.store.load_transcript(f"{task.id}/{agent}", SYSTEM_SCOPE) for agent in STEPS]
-        shown = await with_task_messages(counter.store, TaskView(progress=ended), build_reader_scope(TENANT))
+        shown = await load_task_messages(counter.store, ended, build_reader_scope(TENANT))
         trail = await counter.store.list_audit_entries(task.id, SYSTEM_SCOPE)
         written = join_all_strings(await fetch_events(task))
     assert ended.phase is TaskPhase.DONE
     assert words == {step: [WORDS, MORE] for step in STEPS}
     assert all(find_violations(build_model_view(log)) == () for log in logs)
-    assert [(one.text, one.by, set(one.received_by)) for one in shown.task_messages] == [
+    assert [(one.text, one.by, set(one.received_by)) for one in shown] == [
         (WORDS, "Ada", set(STEPS)),
         (MORE, "Ben", set(STEPS)),
     ]

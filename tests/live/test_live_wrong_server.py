@@ -17,7 +17,7 @@ from waystation.config.settings import Settings
 from waystation.kernel.errors import Unreachable
 from waystation.privacy.ports import Redactor
 from waystation.runtime.temporal.run_file import ProcessIdentity, RunFile, write_run_file
-from waystation.tasks.task import ApprovalRequest
+from waystation.tasks.view import ApprovalView
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -34,7 +34,7 @@ async def test_who_follows_a_task_is_told_that_its_platform_was_stopped_though_a
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as platform:
         mark = ProcessIdentity.from_pid(platform.pid)
 
-        async def stop(_client: Client, _task: str, approval: ApprovalRequest) -> None:
+        async def stop(_client: Client, _task: str, approval: ApprovalView) -> None:
             asked.append(approval.agent)
             platform.kill()
             platform.wait()
@@ -49,7 +49,7 @@ async def test_who_follows_a_task_is_told_that_its_platform_was_stopped_though_a
             task = counter.get_task_handle().id
 
             async def paused() -> bool:
-                return len((await client.get_task(task)).progress.approvals) == 2
+                return len((await client.get_task(task)).approvals) == 2
 
             await wait_until(paused)
             with pytest.raises(Unreachable, match=f"the platform was stopped, and {task} is safe: `waystation up`"):
@@ -60,5 +60,5 @@ async def test_who_follows_a_task_is_told_that_its_platform_was_stopped_though_a
                 await client.cancel(task)
             again = ProcessIdentity.from_pid(os.getpid())
             write_run_file(settings.run_file, run.replace(server=again, workers=again))
-            assert len((await client.get_task(task)).progress.approvals) == 2
+            assert len((await client.get_task(task)).approvals) == 2
     assert asked

@@ -6,10 +6,9 @@ import pytest
 from rich.console import Console
 
 from tests.reports.test_report import make_report_parts
-from tests.support.view_values import PAUSED_VIEW
+from tests.support.view_values import VIEWED_PROGRESS
 from waystation.agents.deliverables import ReportDraft
 from waystation.cli.render import render_changes, render_task_screen
-from waystation.client.task_json import build_task_json
 from waystation.privacy.policy import RedactionPolicy
 from waystation.reports.report import ReportAppendix, render_report
 from waystation.tasks.details import render_task_details
@@ -28,7 +27,7 @@ def screen(view: TaskView) -> str:
 
 
 def under(policy: RedactionPolicy | None) -> TaskProgress:
-    return PAUSED_VIEW.progress.replace(privacy=policy)
+    return VIEWED_PROGRESS.replace(privacy=policy)
 
 
 def report(progress: TaskProgress) -> str:
@@ -39,22 +38,29 @@ def report(progress: TaskProgress) -> str:
 def test_the_policy_is_told_in_show_in_the_temporal_ui_and_in_the_report(policy: RedactionPolicy) -> None:
     told = f"Privacy {policy}: {policy.text}"
     progress = under(policy)
-    assert f"{told}\n" in screen(TaskView(progress=progress))
-    assert f"\n\n{told}" in render_task_details(progress)
+    assert f"{told}\n" in screen(TaskView.from_progress(progress))
+    assert f"\n\n{told}" in render_task_details(TaskView.from_progress(progress))
     account = report(progress).split("## About this report")[1]
     assert f"\n- {told}\n" in account
-    assert build_task_json(TaskView(progress=progress), None).privacy == policy
+    assert TaskView.from_progress(progress).privacy == policy
 
 
 def test_of_a_task_from_before_nothing_is_claimed() -> None:
     progress = under(None)
-    for told in (screen(TaskView(progress=progress)), render_task_details(progress), report(progress)):
+    for told in (
+        screen(TaskView.from_progress(progress)),
+        render_task_details(TaskView.from_progress(progress)),
+        report(progress),
+    ):
         assert "Privacy" not in told
 
 
 def test_why_work_is_tried_again_is_told_once() -> None:
-    before, waiting = TaskView(progress=PAUSED_VIEW.progress), TaskView(progress=PAUSED_VIEW.progress, waits=(WAITS,))
+    before, waiting = (
+        TaskView.from_progress(VIEWED_PROGRESS),
+        TaskView.from_progress(VIEWED_PROGRESS).replace(waiting_for=(WAITS,)),
+    )
     assert WAITS in screen(waiting)
     assert render_changes(before, waiting, NOON, 80) == (WAITS,)
     assert render_changes(waiting, waiting, NOON, 80) == ()
-    assert build_task_json(waiting, None).waits == (WAITS,)
+    assert waiting.waiting_for == (WAITS,)

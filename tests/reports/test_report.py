@@ -19,6 +19,7 @@ from waystation.reports.report import (
 )
 from waystation.reports.sections import CHECKED_BY_CODE, NOT_JUDGED, extract_brief_report
 from waystation.tasks.task import TaskPhase, TaskProgress
+from waystation.tasks.view import TaskView
 
 PAUSED = STILL_PAUSED.replace(phase=TaskPhase.PARTIAL)
 """The same task, ended."""
@@ -47,7 +48,7 @@ def make_report_parts(
         draft=draft,
         findings=(FOUND,),
         analysis=WEIGHED,
-        progress=progress,
+        task=TaskView.from_progress(progress),
         offline=offline,
     )
 

@@ -99,7 +99,7 @@ class SchedulePlatform:
     async def list_reports(self) -> list[str]:
         """Return the reports of all tasks, oldest first."""
         views = (await self.client.list_tasks(TaskFilter(session="S")))[::-1]
-        return [await self.client.get_report(view.progress.task_id) for view in views]
+        return [await self.client.get_report(view.task_id) for view in views]
 
 
 def with_vault(parts: ActivityDeps, settings: Settings) -> ActivityDeps:

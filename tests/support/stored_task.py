@@ -115,7 +115,7 @@ async def _store_decisions(store: SqlStore, row: TaskRow, said: str) -> Plan:
     await store.save_plan_version(task_id, PlanVersion(number=2, plan=plan, made_by="revision-1", reason=said))
     await store.add_audit_entry(task_id, RejectedMessage(signal="approve_budget", reason=said, at=NOON))
     message = await store.put_text(f"A message: {said}", row.ref.scope)
-    await store.add_audit_entry(task_id, TaskMessage(number=1, text=message, by=said, told_at=NOON))
+    await store.add_audit_entry(task_id, TaskMessage(number=1, text=message, by=said, sent_at=NOON))
     await store.store_first_tool_definitions(task_id, [ToolDefinition(server="s", tool="t", parts={"name": "digest"})])
     return plan
 

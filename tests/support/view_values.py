@@ -31,52 +31,51 @@ PENDING_APPROVAL = ApprovalRequest(
     steps_left=3,
     outlook=PENDING_APPROVAL_FORECAST,
 )
-PAUSED_VIEW = TaskView(
-    progress=TaskProgress(
-        task_id="task-0123456789abcdef",
-        phase=TaskPhase.PAUSED,
-        title="Which licences [red]do[/red] they carry?",
-        model="claude-sonnet-5-5",
-        steps=(
-            StepProgress(
-                id="research-1",
-                role="research",
-                state="paused",
-                legs=2,
-                usage=USAGE,
-                limit=Limit(tokens=30_000),
-                spent=Amount(tokens=29_500),
-            ),
-            StepProgress(id="writing", role="writing", state="waiting", legs=0, usage=Usage()),
+VIEWED_PROGRESS = TaskProgress(
+    task_id="task-0123456789abcdef",
+    phase=TaskPhase.PAUSED,
+    title="Which licences [red]do[/red] they carry?",
+    model="claude-sonnet-5-5",
+    steps=(
+        StepProgress(
+            id="research-1",
+            role="research",
+            state="paused",
+            legs=2,
+            usage=USAGE,
+            limit=Limit(tokens=30_000),
+            spent=Amount(tokens=29_500),
         ),
-        budget=BudgetProgress(limit=Limit(tokens=200_000), spent=Amount(tokens=41_200), reserved=Amount(tokens=90_000)),
-        totals=RunUsage(usage=USAGE, turns=4, cost_micro_usd=123_456),
-        legs=2,
-        compactions=(
-            AgentCompaction(
-                agent="research-1",
-                compaction_id="c1",
-                status=CompactionStatus.COMPRESSED,
-                strategy="window",
-                tokens_before=9_100,
-                tokens_after=4_300,
-                covered=14,
-                passages=6,
-                passages_waiting=6,
-                redactions=2,
-                totals=RunUsage(),
-            ),
-        ),
-        approvals=(PENDING_APPROVAL,),
-        notes=("memory is down",),
+        StepProgress(id="writing", role="writing", state="waiting", legs=0, usage=Usage()),
     ),
-    run_id="run-1",
-    ui_url="http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef",
+    budget=BudgetProgress(limit=Limit(tokens=200_000), spent=Amount(tokens=41_200), reserved=Amount(tokens=90_000)),
+    totals=RunUsage(usage=USAGE, turns=4, cost_micro_usd=123_456),
+    legs=2,
+    compactions=(
+        AgentCompaction(
+            agent="research-1",
+            compaction_id="c1",
+            status=CompactionStatus.COMPRESSED,
+            strategy="window",
+            tokens_before=9_100,
+            tokens_after=4_300,
+            covered=14,
+            passages=6,
+            passages_waiting=6,
+            redactions=2,
+            totals=RunUsage(),
+        ),
+    ),
+    approvals=(PENDING_APPROVAL,),
+    notes=("memory is down",),
+)
+PAUSED_VIEW = TaskView.from_progress(VIEWED_PROGRESS).replace(
+    run_id="run-1", ui_url="http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef"
 )
 
-PAUSED_PROGRESS_IN_DOLLARS = PAUSED_VIEW.progress.replace(
+PAUSED_PROGRESS_IN_DOLLARS = VIEWED_PROGRESS.replace(
     steps=(
-        PAUSED_VIEW.progress.steps[0].replace(
+        VIEWED_PROGRESS.steps[0].replace(
             limit=Limit(micro_usd=500_000), spent=Amount(tokens=29_500, micro_usd=450_000)
         ),
     ),

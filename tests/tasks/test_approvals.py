@@ -99,7 +99,7 @@ MALFORMED: dict[str, tuple[JsonValue, str]] = {
     "a name of 201 characters": ({"by": "x" * 201}, snapshot("by: it should have at most 200 characters")),
     "several faults": (
         {"tokens": "sk-secret-0001", "by": ["sk-secret-0001"]},
-        snapshot("tokens: it should be a whole number; by: it should be text"),
+        snapshot("by: it should be text; tokens: it should be a whole number"),
     ),
 }
 

@@ -25,13 +25,12 @@ from waystation.kernel.usage import Usage
 from waystation.planning.plan import Plan
 from waystation.tasks.details import (
     format_budget_forecast,
-    format_denial_effect,
     format_request_and_answer,
     format_spending_and_steps,
-    format_work_counts,
 )
 from waystation.tasks.reallocation import FREED_BUDGET_NOTE
 from waystation.tasks.task import ApprovalRequest
+from waystation.tasks.view import ApprovalView, BudgetForecastView, format_denial_effect, format_work_counts
 
 
 def asking_run(used: int, calls: int, needed: int, share: int) -> AgentRun:
@@ -64,6 +63,10 @@ def test_an_amount_is_worth_as_many_calls_as_the_guard_lets_through_at_the_avera
     assert seen(run).worth == calls_made(left + run.proposed_grant.tokens, worst_case, cost)
 
 
+def format_forecast(forecast: BudgetForecast, requested: Amount) -> str:
+    return format_budget_forecast(BudgetForecastView.from_forecast(forecast, "research-1"), requested)
+
+
 def test_of_two_units_the_one_that_ends_first_decides() -> None:
     run = make_working_state().runs["research-1"].replace(limit=Limit(tokens=10_000, micro_usd=5_000))
     spent = RunUsage(usage=Usage(input=9_000), turns=9, cost_micro_usd=4_500)
@@ -86,14 +89,18 @@ def test_a_request_counts_what_the_agent_has_and_what_steps_to_come_keep() -> No
 
 def test_an_agent_that_made_no_call_is_given_no_estimate() -> None:
     run = asking_run(0, 0, 900, 30_000)
-    assert format_budget_forecast(seen(run), run.proposed_grant) == "no call so far"
+    assert format_forecast(seen(run), run.proposed_grant) == "no call so far"
 
 
 def test_what_finishing_may_take_is_said_only_if_it_is_more_than_what_is_asked_for() -> None:
     run = asking_run(29_000, 29, 900, 30_000)
     told, more = seen(run), run.proposed_grant + Amount(tokens=40_000)
-    assert "finishing" not in format_budget_forecast(told, run.proposed_grant)
-    text = format_budget_forecast(told.replace(finishing=more), run.proposed_grant)
+    assert "finishing" not in format_budget_forecast(
+        BudgetForecastView.from_forecast(told, "research-1"), run.proposed_grant
+    )
+    text = format_budget_forecast(
+        BudgetForecastView.from_forecast(told.replace(finishing=more), "research-1"), run.proposed_grant
+    )
     assert text.endswith("; finishing the task may take about 71,000 tokens more at the pace so far")
 
 
@@ -102,14 +109,14 @@ def test_where_the_provider_stopped_nothing_is_said_of_what_an_amount_is_worth()
     run = (
         make_working_state().runs["research-1"].after_leg(OperatorActionRequired(standing=standing, reason="no credit"))
     )
-    assert format_budget_forecast(seen(run), Amount()) == "3 calls so far, about 300 tokens each"
+    assert format_forecast(seen(run), Amount()) == "3 calls so far, about 300 tokens each"
 
 
 def test_a_call_without_a_reply_that_spent_the_budget_is_named_where_money_is_asked_for() -> None:
     spent = BudgetExhausted(standing=LegState(totals=RunUsage()), needed=Amount(tokens=9), unanswered="a cut stream")
     run = make_working_state().runs["research-1"].after_leg(spent)
     why = "its last call brought no reply and may have been billed: a cut stream"
-    assert format_budget_forecast(seen(run), run.proposed_grant) == f"no call so far; {why}"
+    assert format_forecast(seen(run), run.proposed_grant) == f"no call so far; {why}"
     assert run.finish_partial("a person denied it more").reason == f"a person denied it more; {why}"
     went_on = run.after_grant(Amount(tokens=9)).after_leg(Interrupted(standing=LegState(totals=RunUsage(turns=1))))
     assert went_on.finish_partial("it was ended").reason == "it was ended"
@@ -126,7 +133,9 @@ def test_a_call_without_a_reply_that_spent_the_budget_is_named_where_money_is_as
 )
 def test_an_average_is_told_as_precisely_as_it_is_meant(each: Amount, told: str) -> None:
     outlook_of_it = seen(asking_run(100, 1, 900, 30_000)).replace(each=each)
-    assert f"1 call so far, about {told} each: " in format_budget_forecast(outlook_of_it, Amount(tokens=1))
+    assert f"1 call so far, about {told} each: " in format_budget_forecast(
+        BudgetForecastView.from_forecast(outlook_of_it, "research-1"), Amount(tokens=1)
+    )
 
 
 @pytest.mark.parametrize(
@@ -146,7 +155,7 @@ def test_an_average_is_told_as_precisely_as_it_is_meant(each: Amount, told: str)
 def test_a_request_says_what_its_ceiling_leaves_and_when_no_grant_is_enough(ceiling: Limit, told: str) -> None:
     run = asking_run(29_000, 29, 900, 30_000)
     seen_under = seen(run).with_ceiling(ceiling, Limit(tokens=200_000), run.needed)
-    text = format_budget_forecast(seen_under, run.proposed_grant)
+    text = format_forecast(seen_under, run.proposed_grant)
     assert told in text
     assert ("worth about" in text) is seen_under.grantable
     assert ("ceiling" in text) is (ceiling != Limit() and ceiling != Limit(tokens=230_900))
@@ -172,38 +181,54 @@ def test_the_last_step_has_none_to_come_and_a_request_of_an_older_release_says_w
     told = PENDING_APPROVAL.outlook
     assert told is not None
     one = PENDING_APPROVAL.replace(outlook=told.replace(to_come=1), steps_left=1)
-    assert format_spending_and_steps(one).endswith("with 1 of 2 steps finished; 1 to come keeps its 60,000 tokens")
+    assert format_spending_and_steps(ApprovalView.from_request(one)).endswith(
+        "with 1 of 2 steps finished; 1 to come keeps its 60,000 tokens"
+    )
     last = PENDING_APPROVAL.replace(outlook=told.replace(to_come=0), steps_left=1)
-    assert format_spending_and_steps(last) == "the task had spent 41,200 tokens, with 1 of 2 steps finished"
+    assert (
+        format_spending_and_steps(ApprovalView.from_request(last))
+        == "the task had spent 41,200 tokens, with 1 of 2 steps finished"
+    )
     older = ApprovalRequest.model_validate(PENDING_APPROVAL.model_dump(exclude={"outlook"}))
     assert older.outlook is None
-    assert format_spending_and_steps(older) == "the task had spent 41,200 tokens, with 3 steps to finish"
+    assert (
+        format_spending_and_steps(ApprovalView.from_request(older))
+        == "the task had spent 41,200 tokens, with 3 steps to finish"
+    )
 
 
 def test_an_answer_names_who_claims_to_have_given_it_and_where_it_came_from() -> None:
     asked = "research-2 asked for 30,000 tokens after 7 calls"
     granted = PENDING_APPROVAL.replace(decision="approved", granted=Amount(tokens=5))
     by_ada = granted.replace(by="Ada", note="go on")
-    assert format_request_and_answer(by_ada, over=False, origin="sent from a@b") == (
+    assert format_request_and_answer(ApprovalView.from_request(by_ada), over=False, origin="sent from a@b") == (
         f"{asked}; 5 tokens approved by Ada (a name as given; sent from a@b): go on"
     )
-    assert format_request_and_answer(granted, over=False) == f"{asked}; 5 tokens approved"
-    assert format_request_and_answer(granted, over=False, origin="sent from a@b") == (
+    assert format_request_and_answer(ApprovalView.from_request(granted), over=False) == f"{asked}; 5 tokens approved"
+    assert format_request_and_answer(ApprovalView.from_request(granted), over=False, origin="sent from a@b") == (
         f"{asked}; 5 tokens approved by nobody named (sent from a@b)"
     )
     halted = PENDING_APPROVAL.replace(decision="approved", reason="no credit", by="Ada")
-    assert format_request_and_answer(halted, over=False) == (
+    assert format_request_and_answer(ApprovalView.from_request(halted), over=False) == (
         "research-2 made no more calls after 7 calls (no credit); approved by Ada (a name as given)"
     )
     unasked = granted.replace(by=AUTHORISED_IN_ADVANCE, note="1 of 3")
-    assert format_request_and_answer(unasked, over=False) == f"{asked}; 5 tokens were authorised in advance: 1 of 3"
+    assert (
+        format_request_and_answer(ApprovalView.from_request(unasked), over=False)
+        == f"{asked}; 5 tokens were authorised in advance: 1 of 3"
+    )
     relieved = PENDING_APPROVAL.replace(decision="withdrawn", note=FREED_BUDGET_NOTE)
     assert (
-        format_request_and_answer(relieved, over=False)
+        format_request_and_answer(ApprovalView.from_request(relieved), over=False)
         == f"{asked}; withdrawn: budget was released elsewhere, and the agent continues with it"
     )
-    assert format_request_and_answer(PENDING_APPROVAL, over=False) == f"{asked}; not answered yet"
-    assert format_request_and_answer(PENDING_APPROVAL, over=True) == f"{asked}; nobody answered"
+    assert (
+        format_request_and_answer(ApprovalView.from_request(PENDING_APPROVAL), over=False)
+        == f"{asked}; not answered yet"
+    )
+    assert (
+        format_request_and_answer(ApprovalView.from_request(PENDING_APPROVAL), over=True) == f"{asked}; nobody answered"
+    )
 
 
 def test_what_an_agent_has_is_counted_by_kind() -> None:

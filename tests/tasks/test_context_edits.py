@@ -34,6 +34,7 @@ from waystation.tasks.signals import (
 )
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import RejectedMessage, TaskPhase
+from waystation.tasks.view import TaskView
 
 PIN: dict[str, JsonValue] = {"action": "pin", "agent": "research-1", "message": "m4", "by": "Ada", "answer_id": "a1"}
 
@@ -198,9 +199,9 @@ def test_people_see_what_waits_and_what_became_of_it() -> None:
     waiting = build_task_progress(state, REF, TASK_CONFIG, "Why?")
     assert build_update_result(find_messages(state, "a1")) == UpdateResult(outcome="waiting")
     line = "research-1: pin m4 (edit-1), asked for by Ada (a name as given) [the contract]: "
-    assert f"- {line}waits for the end of its leg" in render_task_details(waiting)
+    assert f"- {line}waits for the end of its leg" in render_task_details(TaskView.from_progress(waiting))
     state = state.with_run(settled(state.runs["research-1"], EditOutcome(state="refused", reason="m4 is hidden")))
     then = build_task_progress(state, REF, TASK_CONFIG, "Why?")
     assert build_update_result(find_messages(state, "a1")) == UpdateResult(outcome="refused", reason="m4 is hidden")
     assert then.notes[-1] == f"{line}refused, m4 is hidden"
-    assert "waits for" not in render_task_details(then)
+    assert "waits for" not in render_task_details(TaskView.from_progress(then))

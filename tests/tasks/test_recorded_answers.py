@@ -15,7 +15,7 @@ from waystation.tasks.approvals import (
     find_answer_origin,
 )
 from waystation.tasks.task import ApprovalRequest, RejectedMessage
-from waystation.tasks.view import PendingApproval, list_open_requests
+from waystation.tasks.view import ApprovalView, PendingApproval, list_open_requests
 
 MINUTE = timedelta(minutes=1)
 GRANTED = APPROVED_APPROVAL.replace(requested_at=NOON, answered_at=NOON + 5 * MINUTE, answer_id="a1")
@@ -75,8 +75,10 @@ def waiting(asked: int, deadline: int | None) -> PendingApproval:
     return PendingApproval(
         task_id="t",
         title="",
-        approval=PENDING_APPROVAL.replace(
-            requested_at=NOON + asked * MINUTE, answer_by=NOON + deadline * MINUTE if deadline else None
+        approval=ApprovalView.from_request(
+            PENDING_APPROVAL.replace(
+                requested_at=NOON + asked * MINUTE, answer_by=NOON + deadline * MINUTE if deadline else None
+            )
         ),
     )
 
@@ -85,7 +87,9 @@ def test_the_inbox_shows_the_next_deadline_first_and_then_the_oldest() -> None:
     one, two, three, four = waiting(5, 60), waiting(0, 90), waiting(1, None), waiting(2, None)
     assert sorted([four, two, three, one], key=lambda request: request.urgency) == [one, two, three, four]
     unknown = PendingApproval(
-        task_id="t", title="", approval=ApprovalRequest(request_id="r", agent="a", asked=PENDING_APPROVAL.asked)
+        task_id="t",
+        title="",
+        approval=ApprovalView.from_request(ApprovalRequest(request_id="r", agent="a", asked=PENDING_APPROVAL.asked)),
     )
     assert sorted([three, unknown], key=lambda request: request.urgency) == [unknown, three]
 

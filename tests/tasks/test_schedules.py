@@ -138,7 +138,7 @@ lost    paused (why)
         (("--catch-up", "1s"), "--catch-up takes minutes, hours or days"),
         (("--catch-up", "900d"), "--catch-up: it should be at most 365 days"),
         (("--monthly", "much"), "--monthly takes tokens"),
-        (("--budget", "10"), "--budget takes"),
+        (("--budget", "10"), "did you mean 10k or"),
         (("--docs", "/nowhere"), "cannot use /nowhere: no such file"),
         (("--failures", "0"), "--failures"),
         (("--servers", "a,,b"), "give names with commas between, like time,wiki; or `none` alone"),

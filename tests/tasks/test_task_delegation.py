@@ -21,9 +21,9 @@ from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.refs import RunRef
 from waystation.kernel.usage import Usage
 from waystation.planning.plan import Plan, Step
-from waystation.tasks.details import format_denial_effect
 from waystation.tasks.state import TaskState, apply_subagent_progress, start_subagents
 from waystation.tasks.task import TaskPhase
+from waystation.tasks.view import format_denial_effect
 
 BUDGET = 40_000
 AMOUNTS = st.lists(st.integers(0, 70_000), max_size=6)

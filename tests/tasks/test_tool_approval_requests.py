@@ -35,6 +35,7 @@ from waystation.tasks.state import (
     expire_obsolete_requests,
 )
 from waystation.tasks.task import ApprovalRequest, RejectedMessage, TaskPhase
+from waystation.tasks.view import ApprovalView
 
 LATER = NOON + timedelta(days=7)
 
@@ -164,7 +165,7 @@ def test_a_conversation_that_is_taken_back_takes_its_requests_with_it() -> None:
     assert isinstance(run_of(state).get_next_action(), RunLeg)
     closed = expire_obsolete_requests(state, AGENT, LATER)
     assert [(one.decision, one.note, one.answered_at) for one in closed] == [("expired", TAKEN_BACK_NOTE, LATER)] * 2
-    assert format_request_and_answer(closed[0], over=False) == (
+    assert format_request_and_answer(ApprovalView.from_request(closed[0]), over=False) == (
         f"{AGENT} asked to call fs__write_file; not answered, since its conversation was rewound"
     )
 
@@ -208,7 +209,7 @@ def test_an_approval_that_names_the_tool_is_taken() -> None:
     assert isinstance(answer, ApprovalRequest)
     assert (answer.decision, answer.by, answer.granted) == ("approved", "Ada", Amount())
     assert (
-        format_request_and_answer(answer, over=False)
+        format_request_and_answer(ApprovalView.from_request(answer), over=False)
         == f"{AGENT} asked to call fs__write_file; approved by Ada (a name as given)"
     )
 

@@ -10,15 +10,14 @@ from inline_snapshot import snapshot
 from tests.support.approval_answers import apply_approval, apply_denial
 from tests.support.notification_values import REQUEST_NOTICE
 from tests.support.tool_approval_states import make_action_question
-from tests.support.view_values import PAUSED_VIEW, PENDING_APPROVAL
+from tests.support.view_values import PENDING_APPROVAL, VIEWED_PROGRESS
 from waystation.cli.render_requests import format_inbox, format_request
-from waystation.client.task_json import ApprovalJson
 from waystation.kernel.amount import Amount
 from waystation.tasks.approvals import ApprovalContext
 from waystation.tasks.details import render_task_details
 from waystation.tasks.notifications import NotificationEvent, build_webhook_fields, render_mrkdwn
 from waystation.tasks.task import ApprovalRequest
-from waystation.tasks.view import PendingApproval
+from waystation.tasks.view import ApprovalView, PendingApproval, TaskView
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 WORDS = 'May the tool write_file be called with these arguments?\n{\n  "path": "harbours.md"\n}'
@@ -37,11 +36,13 @@ def asking(words: str) -> ApprovalRequest:
 
 
 def waiting(approval: ApprovalRequest = REQUEST) -> PendingApproval:
-    return PendingApproval(task_id="task-1", title="Why?", approval=approval, then="partial")
+    return PendingApproval(task_id="task-1", title="Why?", approval=ApprovalView.from_request(approval), then="partial")
 
 
 def shown(*approvals: ApprovalRequest) -> str:
-    return render_task_details(PAUSED_VIEW.progress.replace(approvals=approvals)).split("\n\n**Steps**")[0]
+    return render_task_details(TaskView.from_progress(VIEWED_PROGRESS.replace(approvals=approvals))).split(
+        "\n\n**Steps**"
+    )[0]
 
 
 def test_the_ui_shows_the_question_as_code_and_the_signals_that_answer_it() -> None:
@@ -156,10 +157,10 @@ def test_a_notice_of_a_deadline_says_that_the_agent_goes_on() -> None:
 
 
 def test_programs_get_the_call_beside_the_request() -> None:
-    printed = ApprovalJson.from_approval(REQUEST).model_dump(include={"action", "asked_tokens", "decision"})
+    printed = ApprovalView.from_request(REQUEST).model_dump(include={"action", "requested", "decision"})
     assert printed == {
         "action": {"tool": "fs__write_file", "text": WORDS, "hidden": 0},
-        "asked_tokens": 0,
+        "requested": {"tokens": 0, "usd": 0.0},
         "decision": "pending",
     }
-    assert ApprovalJson.from_approval(PENDING_APPROVAL).action is None
+    assert ApprovalView.from_request(PENDING_APPROVAL).action is None

@@ -91,12 +91,12 @@ async def test_what_a_task_came_to_is_what_its_call_would_have_returned(settings
     assert submitting.output_schema is not None
     validate(result["structuredContent"], submitting.output_schema)
     finished = FinishedTask.model_validate(result["structuredContent"])
-    assert (finished.documents, finished.budget_tokens, finished.page) == (1, 600_000, None)
+    assert (finished.documents, finished.budget.tokens, finished.page) == (1, 600_000, None)
     assert report is not None
     assert result["structuredContent"].items() >= report.items()
     assert (result["isError"], result["resultType"]) == (False, "complete")
     (content,) = result["content"]
-    assert content["text"] == f"{told['statusMessage']}\n\n{report['report']}"
+    assert content["text"] == f"{told['statusMessage']}\n\n{report['markdown']}"
 
 
 async def test_a_task_that_failed_is_a_result_that_says_so_and_one_that_was_cancelled_has_none(
@@ -203,7 +203,7 @@ async def test_a_fault_of_ours_says_no_words_of_what_it_was_about(
         raise KeyError(SECRET)
 
     async with following(settings) as asking:
-        monkeypatch.setattr(Client, "get_report_text", broken)
+        monkeypatch.setattr(Client, "load_report", broken)
         with pytest.raises(MCPError) as fault:
             await call_task_method(asking, "tasks/get", task)
     logged = capsys.readouterr()

@@ -21,7 +21,6 @@ from pydantic import ValidationError
 from tests.attacks.test_attacks_assistants import OWN, open_assistant_client, store_task
 from tests.end_to_end.shell import ROOT
 from waystation.cli.main import run
-from waystation.client.task_json import TaskJson
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
 from waystation.plugins.web.app import forward_messages
@@ -29,6 +28,7 @@ from waystation.plugins.web.assistant_gateway import ReportPart
 from waystation.reports.markdown import split_into_sections
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.task import build_reader_scope
+from waystation.tasks.view import TaskView
 
 HELLO = (
     '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},'
@@ -111,7 +111,7 @@ async def test_tools_say_what_they_do_to_the_world(settings: Settings) -> None:
     schemas = {tool.name: tool.output_schema for tool in tools}
     assert None not in schemas.values()
     status = schemas["task_status"] or {}
-    assert status["properties"].keys() == TaskJson.model_fields.keys()
+    assert status["properties"].keys() == TaskView.model_fields.keys()
     # Formats that JSON Schema does not have are warned of by clients, with every list.
     formats = set(re.findall(r'"format": "([^"]*)"', json.dumps([one.model_dump(mode="json") for one in tools])))
     assert formats <= {"date-time", "uri"}
@@ -132,7 +132,7 @@ async def test_a_report_is_read_whole_or_by_section_each_with_what_it_cites(sett
         resources = [(one.uri, one.mime_type) for one in (await asking.list_resources()).resources]
     assert [[source.first_line for source in part.sources] for part in parts] == [[1, 2, 3], [1, 2], [2], [3]]
     assert parts[0].sections == ("Which harbours?", "Depths", "At low water", "Silt")
-    assert parts[2].report == "### At low water\n\nTwo [a.md:2-2].\n\n```\n## no heading\n```"
+    assert parts[2].markdown == "### At low water\n\nTwo [a.md:2-2].\n\n```\n## no heading\n```"
     assert {part.checked for part in parts} == {"Checked by code: all 3 citations point to lines that exist."}
     assert isinstance(content, TextContent)
     assert content.text == (

@@ -41,8 +41,7 @@ from waystation.kernel.errors import BadInput
 from waystation.kernel.text import format_count
 from waystation.tasks.details import format_request_and_answer
 from waystation.tasks.signals import AnswerOutcome, AnswerResult
-from waystation.tasks.task import ApprovalRequest, TaskProgress
-from waystation.tasks.view import PendingApproval, TaskView, list_pending_approvals
+from waystation.tasks.view import ApprovalView, PendingApproval, TaskView, list_pending_approvals
 
 app = typer.Typer()
 
@@ -114,23 +113,23 @@ async def answer_request(client: Client, typed: AnswerCommand, send: Send) -> An
         BadInput: The task is over; or several requests are open and none is named; or the one to approve is a tool
             call, which no one may approve unseen. Nothing was sent.
     """
-    progress = await load_answerable_task(client, typed)
-    meant = typed.request_ids[0] if typed.request_ids else _only_one(typed, progress)
-    answer = await send_answer(client, typed, progress.task_id, meant, send)
+    view = await load_answerable_task(client, typed)
+    meant = typed.request_ids[0] if typed.request_ids else _only_one(typed, view)
+    answer = await send_answer(client, typed, view.task_id, meant, send)
     print_answer(answer)
-    asked = next((one.approval for one in list_pending_approvals(progress) if one.approval.request_id == meant), None)
+    asked = next((one for one in view.pending_approvals if one.request_id == meant), None)
     if asked is not None and (short := describe_insufficient_grant(typed.amount, asked, answer)):
         print_message(short)
     return answer
 
 
-async def load_answerable_task(client: Client, typed: AnswerCommand) -> TaskProgress:
+async def load_answerable_task(client: Client, typed: AnswerCommand) -> TaskView:
     """Load a task that can still be answered. Raises BadInput, UnknownTask."""
     task_id = await client.resolve_task_id(typed.task)
-    progress = (await client.get_task(task_id)).progress
-    if progress.phase.over:
-        raise BadInput(f"{task_id} has ended: {progress.phase}; there is nothing left to {typed.command}")
-    return progress
+    view = await client.get_task(task_id)
+    if view.phase.over:
+        raise BadInput(f"{task_id} has ended: {view.phase}; there is nothing left to {typed.command}")
+    return view
 
 
 async def _refused_late(
@@ -138,7 +137,7 @@ async def _refused_late(
 ) -> AnswerResult:
     if answer.outcome != "refused":
         return answer
-    return describe_late_answer(typed, answer, await client.with_origins(await client.get_task(task_id)), request_id)
+    return describe_late_answer(typed, answer, await client.get_task(task_id, details=True), request_id)
 
 
 async def send_answer(
@@ -157,15 +156,15 @@ def describe_late_answer(
     freed was enough for it.
     """
     before = describe_previous_answer(view, request_id)
-    found = (asked.decision for asked in view.progress.approvals if asked.request_id == request_id)
+    found = (asked.decision for asked in view.approvals if asked.request_id == request_id)
     if typed.every and "withdrawn" in found:
         return AnswerResult(outcome="not_needed", reason=before)
     return refused.replace(reason=f"{refused.reason}: {before}") if before else refused
 
 
-def _only_one(typed: AnswerCommand, progress: TaskProgress) -> str | None:
+def _only_one(typed: AnswerCommand, view: TaskView) -> str | None:
     """Return the only open request if none is named; None if none is open. Raises BadInput."""
-    task_id, waiting = progress.task_id, list_pending_approvals(progress)
+    task_id, waiting = view.task_id, list_pending_approvals(view)
     if len(waiting) > 1:
         for one in waiting:
             print_message(typed.render_command_for(task_id, one.approval.request_id))
@@ -179,7 +178,7 @@ def _only_one(typed: AnswerCommand, progress: TaskProgress) -> str | None:
     return waiting[0].approval.request_id if waiting else None
 
 
-def describe_insufficient_grant(amount: Amount | None, asked: ApprovalRequest, answer: AnswerResult) -> str:
+def describe_insufficient_grant(amount: Amount | None, asked: ApprovalView, answer: AnswerResult) -> str:
     """Return a remark on a grant that is too small for its agent to continue; empty if it is enough, or was not
     given.
     """
@@ -195,15 +194,15 @@ def describe_previous_answer(view: TaskView, request_id: str | None) -> str:
     """Return who answered the request, when, and how; empty while it is open. None: the request answered last."""
     answered = [
         approval
-        for approval in view.progress.approvals
+        for approval in view.approvals
         if approval.decision != "pending" and request_id in {None, approval.request_id}
     ]
     last = max(answered, key=lambda approval: approval.answered_at or datetime.min.replace(tzinfo=UTC), default=None)
-    return _answered_line(view, last) if last is not None else ""
+    return _answered_line(last) if last is not None else ""
 
 
-def _answered_line(view: TaskView, approval: ApprovalRequest) -> str:
-    origin = view.origins.get(approval.request_id)
+def _answered_line(approval: ApprovalView) -> str:
+    origin = approval.sent_from
     told = format_request_and_answer(approval, over=True, origin=origin.text if origin is not None else "")
     return f"{told} ({approval.answered_at:{MOMENT}})" if approval.answered_at is not None else told
 
@@ -256,7 +255,7 @@ class RequestSelection(NamedTuple):
     """The requests that are answered together, and remarks on the others."""
 
     request_ids: tuple[str, ...]
-    asked: dict[str, ApprovalRequest]
+    asked: dict[str, ApprovalView]
     """Those that are open."""
     left_out: tuple[str, ...] = ()
 
@@ -292,16 +291,16 @@ async def answer_several(client: Client, typed: AnswerCommand, send: SendSeveral
     Raises:
         BadInput: None of the selected requests is open; nothing was sent.
     """
-    progress = await load_answerable_task(client, typed)
-    meant = select_requests(typed, progress)
+    view = await load_answerable_task(client, typed)
+    meant = select_requests(typed, view)
     for line in meant.left_out:
         print_message(line)
     if not meant.request_ids:
-        raise BadInput(f"{progress.task_id} has no open request for money: `waystation approvals` shows what waits")
-    print_message(f"{progress.task_id}: {format_announcement(typed, meant)}")
+        raise BadInput(f"{view.task_id} has no open request for money: `waystation approvals` shows what waits")
+    print_message(f"{view.task_id}: {format_announcement(typed, meant)}")
     answers: list[_Answered] = []
-    for request_id, sent in (await send(client, progress.task_id, meant.request_ids)).items():
-        answer = await _refused_late(client, typed, progress.task_id, request_id, sent)
+    for request_id, sent in (await send(client, view.task_id, meant.request_ids)).items():
+        answer = await _refused_late(client, typed, view.task_id, request_id, sent)
         asked = meant.asked.get(request_id)
         short = describe_insufficient_grant(typed.amount, asked, answer) if asked is not None else ""
         print_message(f"{request_id}: {'; '.join(filter(None, (format_answer_outcome(answer), short)))}")
@@ -309,18 +308,18 @@ async def answer_several(client: Client, typed: AnswerCommand, send: SendSeveral
     return answers
 
 
-def select_requests(typed: AnswerCommand, progress: TaskProgress) -> RequestSelection:
+def select_requests(typed: AnswerCommand, view: TaskView) -> RequestSelection:
     """Return the named requests, each once; or all budget requests, with a line for each open request of
     another kind.
     """
-    waiting = [one.approval for one in list_pending_approvals(progress)]
+    waiting = view.pending_approvals
     if not typed.every:
         named = tuple(dict.fromkeys(typed.request_ids))
         return RequestSelection(named, {asked.request_id: asked for asked in waiting if asked.request_id in named})
-    for_money = {asked.request_id: asked for asked in waiting if not asked.asked.is_zero}
-    others = (asked for asked in waiting if asked.asked.is_zero)
+    for_money = {asked.request_id: asked for asked in waiting if not asked.requested.is_zero}
+    others = (asked for asked in waiting if asked.requested.is_zero)
     return RequestSelection(
-        tuple(for_money), for_money, tuple(_left_out(typed, progress.task_id, asked) for asked in others)
+        tuple(for_money), for_money, tuple(_left_out(typed, view.task_id, asked) for asked in others)
     )
 
 
@@ -331,14 +330,14 @@ def format_announcement(typed: AnswerCommand, meant: RequestSelection) -> str:
         return f"denying {requests}"
     total = Amount()
     for request in meant.asked.values():
-        total += typed.amount or request.asked
+        total += typed.amount or request.requested
     if total.is_zero:
         return f"approving {requests}"
     each = f"{format_amount(typed.amount)} each" if typed.amount is not None else "what each asked for"
     return f"approving {requests}, {each}: {format_amount(total)} in all"
 
 
-def _left_out(typed: AnswerCommand, task_id: str, asked: ApprovalRequest) -> str:
+def _left_out(typed: AnswerCommand, task_id: str, asked: ApprovalView) -> str:
     wants = f"asks to call {asked.action.tool}" if asked.action is not None else "asks for no money"
     command = (format_approve_command if typed.command == "approve" else format_deny_command)(task_id, asked)
     look = f"look at it (`waystation approvals {task_id}`), then `{command}`"

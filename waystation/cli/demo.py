@@ -20,7 +20,6 @@ from waystation.cli.platform import ensure_platform_running, stop_on_signals
 from waystation.cli.render import format_count
 from waystation.cli.submit import print_task_summary, submit_and_report
 from waystation.client import Client
-from waystation.client.task_json import build_task_json
 from waystation.config.settings import Settings
 from waystation.documents.document_loading import load_documents, write_package_documents
 from waystation.kernel.amount import Amount, Limit, format_amount, format_used_amount
@@ -133,25 +132,24 @@ async def _work(settings: Settings, request: TaskRequest, room: Amount | None, *
         view = await watch_task(
             client, submitted.task_id, ask_at_terminal if can_ask() else DemoApprovalResponder(room)
         )
-        path = await write_report_versions(client, settings, view.progress)
+        path = await write_report_versions(client, settings, view)
     if as_json:
-        print_json(build_task_json(view, path))
+        print_json(view.with_report_path(path))
     else:
         print_text(_ending(view, path))
     return get_exit_code(view)
 
 
 def _ending(view: TaskView, path: Path | None) -> str:
-    progress = view.progress
-    compactions = progress.all_compactions
-    granted = sum((approval.granted for approval in progress.approvals), Amount())
+    compactions = view.sum_compactions()
+    granted = sum((approval.granted for approval in view.approvals), Amount())
     lines = [
-        f"{progress.task_id} is {progress.phase}",
+        f"{view.task_id} is {view.phase}",
         f"report: {path or 'none'}",
-        f"cost: {format_task_cost(progress)}; {format_used_amount(progress.budget.spent, progress.budget.limit)} "
+        f"cost: {format_task_cost(view)}; {format_used_amount(view.budget.spent, view.budget.limit)} "
         "spent, "
         f"{format_amount(granted)} of these granted in a pause, "
-        f"and {progress.totals.usage.cache_read:,} tokens read from the cache",
+        f"and {view.usage.cache_read:,} tokens read from the cache",
         f"compactions: {compactions.count}, with {format_count(compactions.redactions, 'redaction')}",
         f"Temporal UI: {view.ui_url or 'unknown'} (while `waystation dev` runs)",
     ]

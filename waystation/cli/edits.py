@@ -105,14 +105,12 @@ def restore(
 async def _which(task: str, agent: str) -> str:
     """Describe the compactions to choose from."""
     async with await connect_client(Settings()) as client:
-        progress = (await client.get_task(await client.resolve_task_id(task))).progress
-    made = [one for one in progress.compactions if one.agent == agent and one.status.made_room]
+        view = await client.get_task(await client.resolve_task_id(task))
+    made = [one for one in view.compactions if one.agent == agent and one.status.made_room]
     if not made:
-        return f"{agent} has no compaction that could be undone: `waystation show {progress.task_id}` lists them all"
+        return f"{agent} has no compaction that could be undone: `waystation show {view.task_id}` lists them all"
     there = "; ".join(map(format_compaction, made))
-    return (
-        f"say which compaction is to be undone, as in `{format_restore_command(progress.task_id, made[-1])}`: {there}"
-    )
+    return f"say which compaction is to be undone, as in `{format_restore_command(view.task_id, made[-1])}`: {there}"
 
 
 @app.command()

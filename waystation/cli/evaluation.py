@@ -40,9 +40,8 @@ from waystation.plugins.evaluation.scores import (
     make_zero_score,
     score_report,
 )
-from waystation.tasks.details import get_known_cost
-from waystation.tasks.task import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS, TaskProgress, TaskRequest, make_own_session_name
-from waystation.tasks.view import TaskView, list_pending_approvals
+from waystation.tasks.task import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS, TaskRequest, make_own_session_name
+from waystation.tasks.view import TaskView, to_micro_usd
 from waystation.workers.shutdown import INTERRUPTED
 
 QUESTION_BUDGET = "1M"
@@ -254,31 +253,31 @@ async def _answered(client: Client, way: EvaluationConfig, one: EvaluationQuesti
     try:
         submitted = await client.submit(way.request(one), one.documents)
         task_id = submitted.task_id
-        progress = (await _followed(client, task_id)).progress
-        report = await client.get_report(task_id) if progress.shown_report else None
+        view = await _followed(client, task_id)
+        report = await client.get_report(task_id) if view.shown_report else None
     except Unreachable:
         raise
     except WaystationError as error:
         return failed.replace(task_id=task_id, fault=str(error))
-    return _with_cost(failed, progress).replace(
+    return _with_cost(failed, view).replace(
         seconds=round(time.perf_counter() - begun, 1),
         scores=failed.scores if report is None else score_report(one.gold, report, one.lines),
-        fault=_fault(progress) if report is None else "",
+        fault=_fault(view) if report is None else "",
     )
 
 
-def _fault(progress: TaskProgress) -> str:
-    return "; ".join([f"the task is {progress.phase} and has no report", *progress.notes])
+def _fault(view: TaskView) -> str:
+    return "; ".join([f"the task is {view.phase} and has no report", *view.notes])
 
 
-def _with_cost(answer: ScoredAnswer, progress: TaskProgress) -> ScoredAnswer:
+def _with_cost(answer: ScoredAnswer, view: TaskView) -> ScoredAnswer:
     return answer.replace(
-        task_id=progress.task_id,
-        phase=progress.phase,
-        tokens=progress.budget.spent.tokens,
-        micro_usd=get_known_cost(progress),
-        compactions=progress.all_compactions.made_room,
-        pauses=len(progress.approvals),
+        task_id=view.task_id,
+        phase=view.phase,
+        tokens=view.budget.spent.tokens,
+        micro_usd=to_micro_usd(view.cost_usd),
+        compactions=view.sum_compactions().made_room,
+        pauses=len(view.approvals),
     )
 
 
@@ -287,7 +286,7 @@ async def _followed(client: Client, task_id: str) -> TaskView:
     refused: set[str] = set()
     view = await client.get_task(task_id)
     async for view in client.watch(task_id):
-        for asked in (one.approval for one in list_pending_approvals(view.progress)):
+        for asked in view.pending_approvals:
             if asked.request_id not in refused:
                 refused.add(asked.request_id)
                 answer = client.approve if asked.about_plan else client.deny

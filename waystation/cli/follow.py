@@ -3,7 +3,7 @@ report as a file in the home folder.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from getpass import getuser
@@ -29,7 +29,6 @@ from waystation.cli.console import (
 from waystation.cli.options import parse_amount
 from waystation.cli.render import format_agent_activity, render_changes, render_task_screen
 from waystation.client import Client
-from waystation.client.task_json import build_task_json
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Amount, format_amount, format_used_amount
 from waystation.kernel.clock import utc_now
@@ -38,10 +37,10 @@ from waystation.kernel.files import ensure_private_folder, write_private_file
 from waystation.kernel.text import format_count
 from waystation.reports.task_files import get_report_path
 from waystation.runtime.temporal.run_file import has_server_in_environment, is_started_by_this_process, read_run_file
-from waystation.tasks.task import ApprovalRequest, TaskPhase, TaskProgress
-from waystation.tasks.view import SubmittedTask, TaskView, list_pending_approvals
+from waystation.tasks.task import TaskPhase
+from waystation.tasks.view import ApprovalView, ReportVersionView, SubmittedTask, TaskView, select_shown_version
 
-AnswerPause = Callable[[Client, str, ApprovalRequest], Awaitable[None]]
+AnswerPause = Callable[[Client, str, ApprovalView], Awaitable[None]]
 
 
 SIGN_OF_LIFE = timedelta(seconds=15)
@@ -52,12 +51,12 @@ def format_liveness(view: TaskView, now: datetime) -> str:
     """Format how long the task has been running, and when one of its agents was last heard from; empty for a finished
     task.
     """
-    if view.progress.phase.over:
+    if view.phase.over:
         return ""
     since = "" if view.submitted_at is None else f", submitted {format_elapsed(view.submitted_at, now)} ago"
-    seen = [one.seen for one in view.doing if one.seen is not None]
+    seen = [one.seen for one in view.activity if one.seen is not None]
     heard = f"; last sign of life {format_elapsed(max(seen), now)} ago" if seen else ""
-    return f"{view.progress.phase}{since}{heard}"
+    return f"{view.phase}{since}{heard}"
 
 
 class TaskScreen:
@@ -76,8 +75,8 @@ class TaskScreen:
             self._live.refresh()
             return
         lines = render_changes(before, view, now, progress.width)
-        if not lines and now - self._said_at >= SIGN_OF_LIFE and not view.progress.phase.over:
-            spent = format_used_amount(view.progress.budget.spent, view.progress.budget.limit)
+        if not lines and now - self._said_at >= SIGN_OF_LIFE and not view.phase.over:
+            spent = format_used_amount(view.budget.spent, view.budget.limit)
             lines = (f"{format_liveness(view, now)}; {spent} spent", *format_agent_activity(view, now))
         for line in lines:
             print_message(line)
@@ -141,7 +140,7 @@ async def _follow(client: Client, task_id: str, answer_pause: AnswerPause) -> Ta
     with screen.live_display():
         async for view in client.watch(task_id, SIGN_OF_LIFE.total_seconds()):
             screen.show(view)
-            for approval in (one.approval for one in list_pending_approvals(view.progress)):
+            for approval in view.pending_approvals:
                 if approval.request_id not in answered:
                     answered.add(approval.request_id)
                     with screen.pause_live_display():
@@ -165,12 +164,12 @@ def _what_is_lost(settings: Settings, task_id: str) -> Callable[[Unreachable], s
     return lost
 
 
-async def ask_at_terminal(client: Client, task_id: str, approval: ApprovalRequest) -> None:
+async def ask_at_terminal(client: Client, task_id: str, approval: ApprovalView) -> None:
     """Ask at the terminal, below the displayed pause; elsewhere the task waits for the printed commands."""
     if not can_ask():
         return
     if approval.about_plan:
-        denied = "and end the task" if approval.asked.is_zero else "and keep it as it was"
+        denied = "and end the task" if approval.requested.is_zero else "and keep it as it was"
         await _ask_yes_or_no(client, task_id, approval, f"Work by this plan? [y]es, [d]eny {denied}, [l]ater:")
     elif approval.action is not None:
         asks = f"Let {approval.agent} call {approval.action.tool}?"
@@ -179,14 +178,14 @@ async def ask_at_terminal(client: Client, task_id: str, approval: ApprovalReques
         await _ask_for_money(client, task_id, approval)
 
 
-async def _ask_for_money(client: Client, task_id: str, approval: ApprovalRequest) -> None:
+async def _ask_for_money(client: Client, task_id: str, approval: ApprovalView) -> None:
     while True:
         typed = await _typed(
             client,
             task_id,
             approval,
-            f"Grant {approval.agent} {format_amount(approval.asked)}? [y]es, an amount, [d]eny and take what there is, "
-            "[l]ater:",
+            f"Grant {approval.agent} {format_amount(approval.requested)}? [y]es, an amount, "
+            "[d]eny and take what there is, [l]ater:",
         )
         match typed.lower():
             case "l" | "later" | "":
@@ -197,7 +196,7 @@ async def _ask_for_money(client: Client, task_id: str, approval: ApprovalRequest
             case _:
                 try:
                     yes = typed.lower() in {"y", "yes"}
-                    amount = approval.asked if yes else parse_amount(typed, "a grant")
+                    amount = approval.requested if yes else parse_amount(typed, "a grant")
                 except BadInput as error:
                     print_message(str(error))
                     continue
@@ -208,7 +207,7 @@ async def _ask_for_money(client: Client, task_id: str, approval: ApprovalRequest
                 return
 
 
-async def _typed(client: Client, task_id: str, approval: ApprovalRequest, question: str) -> str:
+async def _typed(client: Client, task_id: str, approval: ApprovalView, question: str) -> str:
     """Return what a person typed; empty if the request was settled otherwise meanwhile, which is reported."""
     typing = asyncio.create_task(prompt_line(question))
     watching = asyncio.create_task(_settled(client, task_id, approval.request_id))
@@ -229,12 +228,12 @@ async def _settled(client: Client, task_id: str, request_id: str) -> str:
     """Wait until a request can no longer be answered, and return how it was settled. Raises Unreachable."""
     view = await client.get_task(task_id)
     async for view in client.watch(task_id):
-        if all(one.approval.request_id != request_id for one in list_pending_approvals(view.progress)):
+        if all(one.request_id != request_id for one in view.pending_approvals):
             break
-    return describe_previous_answer(view, request_id) or f"{task_id} is {view.progress.phase}"
+    return describe_previous_answer(view, request_id) or f"{task_id} is {view.phase}"
 
 
-async def _ask_yes_or_no(client: Client, task_id: str, approval: ApprovalRequest, question: str) -> None:
+async def _ask_yes_or_no(client: Client, task_id: str, approval: ApprovalView, question: str) -> None:
     while True:
         typed = await _typed(client, task_id, approval, question)
         match typed.lower():
@@ -257,7 +256,7 @@ class DemoApprovalResponder:
         """Build the approver. `room`: total amount that it may grant; None: unlimited."""
         self._room = room
 
-    async def __call__(self, client: Client, task_id: str, approval: ApprovalRequest) -> None:
+    async def __call__(self, client: Client, task_id: str, approval: ApprovalView) -> None:
         """Approve the request or, if the amount is used up, deny it with a partial report.
 
         Requests that a person must see are denied.
@@ -270,7 +269,7 @@ class DemoApprovalResponder:
             print_message(f"Nobody to ask here: the demo refuses the call of {approval.action.tool}.")
             print_answer(await client.deny(task_id, request_id=approval.request_id, by="demo", note="nobody looked"))
             return
-        asked, room = approval.asked, self._room
+        asked, room = approval.requested, self._room
         amount = asked if room is None else asked.min_with(room)
         if amount.is_zero:
             print_message("Nobody to ask here, and nothing left to grant: the task ends with what there is.")
@@ -288,34 +287,34 @@ class DemoApprovalResponder:
 
 def get_exit_code(view: TaskView) -> int:
     """Return the exit code of a finished task: a partial report is a report."""
-    return OK if view.progress.phase in {TaskPhase.DONE, TaskPhase.PARTIAL} else WORK_FAILED
+    return OK if view.phase in {TaskPhase.DONE, TaskPhase.PARTIAL} else WORK_FAILED
 
 
-async def write_report_versions(client: Client, settings: Settings, progress: TaskProgress) -> Path | None:
+async def write_report_versions(client: Client, settings: Settings, view: TaskView) -> Path | None:
     """Write each version of the task's report to its file. Returns the path of the one that is shown, None if there is
     none.
 
     A file has its version and never a later one: the result of a cancelled rewind overwrites no finished report.
     """
-    task_id, readable = progress.task_id, progress.shown_report
-    for version in progress.report_versions:
+    task_id, readable = view.task_id, view.shown_report
+    for version in view.reports:
         path = get_report_path(settings.reports_folder, task_id, version.number)
         ensure_private_folder(path.parent)
-        text = await client.get_report_text(version)
+        text = await client.get_report(task_id, version.number)
         if not path.exists() or path.read_text(encoding="utf-8") != text:  # a person was erased from it
             write_private_file(path, text.encode())
     return None if readable is None else get_report_path(settings.reports_folder, task_id, readable.number)
 
 
-def describe_shown_version(progress: TaskProgress) -> str:
+def describe_shown_version(task_id: str, phase: TaskPhase, versions: Sequence[ReportVersionView]) -> str:
     """Return why the version that is shown is not the task's final one; empty if it is."""
-    task_id, shown = progress.task_id, progress.shown_report
-    if shown is None or (progress.phase.over and shown == progress.report_versions[-1]):
+    shown = select_shown_version(versions)
+    if shown is None or (phase.over and shown == versions[-1]):
         return ""
     this = f"this is version {shown.number} of its report, which was delivered before ({shown.phase})"
-    if not progress.phase.over:
-        return f"{task_id} was rewound and goes on (it is {progress.phase}): {this}"
-    last = progress.report_versions[-1]
+    if not phase.over:
+        return f"{task_id} was rewound and goes on (it is {phase}): {this}"
+    last = versions[-1]
     how = "cancelled" if last.phase is TaskPhase.CANCELLED else "failed"
     there = f"what there was at the end is version {last.number}, in {task_id}.v{last.number}.md beside it"
     return f"{task_id} was rewound and then {how}: {this}; {there}"
@@ -324,9 +323,9 @@ def describe_shown_version(progress: TaskProgress) -> str:
 def print_submission(submitted: SubmittedTask) -> None:
     """Print a submitted task's procedures, warnings, id and web page."""
     for one in submitted.procedures:
-        skill = f"skill {one.display_name}, {format_count(len(one.file_names), 'file')}"
-        what = skill if one.skill else f"procedure {one.name}"
-        print_message(f"Agents follow the {what} (sha256 {one.digest}).")
+        skill = f"skill {one.display_name}, {format_count(len(one.files), 'file')}"
+        what = skill if one.files else f"procedure {one.name}"
+        print_message(f"Agents follow the {what} (sha256 {one.sha256}).")
     for warning in submitted.warnings:
         print_message(f"Warning: {warning}")
     print_message(f"{submitted.task_id}  {submitted.ui_url or ''}".rstrip())
@@ -349,9 +348,9 @@ async def watch_and_print_result(
 ) -> int:
     """Follow the task until it is over, unless `detach`, and print the result. Returns the exit code."""
     view = await client.get_task(task_id) if detach else await watch_task(client, task_id, ask_at_terminal)
-    path = await write_report_versions(client, settings, view.progress)
+    path = await write_report_versions(client, settings, view)
     if as_json:
-        print_json(build_task_json(view, path))
+        print_json(view.with_report_path(path))
     elif detach:
         print_text(task_id)
     elif path is not None:

@@ -29,7 +29,6 @@ from waystation.kernel.value import extract_validation_faults
 from waystation.planning.plan import Plan, find_plan_errors
 from waystation.reports.task_files import get_plan_path
 from waystation.security.untrusted import replace_control_characters
-from waystation.tasks.progress import get_pending_plan_limit
 from waystation.tasks.signals import AnswerResult
 
 app = typer.Typer()
@@ -63,8 +62,8 @@ def plan(
 
 def _of_editor(settings: Settings, planned: PlannedTask, by: str, note: str) -> AnswerResult:
     """Let a person edit the plan, and submit it. A plan that was refused is saved. Raises BadInput, Unreachable."""
-    task_id, before = planned.progress.task_id, render_plan_text(planned)
-    if get_pending_plan_limit(planned.progress) is None:
+    task_id, before = planned.task.task_id, render_plan_text(planned)
+    if planned.task.pending_plan_limit is None:
         raise BadInput(f"the plan of {task_id} does not wait to be agreed to: nobody would read another one")
     written = edit_in_editor(before)
     if written is None:
@@ -113,11 +112,11 @@ def render_plan_text(planned: PlannedTask) -> str:
 
 def _remarks(planned: PlannedTask) -> list[str]:
     """Return comment lines, which are ignored when the plan is parsed."""
-    budget, seen, names = planned.progress.budget, planned.usual, planned.documents
+    budget, seen, names = planned.task.budget, planned.usual, planned.documents
     more = f" and {len(names) - MENTIONED} more" if len(names) > MENTIONED else ""
-    lines = [f"{planned.progress.task_id} has spent {format_used_amount(budget.spent, budget.limit)}."]
-    lines += [f"{step.id} may spend {format_limit(step.limit)}." for step in planned.progress.steps]
-    if (left := get_pending_plan_limit(planned.progress)) is not None:
+    lines = [f"{planned.task.task_id} has spent {format_used_amount(budget.spent, budget.limit)}."]
+    lines += [f"{step.id} may spend {format_limit(step.limit)}." for step in planned.task.steps]
+    if (left := planned.task.pending_plan_limit) is not None:
         lines.append(
             f"All steps together have {format_limit(left)}: give one its part of that as "
             "`share: 40k`, `share: $0.40` or `share: 25%`."
@@ -190,14 +189,14 @@ async def _replanned(settings: Settings, task: str, plan: Plan, by: str, note: s
     """Submit the plan. A refusal names who answered before. Raises BadInput, Unreachable."""
     async with await connect_client(settings) as client:
         task_id = await client.resolve_task_id(task)
-        phase = (await client.get_task(task_id)).progress.phase
+        phase = (await client.get_task(task_id)).phase
         if phase.over:
             answer = AnswerResult(outcome="refused", reason=f"{task_id} has ended: {phase}")
         else:
             answer = await client.review_plan(task_id, plan, by, note)
         if answer.outcome != "refused":
             return answer
-        view = await client.with_origins(await client.get_task(task_id))
-        asked = next((asked.request_id for asked in view.progress.approvals if asked.about_plan), None)
+        view = await client.get_task(task_id, details=True)
+        asked = next((asked.request_id for asked in view.approvals if asked.about_plan), None)
         before = describe_previous_answer(view, asked) if asked is not None else ""
         return answer.replace(reason=f"{answer.reason}: {before}") if before else answer

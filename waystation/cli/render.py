@@ -15,7 +15,6 @@ from rich.text import Text
 
 from waystation.cli.options import format_moment, format_short_limit, format_short_spent
 from waystation.cli.render_requests import format_request, format_requested
-from waystation.context.compaction import AgentCompaction
 from waystation.context.transcript import Block, Message, OpaqueBlock, RedactedThinking, Thinking, ToolResult, ToolUse
 from waystation.context.transcript import Text as TextBlock
 from waystation.kernel.amount import format_amount, format_usd, format_used_amount
@@ -31,8 +30,8 @@ from waystation.tasks.details import (
     format_work_totals,
 )
 from waystation.tasks.progress import CostBreakdown, CostLine
-from waystation.tasks.task import TaskPhase, TaskProgress
-from waystation.tasks.view import PendingApproval, TaskView, list_pending_approvals
+from waystation.tasks.task import TaskPhase
+from waystation.tasks.view import AgentCompactionView, PendingApproval, TaskView, list_pending_approvals
 
 PHASE_STYLES = {
     TaskPhase.DONE: "green",
@@ -60,26 +59,25 @@ def render_task_screen(view: TaskView, now: datetime, width: int) -> RenderableT
     With `soft_wrap` only words are wrapped, so that commands and addresses can be copied. A live view, which must know
     its height, wraps those too.
     """
-    progress = view.progress
-    style = PHASE_STYLES.get(progress.phase, "cyan")
-    heading = Text.assemble((progress.task_id, "bold"), "  ", (progress.phase, style), "  ", progress.title)
+    style = PHASE_STYLES.get(view.phase, "cyan")
+    heading = Text.assemble((view.task_id, "bold"), "  ", (view.phase, style), "  ", view.title)
     heading.no_wrap, heading.overflow = False, "fold"
     lines: list[RenderableType] = [
         heading,
-        *map(_words, filter(None, (format_budget(progress), format_privacy(progress)))),
+        *map(_words, filter(None, (format_budget(view), format_privacy(view)))),
     ]
-    if progress.steps:
-        lines.append(build_steps_table(progress))
+    if view.steps:
+        lines.append(build_steps_table(view))
     lines += [_words(line, "cyan") for line in format_agent_activity(view, now)]
     lines += [_words(line) for line in _oversight(view)]
-    lines += [_words(line, "dim") for line in _newest_compactions(progress)]
-    lines += [_words(f"Note: {note}") for note in progress.notes]
-    lines += [_words(why, "yellow") for why in view.waits]
+    lines += [_words(line, "dim") for line in _newest_compactions(view)]
+    lines += [_words(f"Note: {note}") for note in view.notes]
+    lines += [_words(why, "yellow") for why in view.waiting_for]
     lines += [_words(line) for line in (*_answered(view), *_not_in_memory(view))]
-    lines += [Text(format_request(one, now, width), style="yellow") for one in list_pending_approvals(progress)]
+    lines += [Text(format_request(one, now, width), style="yellow") for one in list_pending_approvals(view)]
     lines += [_words(line) for line in _messages(view)]
-    lines += [_words(edit.text, "yellow") for edit in progress.edits if edit.state == "waiting"]
-    lines += [_words(f"Refused: {refusal.signal}: {refusal.reason}", "red") for refusal in progress.refusals]
+    lines += [_words(edit.text, "yellow") for edit in view.context_edits if edit.state == "waiting"]
+    lines += [_words(f"Refused: {refusal.signal}: {refusal.reason}", "red") for refusal in view.rejected_messages]
     if view.session:
         lines.append(_words(f"Session {view.session}", "dim"))
     if view.remark:
@@ -91,12 +89,12 @@ def render_task_screen(view: TaskView, now: datetime, width: int) -> RenderableT
 
 def format_agent_activity(view: TaskView, now: datetime) -> list[str]:
     """Format what each running agent is doing, and what it has spent so far."""
-    steps, heard = view.progress.steps, {one.agent for one in view.doing}
+    steps, heard = view.steps, {one.agent for one in view.activity}
     spent = {step.id: f"; {format_used_amount(step.spent, step.limit)} so far" for step in steps}
     quiet = [
         f"{step.id}: compacting its context" for step in steps if step.state == "compacting" and step.id not in heard
     ]
-    return [*(f"{one.text(now)}{spent.get(one.agent, '')}" for one in view.doing), *quiet]
+    return [*(f"{one.text(now)}{spent.get(one.agent, '')}" for one in view.activity), *quiet]
 
 
 def _messages(view: TaskView) -> list[str]:
@@ -104,30 +102,31 @@ def _messages(view: TaskView) -> list[str]:
     received from the vault.
     """
     updates = [
-        f"Documents updated by {render_claimed_name(one.by)}: {one.text}" for one in view.progress.updates if one.kept
+        f"Documents updated by {render_claimed_name(one.by)}: {one.text}" for one in view.document_updates if one.stored
     ]
     given = [
-        f"{one.agent}: {one.tool} was given what is behind {', '.join(one.placeholders)}" for one in view.resolutions
+        f"{one.agent}: {one.tool} was given what is behind {', '.join(one.placeholders)}"
+        for one in view.resolved_placeholders
     ]
     return [*updates, *given] + [
         f"Message {one.number} by {render_claimed_name(one.by)}: "
         f"{shorten(one.text, MESSAGE_CHARACTERS, placeholder=' …')} "
         f"(received by {', '.join(one.received_by) or 'nobody yet'})"
-        for one in view.task_messages
+        for one in view.messages
     ]
 
 
 def _oversight(view: TaskView) -> list[str]:
     """Format the outcome of the plan and the reasons, and the findings of reviews."""
     reasons = {plan.number: plan.reason for plan in view.plans}
-    revisions = [f"{one.text} {reasons.get(one.version or 0, '')}".strip() for one in view.progress.revisions]
-    return [*revisions, *(review.text for review in view.progress.reviews)]
+    revisions = [f"{one.text} {reasons.get(one.version or 0, '')}".strip() for one in view.revisions]
+    return [*revisions, *(review.text for review in view.reviews)]
 
 
 def _not_in_memory(view: TaskView) -> list[str]:
-    waiting = [f"{format_count(view.passages_waiting, 'passage')} wait for memory."] if view.passages_waiting else []
-    refused = [f"Memory does not take passage {passage_id}." for passage_id in view.passages_refused]
-    beyond = view.characters_not_remembered
+    waiting = [f"{format_count(view.passages_pending, 'passage')} wait for memory."] if view.passages_pending else []
+    refused = [f"Memory does not take passage {passage_id}." for passage_id in view.passages_rejected]
+    beyond = view.unindexed_characters
     left_out = [f"Memory does not get the last {beyond:,} characters of its documents."] if beyond else []
     return waiting + refused + left_out
 
@@ -138,50 +137,51 @@ def _words(text: str, style: str = "") -> Text:
 
 def _answered(view: TaskView) -> list[str]:
     """Format answered requests, with who answered."""
-    answered = [approval for approval in view.progress.approvals if approval.decision != "pending"]
-    origins = {request_id: origin.text for request_id, origin in view.origins.items()}
+    answered = [approval for approval in view.approvals if approval.decision != "pending"]
     newest = [
-        format_request_and_answer(approval, over=True, origin=origins.get(approval.request_id, ""))
+        format_request_and_answer(
+            approval, over=True, origin=approval.sent_from.text if approval.sent_from is not None else ""
+        )
         for approval in answered[-SHOWN_ANSWERS:]
     ]
     earlier = len(answered) - len(newest)
     return [format_count(earlier, "earlier answer"), *newest] if earlier else newest
 
 
-def _newest_compactions(progress: TaskProgress) -> list[str]:
-    newest = [format_compaction(compaction) for compaction in progress.compactions[-SHOWN_COMPACTIONS:]]
-    earlier = progress.all_compactions.count - len(newest)
+def _newest_compactions(view: TaskView) -> list[str]:
+    newest = [format_compaction(compaction) for compaction in view.compactions[-SHOWN_COMPACTIONS:]]
+    earlier = view.sum_compactions().count - len(newest)
     shown = [format_count(earlier, "earlier compaction"), *newest] if earlier else newest
-    at_work = {step.id for step in progress.steps if step.state not in OVER} if not progress.phase.over else set[str]()
-    if undoable := [made for made in progress.compactions if made.agent in at_work and made.status.made_room]:
-        shown.append(f"To undo one: {format_restore_command(progress.task_id, undoable[-1])}")
+    at_work = {step.id for step in view.steps if step.state not in OVER} if not view.phase.over else set[str]()
+    if undoable := [made for made in view.compactions if made.agent in at_work and made.status.made_room]:
+        shown.append(f"To undo one: {format_restore_command(view.task_id, undoable[-1])}")
     return shown
 
 
-def format_restore_command(task_id: str, made: AgentCompaction) -> str:
+def format_restore_command(task_id: str, made: AgentCompactionView) -> str:
     """Format the command that undoes a compaction of a running agent."""
-    return f"waystation restore {task_id} --agent {made.agent} --compaction {made.compaction_id[:SHORT_ID]}"
+    return f"waystation restore {task_id} --agent {made.agent} --compaction {made.id[:SHORT_ID]}"
 
 
-def format_budget(progress: TaskProgress) -> str:
+def format_budget(view: TaskView) -> str:
     """Format the task's account in one line."""
-    budget = progress.budget
+    budget = view.budget
     return (
         f"{format_used_amount(budget.spent, budget.limit)} spent, "
         f"{format_in_units_of(budget.reserved, budget.limit)} reserved; "
-        f"{'; '.join(format_work_totals(progress))}; "
-        f"cost {format_task_cost(progress)}; {progress.totals.usage.cached_share:.0%} of the input cached; "
-        f"{_models(progress)}"
+        f"{'; '.join(format_work_totals(view))}; "
+        f"cost {format_task_cost(view)}; {view.usage.cached_share:.0%} of the input cached; "
+        f"{_models(view)}"
     )
 
 
-def _models(progress: TaskProgress) -> str:
-    if not progress.models:
-        return f"model {progress.model}"
-    return "models " + ", ".join(f"{model} ({role})" for role, model in progress.models.items())
+def _models(view: TaskView) -> str:
+    if not view.models:
+        return f"model {view.model}"
+    return "models " + ", ".join(f"{model} ({role})" for role, model in view.models.items())
 
 
-def build_steps_table(progress: TaskProgress) -> Table:
+def build_steps_table(view: TaskView) -> Table:
     """Build a table with one row per step."""
     rows = [
         (
@@ -193,7 +193,7 @@ def build_steps_table(progress: TaskProgress) -> Table:
             format_short_limit(step.limit),
             step.reason,
         )
-        for step in progress.steps
+        for step in view.steps
     ]
     return _table(("step", "role", "state", "legs", "spent", "limit", "why"), rows)
 
@@ -212,11 +212,11 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str | Text]]) -> Tab
     return table
 
 
-def format_compaction(compaction: AgentCompaction) -> str:
+def format_compaction(compaction: AgentCompactionView) -> str:
     """Format one compaction in one line."""
     waiting = f" ({compaction.passages_waiting} still waiting)" if compaction.passages_waiting else ""
     # A compaction that freed nothing has no id to name.
-    name = f" ({compaction.compaction_id[:SHORT_ID]})" if compaction.status.made_room else ""
+    name = f" ({compaction.id[:SHORT_ID]})" if compaction.status.made_room else ""
     return (
         f"{compaction.agent} compacted{name}: {compaction.status}, {compaction.tokens_before:,} to "
         f"{compaction.tokens_after:,} tokens, {format_count(compaction.passages, 'passage')} kept{waiting}, "
@@ -229,35 +229,35 @@ def render_changes(before: TaskView | None, seen: TaskView, now: datetime, width
 
     Compactions, answers and refusals that existed at the first look are only counted: they did not happen now.
     """
-    then = before.progress if before is not None else None
-    progress = seen.progress
-    lines = _steps(then, progress)
-    lines += _compacted(then, progress)
-    lines += [f"Note: {note}" for note in _new(then.notes if then else (), progress.notes)]
-    if then is None or then.phase != progress.phase:
-        lines.append(f"{progress.task_id} is {progress.phase}")
-    known = then.approvals if then else ()
-    lines += [format_request(one, now, width) for one in list_pending_approvals(progress) if one.approval not in known]
-    answered = [one for one in _new(known, progress.approvals) if one.decision != "pending"]
-    refused = _new(then.refusals if then else (), progress.refusals)
-    if then is None:
+    lines = _steps(before, seen)
+    lines += _compacted(before, seen)
+    lines += [f"Note: {note}" for note in _new(before.notes if before else (), seen.notes)]
+    if before is None or before.phase != seen.phase:
+        lines.append(f"{seen.task_id} is {seen.phase}")
+    known = before.approvals if before else ()
+    lines += [format_request(one, now, width) for one in list_pending_approvals(seen) if one.approval not in known]
+    answered = [one for one in _new(known, seen.approvals) if one.decision != "pending"]
+    refused = _new(before.rejected_messages if before else (), seen.rejected_messages)
+    if before is None:
         lines += _earlier(len(answered), "answer") + _earlier(len(refused), "refusal")
     else:
         lines += [format_request_and_answer(one, over=False) for one in answered]
         lines += [f"Refused: {refusal.signal}: {refusal.reason}" for refusal in refused]
-    lines += _new(before.waits if before is not None else (), seen.waits)
+    lines += _new(before.waiting_for if before is not None else (), seen.waiting_for)
     if seen.remark and (before is None or before.remark != seen.remark):
         lines.append(seen.remark)
     return tuple(lines)
 
 
-def _compacted(then: TaskProgress | None, now: TaskProgress) -> list[str]:
+def _compacted(then: TaskView | None, now: TaskView) -> list[str]:
     """Format new compactions, and in one line the number of others that became visible."""
     found = _new(then.compactions if then else (), now.compactions)
     # A forked task may be shown before it has the agents that it reuses: those were compacted in another task.
-    reused = now.reused.agents if now.reused is not None and (then is None or then.reused is None) else ()
+    reused = (
+        now.reused_work.agents if now.reused_work is not None and (then is None or then.reused_work is None) else ()
+    )
     new = [made for made in found if then is not None and made.agent not in reused]
-    count = now.all_compactions.count - (then.all_compactions.count if then is not None else 0)
+    count = now.sum_compactions().count - (then.sum_compactions().count if then is not None else 0)
     return _earlier(count - len(new), "compaction") + [format_compaction(made) for made in new]
 
 
@@ -265,7 +265,7 @@ def _earlier(count: int, what: str) -> list[str]:
     return [format_count(count, f"earlier {what}")] if count else []
 
 
-def _steps(then: TaskProgress | None, now: TaskProgress) -> list[str]:
+def _steps(then: TaskView | None, now: TaskView) -> list[str]:
     known = {step.id: (step.state, step.legs) for step in then.steps} if then else {}
     return [
         f"{step.id} is {step.state}: {format_count(step.legs, 'leg')}, {format_used_amount(step.spent, step.limit)}"

@@ -9,8 +9,6 @@ from datetime import datetime
 from itertools import groupby
 from textwrap import wrap
 
-from waystation.agents.action_approvals import ActionQuestion
-from waystation.agents.agent_run import BudgetForecast
 from waystation.agents.deliverables import WorkCounts
 from waystation.cli.options import format_amount_option
 from waystation.kernel.amount import format_amount, format_limit, format_used_amount
@@ -18,21 +16,25 @@ from waystation.security.untrusted import sanitize_line
 from waystation.tasks.approvals import describe_plan_request
 from waystation.tasks.details import (
     format_budget_forecast,
-    format_denial_effect,
     format_hidden_call_hint,
     format_in_units_of,
     format_minimum_grant,
+)
+from waystation.tasks.view import (
+    ActionView,
+    ApprovalView,
+    BudgetForecastView,
+    BudgetView,
+    PendingApproval,
     format_work_counts,
 )
-from waystation.tasks.task import ApprovalRequest, BudgetProgress
-from waystation.tasks.view import PendingApproval
 
 BAR = "  | "
 """Prefix of every line of the question, however narrow the terminal is."""
 NARROWEST_TEXT = 20
 
 
-def format_question(one: PendingApproval, question: ActionQuestion, width: int) -> list[str]:
+def format_question(one: PendingApproval, question: ActionView, width: int) -> list[str]:
     """Format the question, and where to read the rest of it."""
     room = max(width - len(BAR), NARROWEST_TEXT)
     words = [part for line in question.text.split("\n") for part in wrap(line, room, drop_whitespace=False) or [""]]
@@ -57,25 +59,25 @@ LABEL = 11
 MOMENT = "%Y-%m-%d %H:%M %Z"
 
 
-def format_approve_command(task_id: str, approval: ApprovalRequest) -> str:
+def format_approve_command(task_id: str, approval: ApprovalView) -> str:
     """Format the command that grants the request."""
-    add = "" if approval.asked.is_zero else f" --add {shlex.quote(format_amount_option(approval.asked))}"
+    add = "" if approval.requested.is_zero else f" --add {shlex.quote(format_amount_option(approval.requested))}"
     return f"waystation approve {task_id} --request {approval.request_id}{add}"
 
 
-def format_deny_command(task_id: str, approval: ApprovalRequest) -> str:
+def format_deny_command(task_id: str, approval: ApprovalView) -> str:
     """Format the command that denies it and delivers a partial report, or continues without the tool call."""
     finish = " --finish partial" if approval.action is None and not approval.about_plan else ""
     return f"waystation deny {task_id} --request {approval.request_id}{finish}"
 
 
-def format_requested(approval: ApprovalRequest) -> str:
+def format_requested(approval: ApprovalView) -> str:
     """Format the requested amount or action in a few words."""
     if approval.about_plan:
         return f"plan of {approval.steps_left} steps"
     if approval.action is not None:
         return f"call {sanitize_line(approval.action.tool)}"
-    return "no more calls" if approval.reason else f"{format_amount(approval.asked)} more"
+    return "no more calls" if approval.reason else f"{format_amount(approval.requested)} more"
 
 
 def format_inbox(waiting: Sequence[PendingApproval], now: datetime, width: int) -> str:
@@ -92,13 +94,13 @@ def format_request(one: PendingApproval, now: datetime, width: int) -> str:
     approval = one.approval
     since = f", since {approval.requested_at:{MOMENT}}" if approval.requested_at is not None else ""
     if approval.about_plan:
-        what = describe_plan_request(approval)[0].removeprefix("plan ")
+        what = describe_plan_request(approval.steps_left, approval.requested)[0].removeprefix("plan ")
     elif approval.action is not None:
         what = f"asks to call {approval.action.tool}"
     elif approval.reason:
         what = f"makes no more calls: {approval.reason}"
     else:
-        what = f"asks for {format_amount(approval.asked)} more"
+        what = f"asks for {format_amount(approval.requested)} more"
     lines = _wrapped(f"{approval.agent} {what}{since}", width)
     if approval.action is not None:
         lines += format_question(one, approval.action, width)
@@ -108,16 +110,19 @@ def format_request(one: PendingApproval, now: datetime, width: int) -> str:
 
 
 def _facts(one: PendingApproval, now: datetime) -> list[tuple[str, str]]:
-    approval, seen = one.approval, one.approval.outlook
+    approval, seen = one.approval, one.approval.forecast
     if approval.about_plan:
         facts = [(step.role, f"{step.title}, with {format_limit(step.limit)}") for step in one.steps]
-        facts += [("approved", "its steps begin"), ("if denied", describe_plan_request(approval)[1])]
+        facts += [
+            ("approved", "its steps begin"),
+            ("if denied", describe_plan_request(approval.steps_left, approval.requested)[1]),
+        ]
     elif approval.action is not None:
         facts = build_action_rows(one)
     else:
         facts = [("next", "see to that; `approve` then goes on")] if approval.reason else _numbers(one)
     if seen is not None:
-        facts += [("so far", _so_far(seen)), ("if denied", format_denial_effect(seen, approval.agent))]
+        facts += [("so far", _so_far(seen)), ("if denied", seen.if_denied)]
     if approval.answer_by is not None:
         facts.append(_deadline(one, approval.answer_by, now))
     return facts
@@ -125,13 +130,13 @@ def _facts(one: PendingApproval, now: datetime) -> list[tuple[str, str]]:
 
 def _numbers(one: PendingApproval) -> list[tuple[str, str]]:
     """Return what the requested budget is for, if it is a budget request."""
-    approval, seen = one.approval, one.approval.outlook
+    approval, seen = one.approval, one.approval.forecast
     rest = _rest(approval, one.task_budget) if one.task_budget is not None else ""
     return [
         ("spent", f"{format_used_amount(approval.spent, approval.limit)}; the task {_task_spent(one)}"),
         *([("left", rest)] if rest else []),
         ("steps", _steps(approval)),
-        *([("estimate", format_budget_forecast(seen, approval.asked))] if seen is not None else []),
+        *([("estimate", format_budget_forecast(seen, approval.requested))] if seen is not None else []),
         ("at least", format_minimum_grant(approval)),
     ]
 
@@ -142,7 +147,7 @@ def _task_spent(one: PendingApproval) -> str:
     return format_used_amount(one.task_budget.spent, one.task_budget.limit)
 
 
-def _rest(approval: ApprovalRequest, budget: BudgetProgress) -> str:
+def _rest(approval: ApprovalView, budget: BudgetView) -> str:
     """Describe where the task's unspent budget is, which this agent cannot use."""
     left = budget.limit.remaining_after(budget.spent).amount
     own = budget.limit.restrict_to_limited_units(approval.limit.remaining_after(approval.spent).amount).min_with(
@@ -158,22 +163,24 @@ def _rest(approval: ApprovalRequest, budget: BudgetProgress) -> str:
     return f"{format_amount(left)} in the task: {where}" if where else ""
 
 
-def _steps(approval: ApprovalRequest) -> str:
-    seen = approval.outlook
+def _steps(approval: ApprovalView) -> str:
+    seen = approval.forecast
     if seen is None:
         return f"{approval.steps_left} to finish"
-    steps = seen.finished + approval.steps_left
+    steps = seen.steps_finished + approval.steps_left
     to_come = (
-        f", {seen.to_come} to come with {format_in_units_of(seen.kept, approval.limit)} kept" if seen.to_come else ""
+        f", {seen.steps_to_come} to come with {format_in_units_of(seen.reserved_for_later, approval.limit)} kept"
+        if seen.steps_to_come
+        else ""
     )
-    return f"{seen.finished} of {steps} finished when it asked{to_come}"
+    return f"{seen.steps_finished} of {steps} finished when it asked{to_come}"
 
 
 def _deadline(one: PendingApproval, answer_by: datetime, now: datetime) -> tuple[str, str]:
     """Describe what a deadline does. A running task ends its requests itself, if configured to."""
     delivers = "delivers what it has" if one.approval.action is None else "goes on without the call"
     if one.approval.about_plan:
-        delivers = "is not worked on: the task ends" if one.approval.asked.is_zero else "stays as it was"
+        delivers = "is not worked on: the task ends" if one.approval.requested.is_zero else "stays as it was"
     agent, moment = one.approval.agent, f"{answer_by:{MOMENT}}"
     if answer_by > now:
         match one.then:
@@ -188,18 +195,18 @@ def _deadline(one: PendingApproval, answer_by: datetime, now: datetime) -> tuple
     return "overdue", f"since {moment}: nobody answered in time; it waits on until somebody does"
 
 
-def _so_far(seen: BudgetForecast) -> str:
-    if seen.made != WorkCounts():
-        return f"{format_work_counts(seen.made)}; the draft has them"
-    return "nothing; the draft has what other steps found" if seen.finished else "nothing"
+def _so_far(seen: BudgetForecastView) -> str:
+    if seen.work != WorkCounts():
+        return f"{format_work_counts(seen.work)}; the draft has them"
+    return "nothing; the draft has what other steps found" if seen.steps_finished else "nothing"
 
 
 def _commands(one: PendingApproval) -> list[str]:
-    seen = one.approval.outlook
-    readable = seen is not None and (seen.made != WorkCounts() or seen.finished > 0)
+    seen = one.approval.forecast
+    readable = seen is not None and (seen.work != WorkCounts() or seen.steps_finished > 0)
     draft = [f"waystation report {one.task_id} --draft"] if readable else []
     if one.approval.about_plan:
-        edit = [f"waystation plan {one.task_id} --edit"] if one.approval.asked.is_zero else []
+        edit = [f"waystation plan {one.task_id} --edit"] if one.approval.requested.is_zero else []
         draft = [f"waystation plan {one.task_id}", *edit]
     return [*draft, format_approve_command(one.task_id, one.approval), format_deny_command(one.task_id, one.approval)]
 

@@ -21,11 +21,10 @@ from waystation.client.exports import (
     ReportFormat,
     ReportWithImprint,
     load_draft,
-    load_report_version,
+    load_report,
     render_report_file,
 )
 from waystation.client.store_queries import format_report_versions, require_not_forgotten, restore_task_text
-from waystation.client.task_json import AgentJson, ModelViewJson, build_task_json
 from waystation.config.resolver import iter_called_models, resolve_endpoint_prices
 from waystation.config.settings import Settings
 from waystation.config.validation import filter_endpoint_prices
@@ -43,6 +42,7 @@ from waystation.reports.changes import ReportChanges, compare_reports, render_cl
 from waystation.reports.sections import extract_brief_report
 from waystation.tasks.progress import CostBreakdown
 from waystation.tasks.task import TaskRequest
+from waystation.tasks.view import AgentMessagesView, AgentView
 
 app = typer.Typer()
 
@@ -121,14 +121,13 @@ async def _show_tools(settings: Settings, task: str, agent: str | None, *, as_js
 
 async def _show(settings: Settings, task: str, *, as_json: bool) -> None:
     async with await connect_client(settings) as client:
-        view = await client.with_origins(await client.get_task(await client.resolve_task_id(task)))
-        view = await client.with_stored_details(view)
-        path = await write_report_versions(client, settings, view.progress)
+        view = await client.get_task(await client.resolve_task_id(task), details=True)
+        path = await write_report_versions(client, settings, view)
     if as_json:
-        print_json(build_task_json(view, path))
+        print_json(view.with_report_path(path))
         return
     result.print(render_task_screen(view, utc_now(), result.width), soft_wrap=True)
-    if remark := describe_shown_version(view.progress):
+    if remark := describe_shown_version(view.task_id, view.phase, view.reports):
         print_message(remark)
     if path is not None:
         print_text(str(path))
@@ -238,7 +237,7 @@ def report(
     if as_json:
         print_json(found.report)
     elif form is None:
-        print_markdown(found.report.report)
+        print_markdown(found.report.markdown)
     else:
         _hand_over(_exported(found, form), output, f"{found.report.task_id}.{form}")
 
@@ -281,22 +280,22 @@ async def _draft(task: str) -> ReportWithImprint:
 
 async def _stored(task: str, number: int | None) -> ReportWithImprint:
     async with await connect_client(Settings()) as client:
-        progress = await client.get_last_known_progress(await client.resolve_task_id(task))
-        found = await load_report_version(client, progress, number)
-    if number is None and (remark := describe_shown_version(progress)):
+        found = await load_report(client, await client.resolve_task_id(task), number)
+    report = found.report
+    if number is None and (remark := describe_shown_version(report.task_id, report.phase, report.versions)):
         print_message(remark)
-    if len(progress.report_versions) > 1:
-        version = found.report.version
+    if len(report.versions) > 1:
         print_message(
-            f"version {version} of its report, which has {format_report_versions(progress)}: --version N prints another"
+            f"version {report.version} of its report, which has {format_report_versions(report.versions)}: "
+            "--version N prints another"
         )
     return found
 
 
 async def _restored(found: ReportWithImprint) -> ReportWithImprint:
-    restored = await restore_task_text(Settings(), found.report.task_id, found.report.report)
+    restored = await restore_task_text(Settings(), found.report.task_id, found.report.markdown)
     print_message(format_restored_counts(restored))
-    return found._replace(report=found.report.replace(report=restored.text))
+    return found._replace(report=found.report.replace(markdown=restored.text))
 
 
 @app.command()
@@ -359,7 +358,7 @@ def transcript(
     found = asyncio.run(_transcript(task, agent))
     if as_json:
         print_json(
-            ModelViewJson(run_id=found.run_id, messages=build_model_view(found))
+            AgentMessagesView(run_id=found.run_id, messages=build_model_view(found))
             if only_view
             else build_transcript_view(found)
         )
@@ -385,13 +384,13 @@ def _list_agents(task: str, *, as_json: bool) -> None:
     print_message(f"name one: `waystation transcript {task_id} --agent {agents[-1].id}`")
 
 
-async def _agents(task: str) -> tuple[str, list[AgentJson]]:
+async def _agents(task: str) -> tuple[str, list[AgentView]]:
     async with await connect_client(Settings()) as client:
         task_id = await client.resolve_task_id(task)
-        progress = (await client.get_task(task_id)).progress
-    require_not_forgotten(task_id, progress.title)
-    planner = AgentJson(id=PLANNING_ID, role="planning")
-    return task_id, [planner, *(AgentJson(id=step.id, role=step.role) for step in progress.steps)]
+        view = await client.get_task(task_id)
+    require_not_forgotten(task_id, view.title)
+    planner = AgentView(id=PLANNING_ID, role="planning")
+    return task_id, [planner, *(AgentView(id=step.id, role=step.role) for step in view.steps)]
 
 
 @app.command()

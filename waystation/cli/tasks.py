@@ -28,7 +28,6 @@ from waystation.cli.render import NOTHING, PHASE_STYLES, format_columns, format_
 from waystation.cli.submit import read_instructions
 from waystation.client import connect_client
 from waystation.client.submission import DocumentUpdateAnswer, ForkRequest
-from waystation.client.task_json import CancelJson, SessionJson, build_task_json
 from waystation.config.settings import Settings
 from waystation.documents.documents import REMOVED_NAME, Document
 from waystation.kernel.amount import (
@@ -54,7 +53,7 @@ from waystation.tasks.progress import (
 )
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import TaskPhase
-from waystation.tasks.view import TaskFilter, TaskView
+from waystation.tasks.view import CancelResult, SessionLimitView, TaskFilter, TaskView
 
 app = typer.Typer()
 
@@ -83,19 +82,17 @@ def format_task_lines(views: Sequence[TaskView], now: datetime, width: int) -> l
 
 
 def _listed(view: TaskView, now: datetime, *, wide: bool) -> tuple[str | Text, ...]:
-    progress = view.progress
-    style = PHASE_STYLES.get(progress.phase, "cyan")
-    begun, end = view.submitted_at, view.ended_at or (None if progress.phase.over else now)
-    mark = PHASE_MARKS[progress.phase]
+    style = PHASE_STYLES.get(view.phase, "cyan")
+    begun, end = view.submitted_at, view.ended_at or (None if view.phase.over else now)
+    mark = PHASE_MARKS[view.phase]
     return (
-        Text(f"{mark} {progress.phase}" if wide else mark, style=style),
-        shorten_task_id(progress.task_id),
+        Text(f"{mark} {view.phase}" if wide else mark, style=style),
+        shorten_task_id(view.task_id),
         NOTHING if begun is None else format_moment(begun, now),
         NOTHING if begun is None or end is None else format_time_span(end - begun),
-        format_short_usage(progress.budget.spent, progress.budget.limit),
-        *((format_task_cost(progress),) if wide else ()),
-        sanitize_line("; ".join([progress.title, *(progress.notes if progress.phase is TaskPhase.REFUSED else ())]))
-        or NOTHING,
+        format_short_usage(view.budget.spent, view.budget.limit),
+        *((format_task_cost(view),) if wide else ()),
+        sanitize_line("; ".join([view.title, *(view.notes if view.phase is TaskPhase.REFUSED else ())])) or NOTHING,
     )
 
 
@@ -119,7 +116,7 @@ def format_short_usage(spent: Amount, limit: Limit) -> str:
 
 def format_phase_legend(views: Iterable[TaskView]) -> str:
     """Return the legend of these tasks' marks, in the order of a task's life."""
-    seen = {view.progress.phase for view in views}
+    seen = {view.phase for view in views}
     meant: dict[str, list[str]] = {}
     for phase in TaskPhase:
         if phase in seen:
@@ -147,7 +144,7 @@ def list_tasks(
     for remark in sorted({task.remark for task in views if task.remark}):
         print_message(remark)
     if as_json:
-        print_json([build_task_json(task, None) for task in views])
+        print_json(list(views))
         return
     for line in format_task_lines(views, now, result.width):
         result.print(line, soft_wrap=True)
@@ -168,7 +165,7 @@ async def _tasks(wanted: TaskFilter) -> tuple[TaskView, ...]:
 def cancel(task: TaskArgument, as_json: JsonOption = False) -> None:
     """Stop a task. What it has spent stays spent; what it had reserved goes back to its session."""
     done = asyncio.run(_cancel(task))
-    if done.asked:
+    if done.requested:
         print_message(f"asked {done.task_id} to stop; `waystation show {done.task_id}` tells when it has")
     else:
         print_message(f"{done.task_id} has ended: {done.phase}")
@@ -176,10 +173,10 @@ def cancel(task: TaskArgument, as_json: JsonOption = False) -> None:
         print_json(done)
 
 
-async def _cancel(task: str) -> CancelJson:
+async def _cancel(task: str) -> CancelResult:
     async with await connect_client(Settings()) as client:
         task_id = await client.resolve_task_id(task)
-        return CancelJson.from_phase(task_id, await client.cancel(task_id))
+        return CancelResult.from_phase(task_id, await client.cancel(task_id))
 
 
 NAMED = 20
@@ -340,7 +337,7 @@ def set_limit(
     asyncio.run(_set(name, limit))
     print_message(f"session {name} may spend {format_limit(limit)}")
     if as_json:
-        print_json(SessionJson(session=name, limit_tokens=limit.tokens, limit_usd=limit.usd))
+        print_json(SessionLimitView(session=name, limit=limit))
 
 
 async def _set(name: str, limit: Limit) -> None:

@@ -136,7 +136,7 @@ async def list_agent_tools(
         BadInput: The task has no such agent.
         StoreError: The store failed. Also whatever the settings' tool servers raise.
     """
-    steps = [step for step in (await client.get_task(task_id)).progress.steps if agent in {None, step.id}]
+    steps = [step for step in (await client.get_task(task_id)).steps if agent in {None, step.id}]
     if agent is not None and not steps:
         raise BadInput(f"{task_id} has no agent {agent!r}: `waystation show {task_id}` names them")
     async with _desk(settings) as desk:

@@ -40,14 +40,12 @@ from waystation.tasks.session import build_session_input_for_row
 from waystation.tasks.signals import MAX_INSTRUCTIONS_CHARACTERS, AnswerResult, ContextEditInput
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import (
-    StepProgress,
-    TaskProgress,
     TaskRow,
     make_session_workflow_id,
     session_hash,
     tenant_hash,
 )
-from waystation.tasks.view import AgentCompactionAudits, MemoryWithEmbedder, NextPromptView
+from waystation.tasks.view import AgentCompactionAudits, MemoryWithEmbedder, NextPromptView, StepView, TaskView
 
 
 def build_idle_agent_deps(store: SqlStore, policy: ToolPolicy) -> AgentDeps:
@@ -88,12 +86,12 @@ RESULT_SECTIONS: Mapping[str, PromptSection] = {
 
 
 async def load_agent_contexts(
-    store: SqlStore, row: TaskRow, progress: TaskProgress, agent: str | None, policy: ToolPolicy
+    store: SqlStore, row: TaskRow, view: TaskView, agent: str | None, policy: ToolPolicy
 ) -> tuple[NextPromptView, ...]:
     """Return the prompt sections of one agent, or of each that has begun. Raises BadInput for an unknown agent."""
-    steps = [step for step in progress.steps if agent is None or step.id == agent]
+    steps = [step for step in view.steps if agent is None or step.id == agent]
     if agent is not None and not steps:
-        known = ", ".join(step.id for step in progress.steps) or "none yet"
+        known = ", ".join(step.id for step in view.steps) or "none yet"
         raise BadInput(f"{row.ref.task_id} has no agent {agent!r}; it has {known}")
     found: list[NextPromptView] = []
     for step in steps:
@@ -111,14 +109,14 @@ async def load_agent_contexts(
     return tuple(found)
 
 
-async def _own_tools(desk: AgentDeps, row: TaskRow, step: StepProgress, transcript: Transcript) -> int:
+async def _own_tools(desk: AgentDeps, row: TaskRow, step: StepView, transcript: Transcript) -> int:
     """Return the estimated tokens of the system prompt and of our own tools."""
     run = RunRef.model_validate({**row.ref.model_dump(), "step_id": step.id, "role": step.role})
     toolbox = await desk.build_agent_toolbox(run, row.terms.get_config(run.role), transcript)
     return toolbox.estimate_prompt_overhead(load_role_prompt(run.role))
 
 
-def _context(row: TaskRow, step: StepProgress, transcript: Transcript, standing: LegState) -> NextPromptView:
+def _context(row: TaskRow, step: StepView, transcript: Transcript, standing: LegState) -> NextPromptView:
     terms = row.terms.get_config(step.role)
     measure = TokenEstimator(fixed=standing.fixed, scale=standing.scale)
     demands = {

@@ -36,13 +36,13 @@ from waystation.tasks.progress import apply_stored_usage
 from waystation.tasks.signals import AnswerResult, UpdateResult
 from waystation.tasks.task import TaskPhase, TaskProgress, TaskRow
 from waystation.tasks.view import (
+    ApprovalView,
     PendingApproval,
+    ReportView,
     TaskView,
-    UnfinishedReport,
     as_stored,
     list_open_requests,
     list_pending_approvals,
-    with_stored_details,
 )
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ async def _requests(temporal: "TemporalTaskClient", store: SqlStore, row: TaskRo
     task_id, then = row.ref.task_id, row.terms.unattended.then
     progress = await temporal.query_progress(task_id)
     if progress is not None:
-        return list_pending_approvals(await with_spending(store, progress), then)
+        return list_pending_approvals(TaskView.from_progress(await with_spending(store, progress)), then)
     return [
-        PendingApproval(task_id=task_id, title=row.title, approval=approval, then=then)
+        PendingApproval(task_id=task_id, title=row.title, approval=ApprovalView.from_request(approval), then=then)
         for approval in list_open_requests(await store.list_audit_entries(task_id, row.ref.scope))
     ]
 
@@ -82,13 +82,13 @@ async def _row(store: SqlStore, reader: TenantScope, task_id: str) -> TaskRow | 
     return None
 
 
-async def build_report_draft(settings: Settings, store: SqlStore, ref: TaskRef, view: TaskView) -> UnfinishedReport:
+async def build_report_draft(settings: Settings, store: SqlStore, ref: TaskRef, progress: TaskProgress) -> ReportView:
     """Build the report over the work that agents have submitted so far.
 
     Raises:
         BadInput: There is a report already, or no work yet.
     """
-    task_id, progress = ref.task_id, view.progress
+    task_id = ref.task_id
     if progress.report is not None:
         raise BadInput(f"{task_id} is {progress.phase} and already has its report: run `waystation report {task_id}`")
     # Presidio takes seconds and hundreds of megabytes; nothing else in the client needs it.
@@ -112,14 +112,16 @@ async def build_report_draft(settings: Settings, store: SqlStore, ref: TaskRef, 
             f"{task_id} has no draft yet (it is {progress.phase}): no agent has noted, found or written "
             f"anything. `waystation show {task_id}` shows its progress"
         )
-    return UnfinishedReport(phase=progress.phase, markdown=composed.markdown)
+    return ReportView(
+        task_id=task_id, phase=progress.phase, version=None, model=progress.model, markdown=composed.markdown
+    )
 
 
-async def build_stored_task_view(store: SqlStore, row: TaskRow, remark: str) -> TaskView:
-    """Build the view of an unfinished task from the store alone."""
+async def load_stored_task(store: SqlStore, row: TaskRow, remark: str) -> tuple[TaskProgress, TaskView]:
+    """Load what the store alone knows of an unfinished task, and its view with this remark."""
     phase = TaskPhase.WORKING if await store.get_newest_plan(row.ref.task_id, row.ref.scope) else TaskPhase.SUBMITTED
-    view = TaskView(progress=await with_spending(store, as_stored(row, phase)), remark=remark)
-    return with_stored_details(view, row)
+    progress = await with_spending(store, as_stored(row, phase))
+    return progress, TaskView.from_progress(progress).with_stored_request(row).replace(remark=remark)
 
 
 async def with_spending(store: SqlStore, progress: TaskProgress) -> TaskProgress:
@@ -183,18 +185,18 @@ class PlannedTask(Value):
 
     plan: Plan
     """Includes the goals of its steps."""
-    progress: TaskProgress
+    task: TaskView
     documents: tuple[str, ...]
     """Names of the documents that the task may read."""
     usual: StepTokenSummary | None
 
 
-async def load_planned_task(store: SqlStore, row: TaskRow, progress: TaskProgress) -> PlannedTask:
+async def load_planned_task(store: SqlStore, row: TaskRow, view: TaskView) -> PlannedTask:
     """Load a task's plan with what a person needs to know before approving it. Raises BadInput as `load_plan` does."""
     documents = await store.list_documents(row.ref.task_id, row.ref.scope)
     return PlannedTask(
         plan=await load_plan(store, row),
-        progress=progress,
+        task=view,
         documents=tuple(sorted(document.name for document in documents)),
         usual=compute_step_token_summary(await store.list_tasks(TenantScope(tenant=row.ref.tenant), MAX_SAMPLE_TASKS)),
     )

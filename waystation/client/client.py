@@ -21,12 +21,12 @@ from waystation.client.approvals import (
     build_approval,
     build_denial,
     build_report_draft,
-    build_stored_task_view,
     describe_unresponsive_task,
     find_answer_origins,
     get_result_of_each,
     load_pending_approvals,
     load_planned_task,
+    load_stored_task,
     translating_input_faults,
     with_spending,
 )
@@ -40,6 +40,7 @@ from waystation.client.submission import (
     compare_documents,
     is_document_set_unchanged,
     load_session_documents,
+    load_task_messages,
     prepare_task_row,
     register_fork,
     reload_changed_documents,
@@ -48,7 +49,6 @@ from waystation.client.submission import (
     store_document_set,
     submit_stored_task,
     validate_message_text,
-    with_task_messages,
 )
 from waystation.config.settings import Settings
 from waystation.context.transcript import Transcript
@@ -80,7 +80,6 @@ from waystation.tasks.signals import (
 )
 from waystation.tasks.state_storage import cancel_submitted_task
 from waystation.tasks.task import (
-    ReportVersion,
     TaskPhase,
     TaskProgress,
     TaskRequest,
@@ -94,12 +93,11 @@ from waystation.tasks.view import (
     MemoryWithEmbedder,
     NextPromptView,
     PendingApproval,
+    ReportView,
     SubmittedTask,
     TaskFilter,
     TaskView,
-    UnfinishedReport,
     as_stored,
-    with_stored_details,
     with_stored_reports,
 )
 
@@ -238,14 +236,23 @@ class Client:
         """
         return await store_queries.resolve_task_id(self._store, self._reader, prefix)
 
-    async def get_task(self, task_id: str) -> TaskView:
+    async def get_task(self, task_id: str, *, details: bool = False) -> TaskView:
         """Return the task as it is now, or as well as it is known.
 
-        Raises UnknownTask; Unreachable while it has not ended.
+        Args:
+            task_id: ID of the task.
+            details: Whether to look up where answers came from, and what the store has besides: plans, messages, and
+                what memory lacks of the task.
+
+        Raises:
+            UnknownTask: There is no such task.
+            Unreachable: No server answers, and the task has not ended.
         """
         row = await self._load_row(task_id)
-        view = with_stored_details(await self._view(row), row)
-        if not view.progress.phase.over:
+        progress, view = await self._look_up(row)
+        if details:
+            view = await self._with_details(row, progress, view)
+        if not view.over:
             return view
         # The store has everything that matters about a finished task; the server may still show its history.
         with suppress(Unreachable):
@@ -254,37 +261,60 @@ class Client:
             return view.replace(run_id=run_id, ui_url=temporal.build_task_link(task_id) if run_id else None)
         return view
 
-    async def get_last_known_task(self, task_id: str) -> TaskView:
+    async def get_last_known_task(self, task_id: str, *, details: bool = False) -> TaskView:
         """Return the task as `get_task` does; if no server answers, from the store, with a remark that says so.
 
         Raises UnknownTask.
         """
-        row = await self._load_row(task_id)
         try:
-            return await self.get_task(task_id)
+            return await self.get_task(task_id, details=details)
         except Unreachable as unreachable:
-            return await build_stored_task_view(self._store, row, str(unreachable))
+            row = await self._load_row(task_id)
+            progress, view = await load_stored_task(self._store, row, str(unreachable))
+            return await self._with_details(row, progress, view) if details else view
 
     async def _load_row(self, task_id: str) -> TaskRow:
         return await self._store.get_task(task_id, self._reader)
 
-    async def _view(self, row: TaskRow) -> TaskView:
+    async def _look_up(self, row: TaskRow) -> tuple[TaskProgress, TaskView]:
+        """Return what the store or the workflow knows of the task, and its view. Raises Unreachable."""
         if row.progress is not None and row.progress.phase.over:
-            return TaskView(progress=row.progress)
+            return row.progress, TaskView.from_progress(row.progress).with_stored_request(row)
         temporal = await self._temporal()
         run = await temporal.find_task_run(row.ref.task_id)
-        ui_url = temporal.build_task_link(row.ref.task_id)
+        remark = ""
         if run is not None and run.progress is not None:
-            progress = await with_spending(self._store, with_stored_reports(row, run.progress))
-            return TaskView(progress=progress, run_id=run.run_id, ui_url=ui_url, waits=run.waits, doing=run.doing)
-        phase, remark = describe_unresponsive_task(run)
-        progress = await with_spending(self._store, as_stored(row, phase))
-        return TaskView(progress=progress, run_id=run.run_id if run else None, ui_url=ui_url, remark=remark)
+            progress = with_stored_reports(row, run.progress)
+        else:
+            phase, remark = describe_unresponsive_task(run)
+            progress = as_stored(row, phase)
+        progress = await with_spending(self._store, progress)
+        view = TaskView.from_progress(progress).with_stored_request(row)
+        return progress, view.replace(
+            run_id=run.run_id if run is not None else None,
+            ui_url=temporal.build_task_link(row.ref.task_id),
+            remark=remark,
+            waiting_for=run.waits if run is not None and not remark else (),
+            activity=run.doing if run is not None and not remark else (),
+        )
+
+    async def _look_up_or_load(self, row: TaskRow) -> tuple[TaskProgress, TaskView]:
+        """Return the same; if no server answers, from the store."""
+        try:
+            return await self._look_up(row)
+        except Unreachable as unreachable:
+            return await load_stored_task(self._store, row, str(unreachable))
+
+    async def _with_details(self, row: TaskRow, progress: TaskProgress, view: TaskView) -> TaskView:
+        with suppress(Unreachable):
+            view = view.with_origins(await find_answer_origins(await self._temporal(), progress))
+        view = await store_queries.add_stored_details(self._store, view, row)
+        return view.replace(messages=await load_task_messages(self._store, progress, self._reader))
 
     async def watch(self, task_id: str, again: float = inf) -> AsyncGenerator[TaskView]:
         """Yield the task whenever it has changed, or after `again` seconds without a change, until it is over."""
         clock, yielded, shown = asyncio.get_running_loop().time, 0.0, None
-        while shown is None or not shown.progress.phase.over:
+        while shown is None or not shown.over:
             if (seen := await self.get_task(task_id)) == shown and clock() - yielded < again:
                 await asyncio.sleep(self.watch_seconds)
                 continue
@@ -296,14 +326,8 @@ class Client:
     ) -> tuple[TaskView, ...]:
         """Return the newest tasks, or all that match the filter. Without a server, running tasks are as last stored."""
         rows = await store_queries.list_task_rows(self._store, self._settings.tenant, wanted, most)
-        views = await asyncio.gather(*(self._view_or_stored(row) for row in rows))
-        return tuple(view for view in views if wanted.matches_phase(view.progress.phase))
-
-    async def _view_or_stored(self, row: TaskRow) -> TaskView:
-        try:
-            return with_stored_details(await self._view(row), row)
-        except Unreachable as unreachable:
-            return await build_stored_task_view(self._store, row, str(unreachable))
+        found = await asyncio.gather(*map(self._look_up_or_load, rows))
+        return tuple(view for _, view in found if wanted.matches_phase(view.phase))
 
     async def list_events(self, after: int, task_id: str | None = None, limit: int = EVENT_PAGE_LIMIT) -> EventPage:
         """Return up to `limit` events after the number `after`, of one task or of all of the tenant's.
@@ -325,34 +349,31 @@ class Client:
 
     async def get_report(self, task_id: str, version: int | None = None) -> str:
         """Return the newest report, or this version of it, as Markdown, from the store. Raises BadInput."""
-        return await self.get_report_text(
-            store_queries.get_report_version(await self.get_last_known_progress(task_id), version)
+        return (await self.load_report(task_id, version)).markdown
+
+    async def load_report(self, task_id: str, version: int | None = None) -> ReportView:
+        """Return the newest report, or this version of it, also if no server answers.
+
+        Raises BadInput if there is none; UnknownTask.
+        """
+        progress, view = await self._look_up_or_load(await self._load_row(task_id))
+        number = store_queries.get_report_version(view, version).number
+        blob = next(one.report for one in progress.report_versions if one.number == number)
+        return ReportView(
+            task_id=task_id,
+            phase=view.phase,
+            version=number,
+            versions=view.reports,
+            model=view.model,
+            markdown=await self._store.get_text(blob, self._reader),
         )
 
-    async def get_last_known_progress(self, task_id: str) -> TaskProgress:
-        """Return the task's progress with its report versions, also if no server answers. Raises UnknownTask."""
-        return (await self._view_or_stored(await self._load_row(task_id))).progress
-
-    async def get_report_text(self, version: ReportVersion) -> str:
-        """Return one version of a report as Markdown."""
-        return await self._store.get_text(version.report, self._reader)
-
-    async def build_draft(self, task_id: str) -> UnfinishedReport:
+    async def build_draft(self, task_id: str) -> ReportView:
         """Build the report that the task would deliver if it ended now. Raises BadInput if there is nothing to show."""
         row = await self._load_row(task_id)
         store_queries.require_not_forgotten(task_id, row.title)
-        return await build_report_draft(self._settings, self._store, row.ref, await self._view_or_stored(row))
-
-    async def with_origins(self, view: TaskView) -> TaskView:
-        """Return the view with the origins of the answers to its requests, if a server can be asked."""
-        with suppress(Unreachable):
-            return view.replace(origins=await find_answer_origins(await self._temporal(), view.progress))
-        return view
-
-    async def with_stored_details(self, view: TaskView) -> TaskView:
-        """Return the view with what only the store has: what memory lacks of the task, and the messages sent to it."""
-        known = await store_queries.with_stored_details(self._store, view, self._reader)
-        return await with_task_messages(self._store, known, self._reader)
+        progress, _ = await self._look_up_or_load(row)
+        return await build_report_draft(self._settings, self._store, row.ref, progress)
 
     async def get_bill(self, task_id: str) -> CostBreakdown:
         """Return the task's cost so far, from the store. Raises UnknownTask."""
@@ -397,9 +418,9 @@ class Client:
         """Return the prompt sections of agents' next requests. Raises as `agent_contexts.load_agent_contexts`."""
         from waystation.client.agent_contexts import load_agent_contexts  # noqa: PLC0415
 
-        progress = (await self.get_task(task_id)).progress
+        view = await self.get_task(task_id)
         return await load_agent_contexts(
-            self._store, await self._load_row(task_id), progress, agent, self._settings.tool_policy
+            self._store, await self._load_row(task_id), view, agent, self._settings.tool_policy
         )
 
     async def list_approvals(self, session: str | None = None) -> tuple[PendingApproval, ...]:
@@ -479,7 +500,8 @@ class Client:
         Raises as `get_plan`; Unreachable.
         """
         row = await self._load_row(task_id)
-        return await load_planned_task(self._store, row, (await self._view_or_stored(row)).progress)
+        _, view = await self._look_up_or_load(row)
+        return await load_planned_task(self._store, row, view)
 
     async def review_plan(self, task_id: str, plan: Plan, by: str = "", note: str = "") -> AnswerResult:
         """Replace the plan of a task that waits for its approval.
@@ -490,7 +512,8 @@ class Client:
         """
         row = await self._load_row(task_id)
         await store_queries.load_plan(self._store, row)
-        store_queries.validate_plan_shares(plan, (await self._view_or_stored(row)).progress)
+        _, view = await self._look_up_or_load(row)
+        store_queries.validate_plan_shares(plan, view)
         blob = await self._store.put_text(plan.model_dump_json(), row.ref.scope)
         with translating_input_faults():
             given = ReviewPlanInput(plan=blob, note=note)
@@ -510,7 +533,7 @@ class Client:
         """
         from waystation.client.agent_contexts import rewind_finished_task, validate_instructions  # noqa: PLC0415
 
-        if (await self.get_task(task_id)).progress.phase.over:
+        if (await self.get_task(task_id)).over:
             return await rewind_finished_task(self._store, await self._temporal(), await self._load_row(task_id), edit)
         task = (await self._load_row(task_id)).ref.scope
         blob = await self._store.put_text(validate_instructions(instructions), task) if instructions else None
@@ -518,11 +541,11 @@ class Client:
 
     async def send_message(self, task_id: str, words: str, by: str = "") -> AnswerResult:
         """Send all agents of a running task a message, each at its next turn. Raises BadInput, Unreachable."""
-        progress = (await self.get_task(task_id)).progress
+        view = await self.get_task(task_id)
         row = await self._load_row(task_id)
-        blob = await self._store.put_text(validate_message_text(row, progress.phase, words), row.ref.scope)
+        blob = await self._store.put_text(validate_message_text(row, view.phase, words), row.ref.scope)
         result = await self.send(task_id, MESSAGE, TaskMessageInput(message=blob).sign(by))
-        return annotate_message_answer(result.answer, progress.model)
+        return annotate_message_answer(result.answer, view.model)
 
     async def list_documents(self, task_id: str) -> tuple[Document, ...]:
         """Return a task's current documents, in the order of their numbers. Raises UnknownTask."""
@@ -550,7 +573,8 @@ class Client:
     ) -> DocumentUpdateAnswer:
         """Update a running task with documents that were read already. Raises BadInput, Unreachable."""
         row = await self._load_row(task_id)
-        progress = require_running(row, (await self.get_task(task_id)).progress)
+        progress, _ = await self._look_up(row)
+        require_running(row, progress.phase)
         again = await compare_documents(self._store, row.ref.scope, loaded, remove_missing=remove_missing)
         if is_document_set_unchanged(again, progress):
             return again.to_answer(UNCHANGED)
@@ -578,7 +602,7 @@ class Client:
 
     async def cancel(self, task_id: str) -> TaskPhase:
         """Ask the task to stop, unless it is over. Returns its phase from before. Raises UnknownTask, Unreachable."""
-        phase = (await self.get_task(task_id)).progress.phase
+        phase = (await self.get_task(task_id)).phase
         if phase.over:
             return phase
         try:

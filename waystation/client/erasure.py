@@ -81,7 +81,7 @@ async def require_tasks_finished(client: Client, settings: Settings, found: Pers
         Unreachable: There is no server, and only the server knows.
     """
     task_ids = sorted({trace.task_id for trace in found.traces if trace.place not in _ELSEWHERE})
-    at_work = [one for one in task_ids if not (await client.get_task(one)).progress.phase.over]
+    at_work = [one for one in task_ids if not (await client.get_task(one)).over]
     if at_work:
         verbs = "has this person and runs" if len(at_work) == 1 else "have this person and run"
         raise BadInput(
@@ -232,7 +232,7 @@ async def _rows(client: Client, store: SqlStore, settings: Settings, selection: 
 
 
 async def _over(client: Client, row: TaskRow) -> bool:
-    return (await client.get_task(row.ref.task_id)).progress.phase.over
+    return (await client.get_task(row.ref.task_id)).over
 
 
 async def forget_selected_tasks(settings: Settings, task_ids: tuple[str, ...], *, everything: bool) -> ForgetResult:

@@ -1,24 +1,34 @@
 """Reports and drafts as files to send, for the command line, the API and the web pages."""
 
+from datetime import datetime
 from typing import Literal, NamedTuple
 
 from waystation.client.client import Client
-from waystation.client.store_queries import get_report_version
-from waystation.client.task_json import ExportJson, ReportJson, build_report_json
 from waystation.plugins.exports.docx import render_docx
 from waystation.plugins.exports.page import render_html_page
 from waystation.plugins.exports.pdf import render_pdf
-from waystation.reports.blocks import ReportMetadata, parse_stored_report
+from waystation.reports.blocks import NumberedSource, ReportMetadata, parse_stored_report
 from waystation.reports.markdown import build_report_export, render_numbered_markdown
-from waystation.tasks.task import ReportVersion, TaskProgress
+from waystation.tasks.view import ReportView
 
 ReportFormat = Literal["md", "html", "pdf", "docx", "json"]
+
+
+class ExportedReportView(ReportView):
+    """A report with its citations as data."""
+
+    title: str
+    stored_at: datetime | None
+    checked: str
+    """Result of the citation check, as a sentence."""
+    sources: tuple[NumberedSource, ...]
+    """Sources in the order in which the report first cites them."""
 
 
 class ReportWithImprint(NamedTuple):
     """A report or a draft with the metadata of its imprint."""
 
-    report: ReportJson
+    report: ReportView
     imprint: ReportMetadata
 
 
@@ -31,32 +41,25 @@ class ReportFile(NamedTuple):
 
 async def load_report(client: Client, task_id: str, version: int | None = None) -> ReportWithImprint:
     """Load the newest report, or this version of it. Raises BadInput if there is none; UnknownTask."""
-    return await load_report_version(client, await client.get_last_known_progress(task_id), version)
-
-
-async def load_report_version(client: Client, progress: TaskProgress, version: int | None) -> ReportWithImprint:
-    """Load a report of a task whose progress was loaded already."""
-    found = get_report_version(progress, version)
-    return ReportWithImprint(
-        build_report_json(progress, found, await client.get_report_text(found)), build_imprint(progress, found)
-    )
+    report = await client.load_report(task_id, version)
+    return ReportWithImprint(report, build_imprint(report))
 
 
 async def load_draft(client: Client, task_id: str) -> ReportWithImprint:
     """Build what the task would deliver if it ended now. Raises BadInput if there is nothing to show, or a report."""
-    found = await client.build_draft(task_id)
-    report = ReportJson(task_id=task_id, phase=found.phase, version=None, report=found.markdown)
-    return ReportWithImprint(report, ReportMetadata(task_id=task_id, phase=found.phase))
+    report = await client.build_draft(task_id)
+    return ReportWithImprint(report, ReportMetadata(task_id=task_id, phase=report.phase))
 
 
-def build_imprint(progress: TaskProgress, version: ReportVersion) -> ReportMetadata:
-    """Build the metadata of one report version: its number, how its task ended, when it was stored."""
+def build_imprint(report: ReportView) -> ReportMetadata:
+    """Build the metadata of a stored report: its number, how its task ended with it, when it was stored."""
+    version = next(one for one in report.versions if one.number == report.version)
     return ReportMetadata(
-        task_id=progress.task_id,
+        task_id=report.task_id,
         phase=version.phase,
         version=version.number,
         stored_at=version.stored_at,
-        model=progress.model,
+        model=report.model,
     )
 
 
@@ -66,7 +69,7 @@ def render_report_file(found: ReportWithImprint, form: ReportFormat) -> ReportFi
     Raises:
         BadInput: A package that renders it is not installed.
     """
-    stored = parse_stored_report(found.report.report)
+    stored = parse_stored_report(found.report.markdown)
     whole = build_report_export(stored, found.imprint)
     match form:
         case "md":
@@ -78,7 +81,16 @@ def render_report_file(found: ReportWithImprint, form: ReportFormat) -> ReportFi
         case "docx":
             return ReportFile(render_docx(whole))
         case "json":
-            facts = {"title": whole.title, "checked": whole.checked, "sources": whole.sources}
-            about = {"stored_at": found.imprint.stored_at, "model": found.imprint.model}
-            as_data = ExportJson.model_validate({**found.report.model_dump(), **about, **facts})
+            as_data = ExportedReportView(
+                task_id=found.report.task_id,
+                phase=found.report.phase,
+                version=found.report.version,
+                versions=found.report.versions,
+                markdown=found.report.markdown,
+                title=whole.title,
+                stored_at=found.imprint.stored_at,
+                model=found.report.model,
+                checked=whole.checked,
+                sources=whole.sources,
+            )
             return ReportFile(f"{as_data.model_dump_json(indent=2)}\n".encode())

@@ -27,7 +27,7 @@ from waystation.kernel.value import extract_validation_faults
 from waystation.security.untrusted import replace_control_characters
 from waystation.tasks.approvals import AnswerAuthor
 from waystation.tasks.signals import InputT, TaskSignal, UpdateResult
-from waystation.tasks.view import UnfinishedReport
+from waystation.tasks.view import ReportView
 
 CALL_PATH_PREFIX = "/v1/client/"
 """Path prefix of the remote methods, which are at ROLE/METHOD."""
@@ -177,7 +177,7 @@ class RemoteClient(Client):
             raise _failure(self.address, answer, content)
         return content
 
-    async def build_draft(self, task_id: str) -> UnfinishedReport:
+    async def build_draft(self, task_id: str) -> ReportView:
         """Not available: a draft is redacted on the spot, which takes hundreds of megabytes each time.
 
         Raises BadInput.
@@ -216,10 +216,7 @@ class RemoteClient(Client):
     get_newest_event_number = make_http_method(Client.get_newest_event_number, "read")
     is_over = make_http_method(Client.is_over, "read")
     get_report = make_http_method(Client.get_report, "read")
-    get_last_known_progress = make_http_method(Client.get_last_known_progress, "read")
-    get_report_text = make_http_method(Client.get_report_text, "read")
-    with_origins = make_http_method(Client.with_origins, "read")
-    with_stored_details = make_http_method(Client.with_stored_details, "read")
+    load_report = make_http_method(Client.load_report, "read")
     get_bill = make_http_method(Client.get_bill, "read")
     get_payments = make_http_method(Client.get_payments, "read")
     get_spending = make_http_method(Client.get_spending, "read")

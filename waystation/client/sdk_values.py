@@ -1,21 +1,17 @@
-"""The values that the SDK returns to scripts and notebooks: tasks, requests, reports and rows, each of which prints
-well.
-"""
+"""What the SDK adds to the views of tasks for scripts and notebooks: tables, data frames, rendered reports."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime, timedelta
 from html import escape
 from importlib import import_module
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, Self, TypeVar, overload
 
-from waystation.client.task_json import TaskJson, build_task_json
-from waystation.kernel.amount import format_amount, format_limit
 from waystation.kernel.errors import BadInput
 from waystation.kernel.value import Value
 from waystation.reports.markdown import render_report_html
 from waystation.security.untrusted import replace_control_characters
 from waystation.tasks.task import TaskPhase
-from waystation.tasks.view import PendingApproval, TaskView
+from waystation.tasks.view import PendingApproval, ReportView, TaskView
 
 _RowT = TypeVar("_RowT", bound=Value)
 MAX_TABLE_COLUMNS, MAX_CELL_CHARACTERS = 9, 120
@@ -23,10 +19,16 @@ MAX_TABLE_COLUMNS, MAX_CELL_CHARACTERS = 9, 120
 
 
 class ValueRows(Sequence[_RowT], Generic[_RowT]):
-    """Rows that print as a table and convert to a data frame."""
+    """Values that print as a table and convert to a data frame."""
 
-    def __init__(self, rows: Sequence[_RowT]) -> None:
-        self._rows = tuple(rows)
+    def __init__(self, rows: Sequence[_RowT], to_row: Callable[[_RowT], Value] | None = None) -> None:
+        """Keep the values.
+
+        Args:
+            rows: The values.
+            to_row: What a value shows in a table or a data frame. Default: all of its fields.
+        """
+        self._rows, self._to_row = tuple(rows), to_row
 
     @overload
     def __getitem__(self, at: int) -> _RowT: ...
@@ -34,7 +36,7 @@ class ValueRows(Sequence[_RowT], Generic[_RowT]):
     def __getitem__(self, at: slice) -> "ValueRows[_RowT]": ...
     def __getitem__(self, at: int | slice) -> "_RowT | ValueRows[_RowT]":
         """Return a row, or a slice of them."""
-        return ValueRows(self._rows[at]) if isinstance(at, slice) else self._rows[at]
+        return ValueRows(self._rows[at], self._to_row) if isinstance(at, slice) else self._rows[at]
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -54,10 +56,13 @@ class ValueRows(Sequence[_RowT], Generic[_RowT]):
             pandas = import_module("pandas")
         except ModuleNotFoundError:
             raise BadInput("a data frame needs pandas: `pip install pandas`") from None
-        return pandas.json_normalize([row.model_dump() for row in self._rows])
+        return pandas.json_normalize([row.model_dump() for row in self._list_table_rows()])
 
     def _repr_html_(self) -> str:
-        return render_html_table(self._rows)
+        return render_html_table(self._list_table_rows())
+
+    def _list_table_rows(self) -> Sequence[Value]:
+        return self._rows if self._to_row is None else tuple(map(self._to_row, self._rows))
 
 
 def render_html_table(rows: Sequence[Value]) -> str:
@@ -79,95 +84,73 @@ def _cell(value: object) -> str:
     return f"<td>{escape(words if len(words) <= MAX_CELL_CHARACTERS else f'{words[:MAX_CELL_CHARACTERS]}…')}</td>"
 
 
-class TaskSnapshot(Value):
-    """A task as it was when it was fetched."""
+class TaskFrameRow(Value):
+    """A task as a row of a table or a data frame."""
 
     task_id: str
     phase: TaskPhase
     title: str
-    """The redacted question, shortened."""
     session: str
     submitted_at: datetime | None
     ended_at: datetime | None
-    spent: str
-    budget: str
-    waiting: int
-    """Number of unanswered requests."""
-    details: TaskJson
-    """Everything that `waystation show --json` prints."""
+    spent_tokens: int
+    spent_usd: float
+    pending_approvals: int
 
     @classmethod
-    def from_view(cls, view: TaskView) -> "TaskSnapshot":
-        """Build a snapshot from a task view."""
-        progress = view.progress
+    def from_view(cls, view: TaskView) -> Self:
+        """Build the row of a task."""
         return cls(
-            task_id=progress.task_id,
-            phase=progress.phase,
-            title=progress.title,
+            task_id=view.task_id,
+            phase=view.phase,
+            title=view.title,
             session=view.session,
             submitted_at=view.submitted_at,
             ended_at=view.ended_at,
-            spent=format_amount(progress.budget.spent),
-            budget=format_limit(progress.budget.limit),
-            waiting=0 if progress.phase.over else sum(one.decision == "pending" for one in progress.approvals),
-            details=build_task_json(view, None),
+            spent_tokens=view.budget.spent.tokens,
+            spent_usd=view.budget.spent.usd,
+            pending_approvals=len(view.pending_approvals),
         )
 
-    @property
-    def over(self) -> bool:
-        """Whether the task has ended."""
-        return self.phase.over
 
-    def __str__(self) -> str:
-        return replace_control_characters(f"{self.task_id} {self.phase}: {self.spent} of {self.budget}; {self.title}")
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        return render_html_table([self])
-
-
-class ApprovalSnapshot(Value):
-    """Something that waits for an answer: a budget, a tool call or a plan."""
+class ApprovalFrameRow(Value):
+    """A request that waits for an answer, as a row of a table or a data frame."""
 
     task_id: str
     request_id: str
     agent: str
-    asks_for: str
+    requests: str
+    """The requested amount, tool call or agreement, in words."""
     answer_by: datetime | None
     title: str
 
     @classmethod
-    def from_pending(cls, one: PendingApproval) -> "ApprovalSnapshot":
-        """Build a snapshot from a pending approval."""
-        asked = one.approval
-        wants = format_amount(asked.asked) if not asked.asked.is_zero else "agreement to its plan"
+    def from_pending(cls, one: PendingApproval) -> Self:
+        """Build the row of a pending request."""
         return cls(
             task_id=one.task_id,
-            request_id=asked.request_id,
-            agent=asked.agent,
-            asks_for=wants if asked.action is None else f"{asked.action.tool}: {asked.action.text}",
-            answer_by=asked.answer_by,
+            request_id=one.approval.request_id,
+            agent=one.approval.agent,
+            requests=one.approval.format_requested(),
+            answer_by=one.approval.answer_by,
             title=one.title,
         )
 
-    def __str__(self) -> str:
-        return replace_control_characters(f"{self.request_id} of {self.task_id} asks for {self.asks_for}")
 
-    def __repr__(self) -> str:
-        return str(self)
+class Report(ReportView):
+    """A report as Markdown, which a notebook shows rendered."""
 
-
-class Report(Value):
-    """A report as Markdown."""
-
-    task_id: str
-    phase: TaskPhase
-    markdown: str
-
-    def __str__(self) -> str:
-        return self.markdown
+    @classmethod
+    def from_view(cls, report: ReportView) -> Self:
+        """Build it from the report that the client returns."""
+        return cls(
+            task_id=report.task_id,
+            phase=report.phase,
+            version=report.version,
+            versions=report.versions,
+            model=report.model,
+            markdown=report.markdown,
+        )
 
     def _repr_html_(self) -> str:
         return render_report_html(self.markdown)

@@ -2,6 +2,7 @@
 originals restored.
 """
 
+from collections.abc import Sequence
 from contextlib import aclosing
 
 from waystation.agents.action_approvals import PlaceholderResolution
@@ -22,9 +23,8 @@ from waystation.runtime.store_setup import (
     open_store,
 )
 from waystation.security.untrusted import replace_control_characters
-from waystation.tasks.progress import get_pending_plan_limit
-from waystation.tasks.task import ReportVersion, TaskProgress, TaskRequest, TaskRow, build_reader_scope, tenant_hash
-from waystation.tasks.view import TaskFilter, TaskView
+from waystation.tasks.task import TaskRequest, TaskRow, build_reader_scope, tenant_hash
+from waystation.tasks.view import ReportVersionView, TaskFilter, TaskView
 
 
 def require_local_store(settings: Settings) -> None:
@@ -54,33 +54,33 @@ def require_not_forgotten(task_id: str, title: str) -> None:
         )
 
 
-def build_missing_report_error(progress: TaskProgress) -> BadInput:
+def build_missing_report_error(view: TaskView) -> BadInput:
     """Build the error that says why there is no report. Raises BadInput itself if the task was forgotten."""
-    task_id = progress.task_id
-    require_not_forgotten(task_id, progress.title)
-    follows = "" if progress.phase.over else f": `waystation watch {task_id}` follows it"
-    return BadInput(f"{task_id} has no report (it is {progress.phase}){follows}")
+    task_id = view.task_id
+    require_not_forgotten(task_id, view.title)
+    follows = "" if view.over else f": `waystation watch {task_id}` follows it"
+    return BadInput(f"{task_id} has no report (it is {view.phase}){follows}")
 
 
-def get_report_version(progress: TaskProgress, number: int | None) -> ReportVersion:
+def get_report_version(view: TaskView, number: int | None) -> ReportVersionView:
     """Return the report version with this number; None: the one that is shown. Raises BadInput if it does not exist."""
-    if progress.shown_report is None:
-        raise build_missing_report_error(progress)
+    if view.shown_report is None:
+        raise build_missing_report_error(view)
     if number is None:
-        return progress.shown_report
-    for version in progress.report_versions:
+        return view.shown_report
+    for version in view.reports:
         if version.number == number:
             return version
     raise BadInput(
-        f"{progress.task_id} has no version {number} of its report; it has {format_report_versions(progress)}"
+        f"{view.task_id} has no version {number} of its report; it has {format_report_versions(view.reports)}"
     )
 
 
-def format_report_versions(progress: TaskProgress) -> str:
+def format_report_versions(versions: Sequence[ReportVersionView]) -> str:
     """Format all versions of a report, each with how the task ended with it, and when."""
     return ", ".join(
         f"{one.number} ({one.phase}{f', {one.stored_at:%Y-%m-%d %H:%M} UTC' if one.stored_at else ''})"
-        for one in progress.report_versions
+        for one in versions
     )
 
 
@@ -141,25 +141,22 @@ async def load_document_text(store: SqlStore, row: TaskRow, name: str) -> str:
     )
 
 
-async def with_stored_details(store: SqlStore, view: TaskView, reader: TenantScope) -> TaskView:
+async def add_stored_details(store: SqlStore, view: TaskView, row: TaskRow) -> TaskView:
     """Return the view with what the store has besides: passages that wait for memory or that it rejects, documents
-    beyond the task's limit of memory, plans, originals that its tools received from the vault, and files left out.
+    beyond the task's limit of memory, plans, placeholders whose originals its tools received, and skipped items.
     """
-    task_id = view.progress.task_id
-    row = await store.get_task(task_id, reader)
-    most = row.terms.remembered_characters
+    task_id, reader, most = row.ref.task_id, row.ref.scope, row.terms.remembered_characters
     characters = sum(
         document.characters for document in await store.list_documents(task_id, reader) if not document.removed
     )
+    trail = await store.list_audit_entries(task_id, reader)
     return view.replace(
-        characters_not_remembered=max(0, characters - most) if most else 0,
-        left_out=row.request.left_out,
-        passages_waiting=await store.count_pending_passages(task_id),
-        passages_refused=await store.list_rejected_passage_ids(task_id),
+        unindexed_characters=max(0, characters - most) if most else 0,
+        skipped_items=row.request.left_out,
+        passages_pending=await store.count_pending_passages(task_id),
+        passages_rejected=await store.list_rejected_passage_ids(task_id),
         plans=await store.list_plan_versions(task_id, reader),
-        resolutions=tuple(
-            [one for one in await store.list_audit_entries(task_id, reader) if isinstance(one, PlaceholderResolution)]
-        ),
+        resolved_placeholders=tuple(one for one in trail if isinstance(one, PlaceholderResolution)),
     )
 
 
@@ -252,8 +249,8 @@ async def load_redacted_document_text(settings: Settings, task_id: str, name: st
             redactor.close()
 
 
-def validate_plan_shares(plan: Plan, progress: TaskProgress) -> None:
+def validate_plan_shares(plan: Plan, view: TaskView) -> None:
     """Raise BadInput if a person gave shares that do not fit, while the plan waits."""
-    left = get_pending_plan_limit(progress)
+    left = view.pending_plan_limit
     if left is not None and (faults := find_share_errors(plan, left)):
         raise BadInput(f"the plan does not fit the budget: {'; '.join(faults)}")

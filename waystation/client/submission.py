@@ -56,7 +56,7 @@ from waystation.tasks.task import (
     session_hash,
     tenant_hash,
 )
-from waystation.tasks.view import SubmittedTask, TaskMessageView, TaskView
+from waystation.tasks.view import ProcedureView, SubmittedTask, TaskMessageView
 
 if TYPE_CHECKING:
     from waystation.runtime.temporal.task_client import TemporalTaskClient
@@ -134,7 +134,7 @@ async def submit_stored_task(
             *collect_config_warnings(row.terms),
             *([left_out.sentence] if left_out is not None else []),
         ),
-        procedures=row.request.procedures,
+        procedures=tuple(map(ProcedureView.from_source, row.request.procedures)),
     )
 
 
@@ -190,28 +190,31 @@ def validate_message_text(row: TaskRow, phase: TaskPhase, words: str) -> str:
     return words
 
 
-async def with_task_messages(store: SqlStore, view: TaskView, reader: TenantScope) -> TaskView:
-    """Return the view with the messages sent to the task, and who has received each so far."""
-    task_id = view.progress.task_id
-    kept = [message for message in view.progress.task_messages if message.text]
+async def load_task_messages(
+    store: SqlStore, progress: TaskProgress, reader: TenantScope
+) -> tuple[TaskMessageView, ...]:
+    """Load the messages sent to the task, and who has received each so far."""
+    task_id = progress.task_id
+    kept = [message for message in progress.task_messages if message.text]
     if not kept:
-        return view
+        return ()
     agents = {run_id.removeprefix(f"{task_id}/"): run_id for run_id in await store.list_run_ids(task_id, reader)}
     by_agent = {
         agent: list_received_message_numbers((await store.load_transcript(run_id, reader)).messages)
         for agent, run_id in agents.items()
     }
-    seen = [
-        TaskMessageView(
-            number=message.number,
-            by=message.by,
-            sent_at=message.sent_at,
-            text=await store.get_text(message.text, reader),
-            received_by=tuple(agent for agent, numbers in by_agent.items() if message.number in numbers),
-        )
-        for message in kept
-    ]
-    return view.replace(task_messages=tuple(seen))
+    return tuple(
+        [
+            TaskMessageView(
+                number=message.number,
+                by=message.by,
+                sent_at=message.sent_at,
+                text=await store.get_text(message.text, reader),
+                received_by=tuple(agent for agent, numbers in by_agent.items() if message.number in numbers),
+            )
+            for message in kept
+        ]
+    )
 
 
 # ----------------------------------------------------------------------------------------------------------- forking
@@ -318,16 +321,15 @@ class DocumentSetDiff(NamedTuple):
         return DocumentUpdateAnswer(answer=answer, changes=made, not_given=self.not_given, left_out=self.left_out)
 
 
-def require_running(row: TaskRow, now: TaskProgress) -> TaskProgress:
-    """Return the task's progress. Raises BadInput if it has ended."""
+def require_running(row: TaskRow, phase: TaskPhase) -> None:
+    """Raise BadInput if the task has ended."""
     task_id = row.ref.task_id
-    if now.phase.over:
+    if phase.over:
         raise BadInput(
-            f"{task_id} has ended ({now.phase}), so no agent would read the documents again. Submit them as a "
-            f"new task with `waystation submit --session {row.request.session} --docs …`, or rewind an agent "
-            f"with `waystation rewind {task_id} …` and then send them again"
+            f"{task_id} has ended ({phase}), so no agent would read the documents again. Submit them as a new "
+            f"task with `waystation submit --session {row.request.session} --docs …`, or rewind an agent with "
+            f"`waystation rewind {task_id} …` and then send them again"
         )
-    return now
 
 
 async def reload_changed_documents(known: Iterable[Document], paths: Sequence[Path]) -> DocumentLoadResult:

@@ -5,6 +5,7 @@ strings that have to match a pattern are the program's own words. Other identifi
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from enum import Enum
 from functools import cache
 from inspect import isclass
@@ -40,6 +41,19 @@ class FieldString(NamedTuple):
 
 
 Change = Callable[[FieldString], str]
+_Part = (
+    Value
+    | Enum
+    | str
+    | tuple["_Part", ...]
+    | list["_Part"]
+    | frozenset["_Part"]
+    | dict[str, "_Part"]
+    | float
+    | bool
+    | datetime
+    | None
+)
 
 
 @cache
@@ -56,8 +70,8 @@ def map_field_strings(value: Mapped, change: Change) -> Mapped:
     """
     changes: dict[str, object] = {}
     for name, kind in get_string_kinds(type(value)).items():
-        before: object = getattr(value, name)
-        after = _map_json(value.__dict__[name], change, name) if kind == "json" else _map(before, kind, change)
+        before = getattr(value, name)
+        after = _map_json(before, change, name) if kind == "json" else _map(before, kind, change)
         if after != before:
             changes[name] = after
     return value.model_copy(update=changes) if changes else value
@@ -75,7 +89,7 @@ def iter_field_strings(value: Value) -> Iterator[FieldString]:
     yield from found
 
 
-def _map(part: object, kind: StringKind, change: Change) -> object:
+def _map(part: _Part, kind: StringKind, change: Change) -> _Part:
     match part:
         case Value():
             return map_field_strings(part, change)
@@ -83,8 +97,12 @@ def _map(part: object, kind: StringKind, change: Change) -> object:
             return part
         case str():
             return part if kind == "fixed" else change(FieldString(part, is_text=kind == "text"))
-        case tuple() | list() | frozenset() | set():
-            return type(part)([_map(one, kind, change) for one in part])
+        case tuple():
+            return tuple([_map(one, kind, change) for one in part])
+        case list():
+            return [_map(one, kind, change) for one in part]
+        case frozenset():
+            return frozenset([_map(one, kind, change) for one in part])
         case dict():
             return {key: _map(one, kind, change) for key, one in part.items()}
         case _:
@@ -110,8 +128,8 @@ def _kind(field: FieldInfo) -> StringKind:
     if any(map(_is_identifier, field.metadata)):
         return "identifier"
     found = {*_iter_kinds(field.annotation)}
-    kinds: tuple[StringKind, ...] = ("json", "text", "identifier")
-    return next((kind for kind in kinds if kind in found), "fixed")
+    kinds: tuple[StringKind, ...] = ("json", "text", "identifier", "fixed")
+    return next(kind for kind in kinds if kind in found or kind == "fixed")
 
 
 def _iter_kinds(annotation: object) -> Iterator[StringKind]:
@@ -126,7 +144,7 @@ def _iter_kinds(annotation: object) -> Iterator[StringKind]:
     elif origin is not Literal and parts:
         for part in parts:
             yield from _iter_kinds(part)
-    elif annotation in {str, object}:
+    elif annotation is str or annotation is object:
         yield "text"
 
 

@@ -65,6 +65,7 @@ from waystation.security.untrusted import sanitize_line
 from waystation.tasks.ports import CostReader, TaskRepository
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import ReportVersion, ReusedWork, TaskPhase, TaskProgress, TaskRow
+from waystation.tasks.view import TaskView, select_shown_version
 
 
 class ResultStore(DeliverableSource, DocumentReader, ResultPassageOutbox, Protocol):
@@ -370,7 +371,7 @@ class ReportPublisher:
         session = ref.scope.get_recall_scope("session")
         try:
             last = (await self.store.get_task(since, session)).progress
-            version = last.shown_report if last is not None else None
+            version = select_shown_version(last.report_versions) if last is not None else None
             before = await self.store.get_text(version.report, session) if version is not None else None
         except (UnknownTask, TextNotFoundError):
             before = None
@@ -391,10 +392,11 @@ class ReportPublisher:
             draft=there.draft,
             findings=tuple(StepFindings(title=titles[step], findings=found) for step, found in there.findings.items()),
             analysis=there.analysis,
-            progress=progress,
+            task=TaskView.from_progress(progress),
             offline=row.terms.offline,
             left_out=row.request.left_out,
             procedures=row.request.procedures,
+            senders=tuple(message.by for message in progress.task_messages),
         )
 
     async def _question(self, row: TaskRow) -> str:

@@ -15,7 +15,7 @@ from waystation.agents.deliverables import Analysis, Finding, ReportDraft, Resea
 from waystation.documents.citations import CITATION_PATTERN, Citation, CitedDocument, FailedCitation, parse_citations
 from waystation.documents.documents import Document, SkippedItem
 from waystation.documents.procedures import ProcedureSource
-from waystation.kernel.amount import Amount, format_amount, format_used_amount
+from waystation.kernel.amount import format_amount, format_used_amount
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.text import format_count
 from waystation.kernel.value import Value
@@ -35,7 +35,8 @@ from waystation.reports.sections import (
 )
 from waystation.security.untrusted import neutralize_markdown, sanitize_line
 from waystation.tasks.details import format_privacy, format_request_and_answer, format_task_cost, format_work_totals
-from waystation.tasks.task import StepProgress, TaskPhase, TaskProgress
+from waystation.tasks.task import TaskPhase
+from waystation.tasks.view import StepView, TaskView
 
 OFFLINE_WARNING = (
     "> **No LLM wrote this.** The built-in offline model searched the documents, copied the best passages word for "
@@ -70,11 +71,13 @@ class ReportParts(Value):
     draft: ReportDraft
     findings: tuple[StepFindings, ...]
     analysis: Analysis | None
-    progress: TaskProgress
+    task: TaskView
     offline: bool
     left_out: tuple[SkippedItem, ...] = ()
     procedures: tuple[ProcedureSource, ...] = ()
     """Procedures that agents were told to follow."""
+    senders: tuple[str, ...] = ()
+    """For each message that a person sent to its agents, the name that the person gave."""
 
     @property
     def is_empty(self) -> bool:
@@ -120,12 +123,12 @@ def render_written_part(parts: ReportParts) -> str:
     draft = parts.draft
     whole = bool(draft.title)
     lines = [f"# {draft.title or _title(parts) or 'Report'}"]
-    if not parts.progress.phase.over:
-        lines.append(_why_draft(parts.progress))
+    if not parts.task.phase.over:
+        lines.append(_why_draft(parts.task))
     elif not whole:
-        lines.append(f"> **Partial.** {_why_partial(parts.progress)}")
+        lines.append(f"> **Partial.** {_why_partial(parts.task)}")
     elif early := [
-        f"{step.id} ({neutralize_markdown(step.reason)})" for step in parts.progress.steps if step.state == "partial"
+        f"{step.id} ({neutralize_markdown(step.reason)})" for step in parts.task.steps if step.state == "partial"
     ]:
         lines.append(f"> **Ended early:** {_some(early)}. This report contains only what they had found by then.")
     said = lines[0] == f"# {' '.join(parts.question.split())}"
@@ -138,7 +141,7 @@ def render_written_part(parts: ReportParts) -> str:
 
 def render_report(parts: ReportParts, written: str, apparatus: ReportAppendix) -> str:
     """Render the report to be stored: warning, written part, sources and their check, account, skipped items."""
-    if apparatus.failed and parts.draft.title and parts.progress.phase.over:
+    if apparatus.failed and parts.draft.title and parts.task.phase.over:
         why = describe_failed_citations(len(apparatus.failed), apparatus.checked)
         written = insert_after_title(
             written, f"> **Partial.** {why}. Each is marked in the text and listed below with the reason."
@@ -149,7 +152,7 @@ def render_report(parts: ReportParts, written: str, apparatus: ReportAppendix) -
         f"{CRITERIA}\n\n{apparatus.criteria}" if apparatus.criteria else "",
         apparatus.sources,
         _citations_section(apparatus.checked, apparatus.failed),
-        _account(parts.progress, apparatus),
+        _account(parts, apparatus),
         apparatus.not_used,
         apparatus.versions,
     ]
@@ -245,12 +248,12 @@ def _numbers(ranges: Sequence[tuple[int, int]]) -> str:
 def _title(parts: ReportParts) -> str:
     """Return the whole question if it is short enough for a heading, rather than its beginning."""
     question = " ".join(parts.question.split())
-    return question if 0 < len(question) <= MAX_TITLE_CHARACTERS else parts.progress.title
+    return question if 0 < len(question) <= MAX_TITLE_CHARACTERS else parts.task.title
 
 
-def _why_partial(progress: TaskProgress) -> str:
-    reasons = [f"{step.id}: {neutralize_markdown(step.reason)}" for step in _list_plan_steps(progress) if step.reason]
-    if progress.phase is TaskPhase.CANCELLED:
+def _why_partial(task: TaskView) -> str:
+    reasons = [f"{step.id}: {neutralize_markdown(step.reason)}" for step in _list_plan_steps(task) if step.reason]
+    if task.phase is TaskPhase.CANCELLED:
         reasons.insert(0, "the task was cancelled")
     why = "; ".join(reasons) or "the writing step did not run"
     return f"This report was not finished ({why}). The findings follow."
@@ -261,15 +264,15 @@ def _some(agents: Sequence[str]) -> str:
     return "; ".join([*agents[:MAX_NAMED_AGENTS], *([f"and {more} more, listed at the end"] if more > 0 else [])])
 
 
-def _list_plan_steps(progress: TaskProgress) -> list[StepProgress]:
-    return [step for step in progress.steps if get_parent_id(step.id) is None]
+def _list_plan_steps(task: TaskView) -> list[StepView]:
+    return [step for step in task.steps if get_parent_id(step.id) is None]
 
 
-def _why_draft(progress: TaskProgress) -> str:
+def _why_draft(task: TaskView) -> str:
     stands = "not finished"
-    if steps := _list_plan_steps(progress):
+    if steps := _list_plan_steps(task):
         finished = sum(step.state in {"done", "partial"} for step in steps)
-        stands = f"{progress.phase}, with {finished} of {format_count(len(steps), 'step')} finished"
+        stands = f"{task.phase}, with {finished} of {format_count(len(steps), 'step')} finished"
     return f"> **Draft.** The task is {stands}. If it ended now, it would deliver this report."
 
 
@@ -298,16 +301,16 @@ def _citations_section(checked: int, failed: tuple[FailedCitation, ...]) -> str:
     return "\n".join([head, "", *lines])
 
 
-def _account(progress: TaskProgress, apparatus: ReportAppendix) -> str:
-    usage = progress.totals.usage
+def _account(parts: ReportParts, apparatus: ReportAppendix) -> str:
+    task, usage = parts.task, parts.task.usage
     lines = [
         ACCOUNT,
         "",
-        f"- Task `{progress.task_id}`, model `{progress.model}`, {progress.totals.turns} model turns"
-        + (f" in {format_work_totals(progress)[0]}" if progress.legs else ""),
+        f"- Task `{task.task_id}`, model `{task.model}`, {task.turns} model turns"
+        + (f" in {format_work_totals(task)[0]}" if task.legs else ""),
         f"- Tokens: {usage.input:,} input, {usage.cache_write:,} cache write, {usage.cache_read:,} cache read, "
-        f"{usage.output:,} output; cost: {format_task_cost(progress)}",
-        f"- Budget: {format_used_amount(progress.budget.spent, progress.budget.limit)}",
+        f"{usage.output:,} output; cost: {format_task_cost(task)}",
+        f"- Budget: {format_used_amount(task.budget.spent, task.budget.limit)}",
     ]
     lines += filter(None, [apparatus.asked])
     if usage.searches:
@@ -315,40 +318,36 @@ def _account(progress: TaskProgress, apparatus: ReportAppendix) -> str:
     if usage.estimated:
         lines.append(f"- {usage.estimated:,} of these tokens are an upper bound: the endpoint did not report them")
     lines += [f"- {answer}" for answer in apparatus.answers]
-    if privacy := format_privacy(progress):
+    if privacy := format_privacy(task):
         lines.append(f"- {privacy}")
-    if progress.totals.possibly_billed:
-        held = Amount(tokens=progress.totals.possibly_billed, micro_usd=progress.totals.possibly_billed_micro_usd)
-        lines.append(
-            f"- Up to {format_amount(held)} may have been billed for calls without a reply; they count as spent"
-        )
+    if not task.possibly_billed.is_zero:
+        held = format_amount(task.possibly_billed)
+        lines.append(f"- Up to {held} may have been billed for calls without a reply; they count as spent")
     lines += [
         f"- {'Subagent' if get_parent_id(step.id) else 'Step'} {step.id} ended early: "
         f"{neutralize_markdown(step.reason)}"
-        for step in progress.steps
+        for step in task.steps
         if step.state == "partial"
     ]
-    lines += [*filter(None, [apparatus.procedures, apparatus.oversight]), *_compactions(progress)]
-    over = progress.phase.over
+    lines += [*filter(None, [apparatus.procedures, apparatus.oversight]), *_compactions(task)]
+    over = task.phase.over
+    lines += [f"- {neutralize_markdown(format_request_and_answer(approval, over=over))}" for approval in task.approvals]
     lines += [
-        f"- {neutralize_markdown(format_request_and_answer(approval, over=over))}" for approval in progress.approvals
+        f"- {neutralize_markdown(sanitize_line(by)) or 'Someone'} sent the agents a message while the task ran"
+        for by in parts.senders
     ]
+    updates = (update for update in task.document_updates if update.stored)
+    lines += [f"- The documents changed while the task ran: {update.text}" for update in updates]
     lines += [
-        f"- {neutralize_markdown(sanitize_line(it.by)) or 'Someone'} sent the agents a message while the task ran"
-        for it in progress.task_messages
+        f"- `{rejected.signal}` had no effect: {neutralize_markdown(rejected.reason)}"
+        for rejected in task.rejected_messages
     ]
-    lines += [
-        f"- The documents changed while the task ran: {update.text}" for update in progress.updates if update.kept
-    ]
-    lines += [
-        f"- `{refusal.signal}` had no effect: {neutralize_markdown(refusal.reason)}" for refusal in progress.refusals
-    ]
-    lines += [f"- {neutralize_markdown(note)}" for note in progress.notes]
+    lines += [f"- {neutralize_markdown(note)}" for note in task.notes]
     return "\n".join(lines)
 
 
-def _compactions(progress: TaskProgress) -> list[str]:
-    made = progress.all_compactions
+def _compactions(task: TaskView) -> list[str]:
+    made = task.sum_compactions()
     if not made.made_room:
         return []
     return [

@@ -232,13 +232,13 @@ def build_plan_edit(standing: ApprovalContext, given: ReviewPlanInput) -> PlanEd
     )
 
 
-def describe_plan_request(asked: ApprovalRequest) -> tuple[str, str]:
-    """Describe what waits for approval, and what a denial leads to; both as parts of a sentence."""
-    steps = "step" if asked.steps_left == 1 else "steps"
-    plan = f"plan of {asked.steps_left} {steps} waits for approval"
-    if asked.asked.is_zero:
+def describe_plan_request(steps_left: int, requested: Amount) -> tuple[str, str]:
+    """Describe a plan that waits for approval, and what a denial leads to; both as parts of a sentence."""
+    steps = "step" if steps_left == 1 else "steps"
+    plan = f"plan of {steps_left} {steps} waits for approval"
+    if requested.is_zero:
         return plan, "the task ends; the cost of planning remains"
-    return f"revised {plan}, with {format_amount(asked.asked)} for new steps", "the plan stays as it was"
+    return f"revised {plan}, with {format_amount(requested)} for new steps", "the plan stays as it was"
 
 
 def get_open_request(standing: ApprovalContext, given: AnswerInput) -> ApprovalRequest:

@@ -4,29 +4,35 @@ No text from the work.
 """
 
 import json
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from textwrap import indent
 
 from pydantic import JsonValue
 
-from waystation.agents.action_approvals import AUTHORISED_IN_ADVANCE, ActionQuestion
-from waystation.agents.agent_run import BudgetForecast, format_unanswered_call
-from waystation.agents.delegation import get_delegation_depth, get_parent_id
-from waystation.agents.deliverables import WorkCounts
+from waystation.agents.action_approvals import AUTHORISED_IN_ADVANCE
+from waystation.agents.agent_run import format_unanswered_call
+from waystation.agents.delegation import get_delegation_depth
 from waystation.kernel.amount import Amount, Limit, format_amount, format_limit, format_usd, format_used_amount
 from waystation.kernel.errors import BadInput
 from waystation.kernel.text import format_count
-from waystation.models.profiles import OFFLINE_MODEL
 from waystation.security.untrusted import LONGEST_NOTE, neutralize_markdown, render_claimed_name, sanitize_line
 from waystation.tasks.approvals import describe_plan_request
-from waystation.tasks.task import ApprovalRequest, StepProgress, TaskPhase, TaskProgress
+from waystation.tasks.task import TaskPhase
+from waystation.tasks.view import (
+    ActionView,
+    ApprovalView,
+    BudgetForecastView,
+    StepView,
+    TaskView,
+    format_work_counts,
+    to_micro_usd,
+)
 
 CODE_INDENT = " " * 4
 """Indentation of a Markdown code block: no fence in the text can end it, and links are inert."""
 
 
-def render_action_details(task_id: str, approval: ApprovalRequest, question: ActionQuestion) -> str:
+def render_action_details(task_id: str, approval: ApprovalView, question: ActionView) -> str:
     """Render the question and the signals that answer it as Markdown."""
     yes = json.dumps({"request_id": approval.request_id, "action": question.tool, "by": "name"})
     no = json.dumps({"request_id": approval.request_id, "note": "why, for the agent", "by": "name"})
@@ -42,7 +48,7 @@ def render_action_details(task_id: str, approval: ApprovalRequest, question: Act
     return "\n\n".join(filter(None, parts))
 
 
-def format_hidden_call_hint(task_id: str, agent: str, question: ActionQuestion) -> str:
+def format_hidden_call_hint(task_id: str, agent: str, question: ActionView) -> str:
     """Return how to read the whole call if it is not shown completely; otherwise empty."""
     if not question.hidden:
         return ""
@@ -65,31 +71,30 @@ def format_in_units_of(amount: Amount, limit: Limit) -> str:
     )
 
 
-def format_budget_forecast(seen: BudgetForecast, asked: Amount) -> str:
+def format_budget_forecast(seen: BudgetForecastView, asked: Amount) -> str:
     """Format the forecast and what the ceiling leaves.
 
     For example `7 calls so far, about 4,200 tokens each: 30,000 tokens more are worth about 7`.
     """
     text = "no call so far"
     if seen.calls:
-        text = f"{format_count(seen.calls, 'call')} so far, about {format_amount(_about(seen.each))} each"
-    if seen.unanswered:
-        text = f"{text}; {format_unanswered_call(seen.unanswered)}"
-    if not seen.grantable:
-        room = f"the task's ceiling leaves {format_limit(seen.room)} for grants, too little for its next call"
+        text = f"{format_count(seen.calls, 'call')} so far, about {format_amount(_about(seen.average_call))} each"
+    if seen.unanswered_call:
+        text = f"{text}; {format_unanswered_call(seen.unanswered_call)}"
+    if not seen.can_be_granted:
+        room = f"the task's ceiling leaves {format_limit(seen.grantable)} for grants, too little for its next call"
         return f"{text}; {room}: deny it, or cancel the task"
-    if seen.calls and seen.worth:
-        text = f"{text}: {format_amount(asked)} more are worth about {seen.worth:,}"
-    if not seen.finishing.subtract_clamped(asked).is_zero:
-        text = (
-            f"{text}; finishing the task may take about {format_amount(_about(seen.finishing))} more at the pace so far"
-        )
-    if not seen.room.can_cover(asked):
-        text = f"{text}; the task's ceiling leaves {format_limit(seen.room)} for grants: approve no more than that"
+    if seen.calls and seen.affordable_calls:
+        text = f"{text}: {format_amount(asked)} more are worth about {seen.affordable_calls:,}"
+    if not seen.needed_to_finish.subtract_clamped(asked).is_zero:
+        needed = format_amount(_about(seen.needed_to_finish))
+        text = f"{text}; finishing the task may take about {needed} more at the pace so far"
+    if not seen.grantable.can_cover(asked):
+        text = f"{text}; the task's ceiling leaves {format_limit(seen.grantable)} for grants: approve no more than that"
     return text
 
 
-def format_minimum_grant(approval: ApprovalRequest) -> str:
+def format_minimum_grant(approval: ApprovalView) -> str:
     """Format the smallest useful grant, and why it is far above the average; follows `at least`."""
     worst = approval.limit.restrict_to_limited_units(
         approval.limit.remaining_after(approval.spent).amount + approval.needed
@@ -102,27 +107,22 @@ def format_minimum_grant(approval: ApprovalRequest) -> str:
     )
 
 
-def format_spending_and_steps(approval: ApprovalRequest) -> str:
+def format_spending_and_steps(approval: ApprovalView) -> str:
     """Format what the task had spent, its finished steps, and what is reserved for later ones."""
-    spent, seen = f"the task had spent {format_in_units_of(approval.task_spent, approval.limit)}", approval.outlook
+    spent, seen = f"the task had spent {format_in_units_of(approval.task_spent, approval.limit)}", approval.forecast
     if seen is None:
         return f"{spent}, with {format_count(approval.steps_left, 'step')} to finish"
-    text = f"{spent}, with {seen.finished} of {format_count(seen.finished + approval.steps_left, 'step')} finished"
-    keep = "keeps its" if seen.to_come == 1 else "keep their"
+    steps = format_count(seen.steps_finished + approval.steps_left, "step")
+    text = f"{spent}, with {seen.steps_finished} of {steps} finished"
+    keep = "keeps its" if seen.steps_to_come == 1 else "keep their"
     return (
-        f"{text}; {seen.to_come} to come {keep} {format_in_units_of(seen.kept, approval.limit)}"
-        if seen.to_come
+        f"{text}; {seen.steps_to_come} to come {keep} {format_in_units_of(seen.reserved_for_later, approval.limit)}"
+        if seen.steps_to_come
         else text
     )
 
 
-def format_work_counts(made: WorkCounts) -> str:
-    """Format the counts: `3 notes and 1 section`; `nothing`."""
-    counts = ((made.notes, "note"), (made.findings, "finding"), (made.sections, "section"))
-    return _listed([format_count(number, noun) for number, noun in counts if number]) or "nothing"
-
-
-def render_plan_details(task_id: str, approval: ApprovalRequest) -> str:
+def render_plan_details(task_id: str, approval: ApprovalView) -> str:
     """Render a plan request and the signals that answer it as Markdown."""
     sent = json.dumps({"request_id": approval.request_id, "by": "name"})
     deadline = f" Its deadline: {approval.answer_by:%Y-%m-%d %H:%M %Z}." if approval.answer_by is not None else ""
@@ -131,27 +131,17 @@ def render_plan_details(task_id: str, approval: ApprovalRequest) -> str:
         f"with its budget. `waystation plan {task_id}` shows what each step does, and `--edit` changes the "
         "plan."
     )
-    if not approval.asked.is_zero:
-        what = f"**A {describe_plan_request(approval)[0]}**: `waystation plan {task_id}` shows what each step does."
-    denied = "end the task" if approval.asked.is_zero else "keep the plan as it was"
+    if not approval.requested.is_zero:
+        waits, _ = describe_plan_request(approval.steps_left, approval.requested)
+        what = f"**A {waits}**: `waystation plan {task_id}` shows what each step does."
+    denied = "end the task" if approval.requested.is_zero else "keep the plan as it was"
     return (
         f"{what}{deadline}\nTo approve it, send the signal `approve_budget`; to {denied}, send `deny_budget`, "
         f"with\n\n```json\n{sent}\n```"
     )
 
 
-def format_denial_effect(seen: BudgetForecast, agent: str) -> str:
-    """Format what a denial without cancellation delivers; follows `if denied`."""
-    has = format_work_counts(seen.made)
-    if (parent := get_parent_id(agent)) is not None:
-        return f"{agent} hands {has} back to {parent}, which goes on with that, and the task ends partial"
-    if seen.needed_by:
-        goes_on = "goes" if len(seen.needed_by) == 1 else "go"
-        return f"{agent} ends with {has}, {_listed(seen.needed_by)} {goes_on} on with that, and the task ends partial"
-    return f"{agent} ends with {has}, and the report is partial: what other steps found stands in for the rest"
-
-
-def format_request_and_answer(approval: ApprovalRequest, *, over: bool, origin: str = "") -> str:
+def format_request_and_answer(approval: ApprovalView, *, over: bool, origin: str = "") -> str:
     """Format a request and its answer for an audit, on one line, so that a name or a note cannot fake another entry.
 
     `origin`: where the answer came from, if known.
@@ -178,15 +168,15 @@ def format_request_and_answer(approval: ApprovalRequest, *, over: bool, origin: 
             return f"{asked}; not answered by {end}"
 
 
-def _asked(approval: ApprovalRequest) -> str:
+def _asked(approval: ApprovalView) -> str:
     if approval.about_plan:
         return f"the plan, of {format_count(approval.steps_left, 'step')}, waited for approval"
     if approval.action is not None:
         return f"{approval.agent} asked to call {approval.action.tool}"
-    after = f" after {format_count(approval.outlook.calls, 'call')}" if approval.outlook is not None else ""
+    after = f" after {format_count(approval.forecast.calls, 'call')}" if approval.forecast is not None else ""
     if approval.reason:
         return f"{approval.agent} made no more calls{after} ({approval.reason})"
-    return f"{approval.agent} asked for {format_amount(approval.asked)}{after}"
+    return f"{approval.agent} asked for {format_amount(approval.requested)}{after}"
 
 
 def _about(amount: Amount) -> Amount:
@@ -195,10 +185,6 @@ def _about(amount: Amount) -> Amount:
 
 def _rounded(number: int) -> int:
     return round(number, min(0, SIGNIFICANT_DIGITS - len(str(number))))
-
-
-def _listed(items: Sequence[str]) -> str:
-    return " and ".join([", ".join(items[:-1]), items[-1]]) if len(items) > 1 else "".join(items)
 
 
 STEP_STATE_MARKS = {
@@ -216,17 +202,17 @@ MAX_DETAILS_BYTES = 18_000
 """Maximum size of the details; the server accepts 20,000 bytes, encoded."""
 
 
-def render_task_details(progress: TaskProgress) -> str:
+def render_task_details(view: TaskView) -> str:
     """Render phase, pending requests with the signals that answer them, steps, budget and notes."""
-    requests = [_request(progress.task_id, asked) for asked in _pending(progress)]
-    parts = [f"**{_phase(progress)}**", *requests, _refusals(progress), _edits(progress)]
-    if progress.steps:
-        parts.append("\n".join(["**Steps**", "", *map(_step, progress.steps)]))
-    parts += [_oversight(progress), _budget(progress), _work(progress), format_privacy(progress)]
-    if progress.notes:
-        parts.append("\n".join(["**Notes**", "", *(f"- {neutralize_markdown(note)}" for note in progress.notes)]))
-    if progress.report_versions:
-        parts.append(f"Report: `waystation report {progress.task_id}`")
+    requests = [_request(view.task_id, asked) for asked in view.pending_approvals]
+    parts = [f"**{_phase(view)}**", *requests, _refusals(view), _edits(view)]
+    if view.steps:
+        parts.append("\n".join(["**Steps**", "", *map(_step, view.steps)]))
+    parts += [_oversight(view), _budget(view), _work(view), format_privacy(view)]
+    if view.notes:
+        parts.append("\n".join(["**Notes**", "", *(f"- {neutralize_markdown(note)}" for note in view.notes)]))
+    if view.reports:
+        parts.append(f"Report: `waystation report {view.task_id}`")
     text = "\n\n".join(filter(None, parts))
     return (
         text
@@ -235,25 +221,19 @@ def render_task_details(progress: TaskProgress) -> str:
     )
 
 
-def _pending(progress: TaskProgress) -> list[ApprovalRequest]:
-    if progress.phase.over:
-        return []
-    return [approval for approval in progress.approvals if approval.decision == "pending"]
-
-
-def _phase(progress: TaskProgress) -> str:
-    if progress.phase is TaskPhase.PAUSED:
-        only_money = all(asked.action is None and not asked.about_plan for asked in _pending(progress))
+def _phase(view: TaskView) -> str:
+    if view.phase is TaskPhase.PAUSED:
+        only_money = all(asked.action is None and not asked.about_plan for asked in view.pending_approvals)
         return f"Paused: {'a budget is spent and ' if only_money else ''}a person has to answer"
-    return progress.phase.value.capitalize()
+    return view.phase.value.capitalize()
 
 
-def _request(task_id: str, approval: ApprovalRequest) -> str:
+def _request(task_id: str, approval: ApprovalView) -> str:
     if approval.action is not None:
         return render_action_details(task_id, approval, approval.action)
     if approval.about_plan:
         return render_plan_details(task_id, approval)
-    yes = json.dumps({"request_id": approval.request_id, **build_grant_fields(approval.asked), "by": "name"})
+    yes = json.dumps({"request_id": approval.request_id, **build_grant_fields(approval.requested), "by": "name"})
     no = json.dumps({"request_id": approval.request_id, "finish": "partial", "by": "name"})
     return (
         f"{_why(approval)}\nTo continue, send the signal `approve_budget` with\n\n```json\n{yes}\n```\n\nTo "
@@ -261,23 +241,23 @@ def _request(task_id: str, approval: ApprovalRequest) -> str:
     )
 
 
-def _why(approval: ApprovalRequest) -> str:
-    seen = approval.outlook
+def _why(approval: ApprovalView) -> str:
+    seen = approval.forecast
     if approval.reason:
-        made = f" So far: {format_work_counts(seen.made)}." if seen is not None else ""
+        made = f" So far: {format_work_counts(seen.work)}." if seen is not None else ""
         return f"**{approval.agent} makes no more calls: {approval.reason}.** Resolve this there first.{made}"
     lines = [
-        f"**{approval.agent} asks for {format_amount(approval.asked)}.** It has spent "
+        f"**{approval.agent} asks for {format_amount(approval.requested)}.** It has spent "
         f"{format_used_amount(approval.spent, approval.limit)}.",
         "",
-        *([f"- {format_budget_forecast(seen, approval.asked)}"] if seen is not None else []),
+        *([f"- {format_budget_forecast(seen, approval.requested)}"] if seen is not None else []),
         f"- at least {format_minimum_grant(approval)}",
         f"- when it asked, {format_spending_and_steps(approval)}",
     ]
     if seen is not None:
         lines += [
-            f"- so far: {format_work_counts(seen.made)}",
-            f"- if denied, {format_denial_effect(seen, approval.agent)}",
+            f"- so far: {format_work_counts(seen.work)}",
+            f"- if denied, {seen.if_denied}",
         ]
     if approval.answer_by is not None:
         lines.append(f"- its deadline: {approval.answer_by:%Y-%m-%d %H:%M %Z}")
@@ -305,17 +285,17 @@ def build_limit_fields(limit: Limit) -> dict[str, JsonValue]:
     return {"tokens": limit.tokens, "usd": limit.usd}
 
 
-def _refusals(progress: TaskProgress) -> str:
-    newest = progress.refusals[-_SHOWN_REFUSALS:]
+def _refusals(view: TaskView) -> str:
+    newest = view.rejected_messages[-_SHOWN_REFUSALS:]
     return "\n".join(f"- `{refusal.signal}` had no effect: {neutralize_markdown(refusal.reason)}" for refusal in newest)
 
 
-def _edits(progress: TaskProgress) -> str:
+def _edits(view: TaskView) -> str:
     """Render the waiting edits. The results of the others are in the notes."""
-    return "\n".join(f"- {edit.text}" for edit in progress.edits if edit.state == "waiting")
+    return "\n".join(f"- {edit.text}" for edit in view.context_edits if edit.state == "waiting")
 
 
-def _step(step: StepProgress) -> str:
+def _step(step: StepView) -> str:
     used = "" if step.limit.is_unlimited else f", {format_used_amount(step.spent, step.limit)}"
     legs = f", {step.legs} leg{'s' if step.legs != 1 else ''}" if step.legs else ""
     reason = f": {neutralize_markdown(step.reason)}" if step.reason else ""
@@ -327,45 +307,45 @@ def _step(step: StepProgress) -> str:
     )
 
 
-def _oversight(progress: TaskProgress) -> str:
-    return "\n".join(f"- {one.text}" for one in (*progress.revisions, *progress.reviews))
+def _oversight(view: TaskView) -> str:
+    return "\n".join(f"- {one.text}" for one in (*view.revisions, *view.reviews))
 
 
-def _budget(progress: TaskProgress) -> str:
-    budget = progress.budget
-    possibly = progress.totals.possibly_billed
+def _budget(view: TaskView) -> str:
+    budget = view.budget
+    possibly = view.possibly_billed.tokens
     return (
         f"**Budget** {format_used_amount(budget.spent, budget.limit)} spent, "
         f"{format_in_units_of(budget.reserved, budget.limit)} reserved"
         + (f"; {possibly:,} possibly billed without a reply" if possibly else "")
-        + f"; {format_task_cost(progress)}"
+        + f"; {format_task_cost(view)}"
     )
 
 
-def _work(progress: TaskProgress) -> str:
-    made = progress.all_compactions
+def _work(view: TaskView) -> str:
+    made = view.sum_compactions()
     if not made.made_room:
         return ""
     return f"**Context** {format_count(made.made_room, 'compaction')}, {made.hidden_tokens:,} tokens saved"
 
 
-def format_privacy(progress: TaskProgress) -> str:
+def format_privacy(view: TaskView) -> str:
     """Format the redaction policy, if known."""
-    return f"Privacy {progress.privacy}: {progress.privacy.text}" if progress.privacy is not None else ""
+    return f"Privacy {view.privacy}: {view.privacy.text}" if view.privacy is not None else ""
 
 
-def format_work_totals(progress: TaskProgress) -> tuple[str, str]:
+def format_work_totals(view: TaskView) -> tuple[str, str]:
     """Format the number of legs and compactions.
 
     For a fork also how many are by reused agents: they were made and paid for elsewhere, unless such an agent was
     rewound here.
     """
-    reused = progress.reused.agents if progress.reused is not None else ()
-    legs = sum(step.legs for step in progress.steps if step.id in reused)
-    compactions = progress.sum_compactions(reused).count
+    reused = view.reused_work.agents if view.reused_work is not None else ()
+    legs = sum(step.legs for step in view.steps if step.id in reused)
+    compactions = view.sum_compactions(reused).count
     return (
-        f"{format_count(progress.legs, 'leg')}{_by_reused(legs)}",
-        f"{format_count(progress.all_compactions.count, 'compaction')}{_by_reused(compactions)}",
+        f"{format_count(view.legs, 'leg')}{_by_reused(legs)}",
+        f"{format_count(view.sum_compactions().count, 'compaction')}{_by_reused(compactions)}",
     )
 
 
@@ -373,22 +353,10 @@ def _by_reused(number: int) -> str:
     return f" ({number:,} by reused agents)" if number else ""
 
 
-def format_task_cost(progress: TaskProgress) -> str:
+def format_task_cost(view: TaskView) -> str:
     """Format what the task has cost. An unknown price is stated, never shown as zero."""
-    micro_usd = get_known_cost(progress)
+    micro_usd = to_micro_usd(view.cost_usd)
     return UNPRICED if micro_usd is None else format_usd(micro_usd)
-
-
-def get_known_cost(progress: TaskProgress) -> int | None:
-    """Return the cost in micro-USD; None if a model without a known price was used.
-
-    Also None if no call has a reply and the possibly billed ones have no price. Under a budget in dollars all models
-    have a price, and free replies show that their models are free.
-    """
-    totals, budgeted = progress.totals, progress.budget.limit.micro_usd is not None
-    silent = totals.possibly_billed > 0 and not totals.possibly_billed_micro_usd and not totals.usage.total
-    unpriced = silent and not budgeted and progress.model != OFFLINE_MODEL
-    return None if unpriced else totals.cost_micro_usd
 
 
 def format_time_span(span: timedelta) -> str:

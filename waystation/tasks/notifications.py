@@ -193,7 +193,7 @@ def _asking(request: ApprovalRequest) -> str:
     if request.action is not None:
         return f"*`{request.agent}` asks to call `{_no_code(request.action.tool)}`.*{until}"
     if request.about_plan:
-        return f"*A {describe_plan_request(request)[0]}.*{until}"
+        return f"*A {describe_plan_request(request.steps_left, request.asked)[0]}.*{until}"
     cause = request.outlook.unanswered if request.outlook is not None else ""
     why = f" Before that, {sanitize_mrkdwn_line(format_unanswered_call(cause))}." if cause else ""
     return f"*`{request.agent}` asks for {format_amount(request.asked)}.*{why}{until}"

@@ -383,14 +383,6 @@ def _line(agent: str, model: str, kind: str, charges: Sequence[Charge]) -> CostL
     )
 
 
-def get_pending_plan_limit(progress: TaskProgress) -> Limit | None:
-    """Return what all steps of a plan that waits for approval have together; None if no plan waits."""
-    if not any(asked.about_plan and asked.decision == "pending" for asked in progress.approvals):
-        return None
-    budget, held = progress.budget, (step.limit.amount for step in progress.steps)
-    return budget.limit.remaining_after(budget.spent + budget.reserved).increase_by(sum(held, Amount()))
-
-
 DEFAULT_DAYS, MAX_DAYS = 30, 366
 MAX_SPENDING_LINES = 20_000
 

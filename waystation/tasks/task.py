@@ -1,6 +1,6 @@
 """A task: its request, configuration, origin, progress, and stored row."""
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -338,11 +338,6 @@ class ReportVersion(Value):
     stored_at: datetime | None = None
     """None if unknown."""
 
-    @property
-    def is_delivered(self) -> bool:
-        """Whether the task delivered it; a report of a cancelled or failed task is not a delivery."""
-        return self.phase in {TaskPhase.DONE, TaskPhase.PARTIAL}
-
 
 class TaskProgress(Value):
     """Result of the task's `progress` query, also stored when the task ends. No text from the work."""
@@ -386,30 +381,11 @@ class TaskProgress(Value):
     """Content hash of the state in which the task ended, from which a rewind continues."""
 
     @property
-    def all_compactions(self) -> CompactionTotals:
-        """Totals of all compactions of all agents."""
-        return sum(self.earlier_compactions.values(), CompactionTotals.from_outcomes(self.compactions))
-
-    def sum_compactions(self, agents: Container[str]) -> CompactionTotals:
-        """Return the totals of all compactions of these agents."""
-        earlier = (totals for agent, totals in self.earlier_compactions.items() if agent in agents)
-        return sum(earlier, CompactionTotals.from_outcomes(one for one in self.compactions if one.agent in agents))
-
-    @property
     def report_versions(self) -> tuple[ReportVersion, ...]:
         """Versions of the report, oldest first."""
         if self.reports or self.report is None:
             return self.reports
         return (ReportVersion(number=1, report=self.report, phase=self.phase),)
-
-    @property
-    def shown_report(self) -> ReportVersion | None:
-        """The version to show: the newest delivered one, or the newest of all if none was delivered.
-
-        Also while a reopened task is running, or after it was cancelled.
-        """
-        newest = self.report_versions[::-1]
-        return next((version for version in newest if version.is_delivered), next(iter(newest), None))
 
 
 class TaskRow(Value):

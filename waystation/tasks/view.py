@@ -1,40 +1,417 @@
-"""Tasks as seen from outside: what the client returns."""
+"""Tasks as people and programs see them.
 
-from collections.abc import Iterable
+The JSON of these values is public: `--json`, the HTTP API, the MCP server and the Python SDK return it. Amounts are in
+tokens and dollars. References into the store stay out of it.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Literal, NamedTuple
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple, Self, TypeVar
 
-from waystation.agents.action_approvals import PlaceholderResolution
+from pydantic import BeforeValidator, JsonValue, PlainSerializer, WithJsonSchema
+
+from waystation.agents.action_approvals import ActionQuestion, PlaceholderResolution
+from waystation.agents.agent_run import BudgetForecast
 from waystation.agents.agent_status import AgentStatus
+from waystation.agents.delegation import get_parent_id
+from waystation.agents.deliverables import WorkCounts
 from waystation.agents.prompt_sections import PromptAllocation
 from waystation.context.audit import CompactionAudit
-from waystation.documents.documents import SkippedItem
+from waystation.context.compaction import (
+    AgentCompaction,
+    CompactionStatus,
+    CompactionTotals,
+    ContextEdit,
+    ContextEditAction,
+)
+from waystation.context.transcript import Message
+from waystation.documents.documents import DocumentsUpdate, SkippedItem
 from waystation.documents.procedures import ProcedureSource
+from waystation.kernel.amount import Amount, Limit, format_amount, format_limit
+from waystation.kernel.text import format_count
+from waystation.kernel.usage import Usage
 from waystation.kernel.value import UtcMoment, Value
 from waystation.memory.ports import Embedder, Memory
-from waystation.planning.plan import PlanVersion
+from waystation.models.profiles import OFFLINE_MODEL
+from waystation.planning.plan import PLANNING_ID, PlanRevision, PlanVersion, ReportReview
+from waystation.privacy.policy import RedactionPolicy
+from waystation.security.untrusted import replace_control_characters
 from waystation.tasks.approvals import AnswerOrigin
 from waystation.tasks.task import (
     ApprovalRequest,
     AuditEntry,
     BudgetProgress,
+    RejectedMessage,
+    ReportVersion,
+    ReusedWork,
     StepProgress,
+    StepState,
     TaskPhase,
     TaskProgress,
     TaskRow,
 )
 
+MICRO = 1_000_000
+"""Micro-dollars in a dollar."""
+DELIVERED_PHASES = frozenset({TaskPhase.DONE, TaskPhase.PARTIAL})
+"""Phases in which a task has delivered a report. The store knows them first."""
 
-class SubmittedTask(Value):
-    """A task that was accepted."""
 
-    task_id: str
-    run_id: str | None
-    """None if the task ended so long ago that the server has forgotten it."""
-    ui_url: str | None
-    warnings: tuple[str, ...] = ()
-    procedures: tuple[ProcedureSource, ...] = ()
-    """Procedures of its agents, in addition to question and instructions."""
+# ------------------------------------------------------------------------------------------------------------- amounts
+
+
+def _parse_usd(given: JsonValue | Amount | Limit) -> JsonValue | Amount | Limit:
+    """Return the units of an amount in JSON as the fields of `Amount` and `Limit`."""
+    if not isinstance(given, dict) or "usd" not in given:
+        return given
+    usd = given["usd"]
+    micro_usd = round(usd * MICRO) if isinstance(usd, int | float) else usd
+    return {"micro_usd": micro_usd, **{unit: count for unit, count in given.items() if unit != "usd"}}
+
+
+def _dump_usd(amount: Amount | Limit) -> dict[str, JsonValue]:
+    return {"tokens": amount.tokens, "usd": amount.usd}
+
+
+def _schema(*, limit: bool) -> WithJsonSchema:
+    def one(kind: str) -> dict[str, JsonValue]:
+        return {"anyOf": [{"type": kind}, {"type": "null"}]} if limit else {"type": kind}
+
+    return WithJsonSchema(
+        {
+            "type": "object",
+            "properties": {"tokens": one("integer"), "usd": one("number")},
+            "required": ["tokens", "usd"],
+            "description": "Null in a unit that is not limited." if limit else "Fresh tokens, and dollars.",
+        }
+    )
+
+
+ShownAmount = Annotated[Amount, BeforeValidator(_parse_usd), PlainSerializer(_dump_usd), _schema(limit=False)]
+"""An amount whose JSON has tokens and dollars."""
+ShownLimit = Annotated[Limit, BeforeValidator(_parse_usd), PlainSerializer(_dump_usd), _schema(limit=True)]
+"""A limit whose JSON has tokens and dollars, null where there is no limit."""
+
+
+def to_usd(micro_usd: int | None) -> float | None:
+    """Return dollars; None for None."""
+    return None if micro_usd is None else micro_usd / MICRO
+
+
+def to_micro_usd(usd: float | None) -> int | None:
+    """Return micro-dollars; None for None."""
+    return None if usd is None else round(usd * MICRO)
+
+
+class UsageView(Value):
+    """Tokens by kind, and searches."""
+
+    input: int
+    cache_write: int
+    cache_read: int
+    output: int
+    total: int
+    cached_share: float
+    """Share of the input that was read from the provider's cache, from 0 to 1."""
+    searches: int
+    """Web searches that the provider ran."""
+    estimated: int
+    """Tokens among these that the endpoint did not report: upper bounds."""
+
+    @classmethod
+    def from_usage(cls, usage: Usage) -> Self:
+        """Build it with the sum and the cached share."""
+        return cls(
+            input=usage.input,
+            cache_write=usage.cache_write,
+            cache_read=usage.cache_read,
+            output=usage.output,
+            total=usage.total,
+            cached_share=round(usage.cached_share, 4),
+            searches=usage.searches,
+            estimated=usage.estimated,
+        )
+
+
+class BudgetView(Value):
+    """The task's account."""
+
+    limit: ShownLimit
+    spent: ShownAmount
+    reserved: ShownAmount
+
+    @classmethod
+    def from_progress(cls, budget: BudgetProgress) -> Self:
+        """Build it from the account that the workflow reports."""
+        return cls(limit=budget.limit, spent=budget.spent, reserved=budget.reserved)
+
+
+# ---------------------------------------------------------------------------------------------------- steps and agents
+
+
+class StepView(Value):
+    """One step of the plan, or a subagent."""
+
+    id: str
+    role: str
+    title: str
+    state: StepState
+    legs: int
+    usage: UsageView
+    cost_usd: float | None
+    """Null if a model without a known price was used."""
+    limit: ShownLimit
+    spent: ShownAmount
+    reason: str
+    """Why it ended early."""
+
+    @classmethod
+    def from_progress(cls, step: StepProgress) -> Self:
+        """Build it from the step that the workflow reports."""
+        return cls(
+            id=step.id,
+            role=step.role,
+            title=step.title,
+            state=step.state,
+            legs=step.legs,
+            usage=UsageView.from_usage(step.usage),
+            cost_usd=to_usd(step.cost_micro_usd),
+            limit=step.limit,
+            spent=step.spent,
+            reason=step.reason,
+        )
+
+
+class AgentCompactionView(Value):
+    """One compaction. Token counts are of the whole request."""
+
+    id: str
+    """The ID that `waystation restore --compaction` takes."""
+    agent: str
+    status: CompactionStatus
+    tokens_before: int
+    tokens_after: int
+    passages: int
+    passages_waiting: int
+    """Number of its passages that memory did not have yet."""
+    redactions: int
+
+    @classmethod
+    def from_compaction(cls, compaction: AgentCompaction) -> Self:
+        """Build it without strategy, notes and totals."""
+        return cls(
+            id=compaction.compaction_id,
+            agent=compaction.agent,
+            status=compaction.status,
+            tokens_before=compaction.tokens_before,
+            tokens_after=compaction.tokens_after,
+            passages=compaction.passages,
+            passages_waiting=compaction.passages_waiting,
+            redactions=compaction.redactions,
+        )
+
+
+class ContextEditView(Value):
+    """A person's edit of an agent's context."""
+
+    id: str
+    agent: str
+    action: ContextEditAction
+    by: str
+    """The name that the person gave: a claim, not a proof."""
+    requested_at: datetime
+    state: Literal["waiting", "done", "refused"]
+    text: str
+    """Who asked for what, and the result, in one line."""
+
+    @classmethod
+    def from_edit(cls, edit: ContextEdit) -> Self:
+        """Build it from an edit that the workflow reports."""
+        return cls(
+            id=edit.id,
+            agent=edit.agent,
+            action=edit.action,
+            by=edit.by,
+            requested_at=edit.asked_at,
+            state=edit.state,
+            text=edit.text,
+        )
+
+
+# ----------------------------------------------------------------------------------------------------------- approvals
+
+
+class BudgetForecastView(Value):
+    """What a requested budget is for, as it was when the request was made."""
+
+    calls: int
+    """Turns of the agent so far."""
+    average_call: ShownAmount
+    affordable_calls: int
+    """Approximate number of further turns that the requested amount pays for."""
+    needed_to_finish: ShownAmount
+    """What the agent and all later steps may need beyond what they have, at the pace so far."""
+    steps_finished: int
+    steps_to_come: int
+    reserved_for_later: ShownAmount
+    """Reserved for the steps that have not started."""
+    work: WorkCounts
+    """What the agent could deliver now."""
+    grantable: ShownLimit
+    """What may still be granted below the task's ceiling."""
+    can_be_granted: bool
+    """Whether that covers the agent's next call."""
+    unanswered_call: str
+    """Why its last call brought no reply, if that call spent its budget."""
+    if_denied: str
+    """What a denial without cancellation delivers, as a sentence."""
+
+    @classmethod
+    def from_forecast(cls, forecast: BudgetForecast, agent: str) -> Self:
+        """Build it from the forecast of this agent's request."""
+        return cls(
+            calls=forecast.calls,
+            average_call=forecast.each,
+            affordable_calls=forecast.worth,
+            needed_to_finish=forecast.finishing,
+            steps_finished=forecast.finished,
+            steps_to_come=forecast.to_come,
+            reserved_for_later=forecast.kept,
+            work=forecast.made,
+            grantable=forecast.room,
+            can_be_granted=forecast.grantable,
+            unanswered_call=forecast.unanswered,
+            if_denied=format_denial_effect(forecast, agent),
+        )
+
+
+def format_work_counts(work: WorkCounts) -> str:
+    """Format the counts: `3 notes and 1 section`; `nothing`."""
+    counts = ((work.notes, "note"), (work.findings, "finding"), (work.sections, "section"))
+    return _listed([format_count(number, noun) for number, noun in counts if number]) or "nothing"
+
+
+def format_denial_effect(forecast: BudgetForecast, agent: str) -> str:
+    """Format what a denial without cancellation delivers; follows `if denied`."""
+    has = format_work_counts(forecast.made)
+    if (parent := get_parent_id(agent)) is not None:
+        return f"{agent} hands {has} back to {parent}, which goes on with that, and the task ends partial"
+    if forecast.needed_by:
+        goes_on = "goes" if len(forecast.needed_by) == 1 else "go"
+        return (
+            f"{agent} ends with {has}, {_listed(forecast.needed_by)} {goes_on} on with that, and the task ends partial"
+        )
+    return f"{agent} ends with {has}, and the report is partial: what other steps found stands in for the rest"
+
+
+def _listed(items: Sequence[str]) -> str:
+    return " and ".join([", ".join(items[:-1]), items[-1]]) if len(items) > 1 else "".join(items)
+
+
+class ActionView(Value):
+    """A call of a tool that a person decides on."""
+
+    tool: str
+    text: str
+    """What the tool asks for, redacted."""
+    hidden: int
+    """Number of characters that did not fit."""
+
+    @classmethod
+    def from_question(cls, question: ActionQuestion) -> Self:
+        """Build it from what a person reads of the call."""
+        return cls(tool=question.tool, text=question.text, hidden=question.hidden)
+
+
+class ApprovalView(Value):
+    """A request for a budget, for a tool call or about the plan, and its answer."""
+
+    request_id: str
+    agent: str
+    action: ActionView | None
+    """The call to approve; null for other requests."""
+    requested: ShownAmount
+    granted: ShownAmount
+    needed: ShownAmount
+    """What its next call may need beyond its limit: a smaller grant lets it do nothing."""
+    spent: ShownAmount
+    """What the agent had spent when it asked."""
+    limit: ShownLimit
+    """The agent's limit at that time."""
+    task_spent: ShownAmount
+    steps_left: int
+    """Number of steps that were not finished when it asked, including this one."""
+    forecast: BudgetForecastView | None
+    reason: str
+    """Why nothing goes on, if the cause is not a spent budget."""
+    decision: Literal["pending", "approved", "denied", "expired", "withdrawn"]
+    by: str
+    """A name as given, unless it is verified."""
+    verified: str
+    """How the name was verified; empty: it is a claim."""
+    note: str
+    requested_at: datetime | None
+    answer_by: datetime | None
+    answered_at: datetime | None
+    sent_from: AnswerOrigin | None = None
+    """Where the answer came from; null if it is not known, or was not looked up."""
+
+    @classmethod
+    def from_request(cls, request: ApprovalRequest, sent_from: AnswerOrigin | None = None) -> Self:
+        """Build it from a request as the workflow keeps it."""
+        forecast = request.outlook
+        return cls(
+            request_id=request.request_id,
+            agent=request.agent,
+            action=None if request.action is None else ActionView.from_question(request.action),
+            requested=request.asked,
+            granted=request.granted,
+            needed=request.needed,
+            spent=request.spent,
+            limit=request.limit,
+            task_spent=request.task_spent,
+            steps_left=request.steps_left,
+            forecast=None if forecast is None else BudgetForecastView.from_forecast(forecast, request.agent),
+            reason=request.reason,
+            decision=request.decision,
+            by=request.by,
+            verified=request.verified,
+            note=request.note,
+            requested_at=request.requested_at,
+            answer_by=request.answer_by,
+            answered_at=request.answered_at,
+            sent_from=sent_from,
+        )
+
+    @property
+    def about_plan(self) -> bool:
+        """Whether it asks for approval of the plan, before anything is spent on it."""
+        return self.agent == PLANNING_ID
+
+    def format_requested(self) -> str:
+        """Format the requested amount, tool call or agreement."""
+        if self.action is not None:
+            return f"{self.action.tool}: {self.action.text}"
+        return "agreement to its plan" if self.requested.is_zero else format_amount(self.requested)
+
+
+class RejectedMessageView(Value):
+    """A message to the task that had no effect."""
+
+    signal: str
+    reason: str
+    at: datetime
+    request_id: str
+    """ID of the request that it was for, if one message answered several."""
+
+    @classmethod
+    def from_rejection(cls, rejected: RejectedMessage) -> Self:
+        """Build it from the message that the workflow keeps."""
+        return cls(signal=rejected.signal, reason=rejected.reason, at=rejected.at, request_id=rejected.request_id)
+
+
+# ------------------------------------------------------------------------------------- messages, documents, reports
 
 
 class TaskMessageView(Value):
@@ -49,8 +426,110 @@ class TaskMessageView(Value):
     """Agents that have received it, by step ID. Others receive it at their next turn, if they have one."""
 
 
-DELIVERED_PHASES = frozenset({TaskPhase.DONE, TaskPhase.PARTIAL})
-"""Phases that the store knows first."""
+class DocumentsUpdateView(Value):
+    """New versions of the task's documents that a person gave it, in numbers."""
+
+    number: int
+    by: str
+    """The name that the person gave: a claim, not a proof."""
+    updated_at: datetime
+    stored: bool
+    """False until the store has them."""
+    changed: int
+    added: int
+    removed: int
+    text: str
+    """What the update did, in words."""
+
+    @classmethod
+    def from_update(cls, update: DocumentsUpdate) -> Self:
+        """Build it without the references to the documents."""
+        return cls(
+            number=update.number,
+            by=update.by,
+            updated_at=update.updated_at,
+            stored=update.kept,
+            changed=update.changed,
+            added=update.added,
+            removed=update.removed,
+            text=update.text,
+        )
+
+
+class ReportReviewView(Value):
+    """A review of the report against the findings."""
+
+    number: int
+    faults: int
+    sent_back: bool
+    """Whether its writer was to fix the faults."""
+    text: str
+    """The result in a sentence."""
+
+    @classmethod
+    def from_review(cls, review: ReportReview) -> Self:
+        """Build it without the reference to the faults."""
+        return cls(number=review.number, faults=review.faults, sent_back=review.sent_back, text=review.text)
+
+
+class ReportVersionView(Value):
+    """A version of the report. Later versions, after a rewind, do not replace it."""
+
+    number: int
+    """From 1 on."""
+    phase: TaskPhase
+    """Phase in which the task ended with it."""
+    stored_at: datetime | None
+
+    @classmethod
+    def from_version(cls, version: ReportVersion) -> Self:
+        """Build it without the reference to the text."""
+        return cls(number=version.number, phase=version.phase, stored_at=version.stored_at)
+
+
+_VersionT = TypeVar("_VersionT", ReportVersion, ReportVersionView)
+
+
+def select_shown_version(versions: Sequence[_VersionT]) -> _VersionT | None:
+    """Return the version to show: the newest delivered one, or the newest of all if none was delivered.
+
+    A report of a cancelled or failed task is no delivery. The shown version stays while a reopened task is running.
+    """
+    newest = versions[::-1]
+    return next((one for one in newest if one.phase in DELIVERED_PHASES), next(iter(newest), None))
+
+
+class ProcedureView(Value):
+    """A procedure or a skill that agents follow."""
+
+    name: str
+    display_name: str
+    """Name of a skill as agents know it, with its folder if that has a different name."""
+    sha256: str
+    files: tuple[str, ...]
+    """Names of a skill's files; empty for a procedure."""
+
+    @classmethod
+    def from_source(cls, source: ProcedureSource) -> Self:
+        """Build it without the texts."""
+        return cls(
+            name=source.name,
+            display_name=source.display_name if source.skill else source.name,
+            sha256=source.digest,
+            files=source.file_names if source.skill else (),
+        )
+
+
+class SubmittedTask(Value):
+    """A task that was accepted."""
+
+    task_id: str
+    run_id: str | None
+    """None if the task ended so long ago that the server has forgotten it."""
+    ui_url: str | None
+    warnings: tuple[str, ...] = ()
+    procedures: tuple[ProcedureView, ...] = ()
+    """Procedures of its agents, in addition to question and instructions."""
 
 
 class TaskFilter(Value):
@@ -86,67 +565,207 @@ class TaskFilter(Value):
         return not self.phases or not self.phases <= DELIVERED_PHASES
 
 
+# -------------------------------------------------------------------------------------------------------------- a task
+
+
 class TaskView(Value):
     """A task as it can be seen now."""
 
-    progress: TaskProgress
-    run_id: str | None = None
-    ui_url: str | None = None
+    task_id: str
+    title: str
+    """The redacted question, shortened."""
+    phase: TaskPhase
+    session: str = ""
+    """Session in which later tasks build on its findings."""
     submitted_at: datetime | None = None
     ended_at: datetime | None = None
     """None while it is running or waiting, and if it was terminated."""
     remark: str = ""
     """Why this is not the live state, if it is not."""
-    waits: tuple[str, ...] = ()
-    """Why activities are being retried, if a server could be asked."""
-    doing: tuple[AgentStatus, ...] = ()
+    run_id: str | None = None
+    ui_url: str | None = None
+    report_path: str | None = None
+    """File of the report, where a command has written it."""
+    model: str
+    """Model of the agents; if they differ, of research."""
+    models: dict[str, str]
+    """Models by role, if they differ."""
+    budget: BudgetView
+    usage: UsageView
+    """Of all agents, planning, revisions and reviews together."""
+    cost_usd: float | None
+    """Null if a model without a known price was used."""
+    possibly_billed: ShownAmount
+    """Maximum cost of calls whose reply was never stored; counted as spent."""
+    turns: int
+    """Number of model turns."""
+    legs: int
+    steps: tuple[StepView, ...]
+    """Each step of the plan, followed by its subagents."""
+    activity: tuple[AgentStatus, ...] = ()
     """What agents are doing at this moment, if a server could be asked."""
-    origins: dict[str, AnswerOrigin] = {}
-    """Origins of answers by request ID. Only if requested, while the server still knows."""
-    passages_waiting: int = 0
-    """Number of passages that memory does not have yet. Only if requested, as the next field."""
-    passages_refused: tuple[str, ...] = ()
-    """IDs of passages that memory rejects."""
-    characters_not_remembered: int = 0
-    """Characters of its documents beyond its limit for memory."""
+    waiting_for: tuple[str, ...] = ()
+    """Why activities are being retried, if a server could be asked."""
+    approvals: tuple[ApprovalView, ...]
+    rejected_messages: tuple[RejectedMessageView, ...]
+    messages: tuple[TaskMessageView, ...] = ()
+    """Messages that people sent to the task. Only with details."""
+    document_updates: tuple[DocumentsUpdateView, ...]
+    """Updates of its documents while it was running."""
+    context_edits: tuple[ContextEditView, ...]
+    """People's edits of agents' contexts, including waiting and refused ones."""
+    compactions: tuple[AgentCompactionView, ...]
+    """The newest compactions of each agent, oldest first."""
+    compaction_totals: dict[str, CompactionTotals]
+    """Totals of all compactions, by agent."""
     plans: tuple[PlanVersion, ...] = ()
-    """The task's plans, oldest first."""
-    task_messages: tuple[TaskMessageView, ...] = ()
-    resolutions: tuple[PlaceholderResolution, ...] = ()
-    """Originals that its tools received, by placeholder. Only if requested."""
-    procedures: tuple[ProcedureSource, ...] = ()
+    """The task's plans, oldest first. Only with details, as all fields below that have a default."""
+    revisions: tuple[PlanRevision, ...]
+    """Revisions of the plan after the research."""
+    reviews: tuple[ReportReviewView, ...]
+    reports: tuple[ReportVersionView, ...]
+    """All stored versions of the report, oldest first."""
+    reused_work: ReusedWork | None
+    notes: tuple[str, ...]
+    privacy: RedactionPolicy | None
+    """How much is redacted; None if unknown."""
+    procedures: tuple[ProcedureView, ...] = ()
     """Procedures of its agents."""
-    servers: tuple[str, ...] | None = None
+    tool_servers: tuple[str, ...] | None = None
     """Tool servers that it names; None if it names none."""
-    session: str = ""
-    """Session in which later tasks build on its findings."""
-    left_out: tuple[SkippedItem, ...] = ()
-    """Items given with its documents that are in none. Only if requested."""
+    resolved_placeholders: tuple[PlaceholderResolution, ...] = ()
+    """Placeholders whose originals its tools received."""
+    passages_pending: int = 0
+    """Number of passages that memory does not have yet."""
+    passages_rejected: tuple[str, ...] = ()
+    """IDs of passages that memory rejects."""
+    unindexed_characters: int = 0
+    """Characters of its documents beyond its limit for memory."""
+    skipped_items: tuple[SkippedItem, ...] = ()
+    """Items given with its documents that are in none."""
+
+    @classmethod
+    def from_progress(cls, progress: TaskProgress) -> Self:
+        """Build it from what the workflow reports, or stored when the task ended."""
+        totals = progress.totals
+        return cls(
+            task_id=progress.task_id,
+            title=progress.title,
+            phase=progress.phase,
+            model=progress.model,
+            models=progress.models,
+            budget=BudgetView.from_progress(progress.budget),
+            usage=UsageView.from_usage(totals.usage),
+            cost_usd=to_usd(_get_known_cost(progress)),
+            possibly_billed=Amount(tokens=totals.possibly_billed, micro_usd=totals.possibly_billed_micro_usd),
+            turns=totals.turns,
+            legs=progress.legs,
+            steps=tuple(map(StepView.from_progress, progress.steps)),
+            approvals=tuple(map(ApprovalView.from_request, progress.approvals)),
+            rejected_messages=tuple(map(RejectedMessageView.from_rejection, progress.refusals)),
+            document_updates=tuple(map(DocumentsUpdateView.from_update, progress.updates)),
+            context_edits=tuple(map(ContextEditView.from_edit, progress.edits)),
+            compactions=tuple(map(AgentCompactionView.from_compaction, progress.compactions)),
+            compaction_totals=_sum_compactions_by_agent(progress),
+            revisions=progress.revisions,
+            reviews=tuple(map(ReportReviewView.from_review, progress.reviews)),
+            reports=tuple(map(ReportVersionView.from_version, progress.report_versions)),
+            reused_work=progress.reused,
+            notes=progress.notes,
+            privacy=progress.privacy,
+        )
+
+    @property
+    def over(self) -> bool:
+        """Whether the task has ended."""
+        return self.phase.over
+
+    @property
+    def shown_report(self) -> ReportVersionView | None:
+        """See `select_shown_version`."""
+        return select_shown_version(self.reports)
+
+    @property
+    def pending_approvals(self) -> tuple[ApprovalView, ...]:
+        """Requests that can still be answered."""
+        return () if self.over else tuple(one for one in self.approvals if one.decision == "pending")
+
+    @property
+    def pending_plan_limit(self) -> Limit | None:
+        """What all steps of a plan that waits for approval have together; None if no plan waits."""
+        if not any(one.about_plan and one.decision == "pending" for one in self.approvals):
+            return None
+        budget, held = self.budget, (step.limit.amount for step in self.steps)
+        return budget.limit.remaining_after(budget.spent + budget.reserved).increase_by(sum(held, Amount()))
+
+    def sum_compactions(self, agents: Collection[str] | None = None) -> CompactionTotals:
+        """Return the totals of all compactions of these agents; of all agents by default."""
+        totals = self.compaction_totals.items()
+        return sum((one for agent, one in totals if agents is None or agent in agents), CompactionTotals())
 
     def lasted(self, now: datetime) -> timedelta | None:
         """Return how long it took, or has been running; None if unknown."""
-        end = self.ended_at if self.progress.phase.over else now
+        end = self.ended_at if self.over else now
         return None if self.submitted_at is None or end is None else end - self.submitted_at
 
+    def with_report_path(self, path: Path | None) -> Self:
+        """Return the view with the file of the report; None if there is none."""
+        return self.replace(report_path=None if path is None else str(path))
 
-class UnfinishedReport(Value):
-    """What a task would deliver if it ended now."""
+    def with_origins(self, origins: Mapping[str, AnswerOrigin]) -> Self:
+        """Return the view with the origins of answers, by request ID."""
+        return self.replace(
+            approvals=tuple(one.replace(sent_from=origins.get(one.request_id)) for one in self.approvals)
+        )
 
-    phase: TaskPhase
-    markdown: str
+    def with_stored_request(self, row: TaskRow) -> Self:
+        """Return the view with what the store alone knows: session, procedures, tool servers and times."""
+        return self.replace(
+            submitted_at=row.submitted_at,
+            ended_at=row.ended_at,
+            procedures=tuple(map(ProcedureView.from_source, row.request.procedures)),
+            tool_servers=row.request.servers,
+            session=row.request.session,
+        )
+
+    def __str__(self) -> str:
+        spent, limit = format_amount(self.budget.spent), format_limit(self.budget.limit)
+        return replace_control_characters(f"{self.task_id} {self.phase}: {spent} of {limit}; {self.title}")
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _get_known_cost(progress: TaskProgress) -> int | None:
+    """Return the cost in micro-USD; None if a model without a known price was used.
+
+    Also None if no call has a reply and the possibly billed ones have no price. Under a budget in dollars all models
+    have a price, and free replies show that their models are free.
+    """
+    totals, budgeted = progress.totals, progress.budget.limit.micro_usd is not None
+    silent = totals.possibly_billed > 0 and not totals.possibly_billed_micro_usd and not totals.usage.total
+    unpriced = silent and not budgeted and progress.model != OFFLINE_MODEL
+    return None if unpriced else totals.cost_micro_usd
+
+
+def _sum_compactions_by_agent(progress: TaskProgress) -> dict[str, CompactionTotals]:
+    totals = dict(progress.earlier_compactions)
+    for one in progress.compactions:
+        totals[one.agent] = totals.get(one.agent, CompactionTotals()) + CompactionTotals.from_outcomes((one,))
+    return totals
 
 
 class PendingApproval(Value):
-    """A request for money that waits for an answer."""
+    """A request that waits for an answer."""
 
     task_id: str
     title: str
-    approval: ApprovalRequest
-    task_budget: BudgetProgress | None = None
+    approval: ApprovalView
+    task_budget: BudgetView | None = None
     """The task's current account; None if no worker answers for the task."""
     then: Literal["partial", "wait"] | None = None
     """What happens at its deadline; None if unknown here."""
-    steps: tuple[StepProgress, ...] = ()
+    steps: tuple[StepView, ...] = ()
     """Steps of the plan that a request is about, each with its share."""
 
     @property
@@ -156,6 +775,13 @@ class PendingApproval(Value):
         deadline = self.approval.answer_by or datetime.max.replace(tzinfo=UTC)
         return deadline, asked, self.task_id, self.approval.request_id
 
+    def __str__(self) -> str:
+        one = self.approval
+        return replace_control_characters(f"{one.request_id} of {self.task_id} asks for {one.format_requested()}")
+
+    def __repr__(self) -> str:
+        return str(self)
+
 
 class PendingApprovals(Value):
     """What waits for an answer."""
@@ -164,20 +790,19 @@ class PendingApprovals(Value):
 
 
 def list_pending_approvals(
-    progress: TaskProgress, then: Literal["partial", "wait"] | None = None
+    view: TaskView, then: Literal["partial", "wait"] | None = None
 ) -> tuple[PendingApproval, ...]:
     """Return a task's requests that can still be answered. `then`: what happens at their deadlines, if known."""
     return tuple(
         PendingApproval(
-            task_id=progress.task_id,
-            title=progress.title,
+            task_id=view.task_id,
+            title=view.title,
             approval=approval,
-            task_budget=progress.budget,
+            task_budget=view.budget,
             then=then,
-            steps=progress.steps if approval.about_plan else (),
+            steps=view.steps if approval.about_plan else (),
         )
-        for approval in progress.approvals
-        if approval.decision == "pending" and not progress.phase.over
+        for approval in view.pending_approvals
     )
 
 
@@ -187,29 +812,64 @@ def list_open_requests(trail: Iterable[AuditEntry]) -> tuple[ApprovalRequest, ..
     return tuple(approval for approval in newest.values() if approval.decision == "pending")
 
 
-def as_stored(row: TaskRow, phase: TaskPhase) -> TaskProgress:
-    """Return what the store alone knows of a task that has not ended there."""
-    return row.build_stored_progress(phase)
+class CancelResult(Value):
+    """The result of a request to stop a task."""
+
+    task_id: str
+    phase: TaskPhase
+    """The phase that the task had before."""
+    requested: bool
+    """False if the task had ended already."""
+
+    @classmethod
+    def from_phase(cls, task_id: str, phase: TaskPhase) -> Self:
+        """Build it from the phase that the task had before."""
+        return cls(task_id=task_id, phase=phase, requested=not phase.over)
 
 
-def with_stored_details(view: TaskView, row: TaskRow) -> TaskView:
-    """Add what the store knows: the task's session, procedures, tool servers and times."""
-    return view.replace(
-        submitted_at=row.submitted_at,
-        ended_at=row.ended_at,
-        procedures=row.request.procedures,
-        servers=row.request.servers,
-        session=row.request.session,
-    )
+class SessionLimitView(Value):
+    """A session and the limit that was set for it."""
+
+    session: str
+    limit: ShownLimit
 
 
-def with_stored_reports(row: TaskRow, live: TaskProgress) -> TaskProgress:
-    """Add stored reports that the workflow does not know.
+# ------------------------------------------------------------------------------------------------------------- reports
 
-    It has just started again after a rewind, or failed before it read the state to continue from.
-    """
-    kept = row.progress.report_versions if row.progress is not None else ()
-    return live.replace(reports=kept) if len(kept) > len(live.report_versions) else live
+
+class ReportView(Value):
+    """A report, or the draft of one, as Markdown."""
+
+    task_id: str
+    phase: TaskPhase
+    """Current phase of the task: after a rewind it runs again."""
+    version: int | None
+    """Version of the report, from 1; null for a draft."""
+    versions: tuple[ReportVersionView, ...] = ()
+    """All versions, oldest first."""
+    model: str
+    """Model of the agents that wrote it."""
+    markdown: str
+
+    def __str__(self) -> str:
+        return self.markdown
+
+
+# -------------------------------------------------------------------------------------------------------------- agents
+
+
+class AgentView(Value):
+    """An agent of a task."""
+
+    id: str
+    role: str
+
+
+class AgentMessagesView(Value):
+    """The messages of an agent run that the model sees."""
+
+    run_id: str
+    messages: tuple[Message, ...]
 
 
 class NextPromptView(Value):
@@ -230,6 +890,16 @@ class NextPromptView(Value):
     allocation: PromptAllocation
 
 
+class AgentCompactionAudits(Value):
+    """The compactions that stand in one agent's view."""
+
+    agent: str
+    compactions: tuple[CompactionAudit, ...]
+
+
+# --------------------------------------------------------------------------------------------------- inside the client
+
+
 class MemoryWithEmbedder(NamedTuple):
     """Memory, opened by a process that may hold it, and the embedder that it was made with."""
 
@@ -237,8 +907,20 @@ class MemoryWithEmbedder(NamedTuple):
     embedder: Embedder
 
 
-class AgentCompactionAudits(Value):
-    """The compactions that stand in one agent's view."""
+def as_stored(row: TaskRow, phase: TaskPhase) -> TaskProgress:
+    """Return what the store alone knows of a task that has not ended there."""
+    return row.build_stored_progress(phase)
 
-    agent: str
-    compactions: tuple[CompactionAudit, ...]
+
+def with_stored_reports(row: TaskRow, live: TaskProgress) -> TaskProgress:
+    """Add stored reports that the workflow does not know.
+
+    It has just started again after a rewind, or failed before it read the state to continue from.
+    """
+    kept = row.progress.report_versions if row.progress is not None else ()
+    return live.replace(reports=kept) if len(kept) > len(live.report_versions) else live
+
+
+def without_empty(answer: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return the non-empty fields of an answer."""
+    return {name: value for name, value in answer.items() if value is not None and value != ""}

@@ -12,6 +12,7 @@ from waystation.plugins.web.charts import CURVE_HEIGHT, CURVE_TOP, SpendingChart
 from waystation.plugins.web.diagrams import LEFT, WIDTH, TimeAxis
 from waystation.tasks.progress import AgentCharge, TaskCharges, UnansweredCall
 from waystation.tasks.task import ApprovalRequest, BudgetProgress, TaskPhase, TaskProgress
+from waystation.tasks.view import TaskView
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 AXIS = TimeAxis(NOON, NOON + timedelta(seconds=100))
@@ -42,7 +43,7 @@ def drawn(payments: TaskCharges, limit: Limit, *approvals: ApprovalRequest) -> d
     progress = TaskProgress(
         task_id="task-1", phase=TaskPhase.WORKING, title="", budget=budget, steps=(), approvals=approvals, model="m"
     )
-    return {curve.name: curve for curve in build_spending_charts(payments, progress, AXIS)}
+    return {curve.name: curve for curve in build_spending_charts(payments, TaskView.from_progress(progress), AXIS)}
 
 
 def points(line: str) -> list[tuple[float, float]]:

@@ -6,11 +6,17 @@ from waystation.planning.plan import PLANNING_ID, build_standard_plan
 from waystation.plugins.web.task_page import build_approval_rows
 from waystation.tasks.progress import build_waiting_step
 from waystation.tasks.task import ApprovalRequest, StepProgress
-from waystation.tasks.view import PendingApproval
+from waystation.tasks.view import ApprovalView, PendingApproval, StepView
 
 
 def rows(approval: ApprovalRequest, steps: tuple[StepProgress, ...] = ()) -> dict[str, str]:
-    return dict(build_approval_rows(PendingApproval(task_id="task-1", title="Why?", approval=approval, steps=steps)))
+    pending = PendingApproval(
+        task_id="task-1",
+        title="Why?",
+        approval=ApprovalView.from_request(approval),
+        steps=tuple(map(StepView.from_progress, steps)),
+    )
+    return dict(build_approval_rows(pending))
 
 
 def test_a_plan_shows_its_steps_with_what_each_may_spend_and_what_the_answers_do() -> None:

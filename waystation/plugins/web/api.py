@@ -15,7 +15,6 @@ from waystation.client import Client
 from waystation.client.agent_contexts import MemoryMatchJson, MemorySearchRequest
 from waystation.client.exports import load_report
 from waystation.client.remote import MESSAGE_PATH, REMOTE_METHODS, VERSION_HEADER
-from waystation.client.task_json import CancelJson, ModelViewJson, ReportJson, SessionJson, TaskJson, build_task_json
 from waystation.context.audit import AnnotatedTranscript, build_transcript_view
 from waystation.context.history import build_model_view
 from waystation.documents.documents import Document
@@ -55,7 +54,17 @@ from waystation.security.untrusted import replace_control_characters
 from waystation.tasks.progress import CostBreakdown, DayRange, SessionSummary, SpendingReport
 from waystation.tasks.signals import SIGNALS, AnswerResult, UpdateResult
 from waystation.tasks.task import TaskPhase
-from waystation.tasks.view import AgentCompactionAudits, PendingApproval, SubmittedTask, TaskFilter
+from waystation.tasks.view import (
+    AgentCompactionAudits,
+    AgentMessagesView,
+    CancelResult,
+    PendingApproval,
+    ReportView,
+    SessionLimitView,
+    SubmittedTask,
+    TaskFilter,
+    TaskView,
+)
 
 MAX_PAGE_SIZE = 100
 LAST_NUMBER = 10**15 - 1
@@ -132,10 +141,10 @@ class TaskQuery(Value):
 
 
 @v1.get("/tasks")
-async def get_tasks(client: TenantClient, query: Annotated[TaskQuery, Query()]) -> tuple[TaskJson, ...]:
+async def get_tasks(client: TenantClient, query: Annotated[TaskQuery, Query()]) -> tuple[TaskView, ...]:
     """The newest tasks; or all that are in a phase, submitted since a moment, or have a text in their title."""
     found = await client.list_tasks(query.task_filter)
-    return tuple(build_task_json(one, None) for one in found[query.first : query.first + query.count])
+    return found[query.first : query.first + query.count]
 
 
 @v1.post("/tasks", status_code=201)
@@ -150,14 +159,13 @@ async def post_submit(
 
 
 @v1.get("/tasks/{task}")
-async def get_show(client: TenantClient, task: TaskPath) -> TaskJson:
+async def get_show(client: TenantClient, task: TaskPath) -> TaskView:
     """A task as it is now."""
-    found = await client.with_origins(await client.get_task(await client.resolve_task_id(task)))
-    return build_task_json(await client.with_stored_details(found), None)
+    return await client.get_task(await client.resolve_task_id(task), details=True)
 
 
 @v1.post("/tasks/{task}/cancel")
-async def post_cancel(client: TenantClient, task: TaskPath) -> CancelJson:
+async def post_cancel(client: TenantClient, task: TaskPath) -> CancelResult:
     """Stop a task."""
     return await cancel_task(client, task)
 
@@ -196,23 +204,23 @@ async def post_deny(client: TenantClient, who: CurrentPrincipal, task: TaskPath,
     return raise_if_refused(await deny_task_request(client, task, given, who))
 
 
-@v1.get("/tasks/{task}/report", response_model=ReportJson, responses=FILES)
+@v1.get("/tasks/{task}/report", response_model=ReportView, responses=FILES)
 async def get_report(
     client: TenantClient,
     making: Exporter,
     task: TaskPath,
     form: ReportForm = "json",
     version: Annotated[int | None, Query()] = None,
-) -> Response | ReportJson:
+) -> Response | ReportView:
     """The report that was delivered last, or another version of it."""
     found = await load_report(client, await client.resolve_task_id(task), version)
     return await making.build_response(found, form)
 
 
-@v1.get("/tasks/{task}/draft", response_model=ReportJson, responses=FILES)
+@v1.get("/tasks/{task}/draft", response_model=ReportView, responses=FILES)
 async def get_draft(
     client: TenantClient, making: Exporter, task: TaskPath, form: ReportForm = "json"
-) -> Response | ReportJson:
+) -> Response | ReportView:
     """What a task that works would deliver if it ended now. It is redacted on the spot, which takes seconds."""
     return await making.build_response(await making.build_draft(client, await client.resolve_task_id(task)), form)
 
@@ -242,10 +250,10 @@ async def get_transcript(client: TenantClient, task: TaskPath, agent: AgentPath)
 
 
 @v1.get("/tasks/{task}/agents/{agent}/view")
-async def get_agent_view(client: TenantClient, task: TaskPath, agent: AgentPath) -> ModelViewJson:
+async def get_agent_view(client: TenantClient, task: TaskPath, agent: AgentPath) -> AgentMessagesView:
     """What the model sees of it now."""
     found = await client.get_transcript(await client.resolve_task_id(task), agent)
-    return ModelViewJson(run_id=found.run_id, messages=build_model_view(found))
+    return AgentMessagesView(run_id=found.run_id, messages=build_model_view(found))
 
 
 @v1.get(
@@ -334,10 +342,10 @@ async def get_sessions(
 @v1.put("/sessions/{session:path}/limit")
 async def put_limit_session(
     client: TenantClient, session: Annotated[str, Path(min_length=1, max_length=200)], wanted: SessionLimit
-) -> SessionJson:
+) -> SessionLimitView:
     """Set what all tasks of a session may spend together."""
     limit = await set_session_limit(client, session, wanted.budget)
-    return SessionJson(session=session, limit_tokens=limit.tokens, limit_usd=limit.usd)
+    return SessionLimitView(session=session, limit=limit)
 
 
 @v1.post("/client/{role}/{name}", include_in_schema=False)

@@ -15,8 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from waystation.client import Client
 from waystation.client.agent_contexts import MemoryMatchJson
-from waystation.client.store_queries import get_report_version, load_redacted_document_text
-from waystation.client.task_json import ReportVersionJson, build_report_json
+from waystation.client.store_queries import load_redacted_document_text
 from waystation.config.settings import Settings
 from waystation.documents.citations import parse_citations
 from waystation.documents.document_loading import DocumentLoadResult, assign_unique_names, load_documents, load_skills
@@ -34,8 +33,15 @@ from waystation.reports.markdown import build_report_export, find_section, split
 from waystation.runtime.temporal.connect import find_target
 from waystation.security.untrusted import ServerNames, sanitize_line
 from waystation.tasks.signals import AnswerResult
-from waystation.tasks.task import TaskPhase, TaskProgress, TaskRequest, session_hash, tenant_hash
-from waystation.tasks.view import PendingApproval, TaskFilter, TaskView, list_pending_approvals
+from waystation.tasks.task import TaskPhase, TaskRequest, session_hash, tenant_hash
+from waystation.tasks.view import (
+    PendingApproval,
+    ReportVersionView,
+    ShownLimit,
+    TaskFilter,
+    TaskView,
+    list_pending_approvals,
+)
 from waystation.workers.memory import MemoryReader
 
 MAX_ASSISTANT_TASKS = 10_000
@@ -91,8 +97,7 @@ class AcceptedTask(Value):
     task_id: str
     page: str | None
     """Web page where a person follows it; null if no pages are served."""
-    budget_tokens: int | None
-    budget_usd: float | None
+    budget: ShownLimit
     documents: int
     warnings: tuple[str, ...]
 
@@ -103,14 +108,14 @@ class ReportPart(Value):
     task_id: str
     phase: TaskPhase
     version: int | None
-    versions: tuple[ReportVersionJson, ...]
+    versions: tuple[ReportVersionView, ...]
     title: str
     sections: tuple[str, ...]
     """All headings, in order."""
     section: str | None
     """The section in this part; null: the whole report."""
-    report: str
-    """Markdown. A citation is `[document:first-last]`."""
+    markdown: str
+    """A citation is `[document:first-last]`."""
     checked: str
     """Result of the check of all its citations, as a sentence."""
     sources: tuple[NumberedSource, ...]
@@ -192,13 +197,11 @@ class AssistantGateway:
     async def get_report(self, task: str, section: str | None = None, version: int | None = None) -> ReportPart:
         """Return the report, or a section of it. Raises as `require_own_task`, BadInput."""
         task_id = await self.require_own_task(task)
-        progress = await self.client.get_last_known_progress(task_id)
-        found = get_report_version(progress, version)
-        whole = build_report_json(progress, found, await self.client.get_report_text(found))
-        stored = parse_stored_report(whole.report)
+        whole = await self.client.load_report(task_id, version)
+        stored = parse_stored_report(whole.markdown)
         exported = build_report_export(stored, ReportMetadata(task_id=task_id, phase=whole.phase))
         sections = await asyncio.to_thread(split_into_sections, stored.body)
-        part = whole.report if section is None else find_section(sections, section)
+        part = whole.markdown if section is None else find_section(sections, section)
         cited = {(one.document, one.first_line, one.last_line) for one in parse_citations(part)}
         return ReportPart(
             task_id=whole.task_id,
@@ -208,21 +211,19 @@ class AssistantGateway:
             title=exported.title,
             sections=tuple(heading for heading, _ in sections),
             section=section,
-            report=part,
+            markdown=part,
             checked=exported.checked,
             sources=tuple(one for one in exported.sources if (one.document, one.first_line, one.last_line) in cited),
         )
 
     async def build_finished_task(self, view: TaskView) -> FinishedTask:
         """Build the result of one of its finished tasks, with the report. Raises BadInput if it has none."""
-        progress = view.progress
-        report = await self.get_report(progress.task_id)
-        there = [one for one in await self.client.list_documents(progress.task_id) if not one.removed]
+        report = await self.get_report(view.task_id)
+        there = [one for one in await self.client.list_documents(view.task_id) if not one.removed]
         return FinishedTask(
             **report.model_dump(),
-            page=self._page_of(progress.task_id, view.ui_url),
-            budget_tokens=progress.budget.limit.tokens,
-            budget_usd=progress.budget.limit.usd,
+            page=self._page_of(view.task_id, view.ui_url),
+            budget=view.budget.limit,
             documents=len(there),
             warnings=(),
         )
@@ -262,8 +263,7 @@ class AssistantGateway:
         return AcceptedTask(
             task_id=submitted.task_id,
             page=self._page_of(submitted.task_id, submitted.ui_url),
-            budget_tokens=row.terms.budget.tokens,
-            budget_usd=row.terms.budget.usd,
+            budget=row.terms.budget,
             documents=len(loaded.documents),
             warnings=(*submitted.warnings, *skipped),
         )
@@ -328,12 +328,12 @@ class AssistantGateway:
             )
         used = Amount()
         for view in views:
-            budget = view.progress.budget
-            if view.progress.task_id != but:
-                if view.remark and view.progress.phase is TaskPhase.WORKING:
-                    unknown = f"what was granted to {view.progress.task_id} is not known, so nothing can be counted"
+            budget = view.budget
+            if view.task_id != but:
+                if view.remark and view.phase is TaskPhase.WORKING:
+                    unknown = f"what was granted to {view.task_id} is not known, so nothing can be counted"
                     raise Unreachable(f"{unknown}: {view.remark}. Try again then")
-                used += budget.spent if view.progress.phase.over else budget.limit.amount.max_with(budget.spent)
+                used += budget.spent if view.phase.over else budget.limit.amount.max_with(budget.spent)
         return used
 
     async def _require_room(self, wanted: Limit, but: str) -> None:
@@ -377,19 +377,19 @@ class AssistantGateway:
 
     async def find_request(self, task: str, request_id: str | None) -> PendingApproval:
         """Return the named request, or the only one. Raises BadInput, as `require_own_task`, Unreachable."""
-        progress = (await self.get_task(task)).progress
-        waiting = list_pending_approvals(progress)
+        view = await self.get_task(task)
+        waiting = list_pending_approvals(view)
         match [one for one in waiting if request_id in {None, one.approval.request_id}]:
             case [only]:
                 return only
             case meant:
                 ids = ", ".join(one.approval.request_id for one in waiting) or "nothing"
-                which = "give the request_id of one. " if meant else _not_waiting(progress, request_id)
-                raise BadInput(f"{which}In {progress.task_id} ({progress.phase}) there waits: {ids}")
+                which = "give the request_id of one. " if meant else _not_waiting(view, request_id)
+                raise BadInput(f"{which}In {view.task_id} ({view.phase}) there waits: {ids}")
 
     async def approve(self, one: PendingApproval, written: str, note: str) -> AnswerResult:
         """Approve with the requested amount, or the given one, within its budget. Raises BadInput, Unreachable."""
-        amount = _written(written).amount if written.strip() else one.approval.asked
+        amount = _written(written).amount if written.strip() else one.approval.requested
         if written.strip() and amount.is_zero:
             # For the task, no amount means the requested one, which has not been counted then.
             raise BadInput(f"{written!r} grants nothing: leave the amount out for what was asked for, or deny it")
@@ -442,12 +442,12 @@ def _no_resource(written: str) -> BadInput:
     )
 
 
-def _not_waiting(progress: TaskProgress, request_id: str | None) -> str:
+def _not_waiting(view: TaskView, request_id: str | None) -> str:
     """Return why a request is not pending.
 
     An answer whose result was lost is sent again: then it has been received already.
     """
-    asked = next((one for one in progress.approvals if one.request_id == request_id), None)
+    asked = next((one for one in view.approvals if one.request_id == request_id), None)
     if asked is None:
         return "" if request_id is None else "there is no request of this id. "
     return f"{asked.request_id} was already {asked.decision}{f' by {sanitize_line(asked.by)}' if asked.by else ''}. "

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from waystation.kernel.amount import Amount, Limit, format_amount, format_tokens_short, format_usd, format_used_amount
 from waystation.plugins.web.diagrams import LEFT, WIDTH, TimeAxis, format_polyline_points
 from waystation.tasks.progress import SpendingGrouping, SpendingLine, SpendingReport, TaskCharges, group_spending
-from waystation.tasks.task import BudgetProgress, StepProgress, TaskProgress
+from waystation.tasks.view import BudgetView, StepView, TaskView
 
 CURVE_HEIGHT, CURVE_TOP = 108, 22
 """Baseline and maximum of a curve, in the timeline's units; text is above."""
@@ -25,9 +25,9 @@ class BudgetBar(NamedTuple):
     words: str
 
 
-def build_budget_bar(budget: BudgetProgress | StepProgress) -> BudgetBar:
+def build_budget_bar(budget: BudgetView | StepView) -> BudgetBar:
     """Build the bar for the unit that is closer to its limit."""
-    held = budget.reserved if isinstance(budget, BudgetProgress) else Amount()
+    held = budget.reserved if isinstance(budget, BudgetView) else Amount()
     parts = [
         (spent / limit, reserved / limit)
         for spent, reserved, limit in (
@@ -87,24 +87,24 @@ class _Rise(NamedTuple):
     by: int
 
 
-def build_spending_charts(payments: TaskCharges, progress: TaskProgress, axis: TimeAxis) -> tuple[SpendingChart, ...]:
+def build_spending_charts(payments: TaskCharges, view: TaskView, axis: TimeAxis) -> tuple[SpendingChart, ...]:
     """Build a chart for tokens, and one for dollars if they were spent or are limited; none before the first charge."""
-    drawn = (_curve(payments, progress, axis, unit) for unit in (_Unit("tokens"), _Unit("dollars")))
+    drawn = (_curve(payments, view, axis, unit) for unit in (_Unit("tokens"), _Unit("dollars")))
     return tuple(curve for curve in drawn if curve is not None)
 
 
-def _curve(payments: TaskCharges, progress: TaskProgress, axis: TimeAxis, unit: _Unit) -> SpendingChart | None:
+def _curve(payments: TaskCharges, view: TaskView, axis: TimeAxis, unit: _Unit) -> SpendingChart | None:
     certain = [_Rise(one.charge.at, unit.of(one.charge.amount)) for one in payments.paid]
     unsure = [_Rise(one.intent.at, unit.of(one.intent.worst_case)) for one in payments.unanswered]
     paid, beyond = (sum(one.by for one in rises) for rises in (certain, unsure))
     if not paid + beyond:
         return None
-    allowed = unit.limit(progress.budget.limit)
+    allowed = unit.limit(view.budget.limit)
     most = allowed.tokens or allowed.micro_usd or 0
     heights = _Heights(max(paid + beyond, most))
     raises = [
         _Rise(one.answered_at or axis.first, unit.of(one.granted))
-        for one in progress.approvals
+        for one in view.approvals
         if one.decision == "approved"
     ]
     first = most - sum(one.by for one in raises)

@@ -36,7 +36,6 @@ from pydantic import AnyUrl, Field, ValidationError
 
 from waystation import __version__
 from waystation.client.agent_contexts import RecallResultJson
-from waystation.client.task_json import CancelJson, TaskJson, build_task_json
 from waystation.context.audit import build_transcript_view
 from waystation.kernel.errors import BadInput, WaystationError
 from waystation.plugins.web.app import (
@@ -79,7 +78,7 @@ from waystation.security.untrusted import (
     sanitize_line,
 )
 from waystation.tasks.signals import AnswerResult
-from waystation.tasks.view import PendingApproval, PendingApprovals, TaskView, list_pending_approvals
+from waystation.tasks.view import CancelResult, PendingApproval, PendingApprovals, TaskView
 
 MAX_WAIT_SECONDS, DEFAULT_WAIT_SECONDS = 600, 50
 """Seconds: many clients time out a call after a minute."""
@@ -138,7 +137,7 @@ async def submit_research(
     )
 
 
-async def task_status(ctx: Ctx, task: Task) -> Annotated[CallToolResult, TaskJson]:
+async def task_status(ctx: Ctx, task: Task) -> Annotated[CallToolResult, TaskView]:
     """How a task stands: its phase, steps, money, and what it asks for."""
     return _status(await get_assistant(ctx).get_task(task))
 
@@ -149,14 +148,14 @@ async def wait_for_task(
     seconds: Annotated[
         int, Field(ge=1, le=MAX_WAIT_SECONDS, description="How long to wait at most.")
     ] = DEFAULT_WAIT_SECONDS,
-) -> Annotated[CallToolResult, TaskJson]:
+) -> Annotated[CallToolResult, TaskView]:
     """Wait until a task is over or asks for something, or the time is up; tells its progress meanwhile."""
     assistant, clock = get_assistant(ctx), asyncio.get_running_loop().time
     task_id, began, told = await assistant.require_own_task(task), clock(), ""
     while True:
         view = await assistant.client.get_task(task_id)
         waited = clock() - began
-        if view.progress.phase.over or list_pending_approvals(view.progress) or waited >= seconds:
+        if view.over or view.pending_approvals or waited >= seconds:
             return _status(view)
         if (line := format_progress_line(view)) != told:
             told = line
@@ -227,7 +226,7 @@ async def read_report(
 ) -> Annotated[CallToolResult, ReportPart]:
     """The report of a task that is over, whole or by section, with the places that it cites."""
     part = await get_assistant(ctx).get_report(task, section, version)
-    return build_tool_result(part.report, part)
+    return build_tool_result(part.markdown, part)
 
 
 async def recall_memory(
@@ -251,11 +250,11 @@ async def send_task_message(
     )
 
 
-async def cancel_task(ctx: Ctx, task: Task) -> CancelJson:
+async def cancel_task(ctx: Ctx, task: Task) -> CancelResult:
     """Stop a task. It cannot be undone; what it has found stays readable."""
     assistant = get_assistant(ctx)
     task_id = await assistant.require_own_task(task)
-    return CancelJson.from_phase(task_id, await assistant.client.cancel(task_id))
+    return CancelResult.from_phase(task_id, await assistant.client.cancel(task_id))
 
 
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
@@ -282,7 +281,7 @@ TOOLS: dict[str, tuple[Callable[..., Any], ToolAnnotations]] = {
 
 
 def _status(view: TaskView) -> CallToolResult:
-    return build_tool_result(format_task_status(view), build_task_json(view, None))
+    return build_tool_result(format_task_status(view), view)
 
 
 def _unless_refused(answer: AnswerResult) -> AnswerResult:
@@ -396,13 +395,13 @@ class AssistantServer(MCPServer[Any]):
         """See base class."""
         return [
             Resource(
-                uri=f"{SCHEME}://tasks/{view.progress.task_id}/report",
-                name=view.progress.task_id,
-                title=sanitize_line(view.progress.title),
+                uri=f"{SCHEME}://tasks/{view.task_id}/report",
+                name=view.task_id,
+                title=sanitize_line(view.title),
                 mime_type="text/markdown",
             )
             for view in await self.assistant.list_tasks()
-            if view.progress.shown_report is not None
+            if view.shown_report is not None
         ]
 
     async def list_tools(self) -> list[Tool]:

@@ -57,26 +57,25 @@ _Request = ServerRequestContext[Any, Any]
 
 def format_task_status(view: TaskView) -> str:
     """Format a task in a few lines: what an assistant needs in order to continue."""
-    progress = view.progress
-    title = sanitize_line(progress.title)
-    lines = [f"{progress.task_id} is {progress.phase}{f': {title}' if title else ''}", format_progress_line(view)]
-    lines += [f"step {step.id}: {step.state}" for step in progress.steps]
-    lines += [f"note: {sanitize_line(note)}" for note in (*progress.notes, *view.waits)]
+    title = sanitize_line(view.title)
+    lines = [f"{view.task_id} is {view.phase}{f': {title}' if title else ''}", format_progress_line(view)]
+    lines += [f"step {step.id}: {step.state}" for step in view.steps]
+    lines += [f"note: {sanitize_line(note)}" for note in (*view.notes, *view.waiting_for)]
     lines += [
         f"asks, request_id {one.approval.request_id}: {format_approval_request(one)}"
-        for one in list_pending_approvals(progress)
+        for one in list_pending_approvals(view)
     ]
-    if progress.phase.over and progress.shown_report is not None:
+    if view.over and view.shown_report is not None:
         lines.append("its report: get_report")
     return "\n".join(filter(None, lines))
 
 
 def format_progress_line(view: TaskView) -> str:
     """Format numbers and names of tools, without text of the work."""
-    budget = view.progress.budget
-    at_work = ", ".join(f"{one.agent} at {one.tool or one.what}" for one in view.doing)
-    done = sum(step.state == "done" for step in view.progress.steps)
-    steps = f"{done} of {len(view.progress.steps)} steps done; " if view.progress.steps else ""
+    budget = view.budget
+    at_work = ", ".join(f"{one.agent} at {one.tool or one.what}" for one in view.activity)
+    done = sum(step.state == "done" for step in view.steps)
+    steps = f"{done} of {len(view.steps)} steps done; " if view.steps else ""
     return f"{steps}{format_used_amount(budget.spent, budget.limit)} spent{f'; {at_work}' if at_work else ''}"
 
 
@@ -196,7 +195,7 @@ class TasksExtension(Extension):
         _require_allowed(ctx, params)
         with _in_words():
             wrong: list[str] = []
-            for one in list_pending_approvals((await self._assistant.get_task(params.task_id)).progress):
+            for one in list_pending_approvals(await self._assistant.get_task(params.task_id)):
                 if (said := params.input_responses.get(one.approval.request_id)) is not None:
                     fault = await self._answered(one, said, ctx)
                     wrong += [f"{one.approval.request_id}: {fault}"] if fault else []
@@ -211,15 +210,14 @@ class TasksExtension(Extension):
         return None
 
     def _task(self, view: TaskView, ctx: _Request, *more: str) -> dict[str, Any]:
-        progress = view.progress
-        barred = [why for one in list_pending_approvals(progress) if (why := self._why_not(one, ctx))]
+        barred = [why for one in list_pending_approvals(view) if (why := self._why_not(one, ctx))]
         times = [view.submitted_at, view.ended_at]
-        times += [moment for one in progress.approvals for moment in (one.requested_at, one.answered_at)]
+        times += [moment for one in view.approvals for moment in (one.requested_at, one.answered_at)]
         known = [f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}" for moment in times if moment is not None]
-        asks = bool(list_pending_approvals(progress)) and not barred and can_show_forms(ctx.session.client_capabilities)
+        asks = bool(list_pending_approvals(view)) and not barred and can_show_forms(ctx.session.client_capabilities)
         return {
-            "taskId": progress.task_id,
-            "status": _status(progress.phase, asks=asks),
+            "taskId": view.task_id,
+            "status": _status(view.phase, asks=asks),
             "statusMessage": replace_control_characters(
                 "\n".join(filter(None, (format_task_status(view), *barred, *more)))
             ),
@@ -235,9 +233,7 @@ class TasksExtension(Extension):
 
     async def _inlined(self, status: str, view: TaskView) -> dict[str, Any]:
         if status == "input_required":
-            return {
-                "inputRequests": {one.approval.request_id: _form(one) for one in list_pending_approvals(view.progress)}
-            }
+            return {"inputRequests": {one.approval.request_id: _form(one) for one in list_pending_approvals(view)}}
         if status != "completed":
             return {}
         result = sanitize_tool_result(await self._result(view))
@@ -247,9 +243,9 @@ class TasksExtension(Extension):
         """Return what the call would have returned, had it waited: the report with its citations."""
         status = format_task_status(view)
         try:
-            if view.progress.phase != TaskPhase.FAILED:
+            if view.phase != TaskPhase.FAILED:
                 finished = await self._assistant.build_finished_task(view)
-                return build_tool_result(f"{status}\n\n{finished.report}", finished)
+                return build_tool_result(f"{status}\n\n{finished.markdown}", finished)
         except BadInput as without:
             status = f"{status}\n{without}"
         return CallToolResult(content=[TextContent(text=replace_control_characters(status))], is_error=True)
@@ -273,7 +269,7 @@ class TasksExtension(Extension):
             reason = str(refused)
         if not reason:
             return ""
-        still = list_pending_approvals((await self._assistant.get_task(one.task_id)).progress)
+        still = list_pending_approvals(await self._assistant.get_task(one.task_id))
         return reason if any(each.approval.request_id == one.approval.request_id for each in still) else ""
 
 

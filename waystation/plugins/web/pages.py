@@ -255,7 +255,7 @@ async def _answers(
 ) -> HTMLResponse:
     waiting = {f"{one.task_id}/{one.approval.request_id}": one for one in await client.list_approvals()}
     found = [waiting[one] for one in dict.fromkeys(chosen) if one in waiting]
-    money = [one.approval.asked for one in found if one.approval.action is None and not one.approval.about_plan]
+    money = [one.approval.requested for one in found if one.approval.action is None and not one.approval.about_plan]
     together, gone = sum(money, Amount()), len({*chosen} - waiting.keys())
     return _page(request, "answers.html", back=back, waiting=found, gone=gone, together=together)
 
@@ -440,13 +440,13 @@ async def _task(
     task_id = await client.resolve_task_id(task)
     seen = await client.get_newest_event_number()
     parts = await build_task_page_view(client, task_id, await feed.known.list_events(task_id))
-    progress = parts.view.progress
+    view = parts.view
     follows, waiting = (
-        not progress.phase.over or (since is not None and parts.ended <= since),
-        list_pending_approvals(progress),
+        not view.over or (since is not None and parts.ended <= since),
+        list_pending_approvals(view),
     )
     forms = {f"answer-{task_id}-{one.approval.request_id}" for one in waiting}
-    forms |= {"fork" if progress.phase.over else "message"}
+    forms |= {"fork" if view.over else "message"}
     if back.form and back.form not in forms:
         return render_error_page(request, back.status, "Not taken", back.reason, back.labelled_values)
     return _page(

@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from waystation.client import Client
 from waystation.client.exports import ReportWithImprint, load_draft, render_report_file
-from waystation.client.task_json import ReportJson
 from waystation.reports.markdown import render_report_html
+from waystation.tasks.view import ReportView
 
 AT_ONCE = 2
 """Number of files that are rendered at once: each takes seconds of CPU time."""
@@ -44,16 +44,16 @@ class ReportExporter:
 
     async def build_response(
         self, found: ReportWithImprint, form: Literal["json", "markdown", "html", "pdf", "docx"]
-    ) -> Response | ReportJson:
+    ) -> Response | ReportView:
         """Return the report in that format. Raises BadInput if a package that renders it is not installed."""
         match form:
             case "json":
                 return found.report
             case "markdown":
-                return Response(found.report.report, media_type="text/markdown")
+                return Response(found.report.markdown, media_type="text/markdown")
             case "html":
                 return Response(
-                    await asyncio.to_thread(render_report_html, found.report.report), media_type="text/html"
+                    await asyncio.to_thread(render_report_html, found.report.markdown), media_type="text/html"
                 )
             case "pdf" | "docx":
                 async with self._files:

@@ -16,7 +16,6 @@ from waystation.budgets.budget import LOWEST_BUDGET, LOWEST_BUDGET_MICRO_USD, Bu
 from waystation.client import Client
 from waystation.client.remote import RemoteMethod
 from waystation.client.submission import CONTROL_CHARACTERS, ForkRequest
-from waystation.client.task_json import CancelJson
 from waystation.documents.document_loading import (
     DocumentLoadResult,
     DocumentNamePair,
@@ -44,7 +43,7 @@ from waystation.tasks.approvals import MessageInput, VerifiedName
 from waystation.tasks.details import validate_grant
 from waystation.tasks.signals import AnswerResult, ContextEditAction, ContextEditInput, TaskSignal, UpdateResult
 from waystation.tasks.task import TaskConfig, TaskRequest, TaskRow, make_own_session_name
-from waystation.tasks.view import SubmittedTask, TaskView
+from waystation.tasks.view import CancelResult, SubmittedTask
 
 MAX_REQUEST_DOCUMENTS, MAX_FAULTS = 1_000, 20
 MAX_PAGE_ITEMS, COUNTS = 5_000, frozenset({"most", "count", "limit"})
@@ -375,10 +374,10 @@ def _bounded(what: str, written: str, least: Amount) -> Limit:
         raise BadInput(f"{what} is {error}") from error
 
 
-async def cancel_task(client: Client, task: str) -> CancelJson:
+async def cancel_task(client: Client, task: str) -> CancelResult:
     """Ask a task to stop; one that is over stays as it is."""
     task_id = await client.resolve_task_id(task)
-    return CancelJson.from_phase(task_id, await client.cancel(task_id))
+    return CancelResult.from_phase(task_id, await client.cancel(task_id))
 
 
 async def grant_task_request(client: Client, task: str, given: Grant, who: Principal) -> AnswerResult:
@@ -465,10 +464,6 @@ async def invoke_client_method(
                 given[name] = _of_tenant(value, who)
             case TaskRow():
                 given[name] = await _same(client, value, who)
-            case TaskView():
-                # Of a view that a caller sends, only the task id is trusted; the view is loaded again.
-                seen = await client.get_last_known_task(value.progress.task_id)
-                given[name] = seen.replace(origins=value.origins)
             case ContextEditInput():
                 given[name] = value.replace(by=who.name or value.by)
             case _:

@@ -42,7 +42,6 @@ from waystation.security.untrusted import render_claimed_name, replace_control_c
 from waystation.tasks.approvals import describe_plan_request
 from waystation.tasks.details import (
     format_budget_forecast,
-    format_denial_effect,
     format_hidden_call_hint,
     format_minimum_grant,
     format_request_and_answer,
@@ -68,7 +67,11 @@ def build_approval_rows(one: PendingApproval) -> Sequence[tuple[str, str]]:
     asked = one.approval
     if asked.about_plan:
         steps = tuple((step.role, f"{step.title}, with {format_limit(step.limit)}") for step in one.steps)
-        return (*steps, ("if approved", "its steps begin"), ("if denied", describe_plan_request(asked)[1]))
+        return (
+            *steps,
+            ("if approved", "its steps begin"),
+            ("if denied", describe_plan_request(asked.steps_left, asked.requested)[1]),
+        )
     if asked.action is not None:
         return (
             ("if approved", "it is called once, with exactly these arguments"),
@@ -80,9 +83,9 @@ def build_approval_rows(one: PendingApproval) -> Sequence[tuple[str, str]]:
         rows.append(("why", asked.reason))
     else:
         rows.append(("at least", format_minimum_grant(asked)))
-    if asked.outlook is not None:
-        rows.append(("so far", format_budget_forecast(asked.outlook, asked.asked)))
-        rows.append(("if denied", format_denial_effect(asked.outlook, asked.agent)))
+    if asked.forecast is not None:
+        rows.append(("so far", format_budget_forecast(asked.forecast, asked.requested)))
+        rows.append(("if denied", asked.forecast.if_denied))
     return tuple(rows)
 
 
@@ -96,7 +99,7 @@ def format_approval_request(one: PendingApproval) -> str:
     about = f"in {one.task_id}, “{sanitize_line(one.title).translate(_NO_QUOTES)}”"
     told = "\n".join(f"{name}: {sanitize_line(words)}" for name, words in build_approval_rows(one) if words)
     if request.about_plan:
-        return f"A {describe_plan_request(request)[0]} {about}.\n{told}"
+        return f"A {describe_plan_request(request.steps_left, request.requested)[0]} {about}.\n{told}"
     if request.action is not None:
         called = f"{request.agent} asks to call {sanitize_line(request.action.tool)} {about}"
         return f"{called}:\n{replace_control_characters(request.action.text)}\n{told}"
@@ -104,10 +107,10 @@ def format_approval_request(one: PendingApproval) -> str:
         return (
             f"{request.agent} {about} makes no more calls: {sanitize_line(request.reason)}. See to that, then approve."
         )
-    cause = request.outlook.unanswered if request.outlook is not None else ""
+    cause = request.forecast.unanswered_call if request.forecast is not None else ""
     why = f"; {sanitize_line(format_unanswered_call(cause))}" if cause else ""
     return (
-        f"{request.agent} asks for {format_amount(request.asked)} more {about}. It has spent "
+        f"{request.agent} asks for {format_amount(request.requested)} more {about}. It has spent "
         f"{format_used_amount(request.spent, request.limit)}{why}; at least {format_amount(request.needed)} are "
         "needed to go on."
     )
@@ -185,18 +188,18 @@ async def build_task_page_view(
     client: Client, task_id: str, events: Sequence[TaskEvent], kind: Literal["pages", "file"] = "pages"
 ) -> TaskPageView:
     """Build the view of a task as it is now; if no server answers, as the store has it. Raises UnknownTask."""
-    view = await client.with_stored_details(await client.with_origins(await client.get_last_known_task(task_id)))
-    progress, now = view.progress, utc_now()
-    states = {step.id: str(step.state) for step in progress.steps}
+    view = await client.get_last_known_task(task_id, details=True)
+    now = utc_now()
+    states = {step.id: str(step.state) for step in view.steps}
     exported = await load_exported_report(client, view)
     payments = await client.get_payments(task_id)
-    until = None if progress.phase.over else now
+    until = None if view.over else now
     return TaskPageView(
         view=view,
         now=now,
         bill=payments.cost_breakdown,
         lanes=build_timeline(events, until),
-        curves=build_spending_charts(payments, progress, build_time_axis(events, until)) if events else (),
+        curves=build_spending_charts(payments, view, build_time_axis(events, until)) if events else (),
         graph=build_plan_diagram(view.plans[-1], states) if view.plans else None,
         report=None if exported is None else await render_report_markup(exported, task_id, kind),
         links=LinkBuilder(task_id, kind),
@@ -207,17 +210,17 @@ async def build_task_page_view(
 
 async def load_exported_report(client: Client, view: TaskView) -> ExportedReport | None:
     """Load the newest report for export; None if there is none."""
-    progress = view.progress
-    if progress.shown_report is None:
+    if view.shown_report is None:
         return None
-    text, version = await client.get_report_text(progress.shown_report), progress.shown_report.number
-    imprint = ReportMetadata(task_id=progress.task_id, phase=progress.phase, version=version)
+    version = view.shown_report.number
+    text = await client.get_report(view.task_id, version)
+    imprint = ReportMetadata(task_id=view.task_id, phase=view.phase, version=version)
     return await run_in_threadpool(lambda: build_report_export(parse_stored_report(text), imprint))
 
 
 def build_exported_report(found: ReportWithImprint) -> ExportedReport:
     """Build the export of a loaded report or draft. Call it in a thread: it may be long."""
-    return build_report_export(parse_stored_report(found.report.report), found.imprint)
+    return build_report_export(parse_stored_report(found.report.markdown), found.imprint)
 
 
 async def render_report_markup(
