@@ -104,7 +104,7 @@ async def test_a_worker_with_a_hook_whose_program_is_not_there_does_not_start(
     )
     assert "hush" not in str(in_file.value)
     monkeypatch.setenv("WAYSTATION_COMPACTION_AFTER", "nowhere-to-be-found")
-    with pytest.raises(BadInput, match=r"^WAYSTATION_COMPACTION_AFTER: its program is not there"):
+    with pytest.raises(BadInput, match=r"^WAYSTATION_COMPACTION_AFTER: its program does not exist"):
         async with open_compaction_hooks(Settings()):
             pass
 

@@ -80,7 +80,7 @@ def test_values_whose_name_says_so_are_secrets_and_are_shown_nowhere(tmp_path: P
         (
             {"type": "sse", "url": "http://h"},
             "mcpServers.web: its type may be stdio, http, streamable-http, streamableHttp; older transports are not "
-            "spoken",
+            "supported",
         ),
         ({"type": "stdio", "url": "http://h"}, "mcpServers.web: a server of type stdio needs command"),
         ({"command": "x", "alow": []}, "mcpServers.web.alow: there is no such field"),

@@ -50,7 +50,7 @@ def test_the_config_file_says_which_tools_ask(ask: ToolApprovalMode, asking: lis
 REFUSED: list[tuple[dict[str, JsonValue], str]] = [
     (
         {"type": "object", "description": "x" * 1_000_000},
-        "its schema has 1,000,037 characters; 16,000 are taken",
+        "its schema has 1,000,037 characters; at most 16,000 are accepted",
     ),
     ({"type": "string"}, "its schema is not a single object, and models accept no other"),
     ({"type": "object", "anyOf": [{}]}, "its schema is not a single object, and models accept no other"),

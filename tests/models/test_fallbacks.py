@@ -256,7 +256,7 @@ REFUSALS: dict[tuple[int, str, str], tuple[str, type[ModelError]]] = {
     (429, "", "You exceeded your current quota"): ("no credit", SpendingLimitReached),
     (429, "rate_limit_exceeded", ""): ("rate limit", ModelUnavailable),
     (401, "", ""): ("was not accepted", ModelAuthenticationError),
-    (403, "", ""): ("may not do this", ModelAuthenticationError),
+    (403, "", ""): ("lacks the permission for this", ModelAuthenticationError),
     (424, "ModelErrorException", ""): ("the model failed", ModelUnavailable),
     (200, "throttlingException", ""): ("rate limit", ModelUnavailable),
     (200, "insufficient_quota", ""): ("the provider failed", ModelUnavailable),
@@ -340,7 +340,7 @@ def test_a_model_at_an_endpoint_without_a_table_is_refused_when_a_task_is_submit
         {"plan_model": "nowhere::m"},
         {"roles": {"writing": {"endpoint": "nowhere"}}},
     ):
-        with pytest.raises(BadInput, match=r"write \[endpoints.nowhere\]"):
+        with pytest.raises(BadInput, match=r"add \[endpoints.nowhere\]"):
             build_task_config(request, Settings.model_validate({**given, "offline": False}), [], date(2026, 11, 25))
 
 
@@ -350,7 +350,7 @@ def test_a_full_name_alone_says_that_the_offline_model_does_not_work(setting: st
     assert not Settings.model_validate({setting: LOCAL}).uses_offline_model
     assert not Settings.model_validate({"roles": {"research": {"model": LOCAL}}}).uses_offline_model
     assert Settings.model_validate({setting: LOCAL, "offline": True}).uses_offline_model
-    with pytest.raises(BadInput, match=r"write \[endpoints.nowhere\]"):
+    with pytest.raises(BadInput, match=r"add \[endpoints.nowhere\]"):
         submitted({"agent_model": LOCAL, setting: "nowhere::m"})
 
 

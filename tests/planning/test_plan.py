@@ -39,10 +39,10 @@ BAD = {
         "a plan has 3 to 12 steps, this one has 13",
     ),
     "an id twice": ((A, A, step("weigh", "analysis", "a"), WRITE), "step id 'a' is used more than once"),
-    "an unknown need": ((A, B, step("write", "writing", "a", "b", "c")), "step 'write' needs 'c', which is no step"),
+    "an unknown need": ((A, B, step("write", "writing", "a", "b", "c")), "step 'write' needs 'c', which is not a step"),
     "no research": (
         (step("a", "analysis"), step("weigh", "analysis", "a"), WRITE),
-        "a plan has at least one research step",
+        "a plan needs at least one research step",
     ),
     "no writing": (
         (A, B, step("w", "analysis", "a", "b")),
@@ -86,7 +86,7 @@ def test_what_keeps_a_plan_from_being_run_is_said(steps: tuple[Step, ...], error
 def test_an_id_that_could_break_other_ids_or_the_display_is_refused(bad: str) -> None:
     errors = find_plan_errors(Plan(steps=(step(bad), B, step("weigh", "analysis", bad, "b"), WRITE)))
     assert len(errors) == 1
-    assert errors[0].startswith(f"step id {bad!r} is not small letters")
+    assert errors[0].startswith(f"step id {bad!r} must be at most 40 lower-case letters")
 
 
 def test_a_plan_without_steps_is_refused_and_not_a_crash() -> None:
@@ -219,8 +219,8 @@ def test_a_share_in_one_unit_leaves_the_other_even() -> None:
             "add up to 120,000 tokens and $1.20, but only 100,000 tokens and $1.00 are left",
         ),
         (("100%", "", "", ""), BOTH, "leave no budget for b, weigh, write"),
-        (("$0.40", "", "", ""), Limit(tokens=100_000), "the budget is in tokens alone"),
-        (("40k", "", "", ""), Limit(micro_usd=100_000), "the budget is in dollars alone"),
+        (("$0.40", "", "", ""), Limit(tokens=100_000), "the budget is only in tokens"),
+        (("40k", "", "", ""), Limit(micro_usd=100_000), "the budget is only in dollars"),
     ],
 )
 def test_shares_that_do_not_fit_are_refused_with_the_sum(shares: tuple[str, ...], left: Limit, told: str) -> None:

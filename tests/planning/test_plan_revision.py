@@ -47,7 +47,7 @@ def test_nobody_needs_a_step_that_is_dropped() -> None:
         (PlanChange(add=(FOG, FOG), change=(USED,)), "there is budget for 1 new steps, but the change adds 2"),
         (PlanChange(add=(FOG,)), "step 'fog' is not needed by a later step, so nothing would wait for it"),
         (PlanChange(drop=("writing",)), "the last step, and only the last one, must have the role writing"),
-        (PlanChange(add=(FOG.replace(id="review-1"),)), "step id 'review-1' is not small letters"),
+        (PlanChange(add=(FOG.replace(id="review-1"),)), "step id 'review-1' must be at most 40 lower-case letters"),
         (PlanChange(add=(FOG.replace(id="analysis"),)), "step id 'analysis' is used more than once"),
     ],
 )

@@ -137,7 +137,7 @@ async def test_several_can_migrate_at_once_and_one_of_them_does(postgres: Postgr
 async def test_what_stands_in_the_way_of_a_migration_is_said(postgres: PostgresServer) -> None:
     url = postgres.new_database()
     postgres.run("CREATE ROLE reader LOGIN PASSWORD 'reader'")
-    with pytest.raises(StoreError, match="give it the right to create and write tables"):
+    with pytest.raises(StoreError, match="grant it the right to create and write tables"):
         await migrate(sqlalchemy_url(url.replace(f"postgres:{PASSWORD}", "reader:reader")), store_clock)
     postgres.run("CREATE TABLE tasks (title text)", name_of(url))
     with pytest.raises(StoreError, match="the database has tables of another program"):

@@ -99,9 +99,9 @@ def test_a_grant_in_another_unit_than_was_asked_for_is_refused_with_the_reason(
         (
             Limit(micro_usd=2_000_000),
             DOLLARS,
-            snapshot("the task's budget is in dollars alone: give dollars, and no tokens"),
+            snapshot("the task's budget is in dollars only: give dollars and no tokens"),
         ),
-        (Limit(tokens=600_000), TOKENS, snapshot("the task's budget is in tokens alone: give tokens, and no dollars")),
+        (Limit(tokens=600_000), TOKENS, snapshot("the task's budget is in tokens only: give tokens and no dollars")),
     ],
 )
 def test_a_grant_that_gives_a_unit_too_which_the_budget_does_not_count_is_refused(

@@ -30,7 +30,7 @@ and longest reply can come to, though most cost far less; a smaller grant pauses
 - so far: 3 notes
 - if denied, research-2 ends with 3 notes, analysis goes on with that, and the task ends partial
 
-To go on, send the signal `approve_budget` with
+To continue, send the signal `approve_budget` with
 
 ```json
 {"request_id": "research-2-1", "tokens": 30000, "by": "name"}

@@ -108,7 +108,7 @@ def test_a_subagent_is_not_taken_back_without_the_agent_that_used_what_it_found(
     run = state.runs["research-1"]
     child = run.replace(run=run.run.replace(step_id="research-1.2"))
     with pytest.raises(
-        BadInput, match=r"^research-1\.2 is a subagent, and research-1 has used .*: take research-1 back$"
+        BadInput, match=r"^research-1\.2 is a subagent, and research-1 has used .*: rewind research-1 instead$"
     ):
         again(state.replace(runs={**state.runs, "research-1.2": child}), "research-1.2")
 

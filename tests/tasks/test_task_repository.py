@@ -55,7 +55,7 @@ async def test_the_same_request_is_one_task_whatever_terms_the_software_gives_it
 )
 async def test_a_request_id_with_other_content_is_refused(store: SqlStore, other: TaskRequest) -> None:
     await store.register_task(make_task_row(make_task_request()), [SKY])
-    with pytest.raises(RequestConflict, match=r"^the request id 'first' was used in this session before.*new request"):
+    with pytest.raises(RequestConflict, match=r"^the request id 'first' was already used in this session.*new request"):
         await store.register_task(make_task_row(other), [SKY])
 
 

@@ -186,11 +186,11 @@ def test_a_run_that_works_again_after_its_task_has_ended_waits_for_nothing() -> 
     [
         (
             {"request_id": f"{AGENT}-1", "tokens": 5_000},
-            f"{AGENT}-1 asks to call fs__write_file: approve it without an amount",
+            f"{AGENT}-1 asks to call fs__write_file, not for budget: approve it without an amount",
         ),
         (
             {"request_id": f"{AGENT}-1", "usd": 0.5},
-            f"{AGENT}-1 asks to call fs__write_file: approve it without an amount",
+            f"{AGENT}-1 asks to call fs__write_file, not for budget: approve it without an amount",
         ),
         ({}, f"{AGENT}-1 asks to call fs__write_file: look at it, and name it by request_id"),
         (
