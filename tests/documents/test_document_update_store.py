@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from tests.erasure.test_removal_repository import make_ended_progress
 from tests.support.scopes import SYSTEM_SCOPE
 from tests.support.store_values import NOON, make_task_request, make_task_row
+from tests.support.stored_task import make_ended_progress
 from waystation.documents.documents import (
     Document,
     DocumentSet,
@@ -92,9 +92,8 @@ async def test_a_forgotten_task_takes_its_earlier_versions_along_but_not_those_o
     last = SourceDocument(name="a.md", text="Ada Lovelace wrote nothing.")
     await given(store, task, 2, last)
     other = await begun(store, "other")
-    await store.save_task_progress(
-        task.ref.task_id, make_ended_progress(task, await store.put_text("# Report", task.ref.scope))
-    )
+    report = await store.put_text("# Report", task.ref.scope)
+    await store.save_task_progress(task.ref.task_id, make_ended_progress(task, report, "A title"))
     order = ForgetOrder(
         store_id=task.ref.store_id, tenant=task.ref.tenant, task_ids=(task.ref.task_id,), everything=True
     )

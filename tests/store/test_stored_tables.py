@@ -8,6 +8,7 @@ from sqlalchemy import ColumnElement, func, select, true
 
 from tests.support.store_values import make_task_request, make_task_row
 from tests.support.stored_task import AGENT, CALL, MESSAGES, StoredTask, store_whole_task
+from waystation.agents.transcript_rewind import TranscriptRewind
 from waystation.context.transcript import RewindRecord
 from waystation.erasure.erasure import ForgetOrder
 from waystation.erasure.forget_repository import SEARCHED_COLUMNS
@@ -17,7 +18,6 @@ from waystation.runtime.sql_store import SqlStore
 from waystation.store.encryption import EncryptedBytes, EncryptedText, RowProofType
 from waystation.store.schema import metadata, sessions, tasks, texts
 from waystation.store.stored_tables import StoredTable
-from waystation.tasks.continuation import TranscriptRewind
 from waystation.tasks.task import ReusedWork
 from waystation.tasks.task_tables import STORED_TABLES
 

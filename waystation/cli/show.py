@@ -233,7 +233,7 @@ def report(
     if restore:
         found = asyncio.run(_restored(found))
     if brief:
-        found = found._replace(report=found.report.replace(report=extract_brief_report(found.report.report)))
+        found = found._replace(report=found.report.replace(markdown=extract_brief_report(found.report.markdown)))
     if as_json:
         print_json(found.report)
     elif form is None:

@@ -14,6 +14,7 @@ from waystation.memory.passages import MemoryScope
 from waystation.security.untrusted import SafeMarkup, sanitize_line, wrap_untrusted
 from waystation.tasks.ports import TaskReader
 from waystation.tasks.task import TaskRow
+from waystation.tasks.view import select_shown_version
 
 _MOST_NAMED = 10
 WINDOW_SHARE = 20
@@ -67,7 +68,8 @@ class EarlierTaskReader:
         reader = run.scope.get_recall_scope(scope)
         found = await self.store.find_task_ids(task, reader)
         row = await self.store.get_task(found[0], reader) if len(found) == 1 else None
-        version = row.progress.shown_report if row is not None and row.progress is not None else None
+        progress = None if row is None else row.progress
+        version = None if progress is None else select_shown_version(progress.report_versions)
         if version is None:
             return None
         try:

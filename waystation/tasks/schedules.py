@@ -253,7 +253,7 @@ def would_repeat(last: TaskRow, new: TaskRow, listed: Sequence[Document], given:
 
 
 def _readable(row: TaskRow) -> bool:
-    return row.title != FORGOTTEN and row.progress is not None and row.progress.shown_report is not None
+    return row.title != FORGOTTEN and row.progress is not None and bool(row.progress.report_versions)
 
 
 def _asked(row: TaskRow) -> tuple[TaskRequest, TaskConfig]:
