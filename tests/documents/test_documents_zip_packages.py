@@ -195,7 +195,7 @@ def test_a_bad_slide_costs_itself_alone() -> None:
     read = extract_file(make_zip_archive(found), "a.pptx")
     assert [part.place for part in read.parts] == ["slide 3"]
     assert list_omissions(read) == [
-        "slide 1: damaged: a part of it is no XML that can be read",
+        "slide 1: damaged: a part of it is not readable XML",
         "slide 2: hidden; show it to have it read",
     ]
 

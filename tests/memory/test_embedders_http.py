@@ -128,7 +128,7 @@ async def test_what_does_not_pass_is_not_tried_again(server: EmbeddingsServer, s
 
 async def test_the_delay_that_a_server_asks_for_is_kept_or_it_is_given_up(server: EmbeddingsServer) -> None:
     server.faults = [Fault(429, "0.2"), Fault(429, "0"), Fault(200)]
-    assert "cannot be used" in await failure(embedder_of(server))
+    assert "unusable answer" in await failure(embedder_of(server))
     server.faults = [Fault(429, "60")]
     assert "HTTP 429" in await failure(embedder_of(server))
     server.faults = [Fault(429, "Wed, 21 Oct 2026 07:28:00 GMT"), Fault(503, "nan")]
@@ -186,7 +186,7 @@ def test_an_address_that_cannot_be_used_is_refused_without_being_shown(url: str)
 
 
 def test_what_must_be_set_is_said() -> None:
-    with pytest.raises(BadInput, match=r"set WAYSTATION_EMBEDDER_DIMENSION .* that small gives"):
+    with pytest.raises(BadInput, match=r"set WAYSTATION_EMBEDDER_DIMENSION .* vectors of small"):
         resolve_embedding_endpoint("openai", None, "small", None, None)
     with pytest.raises(BadInput, match="set VOYAGE_API_KEY"):
         resolve_embedding_endpoint("voyage", None, None, None, None)

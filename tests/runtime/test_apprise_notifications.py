@@ -153,7 +153,7 @@ async def answering_on(
 async def test_an_answer_that_has_no_end_ends_the_process_that_reads_it() -> None:
     async with answering_on(0, b"x" * 1_000_000, 300) as (address, _, left):
         async with aclosing(AppriseNotifier(address, 1, gather_s=0, memory=250_000_000)) as messages:
-            with pytest.raises(WebhookUnavailable, match=r"^address 1 of WAYSTATION_NOTIFY \(json\) did not take it$"):
+            with pytest.raises(WebhookUnavailable, match=r"^address 1 of WAYSTATION_NOTIFY \(json\) did not accept the notification$"):
                 await messages.send(REQUEST_NOTICE, None)
         assert left.is_set()
 
@@ -219,7 +219,7 @@ async def test_a_redirect_is_no_taking_and_nobody_else_is_told(status: int, aske
         async with run_webhook_server(WebhookResponse(status, {"Location": inside.url})) as server:
             address = SecretStr(f"{address_of(server).get_secret_value()}{asked_for}")
             async with aclosing(AppriseNotifier(address, 1, gather_s=0.05)) as messages:
-                with pytest.raises(WebhookUnavailable, match="did not take it"):
+                with pytest.raises(WebhookUnavailable, match="did not accept the notification"):
                     await messages.send(REQUEST_NOTICE, None)
         assert [one for one, _ in server.asked] == [status]
         assert inside.paths == set()

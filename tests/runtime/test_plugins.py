@@ -123,8 +123,8 @@ def test_a_name_that_two_packages_have_is_refused_also_in_other_groups(
 @pytest.mark.parametrize(
     ("group", "source", "value", "fault"),
     [
-        (PluginGroup.TOOLS, "create = 5", "acme:create", "acme:create is no factory"),
-        (PluginGroup.TOOLS, "def create(): return 5", "acme:create", "makes a int, which is no PluginToolBase"),
+        (PluginGroup.TOOLS, "create = 5", "acme:create", "acme:create is not a factory"),
+        (PluginGroup.TOOLS, "def create(): return 5", "acme:create", "makes a int, which is not a PluginToolBase"),
         (PluginGroup.TOOLS, "import nothing_of_that_name", "acme:create", "cannot be imported from acme:create"),
         (PluginGroup.TOOLS, "", "acme:create", "cannot be imported from acme:create"),
         (PluginGroup.TOOLS, TOOL.format(more='name = "other"'), "acme:Tool", "that of its entry point"),
@@ -158,9 +158,9 @@ def test_what_a_factory_makes_keeps_to_the_port_of_its_group(tmp_path: Path, mon
     install_package(tmp_path, monkeypatch, PluginPackage("acme", groups, "def create(context): return context"))
     plugins = open_plugins(with_plugins("acme"))
     endpoint = NamedEndpoint(kind="acme")
-    with pytest.raises(BadInput, match="makes a ChatModelContext, which is no ChatModel"):
+    with pytest.raises(BadInput, match="makes a ChatModelContext, which is not a ChatModel"):
         plugins.create_chat_model(ChatModelContext(endpoint, ModelEndpoint(url=endpoint.url, kind="acme")))
-    with pytest.raises(BadInput, match="makes a RedactorContext, which is no ConfiguredRedactor"):
+    with pytest.raises(BadInput, match="makes a RedactorContext, which is not a ConfiguredRedactor"):
         create_redactor(with_plugins("acme"), KEY)
 
 

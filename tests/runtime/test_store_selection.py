@@ -50,7 +50,7 @@ async def test_nothing_is_encrypted_with_another_key_than_the_workers_have(tmp_p
     workers = Settings.model_validate({"home": tmp_path, "key": KEY})
     async with aclosing(await open_store(workers)) as store:
         assert await store.claim_key(compute_key_check(load_or_create_installation_key(workers)))
-    with pytest.raises(BadInput, match="the key in WAYSTATION_KEY is not the one"):
+    with pytest.raises(BadInput, match="the key in WAYSTATION_KEY is not the key that this was encrypted with"):
         await open_store(Settings.model_validate({"home": tmp_path, "key": OTHER_KEY}))
 
 
@@ -136,7 +136,7 @@ async def test_a_database_that_was_brought_to_another_place_is_read_there_and_kn
         assert store.is_row_encrypted
         assert await store.get_text(blob, TASK_1_SCOPE) == "a text"
     await attacked(there, *TAKEN_AWAY["the mark and the id"])
-    with pytest.raises(StoreError, match="does not say so any more"):
+    with pytest.raises(StoreError, match="the database no longer says so"):
         await open_store(there)
 
 
@@ -148,7 +148,7 @@ async def test_a_moved_database_whose_mark_was_taken_away_is_known_by_its_id(tmp
     copyfile(tmp_path / "waystation.db", tmp_path / "moved.db")
     moved = here.replace(store_url=f"sqlite:///{tmp_path}/moved.db")
     await attacked(moved, *TAKEN_AWAY["the mark"])
-    with pytest.raises(StoreError, match="does not say so any more"):
+    with pytest.raises(StoreError, match="the database no longer says so"):
         await open_store(moved)
 
 
@@ -209,7 +209,7 @@ def test_beside_a_store_that_knows_a_key_no_other_one_is_made_or_used(
     assert not settings.key_file.exists()
     load_or_create_installation_key(settings)
     assert run(redact) == 2
-    assert f"the key in {settings.key_file} is not the one that the store's placeholders" in capsys.readouterr().err
+    assert f"the key in {settings.key_file} is not the key of the store's placeholders" in capsys.readouterr().err
 
 
 def test_where_the_store_does_not_answer_a_key_that_is_here_is_used_and_none_is_made(
