@@ -86,7 +86,7 @@ def test_another_key_is_refused_by_the_name_of_where_it_came_from(
     assert (code, out) == (2, "")
     assert err.startswith(f"waystation: the key in {Settings().key_file} is not the key that this was encrypted with")
     monkeypatch.setenv("WAYSTATION_KEY", HEX)
-    assert ran("report", task_id, "--restore")[2].startswith("waystation: the key in WAYSTATION_KEY is not the one")
+    assert ran("report", task_id, "--restore")[2].startswith("waystation: the key in WAYSTATION_KEY is not the key")
     Settings().key_file.write_bytes(b"short")
     monkeypatch.delenv("WAYSTATION_KEY")
     assert "is not a key file: 5 bytes instead of 32: restore the right file" in ran("report", task_id, "--restore")[2]

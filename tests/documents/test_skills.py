@@ -106,7 +106,7 @@ def test_what_is_linked_from_elsewhere_is_not_carried_along(tmp_path: Path) -> N
     (inside / "key").symlink_to(outside / "SKILL.md")
     found = load_skills([skills])
     assert found.given == (TIDES,)
-    leads_out = {one.name for one in found.left_out if "leads out of the folder" in one.reason}
+    leads_out = {one.name for one in found.left_out if "points outside the folder" in one.reason}
     assert leads_out == {"other", "tides/key"}
     (inside / "SKILL.md").unlink()
     (inside / "SKILL.md").symlink_to(outside / "SKILL.md")

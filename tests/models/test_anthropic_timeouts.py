@@ -76,7 +76,9 @@ async def model_of(script: Script, patience: ModelTimeouts = SHORT) -> AsyncGene
 )
 async def test_a_call_that_is_taken_and_not_answered_is_given_up_and_may_be_billed(script: Script) -> None:
     async with model_of(script) as model:
-        with pytest.raises(ModelUnavailable, match="accepted the call and sent nothing for 0 s: WAYSTATION_MODEL_") as gone:
+        with pytest.raises(
+            ModelUnavailable, match="accepted the call and sent nothing for 0 s: WAYSTATION_MODEL_"
+        ) as gone:
             await model.complete(REQUEST)
     assert (gone.value.possibly_billed, gone.value.retry_after) == (True, None)
 

@@ -153,7 +153,9 @@ async def answering_on(
 async def test_an_answer_that_has_no_end_ends_the_process_that_reads_it() -> None:
     async with answering_on(0, b"x" * 1_000_000, 300) as (address, _, left):
         async with aclosing(AppriseNotifier(address, 1, gather_s=0, memory=250_000_000)) as messages:
-            with pytest.raises(WebhookUnavailable, match=r"^address 1 of WAYSTATION_NOTIFY \(json\) did not accept the notification$"):
+            with pytest.raises(
+                WebhookUnavailable, match=r"^address 1 of WAYSTATION_NOTIFY \(json\) did not accept the notification$"
+            ):
                 await messages.send(REQUEST_NOTICE, None)
         assert left.is_set()
 

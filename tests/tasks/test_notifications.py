@@ -59,7 +59,10 @@ def test_a_request_for_money_that_calls_without_a_reply_have_spent_names_the_cau
         unanswered="<x>",
     )
     told = render_mrkdwn(REQUEST_NOTICE.replace(request=PENDING_APPROVAL.replace(outlook=seen)), PAGE)
-    assert "tokens.* Before that, its last call brought no reply and may have been billed: &lt;x&gt;. Its deadline is" in told
+    assert (
+        "tokens.* Before that, its last call brought no reply and may have been billed: &lt;x&gt;. Its deadline is"
+        in told
+    )
 
 
 def test_a_request_that_no_grant_under_the_ceiling_can_help_names_what_is_left_to_do() -> None:
