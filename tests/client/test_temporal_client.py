@@ -306,7 +306,7 @@ async def test_the_beginning_of_an_id_is_enough_where_only_one_task_has_it(clien
     assert await client.resolve_task_id(task_id.removeprefix("task-")) == task_id
     with pytest.raises(BadInput, match=r"'task-' matches task-[0-9a-f]{16}, "):
         await client.resolve_task_id("task-")
-    with pytest.raises(BadInput, match=r"'task' could be task-[0-9a-f]{16}, "):
+    with pytest.raises(BadInput, match=r"'task' matches task-[0-9a-f]{16}, "):
         await client.resolve_task_id("task")
     with pytest.raises(UnknownTask, match="no task starts with 'xyz'"):
         await client.resolve_task_id("xyz")

@@ -309,7 +309,7 @@ BROKEN: list[tuple[dict[str, object], str, str]] = [
     ({"kind": "foundry"}, "x", "it needs a resource or a base_url"),
     ({"kind": "compatible", "base_url": "http://a/v1"}, "x", "without /v1"),
     ({"kind": "openai", "base_url": "http://a/v1/chat/completions"}, "x", "without /chat/completions"),
-    ({"kind": "openai", "base_url": "a.test"}, "x", "no http or https address"),
+    ({"kind": "openai", "base_url": "a.test"}, "x", "not the http or https address"),
     ({"kind": "tele pathy"}, "x.kind", ""),
     ({"kind": "openai", "key": "sk-1"}, "x.key", ""),
     ({"kind": "openai", "base_url": 5}, "x.base_url", ""),
