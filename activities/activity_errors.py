@@ -68,7 +68,7 @@ def _raise_without_text(
     if isinstance(error, Exception) and not isinstance(error, TemporalError):
         kind = type(error).__name__
         raise ApplicationError(
-            f"{kind}: its message is not repeated, since it may quote text", type=kind
+            f"{kind}: its message is not shown, because it may quote text", type=kind
         ).with_traceback(trace) from None
 
 

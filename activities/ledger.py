@@ -99,12 +99,9 @@ class StateActivities:
             return await load_state_chunk(self._store, request.blob, request.ref.scope)
 
 
-UNKNOWN_MESSAGE = (
-    "the words behind `message` are not in the task's store: send them with `waystation message`, which puts them there"
-)
+UNKNOWN_MESSAGE = "the text of `message` is not in the task's store: send it with `waystation message`, which stores it"
 UNKNOWN_DOCUMENTS = (
-    "what `documents` names is not in the task's store: send documents with `waystation documents`, which puts them "
-    "there"
+    "the documents in `documents` are not in the task's store: send them with `waystation documents`, which stores them"
 )
 
 

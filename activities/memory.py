@@ -57,5 +57,5 @@ class DocumentActivities:
             with translating_errors():
                 now = await self._librarian.index_next_slice(so_far)
         if now.done and now.left_out:
-            _logger.info("%s: memory does not get %s characters of documents", now.ref.task_id, now.left_out)
+            _logger.info("%s: %s characters of documents are not written to memory", now.ref.task_id, now.left_out)
         return now

@@ -136,7 +136,7 @@ class PersonErasureActivities:
     async def _sought(self, order: PersonErasureOrder) -> ErasureQuery:
         originals = await self._vault.load_originals(order.tenant, [order.wanted])
         if order.wanted not in originals:
-            raise BadInput("the vault has the value of this order no more: give the order again")
+            raise BadInput("the vault no longer has the value of this erasure: run the command again")
         return ErasureQuery(originals[order.wanted], order.placeholders)
 
 

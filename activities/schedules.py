@@ -94,7 +94,9 @@ class ScheduleActivities:
         try:
             return ScheduleDefinition.model_validate_json(await self.store.get_text(order.wish, order.own.scope))
         except TextNotFoundError:
-            raise BadInput("what this schedule asks is not in the store any more: remove it, and add it anew") from None
+            raise BadInput(
+                "the question of this schedule is no longer in the store: remove the schedule and add it again"
+            ) from None
 
     async def _month(self, wish: ScheduleDefinition, own: Sequence[TaskRow], session: TenantScope) -> MonthlyBudget:
         """Return this month's budget, with what its runs so far have spent or hold."""

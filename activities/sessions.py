@@ -148,7 +148,7 @@ class ForkActivities:
         with translating_errors():
             row = await self._store.get_task(ref.task_id, ref.scope)
             if row.progress is None or row.progress.state is None:
-                raise BadInput(f"{ref.task_id} was forked, but the store has no state for it to begin with: fork again")
+                raise BadInput(f"{ref.task_id} is a fork, but the store has no state for it to start with: fork again")
             state = TaskState.model_validate_json(await self._store.get_text(row.progress.state, ref.scope))
             return await store_state(self._store, state, ref.scope)
 

@@ -186,8 +186,8 @@ class NotificationActivities:
         with translating_errors():
             if not self._notifiers:
                 raise WebhookUnavailable(
-                    "the task was admitted with notices, but this worker has neither WAYSTATION_WEBHOOK nor "
-                    "WAYSTATION_NOTIFY: set it on all"
+                    "the task was accepted with notifications, but this worker has neither "
+                    "WAYSTATION_WEBHOOK nor WAYSTATION_NOTIFY: set it on all workers"
                 )
             taken = list(_TAKEN.validate_python(activity.info().heartbeat_details))
             missing = [one for one in self._notifiers if one.name not in taken]

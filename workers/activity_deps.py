@@ -121,9 +121,9 @@ class ActivityDeps:
         """
         if not await self.store.claim_key(self.key_check):
             raise BadInput(
-                "other workers of this store make their placeholders with another key: set WAYSTATION_KEY to theirs, "
-                "which is their WAYSTATION_KEY or the file `key` in their home folder, in hex. Where theirs is lost, "
-                "`waystation store adopt-key` makes this one the store's"
+                "other workers of this store make their placeholders with another key: set WAYSTATION_KEY to "
+                "theirs, which is their WAYSTATION_KEY or the file `key` in their home folder, in hex. If "
+                "theirs is lost, `waystation store adopt-key` replaces it with this one"
             )
 
     @property

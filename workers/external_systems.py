@@ -94,13 +94,13 @@ class TemporalTaskIntake:
             loaded = load_documents(places) if not gone else DocumentLoadResult(documents=())
         except (BadInput, OSError):  # its message names files, and the server keeps failures of workflows in plain text
             raise BadInput(
-                "its documents cannot be read: `waystation schedule list` names their places, and `waystation submit` "
-                "with those tells why"
+                "its documents cannot be read: `waystation schedule list` shows their paths, and `waystation "
+                "submit` with those paths shows why"
             ) from None
         if gone:
             raise BadInput(
-                f"{gone} of the places of its documents cannot be found any more on this worker's machine: `waystation "
-                "schedule list` names them"
+                f"{gone} of the paths of its documents no longer exist on this worker's machine: `waystation "
+                "schedule list` shows them"
             )
         return ScheduleDocuments(documents=loaded.documents, left_out=loaded.left_out)
 

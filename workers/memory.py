@@ -140,9 +140,9 @@ class PassageCounts(NamedTuple):
         if self.points >= self.stored:
             return ""
         return (
-            f"memory has {self.points:,} of the {self.stored:,} passages that were written to it: `waystation memory "
-            "reindex` brings the others back from the store, and with --anew makes all of it again where that is not "
-            "enough"
+            f"memory has {self.points:,} of the {self.stored:,} passages that were written to it: `waystation "
+            "memory reindex` restores the others from the store. If that is not enough, --anew rebuilds the "
+            "whole memory"
         )
 
     @property
@@ -214,13 +214,13 @@ def _alone(settings: Settings, purpose: bytes = b"") -> Generator[None]:
 def _who_has_it(settings: Settings) -> str:
     if settings.memory_folder.with_suffix(_LOCK).read_bytes() == _REINDEX:
         return (
-            f"another process makes the memory of {settings.home} anew (`waystation memory reindex`): wait until it is "
-            "done, or stop that one, and the next goes on where it was"
+            f"another process is rebuilding the memory of {settings.home} (`waystation memory reindex`): wait "
+            "until it is done, or stop it; the next reindex continues from there"
         )
     return (
-        f"another process runs the workers of {settings.home} (`waystation status`), and embedded memory is opened by "
-        "one process only: stop that one, set WAYSTATION_HOME to another folder, or set QDRANT_URL, so that several "
-        "processes share a Qdrant server"
+        f"another process runs the workers of {settings.home} (`waystation status`), and only one process can "
+        "open embedded memory: stop that process, set WAYSTATION_HOME to another folder, or set QDRANT_URL "
+        "to share a Qdrant server"
     )
 
 
@@ -232,7 +232,10 @@ async def _looking(settings: Settings) -> AsyncGenerator[None]:
             while (lock := _locked(settings, ".look.lock")) is None:  # noqa: ASYNC110  the kernel tells nobody
                 await asyncio.sleep(LOOK_AGAIN_SECONDS)
     except TimeoutError:
-        words = f"others look into the memory of {settings.home} without a pause: try again, or set QDRANT_URL"
+        words = (
+            f"other processes keep searching the memory of {settings.home}: try again, or set QDRANT_URL to a "
+            "Qdrant server"
+        )
         raise MemoryUnavailable(words) from None
     with lock:
         yield
@@ -276,8 +279,8 @@ async def _of_workers(settings: Settings, store: SqlStore) -> MemorySearch:
         client = await connect_as_person(find_target(settings), build_client_data_converter(settings))
     except Unreachable as error:
         raise Unreachable(
-            f"another process has the memory of {settings.home} open, and is asked over Temporal: {error}; or stop "
-            "that process, or set QDRANT_URL, so that all share a Qdrant server"
+            f"another process has the memory of {settings.home} open and could not be reached through "
+            f"Temporal: {error}; or stop that process, or set QDRANT_URL to share a Qdrant server"
         ) from error
     return ActivityMemorySearch(client, store.get_passages)
 

@@ -180,7 +180,7 @@ class ModelRouter:
                 raise ModelRejected(f"the config file of this worker has no [endpoints.{place}]")
             return self._named[place]
         if self._provider is None:
-            raise ModelRejected(f"the task wants it, but this worker has no {PROVIDER_KEY}")
+            raise ModelRejected(f"the task needs it, but this worker has no {PROVIDER_KEY}")
         return self._provider
 
 
@@ -248,7 +248,7 @@ def create_probe_model(settings: Settings, model: str, endpoint: ModelEndpoint) 
     if place := parse_model_name(model).endpoint:
         return _model_at_endpoint(settings, settings.named_endpoints[place], endpoint)
     if settings.anthropic_api_key is None:
-        raise BadInput("there is no endpoint to ask: set ANTHROPIC_API_KEY, and ANTHROPIC_BASE_URL for another one")
+        raise BadInput("no endpoint is configured: set ANTHROPIC_API_KEY, and ANTHROPIC_BASE_URL for another endpoint")
     return _provider(settings, endpoint)
 
 

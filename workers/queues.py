@@ -294,7 +294,7 @@ def select_served_queues(settings: Settings) -> frozenset[str]:
     queues = frozenset(short[name] for name in names) or frozenset(QUEUES)
     if queues < set(QUEUES) and settings.qdrant_url is None:
         raise BadInput(
-            "without QDRANT_URL one process runs all queues, because embedded memory is opened by one process only: "
-            "set QDRANT_URL to a Qdrant server, or leave the queues (--queues, WAYSTATION_QUEUES) out"
+            "without QDRANT_URL one process runs all queues, because only one process can open embedded "
+            "memory: set QDRANT_URL to a Qdrant server, or leave out --queues and WAYSTATION_QUEUES"
         )
     return queues

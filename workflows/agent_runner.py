@@ -33,7 +33,7 @@ from waystation.workflows.subagent import (
 )
 from waystation.workflows.task_runtime import TaskRuntime, record_audit_entries
 
-CHILD_ENDED_REASON = "its workflow was ended by somebody"
+CHILD_ENDED_REASON = "someone ended its workflow"
 
 
 async def run_as_child_workflow(runtime: TaskRuntime, step_id: str) -> None:
@@ -152,7 +152,7 @@ class AgentRunner:
     async def _edit(self, request: EditRequest) -> None:
         """Apply a person's edit. An edit that fails changes nothing: the agent goes on working or waiting."""
         edit = request.edit
-        summary = f"{self._step_id}: {edit.short_description}, asked for by a person"
+        summary = f"{self._step_id}: {edit.short_description}, requested by a person"
         try:
             outcome = await workflow.execute_activity_method(
                 ContextActivities.edit, request, **with_summary(CONTEXT, summary)

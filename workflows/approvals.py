@@ -113,7 +113,7 @@ def _is_overdue(runtime: TaskRuntime, request: ApprovalRequest) -> bool:
 
 
 def _overdue(request: ApprovalRequest) -> str:
-    return f"{request.request_id} is overdue: nobody answered until its deadline; it still waits."
+    return f"{request.request_id} is overdue: it was not answered by its deadline and still waits."
 
 
 async def wait_for_budget(runtime: TaskRuntime, step_id: str) -> None:
@@ -251,7 +251,7 @@ class BudgetGate:
                 timeout_summary="the session answers",
             )
         except TimeoutError:
-            workflow.logger.warning("the session did not answer an ask for budget; a late answer still counts")
+            workflow.logger.warning("the session did not answer a budget request; a late answer still counts")
 
     async def _ask_person(self, step_id: str) -> None:
         if self._mode is not BudgetMode.APPROVAL:

@@ -105,7 +105,9 @@ class SessionWorkflow:
             )
         )
 
-    @workflow.update(name="submit_task", description="Admit a task and start it; the same task again is found again.")
+    @workflow.update(
+        name="submit_task", description="Accept a task and start it. Sending the same task again has no further effect."
+    )
     async def submit(self, *sent: JsonValue) -> SubmissionResult:
         """Admit and start a task.
 
@@ -196,7 +198,7 @@ class SessionWorkflow:
         except ApplicationError:
             workflow.logger.warning("the task that asked for budget is gone")
 
-    @workflow.signal(description="A person granted a task new money. Sent by tasks.")
+    @workflow.signal(description="A person granted a task more budget. Sent by tasks.")
     async def task_granted(self, *sent: JsonValue) -> None:
         """Raise the session's limit by the amount granted."""
         await self._until_ready()
@@ -204,7 +206,7 @@ class SessionWorkflow:
         if raised is not None:
             self._change(session.apply_task_grant(self._state, raised))
 
-    @workflow.signal(description="A task is over. Sent by tasks.")
+    @workflow.signal(description="A task has ended. Sent by tasks.")
     async def task_finished(self, *sent: JsonValue) -> None:
         """Release the task's reservation."""
         await self._until_ready()

@@ -157,7 +157,7 @@ class SubagentWorkflow:
                     break
         return self._run
 
-    @workflow.signal(description="Come back to the task when the present leg is over. Sent by the task.")
+    @workflow.signal(description="Return to the task when the current leg ends. Sent by the task.")
     def call_back(self, *_: JsonValue) -> None:
         """Call the subagent back. The input is ignored."""
         self._called_back = True

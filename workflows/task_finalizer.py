@@ -93,7 +93,7 @@ async def _revision(runtime: TaskRuntime, *, denied: bool = False) -> RevisionRe
             OversightActivities.revise_plan, request, **with_summary(LEG, summary)
         )
     except ActivityError as error:
-        note = f"The plan could not be revised ({_reason(error)}); it was kept as it was."
+        note = f"The plan could not be revised ({_reason(error)}); it stays as it was."
         kept, totals = PlanRevision(number=request.number, seen=request.seen), await _spent(runtime)
         return RevisionResult(revision=kept, totals=totals, notes=(note,))
 

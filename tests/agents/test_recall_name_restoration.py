@@ -145,7 +145,7 @@ async def test_a_name_that_no_key_opens_stays_replaced_and_the_agent_goes_on(
     async with remembering.env.store.database.write() as connection:
         await connection.execute(update(vault).values(original=b"of another key, which is lost"))
     assert f"{NAME_PLACEHOLDER} keeps the light." in await remembering.recalled("Who keeps the light?")
-    assert "names in what was recalled stay replaced" in caplog.text
+    assert "names in recalled passages stay replaced" in caplog.text
 
 
 @dataclass(frozen=True)

@@ -186,15 +186,15 @@ async def test_an_amount_of_nothing_is_refused_and_not_read_as_what_was_asked_fo
             await asking.post(f"/tasks/{task}/approve", headers=ours, data={**given, "mark": ACCESS.csrf_token}),
         ]
     for answer in answers:
-        assert (answer.status_code, "an amount of nothing grants nothing" in answer.text.lower()) == (400, True)
+        assert (answer.status_code, "an amount of zero grants nothing" in answer.text.lower()) == (400, True)
 
 
 async def test_a_client_grants_no_amount_of_nothing(ended: tuple[Settings, str]) -> None:
     settings, task = ended
     async with await Client.connect(settings) as client:
-        with pytest.raises(BadInput, match="leave it out to grant what was asked for"):
+        with pytest.raises(BadInput, match="leave the amount out to grant the requested one"):
             await client.approve(task, request_id="r-1", amount=Amount())
-        with pytest.raises(BadInput, match="leave it out to grant what was asked for"):
+        with pytest.raises(BadInput, match="leave the amount out to grant the requested one"):
             await client.approve_many(task, ["r-1"], Amount())
 
 

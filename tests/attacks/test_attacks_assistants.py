@@ -179,7 +179,7 @@ async def test_of_a_folder_that_has_the_home_folder_everything_but_that_is_read(
     read = load_documents([rights.resolve_readable_path(path)], without=rights.home)
     assert {one.name.rpartition("/")[2] for one in read.documents} == {"a.md"}
     if path != "all":
-        assert ("home", "of the home folder of Waystation") in {(one.name, one.reason) for one in read.left_out}
+        assert ("home", "in Waystation's home folder") in {(one.name, one.reason) for one in read.left_out}
 
 
 async def test_an_assistant_has_nothing_of_the_home_folder_by_a_folder_above_it(
@@ -189,7 +189,7 @@ async def test_an_assistant_has_nothing_of_the_home_folder_by_a_folder_above_it(
     (settings.home / "config.toml").write_text(SECRET)
     async with open_assistant_client(settings, tmp_path) as asking:
         said = await submitting(asking, path=".")
-    assert "no file in it can be read (home: of the home folder of Waystation)" in said
+    assert "no file in it can be read (home: in Waystation's home folder)" in said
 
 
 @pytest.mark.parametrize(

@@ -321,7 +321,7 @@ def test_no_proxy_reads_the_token_on_its_way_to_this_machine(monkeypatch: pytest
         (httpx2.Response(502, html="<h1>Bad Gateway</h1>"), Unreachable, "(502 Bad Gateway)"),
         (httpx2.Response(200, html="<h1>Log in</h1>"), Unreachable, "(200 OK)"),
         (httpx2.Response(302, headers={"location": "https://evil.example/"}), Unreachable, "(302 Found)"),
-        (httpx2.Response(200, json=[1]), WaystationError, "not as this version does"),
+        (httpx2.Response(200, json=[1]), WaystationError, "in a form that this version does not know"),
         (httpx2.Response(500, json={"detail": "it broke"}), WaystationError, "it broke"),
         (httpx2.Response(404, json={"detail": "\x1b]0;owned\x07gone"}), UnknownTask, "gone"),
         (httpx2.Response(404, json={}), UnknownTask, "no more than 404"),
@@ -402,8 +402,8 @@ async def test_an_answer_without_an_end_is_not_read_to_it(monkeypatch: pytest.Mo
         ("https://exa mple.org", "is no address"),
         ("https://a.example:0", "is no address"),
         ("https://a.example", "WAYSTATION_TOKEN is missing"),
-        ("https://a.example/?token=a%0Ab", "WAYSTATION_TOKEN is no token"),
-        ("https://a.example/?token=%C3%A4", "WAYSTATION_TOKEN is no token"),
+        ("https://a.example/?token=a%0Ab", "WAYSTATION_TOKEN is not a valid token"),
+        ("https://a.example/?token=%C3%A4", "WAYSTATION_TOKEN is not a valid token"),
     ],
 )
 async def test_a_token_is_sent_to_no_address_that_would_give_it_away(

@@ -65,7 +65,7 @@ async def test_a_sealed_value_opens_in_its_own_row_alone(store_url: str, table: 
         if len(rows) < 2:
             pytest.skip("these tasks have one value of it")
         await changed(store, f"UPDATE {table} SET {column} = {quoted(str(rows[0]))}")
-        with pytest.raises(WrongKey, match="belongs elsewhere"):
+        with pytest.raises(WrongKey, match="belongs to another place"):
             async with store.database.read() as connection:
                 (await connection.execute(this.select())).all()
         assert second.row.ref != first.row.ref
@@ -75,7 +75,7 @@ async def test_a_plain_row_is_refused_where_everything_is_sealed(store_url: str)
     async with aclosing(await open_encrypted_store(store_url, SEALING)) as store:
         kept = await write_every_encrypted_column(store, "first")
         await changed(store, "UPDATE tasks SET title = 'Pay the attacker'")
-        with pytest.raises(StoreError, match="something else than Waystation has written it"):
+        with pytest.raises(StoreError, match="another program has written it"):
             await store.get_task(kept.row.ref.task_id, SYSTEM_SCOPE)
 
 
@@ -86,7 +86,7 @@ async def test_an_empty_value_is_no_sealed_one(store_url: str, table: str, colum
         await changed(store, f"UPDATE {table} SET {column} = ''")
         if (table, column) == ("tasks", "title"):
             pytest.skip("a title may be taken away: it is empty until the task is admitted")
-        with pytest.raises(StoreError, match="something else than Waystation has written it"):
+        with pytest.raises(StoreError, match="another program has written it"):
             async with store.database.read() as connection:
                 (await connection.execute(metadata.tables[table].select())).all()
 
@@ -96,7 +96,7 @@ async def test_plain_terms_open_until_the_store_is_resealed(store_url: str) -> N
     async with aclosing(await open_encrypted_store(store_url, SEALING)) as store:
         kept = await write_every_encrypted_column(store, "first")
         await changed(store, f"UPDATE tasks SET terms = {quoted(TASK_CONFIG.model_dump_json())}")
-        with pytest.raises(StoreError, match="`waystation store reseal` takes it as it is"):
+        with pytest.raises(StoreError, match="accept the value as it is with `waystation store reseal`"):
             await store.get_task(kept.row.ref.task_id, SYSTEM_SCOPE)
         await changed(store, "UPDATE identity SET sealed_since = NULL")
     async with aclosing(await open_encrypted_store(store_url, SEALING)) as store:
@@ -114,7 +114,7 @@ async def test_a_task_that_was_given_to_somebody_else_is_not_opened_there(store_
     async with aclosing(await open_encrypted_store(store_url, SEALING)) as store:
         kept = await write_every_encrypted_column(store, "first")
         await changed(store, f"UPDATE tasks SET {column} = 'thief'")
-        with pytest.raises(WrongKey, match="belongs elsewhere"):
+        with pytest.raises(WrongKey, match="belongs to another place"):
             await store.get_task(kept.row.ref.task_id, SYSTEM_SCOPE)
 
 
@@ -124,7 +124,7 @@ async def test_no_other_text_of_the_store_takes_the_place_of_a_document(store_ur
         kept = await write_every_encrypted_column(store, "first")
         other = await store.put_text("An attacker has this text in the store, too.", TASK_1_SCOPE)
         await changed(store, f"UPDATE documents SET {column} = '{other}'")
-        with pytest.raises(WrongKey, match="belongs elsewhere"):
+        with pytest.raises(WrongKey, match="belongs to another place"):
             await store.list_documents(kept.row.ref.task_id, SYSTEM_SCOPE)
 
 
@@ -162,7 +162,7 @@ async def test_a_text_that_does_not_fit_its_hash_is_refused(store_url: str) -> N
                 store,
                 f"UPDATE texts SET content = (SELECT content FROM texts t WHERE t.blob = '{two}') WHERE blob = '{one}'",
             )
-            with pytest.raises(StoreError, match="is not what was kept under that hash"):
+            with pytest.raises(StoreError, match="does not match its hash"):
                 await store.get_text(one, TASK_1_SCOPE)
 
 
@@ -277,7 +277,7 @@ async def test_a_text_as_it_is_shown_is_that_of_its_row_alone(store_url: str) ->
                 await store.save_redacted_text(key, RedactedText(text=key.blob))
             moved = f"(SELECT content FROM texts t WHERE t.blob = '{make_redacted_text_row_id(two)}')"
             await changed(store, f"UPDATE texts SET content = {moved} WHERE blob = '{make_redacted_text_row_id(one)}'")
-            with pytest.raises(StoreError, match="is not what was kept under that hash"):
+            with pytest.raises(StoreError, match="does not match its hash"):
                 await store.get_redacted_text(one, TASK_1_SCOPE)
             assert await store.get_redacted_text(two, TASK_1_SCOPE) == RedactedText(text=two.blob)
             await changed(store, "UPDATE identity SET sealed_since = NULL")

@@ -40,7 +40,8 @@ async def test_a_program_that_floods_is_ended_with_a_clear_error(kind: str, tmp_
         await bench.find_tool_spec("echo")
         before = resident()
         with pytest.raises(
-            ToolServerFailed, match=r"the tool server mill was ended: it sent too many (requests|.*answer no call)"
+            ToolServerFailed,
+            match=r"the tool server mill was closed because it sent too many (requests|.*answer no call)",
         ):
             await bench.call_tool("echo")
         assert resident() - before < MOST_GROWTH
@@ -108,7 +109,7 @@ async def test_a_list_of_tools_that_never_ends_is_left_when_it_is_too_large(
         offered = await servers.list_tools()
     assert [spec.tool for spec in offered.tools] == ["tool_0", "tool_1", "tool_2", "tool_3"]
     assert [one.reason for one in offered.hidden] == [
-        "the tool server mill tells more than 10,000 characters of its tools; the rest was not asked for"
+        "the tool server mill sends more than 10,000 characters of tool descriptions; the rest was not requested"
     ]
 
 
@@ -177,7 +178,7 @@ async def test_a_server_that_floods_over_http_is_ended_with_a_clear_error(
         with pytest.raises((ToolServerFailed, StopIteration, RuntimeError)) as failed:
             await ToolCaller(servers).call_tool("echo")
         if isinstance(failed.value, ToolServerFailed):
-            assert "the tool server mill was ended: it sent too many" in str(failed.value)
+            assert "the tool server mill was closed because it sent too many" in str(failed.value)
         else:
             hidden = (await servers.list_tools()).hidden
             assert any("it sent too many" in one.reason for one in hidden), hidden

@@ -246,13 +246,13 @@ async def test_an_amount_that_cannot_be_granted_is_said_at_the_amount_with_note_
         answer = await asking.post(f"/tasks/{task}/approve", data=sent)
     back = Returned(f"answer-{task}-writing-1", answer.text)
     assert (answer.status_code, back.fields) == (400, sent)
-    assert back.fault("add").startswith("An amount of nothing" if text in {"0", "$0"} else "An amount is ")
+    assert back.fault("add").startswith("An amount of zero" if text in {"0", "$0"} else "An amount is ")
 
 
 @pytest.mark.parametrize(
     ("reason", "place"),
     [
-        ("tokens are asked for: say how many, like `--add 50k`, or `tokens` in a signal", "add"),
+        ("tokens are requested: say how many, like `--add 50k`, or `tokens` in a signal", "add"),
         ("the task's budget is in tokens alone: give tokens, and no dollars", "add"),
         ("it would raise the task to 9 tokens, over its ceiling of 8 tokens: 1 tokens left", "add"),
         ("writing-1 was already approved", ""),

@@ -76,7 +76,7 @@ def notes(count: int) -> tuple[SourceDocument, ...]:
 async def test_more_documents_than_a_task_may_have_are_refused_at_first_and_when_they_come_later(
     settings: Settings,
 ) -> None:
-    too_many = r"5,001 documents are too many: a task may have 5,000 documents\. Give a folder of fewer"
+    too_many = r"5,001 documents are too many: a task can have 5,000 documents\. Give a smaller folder"
     request = TaskRequest(question="Why?", request_id="r1")
     async with await Client.connect(settings) as client:
         with pytest.raises(BadInput, match=too_many):

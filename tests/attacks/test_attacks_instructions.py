@@ -142,7 +142,7 @@ def test_procedures_are_read_from_files_and_folders_that_were_named(tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("content", "cause"),
-    [(None, "is no file"), (b"\xff\xfe", "is no UTF-8 text"), (b"x" * 200_000, "has more than 160,000 bytes")],
+    [(None, "is not a file"), (b"\xff\xfe", "is not UTF-8 text"), (b"x" * 200_000, "has more than 160,000 bytes")],
 )
 def test_a_procedure_that_cannot_be_read_is_refused_with_cause(
     tmp_path: Path, content: bytes | None, cause: str
@@ -155,7 +155,7 @@ def test_a_procedure_that_cannot_be_read_is_refused_with_cause(
 
 
 def test_a_folder_without_procedures_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="there is no Markdown file"):
+    with pytest.raises(BadInput, match="it contains no Markdown file"):
         load_procedures([tmp_path])
 
 

@@ -249,12 +249,12 @@ def test_words_in_signs_that_nobody_sees_do_not_reach_an_agent_in_what_a_tool_sa
 def test_a_tool_with_such_signs_in_what_its_server_compares_is_left_out(part: dict[str, JsonValue]) -> None:
     for hidden in HIDDEN:
         schema = json.loads(json.dumps({"type": "object", **part}).replace("b{}", f"b{hidden}"), strict=False)
-        assert left_out(Tool(name="buy", input_schema=schema)) == "its schema has characters that nobody sees"
+        assert left_out(Tool(name="buy", input_schema=schema)) == "its schema has invisible characters"
 
 
 def test_a_tool_with_such_signs_in_its_name_is_left_out() -> None:
     reasons = {hidden: left_out(Tool(name=f"buy{hidden}", input_schema={"type": "object"})) for hidden in HIDDEN}
-    assert reasons == dict.fromkeys(HIDDEN, "its name has characters that nobody sees")
+    assert reasons == dict.fromkeys(HIDDEN, "its name has invisible characters")
 
 
 @pytest.mark.parametrize("text", ["❤️ 1️⃣ ©️ 👩\u200d💻", "می\u200cخواهم", "क्\u200dष", "Zoë, 屋顶"])
@@ -339,7 +339,9 @@ async def test_a_server_that_begins_anew_with_another_tool_is_not_called_by_the_
         words.write_text("Sends.|writes", encoding="utf-8")
         with pytest.raises(ToolServerFailed):
             await shop.call_tool("end")
-        with pytest.raises(ToolServerFailed, match="the tool send of the tool server shop is another one by now"):
+        with pytest.raises(
+            ToolServerFailed, match="the tool send of the tool server shop has changed since its definition was read"
+        ):
             await servers.call_tool(before, {"text": "secret"})
         after = await shop.find_tool_spec("send")
         assert (after.asks, (await servers.call_tool(after, {"text": "b"})).text) == (True, "sent b")
@@ -355,7 +357,9 @@ async def test_a_server_that_changes_a_tool_while_it_runs_is_not_called_by_the_o
         before = await shop.find_tool_spec("send")
         assert (await servers.call_tool(before, {"text": "a"})).text == "sent a"
         await shop.call_tool("become", words="Sends.", reads=False)
-        with pytest.raises(ToolServerFailed, match="the tool send of the tool server shop is another one by now"):
+        with pytest.raises(
+            ToolServerFailed, match="the tool send of the tool server shop has changed since its definition was read"
+        ):
             await servers.call_tool(before, {"text": "secret"})
         after = await shop.find_tool_spec("send")
         assert (before.asks, after.asks) == (False, True)

@@ -24,7 +24,7 @@ from waystation.kernel.errors import WebFetchRejectedError, WebUnavailable
 from waystation.security.web_addresses import DomainPolicy
 
 NAMES = {"one_example": [ALLOWED_ADDRESS], "two_example": [ALLOWED_ADDRESS], "www_one_example": [ALLOWED_ADDRESS]}
-UNKNOWN = r"^What the robots.txt of one.example allows is not known: "
+UNKNOWN = r"^The robots.txt of one.example could not be read: "
 
 
 @pytest.fixture(scope="module")
@@ -54,17 +54,17 @@ async def refused_by_rules(
         (
             "http://two.example/",
             DomainPolicy(allow=("*",), deny=("two.example",)),
-            "Pages of two.example must not be read here",
+            "Pages of two.example are not allowed here",
         ),
         (
             "http://a.one.example/",
             DomainPolicy(deny=("a.one.example",)),
-            "Pages of a.one.example must not be read here",
+            "Pages of a.one.example are not allowed here",
         ),
         ("file:///etc/passwd", DomainPolicy(), "Only http and https can be fetched"),
         ("ftp://one.example/", DomainPolicy(), "Only http and https can be fetched"),
         ("http://me:secret@one.example/", DomainPolicy(), "The address has a user name or password in it"),
-        ("http://[::1", DomainPolicy(), "one.example redirects to no address that can be read"),
+        ("http://[::1", DomainPolicy(), "one.example redirects to an address that cannot be read"),
         (f"http://{'a' * 64}.one.example/", DomainPolicy(), "The address is malformed"),
         (f"http://{'a.' * 125}one.example/", DomainPolicy(), "The address is malformed"),
     ],

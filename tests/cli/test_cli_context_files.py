@@ -74,4 +74,4 @@ def test_without_the_option_no_file_is_looked_into(context_cli: ContextCommand, 
 def test_a_folder_that_is_not_there_is_refused(context_cli: ContextCommand, tmp_path: Path) -> None:
     code, out, err = context_cli.run("compact", reading("a.py"), "--files", str(tmp_path / "none"))
     assert (code, out) == (2, "")
-    assert "is no folder: name the one that the conversation's files are in" in " ".join(err.split())
+    assert "is not a folder: give the folder with the conversation's files" in " ".join(err.split())

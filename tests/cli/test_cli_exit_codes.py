@@ -67,8 +67,8 @@ BAD_USAGE = [
     (["submit", "", "--docs", "DOCUMENTS"], "question: it is empty"),
     (["submit", "What?", "--docs", "DOCUMENTS", "--window", "100"], "--window takes 2,000 to 1,000,000"),
     (["submit", "What?", "--docs", "DOCUMENTS", "--instructions", "/nowhere.md"], "--instructions /nowhere.md"),
-    (["show", ""], "the id of the task is empty: `waystation list` shows"),
-    (["approve", " "], "the id of the task is empty: `waystation list` shows"),
+    (["show", ""], "the task id is empty: `waystation list` shows"),
+    (["approve", " "], "the task id is empty: `waystation list` shows"),
     (["show", "abc"], "no task starts with 'abc' in this store: `waystation list` shows"),
     (
         ["approve", "abc", "--add", "0"],

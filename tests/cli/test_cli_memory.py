@@ -138,7 +138,7 @@ def test_a_change_of_the_embedder_is_refused_until_memory_is_made_anew(
     code, out, _ = printed(["memory", "status"], capsys)
     assert (code, out.splitlines()[-1].partition(": make")[2]) == (
         0,
-        " it anew by `waystation memory reindex`, or set WAYSTATION_EMBEDDER and its model to what they were",
+        " it with `waystation memory reindex`, or set WAYSTATION_EMBEDDER and its model to their earlier values",
     )
     code, out, err = printed(["memory", "reindex"], capsys)
     assert (code, out) == (0, f"{EMBEDDED_NOW} fastembed/{STATIC}.\n")
@@ -179,7 +179,7 @@ def test_a_damaged_memory_is_seen_and_made_again(file: str, capsys: pytest.Captu
     asyncio.run(bring_in())
     damaged = next(Settings().memory_folder.rglob(file.strip()))
     DAMAGES[file](damaged)
-    way_out = "if its files are damaged, `waystation memory reindex --anew` makes it again from what the store has"
+    way_out = "if its files are damaged, `waystation memory reindex --anew` rebuilds it from the store"
     for command in (["memory", "search", "wheel audit"], ["memory", "reindex"]):
         code, _, err = printed(command, capsys)
         assert (code, way_out in " ".join(err.split())) == (3, True), command
@@ -245,7 +245,7 @@ def test_memory_that_has_lost_passages_says_so_and_gets_them_back(
     assert memory_finding(capsys) == ("", True)
     lose, points = LOSSES[loss]
     lose(Settings().memory_folder)
-    said = f"memory has {points} of the {COUNT} passages that were written to it: `waystation memory reindex` brings"
+    said = f"memory has {points} of the {COUNT} passages that were written to it: `waystation memory reindex` restores"
     finding, healthy = memory_finding(capsys)
     assert (bool(re.match(said, finding)), healthy) == (True, False)
     code, _, err = printed(["memory", "search", "wheel audit"], capsys)
@@ -336,7 +336,7 @@ def test_while_memory_is_made_anew_another_one_says_so(capsys: pytest.CaptureFix
             return [*said, str(told.value)]
 
     for said in asyncio.run(beside_another()):
-        assert "another process makes the memory of" in " ".join(said.split())
+        assert "another process is rebuilding the memory of" in " ".join(said.split())
         assert "runs the workers" not in said
     asyncio.run(bring_in())
 

@@ -20,7 +20,7 @@ from waystation.runtime.store_setup import open_store
 def test_one_kind_of_choice_has_to_be_made(ended_id: str, given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert ended_id
     assert run(["memory", "forget", *given]) == 2
-    asked = "--session S, --task T, or --all-of-tenant, and one of them only; or --before DATE\n"
+    asked = "exactly one of --session S, --task T and --all-of-tenant, or --before DATE\n"
     assert capsys.readouterr().err.endswith(asked)
 
 
@@ -40,7 +40,7 @@ def test_of_a_forgotten_task_only_numbers_are_shown_and_the_rest_is_said(
     ended_id: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asyncio.run(without_words(ended_id))
-    said = f"waystation: {ended_id} was forgotten, every word of it: only numbers stay (`waystation cost {ended_id}`"
+    said = f"waystation: {ended_id} was forgotten: its texts are deleted and only its numbers remain (`waystation cost"
     for command in (["report"], ["report", "--draft"], ["transcript"], ["transcript", "--agent", "writing"]):
         assert run([*command[:1], ended_id, *command[1:]]) == 2
         assert capsys.readouterr().err.startswith(said)
@@ -62,7 +62,7 @@ def test_a_session_without_tasks_and_another_tenants_task_are_refused(
     ended_id: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["memory", "forget", "--session", "elsewhere", "--yes"]) == 2
-    assert "there are no such tasks in this store" in capsys.readouterr().err
+    assert "no task in this store matches" in capsys.readouterr().err
     monkeypatch.setenv("WAYSTATION_TENANT", "others")
     assert run(["memory", "forget", "--task", ended_id, "--yes"]) == 2
     assert f"no task starts with '{ended_id}' in this store" in capsys.readouterr().err
@@ -70,7 +70,7 @@ def test_a_session_without_tasks_and_another_tenants_task_are_refused(
 
 def test_the_older_name_does_the_same(ended_id: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["forget", "--session", "elsewhere", "--yes"]) == 2
-    assert "there are no such tasks in this store" in capsys.readouterr().err
+    assert "no task in this store matches" in capsys.readouterr().err
     assert ended_id
 
 
@@ -86,8 +86,8 @@ def test_the_older_name_does_the_same(ended_id: str, capsys: pytest.CaptureFixtu
             "--before takes a date (2026-11-01), a moment (2026-11-01T07:00) or how long ago (2d); '2026-02-30'",
         ),
         (["--before", "2999-01-01"], "--before 2999-01-01 has not come yet: it is "),
-        (["--before", "2020-01-01"], "there are no such tasks in this store"),
-        (["--task", "task-1", "--before", "2020-01-01"], "--task names one task, whenever it ended"),
+        (["--before", "2020-01-01"], "no task in this store matches"),
+        (["--task", "task-1", "--before", "2020-01-01"], "--task names one task, and --before does not apply to it"),
     ],
     ids=["no date", "no day", "to come", "long ago", "one task"],
 )
@@ -118,13 +118,13 @@ def test_what_remains_is_said_as_it_is_for_these_settings(tmp_path: Path) -> Non
     embedded = Settings(home=tmp_path)
     assert describe_remaining_data(embedded, everything=True) == (
         "The Temporal server deletes histories a moment later.",
-        "Backups of database, memory and Temporal keep what they had.",
+        "Backups of the database, memory and Temporal still contain it.",
     )
     servers = Settings(home=tmp_path, qdrant_url="http://q:6333", store_url="postgresql://u@h/d")
     assert describe_remaining_data(servers, everything=False) == (
-        "Transcripts, documents, reports and workflow histories stay: --everything takes them, too.",
-        "PostgreSQL's files lose it when it is vacuumed next.",
-        "The Qdrant server finds it no more; its files lose it when its optimiser writes them anew "
+        "Transcripts, documents, reports and workflow histories remain. --everything deletes them too.",
+        "PostgreSQL's files contain it until the next vacuum.",
+        "The Qdrant server no longer finds it; its files contain it until the optimiser rewrites them "
         "(docs/how-to/forget-tasks.md).",
-        "Backups of database, memory and Temporal keep what they had.",
+        "Backups of the database, memory and Temporal still contain it.",
     )

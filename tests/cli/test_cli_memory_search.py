@@ -88,7 +88,7 @@ def test_words_that_match_are_marked_at_a_terminal_and_nothing_else_steers_it(mo
 def test_it_is_said_where_nothing_found_has_a_word_of_what_was_looked_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said, search = "perhaps nothing that is remembered fits", MemoryReader.search
+    said, search = "perhaps nothing in memory fits", MemoryReader.search
     assert run(["memory", "search", "what does the bar carry?"]) == 0
     assert said not in " ".join(capsys.readouterr().err.split())
 

@@ -58,7 +58,7 @@ def test_what_the_rules_recognise_is_counted_by_place(task_id: str, capsys: pyte
     assert run(["privacy", "find", MAIL]) == OK
     told = capsys.readouterr()
     assert told.out == f"     1  requests: {task_id}\n     2  documents: {task_id}\n"
-    assert told.err.startswith("workflow histories were not looked at: no Temporal server answers at 127.0.0.1:1")
+    assert told.err.startswith("workflow histories were not searched: no Temporal server answers at 127.0.0.1:1")
 
 
 def test_nobody_found_is_an_exit_code_and_json_has_no_content(task_id: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,7 +127,7 @@ def test_another_tenant_has_nobody(
     ("arguments", "code", "said"),
     [
         (["find", "-a"], BAD_USAGE, "No such option"),
-        (["find", "Jo"], BAD_USAGE, "the value needs 3 letters or digits: give the name or number as a whole"),
+        (["find", "Jo"], BAD_USAGE, "the value needs at least 3 letters or digits: give the whole name or number"),
         (["erase", "bob@example.com", "--yes"], WORK_FAILED, "Not found: nothing to erase"),
         (["find", NAME, "--type", "FOO"], BAD_USAGE, "there is no type 'FOO': choose one of ACCOUNT, "),
         (["find", NAME, "--type", "WANTED"], BAD_USAGE, "there is no type 'WANTED': choose one of"),

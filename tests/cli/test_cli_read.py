@@ -55,7 +55,7 @@ paper.pdf: 2 lines, 20 characters
 
 skipped:
   .hidden: hidden
-  failed.pdf: plain text that is called .pdf: no such file is in it; call it .txt if it is a document
+  failed.pdf: plain text, although its name ends in .pdf; rename it to .txt if it is a document
   paper.pdf, page 2: empty
 """)
 
@@ -91,6 +91,6 @@ def test_a_file_that_cannot_be_used_is_named_and_the_others_are_shown(
     assert run(["read", "docs/notes.md", "docs/failed.pdf", "docs/none.md"]) == WORK_FAILED
     said = capfd.readouterr().out
     assert "docs/notes.md: 11 lines" in said
-    assert "docs/failed.pdf: plain text that is called .pdf" in said
+    assert "docs/failed.pdf: plain text, although its name ends in .pdf" in said
     assert "docs/none.md" in said
     assert run(["read"]) == BAD_USAGE

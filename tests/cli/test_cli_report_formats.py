@@ -90,7 +90,7 @@ def test_every_citation_of_the_pdf_leads_to_its_source_and_what_looks_like_typst
     assert "[3] survey.pdf, page 2 of attachment a (1).pdf, lines 12–15" in words
     assert "[5?] gone.md, lines 1–9. Failed check: there is no such document." in words
     assert ("港口" in words) != ("‹2 CJK characters›.md, line 1" in words)
-    assert ("they are described between" in words) == ("‹" in words) == ("they are described between" in err)
+    assert ("They are described between" in words) == ("‹" in words) == ("They are described between" in err)
 
 
 WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"

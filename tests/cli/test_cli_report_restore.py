@@ -72,8 +72,8 @@ def test_without_the_key_the_report_is_read_and_not_restored(task_id: str, ran: 
     code, out, err = ran("report", task_id, "--restore")
     assert (code, out) == (2, "")
     assert err == (
-        "waystation: what placeholders stand for is encrypted, and the key is not here: set WAYSTATION_KEY to the key "
-        f"of the workers, or put their key file back as {Settings().key_file}"
+        "waystation: what placeholders stand for is encrypted, and the key is missing: set WAYSTATION_KEY to the key "
+        f"of the workers, or restore their key file as {Settings().key_file}"
     )
     assert not Settings().key_file.exists()
 
@@ -84,15 +84,12 @@ def test_another_key_is_refused_by_the_name_of_where_it_came_from(
     Settings().key_file.write_bytes(bytes(32))
     code, out, err = ran("report", task_id, "--restore")
     assert (code, out) == (2, "")
-    assert err.startswith(f"waystation: the key in {Settings().key_file} is not the one with which this was encrypted")
+    assert err.startswith(f"waystation: the key in {Settings().key_file} is not the key that this was encrypted with")
     monkeypatch.setenv("WAYSTATION_KEY", HEX)
-    assert ran("report", task_id, "--restore")[2].startswith("waystation: the key in WAYSTATION_KEY is not the one")
+    assert ran("report", task_id, "--restore")[2].startswith("waystation: the key in WAYSTATION_KEY is not the key")
     Settings().key_file.write_bytes(b"short")
     monkeypatch.delenv("WAYSTATION_KEY")
-    assert (
-        "is not a redaction key: 5 bytes instead of 32: put the right file back"
-        in ran("report", task_id, "--restore")[2]
-    )
+    assert "is not a key file: 5 bytes instead of 32: restore the right file" in ran("report", task_id, "--restore")[2]
 
 
 def test_an_older_key_that_is_named_opens_what_it_encrypted(

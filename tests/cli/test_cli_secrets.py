@@ -88,12 +88,12 @@ def test_with_another_key_or_none_a_secret_is_not_to_be_had(
 ) -> None:
     assert typed("WIKI", SECRET) == 0
     monkeypatch.setenv("WAYSTATION_KEY", HEX)
-    with pytest.raises(BadInput, match="is not the one with which this was encrypted"):
+    with pytest.raises(BadInput, match="is not the key that this was encrypted with"):
         asyncio.run(kept(Settings(home=without_server.home), "WIKI"))
     monkeypatch.delenv("WAYSTATION_KEY")
     asyncio.run(claimed(without_server))
     without_server.key_file.unlink()
-    with pytest.raises(BadInput, match="a secret of a tool server is encrypted, and the key is not here"):
+    with pytest.raises(BadInput, match="a secret of a tool server is encrypted, and the key is missing"):
         asyncio.run(kept(without_server, "WIKI"))
     assert typed("WIKI", NEWER) == 2
 

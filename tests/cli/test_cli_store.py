@@ -77,8 +77,8 @@ def test_the_doctor_says_what_to_do_about_the_store(
     assert found(empty_url)[2].endswith("run `waystation store migrate`")
     assert found("mysql://db/waystation")[2].startswith("the database URL cannot be used: write it as postgresql://")
     assert found(CLOSED)[:2] == (False, False)
-    assert "see that it runs and that DATABASE_URL names it" in found(CLOSED)[2]
-    assert "put them right" in found(empty_url.replace(PASSWORD, "wrong"))[2]
+    assert "check that it runs and that DATABASE_URL names it" in found(CLOSED)[2]
+    assert "correct them" in found(empty_url.replace(PASSWORD, "wrong"))[2]
     assert run(["store", "migrate"]) == 1  # with the wrong password
     monkeypatch.setenv("DATABASE_URL", empty_url)
     assert run(["store", "migrate"]) == 0

@@ -30,7 +30,7 @@ def test_tools_are_listed_by_server_with_what_asks_and_what_is_hidden(
         "hidden",
     ]
     assert "  shop fail: the config file does not allow it" in lines
-    assert lines[-1] == "  gone: the program of the tool server gone is not there, or may not be run"
+    assert lines[-1] == "  gone: the program of the tool server gone does not exist or is not executable"
 
 
 def test_programs_get_the_same_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -76,7 +76,10 @@ async def test_without_a_worker_it_is_unknown_whether_a_task_was_accepted_and_re
     client: Client, temporal_client: TemporalClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     request = make_task_request()
-    with pytest.raises(Unreachable, match=r"unknown whether task-[0-9a-f]{16} was accepted.*request id is safe"):
+    with pytest.raises(
+        Unreachable,
+        match=r"unknown whether task-[0-9a-f]{16} was accepted.*It is safe to submit it again with the same request id",
+    ):
         await client.submit(request, DOCUMENTS, start_timeout=SHORT)
     stored = await client.get_task(make_task_id(request))
     assert stored.phase is TaskPhase.SUBMITTED
@@ -144,7 +147,7 @@ async def test_answers_are_told_when_they_had_effect_and_when_they_were_refused(
         assert approved == AnswerResult(
             outcome="approved", reason="[('by', 'ada'), ('request_id', 'r1'), ('tokens', 5000)]"
         )
-        with pytest.raises(BadInput, match=f"{task_id} does not run: it has ended"):
+        with pytest.raises(BadInput, match=f"{task_id} is not running: it has ended"):
             await client.deny(task_id)
 
 
@@ -184,7 +187,7 @@ async def test_another_tenant_neither_sees_what_waits_nor_hands_in_for_this_one(
         while task_id not in {one.task_id for one in await client.list_approvals()}:
             await asyncio.sleep(0.05)
         assert await other.list_approvals() == ()
-        with pytest.raises(BadInput, match="the request is of tenant 'local' and the settings of 'other'"):
+        with pytest.raises(BadInput, match="the request belongs to tenant 'local', but the settings name 'other'"):
             await other.submit(make_task_request(), DOCUMENTS)
 
 
@@ -195,7 +198,7 @@ async def test_without_a_worker_a_running_task_is_shown_as_far_as_it_is_known(
         task_id = (await client.submit(make_task_request(), DOCUMENTS)).task_id
     seen = await client.get_task(task_id)
     assert seen.phase is TaskPhase.WORKING
-    assert seen.remark.startswith("no worker answers: it goes on when one runs")
+    assert seen.remark.startswith("no worker answers. The task continues when one runs")
 
 
 async def test_a_task_terminated_in_temporal_is_over(client: Client, temporal_client: TemporalClient) -> None:
@@ -225,7 +228,7 @@ async def test_a_task_that_no_session_took_can_be_cancelled_and_is_over_for_one_
     task_id = make_task_id(request)
     assert await client.cancel(task_id) is TaskPhase.SUBMITTED
     seen = await client.get_task(task_id)
-    assert (seen.phase, seen.notes) == (TaskPhase.CANCELLED, ("it was cancelled before a session took it",))
+    assert (seen.phase, seen.notes) == (TaskPhase.CANCELLED, ("the task was cancelled before a session accepted it",))
     async with aclosing(await SqlStore.open(Settings(home=tmp_path).database_url, utc_now)) as store:
         assert (await store.get_task(task_id, SYSTEM_SCOPE)).ended_at is not None
 
@@ -301,9 +304,9 @@ async def test_the_beginning_of_an_id_is_enough_where_only_one_task_has_it(clien
     task_id = make_task_id(requests[0])
     assert await client.resolve_task_id(task_id) == task_id
     assert await client.resolve_task_id(task_id.removeprefix("task-")) == task_id
-    with pytest.raises(BadInput, match=r"'task-' could be task-[0-9a-f]{16}, "):
+    with pytest.raises(BadInput, match=r"'task-' matches task-[0-9a-f]{16}, "):
         await client.resolve_task_id("task-")
-    with pytest.raises(BadInput, match=r"'task' could be task-[0-9a-f]{16}, "):
+    with pytest.raises(BadInput, match=r"'task' matches task-[0-9a-f]{16}, "):
         await client.resolve_task_id("task")
     with pytest.raises(UnknownTask, match="no task starts with 'xyz'"):
         await client.resolve_task_id("xyz")

@@ -99,10 +99,12 @@ async def test_a_worker_with_a_hook_whose_program_is_not_there_does_not_start(
     with pytest.raises(BadInput) as in_file:
         async with open_compaction_hooks(Settings()):
             pass
-    assert str(in_file.value).startswith(f"compaction_after in {config}: its program is not there, or may not be run")
+    assert str(in_file.value).startswith(
+        f"compaction_after in {config}: its program does not exist or is not executable"
+    )
     assert "hush" not in str(in_file.value)
     monkeypatch.setenv("WAYSTATION_COMPACTION_AFTER", "nowhere-to-be-found")
-    with pytest.raises(BadInput, match=r"^WAYSTATION_COMPACTION_AFTER: its program is not there"):
+    with pytest.raises(BadInput, match=r"^WAYSTATION_COMPACTION_AFTER: its program does not exist"):
         async with open_compaction_hooks(Settings()):
             pass
 

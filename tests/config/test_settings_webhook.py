@@ -52,7 +52,7 @@ def test_the_doctor_refuses_the_addresses_that_workers_refuse(
     monkeypatch.setenv("WAYSTATION_NOTIFY", given)
     assert run(["doctor"]) == WORK_FAILED
     told = capsys.readouterr().out
-    assert f"FAIL notifications: address {len(given.split())} of WAYSTATION_NOTIFY is none that Apprise knows" in told
+    assert f"FAIL notifications: address {len(given.split())} of WAYSTATION_NOTIFY is unknown to Apprise" in told
     assert "hush" not in told
 
 

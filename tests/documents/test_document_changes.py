@@ -88,7 +88,7 @@ def test_a_task_that_has_too_many_documents_from_before_takes_new_versions_and_n
     validate_document_count(MAX_TASK_DOCUMENTS)
     validate_document_count(MAX_TASK_DOCUMENTS + 5, had=MAX_TASK_DOCUMENTS + 5)
     for had in (0, MAX_TASK_DOCUMENTS, MAX_TASK_DOCUMENTS + 4):
-        with pytest.raises(BadInput, match=r"5,005 documents are too many: a task may have 5,000 documents\."):
+        with pytest.raises(BadInput, match=r"5,005 documents are too many: a task can have 5,000 documents\."):
             validate_document_count(MAX_TASK_DOCUMENTS + 5, had=had)
 
 
@@ -121,7 +121,7 @@ def test_beside_the_changed_lines_the_new_version_has_only_lines_of_the_old_one(
 def test_changed_lines_are_said_in_the_numbers_of_the_new_version() -> None:
     assert [str(place) for place in find_changed_lines(list("abcdef"), list("aXYcde"))] == [
         "lines 2-3",
-        "taken out after line 6",
+        "removed after line 6",
     ]
     assert [str(place) for place in find_changed_lines(list("abc"), list("abZ"))] == ["line 3"]
 
@@ -135,7 +135,7 @@ def test_versions_of_lines_that_come_again_and_again_have_one_change_between_the
 def test_lines_that_are_there_once_part_what_is_compared() -> None:
     before = [line for number in range(500) for line in (f"line {number}", "-")]
     after = [line.replace("line 250", "changed") for line in before if line != "line 400"]
-    assert [str(place) for place in find_changed_lines(before, after)] == ["line 501", "taken out after line 800"]
+    assert [str(place) for place in find_changed_lines(before, after)] == ["line 501", "removed after line 800"]
 
 
 def test_versions_that_are_too_large_to_compare_have_one_change_between_their_equal_ends() -> None:

@@ -39,7 +39,7 @@ GOOD = {
     "i.md": b"Text.",
 }
 SPREADSHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-DAMAGED_ZIP = "damaged: no whole zip archive"
+DAMAGED_ZIP = "damaged: not a complete zip archive"
 PASSWORD = "protected by a password; save it without one"
 
 
@@ -60,19 +60,19 @@ def memory_bomb() -> bytes:
 
 
 BROKEN = {
-    "pdf-cut.pdf": (GOOD["a.pdf"][:300], "damaged: no PDF that can be read"),
-    "pdf-noise.pdf": (b"%PDF-1.7\n" + b"\x00\xff\x13" * 500, "damaged: no PDF that can be read"),
+    "pdf-cut.pdf": (GOOD["a.pdf"][:300], "damaged: not a readable PDF"),
+    "pdf-noise.pdf": (b"%PDF-1.7\n" + b"\x00\xff\x13" * 500, "damaged: not a readable PDF"),
     "pdf-password.pdf": (make_pdf_file("Text.", encrypted=True), PASSWORD),
     "pdf-scanned.pdf": (make_pdf_file("scan"), "no page has text: scanned? Run text recognition (OCR) on it first"),
     "pdf-empty.pdf": (make_pdf_file(""), "empty"),
     "zip-many.docx": (
         make_zip_archive({f"word/{number}": b"" for number in range(10_001)}),
-        "an archive of 10,001 members, and 10,000 is the most",
+        "an archive of 10,001 members; the maximum is 10,000",
     ),
     "zip-noise.docx": (b"PK\x03\x04" + b"\x00\xff\x13" * 500, DAMAGED_ZIP),
     "docx-cut.docx": (GOOD["b.docx"][:-300], DAMAGED_ZIP),
-    "docx-no-xml.docx": (make_zip_archive({"word/document.xml": b"junk"}), "damaged: no Word file that can be read"),
-    "docx-entities.docx": (entity_bomb(), "damaged: no Word file that can be read"),
+    "docx-no-xml.docx": (make_zip_archive({"word/document.xml": b"junk"}), "damaged: not a readable Word file"),
+    "docx-entities.docx": (entity_bomb(), "damaged: not a readable Word file"),
     "docx-password.docx": (PASSWORD_PROTECTED, PASSWORD),
     "docx-old.doc": (
         PASSWORD_PROTECTED.replace(b"\0", b"\1")[:8] + "WordDocument".encode("utf-16-le"),
@@ -81,13 +81,13 @@ BROKEN = {
     "pptx-cut.pptx": (GOOD["c.pptx"][:-300], DAMAGED_ZIP),
     "pptx-nothing.pptx": (make_zip_archive({"ppt/x": b""}), "damaged: a part of it is missing or broken"),
     "xlsx-cut.xlsx": (GOOD["d.xlsx"][:-300], DAMAGED_ZIP),
-    "xlsx-nothing.xlsx": (make_zip_archive({"xl/x": b""}), "damaged: no table that can be read"),
+    "xlsx-nothing.xlsx": (make_zip_archive({"xl/x": b""}), "damaged: not a readable spreadsheet"),
     "xlsx-memory.xlsx": (memory_bomb(), "could not be read (its parser crashed; the file may be damaged)"),
-    "xls-cut.xls": (OLD_SHEETS[:600], "damaged: no table that can be read"),
+    "xls-cut.xls": (OLD_SHEETS[:600], "damaged: not a readable spreadsheet"),
     "epub-cut.epub": (GOOD["f.epub"][:-300], DAMAGED_ZIP),
     "epub-drm.epub": (
         make_book_file(protected=True),
-        "protected against copying (DRM); only the shop's own program can read it",
+        "protected against copying (DRM); only the shop's own program can open it",
     ),
     "odt.odt": (
         make_zip_archive({"mimetype": "application/vnd.oasis.opendocument.text"}),
@@ -104,7 +104,7 @@ def make_broken_files() -> dict[str, tuple[bytes, str]]:
     With one that takes seconds and half a gigabyte to make, which nobody should pay for who imports this module.
     """
     bomb = make_zip_archive({"word/document.xml": bytes(501_000_000)})
-    return {**BROKEN, "zip-bomb.docx": (bomb, "unpacks to 501 MB, and 500 MB is the most")}
+    return {**BROKEN, "zip-bomb.docx": (bomb, "unpacks to 501 MB; the maximum is 500 MB")}
 
 
 @pytest.fixture(autouse=True)
@@ -201,7 +201,7 @@ def test_an_attachment_that_breaks_its_parser_costs_neither_the_message_nor_the_
     loaded = load_documents([file])
     assert "Silt closed the harbour." in loaded.documents[0].text
     assert loaded.documents[0].text.endswith("[attachment a.csv]\npump,1250\n\n[attachment b.csv]\nvalve,310")
-    reason = "broke its reader; it may be damaged"
+    reason = "crashed its reader; it may be damaged"
     assert loaded.left_out == (SkippedItem(name=f"{file}, attachment bomb.xlsx", reason=reason),)
 
 
@@ -210,7 +210,7 @@ def test_an_email_whose_attachments_break_one_parser_after_another_is_its_messag
     file.write_bytes(make_mail_file({f"{number}.xlsx": memory_bomb() for number in range(4)}))
     loaded = load_documents([file])
     assert "Silt closed the harbour." in loaded.documents[0].text
-    reason = "an attachment of this e-mail broke its reader, so none was read; give them by themselves"
+    reason = "an attachment of this e-mail crashed its reader, so none was read; give the attachments separately"
     assert {one.reason for one in loaded.left_out} == {reason}
 
 
@@ -218,16 +218,14 @@ def test_a_broken_file_that_is_named_by_itself_is_refused(tmp_path: Path) -> Non
     good, broken = tmp_path / "a.md", tmp_path / "b.pdf"
     good.write_text("Text.")
     broken.write_bytes(BROKEN["pdf-cut.pdf"][0])
-    with pytest.raises(
-        BadInput, match=r"cannot use .*b\.pdf: damaged: no PDF that can be read\. Give a file or folder"
-    ):
+    with pytest.raises(BadInput, match=r"cannot use .*b\.pdf: damaged: not a readable PDF\. Give a file or folder"):
         load_documents([good, broken])
 
 
 def test_a_folder_of_broken_files_only_is_refused_with_several_reasons(tmp_path: Path) -> None:
     for name in ("a.pdf", "b.pdf", "c.pdf", "d.pdf", "e.pdf"):
         (tmp_path / name).write_bytes(b"%PDF-")
-    damaged = "damaged: no PDF that can be read"
+    damaged = "damaged: not a readable PDF"
     named = rf"\(a\.pdf: {damaged}; b\.pdf: {damaged}; c\.pdf: {damaged}; and 2 more\)"
     with pytest.raises(BadInput, match=named):
         load_documents([tmp_path])

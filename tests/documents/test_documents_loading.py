@@ -47,7 +47,9 @@ def test_more_files_than_a_task_may_have_documents_are_refused_before_one_is_rea
         (tmp_path / folder).mkdir()
         for number in range(count):
             (tmp_path / folder / f"{number}.txt").symlink_to(tmp_path / folder / f"{number}.txt.of.nobody")
-    with pytest.raises(BadInput, match=r"5,001 files are too many: a task may have 5,000 documents\. Give a folder"):
+    with pytest.raises(
+        BadInput, match=r"5,001 files are too many: a task can have 5,000 documents\. Give a smaller folder"
+    ):
         load_documents([tmp_path / "one", tmp_path / "two", tmp_path / "two"])
     with pytest.raises(BadInput, match="no file in it can be read"):
         load_documents([tmp_path / "one"])
@@ -133,7 +135,7 @@ def test_a_link_inside_the_folder_is_read_and_one_that_leads_out_is_not(tmp_path
     (tmp_path / "docs/c").symlink_to("../outside", target_is_directory=True)
     loaded = load_documents([tmp_path / "docs"])
     assert [(d.name, d.text) for d in loaded.documents] == [("a.md", "text")]
-    reason = "a link that leads out of the folder; give its target by itself"
+    reason = "a link that points outside the folder; give its target separately"
     hidden = SkippedItem(name="..mounted", reason="hidden")
     assert loaded.left_out == (hidden, SkippedItem(name="b.txt", reason=reason), SkippedItem(name="c", reason=reason))
 
@@ -149,7 +151,7 @@ def test_a_link_to_what_is_hidden_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "keys").symlink_to(".ssh", target_is_directory=True)
     loaded = load_documents([tmp_path])
     assert [document.name for document in loaded.documents] == ["a.md"]
-    reason = "a link to what is hidden; give its target by itself"
+    reason = "a link to a hidden file or folder; give its target separately"
     led = {one.name for one in loaded.left_out if one.reason == reason}
     assert led == {"settings.txt", "key.txt", "mounted.txt", "keys"}
 
@@ -182,18 +184,18 @@ def test_line_ends_of_every_kind_become_one_kind(tmp_path: Path) -> None:
         (
             "a.txt",
             bytes(range(1, 256)) * 40,
-            "in no text encoding that can be recognised; save it as UTF-8",
+            "in an unknown text encoding; save it as UTF-8",
         ),
         ("a.md", b" \n\t\n", "empty"),
         (
             "paper.pdf",
             b"Error 404: no such paper here.",
-            "plain text that is called .pdf: no such file is in it; call it .txt if it is a document",
+            "plain text, although its name ends in .pdf; rename it to .txt if it is a document",
         ),
         (
             "costs.xlsx",
             b"a,b\n1,2\n",
-            "plain text that is called .xlsx: no such file is in it; call it .txt if it is a document",
+            "plain text, although its name ends in .xlsx; rename it to .txt if it is a document",
         ),
     ],
 )
@@ -215,7 +217,7 @@ def test_a_file_over_the_limit_of_its_kind_is_refused_with_its_size(tmp_path: Pa
     with file.open("r+b") as big:
         big.truncate(limit + 1_500_000)
     megabytes = limit // 1_000_000
-    refusal = rf"{megabytes + 1}\.5 MB, and {megabytes} MB is the most that one file of this kind may have; split it"
+    refusal = rf"{megabytes + 1}\.5 MB; the maximum for a file of this kind is {megabytes} MB\. Split it"
     with pytest.raises(BadInput, match=refusal):
         load_documents([file])
 

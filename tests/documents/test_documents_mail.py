@@ -160,7 +160,7 @@ def test_a_line_that_is_no_header_is_named(tmp_path: Path) -> None:
     content = b"From: a@example.com\nno header at all\nSubject: Budget\n\nIt is 4200 euros.\n"
     assert read_document_file(tmp_path, "a.eml", content) == (
         "From: a@example.com\nSubject: Budget\n\nIt is 4200 euros.",
-        ["header line “no header at all”: no header that can be read"],
+        ["header line “no header at all”: no readable header"],
     )
 
 

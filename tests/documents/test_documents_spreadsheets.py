@@ -406,7 +406,7 @@ def test_a_binary_sheet_that_is_cut_costs_itself_alone() -> None:
     found["xl/worksheets/sheet2.bin"] = binary(129, "")
     read = extract_file(make_zip_archive(found), "a.xlsb")
     assert read.parts[0].text == "410"
-    assert list_omissions(read) == ["sheet Other: damaged: no table that can be read"]
+    assert list_omissions(read) == ["sheet Other: damaged: not a readable spreadsheet"]
 
 
 def test_embedded_objects_of_sheets_are_named() -> None:

@@ -482,5 +482,5 @@ def test_a_document_cannot_say_how_it_is_converted() -> None:
 
 
 def test_a_document_of_nothing_is_refused() -> None:
-    with pytest.raises(UnreadableFileError, match="damaged: no Word file that can be read"):
+    with pytest.raises(UnreadableFileError, match="damaged: not a readable Word file"):
         extract_file(make_zip_archive({"word/document.xml": part("document", "")}), "a.docx")

@@ -97,7 +97,7 @@ def test_a_missing_broken_or_protected_chapter_costs_that_chapter() -> None:
     assert [part.place for part in read.parts] == ["chapter Beginnings"]
     assert list_omissions(read) == [
         "section 2 (OEBPS/two.xhtml): damaged: a part of it is missing or broken",
-        "section 3 (OEBPS/end.xhtml): protected against copying (DRM); only the shop's own program can read it",
+        "section 3 (OEBPS/end.xhtml): protected against copying (DRM); only the shop's own program can open it",
         "section 4 (not in the book): damaged: a part of it is missing or broken",
     ]
 
@@ -185,7 +185,7 @@ def test_a_bad_sheet_and_a_chart_cost_themselves_alone() -> None:
     assert list_omissions(read) == [
         "sheet Chart: a chart, which has no text to be read",
         "sheet Gone: damaged: a part of it is missing or broken",
-        "sheet Broken: damaged: no table that can be read",
+        "sheet Broken: damaged: not a readable spreadsheet",
     ]
 
 
@@ -195,7 +195,7 @@ def test_a_bad_slide_costs_itself_alone() -> None:
     read = extract_file(make_zip_archive(found), "a.pptx")
     assert [part.place for part in read.parts] == ["slide 3"]
     assert list_omissions(read) == [
-        "slide 1: damaged: a part of it is no XML that can be read",
+        "slide 1: damaged: a part of it is not readable XML",
         "slide 2: hidden; show it to have it read",
     ]
 

@@ -56,11 +56,11 @@ def test_without_front_matter_the_first_heading_describes_it_and_the_file_names_
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("---\nname: a\n# No end", "its front matter has no end"),
-        ("---\nname: a\ndescription: b\n---\n", "it says nothing"),
-        ("   \n", "it says nothing"),
+        ("---\nname: a\n# No end", "its front matter is not closed"),
+        ("---\nname: a\ndescription: b\n---\n", "it has no text"),
+        ("   \n", "it has no text"),
         ("Do this.", "it has neither a description nor a heading"),
-        ("# A\n" + "x" * PROCEDURE_CHARACTERS, "it has 20,004 characters, 20,000 are the most"),
+        ("# A\n" + "x" * PROCEDURE_CHARACTERS, "it has 20,004 characters; the maximum is 20,000"),
     ],
 )
 def test_a_procedure_that_cannot_be_used_says_why(text: str, reason: str) -> None:

@@ -84,9 +84,9 @@ def test_a_folder_with_a_skill_file_is_a_skill_with_its_texts(tmp_path: Path) ->
     assert found.given == (TIDES,)
     assert {one.name: one.reason for one in found.left_out} == {
         "tides/.git": "hidden",
-        "tides/assets/logo.png": "it is no UTF-8 text",
-        "tides/assets/noise.bin": "it is no text",
-        "tides/assets/long.csv": "it has 50,001 characters, 50,000 are the most",
+        "tides/assets/logo.png": "it is not UTF-8 text",
+        "tides/assets/noise.bin": "it is not text",
+        "tides/assets/long.csv": "it has 50,001 characters; the maximum is 50,000",
         "tides/scripts/__pycache__": "generated",
     }
 
@@ -106,29 +106,32 @@ def test_what_is_linked_from_elsewhere_is_not_carried_along(tmp_path: Path) -> N
     (inside / "key").symlink_to(outside / "SKILL.md")
     found = load_skills([skills])
     assert found.given == (TIDES,)
-    leads_out = {one.name for one in found.left_out if "leads out of the folder" in one.reason}
+    leads_out = {one.name for one in found.left_out if "points outside the folder" in one.reason}
     assert leads_out == {"other", "tides/key"}
     (inside / "SKILL.md").unlink()
     (inside / "SKILL.md").symlink_to(outside / "SKILL.md")
-    with pytest.raises(BadInput, match="a link that leads out of the folder"):
+    with pytest.raises(BadInput, match="a link that points outside the folder"):
         load_skills([inside])
 
 
 @pytest.mark.parametrize(
     ("content", "cause"),
     [
-        (None, "neither it nor a folder in it has a SKILL.md"),
-        (b"\xff\xfe", "is no UTF-8 text"),
+        (None, "neither the folder nor a folder in it has a SKILL.md"),
+        (b"\xff\xfe", "is not UTF-8 text"),
         (b"# Only a heading\nDo.", "the front matter of its SKILL.md lacks a name or a description"),
         (b"---\nname: tides\n---\nDo.", "lacks a name or a description"),
-        (b"---\nname: [broken\ndescription: x\n---\nDo.", "name in its SKILL.md is no plain text: put it in quotes"),
-        (b"---\nname: &a tides\ndescription: !!str x\n---\nDo.", "name and description in its SKILL.md is no plain"),
-        (b"---\nname: ../../etc/x\ndescription: x\n---\nDo.", "its SKILL.md has a name that is none: letters"),
-        (b"---\nname: '[x]'\ndescription: x\n---\nDo.", "its SKILL.md has a name that is none"),
-        (b"---\nname: " + b"x" * 65 + b"\ndescription: x\n---\nDo.", "its SKILL.md has a name that is none"),
-        (b"---\nname: tides\ndescription: x\nDo.", "its front matter has no end"),
-        (b"---\nname: tides\ndescription: x\n---\n", "it says nothing"),
-        (b"---\nname: t\ndescription: x\n---\n" + b"x" * 50_001, "it has 50,001 characters, 50,000 are the most"),
+        (b"---\nname: [broken\ndescription: x\n---\nDo.", "name in its SKILL.md is not plain text: put it in quotes"),
+        (b"---\nname: &a tides\ndescription: !!str x\n---\nDo.", "name and description in its SKILL.md is not plain"),
+        (
+            b"---\nname: ../../etc/x\ndescription: x\n---\nDo.",
+            "its SKILL.md has an invalid name: use at most 64 letters",
+        ),
+        (b"---\nname: '[x]'\ndescription: x\n---\nDo.", "its SKILL.md has an invalid name"),
+        (b"---\nname: " + b"x" * 65 + b"\ndescription: x\n---\nDo.", "its SKILL.md has an invalid name"),
+        (b"---\nname: tides\ndescription: x\nDo.", "its front matter is not closed"),
+        (b"---\nname: tides\ndescription: x\n---\n", "it has no text"),
+        (b"---\nname: t\ndescription: x\n---\n" + b"x" * 50_001, "it has 50,001 characters; the maximum is 50,000"),
     ],
 )
 def test_a_skill_that_cannot_be_followed_is_refused_with_cause(
@@ -156,7 +159,7 @@ def test_a_folder_of_too_many_files_is_no_skill(tmp_path: Path) -> None:
     for number in range(MAX_SKILL_FILES):
         (tmp_path / f"{number}.md").write_text("x", encoding="utf-8")
     (tmp_path / "SKILL.md").write_text(WRITTEN, encoding="utf-8")
-    with pytest.raises(BadInput, match="has 101 files; a skill has 100 at most"):
+    with pytest.raises(BadInput, match="has 101 files; a skill can have at most 100"):
         load_skills([tmp_path])
 
 

@@ -68,8 +68,8 @@ def test_agents_hear_once_of_words_and_documents_when_everything_is_killed_right
 
         untold, unread = shell.run("message", task, WORDS), shell.run("documents", task, "--docs", str(folder))
         assert (untold.returncode, unread.returncode) == (2, 2)
-        assert f"{task} has ended (done): none of its agents would hear it." in untold.stderr
-        assert f"{task} has ended (done): none of its agents would read the documents again." in unread.stderr
+        assert f"{task} has ended (done), so no agent would read the message." in untold.stderr
+        assert f"{task} has ended (done), so no agent would read the documents again." in unread.stderr
 
 
 def assert_order_was_taken(documents: Documents) -> None:

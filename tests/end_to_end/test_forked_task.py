@@ -43,7 +43,7 @@ def test_a_fork_asks_and_pays_for_nothing_that_was_finished_and_what_cannot_be_f
             assert done.returncode == 2, done.stderr
             return done.stderr
 
-        assert f"{task} is not over: `waystation watch` follows it" in refused("analysis")
+        assert f"{task} has not ended: `waystation watch` follows it" in refused("analysis")
         server.goes_on.set()
         assert shell.approve_until_over(task) == "done"
         before, report = paid_by_agent(shell, task), shell.run("report", task).stdout
@@ -53,7 +53,7 @@ def test_a_fork_asks_and_pays_for_nothing_that_was_finished_and_what_cannot_be_f
         fork = str(shell.run_json("fork", task, "--from", "analysis", "--request-id", "again", "--detach")["task_id"])
         assert shell.approve_until_over(fork) == "done"
         shown, again = shell.run_json("show", fork), shell.run("report", fork).stdout
-        assert "the request id 'again' was used in this session before" in refused("writing", "--request-id", "again")
+        assert "the request id 'again' was already used in this session" in refused("writing", "--request-id", "again")
 
         assert {call.step for call in server.answered[answered:]} == ANEW
         assert shown["reused_work"] == {"task_id": task, "agents": sorted(KEPT), "payers": {}}

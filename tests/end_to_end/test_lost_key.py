@@ -47,7 +47,7 @@ async def test_work_goes_on_under_another_key_and_only_the_old_originals_are_gon
         assert PASSWORD not in restored.text
 
         settings.key_file.unlink()
-        with pytest.raises(BadInput, match="Where theirs is lost, `waystation store adopt-key`"):
+        with pytest.raises(BadInput, match="If theirs is lost, `waystation store adopt-key`"):
             async with run_configured_workers(settings):
                 pass
         assert await asyncio.to_thread(run, ["store", "adopt-key", "--yes"]) == 0
@@ -56,5 +56,5 @@ async def test_work_goes_on_under_another_key_and_only_the_old_originals_are_gon
         assert MAIL in (await restore_task_text(settings, second, later)).text
         async with await Client.connect(settings) as client:
             assert await client.get_report(first) == report
-        with pytest.raises(BadInput, match="is not the one with which this was encrypted"):
+        with pytest.raises(BadInput, match="is not the key that this was encrypted with"):
             await restore_task_text(settings, first, report)

@@ -180,5 +180,5 @@ async def test_what_is_shown_of_a_text_is_bound_to_its_row(store: SqlStore) -> N
         moved = "UPDATE texts SET content = (SELECT content FROM texts WHERE blob = :one) WHERE blob = :other"
         await connection.execute(text(moved), rows)
     assert await store.get_redacted_text(one, kept.ref.scope) == RedactedText(text=f"of {one.blob}")
-    with pytest.raises(StoreError, match="something else than Waystation has changed it"):
+    with pytest.raises(StoreError, match="another program has changed it"):
         await store.get_redacted_text(other, kept.ref.scope)

@@ -73,7 +73,7 @@ async def test_a_request_waits_for_seven_days_and_then_its_agent_delivers_what_i
     assert crew.calls[: len(called)] == called
     assert len(crew.calls) == len(set(crew.calls))
     assert [entry.decision for entry in trail if isinstance(entry, ApprovalRequest)].count("expired") == len(REQUESTS)
-    assert "tides ended early: nobody answered its request for money until its deadline" in report
+    assert "tides ended early: its budget request was not answered by its deadline" in report
 
 
 async def test_a_request_that_shall_wait_is_overdue_after_seven_days_and_takes_an_approval_on_the_eighth(

@@ -37,9 +37,9 @@ MALFORMED: list[tuple[JsonValue, str]] = [
     ({"request_id": "harbours-1", "tokens": -5}, "tokens: it should be more than 0"),
     ({"request_id": "harbours-1", "tokens": 2.5}, "tokens: it should be a whole number"),
     ({"request_id": 7}, "request_id: it should be text"),
-    ({"request_id": "harbours-1", "sure": True}, "a field that is not known here"),
+    ({"request_id": "harbours-1", "sure": True}, "an unknown field"),
     ({}, "request_id is missing, and open: "),
-    ({"request_id": "nobody-1"}, "there is no request of this id; open: "),
+    ({"request_id": "nobody-1"}, "there is no request with this id; open: "),
 ]
 
 
@@ -259,7 +259,7 @@ async def test_a_task_that_is_ending_takes_no_answers_and_asks_for_nothing_more(
         with pytest.raises(WorkflowFailureError):
             await task.result()
         stored = (await counter.store.get_task(task.id, SYSTEM_SCOPE)).progress
-    assert refusal.reason == "the task is ending, or over"
+    assert refusal.reason == "the task is ending or has ended"
     assert progress.budget.limit == Limit(tokens=TIGHT_BUDGET)
     assert stored is not None
     assert [approval.request_id for approval in stored.approvals] == ["tides-1"]

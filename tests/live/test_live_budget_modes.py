@@ -204,7 +204,7 @@ async def test_an_answer_in_another_unit_than_was_asked_for_is_refused_where_peo
         async def refused() -> bool:
             await task.signal(approvals.APPROVE_BUDGET, {"request_id": "harbours-1", "tokens": 5_000})
             refusals = (await task.query(TaskWorkflow.progress)).refusals
-            return bool(refusals) and refusals[-1].reason.startswith("dollars are asked for: say how many")
+            return bool(refusals) and refusals[-1].reason.startswith("dollars are requested: say how many")
 
         await wait_until(refused)
         await task.cancel()

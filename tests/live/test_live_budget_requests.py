@@ -76,7 +76,7 @@ async def test_the_draft_is_what_ending_the_task_delivers_and_is_stored_nowhere(
         await counter.get_task_handle().signal(DENY_BUDGET, {"request_id": "tides-1", "finish": "cancel"})
         ended = await counter.get_task_handle().result()
         report = await client.get_report(counter.get_task_handle().id)
-        with pytest.raises(BadInput, match=r"is cancelled and has its report: `waystation report task-"):
+        with pytest.raises(BadInput, match=r"is cancelled and already has its report: run `waystation report task-"):
             await client.build_draft(counter.get_task_handle().id)
     assert draft.phase is TaskPhase.PAUSED
     assert (

@@ -132,7 +132,7 @@ async def test_a_context_is_edited_while_its_agent_waits_for_money_and_the_work_
         unpinned = await wait_for_edit(task, action="unpin", message="m5")
         assert (await refusal_of(task, {"action": "pin", "agent": "harbours"})).endswith("pin needs `message`")
         assert await refusal_of(task, {"action": "compact", "agent": "weigh"}) == (
-            "weigh has not begun: it has no context yet"
+            "weigh has not started: it has no context yet"
         )
         waiting = await query_progress(task)
         seen = await fetch_current_details(task)
@@ -186,7 +186,7 @@ async def test_an_edit_waits_for_the_end_of_a_leg_and_comes_too_late_for_an_agen
         ended = await task.result()
         trail = await counter.store.list_audit_entries(task.id, SYSTEM_SCOPE)
         stored = await counter.store.load_transcript(f"{task.id}/write", SYSTEM_SCOPE)
-    assert delivered == "harbours has delivered: the context of an agent that is done is not edited"
+    assert delivered == "harbours has finished: its context can no longer be edited"
     (late,) = ended.edits
     assert (late.state, late.reason) == ("refused", TOO_LATE)
     assert ended.phase is TaskPhase.DONE

@@ -194,7 +194,7 @@ async def test_a_subagent_whose_workflow_somebody_terminates_delivers_what_it_ha
             await counter.store.drop_intent(nobody_stopped, "turn-3")
         gate.opened.set()
     assert progress.phase is TaskPhase.PARTIAL
-    assert index_steps(progress)["harbours.1"].reason == "its workflow was ended by somebody"
+    assert index_steps(progress)["harbours.1"].reason == "someone ended its workflow"
     assert "The keeper of the crew" in find_tool_results(crew, "harbours", 2)[0].content, "its note is its result"
 
 

@@ -161,6 +161,6 @@ async def test_what_cannot_be_taken_is_refused_and_changes_nothing(
     assert before == after
     assert progress.updates == ended.updates == ()
     reasons = [refusal.reason for refusal in progress.refusals]
-    assert sum("send documents with `waystation documents`" in reason for reason in reasons) == 2
+    assert sum("send them with `waystation documents`" in reason for reason in reasons) == 2
     with pytest.raises(BadInput, match=f"{task.id} has ended \\(done\\).*submit --session autumn.*waystation rewind"):
         require_running(row, ended.phase)

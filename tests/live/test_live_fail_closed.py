@@ -36,7 +36,7 @@ ENDLESS = "x" * 1_500
 DOCUMENTS = (SourceDocument(name="pilot.md", text=f"Keep to starboard.\n{ENDLESS}\n"),)
 HANGS = "Nobody gets beyond these words."
 ATTEMPTS = 3
-WHY = "the recogniser 'slow' of your own took over 0.02 s"
+WHY = "your own recogniser 'slow' took over 0.02 s"
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ async def test_a_text_that_fails_in_every_attempt_is_left_out_and_workers_that_c
             return bool(await waits_of(settings, task_id))
 
         await wait_until(waiting)
-        assert (await waits_of(settings, task_id))[0].startswith(f"RunResearchAgent is tried again: {WHY}")
+        assert (await waits_of(settings, task_id))[0].startswith(f"RunResearchAgent is being retried: {WHY}")
     async with at_work(server, settings, crew) as counter:
         assert await attempts_of(counter) > 1
         progress = await counter.get_task_handle().result()
@@ -95,7 +95,7 @@ async def test_a_text_that_fails_in_every_attempt_is_left_out_and_workers_that_c
     assert progress.phase is TaskPhase.DONE
     assert ENDLESS not in transcript.model_dump_json()
     assert result.content.startswith("pilot.md could not be redacted")
-    assert "Text that could not be redacted was left out, and a placeholder stands where it was." in progress.notes
+    assert "Text that could not be redacted was left out and replaced by a placeholder." in progress.notes
     assert crew.calls.count(ModelCall("harbours", 1)) == 1
 
 

@@ -76,7 +76,7 @@ async def test_a_fork_pays_only_for_the_step_that_begins_anew_and_for_what_build
         ]
         kept = await counter.store.load_transcript(f"{row.ref.task_id}/harbours", SYSTEM_SCOPE)
         original = await counter.store.load_transcript(f"{first.task_id}/harbours", SYSTEM_SCOPE)
-        with pytest.raises(RequestConflict, match="'second' was used in this session before"):
+        with pytest.raises(RequestConflict, match="'second' was already used in this session"):
             await submit_fork(counter, FROM_WRITE)
     assert again.ref == row.ref
     assert row.request.servers == ("default",)  # as what it goes on from, whatever its session has named since
@@ -151,7 +151,7 @@ async def test_what_cannot_be_forked_is_refused_and_stores_nothing(
 ) -> None:
     async with run_platform(server, tmp_path, redactor, ScriptedTaskModel()) as counter:
         await counter.submit(under=make_tight_budget_config())
-        with pytest.raises(BadInput, match="is not over: `waystation watch`"):
+        with pytest.raises(BadInput, match="has not ended: `waystation watch`"):
             await submit_fork(counter, FROM_WEIGH)
         await wait_for_both_requests(counter.get_task_handle())
         await counter.get_task_handle().signal(DENY_BUDGET, {"request_id": "harbours-1", "finish": "cancel"})

@@ -63,5 +63,5 @@ async def test_no_secret_and_no_identifier_comes_through_anywhere(
     assert [place for place in PLACES - MODEL_SEES if names_in(seen, place) > MISSED] == []
     assert [place for place in PLACES - MODEL_SEES if any(AUTHOR in text for text in seen.texts[place])] == []
     assert (names_in(seen, "transcripts") > 1 - MISSED) is (policy is RedactionPolicy.STANDARD)
-    failed = "ValueError: its message is not repeated, since it may quote text"
+    failed = "ValueError: its message is not shown, because it may quote text"
     assert any(failed in text for text in seen.texts["heartbeats and failures"])

@@ -127,4 +127,4 @@ async def test_another_process_that_is_no_worker_is_named_as_the_reason(capsys: 
     async with open_embedder(settings) as embedder, open_memory(settings, embedder):
         code, _, err = await run_cli(capsys, "memory", "search", "bar")
         assert code == 3
-        assert "another process has the memory open, and it is no worker that answers" in err
+        assert "another process has the memory open, and no worker answers" in err

@@ -140,7 +140,7 @@ async def test_a_plan_may_be_kept_and_an_impossible_revision_changes_nothing(
     assert len(ended.notes) == notes
     assert "Revision 1, after the research: the plan was kept as it was." in report
     for asked in crew.asked[1:]:
-        assert "- step 'harbours' has begun, and stays as it is" in asked.messages[-1].tool_results[0].content
+        assert "- step 'harbours' has started and cannot be changed" in asked.messages[-1].tool_results[0].content
 
 
 @pytest.mark.parametrize(
@@ -227,5 +227,5 @@ async def test_a_rewound_task_keeps_its_newest_plan_and_is_reviewed_anew(
         second, _ = await done(counter)
     assert [step.id for step in second.steps] == ["harbours", "tides", "fog", "weigh", "write"]
     assert (of(crew, "revision"), of(crew, "fog"), of(crew, "review")) == (1, RESEARCH_CALLS, 4)
-    assert "The plan stays as revision 1 of it left it." in second.notes
+    assert "The plan stays as revision 1 made it." in second.notes
     assert second.phase is TaskPhase.DONE

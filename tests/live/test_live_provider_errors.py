@@ -159,7 +159,7 @@ async def test_a_task_ends_with_a_report_within_its_budget_at_an_endpoint_with_g
     assert used.estimated == (used.total if "no usage" in gaps else 0)
     assert ("are an upper bound" in report) == ("no usage" in gaps)
     assert all(line.answered_by == (("another-model",) if "another model" in gaps else ()) for line in bill.lines)
-    named = "crew was asked for, and answered as another-model"
+    named = "crew was requested, and the answer came as another-model"
     assert (named in report) == ("another model" in gaps)
     assert progress.totals.possibly_billed == 0
     if "no count" in gaps:
@@ -191,7 +191,7 @@ async def test_what_another_attempt_cannot_change_is_asked_once_and_the_agent_de
         ("partial", "the API key was not accepted"),
         ("partial", "the request is too large"),
         ("partial", "the request was refused"),
-        ("partial", "the API key may not do this"),
+        ("partial", "the API key lacks the permission for this"),
     ]
     assert [provider.asked[call] for call in failing] == [1, 1, 1, 1]
     assert progress.totals.possibly_billed == 0

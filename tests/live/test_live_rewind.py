@@ -166,11 +166,11 @@ async def test_what_cannot_be_taken_back_is_refused_and_the_task_stays_as_it_end
         await settled(counter)
         for wrong, why in (
             (BACK.replace(message="m99"), "there is no message 'm99'"),
-            (BACK.replace(agent="plan"), "there is no agent 'plan' that has worked; there are: harbours"),
+            (BACK.replace(agent="plan"), "no agent 'plan' has worked; agents that have worked: harbours"),
         ):
             with pytest.raises(BadInput, match=why):
                 await counter.edit(wrong)
-        with pytest.raises(BadInput, match="has ended: pin is for agents at work"):
+        with pytest.raises(BadInput, match="has ended: pin works only while agents run"):
             await counter.edit(ContextEditInput(action="pin", agent="harbours", message="m5"))
         await counter.set_session_limit(Limit(tokens=WORK_TOKENS))
         with pytest.raises(BadInput, match="the session refused the task"):

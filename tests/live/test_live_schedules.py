@@ -104,9 +104,9 @@ async def test_a_schedule_that_fails_three_times_pauses_itself_and_the_server_ha
         resumed = await platform.wait_for_schedule("weekly")
     assert refused.seen.last.startswith("failed: the session refused the task")
     assert refused.seen.last.endswith("(failure 1 in a row)")
-    assert gone.seen.last.startswith("failed: 1 of the places of its documents cannot be found")
+    assert gone.seen.last.startswith("failed: 1 of the paths of its documents no longer exist")
     assert [one.seen.paused for one in (refused, gone, paused, resumed)] == [False, False, True, False]
-    assert paused.seen.note == ("paused itself after 3 failures in a row: see why in its last run, then resume it")
+    assert paused.seen.note == ("paused after 3 failures in a row: see why in its last run, then resume it")
     assert paused.seen.last.endswith("(failure 3 in a row)")
     assert b"ScheduledRunFailed" in told
     assert [words for words in (QUESTION, "Nordvik", str(platform.docs), "docs") if words.encode() in told] == []
@@ -193,9 +193,9 @@ async def test_what_was_missed_starts_one_task_and_a_removed_schedule_leaves_a_r
         await platform.schedules.remove("weekly")
         with pytest.raises(TextNotFoundError):
             await platform.store.get_text(wish.wish, wish.own.scope)
-        with pytest.raises(BadInput, match="there is no schedule of this name"):
+        with pytest.raises(BadInput, match="there is no schedule with this name"):
             await platform.schedules.remove("weekly")
-        with pytest.raises(BadInput, match="there is no schedule of this name"):
+        with pytest.raises(BadInput, match="there is no schedule with this name"):
             await platform.schedules.trigger("weekly")
         crew.goes_on.set()
         (held,) = [one async for one in server.list_workflows('WorkflowType = "ScheduledRun"')]
@@ -240,7 +240,9 @@ async def test_the_question_of_a_person_who_was_erased_is_asked_no_more_and_the_
         ran = await platform.run_week(0)
     assert added.wish is not None
     assert kept.wish is None
-    assert "what this schedule asks is not in the store any more: remove it, and add it anew" in ran.seen.last
+    assert (
+        "the question of this schedule is no longer in the store: remove the schedule and add it again" in ran.seen.last
+    )
 
 
 async def test_what_cannot_be_scheduled_is_refused_and_nothing_of_it_is_kept(
@@ -254,14 +256,14 @@ async def test_what_cannot_be_scheduled_is_refused_and_nothing_of_it_is_kept(
         ):
             with pytest.raises(BadInput, match=r"--cron .* cannot be used"):
                 await platform.schedules.add(platform.make_schedule().replace(timing=timing))
-        with pytest.raises(BadInput, match=r"^--cron '0 7 31 2 \*' names no time that will ever come"):
+        with pytest.raises(BadInput, match=r"^--cron '0 7 31 2 \*' names a time that never comes"):
             await platform.schedules.add(platform.make_schedule().replace(timing=ScheduleTiming(cron="0 7 31 2 *")))
         assert await platform.schedules.list() == ()
         wishes = [platform.make_schedule().replace(monthly=Limit(tokens=1_000_000 * times)) for times in (1, 2)]
         added = await asyncio.gather(*map(platform.schedules.add, wishes), return_exceptions=True)
         (kept,) = await platform.list_schedules()
     won = [one for one in added if isinstance(one, ScheduleDescription)]
-    assert ["there is a schedule of this name" in str(one) for one in added if isinstance(one, BadInput)] == [True]
+    assert ["a schedule with this name" in str(one) for one in added if isinstance(one, BadInput)] == [True]
     assert [kept.wish] == [one.wish for one in won]
     assert not kept.seen.paused
 

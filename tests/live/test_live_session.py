@@ -311,7 +311,9 @@ async def test_a_task_that_does_not_fit_the_session_is_refused_with_both_numbers
         assert kept.was_refused
         assert kept.ended_at is not None
         assert kept.progress is not None
-        assert kept.progress.notes[0].startswith("its session refused it: the session has 30,000 of 30,000 tokens left")
+        assert kept.progress.notes[0].startswith(
+            "the session refused the task: the session has 30,000 of 30,000 tokens left"
+        )
         (known,) = await counter.store.list_sessions(kept.ref.scope.get_recall_scope("session"), 0, 10)
         assert (known.tasks, known.refused, known.limit) == (0, 1, Limit(tokens=30_000))
         assert await is_forgotten(server, counter.get_task_handle().id)

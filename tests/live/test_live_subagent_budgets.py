@@ -97,4 +97,4 @@ async def test_a_denied_subagent_is_a_result_that_its_parent_works_with(
     assert progress.phase is TaskPhase.PARTIAL
     (result,) = find_tool_results(crew, "harbours", 2)
     assert 'state="partial"' in result.content
-    assert "It ended early: a person denied it more" in result.content
+    assert "It ended early: a person denied its budget request" in result.content

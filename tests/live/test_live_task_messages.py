@@ -175,7 +175,7 @@ async def test_what_cannot_be_told_is_refused_where_the_person_sees_it(
     assert progress.task_messages == ()
     assert "give either `text`" in reasons
     assert "`text` is blank" in reasons
-    assert "not in the task's store: send them with `waystation message`" in reasons
+    assert "not in the task's store: send it with `waystation message`" in reasons
     assert "the message has 5,000 characters; it may have 4,000" in reasons
     with pytest.raises(BadInput, match=f"{task.id} has ended \\(done\\).*submit --session autumn.*waystation rewind"):
         validate_message_text(row, ended.phase, WORDS)

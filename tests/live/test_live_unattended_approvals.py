@@ -50,7 +50,7 @@ async def test_at_the_deadline_the_agents_deliver_what_they_have(
     assert progress.phase is TaskPhase.PARTIAL
     assert {asked.decision for asked in progress.approvals} == {"expired"}
     reasons = {step.reason for step in progress.steps if step.state == "partial"}
-    assert "nobody answered its request for money until its deadline" in reasons
+    assert "its budget request was not answered by its deadline" in reasons
 
 
 async def test_an_overdue_request_that_shall_wait_still_takes_its_answer(
@@ -78,7 +78,7 @@ async def test_an_overdue_request_that_shall_wait_still_takes_its_answer(
         await wait_until(over)
         progress = await counter.get_task_handle().result()
     assert progress.phase is TaskPhase.DONE
-    assert any("is overdue: nobody answered until its deadline" in note for note in progress.notes)
+    assert any("is overdue: it was not answered by its deadline" in note for note in progress.notes)
 
 
 async def test_a_spending_limit_at_the_provider_pauses_and_an_approval_goes_on_behind_the_last_turn(

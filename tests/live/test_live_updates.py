@@ -225,7 +225,7 @@ async def test_an_edit_that_waits_when_its_task_is_cancelled_is_refused(
         gate.opened.set()
         with pytest.raises(WorkflowFailureError):
             await task.result()
-        with pytest.raises(BadInput, match="does not run: it has ended"):
+        with pytest.raises(BadInput, match="is not running: it has ended"):
             await sender.send(SEND_MESSAGE, {"text": "Too late."})
     assert edited == UpdateResult(outcome="refused", reason=TOO_LATE)
 

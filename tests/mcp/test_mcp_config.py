@@ -80,7 +80,7 @@ def test_values_whose_name_says_so_are_secrets_and_are_shown_nowhere(tmp_path: P
         (
             {"type": "sse", "url": "http://h"},
             "mcpServers.web: its type may be stdio, http, streamable-http, streamableHttp; older transports are not "
-            "spoken",
+            "supported",
         ),
         ({"type": "stdio", "url": "http://h"}, "mcpServers.web: a server of type stdio needs command"),
         ({"command": "x", "alow": []}, "mcpServers.web.alow: there is no such field"),
@@ -109,7 +109,7 @@ def test_what_cannot_be_used_is_named_by_its_place(tmp_path: Path, entry: JsonVa
         ('{"mcpServers":\n{,}}', "is not JSON (line 2, column 2"),
         ('{"servers": {}}', "cannot be used: mcpServers: it is missing"),
         ("[]", "cannot be used: the file: "),
-        ('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}', "a is named twice at one place"),
+        ('{"mcpServers": {"a": {"command": "x"}, "a": {"command": "y"}}}', "a is defined twice in the same place"),
         ("\udcff", "is not UTF-8"),
         ("[" * 100_000, "is nested too deep"),
     ],
@@ -141,7 +141,7 @@ def test_secrets_of_the_vault_are_put_in_whatever_they_are_called_and_nothing_of
     )
     assert {"hidden-place", "blue-and-green"} <= one.secrets
     path.write_text(json.dumps({"mcpServers": {"one": {"command": "x", "args": ["${secret:TEAM}"]}}}), encoding="utf-8")
-    with pytest.raises(BadInput, match=r"one: \$\{secret:TEAM\} may not stand in command or args.*: name it in env"):
+    with pytest.raises(BadInput, match=r"one: \$\{secret:TEAM\} must not be in command or args.*: put it into env"):
         load_servers(path, {}, {"TEAM": "blue-and-green"})
     path.write_text(json.dumps(file), encoding="utf-8")
     with pytest.raises(BadInput, match=r"one: the vault has no secret PATH_: `waystation secrets set PATH_`"):

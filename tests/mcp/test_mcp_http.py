@@ -180,7 +180,7 @@ async def test_a_server_that_has_forgotten_the_session_is_greeted_anew(tmp_path:
         bench = ToolCaller(servers)
         assert (await bench.call_tool("greet")).text == "hello"
         old.sessions[:] = ["forgotten"]
-        with pytest.raises(ToolServerFailed, match=r"^the connection to the tool server web broke: "):
+        with pytest.raises(ToolServerFailed, match=r"^the connection to the tool server web failed: "):
             await bench.call_tool("greet")
         assert (await bench.call_tool("greet")).text == "hello"
 

@@ -95,7 +95,7 @@ async def test_a_large_result_is_cut_and_says_how_long_it_was(tool_caller: ToolC
 
 
 async def test_a_server_that_crashed_is_started_anew(tool_caller: ToolCaller) -> None:
-    with pytest.raises(ToolServerFailed, match=r"^the connection to the tool server shop broke: it ended, or sent "):
+    with pytest.raises(ToolServerFailed, match=r"^the connection to the tool server shop failed: it ended, or sent "):
         await tool_caller.call_tool("crash")
     assert (await tool_caller.call_tool("echo", words="again")).text == "again"
 
@@ -168,9 +168,9 @@ async def test_a_server_that_is_not_there_is_hidden_with_the_reason_and_the_othe
         found = await servers.list_tools()
     assert {spec.server for spec in found.tools} == {"shop"}
     assert {(one.server, one.tool): one.reason for one in found.hidden} == {
-        ("gone", ""): "the program of the tool server gone is not there, or may not be run",
-        ("mute", ""): "the tool server mute ended at its start, or does not speak the protocol",
-        ("nowhere", ""): "the folder (cwd) of the tool server nowhere is not there",
+        ("gone", ""): "the program of the tool server gone does not exist or is not executable",
+        ("mute", ""): "the tool server mute ended at its start or does not implement the protocol",
+        ("nowhere", ""): "the folder (cwd) of the tool server nowhere does not exist",
         ("slow", ""): "the tool server slow did not answer within 0.5 s after its start (start_timeout)",
     }
 

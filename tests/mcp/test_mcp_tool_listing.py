@@ -50,11 +50,11 @@ def test_the_config_file_says_which_tools_ask(ask: ToolApprovalMode, asking: lis
 REFUSED: list[tuple[dict[str, JsonValue], str]] = [
     (
         {"type": "object", "description": "x" * 1_000_000},
-        "its schema has 1,000,037 characters; 16,000 are taken",
+        "its schema has 1,000,037 characters; at most 16,000 are accepted",
     ),
-    ({"type": "string"}, "its schema is not of one object: models take no other"),
-    ({"type": "object", "anyOf": [{}]}, "its schema is not of one object: models take no other"),
-    ({"type": "object", "properties": {"a b": {}}}, "its schema has an argument whose name models do not take"),
+    ({"type": "string"}, "its schema is not a single object, and models accept no other"),
+    ({"type": "object", "anyOf": [{}]}, "its schema is not a single object, and models accept no other"),
+    ({"type": "object", "properties": {"a b": {}}}, "its schema has an argument name that models do not accept"),
     ({"type": "object", "properties": {"a": {"type": "text"}}}, "its schema is not valid JSON Schema"),
     (
         {"type": "object", "properties": {"a": {"type": [1, *([number] for number in range(100))]}}},
@@ -73,7 +73,7 @@ def test_a_schema_that_would_have_every_request_refused_is_left_out(schema: dict
 def test_a_name_counts_once() -> None:
     specs, hidden = filter_server_tools(make_server(), [make_tool("buy", reads=True), make_tool("buy", reads=False)])
     assert [spec.read_only for spec in specs] == [True]
-    assert [one.reason for one in hidden] == ["the server has another tool of that name"]
+    assert [one.reason for one in hidden] == ["the server has another tool with this name"]
 
 
 def test_a_name_that_a_person_would_not_see_as_it_is_is_left_out() -> None:
@@ -87,7 +87,7 @@ def test_a_name_that_a_person_would_not_see_as_it_is_is_left_out() -> None:
 def test_a_server_cannot_flood_the_agents_with_tools() -> None:
     specs, hidden = filter_server_tools(make_server(), [make_tool(f"t{number}") for number in range(MAX_TOOLS + 5)])
     assert len(specs) == MAX_TOOLS
-    assert [one.reason for one in hidden] == ["the server has more than 128 tools; the rest is left out"]
+    assert [one.reason for one in hidden] == ["the server has more than 128 tools; the rest are left out"]
 
 
 def test_long_lists_of_words_or_numbers_are_no_reason_to_hide_a_tool() -> None:

@@ -96,7 +96,7 @@ async def test_what_passes_is_tried_again(server: EmbeddingsServer, status: int)
     ("status", "words"),
     [
         (0, "does not answer"),
-        (429, "takes no more requests for now (HTTP 429)"),
+        (429, "accepts no more requests for now (HTTP 429)"),
         (503, "failed (HTTP 503)"),
     ],
 )
@@ -128,7 +128,7 @@ async def test_what_does_not_pass_is_not_tried_again(server: EmbeddingsServer, s
 
 async def test_the_delay_that_a_server_asks_for_is_kept_or_it_is_given_up(server: EmbeddingsServer) -> None:
     server.faults = [Fault(429, "0.2"), Fault(429, "0"), Fault(200)]
-    assert "cannot be used" in await failure(embedder_of(server))
+    assert "unusable answer" in await failure(embedder_of(server))
     server.faults = [Fault(429, "60")]
     assert "HTTP 429" in await failure(embedder_of(server))
     server.faults = [Fault(429, "Wed, 21 Oct 2026 07:28:00 GMT"), Fault(503, "nan")]
@@ -150,12 +150,12 @@ async def test_the_delay_that_a_server_asks_for_is_kept_or_it_is_given_up(server
 )
 async def test_an_answer_that_cannot_be_used_is_no_vector(server: EmbeddingsServer, body: str) -> None:
     server.faults = [Fault(200, body=body)]
-    assert "gave an answer that cannot be used" in await failure(embedder_of(server))
+    assert "sent an unusable answer" in await failure(embedder_of(server))
 
 
 async def test_a_dimension_that_is_not_the_set_one_is_seen_with_the_first_vector(server: EmbeddingsServer) -> None:
     server.dimension = 8
-    assert "gives vectors of 8 dimensions, not of 64: set WAYSTATION_EMBEDDER_DIMENSION" in await failure(
+    assert "returns vectors of 8 dimensions instead of 64: set WAYSTATION_EMBEDDER_DIMENSION" in await failure(
         embedder_of(server)
     )
 
@@ -186,7 +186,7 @@ def test_an_address_that_cannot_be_used_is_refused_without_being_shown(url: str)
 
 
 def test_what_must_be_set_is_said() -> None:
-    with pytest.raises(BadInput, match=r"set WAYSTATION_EMBEDDER_DIMENSION .* that small gives"):
+    with pytest.raises(BadInput, match=r"set WAYSTATION_EMBEDDER_DIMENSION .* vectors of small"):
         resolve_embedding_endpoint("openai", None, "small", None, None)
     with pytest.raises(BadInput, match="set VOYAGE_API_KEY"):
         resolve_embedding_endpoint("voyage", None, None, None, None)

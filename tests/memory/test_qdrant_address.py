@@ -63,7 +63,7 @@ async def test_the_key_goes_along_over_grpc() -> None:
     "url", ["", "localhost:6333", "ftp://q.example.com", "http://", "http://q:port", "http://[::1"]
 )
 def test_what_is_no_address_is_refused_with_an_example(url: str) -> None:
-    with pytest.raises(BadInput, match="QDRANT_URL is no address of a server: it must look like https://"):
+    with pytest.raises(BadInput, match="QDRANT_URL is not the address of a server: it must look like https://"):
         QdrantServerMemory.open(QdrantServerConfig(url=url), "compass", DIMENSION)
 
 

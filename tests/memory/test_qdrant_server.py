@@ -127,7 +127,7 @@ async def test_a_collection_of_another_embedder_is_refused_by_name(
     qdrant.requests.clear()
     other = opened(qdrant, "sextant", 8)
     named = r"made with the embedder compass \(4 dimensions\), not with sextant \(8 dimensions\)"
-    refusal = f"{named}: make it anew by `waystation memory reindex`"
+    refusal = f"{named}: rebuild it with `waystation memory reindex`"
     for _ in range(2):
         with pytest.raises(MemoryUnavailable, match=refusal):
             await other.upsert([make_passage("wheel", dense=EAST)])
@@ -137,7 +137,7 @@ async def test_a_collection_of_another_embedder_is_refused_by_name(
 
 async def test_a_collection_of_another_program_is_left_alone(qdrant: QdrantStub, memory: QdrantServerMemory) -> None:
     qdrant.make_foreign_collection(COLLECTION, 8)
-    with pytest.raises(MemoryUnavailable, match=r"does not name its embedder: .* set WAYSTATION_QDRANT_COLLECTION"):
+    with pytest.raises(MemoryUnavailable, match=r"does not name its embedder: .* Set WAYSTATION_QDRANT_COLLECTION"):
         await memory.upsert([make_passage("wheel", dense=EAST)])
     assert qdrant.collection(COLLECTION).payload_schema == {}
 
@@ -177,7 +177,7 @@ def test_batches_keep_every_point_in_order_within_their_limits(sizes: list[int],
 async def test_what_is_no_passage_stays_out_of_the_error(qdrant: QdrantStub, memory: QdrantServerMemory) -> None:
     await memory.count("t1")
     qdrant.put_point(COLLECTION, {"dense": list(EAST)}, {"tenant": "t1", "session": "s1", "text": "sensitive"})
-    with pytest.raises(MemoryUnavailable, match=r"gave an answer that cannot be used \(ValidationError\)") as caught:
+    with pytest.raises(MemoryUnavailable, match=r"sent an unusable answer \(ValidationError\)") as caught:
         await memory.search(make_query("wheel", dense=EAST))
     assert "sensitive" not in str(caught.value)
     assert caught.value.__context__ is None

@@ -77,7 +77,7 @@ async def test_a_busy_server_that_asks_for_a_long_wait_is_given_up(
     qdrant: QdrantStub, memory: QdrantServerMemory, asked: str, tries: int
 ) -> None:
     qdrant.fail_next(3, 429, retry_after=asked)
-    with pytest.raises(MemoryUnavailable, match="takes no more requests for now"):
+    with pytest.raises(MemoryUnavailable, match="accepts no more requests for now"):
         await memory.count("t1")
     assert qdrant.faults_left == 3 - tries
 
@@ -123,7 +123,7 @@ async def test_a_wrong_key_is_said_at_once_and_never_shown(given: SecretStr | No
 
 async def test_a_key_that_may_not_write_is_said_at_once(qdrant: QdrantStub, memory: QdrantServerMemory) -> None:
     qdrant.fail_next(2, 403)
-    with pytest.raises(MemoryUnavailable, match="set QDRANT_API_KEY to one that may read and write"):
+    with pytest.raises(MemoryUnavailable, match="set QDRANT_API_KEY to a key that can read and write"):
         await memory.upsert([make_passage("wheel", dense=EAST)])
     assert qdrant.faults_left == 1
 
@@ -141,7 +141,7 @@ async def test_what_the_server_quotes_of_a_refused_request_goes_nowhere(
 ) -> None:
     await memory.count("t1")
     qdrant.fail_next(1, 422)
-    with pytest.raises(MemoryUnavailable, match=r"does not take what it was sent \(HTTP 422\)") as caught:
+    with pytest.raises(MemoryUnavailable, match=r"rejects the data that it was sent \(HTTP 422\)") as caught:
         await memory.upsert([make_passage("sensitive", dense=EAST)])
     assert "sensitive" not in f"{caught.value!r}"
     assert (caught.value.__cause__, caught.value.__context__) == (None, None)
@@ -159,11 +159,11 @@ async def test_a_closed_memory_is_unavailable(memory: QdrantServerMemory) -> Non
     [
         (StatusCode.UNAVAILABLE, "does not answer"),
         (StatusCode.DEADLINE_EXCEEDED, "did not answer in time"),
-        (StatusCode.RESOURCE_EXHAUSTED, "takes no more requests for now"),
+        (StatusCode.RESOURCE_EXHAUSTED, "accepts no more requests for now"),
         (StatusCode.INTERNAL, "failed"),
         (StatusCode.UNAUTHENTICATED, "does not accept the key"),
         (StatusCode.PERMISSION_DENIED, "does not accept the key"),
-        (StatusCode.INVALID_ARGUMENT, "does not take what it was sent"),
+        (StatusCode.INVALID_ARGUMENT, "rejects the data that it was sent"),
     ],
 )
 async def test_failures_over_grpc_mean_the_same(code: StatusCode, words: str) -> None:

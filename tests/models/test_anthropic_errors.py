@@ -49,7 +49,7 @@ async def error_of(answer: ScriptedAnswer) -> ModelError:
     [
         (400, "invalid_request_error", "the request was refused"),
         (401, "authentication_error", "the API key was not accepted"),
-        (403, "permission_error", "the API key may not do this"),
+        (403, "permission_error", "the API key lacks the permission for this"),
         (404, "not_found_error", "there is no such model or endpoint"),
         (413, "request_too_large", "the request is too large"),
         (422, "invalid_request_error", "the request was refused"),
@@ -66,7 +66,7 @@ async def test_what_another_attempt_cannot_change_is_rejected(status: int, kind:
     [
         (
             build_error_response(402, "billing_error"),
-            "the provider's spending limit is reached, or its account has no credit",
+            "the account's spending limit at the provider is reached, or the account has no credit",
         ),
         (
             build_error_response(400, "invalid_request_error", "Your credit balance is too low"),
@@ -198,8 +198,8 @@ async def test_a_time_out_is_unavailable() -> None:
     error = await error_of(httpx2.ReadTimeout("silence"))
     assert isinstance(error, ModelUnavailable)
     assert str(error) == (
-        "the provider took the call and sent nothing for 600 s: WAYSTATION_MODEL_PATIENCE and "
-        "WAYSTATION_MODEL_PATIENCE_THINKING say how long it is waited for"
+        "the provider accepted the call and sent nothing for 600 s: WAYSTATION_MODEL_PATIENCE and "
+        "WAYSTATION_MODEL_PATIENCE_THINKING set how long to wait"
     )
     assert str(await error_of(httpx2.WriteTimeout("stuck"))) == "the provider did not answer in time"
 
@@ -207,7 +207,7 @@ async def test_a_time_out_is_unavailable() -> None:
 async def test_an_endpoint_that_streams_no_events_is_named_as_such() -> None:
     error = await error_of(build_html_response("application/json", "{}"))
     assert isinstance(error, ModelUnavailable)
-    assert str(error) == "the endpoint answered with something else than an event stream; check its URL"
+    assert str(error) == "the endpoint answered with something other than an event stream; check its URL"
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ async def test_two_calls_of_one_id_are_refused_since_their_results_could_not_be_
     error = await error_of(build_stream_response({**MESSAGE, "content": [call, call]}))
     assert isinstance(error, ModelUnavailable)
     assert error.possibly_billed
-    assert str(error) == "the model's reply gives two calls of tools one id"
+    assert str(error) == "the model's reply has two tool calls with the same id"
 
 
 async def test_arguments_of_a_tool_that_are_no_json_are_refused_and_count_as_billed() -> None:

@@ -110,7 +110,7 @@ async def test_where_all_are_away_it_is_worth_another_attempt_and_all_are_asked_
     ("error", "told"),
     [
         (ModelAuthenticationError("no"), "no; its key is the worker's FIRST_KEY, which is not set there"),
-        (ModelNotFoundError("gone"), f"gone; `waystation doctor --model {FIRST}` shows what is there"),
+        (ModelNotFoundError("gone"), f"gone; check the name and the endpoint with `waystation doctor --model {FIRST}`"),
         (ModelUnavailable("slow down", retry_after=2, possibly_billed=False), "slow down"),
         (SpendingLimitReached("no money"), "no money"),
     ],
@@ -256,7 +256,7 @@ REFUSALS: dict[tuple[int, str, str], tuple[str, type[ModelError]]] = {
     (429, "", "You exceeded your current quota"): ("no credit", SpendingLimitReached),
     (429, "rate_limit_exceeded", ""): ("rate limit", ModelUnavailable),
     (401, "", ""): ("was not accepted", ModelAuthenticationError),
-    (403, "", ""): ("may not do this", ModelAuthenticationError),
+    (403, "", ""): ("lacks the permission for this", ModelAuthenticationError),
     (424, "ModelErrorException", ""): ("the model failed", ModelUnavailable),
     (200, "throttlingException", ""): ("rate limit", ModelUnavailable),
     (200, "insufficient_quota", ""): ("the provider failed", ModelUnavailable),
@@ -309,7 +309,7 @@ BROKEN: list[tuple[dict[str, object], str, str]] = [
     ({"kind": "foundry"}, "x", "it needs a resource or a base_url"),
     ({"kind": "compatible", "base_url": "http://a/v1"}, "x", "without /v1"),
     ({"kind": "openai", "base_url": "http://a/v1/chat/completions"}, "x", "without /chat/completions"),
-    ({"kind": "openai", "base_url": "a.test"}, "x", "no http or https address"),
+    ({"kind": "openai", "base_url": "a.test"}, "x", "not the http or https address"),
     ({"kind": "tele pathy"}, "x.kind", ""),
     ({"kind": "openai", "key": "sk-1"}, "x.key", ""),
     ({"kind": "openai", "base_url": 5}, "x.base_url", ""),
@@ -340,7 +340,7 @@ def test_a_model_at_an_endpoint_without_a_table_is_refused_when_a_task_is_submit
         {"plan_model": "nowhere::m"},
         {"roles": {"writing": {"endpoint": "nowhere"}}},
     ):
-        with pytest.raises(BadInput, match=r"write \[endpoints.nowhere\]"):
+        with pytest.raises(BadInput, match=r"add \[endpoints.nowhere\]"):
             build_task_config(request, Settings.model_validate({**given, "offline": False}), [], date(2026, 11, 25))
 
 
@@ -350,7 +350,7 @@ def test_a_full_name_alone_says_that_the_offline_model_does_not_work(setting: st
     assert not Settings.model_validate({setting: LOCAL}).uses_offline_model
     assert not Settings.model_validate({"roles": {"research": {"model": LOCAL}}}).uses_offline_model
     assert Settings.model_validate({setting: LOCAL, "offline": True}).uses_offline_model
-    with pytest.raises(BadInput, match=r"write \[endpoints.nowhere\]"):
+    with pytest.raises(BadInput, match=r"add \[endpoints.nowhere\]"):
         submitted({"agent_model": LOCAL, setting: "nowhere::m"})
 
 

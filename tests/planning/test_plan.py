@@ -39,33 +39,39 @@ BAD = {
         "a plan has 3 to 12 steps, this one has 13",
     ),
     "an id twice": ((A, A, step("weigh", "analysis", "a"), WRITE), "step id 'a' is used more than once"),
-    "an unknown need": ((A, B, step("write", "writing", "a", "b", "c")), "step 'write' needs 'c', which is no step"),
+    "an unknown need": ((A, B, step("write", "writing", "a", "b", "c")), "step 'write' needs 'c', which is not a step"),
     "no research": (
         (step("a", "analysis"), step("weigh", "analysis", "a"), WRITE),
-        "a plan has at least one research step",
+        "a plan needs at least one research step",
     ),
-    "no writing": ((A, B, step("w", "analysis", "a", "b")), "the last step, and only the last, has the role writing"),
+    "no writing": (
+        (A, B, step("w", "analysis", "a", "b")),
+        "the last step, and only the last one, must have the role writing",
+    ),
     "writing twice": (
         (A, step("w", "writing", "a"), step("write", "writing", "w")),
-        "the last step, and only the last, has the role writing",
+        "the last step, and only the last one, must have the role writing",
     ),
-    "writing not last": ((A, step("w", "writing", "a"), B), "the last step, and only the last, has the role writing"),
+    "writing not last": (
+        (A, step("w", "writing", "a"), B),
+        "the last step, and only the last one, must have the role writing",
+    ),
     "a circle": (
         (step("a", "research", "b"), step("b", "research", "a"), step("write", "writing", "a", "b")),
-        "steps need each other in a circle: a -> b -> a",
+        "steps depend on each other in a cycle: a -> b -> a",
     ),
     "a step that needs itself": (
         (step("a", "research", "a"), B, step("write", "writing", "a", "b")),
-        "steps need each other in a circle: a -> a",
+        "steps depend on each other in a cycle: a -> a",
     ),
     "a step that nobody waits for": (
         (A, B, step("write", "writing", "a")),
-        "step 'b' is needed by no later step, so nobody would wait for it",
+        "step 'b' is not needed by a later step, so nothing would wait for it",
     ),
     "a step without a goal": ((A, step("b", goal="  "), WEIGH, WRITE), "step 'b' has no goal"),
     "the id of the planning": (
         (step("plan"), B, step("write", "writing", "plan", "b")),
-        "step id 'plan' is not small letters, digits and hyphens, at most 40, and other than 'plan', 'revision-1' or "
+        "step id 'plan' must be at most 40 lower-case letters, digits and hyphens, and not 'plan', 'revision-1' or "
         "'review-1'",
     ),
 }
@@ -80,7 +86,7 @@ def test_what_keeps_a_plan_from_being_run_is_said(steps: tuple[Step, ...], error
 def test_an_id_that_could_break_other_ids_or_the_display_is_refused(bad: str) -> None:
     errors = find_plan_errors(Plan(steps=(step(bad), B, step("weigh", "analysis", bad, "b"), WRITE)))
     assert len(errors) == 1
-    assert errors[0].startswith(f"step id {bad!r} is not small letters")
+    assert errors[0].startswith(f"step id {bad!r} must be at most 40 lower-case letters")
 
 
 def test_a_plan_without_steps_is_refused_and_not_a_crash() -> None:
@@ -206,11 +212,15 @@ def test_a_share_in_one_unit_leaves_the_other_even() -> None:
 @pytest.mark.parametrize(
     ("shares", "left", "told"),
     [
-        (("60k", "60k", "", ""), Limit(tokens=100_000), "come to 120,000 tokens, and 100,000 tokens are left"),
-        (("60%", "60%", "", ""), BOTH, "come to 120,000 tokens and $1.20, and 100,000 tokens and $1.00 are left"),
-        (("100%", "", "", ""), BOTH, "leave nothing for b, weigh, write"),
-        (("$0.40", "", "", ""), Limit(tokens=100_000), "the budget is in tokens alone"),
-        (("40k", "", "", ""), Limit(micro_usd=100_000), "the budget is in dollars alone"),
+        (("60k", "60k", "", ""), Limit(tokens=100_000), "add up to 120,000 tokens, but only 100,000 tokens are left"),
+        (
+            ("60%", "60%", "", ""),
+            BOTH,
+            "add up to 120,000 tokens and $1.20, but only 100,000 tokens and $1.00 are left",
+        ),
+        (("100%", "", "", ""), BOTH, "leave no budget for b, weigh, write"),
+        (("$0.40", "", "", ""), Limit(tokens=100_000), "the budget is only in tokens"),
+        (("40k", "", "", ""), Limit(micro_usd=100_000), "the budget is only in dollars"),
     ],
 )
 def test_shares_that_do_not_fit_are_refused_with_the_sum(shares: tuple[str, ...], left: Limit, told: str) -> None:
@@ -221,7 +231,7 @@ def test_shares_that_do_not_fit_are_refused_with_the_sum(shares: tuple[str, ...]
 @pytest.mark.parametrize("share", ["much", "0%", "101%", "2.5%", "-5%", "0k", "1%+1k", "\u0663%", " "])
 def test_a_share_that_is_none_keeps_a_plan_from_being_run(share: str) -> None:
     (error,) = find_plan_errors(sharing("", share, "", ""))
-    assert error.startswith("step 'b' has an impossible share")
+    assert error.startswith("step 'b' has an invalid share")
 
 
 LEFT = st.builds(Limit, tokens=st.integers(0, 10**9), micro_usd=st.none() | st.integers(0, 10**9))

@@ -38,16 +38,16 @@ def test_nobody_needs_a_step_that_is_dropped() -> None:
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        (PlanChange(drop=("research-1",)), "step 'research-1' has begun, and stays as it is"),
+        (PlanChange(drop=("research-1",)), "step 'research-1' has started and cannot be changed"),
         (
             PlanChange(change=(StepChange(id="research-2", goal="x"),)),
-            "step 'research-2' has begun, and stays as it is",
+            "step 'research-2' has started and cannot be changed",
         ),
         (PlanChange(drop=("nobody",)), "there is no step 'nobody' to drop or change"),
-        (PlanChange(add=(FOG, FOG), change=(USED,)), "there is budget for 1 new steps, these are 2"),
-        (PlanChange(add=(FOG,)), "step 'fog' is needed by no later step, so nobody would wait for it"),
-        (PlanChange(drop=("writing",)), "the last step, and only the last, has the role writing"),
-        (PlanChange(add=(FOG.replace(id="review-1"),)), "step id 'review-1' is not small letters"),
+        (PlanChange(add=(FOG, FOG), change=(USED,)), "there is budget for 1 new steps, but the change adds 2"),
+        (PlanChange(add=(FOG,)), "step 'fog' is not needed by a later step, so nothing would wait for it"),
+        (PlanChange(drop=("writing",)), "the last step, and only the last one, must have the role writing"),
+        (PlanChange(add=(FOG.replace(id="review-1"),)), "step id 'review-1' must be at most 40 lower-case letters"),
         (PlanChange(add=(FOG.replace(id="analysis"),)), "step id 'analysis' is used more than once"),
     ],
 )

@@ -50,5 +50,5 @@ async def test_a_new_key_alone_is_refused_before_anything_is_written(tmp_path: P
     old = settings(tmp_path, OLD)
     async with aclosing(await open_store(old)) as store:
         await store.claim_key(compute_key_check(load_oldest_key(old)))
-    with pytest.raises(BadInput, match="WAYSTATION_PREVIOUS_KEYS may name older ones"):
+    with pytest.raises(BadInput, match="Older keys can be listed in WAYSTATION_PREVIOUS_KEYS"):
         await open_store(settings(tmp_path, NEW))

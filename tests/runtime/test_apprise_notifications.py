@@ -46,7 +46,7 @@ async def test_a_notice_is_told_in_words_with_the_page_of_its_task_and_where_to_
     (body,) = server.accepted_bodies
     assert body["title"] == "task-0123456789abcdef: harbours-1 asked"
     said = str(body["message"])
-    assert said.startswith("`harbours` asks for 2,387 tokens. It waits until 2026-11-22 00:00 UTC.")
+    assert said.startswith("`harbours` asks for 2,387 tokens. Its deadline is 2026-11-22 00:00 UTC.")
     assert "“How is the bar ‹crossed› & when?”" in said
     assert said.endswith("https://w.example.org/tasks/task-1\n\nAnswer at https://w.example.org")
 
@@ -153,7 +153,9 @@ async def answering_on(
 async def test_an_answer_that_has_no_end_ends_the_process_that_reads_it() -> None:
     async with answering_on(0, b"x" * 1_000_000, 300) as (address, _, left):
         async with aclosing(AppriseNotifier(address, 1, gather_s=0, memory=250_000_000)) as messages:
-            with pytest.raises(WebhookUnavailable, match=r"^address 1 of WAYSTATION_NOTIFY \(json\) did not take it$"):
+            with pytest.raises(
+                WebhookUnavailable, match=r"^address 1 of WAYSTATION_NOTIFY \(json\) did not accept the notification$"
+            ):
                 await messages.send(REQUEST_NOTICE, None)
         assert left.is_set()
 
@@ -219,7 +221,7 @@ async def test_a_redirect_is_no_taking_and_nobody_else_is_told(status: int, aske
         async with run_webhook_server(WebhookResponse(status, {"Location": inside.url})) as server:
             address = SecretStr(f"{address_of(server).get_secret_value()}{asked_for}")
             async with aclosing(AppriseNotifier(address, 1, gather_s=0.05)) as messages:
-                with pytest.raises(WebhookUnavailable, match="did not take it"):
+                with pytest.raises(WebhookUnavailable, match="did not accept the notification"):
                     await messages.send(REQUEST_NOTICE, None)
         assert [one for one, _ in server.asked] == [status]
         assert inside.paths == set()
@@ -229,7 +231,7 @@ def test_an_address_that_nobody_knows_is_refused_by_its_place_and_not_shown() ->
     settings = Settings(notify=SecretStr("json://127.0.0.1/a nonsense://hush-hush"))
     with pytest.raises(BadInput) as refused:
         create_notifiers(settings)
-    assert str(refused.value).startswith("address 2 of WAYSTATION_NOTIFY is none that Apprise knows")
+    assert str(refused.value).startswith("address 2 of WAYSTATION_NOTIFY is unknown to Apprise")
     assert "hush" not in f"{refused.value}{settings!r}"
 
 

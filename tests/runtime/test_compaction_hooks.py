@@ -166,7 +166,7 @@ async def test_hooks_of_several_compactions_run_at_once(tmp_path: Path) -> None:
 def test_a_program_that_is_not_there_is_refused_and_not_shown(line: str) -> None:
     with pytest.raises(BadInput) as refused:
         CommandCompactionHook("compaction_before", shlex.split(line))
-    assert str(refused.value).startswith("its program is not there, or may not be run: give ")
+    assert str(refused.value).startswith("its program does not exist or is not executable: give ")
     assert line.split(maxsplit=1)[0] not in str(refused.value)
 
 

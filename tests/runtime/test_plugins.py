@@ -86,14 +86,14 @@ def test_our_own_are_enabled_by_the_same_setting_unless_it_disables_them() -> No
 
 
 def test_without_any_redactor_no_text_goes_anywhere() -> None:
-    with pytest.raises(BadInput, match="no redactor is enabled: take -redaction out of WAYSTATION_PLUGINS"):
+    with pytest.raises(BadInput, match="no redactor is enabled: remove -redaction from WAYSTATION_PLUGINS"):
         create_redactor(with_plugins("-redaction"), KEY)
 
 
 async def test_the_offline_model_says_when_its_plugin_is_disabled() -> None:
     router = create_model_router(with_plugins("-offline"))
     request = ModelRequest(model=OFFLINE_MODEL, system="", messages=(build_user_message("m1", "Hi."),), max_output=100)
-    with pytest.raises(ModelRejected, match="'offline': put it into WAYSTATION_PLUGINS; installed is offline"):
+    with pytest.raises(ModelRejected, match="'offline': add one to WAYSTATION_PLUGINS; installed is offline"):
         await router.complete(request)
 
 
@@ -104,7 +104,7 @@ def test_a_plugin_that_is_named_and_not_installed_is_told_of_with_what_to_do(
     with pytest.raises(BadInput) as refused:
         open_plugins(with_plugins("unit-convert"))
     said = str(refused.value)
-    assert "the plug-in unit-convert is enabled, and is not installed" in said
+    assert "the plug-in unit-convert is enabled but not installed" in said
     assert "did you mean unit_convert (a tool, of waystation_examples_metadata 1.0)?" in said
     assert all(group in said for group in PluginGroup)
     assert "`waystation doctor` lists those that are installed" in said
@@ -123,8 +123,8 @@ def test_a_name_that_two_packages_have_is_refused_also_in_other_groups(
 @pytest.mark.parametrize(
     ("group", "source", "value", "fault"),
     [
-        (PluginGroup.TOOLS, "create = 5", "acme:create", "acme:create is no factory"),
-        (PluginGroup.TOOLS, "def create(): return 5", "acme:create", "makes a int, which is no PluginToolBase"),
+        (PluginGroup.TOOLS, "create = 5", "acme:create", "acme:create is not a factory"),
+        (PluginGroup.TOOLS, "def create(): return 5", "acme:create", "makes a int, which is not a PluginToolBase"),
         (PluginGroup.TOOLS, "import nothing_of_that_name", "acme:create", "cannot be imported from acme:create"),
         (PluginGroup.TOOLS, "", "acme:create", "cannot be imported from acme:create"),
         (PluginGroup.TOOLS, TOOL.format(more='name = "other"'), "acme:Tool", "that of its entry point"),
@@ -158,9 +158,9 @@ def test_what_a_factory_makes_keeps_to_the_port_of_its_group(tmp_path: Path, mon
     install_package(tmp_path, monkeypatch, PluginPackage("acme", groups, "def create(context): return context"))
     plugins = open_plugins(with_plugins("acme"))
     endpoint = NamedEndpoint(kind="acme")
-    with pytest.raises(BadInput, match="makes a ChatModelContext, which is no ChatModel"):
+    with pytest.raises(BadInput, match="makes a ChatModelContext, which is not a ChatModel"):
         plugins.create_chat_model(ChatModelContext(endpoint, ModelEndpoint(url=endpoint.url, kind="acme")))
-    with pytest.raises(BadInput, match="makes a RedactorContext, which is no ConfiguredRedactor"):
+    with pytest.raises(BadInput, match="makes a RedactorContext, which is not a ConfiguredRedactor"):
         create_redactor(with_plugins("acme"), KEY)
 
 
@@ -274,7 +274,7 @@ def test_doctor_says_what_is_wrong_with_plugins_and_which_there_are(
     monkeypatch.setenv("WAYSTATION_PLUGINS", "nothing")
     ok, finding = checks(capsys)["plug-ins"]
     assert not ok
-    assert "the plug-in nothing is enabled, and is not installed" in finding
+    assert "the plug-in nothing is enabled but not installed" in finding
     assert "Installed: " in finding
     assert "offline (a kind of model endpoint" in finding
 

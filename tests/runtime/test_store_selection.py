@@ -50,7 +50,7 @@ async def test_nothing_is_encrypted_with_another_key_than_the_workers_have(tmp_p
     workers = Settings.model_validate({"home": tmp_path, "key": KEY})
     async with aclosing(await open_store(workers)) as store:
         assert await store.claim_key(compute_key_check(load_or_create_installation_key(workers)))
-    with pytest.raises(BadInput, match="the key in WAYSTATION_KEY is not the one"):
+    with pytest.raises(BadInput, match="the key in WAYSTATION_KEY is not the key that this was encrypted with"):
         await open_store(Settings.model_validate({"home": tmp_path, "key": OTHER_KEY}))
 
 
@@ -66,7 +66,7 @@ async def test_a_store_that_was_encrypted_as_a_whole_is_not_taken_for_another(tm
             assert await store.put_text("a text", TASK_1_SCOPE) == blob
             async with store.database.write() as connection:
                 await connection.exec_driver_sql(CLEARED)
-        with pytest.raises(StoreError, match="the database does not say so any more"):
+        with pytest.raises(StoreError, match="the database no longer says so"):
             await open_store(workers)
         assert await reencrypt_store(workers) == 1
     async with aclosing(await open_store(workers)) as store:
@@ -99,7 +99,7 @@ async def test_an_encrypted_store_is_known_by_its_place_whatever_its_database_sa
     await attacked(workers, *statements)
     again = workers.replace(store_url=f"sqlite:///{tmp_path}/../{tmp_path.name}/waystation.db")
     for settings in (workers, again):
-        with pytest.raises(StoreError, match=r"the database does not say so any more.*`waystation store reseal`"):
+        with pytest.raises(StoreError, match=r"the database no longer says so.*`waystation store reseal`"):
             await open_store(settings)
     assert await reencrypt_store(workers) == 1
     await (await open_store(workers)).aclose()
@@ -119,7 +119,7 @@ async def test_a_database_that_does_not_say_which_store_it_is_gets_no_new_name(t
     async with aclosing(await open_store(workers)) as store:
         await store.put_text("a text", TASK_1_SCOPE)
     await attacked(workers, "DELETE FROM identity")
-    with pytest.raises(StoreError, match=r"does not say any more which store it is.*from a backup"):
+    with pytest.raises(StoreError, match=r"no longer says which store it is.*from a backup"):
         await open_store(workers)
     with pytest.raises(StoreError, match="from a backup"):
         await migrate(workers.database_url, utc_now)
@@ -136,7 +136,7 @@ async def test_a_database_that_was_brought_to_another_place_is_read_there_and_kn
         assert store.is_row_encrypted
         assert await store.get_text(blob, TASK_1_SCOPE) == "a text"
     await attacked(there, *TAKEN_AWAY["the mark and the id"])
-    with pytest.raises(StoreError, match="does not say so any more"):
+    with pytest.raises(StoreError, match="the database no longer says so"):
         await open_store(there)
 
 
@@ -148,7 +148,7 @@ async def test_a_moved_database_whose_mark_was_taken_away_is_known_by_its_id(tmp
     copyfile(tmp_path / "waystation.db", tmp_path / "moved.db")
     moved = here.replace(store_url=f"sqlite:///{tmp_path}/moved.db")
     await attacked(moved, *TAKEN_AWAY["the mark"])
-    with pytest.raises(StoreError, match="does not say so any more"):
+    with pytest.raises(StoreError, match="the database no longer says so"):
         await open_store(moved)
 
 
@@ -159,7 +159,7 @@ async def test_a_new_database_in_the_place_of_an_encrypted_one_is_taken_once_som
     for left in tmp_path.glob("waystation.db*"):
         left.unlink()
     plain = Settings.model_validate({"home": tmp_path})
-    with pytest.raises(StoreError, match=r"another database stands in its place.*`waystation store reseal`"):
+    with pytest.raises(StoreError, match=r"another database is in its place.*`waystation store reseal`"):
         await open_store(plain)
     assert await reencrypt_store(plain) == 0
     await (await open_store(plain)).aclose()
@@ -202,14 +202,14 @@ def test_beside_a_store_that_knows_a_key_no_other_one_is_made_or_used(
     settings.key_file.unlink()
     assert run(redact) == 2
     err = capsys.readouterr().err
-    assert "the store's placeholders are made with a key that is not here" in err
+    assert "the key of the store's placeholders is missing" in err
     assert "`waystation store adopt-key`" in err
     assert not settings.key_file.exists()
     assert run(["privacy", "find", "ada@example.com"]) == 2
     assert not settings.key_file.exists()
     load_or_create_installation_key(settings)
     assert run(redact) == 2
-    assert f"the key in {settings.key_file} is not the one that the store's placeholders" in capsys.readouterr().err
+    assert f"the key in {settings.key_file} is not the key of the store's placeholders" in capsys.readouterr().err
 
 
 def test_where_the_store_does_not_answer_a_key_that_is_here_is_used_and_none_is_made(

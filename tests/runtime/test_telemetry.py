@@ -122,11 +122,13 @@ async def test_who_cannot_take_spans_now_gets_them_later(
     away = feed_of(store, exporter=Refusing())
     for _ in range(3):
         await away.send()
-    assert [record.message for record in caplog.records] == ["nobody takes our spans: they are sent when somebody does"]
+    assert [record.message for record in caplog.records] == [
+        "the receiver of spans does not answer: spans are sent when it does"
+    ]
     away.exporter = create_span_exporter()
     await away.send()
     assert len(receiver.spans) == 4
-    assert caplog.records[-1].message == "spans go out again"
+    assert caplog.records[-1].message == "spans are sent again"
 
 
 class Credentials:
@@ -175,10 +177,14 @@ async def test_what_is_too_large_for_the_receiver_goes_in_smaller_parts_and_hold
         await worked(store, name)
         await feed.send()
     told = [record.getMessage() for record in caplog.records]
-    assert told == ["too large for the receiver, and left out: 4 spans so far"], "8 are not twice as many and more"
+    assert told == ["spans left out because they are too large for the receiver: 4 spans so far"], (
+        "8 are not twice as many and more"
+    )
     await worked(store, "one more")
     await feed.send()
-    assert caplog.records[-1].getMessage() == "too large for the receiver, and left out: 12 spans so far"
+    assert (
+        caplog.records[-1].getMessage() == "spans left out because they are too large for the receiver: 12 spans so far"
+    )
     receiver.most_bytes = None
     await begun(store, "third")
     await feed.send()
@@ -188,7 +194,7 @@ async def test_what_is_too_large_for_the_receiver_goes_in_smaller_parts_and_hold
 @pytest.mark.usefixtures("receiver")
 def test_credentials_that_nobody_has_are_refused_by_the_name_of_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PROVIDER, "nobody")
-    with pytest.raises(BadInput, match=f"{PROVIDER} .* names 'nobody', which no installed package has"):
+    with pytest.raises(BadInput, match=f"{PROVIDER} .* names 'nobody', which no installed package provides"):
         create_span_exporter()
 
 

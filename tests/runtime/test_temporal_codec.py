@@ -59,9 +59,13 @@ async def test_after_a_rotation_old_payloads_are_read_and_new_ones_need_the_new_
 async def test_a_key_that_is_not_there_is_named_with_those_that_are() -> None:
     sealed = await codec(OLD).encode([PLAIN])
     old, new = (AesGcmCipher(key, "payloads").key_id for key in (OLD, NEW))
-    with pytest.raises(WrongKey, match=rf"encrypted with key '{old}', and the keys here are {new}: set WAYSTATION_KEY"):
+    with pytest.raises(
+        WrongKey, match=rf"encrypted with key '{old}', and the keys on this machine are {new}: set WAYSTATION_KEY"
+    ):
         await codec(NEW).decode(sealed)
-    with pytest.raises(WrongKey, match=rf"encrypted with key '{old}', and there is no key here: set WAYSTATION_KEY"):
+    with pytest.raises(
+        WrongKey, match=rf"encrypted with key '{old}', and there is no key on this machine: set WAYSTATION_KEY"
+    ):
         await codec(encrypts=False).decode(sealed)
 
 

@@ -106,7 +106,9 @@ async def test_a_server_whose_ports_are_always_taken_says_so(tmp_path: Path, mon
             return taken.getsockname()[1]
 
         monkeypatch.setattr(dev_server, "find_free_port", free_port)
-        with pytest.raises(Unreachable, match=f"a port that was free was taken .*: {tmp_path}/temporal.log"):
+        with pytest.raises(
+            Unreachable, match=f"attempts, another program took the free port .*the log is {tmp_path}/temporal.log"
+        ):
             async with run_dev_server(tmp_path / "temporal.db", tmp_path / "temporal.log", 0, 0):
                 pass
 
@@ -155,10 +157,10 @@ async def test_a_server_without_ports_out_of_reach_of_pages_says_which_and_what_
         async with run_dev_server(tmp_path / "temporal.db", tmp_path / "temporal.log", 0, 0) as server:
             without_ui, open_to_pages = server.remarks
             print_run_info(build_run_file(server))
-    assert without_ui.startswith("There is no Temporal UI: the ports that no web page can ask are taken (")
+    assert without_ui.startswith("The Temporal UI does not run: all ports that web pages cannot reach are taken (")
     assert str(port) in without_ui
     assert without_ui.endswith("then `waystation down` and `waystation up`")
-    assert "can ask the Temporal server's HTTP API and metrics on 127.0.0.1" in open_to_pages
+    assert "can reach the Temporal server's HTTP API and metrics on 127.0.0.1" in open_to_pages
     said = " ".join(capsys.readouterr().err.split())
     assert without_ui in said
     assert open_to_pages in said

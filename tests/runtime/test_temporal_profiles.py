@@ -124,7 +124,7 @@ async def test_a_wrong_key_is_told_and_not_shown(
 ) -> None:
     with (
         run_refusing_temporal_server(refused, code) as server,
-        pytest.raises(Unreachable, match="does not let us into namespace default: check TEMPORAL_API_KEY") as told,
+        pytest.raises(Unreachable, match="denies access to namespace default: check TEMPORAL_API_KEY") as told,
     ):
         await grudged(server, tmp_path, monkeypatch)
     assert API_KEY not in str(told.value)
@@ -156,5 +156,5 @@ async def test_a_server_that_does_not_tell_its_attributes_is_unreachable(
 ) -> None:
     with run_refusing_temporal_server(("ListSearchAttributes",), "UNAVAILABLE") as server:
         client = await grudged(server, tmp_path, monkeypatch)
-        with pytest.raises(Unreachable, match=r"does not tell its search attributes \(UNAVAILABLE\)"):
+        with pytest.raises(Unreachable, match=r"does not list its search attributes \(UNAVAILABLE\)"):
             await ensure_search_attributes(client)

@@ -84,7 +84,7 @@ async def test_plain_rows_and_encrypted_ones_live_side_by_side(store_url: str) -
 
 @pytest.mark.parametrize(
     ("at_rest", "reason"),
-    [(NO_KEY, "the key is not here"), (OTHER, "it was encrypted with another key")],
+    [(NO_KEY, "the key is missing"), (OTHER, "it was encrypted with another key")],
     ids=["no key", "another key"],
 )
 async def test_without_its_key_an_encrypted_text_is_refused_and_a_plain_one_is_read(
@@ -106,7 +106,7 @@ async def test_a_text_that_was_moved_to_another_column_does_not_open(store_url: 
         kept = await write_every_encrypted_column(store, "first")
         async with store.database.write() as connection:
             await connection.exec_driver_sql("UPDATE tasks SET title = plan")
-        with pytest.raises(WrongKey, match="belongs elsewhere"):
+        with pytest.raises(WrongKey, match="belongs to another place"):
             await store.get_task(kept.row.ref.task_id, SYSTEM_SCOPE)
 
 

@@ -71,9 +71,9 @@ async def test_encryption_that_is_asked_for_is_not_given_up(postgres: PostgresSe
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        ({PASSWORD: "h%40sh"}, StoreError, "refuses the user or the password of DATABASE_URL"),
-        ({"/postgres?": "/nowhere?"}, StoreError, "no database of the name in DATABASE_URL: create it"),
-        ({"?": "?channel_binding=require"}, StoreError, "does not know a parameter of DATABASE_URL: leave it out"),
+        ({PASSWORD: "h%40sh"}, StoreError, "rejects the user or the password of DATABASE_URL"),
+        ({"/postgres?": "/nowhere?"}, StoreError, "no database with the name in DATABASE_URL: create it"),
+        ({"?": "?channel_binding=require"}, StoreError, "does not know a parameter of DATABASE_URL: remove it"),
         ({"?": "?sslmode=always"}, BadInput, "`sslmode` parameter must be one of: disable, allow"),
         ({"?": "?sslmode=verify-full&sslrootcert=/nowhere.crt"}, StoreUnavailable, "No such file or directory"),
     ],
@@ -137,7 +137,7 @@ async def test_several_can_migrate_at_once_and_one_of_them_does(postgres: Postgr
 async def test_what_stands_in_the_way_of_a_migration_is_said(postgres: PostgresServer) -> None:
     url = postgres.new_database()
     postgres.run("CREATE ROLE reader LOGIN PASSWORD 'reader'")
-    with pytest.raises(StoreError, match="give it the right to create and write tables"):
+    with pytest.raises(StoreError, match="grant it the right to create and write tables"):
         await migrate(sqlalchemy_url(url.replace(f"postgres:{PASSWORD}", "reader:reader")), store_clock)
     postgres.run("CREATE TABLE tasks (title text)", name_of(url))
     with pytest.raises(StoreError, match="the database has tables of another program"):

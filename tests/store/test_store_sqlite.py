@@ -74,7 +74,7 @@ async def test_a_file_that_is_no_database_is_refused(store_file: Path) -> None:
 
 async def test_a_folder_that_cannot_be_made_is_said(store_file: Path) -> None:
     store_file.touch()
-    with pytest.raises(StoreError, match=r"^the folder of the database cannot be made: .*Not a directory"):
+    with pytest.raises(StoreError, match=r"^the folder of the database cannot be created: .*Not a directory"):
         await SqlStore.open(url_of(store_file / "below" / "waystation.db"), store_clock)
 
 
@@ -91,6 +91,6 @@ async def test_a_file_that_another_program_holds_too_long_is_worth_another_try(
     store = await SqlStore.open(url_of(store_file), store_clock)
     with closing(sqlite3.connect(store_file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreUnavailable, match=r"^the database does not answer \(database is locked\): see that"):
+        with pytest.raises(StoreUnavailable, match=r"^the database does not answer \(database is locked\): check that"):
             await open_run(store)
     await store.aclose()

@@ -152,10 +152,14 @@ async def test_a_database_of_an_unreleased_version_is_refused_and_left_alone(
 ) -> None:
     await set_revision(damaged, revision)
     file = tmp_path / "waystation.db"
-    aside = f"Set it aside: `mv {file} {file}.old`" if file.exists() else "Give Waystation a new database, and name it"
+    aside = (
+        f"Set it aside: `mv {file} {file}.old`"
+        if file.exists()
+        else "Create a new database for Waystation, and name it"
+    )
     for attempt in (SqlStore.open(damaged_url, store_clock), migrate(damaged_url, store_clock)):
         with pytest.raises(
-            StoreError, match=rf"^the database has schema {revision}, which .*no version reads it"
+            StoreError, match=rf"^the database has schema {revision}, written by .*No version reads it"
         ) as no:
             await attempt
         assert aside in str(no.value)

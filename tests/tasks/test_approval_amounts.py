@@ -1,4 +1,4 @@
-"""In which unit and how much a person grants: what was asked for, and never over the task's ceiling."""
+"""In which unit and how much a person grants: what was requested, and never over the task's ceiling."""
 
 from datetime import UTC, datetime
 
@@ -72,18 +72,18 @@ def test_a_grant_may_be_of_any_size_in_the_units_that_were_asked_for(
         (
             DOLLARS,
             {"tokens": 5_000},
-            snapshot("dollars are asked for: say how many, like `--add '$0.10'`, or `usd` in a signal"),
+            snapshot("dollars are requested: say how many, like `--add '$0.10'`, or `usd` in a signal"),
         ),
-        (TOKENS, {"usd": 5}, snapshot("tokens are asked for: say how many, like `--add 50k`, or `tokens` in a signal")),
+        (TOKENS, {"usd": 5}, snapshot("tokens are requested: say how many, like `--add 50k`, or `tokens` in a signal")),
         (
             TOKENS + DOLLARS,
             {"tokens": 5_000},
-            snapshot("dollars are asked for: say how many, like `--add '$0.10'`, or `usd` in a signal"),
+            snapshot("dollars are requested: say how many, like `--add '$0.10'`, or `usd` in a signal"),
         ),
         (
             TOKENS + DOLLARS,
             {"usd": 5},
-            snapshot("tokens are asked for: say how many, like `--add 50k`, or `tokens` in a signal"),
+            snapshot("tokens are requested: say how many, like `--add 50k`, or `tokens` in a signal"),
         ),
     ],
 )
@@ -99,9 +99,9 @@ def test_a_grant_in_another_unit_than_was_asked_for_is_refused_with_the_reason(
         (
             Limit(micro_usd=2_000_000),
             DOLLARS,
-            snapshot("the task's budget is in dollars alone: give dollars, and no tokens"),
+            snapshot("the task's budget is in dollars only: give dollars and no tokens"),
         ),
-        (Limit(tokens=600_000), TOKENS, snapshot("the task's budget is in tokens alone: give tokens, and no dollars")),
+        (Limit(tokens=600_000), TOKENS, snapshot("the task's budget is in tokens only: give tokens and no dollars")),
     ],
 )
 def test_a_grant_that_gives_a_unit_too_which_the_budget_does_not_count_is_refused(

@@ -95,7 +95,7 @@ MALFORMED: dict[str, tuple[JsonValue, str]] = {
         {"tokens": 10**40},
         snapshot("tokens: it should be at most 1000000000"),
     ),
-    "unknown fields": ({"token": 20_000, "sk-secret-0001": 1}, snapshot("a field that is not known here")),
+    "unknown fields": ({"token": 20_000, "sk-secret-0001": 1}, snapshot("an unknown field")),
     "a name of 201 characters": ({"by": "x" * 201}, snapshot("by: it should have at most 200 characters")),
     "several faults": (
         {"tokens": "sk-secret-0001", "by": ["sk-secret-0001"]},
@@ -118,7 +118,7 @@ def test_a_malformed_approval_is_refused_with_a_reason_and_without_what_was_type
     [
         ([], snapshot("the signal: it should be a table of named values")),
         ({"finish": "sk-secret-0001"}, snapshot("finish: it should be 'partial' or 'cancel'")),
-        ({"tokens": 5}, snapshot("a field that is not known here")),
+        ({"tokens": 5}, snapshot("an unknown field")),
     ],
 )
 def test_a_malformed_denial_is_refused_with_a_reason(sent: JsonValue, expected: str) -> None:
@@ -128,8 +128,8 @@ def test_a_malformed_denial_is_refused_with_a_reason(sent: JsonValue, expected: 
 @pytest.mark.parametrize("asked", [[], [ONE, TWO]])
 def test_an_unknown_request_is_refused_and_not_repeated(asked: list[ApprovalRequest]) -> None:
     expected = {
-        0: snapshot("there is no request of this id; no request is open"),
-        2: snapshot("there is no request of this id; open: research-1-1, research-2-1"),
+        0: snapshot("there is no request with this id; no request is open"),
+        2: snapshot("there is no request with this id; open: research-1-1, research-2-1"),
     }
     for refused in (
         apply_approval(among(*asked), {"request_id": "ada@example.com"}, NOON),
@@ -154,8 +154,8 @@ def test_a_request_is_answered_once() -> None:
 
 
 def test_a_task_that_is_ending_takes_no_answers() -> None:
-    assert reason(apply_approval(among(ONE, ending=True), {}, NOON)) == snapshot("the task is ending, or over")
-    assert reason(apply_denial(among(ONE, ending=True), {}, NOON)) == snapshot("the task is ending, or over")
+    assert reason(apply_approval(among(ONE, ending=True), {}, NOON)) == snapshot("the task is ending or has ended")
+    assert reason(apply_denial(among(ONE, ending=True), {}, NOON)) == snapshot("the task is ending or has ended")
 
 
 def test_a_refusal_names_its_signal() -> None:
@@ -180,7 +180,7 @@ def test_an_answer_is_recognised_by_the_id_that_its_sender_chose() -> None:
 def test_nobody_answers_under_the_name_of_what_was_authorised_in_advance() -> None:
     for answer in (apply_approval, apply_denial):
         refused = reason(answer(among(ONE), {"by": " Authorised in advance"}, NOON))
-        assert refused == "by: it is no name: raises stand under it that nobody was asked for"
+        assert refused == "by: this name is reserved for grants that were authorised in advance: give another one"
 
 
 def test_of_requests_that_are_denied_together_one_that_cannot_be_spares_no_other() -> None:
@@ -192,7 +192,7 @@ def test_of_requests_that_are_denied_together_one_that_cannot_be_spares_no_other
         ("research-1-1", "denied", "Ada"),
         ("research-2-1", "denied", "Ada"),
     ]
-    assert reason(unknown) == "there is no request of this id; open: research-1-1, research-2-1"
+    assert reason(unknown) == "there is no request with this id; open: research-1-1, research-2-1"
     assert {one.answer_id for one in (first, unknown, second)} == {"a"}
     assert [one.request_id for one in (first, unknown, second)] == ["research-1-1", "gone-1", "research-2-1"]
     with pytest.raises(ValueError, match="`also` names other requests than `request_id`, which is missing"):
@@ -232,10 +232,10 @@ APPROVERS = among(ONE).replace(approvers=("Ada",))
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ({"by": "Ada"}, "demands a verified name"),
+        ({"by": "Ada"}, "requires a verified name"),
         ({}, "waystation keys make"),
-        ({"by": "Grace", "verified": "API key 1"}, "Grace is verified, and none of those"),
-        ({"by": "ada", "verified": "API key 1"}, "none of those"),
+        ({"by": "Grace", "verified": "API key 1"}, "Grace is verified but is not one of the approvers"),
+        ({"by": "ada", "verified": "API key 1"}, "is not one of the approvers"),
     ],
 )
 def test_where_approvers_are_named_whoever_else_answers_is_told_why_and_what_to_do(

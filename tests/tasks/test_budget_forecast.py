@@ -220,7 +220,7 @@ def test_an_answer_names_who_claims_to_have_given_it_and_where_it_came_from() ->
     relieved = PENDING_APPROVAL.replace(decision="withdrawn", note=FREED_BUDGET_NOTE)
     assert (
         format_request_and_answer(ApprovalView.from_request(relieved), over=False)
-        == f"{asked}; withdrawn: money came free, and it goes on with that"
+        == f"{asked}; withdrawn: budget was released elsewhere, and the agent continues with it"
     )
     assert (
         format_request_and_answer(ApprovalView.from_request(PENDING_APPROVAL), over=False)

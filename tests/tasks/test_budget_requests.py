@@ -121,7 +121,7 @@ def test_a_denial_delivers_what_the_agent_has_and_gives_the_rest_back() -> None:
     state = request_budgets(make_working_state(), "research-1")
     state = state.after_answer(apply_denial(make_approval_context(state), {}, NOON)).after_denial("research-1")
     run = state.runs["research-1"]
-    assert (run.partial, run.reason, state.cancelled) == (True, "a person denied it more", False)
+    assert (run.partial, run.reason, state.cancelled) == (True, "a person denied its budget request", False)
     assert state.account.spent.tokens == 2_000 + 29_500
     assert "research-1" not in state.account.reserved
 

@@ -98,7 +98,7 @@ async def test_a_summariser_that_failed_too_often_is_given_up_without_hiding_any
     request = make_edit_request(full_env, action="compact").replace(give_up_summary=True)
     outcome = await edited(full_env, request, "It silted up.")
     assert (outcome.state, full_env.model.calls) == ("refused", 0)
-    assert outcome.reason.startswith("not compacted: no summary could be had")
+    assert outcome.reason.startswith("not compacted: no summary could be made")
     assert (await full_env.load_transcript()).records == ()
 
 

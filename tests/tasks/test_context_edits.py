@@ -95,7 +95,7 @@ MALFORMED: dict[str, tuple[JsonValue, str]] = {
     ),
     "instructions to pin": (
         {**PIN, "instructions": "0" * 64},
-        snapshot("the signal: pin takes no `instructions`"),
+        snapshot("the signal: pin does not accept `instructions`"),
     ),
     "instructions in words": (
         {"action": "compact", "agent": "research-1", "instructions": "keep the tides"},
@@ -105,7 +105,7 @@ MALFORMED: dict[str, tuple[JsonValue, str]] = {
         {**PIN, "message": "my secret"},
         snapshot("message: an id such as m4, which `waystation transcript` shows: letters, digits and - _, 64 at most"),
     ),
-    "an unknown field": ({**PIN, "sure": True}, snapshot("a field that is not known here")),
+    "an unknown field": ({**PIN, "sure": True}, snapshot("an unknown field")),
 }
 
 
@@ -126,10 +126,10 @@ def test_only_agents_at_work_are_edited() -> None:
     ]
     assert refusals == snapshot(
         [
-            "research-1 has delivered: the context of an agent that is done is not edited",
-            "writing has not begun: it has no context yet",
-            "there is no agent of this name; at work are: research-2",
-            "the task is ending, or over: its agents' contexts are not edited any more",
+            "research-1 has finished: its context can no longer be edited",
+            "writing has not started: it has no context yet",
+            "there is no agent with this name; running agents: research-2",
+            "the task is ending or has ended: its agents' contexts can no longer be edited",
         ]
     )
     refused = apply_signal(state, answer(state, {**PIN, "agent": "nobody"}))

@@ -23,7 +23,7 @@ def of(event: NotificationEvent) -> TaskNotification:
 
 def test_a_request_says_who_asks_for_how_much_and_how_to_answer() -> None:
     assert render_mrkdwn(REQUEST_NOTICE, PAGE) == (
-        "*`harbours` asks for 2,387 tokens.* It waits until 2026-11-22 00:00 UTC. "
+        "*`harbours` asks for 2,387 tokens.* Its deadline is 2026-11-22 00:00 UTC. "
         f"It works on {TASK}, which has spent 9,000 of 10,000 tokens. {ANSWER} · "
         "<http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef?a=1&amp;b=2|its page>"
     )
@@ -40,7 +40,7 @@ def test_a_request_that_no_budget_can_help_says_what_to_see_to() -> None:
     request = PENDING_APPROVAL.replace(asked=Amount(), answer_by=None, reason=reason)
     notice = REQUEST_NOTICE.replace(request=request)
     assert render_mrkdwn(notice, None) == (
-        f"*`harbours` makes no more calls until somebody sees to this:* {reason}. "
+        f"*`harbours` makes no more calls until someone resolves this:* {reason}. "
         f"It works on {TASK}, which has spent 9,000 of 10,000 tokens. {ANSWER}"
     )
     assert build_webhook_fields(notice, None)["reason"] == reason
@@ -59,7 +59,10 @@ def test_a_request_for_money_that_calls_without_a_reply_have_spent_names_the_cau
         unanswered="<x>",
     )
     told = render_mrkdwn(REQUEST_NOTICE.replace(request=PENDING_APPROVAL.replace(outlook=seen)), PAGE)
-    assert "tokens.* Before that, its last call brought no reply and may have been billed: &lt;x&gt;. It waits" in told
+    assert (
+        "tokens.* Before that, its last call brought no reply and may have been billed: &lt;x&gt;. Its deadline is"
+        in told
+    )
 
 
 def test_a_request_that_no_grant_under_the_ceiling_can_help_names_what_is_left_to_do() -> None:
@@ -82,11 +85,11 @@ def test_a_request_that_no_grant_under_the_ceiling_can_help_names_what_is_left_t
 
 def test_a_deadline_that_passed_says_what_happens_now() -> None:
     assert render_mrkdwn(of(NotificationEvent.OVERDUE), None) == (
-        f"*Nobody answered `harbours-1` until its deadline: it still waits.* It is about {TASK}. {ANSWER}"
+        f"*`harbours-1` was not answered by its deadline: it still waits.* Its task is {TASK}. {ANSWER}"
     )
     assert render_mrkdwn(of(NotificationEvent.EXPIRED), None) == (
-        "*Nobody answered `harbours-1` until its deadline: the agent delivers what it has.* "
-        f"It is about {TASK}. How it stands: `waystation show task-0123456789abcdef`"
+        "*`harbours-1` was not answered by its deadline: the agent delivers what it has.* "
+        f"Its task is {TASK}. Its state: `waystation show task-0123456789abcdef`"
     )
 
 
@@ -94,8 +97,8 @@ def test_a_request_that_needs_no_answer_any_more_says_why() -> None:
     request = PENDING_APPROVAL.replace(decision="withdrawn", note=FREED_BUDGET_NOTE)
     told = render_mrkdwn(of(NotificationEvent.WITHDRAWN).replace(request=request), None)
     assert told == (
-        "*`harbours-1` needs no answer any more: money came free, and it goes on with that.* "
-        f"It is about {TASK}. How it stands: `waystation show task-0123456789abcdef`"
+        "*`harbours-1` no longer needs an answer: budget was released elsewhere, and the agent continues with it.* "
+        f"Its task is {TASK}. Its state: `waystation show task-0123456789abcdef`"
     )
 
 
@@ -103,18 +106,18 @@ def test_a_request_that_needs_no_answer_any_more_says_why() -> None:
     ("phase", "reason", "words", "next_step"),
     [
         (TaskPhase.DONE, "", "*A task is done*", "Its report: `waystation report"),
-        (TaskPhase.PARTIAL, "", "*A task ended with a report that lacks something*", "Its report: `waystation report"),
+        (TaskPhase.PARTIAL, "", "*A task ended with an incomplete report*", "Its report: `waystation report"),
         (
             TaskPhase.CANCELLED,
             "",
-            "*A task was cancelled, and its report holds what there was*",
+            "*A task was cancelled, and its report has the work so far*",
             "Its report: `waystation report",
         ),
         (
             TaskPhase.FAILED,
             "no such <model>",
             "*A task failed* (no such &lt;model&gt;)",
-            "How it stands: `waystation show",
+            "Its state: `waystation show",
         ),
     ],
 )

@@ -27,7 +27,7 @@ def test_at_its_deadline_a_request_is_expired_and_its_agent_delivers_what_it_has
     assert (first.decision, first.answered_at, first.granted) == ("expired", LATER, Amount())
     assert second.decision == "pending"
     assert (run.phase, run.partial) == ("delivered", True)
-    assert run.reason == "nobody answered its request for money until its deadline"
+    assert run.reason == "its budget request was not answered by its deadline"
     assert "research-1" not in state.account.reserved
     assert state.account.spent.tokens == 2_000 + 29_500
     assert state.phase is TaskPhase.PAUSED

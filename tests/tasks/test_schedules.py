@@ -59,7 +59,7 @@ def test_a_run_fits_into_a_month_with_all_that_it_may_spend() -> None:
     assert find_month_overrun_reason(Limit(), Amount(tokens=10**9), budget) == ""
     assert find_month_overrun_reason(Limit(tokens=1_000_000), Amount(tokens=800_000), budget) == ""
     assert find_month_overrun_reason(Limit(tokens=1_000_000), Amount(tokens=800_001), budget) == snapshot(
-        "this month's runs have spent or hold 800,001 tokens, and another 200,000 tokens would pass the ceiling of "
+        "this month's runs have spent or hold 800,001 tokens, and another 200,000 tokens would exceed the ceiling of "
         "1,000,000 tokens a month"
     )
 
@@ -81,7 +81,7 @@ def test_names_are_such_that_ids_can_hold_them(name: str) -> None:
 
 def test_a_note_says_how_often_it_failed_and_what_to_do() -> None:
     assert format_pause_note(PauseScheduleRequest(schedule_id="s", failures=3)) == snapshot(
-        "paused itself after 3 failures in a row: see why in its last run, then resume it"
+        "paused after 3 failures in a row: look for the cause in its last run, then resume it"
     )
 
 
@@ -155,7 +155,7 @@ lost    paused (why)
         (("--docs", "/nowhere"), "cannot use /nowhere: no such file"),
         (("--failures", "0"), "--failures"),
         (("--servers", "a,,b"), "give names with commas between, like time,wiki; or `none` alone"),
-        (("--skills", "/nowhere"), "neither it nor a folder in it has a SKILL.md"),
+        (("--skills", "/nowhere"), "neither the folder nor a folder in it has a SKILL.md"),
     ],
 )
 def test_what_cannot_be_scheduled_is_refused_before_a_server_is_asked(

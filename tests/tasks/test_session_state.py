@@ -66,7 +66,7 @@ def test_a_session_with_as_many_open_tasks_as_it_may_have_fits_into_a_payload_an
     more = AdmissionResult(
         ref=ref, terms=make_task_config(), title="", documents=0, finished=False, search_attributes=False
     )
-    with pytest.raises(BadInput, match="has 1,000 open tasks, the most that it may have"):
+    with pytest.raises(BadInput, match="has 1,000 open tasks, which is the maximum"):
         session.admit_or_reopen_task(state, more)
 
 
@@ -281,7 +281,7 @@ def test_a_refusal_for_lack_of_budget_names_what_is_held_for_other_tasks() -> No
         "t", Amount(tokens=160_000)
     )
     assert session.format_insufficient_budget(account, Amount(tokens=70_000)).startswith(
-        "the session has 31,269 of 200,000 tokens left, and the task asks for 70,000 tokens; 160,000 tokens held "
-        "for its tasks at work, which give back what they do not spend: submit with --budget 31000 or less"
+        "the session has 31,269 of 200,000 tokens left, and the task asks for 70,000 tokens; 160,000 tokens reserved "
+        "for its running tasks, which return what they do not spend: submit with --budget 31000 or less"
     )
     assert "--budget 31000" not in session.format_insufficient_budget(account, Amount(tokens=70_000), again=True)

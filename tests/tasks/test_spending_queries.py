@@ -97,7 +97,7 @@ async def test_more_than_can_be_shown_is_refused_and_never_cut(
         await store.commit_charge(agent, on(NOON, "turn-1"))
     assert (await store.get_spending(WHOLE, MINE)).total.calls == 2
     await store.commit_charge(agents[2], on(NOON, "turn-1"))
-    with pytest.raises(BadInput, match="ask for fewer days"):
+    with pytest.raises(BadInput, match="request fewer days"):
         await store.get_spending(WHOLE, MINE)
 
 

@@ -111,7 +111,7 @@ def test_what_a_subagents_subagent_lacks_its_task_lacks_and_an_agent_that_is_tak
     nested = make_subagent_orders(5_000)[0].replace(id="tides.1.1")
     run = state.runs["tides.1"].after_leg(SubagentsRequested(standing=LegState(totals=RunUsage()), orders=(nested,)))
     state = start_subagents(state.with_run(run), "tides.1", make_task_config())
-    state = state.with_run(state.runs["tides.1.1"].finish_partial("its workflow was ended by somebody"))
+    state = state.with_run(state.runs["tides.1.1"].finish_partial("someone ended its workflow"))
     state = deliver_result(deliver_result(state, "tides.1", 0), "tides", 0)
     assert [step_id for step_id, run in state.runs.items() if run.lacking] == ["tides", "tides.1"]
     assert state.final_phase == "partial"

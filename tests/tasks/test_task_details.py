@@ -52,7 +52,7 @@ To end this step with what it has, send `deny_budget` with
 
 **Budget** 41,200 of 200,000 tokens spent, 60,500 tokens reserved; 2,500 possibly billed without a reply; $0.123456
 
-**Context** 1 compaction, 22,000 tokens compressed away
+**Context** 1 compaction, 22,000 tokens saved
 
 **Notes**
 

@@ -97,7 +97,9 @@ def test_the_rewind_stands_in_the_state_as_done() -> None:
 
 
 def test_an_agent_that_never_worked_is_no_agent_to_go_back_with() -> None:
-    with pytest.raises(BadInput, match=r"no agent 'writing' that has worked; there are: research-1, research-2$"):
+    with pytest.raises(
+        BadInput, match=r"no agent 'writing' has worked; agents that have worked: research-1, research-2$"
+    ):
         again(ended("research-1", "research-2"), "writing")
 
 
@@ -106,7 +108,7 @@ def test_a_subagent_is_not_taken_back_without_the_agent_that_used_what_it_found(
     run = state.runs["research-1"]
     child = run.replace(run=run.run.replace(step_id="research-1.2"))
     with pytest.raises(
-        BadInput, match=r"^research-1\.2 is a subagent, and research-1 has used .*: take research-1 back$"
+        BadInput, match=r"^research-1\.2 is a subagent, and research-1 has used .*: rewind research-1 instead$"
     ):
         again(state.replace(runs={**state.runs, "research-1.2": child}), "research-1.2")
 
@@ -135,7 +137,7 @@ def test_a_session_that_has_given_the_rest_away_refuses() -> None:
 
 
 def test_the_number_of_a_leg_that_was_cut_off_is_not_used_again() -> None:
-    """Its outcome may have been committed meanwhile, by what was taken back."""
+    """Its outcome may have been committed meanwhile, by what was rewound."""
     state = make_working_state()
     cut_off = state.runs["research-1"].with_settled_usage(state.runs["research-1"].totals).finish_partial("cancelled")
     state = again(state.with_run(cut_off).end_task(TaskPhase.CANCELLED))

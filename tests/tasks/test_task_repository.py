@@ -55,7 +55,7 @@ async def test_the_same_request_is_one_task_whatever_terms_the_software_gives_it
 )
 async def test_a_request_id_with_other_content_is_refused(store: SqlStore, other: TaskRequest) -> None:
     await store.register_task(make_task_row(make_task_request()), [SKY])
-    with pytest.raises(RequestConflict, match=r"^the request id 'first' was used in this session before.*new request"):
+    with pytest.raises(RequestConflict, match=r"^the request id 'first' was already used in this session.*new request"):
         await store.register_task(make_task_row(other), [SKY])
 
 
@@ -176,7 +176,7 @@ async def test_an_unknown_task_is_said_to_be_unknown(store: SqlStore) -> None:
         store.add_audit_entry("task-0", LATE),
         store.save_task_progress("task-0", progress(TaskPhase.DONE)),
     ):
-        with pytest.raises(UnknownTask, match=r"^no task task-0 in this store: list the tasks to see which there are$"):
+        with pytest.raises(UnknownTask, match=r"^no task task-0 in this store: `waystation list` shows all tasks$"):
             await attempt
     assert await store.get_newest_plan("task-0", SYSTEM_SCOPE) is None
     assert (

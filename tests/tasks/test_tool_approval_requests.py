@@ -166,7 +166,7 @@ def test_a_conversation_that_is_taken_back_takes_its_requests_with_it() -> None:
     closed = expire_obsolete_requests(state, AGENT, LATER)
     assert [(one.decision, one.note, one.answered_at) for one in closed] == [("expired", TAKEN_BACK_NOTE, LATER)] * 2
     assert format_request_and_answer(ApprovalView.from_request(closed[0]), over=False) == (
-        f"{AGENT} asked to call fs__write_file; not answered, since its conversation was taken back"
+        f"{AGENT} asked to call fs__write_file; not answered, since its conversation was rewound"
     )
 
 
@@ -186,11 +186,11 @@ def test_a_run_that_works_again_after_its_task_has_ended_waits_for_nothing() -> 
     [
         (
             {"request_id": f"{AGENT}-1", "tokens": 5_000},
-            f"{AGENT}-1 asks for no money but to call fs__write_file: approve it without an amount",
+            f"{AGENT}-1 asks to call fs__write_file, not for budget: approve it without an amount",
         ),
         (
             {"request_id": f"{AGENT}-1", "usd": 0.5},
-            f"{AGENT}-1 asks for no money but to call fs__write_file: approve it without an amount",
+            f"{AGENT}-1 asks to call fs__write_file, not for budget: approve it without an amount",
         ),
         ({}, f"{AGENT}-1 asks to call fs__write_file: look at it, and name it by request_id"),
         (
@@ -217,7 +217,7 @@ def test_an_approval_that_names_the_tool_is_taken() -> None:
 def test_an_approval_of_a_call_is_no_answer_to_a_request_for_money() -> None:
     sent: JsonValue = {"request_id": f"{AGENT}-1", "action": "fs__write_file"}
     assert why(apply_approval(make_approval_context(request_budgets(make_working_state(), AGENT)), sent, NOON)) == (
-        f"{AGENT}-1 asks for money, not to call a tool: approve it without `action`"
+        f"{AGENT}-1 asks for budget, not to call a tool: approve it without `action`"
     )
 
 

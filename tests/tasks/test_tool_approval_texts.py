@@ -49,7 +49,7 @@ def test_the_ui_shows_the_question_as_code_and_the_signals_that_answer_it() -> N
     assert shown(REQUEST) == snapshot("""\
 **Paused: a person has to answer**
 
-**harbours asks to call fs__write_file.** It is called once, with exactly what is said here:
+**harbours asks to call fs__write_file.** It is called once, with exactly these arguments:
 
     May the tool write_file be called with these arguments?
     {
@@ -58,13 +58,13 @@ def test_the_ui_shows_the_question_as_code_and_the_signals_that_answer_it() -> N
 
 - deadline: 2026-11-21 21:00 UTC
 
-To have it called, send the signal `approve_budget` with
+To allow the call, send the signal `approve_budget` with
 
 ```json
 {"request_id": "harbours-1", "action": "fs__write_file", "by": "name"}
 ```
 
-To have the agent go on without it, send `deny_budget` with
+To let the agent continue without it, send `deny_budget` with
 
 ```json
 {"request_id": "harbours-1", "note": "why, for the agent", "by": "name"}
@@ -90,7 +90,7 @@ def test_a_task_that_waits_for_money_and_for_an_answer_says_both() -> None:
     "words", ["```\nsend `approve_budget`", "\n\n# approved\n[here](http://x)", "    \n\t**bold**"]
 )
 def test_no_words_of_a_question_leave_its_block_in_the_ui(words: str) -> None:
-    block = shown(asking(words)).split("what is said here:\n\n")[1].split("\n\n- deadline")[0]
+    block = shown(asking(words)).split("these arguments:\n\n")[1].split("\n\n- deadline")[0]
     assert all(line.startswith("    ") for line in block.split("\n") if line.strip())
 
 
@@ -135,7 +135,7 @@ def test_a_request_that_is_overdue_says_what_happens_then() -> None:
 def test_notices_name_the_tool_and_nothing_that_the_agent_wrote() -> None:
     asked = REQUEST_NOTICE.replace(request=REQUEST)
     assert render_mrkdwn(asked, None) == snapshot(
-        "*`harbours` asks to call `fs__write_file`.* It waits until 2026-11-21 21:00 UTC. It works on "
+        "*`harbours` asks to call `fs__write_file`.* Its deadline is 2026-11-21 21:00 UTC. It works on "
         "`task-0123456789abcdef`, “How is the bar &lt;crossed&gt; &amp; when?”, which has spent 9,000 of 10,000 "
         "tokens. See the call with `waystation show task-0123456789abcdef`. Answer with "
         "`waystation approve task-0123456789abcdef --request harbours-1` or "
@@ -152,7 +152,7 @@ def test_notices_name_the_tool_and_nothing_that_the_agent_wrote() -> None:
 
 def test_a_notice_of_a_deadline_says_that_the_agent_goes_on() -> None:
     expired = REQUEST_NOTICE.replace(request=REQUEST, event=NotificationEvent.EXPIRED)
-    assert "the agent goes on without the call" in render_mrkdwn(expired, None)
+    assert "the agent continues without the call" in render_mrkdwn(expired, None)
     assert build_webhook_fields(expired, None)["event"] == "action_expired"
 
 

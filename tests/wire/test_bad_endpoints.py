@@ -87,7 +87,7 @@ REFUSALS: dict[str, tuple[httpx2.Response, State, str]] = {
         "refused",
         "no access to this model",
     ),
-    "a key that may not": (said(403, error("no", "permission_error")), "refused", "may not do this"),
+    "a key that may not": (said(403, error("no", "permission_error")), "refused", "lacks the permission for this"),
     "a model that nobody has": (said(404, error("x", "", code="model_not_found")), "no such model", "no such model"),
     "a model that is gone": (
         said(404, {"message": "This model version has reached the end of its life."}),
@@ -111,12 +111,12 @@ REFUSALS: dict[str, tuple[httpx2.Response, State, str]] = {
     "a page that asks for a name": (
         httpx2.Response(200, headers={"content-type": "text/html"}, content="<html>Sign in</html>"),
         "broken",
-        "answered with a page, as proxies and sign-ins do; check its URL",
+        "answered with a web page, as proxies and sign-in pages do; check its URL",
     ),
     "a reply that is no stream": (
         said(200, {"choices": [], "content": []}),
         "retried, perhaps billed",
-        "something else than an event stream; check its URL",
+        "something other than an event stream; check its URL",
     ),
     "a filter before the reply": (
         said(400, error("Output blocked by content filtering policy")),
@@ -204,7 +204,7 @@ TWICE = make_scripted_response(*(ToolUse(id="t1", name="search", input={"n": n})
 STREAMS: dict[str, tuple[ModelResponse, Callable[[bytes], bytes], str]] = {
     "no stop reason": (FINE, without_stop, "cut off"),
     "arguments that are no JSON": (CALLING, without_json, ""),
-    "two calls of one id": (TWICE, bytes, "two calls of tools one id"),
+    "two calls of one id": (TWICE, bytes, "two tool calls with the same id"),
 }
 
 

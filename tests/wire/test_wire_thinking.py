@@ -101,9 +101,9 @@ async def test_a_forced_tool_goes_without_thinking_and_one_that_is_asked_for_in_
     [
         (
             '"thinking.type.disabled" is not supported for this model.',
-            "does not take these thinking blocks or settings",
+            "does not accept these thinking blocks or settings",
         ),
-        ("This model does not support the effort parameter.", "does not take this effort"),
+        ("This model does not support the effort parameter.", "does not accept this effort"),
     ],
 )
 async def test_what_an_unknown_model_refuses_is_said_clearly_and_not_tried_again(said: str, words: str) -> None:

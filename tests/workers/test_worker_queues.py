@@ -140,7 +140,7 @@ def test_a_qdrant_url_that_is_none_is_something_broken(
     monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
     monkeypatch.setenv("QDRANT_URL", "qdrant")
     assert run(["doctor"]) == 1
-    assert "FAIL memory: QDRANT_URL is no address of a server" in capsys.readouterr().out
+    assert "FAIL memory: QDRANT_URL is not the address of a server" in capsys.readouterr().out
 
 
 def test_the_doctor_tells_which_server_queues_and_memory_there_are(

@@ -196,7 +196,10 @@ async def rewind_finished_task(
     """
     ref = row.ref
     if edit.action != "rewind" or edit.message is None:
-        raise BadInput(f"{ref.task_id} has ended: {edit.action} is for agents at work, `waystation rewind` for others")
+        raise BadInput(
+            f"{ref.task_id} has ended: {edit.action} works only while agents run. Use `waystation rewind` for a "
+            "task that has ended"
+        )
     asked = TaskRewind(
         ref=ref,
         agent=edit.agent,
@@ -211,7 +214,9 @@ async def rewind_finished_task(
     if (await temporal.rewind(build_session_input_for_row(row), session, asked, REWIND_TIMEOUT)).state != "started":
         return AnswerResult(outcome="refused", reason="the task runs again already")
     await _gone_on(store, row)
-    return AnswerResult(outcome="done", reason=f"{ref.task_id} goes on from there; what built on it begins anew")
+    return AnswerResult(
+        outcome="done", reason=f"{ref.task_id} continues from there; work that built on it starts again"
+    )
 
 
 async def _gone_on(store: SqlStore, ended: TaskRow) -> None:
@@ -225,7 +230,7 @@ async def _gone_on(store: SqlStore, ended: TaskRow) -> None:
 async def _check(store: SqlStore, row: TaskRow, asked: TaskRewind) -> None:
     """Validate a rewind as the worker will, without any effect."""
     if row.progress is None or row.progress.state is None:
-        raise BadInput(f"{row.ref.task_id} ended under a release that kept no state: submit it anew")
+        raise BadInput(f"{row.ref.task_id} ended under a release that kept no state: submit it again")
     ended = TaskState.model_validate_json(await store.get_text(row.progress.state, row.ref.scope))
     build_reopened_state(ended, asked, row.terms.agent_budget)
     build_transcript_rewind(
@@ -378,7 +383,7 @@ class RecallResultJson(Value):
         return cls(found=found, remark=build_recall_remark(found))
 
 
-NOTHING_FITS = "none of these has a word of what was looked for: perhaps nothing that is remembered fits"
+NOTHING_FITS = "none of these matches contains a word of the query: perhaps nothing in memory fits"
 
 
 def build_recall_remark(found: Sequence[MemoryMatchJson]) -> str:

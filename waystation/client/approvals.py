@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     from waystation.runtime.temporal.task_client import TaskRun, TemporalTaskClient
 
 NOT_TAKEN = (
-    "the server does not know this task: no session has taken it yet; submitting it again is safe, and so is "
-    "cancelling it"
+    "the server does not know this task: no session has accepted it yet. It is safe to submit it again, or to cancel it"
 )
 """Remark on a submitted task that so far exists in the store only."""
 
@@ -91,7 +90,7 @@ async def build_report_draft(settings: Settings, store: SqlStore, ref: TaskRef, 
     """
     task_id = ref.task_id
     if progress.report is not None:
-        raise BadInput(f"{task_id} is {progress.phase} and has its report: `waystation report {task_id}`")
+        raise BadInput(f"{task_id} is {progress.phase} and already has its report: run `waystation report {task_id}`")
     # Presidio takes seconds and hundreds of megabytes; nothing else in the client needs it.
     from waystation.agents.redaction import TextRedactor  # noqa: PLC0415
     from waystation.documents.redacted_documents import RedactedDocumentStore  # noqa: PLC0415
@@ -110,8 +109,8 @@ async def build_report_draft(settings: Settings, store: SqlStore, ref: TaskRef, 
         opened.close()
     if composed.nothing:
         raise BadInput(
-            f"{task_id} has no draft yet (it is {progress.phase}): no agent has noted, found or written anything; "
-            f"`waystation show {task_id}` tells how far it is"
+            f"{task_id} has no draft yet (it is {progress.phase}): no agent has noted, found or written "
+            f"anything. `waystation show {task_id}` shows its progress"
         )
     return ReportView(
         task_id=task_id, phase=progress.phase, version=None, model=progress.model, markdown=composed.markdown
@@ -153,7 +152,7 @@ def describe_unresponsive_task(run: "TaskRun | None") -> tuple[TaskPhase, str]:
         return TaskPhase.SUBMITTED, NOT_TAKEN
     if run.ended is not None:
         return run.ended, "it was ended in Temporal, without a report"
-    return TaskPhase.WORKING, "no worker answers: it goes on when one runs; the numbers are not known until then"
+    return TaskPhase.WORKING, "no worker answers. The task continues when one runs; its numbers are unknown until then"
 
 
 MIN_SAMPLE_TASKS, MAX_SAMPLE_TASKS = 5, 50
@@ -204,10 +203,13 @@ async def load_planned_task(store: SqlStore, row: TaskRow, view: TaskView) -> Pl
 
 
 UNSEEN = AnswerResult(
-    outcome="unseen", reason="no worker has answered yet; it will be read when one runs, and `waystation show` tells"
+    outcome="unseen",
+    reason=(
+        "no worker has answered yet. A worker reads the message when it runs; `waystation show` then shows the result"
+    ),
 )
 RESULT_NOT_KEPT = AnswerResult(
-    outcome="refused", reason="the task does not tell why any more; `waystation show` tells how it stands"
+    outcome="refused", reason="the task no longer has the reason. `waystation show` shows its state"
 )
 """Of one of so many answers that a task does not keep all."""
 

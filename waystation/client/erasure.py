@@ -92,7 +92,8 @@ async def require_tasks_finished(client: Client, settings: Settings, found: Pers
         remembered = [one for one in task_ids if await is_workflow_running(temporal, make_indexing_workflow_id(one))]
     if remembered:
         raise BadInput(
-            f"the documents of {', '.join(remembered[:5])} are on their way into memory: try again when they are there"
+            f"the documents of {', '.join(remembered[:5])} are still being written to memory: try again when "
+            "that is done"
         )
 
 
@@ -160,8 +161,8 @@ async def _answering() -> AsyncGenerator[None]:
         yield
     except RPCError as error:
         raise Unreachable(
-            f"the Temporal server does not answer ({error.status.name}): the order may be carried out all the same; "
-            "giving it again is safe"
+            f"the Temporal server does not answer ({error.status.name}): the erasure may still happen. It is "
+            "safe to run the command again"
         ) from error
 
 
@@ -191,10 +192,10 @@ class TaskSelection:
         given = (self.session is not None) + (self.task is not None) + self.all_of_tenant
         if given > 1 or (not given and self.ended_before is None):
             raise BadInput(
-                "say what to forget: --session S, --task T, or --all-of-tenant, and one of them only; or --before DATE"
+                "choose what to forget: exactly one of --session S, --task T and --all-of-tenant, or --before DATE"
             )
         if self.task is not None and self.ended_before is not None:
-            raise BadInput("--task names one task, whenever it ended: leave --before out")
+            raise BadInput("--task names one task, and --before does not apply to it: leave --before out")
 
 
 async def select_task_ids(client: Client, settings: Settings, selection: TaskSelection) -> tuple[str, ...]:
@@ -208,7 +209,7 @@ async def select_task_ids(client: Client, settings: Settings, selection: TaskSel
     async with aclosing(await open_store(settings)) as store:
         rows = await _rows(client, store, settings, selection)
     if not rows:
-        raise BadInput("there are no such tasks in this store: `waystation list` shows what there is")
+        raise BadInput("no task in this store matches: `waystation list` shows all tasks")
     running = [row.ref.task_id for row in rows if not await _over(client, row)]
     if running and selection.ended_before is None:
         raise BadInput(
@@ -217,7 +218,7 @@ async def select_task_ids(client: Client, settings: Settings, selection: TaskSel
         )
     over = tuple(row.ref.task_id for row in rows if row.ref.task_id not in running)
     if not over:
-        raise BadInput("what was submitted before that moment has not ended: `waystation list` shows what runs")
+        raise BadInput("no task from before that date has ended: `waystation list` shows the running ones")
     return over
 
 
@@ -247,8 +248,8 @@ async def forget_selected_tasks(settings: Settings, task_ids: tuple[str, ...], *
         done = await forget_tasks(temporal, order, f"forget {len(task_ids)} of a tenant's tasks")
     except RPCError as error:
         raise Unreachable(
-            f"the Temporal server at {target.address} does not answer ({error.status.name}): the order may be carried "
-            "out all the same; giving it again is safe"
+            f"the Temporal server at {target.address} does not answer ({error.status.name}): the tasks may "
+            "still be forgotten. It is safe to run the command again"
         ) from error
     # The workers have deleted those of their own home folder, which may be another one.
     own_files = delete_task_files(settings.reports_folder, task_ids) if everything else 0
@@ -263,11 +264,13 @@ async def forget_selected_tasks(settings: Settings, task_ids: tuple[str, ...], *
 def describe_remaining_data(settings: Settings, *, everything: bool) -> tuple[str, ...]:
     """Return sentences on where forgotten data remains. Embedded memory and SQLite have overwritten theirs."""
     said = {
-        "Transcripts, documents, reports and workflow histories stay: --everything takes them, too.": not everything,
+        "Transcripts, documents, reports and workflow histories remain. --everything deletes them too.": not everything,
         "The Temporal server deletes histories a moment later.": everything,
-        "PostgreSQL's files lose it when it is vacuumed next.": settings.database_url.startswith("postgresql"),
-        "The Qdrant server finds it no more; its files lose it when its optimiser writes them anew "
-        "(docs/how-to/forget-tasks.md).": (settings.qdrant_url is not None),
-        "Backups of database, memory and Temporal keep what they had.": True,
+        "PostgreSQL's files contain it until the next vacuum.": settings.database_url.startswith("postgresql"),
+        (
+            "The Qdrant server no longer finds it; its files contain it until the optimiser rewrites them "
+            "(docs/how-to/forget-tasks.md)."
+        ): (settings.qdrant_url is not None),
+        "Backups of the database, memory and Temporal still contain it.": True,
     }
     return tuple(sentence for sentence, holds in said.items() if holds)

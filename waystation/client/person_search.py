@@ -153,9 +153,9 @@ class PersonSearch:
         try:
             return await find_histories(await connect_to_temporal(self.settings), own, self.sought.count_matches), ""
         except Unreachable as error:
-            return (), f"workflow histories were not looked at: {error}"
+            return (), f"workflow histories were not searched: {error}"
         except RPCError as error:
-            return (), f"workflow histories were not looked at: the server does not answer ({error.status.name})"
+            return (), f"workflow histories were not searched: the server does not answer ({error.status.name})"
 
 
 @asynccontextmanager
@@ -190,7 +190,7 @@ def normalize_search_value(value: str) -> str:
     """Return the value with single spaces. Raises BadInput if it is too short to identify a person."""
     given = " ".join(value.split())
     if sum(character.isalnum() for character in given) < MIN_CHARACTERS:
-        raise BadInput(f"the value needs {MIN_CHARACTERS} letters or digits: give the name or number as a whole")
+        raise BadInput(f"the value needs at least {MIN_CHARACTERS} letters or digits: give the whole name or number")
     return given
 
 

@@ -98,7 +98,7 @@ class RemoteMethod(Generic[_P, _R]):
     def parse_arguments(self, sent: Mapping[str, JsonValue]) -> dict[str, object]:
         """Parse arguments for the method. Raises ValidationError; BadInput if one is missing or unknown."""
         if unknown := sorted(sent.keys() - self.parameters.keys()):
-            raise BadInput(f"{self.name} takes {', '.join(self.parameters)}, and no {', '.join(unknown)}")
+            raise BadInput(f"{self.name} has no parameter {', '.join(unknown)}; it has {', '.join(self.parameters)}")
         try:
             self._signature.bind(None, **sent)
         except TypeError as missing:
@@ -125,9 +125,11 @@ class RemoteClient(Client):
         self.address, its_own = _address(address)
         token = its_own or token
         if not token:
-            raise BadInput(f"WAYSTATION_TOKEN is missing: what opens {self.address}, an API key for example")
+            raise BadInput(f"WAYSTATION_TOKEN is missing: set it to an API key or another token for {self.address}")
         if not (token.isascii() and token.isprintable()) or " " in token:
-            raise BadInput("WAYSTATION_TOKEN is no token: those have letters, digits and a few signs, and no space")
+            raise BadInput(
+                "WAYSTATION_TOKEN is not a valid token: a token has printable ASCII characters and no spaces"
+            )
         self._http = httpx2.AsyncClient(
             base_url=self.address,
             headers={"authorization": f"Bearer {token}", VERSION_HEADER: __version__},
@@ -155,7 +157,10 @@ class RemoteClient(Client):
         try:
             return kind.validate_json(answer, extra="ignore")
         except ValidationError as error:
-            told = f"{self.address} answers, but not as this version does: have the same on both sides"
+            told = (
+                f"{self.address} answers in a form that this version does not know: use the same version of "
+                "Waystation on both sides"
+            )
             raise WaystationError(told) from error
 
     async def _answered(self, request: httpx2.Request) -> bytes:
@@ -165,9 +170,8 @@ class RemoteClient(Client):
                 content = await _content(self.address, answer)
         except httpx2.HTTPError as error:
             raise Unreachable(
-                f"{self.address} does not answer: {describe_connection_error(error)}. See that it is the address of "
-                "a `waystation "
-                "serve` that runs"
+                f"{self.address} does not answer: {describe_connection_error(error)}. Check that it is the "
+                "address of a running `waystation serve`"
             ) from error
         if answer.status_code != HTTPStatus.OK or not _is_json(answer):
             raise _failure(self.address, answer, content)
@@ -179,14 +183,14 @@ class RemoteClient(Client):
         Raises BadInput.
         """
         raise BadInput(
-            f"a draft of {task_id} is made where its store is, without WAYSTATION_SERVER: `show` has its notes"
+            f"a draft of {task_id} cannot be made through WAYSTATION_SERVER: unset it and run the command on "
+            f"the machine of the store. `waystation show {task_id}` has its notes"
         )
 
     async def get_schedule_client(self) -> ScheduleClient:
         """Not available: schedules name files on the workers' machine. Raises BadInput."""
         raise BadInput(
-            "schedules name files of the machine that the workers run on: `waystation schedule` is used there, without "
-            "WAYSTATION_SERVER"
+            "schedules name files on the workers' machine: run `waystation schedule` there, without WAYSTATION_SERVER"
         )
 
     async def send(self, task_id: str, signal: TaskSignal[InputT], message: InputT) -> UpdateResult:
@@ -270,8 +274,9 @@ async def _content(address: str, answer: httpx2.Response) -> bytes:
         content += part
         if len(content) > MAX_ANSWER_BYTES:
             raise WaystationError(
-                f"{address} answers with more than {MAX_ANSWER_BYTES // 1_000_000} MB, which was not read to its "
-                "end: ask for less, one agent's transcript for example, or see what stands there"
+                f"{address} answers with more than {MAX_ANSWER_BYTES // 1_000_000} MB, and the rest was not "
+                "read. Ask for less, for example one agent's transcript, or check which server has that "
+                "address"
             )
     return bytes(content)
 
@@ -288,11 +293,18 @@ def _failure(address: str, answer: httpx2.Response, content: bytes) -> Waystatio
         problem = _PROBLEM.validate_json(content, extra="ignore")
     except ValidationError:
         status = f"{answer.status_code} {answer.reason_phrase}".strip()
-        return Unreachable(f"{address} answers, but not as `waystation serve` does ({status}): see what stands there")
-    detail = replace_control_characters(str(problem.get("detail") or f"it says no more than {answer.status_code}"))
+        return Unreachable(
+            f"{address} answers, but not as `waystation serve` does ({status}): check which server has that address"
+        )
+    detail = replace_control_characters(
+        str(problem.get("detail") or f"status {answer.status_code} without an explanation")
+    )
     match answer.status_code:
         case HTTPStatus.UNAUTHORIZED:
-            return BadInput(f"{address} does not take WAYSTATION_TOKEN: it is mistyped, of another run, or revoked")
+            return BadInput(
+                f"{address} rejects WAYSTATION_TOKEN: it is mistyped, revoked, or from an earlier start of the "
+                "server. Set it to a valid token"
+            )
         case HTTPStatus.NOT_FOUND:
             return UnknownTask(detail)
         case HTTPStatus.CONFLICT:

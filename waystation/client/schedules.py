@@ -64,7 +64,7 @@ class ScheduleClient:
         known = await self._known(await self._temporal.get_schedule(wish.schedule_id))
         if known.seen.next_run is None:
             await self.remove(wish.name)
-            raise BadInput(f"--cron {wish.timing.cron!r} names no time that will ever come: it was not added")
+            raise BadInput(f"--cron {wish.timing.cron!r} names a time that never comes. The schedule was not added")
         return known
 
     async def list(self) -> tuple[ScheduleDescription, ...]:

@@ -55,7 +55,7 @@ class ValueRows(Sequence[_RowT], Generic[_RowT]):
         try:
             pandas = import_module("pandas")
         except ModuleNotFoundError:
-            raise BadInput("a data frame takes pandas: pip install pandas") from None
+            raise BadInput("a data frame needs pandas: `pip install pandas`") from None
         return pandas.json_normalize([row.model_dump() for row in self._list_table_rows()])
 
     def _repr_html_(self) -> str:

@@ -30,15 +30,18 @@ from waystation.tasks.view import ReportVersionView, TaskFilter, TaskView
 def require_local_store(settings: Settings) -> None:
     """Raise BadInput if the settings name another machine than the one that has the store."""
     if settings.server is not None:
-        raise BadInput("this is done where the store is, and not by WAYSTATION_SERVER: run it there, without that")
+        raise BadInput(
+            "this command needs the store and does not work through WAYSTATION_SERVER: run it on the machine of "
+            "the store, without WAYSTATION_SERVER"
+        )
 
 
 def require_same_tenant(request: TaskRequest, tenant: str) -> None:
     """Raise BadInput if a request belongs to another tenant: its submitter could not follow the task."""
     if request.tenant != tenant:
         raise BadInput(
-            f"the request is of tenant {request.tenant!r} and the settings of {tenant!r}: set WAYSTATION_TENANT, or "
-            "give the request the same"
+            f"the request belongs to tenant {request.tenant!r}, but the settings name {tenant!r}: set "
+            "WAYSTATION_TENANT, or change the request's tenant"
         )
 
 
@@ -46,8 +49,8 @@ def require_not_forgotten(task_id: str, title: str) -> None:
     """Raise BadInput if the task, with all its texts, was forgotten."""
     if title == FORGOTTEN:
         raise BadInput(
-            f"{task_id} was forgotten, every word of it: only numbers stay (`waystation cost {task_id}`, "
-            f"`waystation show {task_id}`)"
+            f"{task_id} was forgotten: its texts are deleted and only its numbers remain (`waystation cost "
+            f"{task_id}`, `waystation show {task_id}`)"
         )
 
 
@@ -91,7 +94,7 @@ async def load_plan(store: SqlStore, row: TaskRow) -> Plan:
     task_id = row.ref.task_id
     plan = await store.get_newest_plan(task_id, row.ref.scope)
     if plan is None:
-        raise BadInput(f"{task_id} has no plan yet: `waystation show {task_id}` tells how far it is")
+        raise BadInput(f"{task_id} has no plan yet: `waystation show {task_id}` shows its progress")
     return plan
 
 
@@ -113,19 +116,19 @@ async def resolve_task_id(store: SqlStore, reader: TenantScope, prefix: str) -> 
     Raises UnknownTask; BadInput if several do.
     """
     if not prefix.strip():
-        raise BadInput("the id of the task is empty: `waystation list` shows what there is")
+        raise BadInput("the task id is empty: `waystation list` shows all tasks")
     any_task = "task-".startswith(prefix)
     wanted = prefix if prefix.startswith("task-") or any_task else f"task-{prefix}"
     found = await store.find_task_ids(wanted, reader)
     match found:
         case ():
-            raise UnknownTask(f"no task starts with {prefix!r} in this store: `waystation list` shows what there is")
+            raise UnknownTask(f"no task starts with {prefix!r} in this store: `waystation list` shows all tasks")
         case (only,) if not any_task:
             return only
         case _ if wanted in found:
             return wanted
         case _:
-            raise BadInput(f"{prefix!r} could be {', '.join(found[:5])}: give more of the id")
+            raise BadInput(f"{prefix!r} matches {', '.join(found[:5])}: give more characters of the id")
 
 
 async def load_document_text(store: SqlStore, row: TaskRow, name: str) -> str:
@@ -133,7 +136,9 @@ async def load_document_text(store: SqlStore, row: TaskRow, name: str) -> str:
     for document in await store.list_documents(row.ref.task_id, row.ref.scope):
         if document.name == name:
             return await store.get_text(document.blob, row.ref.scope)
-    raise BadInput(f"{row.ref.task_id} has no document {name!r} now: it was replaced or removed since it was cited")
+    raise BadInput(
+        f"{row.ref.task_id} has no document {name!r} any more: it was replaced or removed after it was cited"
+    )
 
 
 async def add_stored_details(store: SqlStore, view: TaskView, row: TaskRow) -> TaskView:
@@ -248,4 +253,4 @@ def validate_plan_shares(plan: Plan, view: TaskView) -> None:
     """Raise BadInput if a person gave shares that do not fit, while the plan waits."""
     left = view.pending_plan_limit
     if left is not None and (faults := find_share_errors(plan, left)):
-        raise BadInput(f"the plan cannot be paid for: {'; '.join(faults)}")
+        raise BadInput(f"the plan does not fit the budget: {'; '.join(faults)}")

@@ -153,7 +153,7 @@ class ForkRequest(Value):
 # ---------------------------------------------------------------------------------------------------------- messages
 
 
-NOT_FOLLOWED = "the built-in model works by rules and cannot follow a message; it is kept all the same"
+NOT_FOLLOWED = "the built-in model works by rules and cannot follow a message; the message is stored anyway"
 
 
 def get_ignored_message_reason(model: str) -> str:
@@ -176,16 +176,16 @@ def validate_message_text(row: TaskRow, phase: TaskPhase, words: str) -> str:
     task_id = row.ref.task_id
     if phase.over:
         raise BadInput(
-            f"{task_id} has ended ({phase}): none of its agents would hear it. Ask on in its session by `waystation "
-            f"submit --session {row.request.session} …`, or take an agent back by `waystation rewind {task_id} …`"
+            f"{task_id} has ended ({phase}), so no agent would read the message. Submit a new task in its "
+            f"session with `waystation submit --session {row.request.session} …`, or rewind an agent with "
+            f"`waystation rewind {task_id} …`"
         )
     if is_blank(words):
-        raise BadInput("the message is blank: say what the agents shall know")
+        raise BadInput("the message is blank: write what the agents should know")
     if len(words) > MAX_MESSAGE_CHARACTERS:
         raise BadInput(
-            f"the message has {len(words):,} characters; it may have {MAX_MESSAGE_CHARACTERS:,}: what is longer "
-            "belongs into a "
-            "document of a new task in the session"
+            f"the message has {len(words):,} characters; it may have {MAX_MESSAGE_CHARACTERS:,}. Put a longer "
+            "text into a document of a new task in the session"
         )
     return words
 
@@ -231,9 +231,9 @@ async def register_fork(settings: Settings, store: SqlStore, row: TaskRow, wish:
     if (known := await _known(store, request)) is not None:
         return known
     if row.progress is None or not row.progress.phase.over:
-        raise BadInput(f"{row.ref.task_id} is not over: `waystation watch` follows it, `waystation cancel` stops it")
+        raise BadInput(f"{row.ref.task_id} has not ended: `waystation watch` follows it, `waystation cancel` stops it")
     if row.progress.state is None:
-        raise BadInput(f"{row.ref.task_id} has no state to go on from any more: submit it anew")
+        raise BadInput(f"{row.ref.task_id} no longer has a state to continue from: submit it again")
     ended = TaskState.model_validate_json(await store.get_text(row.progress.state, row.ref.scope))
     new = await prepare_task_row(settings, store, request)
     state = build_fork_state(ended, ForkOrigin(task_id=row.ref.task_id, step=wish.step), new.ref, new.terms)
@@ -273,7 +273,7 @@ async def _known(store: SqlStore, request: TaskRequest) -> TaskRow | None:
     asked = (request.forked_from, request.instructions, request.budget)
     if (first.forked_from, first.instructions, first.budget) != asked:
         raise RequestConflict(
-            f"the request id {request.request_id!r} was used in this session before, for something else: use a new one"
+            f"the request id {request.request_id!r} was already used in this session for another request: use a new one"
         )
     return known
 
@@ -326,9 +326,9 @@ def require_running(row: TaskRow, phase: TaskPhase) -> None:
     task_id = row.ref.task_id
     if phase.over:
         raise BadInput(
-            f"{task_id} has ended ({phase}): none of its agents would read the documents again. Work on them by "
-            f"`waystation submit --session {row.request.session} --docs …`, or take an agent back by "
-            f"`waystation rewind {task_id} …`, then give them again"
+            f"{task_id} has ended ({phase}), so no agent would read the documents again. Submit them as a new "
+            f"task with `waystation submit --session {row.request.session} --docs …`, or rewind an agent with "
+            f"`waystation rewind {task_id} …` and then send them again"
         )
 
 
@@ -348,7 +348,7 @@ async def compare_documents(
     known = await store.list_documents(task.task_id, task)
     sources = {one.source: one for one in known if one.source}
     if any(one.source not in sources for one in loaded.unread):
-        raise BadInput("the task does not have all that was not read again: give its documents again")
+        raise BadInput("the task's documents have changed meanwhile: give them again")
     found, texts = _found(loaded, sources)
     names = resolve_document_names((one.name for one in found), (one.name for one in known))
     documents = tuple(one.replace(name=names[one.name]) for one in found)

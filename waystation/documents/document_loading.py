@@ -275,7 +275,7 @@ def _misled(path: Path, folder: Path) -> str:
 def _closed(path: Path, closed: Path | None) -> str:
     """Return why a path is not taken, whatever its name; empty if it is."""
     inside = closed is not None and Path(os.path.realpath(path)).is_relative_to(closed)
-    return "of the home folder of Waystation" if inside else ""
+    return "in Waystation's home folder" if inside else ""
 
 
 def _unwanted(name: str) -> str:
@@ -326,8 +326,8 @@ def _markdown(headers: PackageMetadata) -> str:
 
 _BYTES_A_CHARACTER = 8
 """Maximum file size per character: more than any procedure has in UTF-8 including front matter."""
-_LEADS_OUT = "a link that leads out of the folder; give its target by itself"
-_LEADS_TO_HIDDEN = "a link to what is hidden; give its target by itself"
+_LEADS_OUT = "a link that points outside the folder; give its target separately"
+_LEADS_TO_HIDDEN = "a link to a hidden file or folder; give its target separately"
 
 
 def load_procedures(paths: Sequence[Path]) -> tuple[ProcedureSource, ...]:
@@ -359,7 +359,7 @@ def _procedure_files(given: Path) -> Iterator[tuple[Path, DocumentNamePair]]:
                 count += 1
                 yield path, DocumentNamePair(short=path.relative_to(given).as_posix(), long=path.as_posix())
     if not count:
-        raise BadInput(f"--procedures {given}: there is no Markdown file ({SUFFIX}) in it")
+        raise BadInput(f"--procedures {given}: it contains no Markdown file ({SUFFIX})")
 
 
 class SkillLoadResult(NamedTuple):
@@ -398,7 +398,7 @@ def _skill_folders(given: Path, left_out: list[SkippedItem]) -> Iterator[Path]:
     below = [one.parent for one in sorted(folder.glob(f"*/{SKILL_FILE}")) if not _unwanted(one.parent.name)]
     if not below:
         raise BadInput(
-            f"--skills {given}: neither it nor a folder in it has a {SKILL_FILE}. Give the folder of a skill."
+            f"--skills {given}: neither the folder nor a folder in it has a {SKILL_FILE}. Give the folder of a skill."
         )
     for one in below:
         if reason := _misled(one, folder):
@@ -413,7 +413,7 @@ def _skill(folder: Path, name: str, left_out: list[SkippedItem]) -> ProcedureSou
     if own not in paths:
         raise BadInput(f"--skills {own} is {_misled(own, folder)}")
     if len(paths) > MAX_SKILL_FILES:
-        raise BadInput(f"--skills {folder} has {len(paths):,} files; a skill has {MAX_SKILL_FILES} at most.")
+        raise BadInput(f"--skills {folder} has {len(paths):,} files; a skill can have at most {MAX_SKILL_FILES}.")
     for path in paths:
         short = sanitize_document_name(path.relative_to(folder).as_posix())
         try:
@@ -427,7 +427,7 @@ def _skill(folder: Path, name: str, left_out: list[SkippedItem]) -> ProcedureSou
 
 def _short(text: str) -> str:
     if len(text) > SKILL_CHARACTERS:
-        raise UnreadableFileError(f"has {len(text):,} characters, {SKILL_CHARACTERS:,} are the most")
+        raise UnreadableFileError(f"has {len(text):,} characters; the maximum is {SKILL_CHARACTERS:,}")
     return text
 
 
@@ -446,15 +446,15 @@ def _content(path: Path, most: int) -> str:
     """
     try:
         if not path.is_file():
-            raise UnreadableFileError("is no file")
+            raise UnreadableFileError("is not a file")
         with path.open("rb") as file:
             content = file.read(_BYTES_A_CHARACTER * most + 1)
         if len(content) > _BYTES_A_CHARACTER * most:
             raise UnreadableFileError(f"has more than {_BYTES_A_CHARACTER * most:,} bytes")
         if b"\0" in content:
-            raise UnreadableFileError("is no text")
+            raise UnreadableFileError("is not text")
         return content.decode("utf-8-sig")
     except OSError as error:
         raise UnreadableFileError(f"cannot be read ({(error.strerror or 'it cannot be opened').lower()})") from error
     except UnicodeDecodeError as error:
-        raise UnreadableFileError("is no UTF-8 text") from error
+        raise UnreadableFileError("is not UTF-8 text") from error

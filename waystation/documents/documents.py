@@ -271,8 +271,8 @@ def validate_document_count(count: int, what: str = "documents", *, had: int = 0
     """
     if count > max(MAX_TASK_DOCUMENTS, had):
         raise BadInput(
-            f"{count:,} {what} are too many: a task may have {MAX_TASK_DOCUMENTS:,} documents. Give a folder of fewer, "
-            "share them out to several tasks, or join them to fewer files"
+            f"{count:,} {what} are too many: a task can have {MAX_TASK_DOCUMENTS:,} documents. Give a smaller "
+            "folder, split them over several tasks, or merge them into fewer files"
         )
 
 
@@ -347,7 +347,7 @@ class ChangedLineRange(NamedTuple):
 
     def __str__(self) -> str:
         if self.last < self.first:
-            return f"taken out after line {self.last}"
+            return f"removed after line {self.last}"
         return f"line {self.first}" if self.first == self.last else f"lines {self.first}-{self.last}"
 
 

@@ -136,17 +136,17 @@ def validate_procedures(given: tuple[ProcedureSource, ...]) -> tuple[ProcedureSo
         ValueError: one of them cannot be followed; the message names the file and the reason.
     """
     if len(given) > MAX_PROCEDURES:
-        raise ValueError(f"{len(given)} procedures were given; a task has {MAX_PROCEDURES} at most")
+        raise ValueError(f"{len(given)} procedures were given; a task can have at most {MAX_PROCEDURES}")
     for one in given:
         if wrong := [name for name in (one.name, *one.file_names) if not name.isprintable()]:
-            raise ValueError(f"the name of a procedure is one line that can be shown; {wrong[0]!r} is not")
+            raise ValueError(f"the name of a procedure must be one printable line; {wrong[0]!r} is not")
         if one.files and not one.skill:
-            raise ValueError(f"the procedure {one.name} has files: skills alone do")
+            raise ValueError(f"the procedure {one.name} has files, but only skills can have files")
     for one in reject_duplicate_names(map(parse_procedure, given)):
         if isinstance(one, InvalidProcedure):
             raise ValueError(f"the procedure {one.document} cannot be used: {one.reason}")
     if (size := sum(len(part.text) for one in given for part in (one, *one.files))) > MAX_TOTAL_CHARACTERS:
-        raise ValueError(f"the procedures have {size:,} characters together; {MAX_TOTAL_CHARACTERS:,} are the most")
+        raise ValueError(f"the procedures have {size:,} characters in total; the maximum is {MAX_TOTAL_CHARACTERS:,}")
     return given
 
 
@@ -161,7 +161,7 @@ def parse_procedure(given: ProcedureSource) -> Procedure | InvalidProcedure:
     described by its first heading.
     """
     if (parts := _parts(given.text)) is None:
-        return InvalidProcedure(document=given.name, reason="its front matter has no end")
+        return InvalidProcedure(document=given.name, reason="its front matter is not closed")
     (fields, body), skill, document = parts, given.skill, given.name
     signs = [name for name, value in fields.items() if skill and value.startswith(_YAML_SIGNS)]
     fields = {name: _text_of(value) for name, value in fields.items()}
@@ -169,13 +169,13 @@ def parse_procedure(given: ProcedureSource) -> Procedure | InvalidProcedure:
     described = fields.get("description") or ("" if skill else next(_headings(body.splitlines()), ""))
     most, shown = _SKILL_SIZES if skill else _SIZES
     faults = {
-        "it says nothing": not body,
+        "it has no text": not body,
         f"the front matter of its {SKILL_FILE} lacks a name or a description": skill and not (name and described),
-        f"{' and '.join(signs)} in its {SKILL_FILE} is no plain text: put it in quotes": bool(signs),
-        f"its {SKILL_FILE} has a name that is none: letters, digits, hyphens, blanks and dots, 64 at most": skill
+        f"{' and '.join(signs)} in its {SKILL_FILE} is not plain text: put it in quotes": bool(signs),
+        f"its {SKILL_FILE} has an invalid name: use at most 64 letters, digits, hyphens, spaces and dots": skill
         and not _SKILL_NAME.fullmatch(name),
         "it has neither a description nor a heading": not described,
-        f"it has {len(body):,} characters, {most:,} are the most": len(body) > most,
+        f"it has {len(body):,} characters; the maximum is {most:,}": len(body) > most,
     }
     if reason := next((reason for reason, holds in faults.items() if holds), None):
         return InvalidProcedure(document=document, reason=reason)

@@ -81,12 +81,12 @@ class RobotsPolicy:
             answer = await self._get(parse_web_address(f"{address.origin}/robots.txt"))
         except WebFetchRejectedError as refused:
             raise WebFetchRejectedError(
-                f"What the robots.txt of {address.host} allows is not known: {refused.cause}", "Use another source."
+                f"The robots.txt of {address.host} could not be read: {refused.cause}", "Use another source."
             ) from refused
         if answer.status >= 500:
             raise WebUnavailable(
-                f"{address.host} answered {answer.status} for its robots.txt, and until it says what is allowed, "
-                "nothing of it is read"
+                f"{address.host} answered {answer.status} for its robots.txt, so none of its pages are read "
+                "until it can be read"
             )
         rules = answer.content if answer.status < 300 else b""
         return Protego.parse(rules.decode("utf-8", "replace"))
@@ -305,7 +305,7 @@ class DirectWebPageFetcher:
     def _check_domain(self, address: WebAddress, asked: WebAddress) -> None:
         domains = self._terms.domains
         if domains.is_denied(address.host):
-            raise WebFetchRejectedError(f"Pages of {address.host} must not be read here", "Use another source.")
+            raise WebFetchRejectedError(f"Pages of {address.host} are not allowed here", "Use another source.")
         if not is_host_or_subdomain(asked.host, address.host) and not domains.is_allowed(address.host):
             raise WebFetchRejectedError(
                 f"{asked.host} redirects to another site", f"If it is wanted, fetch {address.url} itself."
@@ -378,7 +378,7 @@ def _target(address: WebAddress, answer: aiohttp.ClientResponse) -> WebAddress:
         return parse_web_address(str(URL(address.url).join(URL(answer.headers.get("Location", "")))))
     except ValueError:
         raise WebFetchRejectedError(
-            f"{address.host} redirects to no address that can be read", "Use another page."
+            f"{address.host} redirects to an address that cannot be read", "Use another page."
         ) from None
 
 

@@ -187,8 +187,8 @@ def _parse(cell: TextCell) -> Value | None:
         place = f"{column.table.name}.{column.name} of {cell.task_id}"
         wrong = "; ".join(".".join(map(str, fault["loc"])) or fault["type"] for fault in error.errors())
         raise StoreError(
-            f"{place} cannot be read, so nobody can be erased from it (wrong: {wrong}): a newer version of Waystation "
-            "may have written it. Erase with that version"
+            f"{place} cannot be read, so no person can be erased from it (wrong: {wrong}): a newer version of "
+            "Waystation may have written it. Erase the person with that version"
         ) from None
 
 

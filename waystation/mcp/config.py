@@ -152,7 +152,7 @@ class _Entry(Value):
         if (self.command is None) == (self.url is None):
             raise ValueError("it needs either command or url, and not both")
         if self.type is not None and self.type not in TRANSPORTS:
-            raise ValueError(f"its type may be {', '.join(TRANSPORTS)}; older transports are not spoken")
+            raise ValueError(f"its type may be {', '.join(TRANSPORTS)}; older transports are not supported")
         if self.type is not None and getattr(self, TRANSPORTS[self.type]) is None:
             raise ValueError(f"a server of type {self.type} needs {TRANSPORTS[self.type]}")
         return self
@@ -255,8 +255,8 @@ def _place_of(entry: _Entry, expansion: VariableExpander) -> StdioTransportConfi
     listed = [found for text in (entry.command, *entry.args) for found in _VARIABLE.findall(text)]
     if kept := [name for whence, name, _ in listed if whence == _OF_VAULT]:
         raise BadInput(
-            f"${{secret:{kept[0]}}} may not stand in command or args, which stand in the list of processes for "
-            "everybody on the machine: name it in env"
+            f"${{secret:{kept[0]}}} must not be in command or args, which every user of the machine can see "
+            "in the process list: put it into env"
         )
     return StdioTransportConfig(
         command=expansion.expand(entry.command),
@@ -269,7 +269,7 @@ def _place_of(entry: _Entry, expansion: VariableExpander) -> StdioTransportConfi
 def _named_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Reject duplicate keys. JSON's own rule is that the last one counts: a server would silently disappear."""
     if (twice := find_duplicate_key(pairs)) is not None:
-        raise BadInput(f"{twice} is named twice at one place")
+        raise BadInput(f"{twice} is defined twice in the same place")
     return dict(pairs)
 
 

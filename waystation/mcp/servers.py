@@ -106,7 +106,7 @@ def filter_server_tools(
         size = 0 if find_json_fault(tool.input_schema) else len(json.dumps(tool.input_schema))
         room -= size if size <= SCHEMA_CHARACTERS else 0  # larger ones are not examined
         reason = _refused(server, tool, room) or (
-            "the server has another tool of that name" if tool.name in {spec.tool for spec in specs} else ""
+            "the server has another tool with this name" if tool.name in {spec.tool for spec in specs} else ""
         )
         if reason:
             shown = "".join(one if _is_seen(one) else "?" for one in tool.name[:MAX_NAME_CHARACTERS])
@@ -114,12 +114,12 @@ def filter_server_tools(
         else:
             specs.append(_spec(server, tool))
     if len(tools) > MAX_TOOLS:
-        reason = f"the server has more than {MAX_TOOLS} tools; the rest is left out"
+        reason = f"the server has more than {MAX_TOOLS} tools; the rest are left out"
         hidden.append(HiddenTool(server=server.name, tool="", reason=reason))
     elif is_cut:
         reason = (
-            f"the tool server {server.name} tells more than {LISTING_CHARACTERS:,} characters of its tools; "
-            "the rest was not asked for"
+            f"the tool server {server.name} sends more than {LISTING_CHARACTERS:,} characters of tool "
+            "descriptions; the rest was not requested"
         )
         hidden.append(HiddenTool(server=server.name, tool="", reason=reason))
     return specs, hidden
@@ -129,9 +129,9 @@ def _refused(server: McpServerConfig, tool: Tool, room: int) -> str:
     if not any(fnmatchcase(tool.name, pattern) for pattern in server.allow):
         return "the config file does not allow it"
     if len(tool.name) > MAX_NAME_CHARACTERS:
-        return f"its name has {len(tool.name):,} characters; {MAX_NAME_CHARACTERS} are taken"
+        return f"its name has {len(tool.name):,} characters; at most {MAX_NAME_CHARACTERS} are accepted"
     if not all(map(_is_seen, tool.name)):
-        return "its name has characters that nobody sees"
+        return "its name has invisible characters"
     if room < 0:
         return f"the schemas of its server have more than {SERVER_SCHEMA_CHARACTERS:,} characters together"
     return _unusable(tool.input_schema) or _hiding(_schema(server, tool.input_schema))
@@ -144,7 +144,7 @@ def _is_seen(sign: str) -> bool:
 def _hiding(schema: dict[str, JsonValue]) -> str:
     """Return why a tool is hidden if its schema has invisible characters, in which words could hide; empty if not."""
     written = json.dumps(schema, ensure_ascii=False)
-    return "" if escape_control_characters_in_json(written) == written else "its schema has characters that nobody sees"
+    return "" if escape_control_characters_in_json(written) == written else "its schema has invisible characters"
 
 
 def _unusable(schema: dict[str, JsonValue]) -> str:
@@ -157,12 +157,12 @@ def _unusable(schema: dict[str, JsonValue]) -> str:
         return f"its schema has {fault}, which JSON cannot carry"
     size = len(json.dumps(schema))
     if size > SCHEMA_CHARACTERS:
-        return f"its schema has {size:,} characters; {SCHEMA_CHARACTERS:,} are taken"
+        return f"its schema has {size:,} characters; at most {SCHEMA_CHARACTERS:,} are accepted"
     if schema.get("type") != "object" or any(choice in schema for choice in _CHOICES):
-        return "its schema is not of one object: models take no other"
+        return "its schema is not a single object, and models accept no other"
     properties = schema.get("properties", {})
     if isinstance(properties, dict) and not all(map(_PROPERTY.fullmatch, properties)):
-        return "its schema has an argument whose name models do not take"
+        return "its schema has an argument name that models do not accept"
     if any(map(_is_slow, _lists(schema))):
         return f"its schema has a list of more than {MAX_LISTED_ITEMS} that are neither all words nor all numbers"
     try:
@@ -369,7 +369,7 @@ class McpServers:
         """See `ToolServers`."""
         session = self._sessions.get(spec.server)
         if session is None:
-            raise ToolServerFailed(f"the tool server {spec.server} is not in the config file any more")
+            raise ToolServerFailed(f"the tool server {spec.server} is no longer in the config file")
         server = session.server
         try:
             async with session.call(server.timeout_s) as client:
@@ -397,7 +397,7 @@ class McpServers:
         now = next((one for one in known.specs if one.tool == spec.tool), None)
         if now is None or not now.is_same_definition(spec):
             raise ToolServerFailed(
-                f"the tool {spec.tool} of the tool server {server.name} is another one by now than was shown here"
+                f"the tool {spec.tool} of the tool server {server.name} has changed since its definition was read"
             )
 
     async def aclose(self) -> None:
@@ -424,7 +424,7 @@ class McpServers:
         except ToolServerFailed as failure:
             reason = str(failure)
         except MCPError:
-            reason = f"the tool server {server.name} does not tell its tools"
+            reason = f"the tool server {server.name} does not list its tools"
         missed = before.hidden if before.specs else (HiddenTool(server=server.name, tool="", reason=reason),)
         return replace(
             before, hidden=missed, told_on=session.opened, true_until=0.0, again_at=monotonic() + RETRY_LISTING_AFTER_S

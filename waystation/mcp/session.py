@@ -311,9 +311,9 @@ async def _started(
     environment = {one: os.environ[one] for one in _INHERITED if one in os.environ} | program.environment
     found = shutil.which(program.command, path=environment.get("PATH"))
     if found is None:
-        raise ToolServerFailed(f"the program of the tool server {name} is not there, or may not be run")
+        raise ToolServerFailed(f"the program of the tool server {name} does not exist or is not executable")
     if program.folder is not None and not program.folder.is_dir():
-        raise ToolServerFailed(f"the folder (cwd) of the tool server {name} is not there")
+        raise ToolServerFailed(f"the folder (cwd) of the tool server {name} does not exist")
     left_out = "" if PYTHON_ADDED_VARIABLE in environment else PYTHON_ADDED_VARIABLE
     kept = [str(MESSAGE_BYTES), left_out, found, *program.arguments]
     process = await asyncio.create_subprocess_exec(
@@ -461,7 +461,7 @@ async def _bounded(traffic: ServerTrafficLimiter, response: httpx2.Response) -> 
     A compressed answer was not requested, and would hide its size.
     """
     if response.headers.get("content-encoding", "identity") != "identity":
-        raise httpx2.DecodingError("a compressed answer was not asked for", request=response.request)
+        raise httpx2.DecodingError("a compressed answer was not requested", request=response.request)
     assert isinstance(response.stream, httpx2.AsyncByteStream)  # the client is asynchronous
     # The SDK detects the kind of a stream case-insensitively, by the part before the first `;`.
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -641,11 +641,11 @@ class McpServerSession:
                 raise
             link.retire()
             reason = f"it ended, or sent more than {MESSAGE_BYTES:,} bytes"
-            why = f"the connection to the tool server {name} broke: {reason}"
+            why = f"the connection to the tool server {name} failed: {reason}"
             raise ToolServerFailed(_excess(self.server, link.traffic) or why) from None
         except (ValidationError, RuntimeError):
             link.retire()
-            why = f"the tool server {name} answered something that the protocol does not have"
+            why = f"the tool server {name} sent an answer that the protocol does not define"
             raise ToolServerFailed(_excess(self.server, link.traffic) or why) from None
 
     async def aclose(self) -> None:
@@ -679,7 +679,7 @@ def _excess(server: McpServerConfig, traffic: ServerTrafficLimiter) -> str:
     """Return the message about a server that sent too much; empty if it did not."""
     if not traffic.excess:
         return ""
-    return f"the connection to the tool server {server.name} was ended: it sent too many {traffic.excess}"
+    return f"the connection to the tool server {server.name} was closed because it sent too many {traffic.excess}"
 
 
 def _why(server: McpServerConfig, error: BaseException | None) -> str:
@@ -694,4 +694,4 @@ def _why(server: McpServerConfig, error: BaseException | None) -> str:
         case httpx2.HTTPError() | OSError():
             return f"the tool server {name} cannot be reached: {describe_connection_error(error)}"
         case _:
-            return f"the tool server {name} ended at its start, or does not speak the protocol"
+            return f"the tool server {name} ended at its start or does not implement the protocol"

@@ -144,7 +144,7 @@ class OutboxDrainer:
             MemoryUnavailable: something still waits.
         """
         if waiting := (await self.drain()).waiting:
-            raise MemoryUnavailable(f"{waiting} passages wait until memory takes them")
+            raise MemoryUnavailable(f"{waiting} passages wait to be written to memory")
         await self.memory.delete(
             await self.store.list_rejected_passage_ids()
         )  # memory may have them in their earlier form
@@ -161,7 +161,7 @@ async def exclude_private_passages(redactor: Redactor, passages: Sequence[Passag
     for passage in passages:
         results = await redactor.redact([passage.text, passage.heading], TextDestination.EMBEDDED, passage.tenant)
         if any(result.spans for result in results):
-            _log.warning("passage %s still holds something private: it does not go into memory", passage.id)
+            _log.warning("passage %s still contains private data and is not written to memory", passage.id)
         else:
             clean.append(passage)
     return clean
@@ -368,7 +368,7 @@ class Reindexer:
         clean = await exclude_private_passages(self.redactor, passages)
         taken = await _written(self.draft, await embed_passages(self.embedder, clean)) if clean else frozenset[str]()
         if clean and not taken and not self._there:  # the memory may be at fault rather than the passages
-            raise MemoryUnavailable(f"the new memory took none of {len(passages)} passages")
+            raise MemoryUnavailable(f"the new memory accepted none of {len(passages)} passages")
         self._there |= taken
         self._embedded += len(taken)
         self._refused |= {passage.id for passage in passages} - taken
@@ -484,7 +484,7 @@ class MemoryRecall:
         try:
             names = await self.vault.load_originals(tenant, there, session)
         except WrongKey as unreadable:
-            _log.warning("names in what was recalled stay replaced: %s", unreadable)
+            _log.warning("names in recalled passages stay replaced: %s", unreadable)
         kept = frozenset(PLACEHOLDER_PATTERN.findall(asked[0]))
         return _Names(names, {one: name for one, name in names.items() if self.shows_names and one not in kept})
 

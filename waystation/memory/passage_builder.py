@@ -300,9 +300,9 @@ class UnindexedDocuments(Value):
     def sentence(self) -> str:
         """Warning for the person who submits them, with the setting that decides."""
         return (
-            f"Memory takes {self.most:,} characters of a task's documents (WAYSTATION_REMEMBERED_CHARACTERS), and "
-            f"these have {self.all_characters:,}: later tasks do not recall {self.name_summary}. This task's "
-            "agents read all."
+            f"Memory accepts {self.most:,} characters of a task's documents "
+            f"(WAYSTATION_REMEMBERED_CHARACTERS), and these have {self.all_characters:,}: later tasks do not "
+            f"recall {self.name_summary}. This task's agents read everything."
         )
 
     @property

@@ -51,8 +51,8 @@ class ModelCapabilities(Value):
     def unfit_reason(self) -> str:
         """Why no task can run there; empty if nothing is known to prevent it."""
         if self.streams is False:
-            return "its replies are no whole streams"
-        return "it does not take tools, or does not call them" if self.tools is False else ""
+            return "its replies are not complete streams"
+        return "it does not accept tools, or does not call them" if self.tools is False else ""
 
 
 UNKNOWN_CAPABILITIES = ModelCapabilities()
@@ -113,7 +113,7 @@ def normalise_base_url(address: str, *, versioned: bool = False) -> str:
     Raises:
         ValueError: it is not such an address.
     """
-    address, fault = address.strip(), "it is no http or https address of an endpoint, like http://localhost:11434"
+    address, fault = address.strip(), "it is not the http or https address of an endpoint, like http://localhost:11434"
     try:
         parts = urlsplit(address)
         _ = parts.port
@@ -264,8 +264,8 @@ class EndpointRegistry(Value):
             return build_model_endpoint(self.base_url, self.rows)
         if (endpoint := self.named.get(named)) is None:
             raise BadInput(
-                f"{model} is at an endpoint without a table: write [endpoints.{named}] "
-                "(docs/how-to/use-another-endpoint.md)"
+                f"{model} names an endpoint that is not configured: add [endpoints.{named}] to the config "
+                "file (docs/how-to/use-another-endpoint.md)"
             )
         return build_model_endpoint(endpoint.url, self.rows).replace(kind=endpoint.kind)
 

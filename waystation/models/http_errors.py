@@ -85,8 +85,12 @@ class _Row(NamedTuple):
 STATUS_TABLE: Mapping[int, _Row] = {
     400: _Row("invalid_request_error", "final", "the request was refused"),
     401: _Row("authentication_error", "final", "the API key was not accepted"),
-    402: _Row("billing_error", "no money", "the provider's spending limit is reached, or its account has no credit"),
-    403: _Row("permission_error", "final", "the API key may not do this"),
+    402: _Row(
+        "billing_error",
+        "no money",
+        "the account's spending limit at the provider is reached, or the account has no credit",
+    ),
+    403: _Row("permission_error", "final", "the API key lacks the permission for this"),
     404: _Row("not_found_error", "final", "there is no such model or endpoint"),
     408: _Row("timeout_error", "unclear", "the provider timed out"),
     409: _Row("conflict_error", "not billed", "the provider reports a conflict"),
@@ -109,9 +113,9 @@ NO_CREDIT = "the provider's account has no credit"
 BLOCKED = "the provider's content filter blocked the reply"
 OVER_WINDOW = "the request is longer than the model's window"
 _GONE = "there is no such model at this endpoint, or not in this region"
-_NO_ACCESS = "the account has no access to this model: it is asked for in the vendor's console"
-_BY_PROFILE = "this model is reached by an inference profile only: put its region before the name, as in us.NAME"
-_RETIRED = "the model is gone: its vendor has retired it"
+_NO_ACCESS = "the account has no access to this model: request it in the vendor's console"
+_BY_PROFILE = "this model needs an inference profile: put the region before the name, as in us.NAME"
+_RETIRED = "the vendor has retired this model"
 _NO_CREDENTIALS = "the credentials were not accepted, or have expired"
 _CAUSES = {
     "prompt is too long": OVER_WINDOW,
@@ -137,9 +141,9 @@ _CAUSES = {
     "reached the end of its life": _RETIRED,
     "on-demand throughput": _BY_PROFILE,
     "security token": _NO_CREDENTIALS,
-    "tool_choice": "the model does not take this choice of tools",
-    "thinking": "the model does not take these thinking blocks or settings",
-    "effort": "the model does not take this effort",
+    "tool_choice": "the model does not accept this choice of tools",
+    "thinking": "the model does not accept these thinking blocks or settings",
+    "effort": "the model does not accept this effort",
 }
 """Causes that a person must be able to distinguish, by vendors' words and codes, which we never repeat. Looked for in
 statuses from 400 on that do not say more themselves.
@@ -153,10 +157,10 @@ _OF_AN_ACCOUNT = frozenset({NO_CREDIT, _GONE, _NO_ACCESS, _RETIRED, _NO_CREDENTI
 
 _NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
-LONGER = "WAYSTATION_MODEL_PATIENCE and WAYSTATION_MODEL_PATIENCE_THINKING say how long it is waited for"
+LONGER = "WAYSTATION_MODEL_PATIENCE and WAYSTATION_MODEL_PATIENCE_THINKING set how long to wait"
 CUT_OFF = "the model's reply was cut off"
-NO_STREAM = "the endpoint answered with something else than an event stream; check its URL"
-PAGE_INSTEAD = "the endpoint answered with a page, as proxies and sign-ins do; check its URL"
+NO_STREAM = "the endpoint answered with something other than an event stream; check its URL"
+PAGE_INSTEAD = "the endpoint answered with a web page, as proxies and sign-in pages do; check its URL"
 
 
 def build_no_stream_error(content_type: str) -> ModelError:
@@ -247,7 +251,7 @@ class VendorErrorResponse(NamedTuple):
         """
         if 300 <= self.status < 400:
             # Following a redirect would send the conversation and the key to another address than was configured.
-            where = "which is not followed: set the endpoint's base URL to where it leads"
+            where = "and redirects are not followed: set the endpoint's base URL to the target"
             return ModelRejected(f"the endpoint redirects (status {self.status}), {where}")
         row, message, delay = self.row, self._message, parse_retry_after(self.headers)
         if self.meaning == BLOCKED:
@@ -285,7 +289,7 @@ def add_model_to_error(error: ModelError, model: str, variable: str, *, is_set: 
     """
     step = ""
     if isinstance(error, ModelNotFoundError):
-        step = f"; `waystation doctor --model {model}` shows what is there"
+        step = f"; check the name and the endpoint with `waystation doctor --model {model}`"
     elif isinstance(error, ModelAuthenticationError) and variable:
         step = f"; its key is the worker's {variable}{'' if is_set else ', which is not set there'}"
     named = copy(error)
@@ -310,9 +314,9 @@ def convert_connection_error(cause: BaseException) -> ModelError:
     """Return our error for a failed connection."""
     sent = not isinstance(cause, _NOTHING_SENT)
     if isinstance(cause, ResponseStalledError) and cause.begun:
-        return ModelUnavailable("the model's reply began, and then nothing came any more, not even a ping")
+        return ModelUnavailable("the model's reply began and then stopped: not even a ping arrived")
     if isinstance(cause, httpx2.ReadTimeout):
-        return ModelUnavailable(f"the provider took the call and sent nothing{_seconds(cause)}: {LONGER}")
+        return ModelUnavailable(f"the provider accepted the call and sent nothing{_seconds(cause)}: {LONGER}")
     if isinstance(cause, httpx2.TimeoutException):
         return ModelUnavailable("the provider did not answer in time", possibly_billed=sent)
     if isinstance(cause, UnreadableBodyError):
@@ -418,7 +422,7 @@ def install_stream_watchdog(client: httpx2.AsyncClient, later: float) -> httpx2.
         waited = asyncio.get_running_loop().time() - extensions[_BEGAN]
         if response.headers.get("content-encoding", _AS_IT_IS) != _AS_IT_IS:
             raise UnreadableBodyError(
-                "the endpoint compresses its replies, which it was asked not to", request=response.request
+                "the endpoint compresses its replies although it was asked not to", request=response.request
             )
         left = max(extensions["timeout"]["read"] - waited, 0.0)
         if isinstance(response.stream, httpx2.AsyncByteStream):

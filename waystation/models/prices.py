@@ -77,7 +77,7 @@ def load_prices(path: Path | None, *, published: bool = True) -> tuple[Price, ..
         raise BadInput(f"the price file {path} cannot be used: {faults}; {LIKE}") from error
     entries = [(strip_snapshot_date(price.model), price.since) for price in own]
     if twice := sorted({model for model, since in entries if entries.count((model, since)) > 1}):
-        raise BadInput(f"the price file {path} has two prices of {', '.join(twice)} for the same day: leave one")
+        raise BadInput(f"the price file {path} has two prices of {', '.join(twice)} for the same day: remove one")
     named = {strip_snapshot_date(price.model) for price in own}
     plain = tuple(
         Price.model_validate({**price.model_dump(), "model": strip_snapshot_date(price.model)}) for price in own

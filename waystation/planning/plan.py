@@ -111,22 +111,24 @@ def find_plan_errors(plan: Plan) -> tuple[str, ...]:
         errors.append(f"a plan has 3 to {MAX_STEPS} steps, this one has {len(ids)}")
     errors += [f"step id {step_id!r} is used more than once" for step_id in sorted(set(ids)) if ids.count(step_id) > 1]
     errors += [
-        f"step id {step_id!r} is not small letters, digits and hyphens, at most 40, and other than {PLANNING_ID!r}, "
-        "'revision-1' or 'review-1'"
+        (
+            f"step id {step_id!r} must be at most 40 lower-case letters, digits and hyphens, and not "
+            f"{PLANNING_ID!r}, 'revision-1' or 'review-1'"
+        )
         for step_id in ids
         if not STEP_ID_PATTERN.fullmatch(step_id) or RESERVED_STEP_ID_PATTERN.fullmatch(step_id)
     ]
     errors += [f"step {step.id!r} has no goal" for step in plan.steps if not step.goal.strip()]
     errors += _unreadable_shares(plan)
     for step in plan.steps:
-        errors += [f"step {step.id!r} needs {need!r}, which is no step" for need in step.needs if need not in ids]
+        errors += [f"step {step.id!r} needs {need!r}, which is not a step" for need in step.needs if need not in ids]
     if not any(step.role == "research" for step in plan.steps):
-        errors.append("a plan has at least one research step")
+        errors.append("a plan needs at least one research step")
     if [step.role for step in plan.steps].count("writing") != 1 or plan.steps[-1].role != "writing":
-        errors.append("the last step, and only the last, has the role writing")
+        errors.append("the last step, and only the last one, must have the role writing")
     needed = {need for step in plan.steps for need in step.needs}
     errors += [
-        f"step {step.id!r} is needed by no later step, so nobody would wait for it"
+        f"step {step.id!r} is not needed by a later step, so nothing would wait for it"
         for step in plan.steps[:-1]
         if step.id not in needed
     ]
@@ -137,7 +139,7 @@ def _cycle(plan: Plan) -> tuple[str, ...]:
     try:
         TopologicalSorter({step.id: step.needs for step in plan.steps}).prepare()
     except CycleError as error:
-        return (f"steps need each other in a circle: {' -> '.join(error.args[1])}",)
+        return (f"steps depend on each other in a cycle: {' -> '.join(error.args[1])}",)
     return ()
 
 
@@ -180,7 +182,7 @@ def parse_step_share(written: str, left: Limit) -> Limit:
     if percent != share:
         if percent.isascii() and percent.isdecimal() and 0 < int(percent) <= MAX_PERCENT:
             return left.compute_percent(int(percent))
-        raise ValueError(f"{written!r} is no part: write whole percent, from 1% to {MAX_PERCENT}%")
+        raise ValueError(f"{written!r} is not a share: write whole percent, from 1% to {MAX_PERCENT}%")
     given = parse_limit(share)
     if 0 in {given.tokens, given.micro_usd}:
         raise ValueError(f"{written!r} is nothing")
@@ -193,7 +195,7 @@ def _unreadable_shares(plan: Plan) -> Iterator[str]:
             if step.share:
                 parse_step_share(step.share, Limit())
         except ValueError as error:
-            yield f"step {step.id!r} has an impossible share, which is an amount or percent like 25%: {error}"
+            yield f"step {step.id!r} has an invalid share; write an amount, or percent like 25%: {error}"
 
 
 def find_share_errors(plan: Plan, left: Limit) -> tuple[str, ...]:
@@ -204,12 +206,14 @@ def find_share_errors(plan: Plan, left: Limit) -> tuple[str, ...]:
     errors, both = list[str](), sum((share.amount for share in given), Amount())
     if left.restrict_to_limited_units(both) != both:
         counted = "dollars" if left.tokens is None else "tokens"
-        errors.append(f"the budget is in {counted} alone: give shares in {counted}, or in percent")
+        errors.append(f"the budget is only in {counted}: give shares in {counted}, or in percent")
     elif not left.can_cover(both):
-        errors.append(f"the shares come to {format_amount(both)}, and {format_limit(left)} are left for the steps")
+        errors.append(
+            f"the shares add up to {format_amount(both)}, but only {format_limit(left)} are left for the steps"
+        )
     rest, others = left.remaining_after(both), [step.id for step in plan.steps if not step.share]
     if not errors and others and 0 in {rest.tokens, rest.micro_usd}:
-        errors.append(f"the shares leave nothing for {', '.join(others)}")
+        errors.append(f"the shares leave no budget for {', '.join(others)}")
     return tuple(errors)
 
 
@@ -383,9 +387,9 @@ def find_plan_change_errors(plan: Plan, change: PlanChange, begun: frozenset[str
     ids = {step.id for step in plan.steps}
     touched = [*change.drop, *(one.id for one in change.change)]
     errors = [f"there is no step {step_id!r} to drop or change" for step_id in touched if step_id not in ids]
-    errors += [f"step {step_id!r} has begun, and stays as it is" for step_id in touched if step_id in begun]
+    errors += [f"step {step_id!r} has started and cannot be changed" for step_id in touched if step_id in begun]
     if len(change.add) > room:
-        errors.append(f"there is budget for {room} new steps, these are {len(change.add)}")
+        errors.append(f"there is budget for {room} new steps, but the change adds {len(change.add)}")
     return tuple(errors) or find_plan_errors(apply_plan_change(plan, change, begun))
 
 

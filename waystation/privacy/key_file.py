@@ -54,12 +54,13 @@ def load_or_create_key(path: Path) -> bytes:
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & _OTHERS:
         raise BadInput(
-            f"the key file {path} has mode {mode:04o}, so that others on this machine can use it: `chmod 600 {path}`; "
-            "if somebody may have read it, replace the key (docs/how-to/encrypt-what-is-stored.md)"
+            f"the key file {path} has mode {mode:04o}, so other users of this machine can read it: run `chmod "
+            f"600 {path}`. If someone may have read it, replace the key "
+            "(docs/how-to/encrypt-what-is-stored.md)"
         )
     key = path.read_bytes()
     if len(key) != KEY_BYTES:
-        raise ValueError(f"{path} is not a redaction key: {len(key)} bytes instead of {KEY_BYTES}")
+        raise ValueError(f"{path} is not a key file: {len(key)} bytes instead of {KEY_BYTES}")
     return key
 
 

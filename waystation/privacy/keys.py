@@ -63,12 +63,12 @@ class AesGcmCipher:
         if sealed[:_HEADER_BYTES] != self._header:
             raise WrongKey("it was encrypted with another key")
         if len(sealed) < _SHORTEST:
-            raise WrongKey("it is encrypted, and cut off")
+            raise WrongKey("it is encrypted, but incomplete")
         nonce, body = sealed[_HEADER_BYTES : _HEADER_BYTES + NONCE_BYTES], sealed[_HEADER_BYTES + NONCE_BYTES :]
         try:
             return self._aead.decrypt(nonce, body, self._bound(context))
         except InvalidTag:
-            raise WrongKey("it is encrypted, and was changed since or belongs elsewhere") from None
+            raise WrongKey("it is encrypted, but it was changed or belongs to another place") from None
 
     def _bound(self, context: bytes) -> bytes:
         return b"\x00".join((self._header, self._purpose, context))

@@ -163,7 +163,7 @@ NAMED_CHARACTERS = 100
 """Maximum number of characters of the description of a text in a redaction note."""
 UNREDACTABLE_TYPE = "UNREDACTED_TEXT"
 """Type of a placeholder for a whole text that could not be redacted."""
-TEXT_LEFT_OUT = "Text that could not be redacted was left out, and a placeholder stands where it was."
+TEXT_LEFT_OUT = "Text that could not be redacted was left out and replaced by a placeholder."
 """Note for people."""
 RedactionFailureMode = Literal["placeholder", "pause"]
 """What happens to a text that could not be redacted in the permitted number of attempts."""
@@ -270,8 +270,8 @@ def build_redaction_notes(*texts: RedactionResult, of: str = "") -> tuple[str, .
     notes: list[str] = []
     if languages := sorted({language for text in texts for language in text.languages_without_names}):
         notes.append(
-            f"Only names that lists have in full were looked for in text whose language is {', '.join(languages)}: the "
-            "setting `languages` has no model for it. Secrets and identifiers were looked for there too."
+            f"In text whose language is {', '.join(languages)}, only names from lists were searched for: the "
+            "setting `languages` has no model for it. Secrets and identifiers were searched for there too."
         )
     named = f" ({truncate_redacted(of, NAMED_CHARACTERS, '…')})" if of else ""
     notes += [

@@ -56,7 +56,7 @@ class RedactorChain:
             given = [result.text for result in results]
             found = await redactor.redact(given, place, tenant)
             if len(found) != len(given) or not all(map(_is_sound, given, found)):
-                raise RedactionFailed(f"the redactor {name} returned what does not fit the texts that it was given")
+                raise RedactionFailed(f"the result of the redactor {name} does not match the texts that it was given")
             results = tuple(map(merge_redactions, texts, results, found))
         return results
 

@@ -257,8 +257,9 @@ class AppriseNotifier:
         written = address.get_secret_value()
         if build_apprise_service(written, patience_s) is None:
             raise BadInput(
-                f"address {number} of WAYSTATION_NOTIFY is none that Apprise knows: see "
-                "https://github.com/caronc/apprise/wiki; it is not shown, since it may hold a secret"
+                f"address {number} of WAYSTATION_NOTIFY is unknown to Apprise: see "
+                "https://github.com/caronc/apprise/wiki. The address is not shown, because it may contain a "
+                "secret"
             )
         self._address, self._ends_s, self._memory = address, ends_s, memory
         self.name = f"address {number} of WAYSTATION_NOTIFY ({written.partition('://')[0]})"
@@ -282,7 +283,7 @@ class AppriseNotifier:
         except TimeoutError:
             raise WebhookUnavailable(f"{self.name} did not answer within {self._patience_s:g} s") from None
         if not taken:
-            raise WebhookUnavailable(f"{self.name} did not take it")
+            raise WebhookUnavailable(f"{self.name} did not accept the notification")
 
     async def _fate(self, delivery_id: str) -> bool:
         """Wait for the outcome. A waiter may be cancelled; the message is not."""
@@ -377,8 +378,8 @@ class CommandCompactionHook:
         program = shutil.which(arguments[0])
         if program is None:
             raise BadInput(
-                "its program is not there, or may not be run: give a program on the worker's PATH, or its full path. "
-                "No shell reads the line, so that ~, $NAME, pipes and NAME=value mean nothing in it"
+                "its program does not exist or is not executable: give a program on the worker's PATH, or "
+                "its full path. No shell reads the line, so ~, $NAME, pipes and NAME=value have no effect"
             )
         self._arguments = (program, *arguments[1:])
         self._name = f"{setting} ({Path(program).name})"

@@ -55,7 +55,7 @@ class InstalledPlugin:
         except (ImportError, AttributeError) as error:
             raise BadInput(f"the plug-in {self.description} cannot be imported from {place}: {error}") from error
         if not callable(factory):
-            raise BadInput(f"the plug-in {self.description}: {place} is no factory, as it cannot be called")
+            raise BadInput(f"the plug-in {self.description}: {place} is not a factory, because it cannot be called")
         return factory
 
     def make(self, kind: type[_Made], *given: object) -> _Made:
@@ -63,8 +63,8 @@ class InstalledPlugin:
         made = self.load()(*given)
         if not isinstance(made, kind):
             raise BadInput(
-                f"the plug-in {self.description}: {self.entry_point.value} makes a {type(made).__name__}, which is no "
-                f"{kind.__name__} (docs/how-to/write-a-plugin.md)"
+                f"the plug-in {self.description}: {self.entry_point.value} makes a {type(made).__name__}, "
+                f"which is not a {kind.__name__} (docs/how-to/write-a-plugin.md)"
             )
         return made
 
@@ -103,7 +103,7 @@ class PluginRegistry:
         plugin = next((one for one in self.list_group(PluginGroup.CHAT_MODELS) if one.name == wanted), None)
         if plugin is None:
             raise BadInput(
-                f"no plug-in that is enabled has models of the kind {wanted!r}: put it into WAYSTATION_PLUGINS"
+                f"no enabled plug-in has models of the kind {wanted!r}: add one to WAYSTATION_PLUGINS"
                 + "".join(f"; installed is {one.description}" for one in self.disabled if one.name == wanted)
             )
         return plugin.make(ChatModel, context)
@@ -112,7 +112,7 @@ class PluginRegistry:
         """All redactors, as one. Raises BadInput, also where there is none: no text goes anywhere without."""
         plugins = self.list_group(PluginGroup.REDACTORS)
         if not plugins:
-            raise BadInput("no redactor is enabled: take -redaction out of WAYSTATION_PLUGINS, or put another one in")
+            raise BadInput("no redactor is enabled: remove -redaction from WAYSTATION_PLUGINS, or add another redactor")
         redactors = [(one, one.make(ConfiguredRedactor, context)) for one in plugins]
         sources = [one.source_digest for one in plugins]
         return RedactorChain([(one.name, redactor) for one, redactor in redactors], context.policy, sources)
@@ -154,10 +154,10 @@ def _enabled(name: str, by_name: Mapping[str, Sequence[InstalledPlugin]]) -> Seq
         close = get_close_matches(name, by_name, n=1)
         meant = f"did you mean {by_name[close[0]][0].description}? " if close else ""
         raise BadInput(
-            f"the plug-in {name} is enabled, and is not installed: {meant}Install the package that has an entry point "
-            f"{name} of {_either(PluginGroup)} (`pip install PACKAGE`; Waystation's own, by `make setup` or by "
-            "installing Waystation again), or take it out of WAYSTATION_PLUGINS. `waystation doctor` lists those that "
-            "are installed"
+            f"the plug-in {name} is enabled but not installed: {meant}Install the package that has an entry "
+            f"point {name} of {_either(PluginGroup)} (`pip install PACKAGE`; Waystation's own, by `make "
+            "setup` or by installing Waystation again), or take it out of WAYSTATION_PLUGINS. `waystation "
+            "doctor` lists those that are installed"
         )
     if len(packages) > 1 or len(found) > len(_distinct(one.group for one in found)):
         places = ", ".join(f"{one.package} ({one.entry_point.value})" for one in found)

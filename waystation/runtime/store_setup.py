@@ -32,7 +32,7 @@ def load_or_create_installation_key(settings: Settings) -> bytes:
     try:
         return resolve_key(settings.key.get_secret_value() if settings.key else None, settings.key_file)
     except ValueError as error:
-        raise BadInput(f"{error}: put the right file back, or set WAYSTATION_KEY") from error
+        raise BadInput(f"{error}: restore the right file, or set WAYSTATION_KEY") from error
 
 
 def load_key_if_exists(settings: Settings) -> bytes | None:
@@ -73,8 +73,8 @@ def build_cipher_if_key_exists(settings: Settings, purpose: KeyPurpose) -> Ciphe
 def build_missing_key_error(settings: Settings, what: str) -> BadInput:
     """Build the error for a person who wants to read encrypted data without a key."""
     return BadInput(
-        f"{what} is encrypted, and the key is not here: set WAYSTATION_KEY to the key of the workers, or put their key "
-        f"file back as {settings.key_file}"
+        f"{what} is encrypted, and the key is missing: set WAYSTATION_KEY to the key of the workers, or "
+        f"restore their key file as {settings.key_file}"
     )
 
 
@@ -82,17 +82,17 @@ def build_wrong_key_error(settings: Settings) -> BadInput:
     """Build the error for a person whose key does not decrypt the data."""
     given = "WAYSTATION_KEY" if settings.key else str(settings.key_file)
     return BadInput(
-        f"the key in {given} is not the one with which this was encrypted: set WAYSTATION_KEY to the key of the "
-        "workers, or put their key file back; WAYSTATION_PREVIOUS_KEYS may name older ones"
+        f"the key in {given} is not the key that this was encrypted with: set WAYSTATION_KEY to the key of "
+        "the workers, or restore their key file. Older keys can be listed in WAYSTATION_PREVIOUS_KEYS"
     )
 
 
 def build_placeholder_key_missing_error(settings: Settings) -> BadInput:
     """Build the error for a person who would create a new key although the store has one."""
     return BadInput(
-        "the store's placeholders are made with a key that is not here, and a new key would make others: set "
-        f"WAYSTATION_KEY to the key of the workers, or put their key file back as {settings.key_file}; where it is "
-        "lost, `waystation store adopt-key` makes a new one the store's"
+        "the key of the store's placeholders is missing, and a new key would make other placeholders: set "
+        f"WAYSTATION_KEY to the key of the workers, or restore their key file as {settings.key_file}. If the "
+        "key is lost, `waystation store adopt-key` replaces it with a new one"
     )
 
 
@@ -100,9 +100,9 @@ def build_placeholder_key_mismatch_error(settings: Settings) -> BadInput:
     """Build the error for a person whose key does not match the store's placeholders."""
     given = "WAYSTATION_KEY" if settings.key else str(settings.key_file)
     return BadInput(
-        f"the key in {given} is not the one that the store's placeholders are made with: set WAYSTATION_KEY to the key "
-        "of the workers, or put their key file back; where it is lost, `waystation store adopt-key` makes this one the "
-        "store's"
+        f"the key in {given} is not the key of the store's placeholders: set WAYSTATION_KEY to the key of the "
+        "workers, or restore their key file. If that key is lost, `waystation store adopt-key` replaces it "
+        "with this one"
     )
 
 
@@ -127,10 +127,10 @@ async def open_store(settings: Settings) -> SqlStore:
     elif any(seen.exists() for seen in _seen_sealed(settings, store_id)):
         await store.aclose()
         raise StoreError(
-            "everything in the store at this place was encrypted, and the database does not say so any more: "
-            "encryption was turned off from another machine, another database stands in its "
-            "place, or something else than Waystation has changed it. Restore the database from a backup; "
-            "`waystation store reseal` takes it as it is"
+            "everything in the store at this place was encrypted, but the database no longer says so: "
+            "encryption was turned off from another machine, another database is in its place, or another "
+            "program has changed it. Restore the database from a backup, or accept it as it is with "
+            "`waystation store reseal`"
         )
     return store
 

@@ -264,7 +264,11 @@ class TraceFeed:
         """Log once when the receiver stops taking spans, and once when it takes them again."""
         if self._away is taken:
             self._away = not taken
-            _log.warning("spans go out again" if taken else "nobody takes our spans: they are sent when somebody does")
+            _log.warning(
+                "spans are sent again"
+                if taken
+                else "the receiver of spans does not answer: spans are sent when it does"
+            )
 
 
 def _json(body: JsonValue) -> str:
@@ -327,7 +331,10 @@ class OtlpExporter(OTLPSpanExporter):
         result = self._in_parts(spans)
         if self._left_out > 2 * self._told_of:
             self._told_of = self._left_out
-            _log.warning("too large for the receiver, and left out: %s so far", format_count(self._told_of, "span"))
+            _log.warning(
+                "spans left out because they are too large for the receiver: %s so far",
+                format_count(self._told_of, "span"),
+            )
         return result
 
     def _in_parts(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
@@ -358,7 +365,9 @@ def _session() -> requests.Session:
         return requests.Session()
     found = [one.load()() for one in entry_points(group="opentelemetry_otlp_credential_provider", name=named)]
     if not found or not isinstance(found[0], requests.Session):
-        raise BadInput(f"{' or '.join(_CREDENTIALS)} names {named!r}, which no installed package has: install it")
+        raise BadInput(
+            f"{' or '.join(_CREDENTIALS)} names {named!r}, which no installed package provides: install the package"
+        )
     return found[0]
 
 
@@ -369,7 +378,9 @@ def create_span_exporter() -> SpanExporter:
     try:
         return OtlpExporter()
     except (ValueError, OSError) as error:
-        raise BadInput(f"OTEL_EXPORTER_OTLP_…: spans cannot be sent like this ({type(error).__name__})") from None
+        raise BadInput(
+            f"OTEL_EXPORTER_OTLP_…: spans cannot be sent with these settings ({type(error).__name__})"
+        ) from None
 
 
 @asynccontextmanager

@@ -225,8 +225,9 @@ def require_encryption(at_rest: EncryptionConfig) -> None:
     """
     if at_rest.strict:
         raise StoreError(
-            "every text in this store is encrypted, and this process would write plain ones: set WAYSTATION_KEY to the "
-            "key of the workers, and leave WAYSTATION_ENCRYPT_AT_REST on; `waystation store reseal` turns it off"
+            "every text in this store is encrypted, but this process would write plain text: set "
+            "WAYSTATION_KEY to the key of the workers, and leave WAYSTATION_ENCRYPT_AT_REST on. `waystation "
+            "store reseal` turns encryption off"
         )
 
 
@@ -237,16 +238,16 @@ def _context(place: str, row: str) -> bytes:
 def _require_loose(at_rest: EncryptionConfig, place: str) -> None:
     if at_rest.strict:
         raise StoreError(
-            f"a value in {place} is not encrypted and bound to its row, though everything in this store is: something "
-            "else than Waystation has written it. Restore the database from a backup; "
-            "`waystation store reseal` takes it as it is"
+            f"a value in {place} is not encrypted and bound to its row, although everything else in this "
+            "store is: another program has written it. Restore the database from a backup, or accept the "
+            "value as it is with `waystation store reseal`"
         )
 
 
 def _opened(dialect: Dialect, sealed: bytes, context: bytes) -> bytes:
     cipher = get_encryption(dialect).cipher
     if cipher is None:
-        raise _unreadable("it is encrypted, and the key is not here")
+        raise _unreadable("it is encrypted, and the key is missing")
     try:
         return cipher.decrypt(sealed, context)
     except WrongKey as error:
@@ -255,6 +256,6 @@ def _opened(dialect: Dialect, sealed: bytes, context: bytes) -> bytes:
 
 def _unreadable(reason: str) -> WrongKey:
     return WrongKey(
-        f"what the store has of this cannot be read ({reason}): set WAYSTATION_KEY to the key of the workers, or put "
-        "their key file back into the home folder"
+        f"this data in the store cannot be read ({reason}): set WAYSTATION_KEY to the key of the workers, or "
+        "put their key file back into the home folder"
     )

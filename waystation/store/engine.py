@@ -219,28 +219,27 @@ _SHUTDOWN_SQLSTATES = {"57P01", "57P02"}
 
 _PASSING = {
     "08": "the connection was lost",
-    "25006": "it takes no writes now, as a standby does",
-    "40": "other transactions came between",
+    "25006": "it accepts no writes now, like a standby",
+    "40": "other transactions conflicted",
     "53": "it has run out of connections, memory or disk",
-    "55P03": "others hold a lock for too long",
+    "55P03": "another transaction held a lock for too long",
     "57": "it is starting, was shut down, or cancelled the statement",
-    "58": "its machine fails it",
+    "58": "its machine has a system error",
 }
 """SQLSTATE codes, or their two-character classes, of errors that may be gone at the next attempt."""
 
 _POOLER = (
-    "a pooler stands before it that gives each transaction another connection: add prepared_statements=false to "
-    "DATABASE_URL"
+    "a connection pooler uses another connection for each transaction. Add prepared_statements=false to DATABASE_URL"
 )
 
 OPERATOR_ERRORS = {
-    "28": "the database refuses the user or the password of DATABASE_URL: put them right",
-    "3D000": "the server has no database of the name in DATABASE_URL: create it, or put the name right",
-    "42501": "the user of DATABASE_URL may not do this: give it the right to create and write tables",
-    "42704": "the server does not know a parameter of DATABASE_URL: leave it out",
+    "28": "the database rejects the user or the password of DATABASE_URL: correct them",
+    "3D000": "the server has no database with the name in DATABASE_URL: create it, or correct the name",
+    "42501": "the user of DATABASE_URL lacks a permission: grant it the right to create and write tables",
+    "42704": "the server does not know a parameter of DATABASE_URL: remove it",
     "42P01": "a table of the database is missing: restore it from a backup, or choose an empty database",
-    "26000": f"the database does not know a prepared statement of ours: {_POOLER}",
-    "42P05": f"the database has a prepared statement of this name already: {_POOLER}",
+    "26000": f"the database does not know one of our prepared statements: {_POOLER}",
+    "42P05": f"the database already has a prepared statement of this name: {_POOLER}",
     "42P07": "the database has tables of another program: give Waystation a database of its own",
 }
 
@@ -285,7 +284,7 @@ def is_disconnect(error: DBAPIError) -> bool:
 def make_store_unavailable_error(reason: str) -> StoreUnavailable:
     """Build a retryable error."""
     return StoreUnavailable(
-        f"the database does not answer ({reason}): see that it runs and that DATABASE_URL names it, then try again"
+        f"the database does not answer ({reason}): check that it runs and that DATABASE_URL names it, then try again"
     )
 
 

@@ -56,7 +56,9 @@ def allows_prepared_statements(url: URL) -> bool:
     if said is None:
         return str(url.query.get("pgbouncer", "false")).lower() not in {"true", "1"}
     if said not in {"true", "false"}:
-        raise BadInput(f"{PREPARED_STATEMENTS_PARAMETER} in DATABASE_URL is neither true nor false: write one of them")
+        raise BadInput(
+            f"{PREPARED_STATEMENTS_PARAMETER} in DATABASE_URL is neither true nor false: set it to one of them"
+        )
     return said == "true"
 
 

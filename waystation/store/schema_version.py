@@ -45,8 +45,8 @@ class SchemaState(Value):
             raise StoreError("the database belongs to another program: give Waystation a database of its own")
         if self.revision and self.revision < FIRST_REVISION:
             raise StoreError(
-                f"the database has schema {self.revision}, which a version of Waystation from before the first release "
-                f"has written; no version reads it. {self._set_aside()}. Nothing in it was changed"
+                f"the database has schema {self.revision}, written by a version of Waystation before the "
+                f"first release. No version reads it. {self._set_aside()}. The database was not changed"
             )
         if self.revision > REVISION:
             raise StoreError(
@@ -55,8 +55,8 @@ class SchemaState(Value):
             )
         if self.revision and self.store_id is None:
             raise StoreError(
-                "the database does not say any more which store it is: something else than Waystation has emptied its "
-                "table `identity`. Restore the database from a backup"
+                "the database no longer says which store it is: another program has emptied its table "
+                "`identity`. Restore the database from a backup"
             )
 
     def require_ready(self) -> None:
@@ -72,7 +72,7 @@ class SchemaState(Value):
     def _set_aside(self) -> str:
         """Return the advice for a database that no version can read."""
         if self.file is None:
-            return "Give Waystation a new database, and name it in WAYSTATION_STORE_URL or DATABASE_URL"
+            return "Create a new database for Waystation, and name it in WAYSTATION_STORE_URL or DATABASE_URL"
         file = Path(self.file).absolute()
         in_home = file.name == "waystation.db" and any((file.parent / name).exists() for name in _OF_HOME)
         aside = file.parent if in_home else file

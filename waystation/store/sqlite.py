@@ -54,7 +54,7 @@ def _make_private(database: Path) -> None:
     try:
         create_private_folder(database.parent)
     except OSError as error:
-        raise StoreError(f"the folder of the database cannot be made: {error}") from error
+        raise StoreError(f"the folder of the database cannot be created: {error}") from error
     if str(database).startswith("file:"):
         return
     try:
@@ -62,7 +62,7 @@ def _make_private(database: Path) -> None:
         for beside in ("-wal", "-shm", "-journal"):
             make_path_private(database.with_name(database.name + beside))
     except OSError as error:
-        raise StoreError(f"the database cannot be made or opened: {error}") from error
+        raise StoreError(f"the database cannot be created or opened: {error}") from error
 
 
 def _set_pragmas(connection: DBAPIConnection, _entry: ConnectionPoolEntry) -> None:

@@ -27,7 +27,7 @@ APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN = "approve_budget", "deny_budget", "rev
 
 def _a_name(by: str) -> str:
     if by.strip().lower() == AUTHORISED_IN_ADVANCE:
-        raise ValueError("it is no name: raises stand under it that nobody was asked for")
+        raise ValueError("this name is reserved for grants that were authorised in advance: give another one")
     return by
 
 
@@ -218,14 +218,14 @@ def build_plan_edit(standing: ApprovalContext, given: ReviewPlanInput) -> PlanEd
     """Return the plan edit to read. Raises ValueError if no plan waits for a person."""
     if standing.approvers:
         raise ValueError(
-            "who edits a plan is never verified, and WAYSTATION_APPROVERS demands that: an approver approves or denies "
-            "the plan as it is through `waystation serve`"
+            "the name of a person who edits a plan cannot be verified, and WAYSTATION_APPROVERS requires "
+            "verified names: an approver can approve or deny the plan as it is through `waystation serve`"
         )
     request = _open_request(standing, given.request_id)
     if not request.about_plan:
-        raise ValueError(f"{request.request_id} does not ask about a plan: answer it by approve or deny")
+        raise ValueError(f"{request.request_id} does not ask about a plan: approve or deny it")
     if standing.revising:
-        raise ValueError("it is a revision of the plan: approve it, or deny it and the plan stays as it was")
+        raise ValueError("this is a revision of the plan: approve it, or deny it to keep the plan as it was")
     _none_being_read(standing)
     return PlanEdit(
         request_id=request.request_id, given=given.plan, by=given.by, note=given.note, answer_id=given.answer_id
@@ -235,9 +235,9 @@ def build_plan_edit(standing: ApprovalContext, given: ReviewPlanInput) -> PlanEd
 def describe_plan_request(steps_left: int, requested: Amount) -> tuple[str, str]:
     """Describe a plan that waits for approval, and what a denial leads to; both as parts of a sentence."""
     steps = "step" if steps_left == 1 else "steps"
-    plan = f"plan of {steps_left} {steps} waits to be agreed to"
+    plan = f"plan of {steps_left} {steps} waits for approval"
     if requested.is_zero:
-        return plan, "the task ends; planning stays paid"
+        return plan, "the task ends; the cost of planning remains"
     return f"revised {plan}, with {format_amount(requested)} for new steps", "the plan stays as it was"
 
 
@@ -253,27 +253,28 @@ def _by_an_approver(standing: ApprovalContext, by: str, proof: str) -> None:
         return
     if not proof:
         raise ValueError(
-            "WAYSTATION_APPROVERS demands a verified name, and this one is only given: an approver answers through "
-            "`waystation serve`, with an API key (`waystation keys make NAME --role approve`) or a token of a provider"
+            "WAYSTATION_APPROVERS requires a verified name, and this name is not verified: an approver "
+            "answers through `waystation serve`, with an API key (`waystation keys make NAME --role "
+            "approve`) or a token of a provider"
         )
     if by not in standing.approvers:
         raise ValueError(
-            f"{sanitize_line(by)} is verified, and none of those whom WAYSTATION_APPROVERS of the workers names: "
-            "one of them answers"
+            f"{sanitize_line(by)} is verified but is not one of the approvers in the workers' "
+            "WAYSTATION_APPROVERS: one of them has to answer"
         )
 
 
 def _agreement(given: ApproveInput, standing: ApprovalContext) -> Amount:
     """Return a zero amount. Raises ValueError if an amount is given, or another plan is about to replace this one."""
     if given.tokens is not None or given.usd is not None or given.action is not None:
-        raise ValueError("it asks whether its plan is right: approve it without an amount or an action")
+        raise ValueError("the request asks about a plan: approve it without an amount or an action")
     _none_being_read(standing)
     return Amount()
 
 
 def _none_being_read(standing: ApprovalContext) -> None:
     if standing.editing:
-        raise ValueError("another edited plan came first and is being read: look at what became of it")
+        raise ValueError("another edited plan arrived first and is being read: look at its result")
 
 
 def build_rejection(signal: str, sent: JsonValue, error: ValueError, now: datetime) -> RejectedMessage:
@@ -296,7 +297,7 @@ def _permission(given: ApproveInput, request: ApprovalRequest) -> Amount:
     """Return a zero amount. Raises ValueError if an amount is given, or it is not certain that this call is meant."""
     tool = request.action.tool if request.action is not None else ""
     if given.tokens is not None or given.usd is not None:
-        raise ValueError(f"{request.request_id} asks for no money but to call {tool}: approve it without an amount")
+        raise ValueError(f"{request.request_id} asks to call {tool}, not for budget: approve it without an amount")
     if given.request_id is None:
         raise ValueError(f"{request.request_id} asks to call {tool}: look at it, and name it by request_id")
     if given.action not in {None, tool}:
@@ -307,14 +308,14 @@ def _permission(given: ApproveInput, request: ApprovalRequest) -> Amount:
 def _grant(given: ApproveInput, request: ApprovalRequest, standing: ApprovalContext) -> Amount:
     """Return the granted amount. Raises ValueError if it is not possible."""
     if given.action is not None:
-        raise ValueError(f"{request.request_id} asks for money, not to call a tool: approve it without `action`")
+        raise ValueError(f"{request.request_id} asks for budget, not to call a tool: approve it without `action`")
     granted = _granted(given, request)
     _stay_in_units(standing, granted)
     _stay_under(standing, granted)
     return granted
 
 
-_HOW_MUCH, _OTHER_UNIT, _ABOVE = "are asked for: say", "the task's budget is in", ", over its ceiling of "
+_HOW_MUCH, _OTHER_UNIT, _ABOVE = "are requested: say", "the task's budget is in", ", over its ceiling of "
 
 
 def is_amount_rejection(reason: str) -> bool:
@@ -338,7 +339,7 @@ def _stay_in_units(standing: ApprovalContext, granted: Amount) -> None:
     """Reject a grant in a unit that the budget does not count, where it would have no effect."""
     if standing.limit.restrict_to_limited_units(granted) != granted:
         counted, other = ("dollars", "tokens") if standing.limit.tokens is None else ("tokens", "dollars")
-        raise ValueError(f"{_OTHER_UNIT} {counted} alone: give {counted}, and no {other}")
+        raise ValueError(f"{_OTHER_UNIT} {counted} only: give {counted} and no {other}")
 
 
 def _stay_under(standing: ApprovalContext, granted: Amount) -> None:
@@ -353,7 +354,7 @@ def _stay_under(standing: ApprovalContext, granted: Amount) -> None:
 
 def _open_request(standing: ApprovalContext, request_id: str | None) -> ApprovalRequest:
     if standing.ending:
-        raise ValueError("the task is ending, or over")
+        raise ValueError("the task is ending or has ended")
     pending = [approval for approval in standing.approvals if approval.decision == "pending"]
     if request_id is None:
         if len(pending) == 1:
@@ -364,7 +365,7 @@ def _open_request(standing: ApprovalContext, request_id: str | None) -> Approval
             if approval.decision != "pending":
                 raise ValueError(f"{request_id} was already {approval.decision}")
             return approval
-    raise ValueError(f"there is no request of this id; {_open(pending)}")
+    raise ValueError(f"there is no request with this id; {_open(pending)}")
 
 
 def _open(pending: Sequence[ApprovalRequest]) -> str:
@@ -377,7 +378,7 @@ def describe_fault(error: ValueError) -> str:
     if not isinstance(error, ValidationError):
         return str(error)
     faults = [
-        "a field that is not known here"
+        "an unknown field"
         if fault.words == UNKNOWN_FIELD
         else f"{'.'.join(map(str, fault.place)) or 'the signal'}: {fault.words}"
         for fault in extract_validation_faults(error)

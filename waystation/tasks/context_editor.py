@@ -79,7 +79,7 @@ class TaskRewinder:
         """
         row = await self.store.get_task(asked.ref.task_id, asked.ref.scope)
         if row.progress is None or row.progress.state is None:
-            raise StoreError(f"{asked.ref.task_id} has not ended: there is no state to go on from")
+            raise StoreError(f"{asked.ref.task_id} has not ended: there is no state to continue from yet")
         ended = TaskState.model_validate_json(await self.store.get_text(row.progress.state, row.ref.scope))
         state, edit = build_reopened_state(ended, asked, row.terms.agent_budget)
         await self.rewinder.rewind(state.runs[asked.agent].run, asked.message, edit.id, keep=asked.keep)
@@ -192,16 +192,16 @@ class ContextEditor:
 _WORDS = {
     CompactionStatus.COMPRESSED: "compacted",
     CompactionStatus.OFFLOADED: "large results are shown in part",
-    CompactionStatus.MASKED: "old results are hidden, and can be read again",
+    CompactionStatus.MASKED: "old results are hidden and can be read again",
     CompactionStatus.NOOP: "there is nothing to compact",
     CompactionStatus.NOOP_LITTLE_TO_GAIN: "there is too little to gain",
     CompactionStatus.FAILED_EMPTY_SUMMARY: "not compacted: the summary was empty",
-    CompactionStatus.FAILED_INFLATED: "not compacted: the summary was longer than what it stands for",
-    CompactionStatus.FAILED_CHECK: "not compacted: the summary leaves out what has to stay",
-    CompactionStatus.FAILED_SUMMARISER: "not compacted: no summary could be had",
+    CompactionStatus.FAILED_INFLATED: "not compacted: the summary was longer than what it would replace",
+    CompactionStatus.FAILED_CHECK: "not compacted: the summary omits something that must be kept",
+    CompactionStatus.FAILED_SUMMARISER: "not compacted: no summary could be made",
     CompactionStatus.FAILED_TOKEN_COUNT: "not compacted: its tokens could not be counted",
     CompactionStatus.TRUNCATED: "the middle is hidden, without a summary",
-    CompactionStatus.CANNOT_FIT: "not compacted: what has to stay does not fit",
+    CompactionStatus.CANNOT_FIT: "not compacted: what must be kept does not fit",
     CompactionStatus.BLOCKED: "not compacted: the hook before it failed",
 }
 

@@ -44,7 +44,7 @@ def build_fork_state(ended: TaskState, origin: ForkOrigin, ref: TaskRef, terms: 
 
 def _plan_with_step(ended: TaskState, origin: ForkOrigin) -> Plan:
     if ended.plan is None:
-        raise BadInput(f"{origin.task_id} ended before it had a plan: there is no step to reuse; submit it anew")
+        raise BadInput(f"{origin.task_id} ended before it had a plan: there is no step to reuse. Submit it again")
     if all(step.id != origin.step for step in ended.plan.steps):
         names = ", ".join(step.id for step in ended.plan.steps)
         raise BadInput(f"{origin.task_id} has no step {origin.step!r}; it has {names}")
@@ -140,10 +140,11 @@ def build_reopened_state(ended: TaskState, asked: TaskRewind, agent_budget: Limi
 def _plan_with_agent(ended: TaskState, agent: str) -> Plan:
     plan = ended.plan or Plan(steps=())
     if agent not in ended.runs:
-        raise BadInput(f"there is no agent {agent!r} that has worked; there are: {', '.join(ended.runs) or 'none'}")
+        raise BadInput(f"no agent {agent!r} has worked; agents that have worked: {', '.join(ended.runs) or 'none'}")
     if get_parent_id(agent) is not None:
         raise BadInput(
-            f"{agent} is a subagent, and {get_step_id(agent)} has used what it found: take {get_step_id(agent)} back"
+            f"{agent} is a subagent, and {get_step_id(agent)} has used its findings: rewind "
+            f"{get_step_id(agent)} instead"
         )
     return plan
 
@@ -154,7 +155,7 @@ def _revised(ended: TaskState, agent: str) -> tuple[str, ...]:
     It is not undone: the steps that it added may be done and paid for.
     """
     made = [revision for revision in ended.oversight.revisions if revision.version and agent in revision.seen]
-    return (f"The plan stays as revision {made[-1].number} of it left it.",) if made else ()
+    return (f"The plan stays as revision {made[-1].number} made it.",) if made else ()
 
 
 def _closed(approval: ApprovalRequest, asked: TaskRewind) -> ApprovalRequest:
@@ -175,7 +176,7 @@ def _edit(run: AgentRun, asked: TaskRewind) -> ContextEdit:
         note=asked.note,
         asked_at=asked.asked_at,
         state="done",
-        reason="the task goes on from there, and what built on it begins anew",
+        reason="the task continues from there, and work that built on it starts again",
     )
 
 

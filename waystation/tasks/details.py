@@ -38,12 +38,12 @@ def render_action_details(task_id: str, approval: ApprovalView, question: Action
     no = json.dumps({"request_id": approval.request_id, "note": "why, for the agent", "by": "name"})
     deadline = f"- deadline: {approval.answer_by:%Y-%m-%d %H:%M %Z}" if approval.answer_by is not None else ""
     parts = [
-        f"**{approval.agent} asks to call {question.tool}.** It is called once, with exactly what is said here:",
+        f"**{approval.agent} asks to call {question.tool}.** It is called once, with exactly these arguments:",
         indent(question.text, CODE_INDENT),
         format_hidden_call_hint(task_id, approval.agent, question),
         deadline,
-        f"To have it called, send the signal `approve_budget` with\n\n```json\n{yes}\n```",
-        f"To have the agent go on without it, send `deny_budget` with\n\n```json\n{no}\n```",
+        f"To allow the call, send the signal `approve_budget` with\n\n```json\n{yes}\n```",
+        f"To let the agent continue without it, send `deny_budget` with\n\n```json\n{no}\n```",
     ]
     return "\n\n".join(filter(None, parts))
 
@@ -154,12 +154,12 @@ def format_request_and_answer(approval: ApprovalView, *, over: bool, origin: str
             return f"{asked}; not answered, since {approval.note}"
         case "expired":
             end = "its deadline" if approval.answer_by is not None else "the task's end"
-            return f"{asked}; nobody answered until {end}"
+            return f"{asked}; not answered by {end}"
 
 
 def _asked(approval: ApprovalView) -> str:
     if approval.about_plan:
-        return f"the plan, of {format_count(approval.steps_left, 'step')}, was to be agreed to"
+        return f"the plan, of {format_count(approval.steps_left, 'step')}, waited for approval"
     if approval.action is not None:
         return f"{approval.agent} asked to call {approval.action.tool}"
     after = f" after {format_count(approval.forecast.calls, 'call')}" if approval.forecast is not None else ""
@@ -265,7 +265,7 @@ def validate_grant(amount: Amount | None) -> Amount | None:
     Raises BadInput for a zero amount, which a task would read as none.
     """
     if amount is not None and amount.is_zero:
-        raise BadInput("an amount of nothing grants nothing: leave it out to grant what was asked for, or deny")
+        raise BadInput("an amount of zero grants nothing: leave the amount out to grant the requested one, or deny")
     return amount
 
 
@@ -315,7 +315,7 @@ def _work(view: TaskView) -> str:
     made = view.sum_compactions()
     if not made.made_room:
         return ""
-    return f"**Context** {format_count(made.made_room, 'compaction')}, {made.hidden_tokens:,} tokens compressed away"
+    return f"**Context** {format_count(made.made_room, 'compaction')}, {made.hidden_tokens:,} tokens saved"
 
 
 def format_privacy(view: TaskView) -> str:

@@ -34,8 +34,8 @@ class NotificationEvent(StrEnum):
 
 ENDINGS = {
     TaskPhase.DONE: "is done",
-    TaskPhase.PARTIAL: "ended with a report that lacks something",
-    TaskPhase.CANCELLED: "was cancelled, and its report holds what there was",
+    TaskPhase.PARTIAL: "ended with an incomplete report",
+    TaskPhase.CANCELLED: "was cancelled, and its report has the work so far",
 }
 
 
@@ -172,24 +172,24 @@ def _event(notice: TaskNotification) -> str:
         )
     if notice.event is NotificationEvent.WITHDRAWN:
         return (
-            f"*`{request.request_id}` needs no answer any more: {sanitize_mrkdwn_line(request.note)}.* It is about "
-            f"{task}."
+            f"*`{request.request_id}` no longer needs an answer: {sanitize_mrkdwn_line(request.note)}.* Its "
+            f"task is {task}."
         )
     if request.about_plan and notice.event is NotificationEvent.EXPIRED:
         then = "the task ends" if request.asked.is_zero else "it stays as it was"
-        return f"*Nobody agreed to the plan `{request.request_id}` until its deadline: {then}.* It is {task}."
-    expired = "the agent delivers what it has" if request.action is None else "the agent goes on without the call"
+        return f"*The plan `{request.request_id}` was not approved by its deadline: {then}.* Its task is {task}."
+    expired = "the agent delivers what it has" if request.action is None else "the agent continues without the call"
     outcome = "it still waits" if notice.event is NotificationEvent.OVERDUE else expired
-    return f"*Nobody answered `{request.request_id}` until its deadline: {outcome}.* It is about {task}."
+    return f"*`{request.request_id}` was not answered by its deadline: {outcome}.* Its task is {task}."
 
 
 def _asking(request: ApprovalRequest) -> str:
     if request.reason:
         return (
-            f"*`{request.agent}` makes no more calls until somebody sees to this:* "
+            f"*`{request.agent}` makes no more calls until someone resolves this:* "
             f"{sanitize_mrkdwn_line(request.reason)}."
         )
-    until = f" It waits until {request.answer_by:%Y-%m-%d %H:%M %Z}." if request.answer_by else ""
+    until = f" Its deadline is {request.answer_by:%Y-%m-%d %H:%M %Z}." if request.answer_by else ""
     if request.action is not None:
         return f"*`{request.agent}` asks to call `{_no_code(request.action.tool)}`.*{until}"
     if request.about_plan:
@@ -206,7 +206,7 @@ def _next_step(notice: TaskNotification) -> str:
         notice.event in {NotificationEvent.FAILED, NotificationEvent.EXPIRED, NotificationEvent.WITHDRAWN}
         or notice.request is None
     ):
-        return f"How it stands: `waystation show {notice.task_id}`"
+        return f"Its state: `waystation show {notice.task_id}`"
     which, seen = f"{notice.task_id} --request {notice.request.request_id}", notice.request.outlook
     if seen is not None and not seen.grantable:
         return (

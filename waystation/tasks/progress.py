@@ -129,8 +129,8 @@ MAX_PROGRESS_BYTES = 160_000
 MAX_SHOWN_NOTE_CHARACTERS = 200
 """Maximum characters of a person's note in a bounded view."""
 TRUNCATION_NOTE = (
-    "The task is so large that this view leaves out its oldest closed requests, edits, notes, messages and finished "
-    "subagents. The audit trail has them all, and they are stored with the task when it ends."
+    "The task is large, so this view leaves out its oldest closed requests, edits, notes, messages and "
+    "finished subagents. The audit trail has them all, and they are stored with the task when it ends."
 )
 
 
@@ -322,7 +322,7 @@ class CostBreakdown(Value):
         for line in self.lines:
             if line.answered_by:
                 named.setdefault(line.model, {}).update(dict.fromkeys(line.answered_by))
-        return [f"{asked} was asked for, and answered as {', '.join(names)}" for asked, names in named.items()]
+        return [f"{asked} was requested, and the answer came as {', '.join(names)}" for asked, names in named.items()]
 
     @property
     def unpriced_models(self) -> tuple[str, ...]:
@@ -400,9 +400,11 @@ class DayRange(Value):
         earliest = max(0, last.toordinal() - DEFAULT_DAYS)
         first = date.fromordinal(earliest + 1) if since is None else since
         if first > last:
-            raise BadInput(f"no day is from {first} to {last}: give a first day that is not after the last, or today")
+            raise BadInput(
+                f"there is no day from {first} to {last}: give a first day that is not after the last day or today"
+            )
         if (last - first).days >= MAX_DAYS:
-            raise BadInput(f"from {first} to {last} are more than {MAX_DAYS} days: ask for fewer at once")
+            raise BadInput(f"{first} to {last} is more than {MAX_DAYS} days: request fewer at once")
         return cls(since=first, until=last)
 
     @property
@@ -479,8 +481,8 @@ def build_spending_report(days: DayRange, spent: Sequence[SpendingLine], titles:
     """Build the report: one line per day, task, role and model. Raises BadInput for more than can be shown."""
     if len(spent) > MAX_SPENDING_LINES:
         raise BadInput(
-            f"from {days.since} to {days.until} there are more than {MAX_SPENDING_LINES:,} lines of spending: ask for "
-            "fewer days, or for one session"
+            f"from {days.since} to {days.until} there are more than {MAX_SPENDING_LINES:,} lines of spending: "
+            "request fewer days, or one session"
         )
     found = _added_up(spent, lambda line: (line.day, line.task_id, line.role, line.model))
     total = sum(found.values(), SpendingLine(day=days.since, task_id="", role="", model=""))

@@ -12,7 +12,7 @@ from waystation.planning.plan import Step
 from waystation.tasks.state import OVERSIGHT_RESERVATION, TaskState
 from waystation.tasks.task import ApprovalRequest, TaskConfig
 
-FREED_BUDGET_NOTE = "money came free, and it goes on with that"
+FREED_BUDGET_NOTE = "budget was released elsewhere, and the agent continues with it"
 
 
 def with_reallocation_config(state: TaskState, terms: TaskConfig) -> TaskState:

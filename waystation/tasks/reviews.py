@@ -183,7 +183,7 @@ def finish_report_repair(state: TaskState) -> TaskState:
     run = _writer(state)
     if not run.partial:
         return state.replace(oversight=oversight.replace(mending=False))
-    note = f"What the review found was not mended: {run.reason}."
+    note = f"The faults that the review found were not corrected: {run.reason}."
     whole = run.replace(partial=False, reason="")
     return state.replace(
         runs={**state.runs, run.run.step_id: whole},

@@ -159,7 +159,7 @@ class PauseScheduleRequest(Value):
 
 def format_pause_note(order: PauseScheduleRequest) -> str:
     """Format the note, in plain text on the server: no word of a question, no path."""
-    return f"paused itself after {order.failures} failures in a row: see why in its last run, then resume it"
+    return f"paused after {order.failures} failures in a row: look for the cause in its last run, then resume it"
 
 
 class ScheduleView(Value):
@@ -217,8 +217,8 @@ def is_in_month(row: TaskRow, now: datetime) -> bool:
 def format_unit_mismatch(monthly: Limit, budget: Limit) -> str:
     """Explain why a monthly limit cannot be held: a run without a limit in its unit may spend any amount."""
     return (
-        f"a month's ceiling of {format_limit(monthly)} needs a budget of each run in the same unit, and that is "
-        f"{format_limit(budget)}"
+        f"a monthly ceiling of {format_limit(monthly)} needs a budget for each run in the same unit, but the "
+        f"budget is {format_limit(budget)}"
     )
 
 
@@ -229,9 +229,8 @@ def find_month_overrun_reason(monthly: Limit, spent: Amount, budget: Limit) -> s
     if monthly.can_cover(spent + budget.amount):
         return ""
     return (
-        f"this month's runs have spent or hold {format_amount(spent)}, and another {format_limit(budget)} would pass "
-        "the "
-        f"ceiling of {format_limit(monthly)} a month"
+        f"this month's runs have spent or hold {format_amount(spent)}, and another {format_limit(budget)} "
+        f"would exceed the ceiling of {format_limit(monthly)} a month"
     )
 
 

@@ -229,8 +229,8 @@ def admit_or_reopen_task(state: SessionState, task: AdmissionResult) -> SessionS
     """
     if len(state.open_tasks) >= MAX_OPEN_TASKS:
         raise BadInput(
-            f"the session has {len(state.open_tasks):,} open tasks, the most that it may have: wait until some have "
-            "ended, or submit to another --session"
+            f"the session has {len(state.open_tasks):,} open tasks, which is the maximum: wait until some "
+            "have ended, or submit to another --session"
         )
     state = state.replace(sealed=state.sealed or task.sealed_answers)
     if task.budget is not None:
@@ -272,8 +272,8 @@ def format_insufficient_budget(account: BudgetAccount, asked: Amount, *, again: 
     words = f"the session has {_left_text(left, account.limit)} left, and {asks} {format_amount(asked)}"
     if not account.total_reserved.is_zero:
         words += (
-            f"; {format_amount(account.total_reserved)} held for its tasks at work, which give back what they do "
-            "not spend"
+            f"; {format_amount(account.total_reserved)} reserved for its running tasks, which return what "
+            "they do not spend"
         )
     steps = ["raise the session's limit with `waystation session set SESSION --budget AMOUNT`"]
     if not again and (fitting := _fitting_budget(left, asked)):

@@ -70,9 +70,9 @@ class TaskMessageInput(MessageInput):
     @model_validator(mode="after")
     def _says_something(self) -> Self:
         if (self.text is None) == (self.message is None):
-            raise ValueError("give either `text`, the words themselves, or `message`, the content hash of stored ones")
+            raise ValueError("give either `text`, the message itself, or `message`, the content hash of a stored one")
         if self.text is not None and is_blank(self.text):
-            raise ValueError("`text` is blank: a message has a text")
+            raise ValueError("`text` is blank: write the message")
         return self
 
 
@@ -146,25 +146,25 @@ class ContextEditInput(MessageInput):
                 verb = "needs" if _NEEDS[self.action] == name else "takes no"
                 raise ValueError(f"{self.action} {verb} `{name}`")
         if self.instructions is not None and self.action != "compact":
-            raise ValueError(f"{self.action} takes no `instructions`")
+            raise ValueError(f"{self.action} does not accept `instructions`")
         if self.keep is not None and self.action != "rewind":
-            raise ValueError(f"{self.action} takes no `keep`")
+            raise ValueError(f"{self.action} does not accept `keep`")
         return self
 
 
 def _editable(state: TaskState, agent: str) -> AgentRun:
     """Return an agent whose context can be edited. Raises ValueError, without the given name if no agent has it."""
     if state.is_ending:
-        raise ValueError("the task is ending, or over: its agents' contexts are not edited any more")
+        raise ValueError("the task is ending or has ended: its agents' contexts can no longer be edited")
     run = state.runs.get(agent)
     if run is not None and run.phase == "delivered":
-        raise ValueError(f"{agent} has delivered: the context of an agent that is done is not edited")
+        raise ValueError(f"{agent} has finished: its context can no longer be edited")
     if run is not None:
         return run
     if state.plan is not None and any(step.id == agent for step in state.plan.steps):
-        raise ValueError(f"{agent} has not begun: it has no context yet")
+        raise ValueError(f"{agent} has not started: it has no context yet")
     working = ", ".join(name for name in state.runs if name not in state.delivered_agents)
-    raise ValueError(f"there is no agent of this name; at work are: {working or 'none yet'}")
+    raise ValueError(f"there is no agent with this name; running agents: {working or 'none yet'}")
 
 
 class SignalContext(NamedTuple):
@@ -194,7 +194,7 @@ def _review_plan(to: SignalContext, given: ReviewPlanInput) -> PlanEdit:
 def _send_message(to: SignalContext, given: TaskMessageInput) -> PendingMessage:
     """Return the message with the next number, not stored yet."""
     if to.state.is_ending:
-        raise ValueError("the task is ending, or over: none of its agents would receive it")
+        raise ValueError("the task is ending or has ended: none of its agents would receive it")
     task_message = TaskMessage(
         number=_next(to.state.task_messages), by=given.by, answer_id=given.answer_id, sent_at=to.now
     )
@@ -204,7 +204,7 @@ def _send_message(to: SignalContext, given: TaskMessageInput) -> PendingMessage:
 def _update(to: SignalContext, given: DocumentsUpdateInput) -> DocumentsUpdate:
     """Return the update with the next number, not stored yet."""
     if to.state.is_ending:
-        raise ValueError("the task is ending, or over: none of its agents would read the documents again")
+        raise ValueError("the task is ending or has ended: none of its agents would read the documents again")
     return DocumentsUpdate(
         number=_next(to.state.updates),
         given=given.documents,
@@ -264,8 +264,11 @@ APPROVAL = TaskSignal(
     APPROVE_BUDGET,
     ApproveInput,
     _approve,
-    'Grant a budget request: {"request_id": "research-1-1", "tokens": 20000, "by": "your name", "note": "why"}. '
-    "tokens: as many as were asked for, if left out.",
+    (
+        "Grant a budget request: "
+        '{"request_id": "research-1-1", "tokens": 20000, "by": "your name", "note": "why"}. tokens: the '
+        "requested amount, if left out."
+    ),
     permission="approve",
 )
 DENIAL = TaskSignal(
@@ -280,14 +283,20 @@ PLAN = TaskSignal(
     REVIEW_PLAN,
     ReviewPlanInput,
     _review_plan,
-    "Work by another plan than the one asked about, which `waystation plan` puts into the store before it sends this.",
+    (
+        "Replace the plan that waits for approval with an edited one, which `waystation plan` puts into the "
+        "store before it sends this."
+    ),
 )
 EDIT = TaskSignal(
     EDIT_CONTEXT,
     ContextEditInput,
     _edit,
-    'Change the context of an agent at work, between two legs: {"action": "compact", "pin", "unpin" or "restore", '
-    '"agent": "research-1", "message": "m4" or "compaction": "its id", "by": "your name"}.',
+    (
+        "Change the context of a running agent, between two legs: "
+        '{"action": "compact", "pin", "unpin" or "restore", "agent": "research-1", '
+        '"message": "m4" or "compaction": "its id", "by": "your name"}.'
+    ),
 )
 MESSAGE = TaskSignal(
     SEND_MESSAGE,
@@ -421,7 +430,7 @@ class UpdateResult(AnswerResult):
 CONTINUES = UpdateResult(
     outcome="unseen", reason="the task continues as new: send it again, with the same id", continues=True
 )
-ENDED = UpdateResult(outcome="refused", reason="the task ended before it had read this; it has no effect")
+ENDED = UpdateResult(outcome="refused", reason="the task ended before it read this, so it has no effect")
 
 MAX_REASON_CHARACTERS_EACH = 200
 """Characters of what is said of one of several requests: 1,000 of them are one payload, of 2 MB at most."""
@@ -486,8 +495,9 @@ def _seen(sent: FoundMessage) -> AnswerResult | None:
 
 
 UNENCRYPTED_REASON = (
-    "it came unencrypted, and this server's workers take what was encrypted with their key alone: answer by "
-    "`waystation`, or in a UI that has the codec endpoint (docs/how-to/read-encrypted-workflows.md)"
+    "the message is not encrypted, and the workers of this server only accept messages encrypted with their "
+    "key: answer with `waystation`, or in a UI that has the codec endpoint "
+    "(docs/how-to/read-encrypted-workflows.md)"
 )
 """Why a message has no effect."""
 

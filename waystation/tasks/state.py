@@ -34,7 +34,7 @@ from waystation.tasks.session import SessionBudgetAnswer
 from waystation.tasks.task import ApprovalRequest, RejectedMessage, ReportVersion, ReusedWork, TaskConfig, TaskPhase
 
 MAX_SHOWN_REJECTIONS = 20
-UNFIT_SHARES = "The shares of the plan's steps do not fit this budget; every step has an even part."
+UNFIT_SHARES = "The shares of the plan's steps do not fit this budget; every step gets an equal part."
 OVERSIGHT_RESERVATION = "(oversight)"
 """Key of the reservation for revisions and reviews in the task's account; no step has this name."""
 
@@ -325,13 +325,13 @@ class TaskState(Value):
     def after_expiry(self, request: ApprovalRequest, now: datetime) -> "TaskState":
         """Make the agent deliver what it has, because no one answered by the deadline."""
         state = self.after_answer(request.replace(decision="expired", answered_at=now))
-        run = state.runs[request.agent].finish_partial("nobody answered its request for money until its deadline")
+        run = state.runs[request.agent].finish_partial("its budget request was not answered by its deadline")
         return state.with_run(run)
 
     def after_denial(self, step_id: str) -> "TaskState":
         """Make a step's agent deliver what it has; if the answer says so, the whole task ends."""
         answer = next(approval for approval in reversed(self.approvals) if approval.agent == step_id)
-        run = self.runs[step_id].finish_partial("a person denied it more")
+        run = self.runs[step_id].finish_partial("a person denied its budget request")
         return self.replace(cancelled=self.cancelled or answer.finish == "cancel").with_run(run)
 
 
@@ -350,7 +350,7 @@ def merge_unique(known: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...
     return tuple(dict.fromkeys((*known, *new)))
 
 
-TAKEN_BACK_NOTE = "its conversation was taken back"
+TAKEN_BACK_NOTE = "its conversation was rewound"
 
 
 def build_action_requests(

@@ -35,7 +35,7 @@ async def store_task_refusal(store: TaskRepository, refused: RefusedTask) -> Non
     if row.progress is not None and row.progress.phase not in {TaskPhase.SUBMITTED, TaskPhase.REFUSED}:
         return
     progress = row.build_stored_progress(TaskPhase.REFUSED).replace(
-        notes=(f"its session refused it: {refused.reason}",)
+        notes=(f"the session refused the task: {refused.reason}",)
     )
     if progress != row.progress:
         await store.save_task_progress(refused.ref.task_id, progress)
@@ -44,7 +44,7 @@ async def store_task_refusal(store: TaskRepository, refused: RefusedTask) -> Non
 async def cancel_submitted_task(store: TaskRepository, row: TaskRow) -> None:
     """End a task that no session has taken: a session that takes it later finds it ended. Raises StoreError."""
     progress = row.build_stored_progress(TaskPhase.CANCELLED).replace(
-        notes=("it was cancelled before a session took it",)
+        notes=("the task was cancelled before a session accepted it",)
     )
     await store.save_task_progress(row.ref.task_id, progress)
 

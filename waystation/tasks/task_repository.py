@@ -244,8 +244,8 @@ async def require_same_request(connection: AsyncConnection, row: TaskRow, digest
     )
     if (await connection.execute(known)).scalar_one_or_none() != digest:
         raise RequestConflict(
-            f"the request id {row.request.request_id!r} was used in this session before, with another question, "
-            "other documents or other terms: use a new request id"
+            f"the request id {row.request.request_id!r} was already used in this session with another "
+            "question, other documents or other terms: use a new request id"
         )
 
 
@@ -291,7 +291,7 @@ def parse_task_row(row: Row[tuple[object, ...]]) -> TaskRow:
 
 def build_unknown_task_error(task_id: str) -> UnknownTask:
     """Build the error about a missing task."""
-    return UnknownTask(f"no task {task_id} in this store: list the tasks to see which there are")
+    return UnknownTask(f"no task {task_id} in this store: `waystation list` shows all tasks")
 
 
 class SqlCostRepository(SqlRepository):
@@ -508,7 +508,7 @@ class SqlForkRepository(SqlRepository):
         if not ended:
             raise build_unknown_task_error(source)
         if TaskProgress.model_validate_json(ended[0]).state != state:
-            raise BadInput(f"{source} has gone on meanwhile: fork it when it has ended again")
+            raise BadInput(f"{source} is running again: fork it when it has ended")
         digest = compute_request_digest(row.request, await load_task_documents(connection, source, tenants))
         planned = bind_to_row(plan.model_dump_json(), row.ref.task_id)
         columns = {**build_task_columns(row), "plan": planned, "digest": digest}

@@ -209,9 +209,9 @@ def test_a_claim_with_no_words_to_look_for_holds() -> None:
 @pytest.mark.parametrize(
     ("fields", "says_what"),
     [
-        ({"facts": ["dug"]}, "stands in the question itself"),
-        ({"facts": ["—"]}, "no word and no figure"),
-        ({}, "nothing is known"),
+        ({"facts": ["dug"]}, "is in the question itself"),
+        ({"facts": ["—"]}, "neither a word nor a number"),
+        ({}, "the question has no expected answer"),
     ],
 )
 def test_a_question_that_measures_nothing_is_refused(fields: dict[str, object], says_what: str) -> None:

@@ -36,7 +36,7 @@ def test_scalars_are_text_as_they_are_written(tmp_path: Path) -> None:
         (("    question: When was it dug?\n", ""), "line 4: question: it is missing"),
         (("name: harbours", "name: harbours\nname: twice"), "line 2: it is given twice"),
         (("id: dug", "id: ../dug"), "line 4: id: it has signs that it may not have"),
-        (("facts: [3.10, [one, two]]", "facts: [dug]"), "line 4: the fact 'dug' stands in the question"),
+        (("facts: [3.10, [one, two]]", "facts: [dug]"), "line 4: the fact 'dug' is in the question"),
         ((GOOD[GOOD.index("questions") :], "questions: []"), "line 3: questions: it is empty"),
         ((GOOD, ""), "is empty"),
         ((GOOD, "- a\n- b\n"), "line 1: "),
@@ -60,7 +60,7 @@ def test_what_is_wrong_is_said_with_its_line(tmp_path: Path, change: tuple[str, 
         (("documents: [docs]", "packages: [no-such-package]"), "question dug: the package no-such-package"),
         (("documents: [docs]\n", ""), "question dug has no documents"),
         (("cites: [a.md]", "cites: [b.md]"), "question dug: cites names b.md"),
-        (("[docs]", "[docs, a.md]"), "question dug: two documents are called a.md"),
+        (("[docs]", "[docs, a.md]"), "question dug: two documents have the name a.md"),
     ],
 )
 def test_documents_that_are_missing_are_named(tmp_path: Path, change: tuple[str, str], complaint: str) -> None:

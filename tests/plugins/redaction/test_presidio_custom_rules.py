@@ -82,7 +82,7 @@ async def test_a_pattern_that_takes_for_ever_stops_the_text_and_is_named(
 ) -> None:
     monkeypatch.setattr("waystation.plugins.redaction.rules.SECONDS_PER_CHUNK", 0.05)
     rules = r"recognizers: [{name: slow, supported_entity: SLOW, patterns: [{regex: '(?=x)(x+x+)+y', score: 1}]}]"
-    with pytest.raises(RedactionFailed, match=r"^the recogniser 'slow' of your own took over 0\.05 s"):
+    with pytest.raises(RedactionFailed, match=r"^your own recogniser 'slow' took over 0\.05 s"):
         await redacted(tmp_path, rules, "x" * 1_500)
     with pytest.raises(RedactionFailed, match=r"^a pattern under `allow` took over"):
         await redacted(tmp_path, r"allow: [{regex: '(?=x)(x|xx)+@example\.net'}]", f"{'x' * 64}@example.com")
@@ -93,7 +93,7 @@ async def test_a_pattern_that_takes_for_ever_stops_the_text_and_is_named(
     [
         (
             "allow:\n  - a@b.example\n  - regex: '.*'\n",
-            r", line 3: allow\.1\.regex: it matches where nothing is: write what",
+            r", line 3: allow\.1\.regex: it matches empty text: write what must be there",
         ),
         ("allow: [{regexp: a}]\n", r", line 1: allow\.0\.regex: Field required"),
         ("allow: [5]\n", r", line 1: allow\.0: Input should be a valid dictionary"),
@@ -104,11 +104,11 @@ async def test_a_pattern_that_takes_for_ever_stops_the_text_and_is_named(
         ("recognizers:\n\n  - name: a\n    supported_entity: A\n", r", line 3: recognizers\.0: it needs patterns"),
         (
             "recognizers:\n  - name: a\n    supported_entity: A\n    patterns:\n      - regex: '('\n        score: 1\n",
-            r", line 5: recognizers\.0\.patterns\.0\.regex: it is no regular expression: missing \)",
+            r", line 5: recognizers\.0\.patterns\.0\.regex: it is not a valid regular expression: missing \)",
         ),
         (
             "recognizers:\n  - {name: a, supported_entity: A, patterns: [{regex: 'x*', score: 1}]}\n",
-            r", line 2: recognizers\.0\.patterns\.0\.regex: it matches where nothing is",
+            r", line 2: recognizers\.0\.patterns\.0\.regex: it matches empty text",
         ),
         (
             "recognizers:\n  - {name: a, supported_entity: A, patterns: [{regex: x, score: 0.1}]}\n",

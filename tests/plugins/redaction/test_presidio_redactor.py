@@ -211,7 +211,7 @@ async def test_names_that_no_list_has_stay_in_a_language_without_a_model_and_it_
     assert "Xylander" in result.text
     assert "anna@example.com" not in result.text
     assert (
-        "model for it. Secrets and identifiers were looked for there too." in build_redaction_notes(result, result)[0]
+        "model for it. Secrets and identifiers were searched for there too." in build_redaction_notes(result, result)[0]
     )
     assert (await redacted(redactor, german)).languages_without_names == ()
 

@@ -84,7 +84,7 @@ def join_extracted_parts(extract: ExtractionResult) -> ExtractedText:
     if len(text) > _MOST_CHARACTERS:
         limit = _MOST_CHARACTERS // 1_000_000
         raise UnreadableFileError(
-            f"has {len(text) / 1e6:.1f} million characters of text, and {limit} million is the most; split it"
+            f"has {len(text) / 1e6:.1f} million characters of text; the maximum is {limit} million. Split it"
         )
     return ExtractedText(text=text, left_out=tuple(extract.left_out))
 
@@ -172,7 +172,7 @@ def detect_file_kind(head: bytes, suffix: str) -> FileKind:
     is_page = suffix in _HTML_SUFFIXES or (suffix in _SAVED_WRONG and _HTML.match(head.decode("latin-1")))
     if suffix in _NEVER_TEXT and head.strip() and not is_page:
         raise UnreadableFileError(
-            f"plain text that is called {suffix}: no such file is in it; call it .txt if it is a document"
+            f"plain text, although its name ends in {suffix}; rename it to .txt if it is a document"
         )
     return FileKind.HTML if is_page else FileKind.TEXT
 

@@ -55,7 +55,7 @@ def decode_text(content: bytes, encoding: str | None = None) -> str:
             continue
     guess = from_bytes(content).best()
     if guess is None:
-        raise UnreadableFileError("in no text encoding that can be recognised; save it as UTF-8")
+        raise UnreadableFileError("in an unknown text encoding; save it as UTF-8")
     return str(guess)
 
 
@@ -130,7 +130,7 @@ def _is_text(kind: str) -> bool:
 
 def _chapter(archive: ZipFile, name: str, styles: Mapping[str, str], *, is_protected: bool) -> ExtractionResult:
     if is_protected:
-        raise UnreadableFileError("protected against copying (DRM); only the shop's own program can read it")
+        raise UnreadableFileError("protected against copying (DRM); only the shop's own program can open it")
     content = read_member(archive, name)
     used = [text for sheet, text in styles.items() if sheet.rpartition("/")[2].encode() in content]
     return extract_html(content, styles=used)

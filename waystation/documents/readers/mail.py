@@ -108,7 +108,7 @@ def extract_email(content: bytes, readers: MailReaderDeps, depth: int = 0) -> Ex
         UnreadableFileError: it is nested in too many e-mails.
     """
     if depth > MAX_NESTED_EMAILS:
-        raise UnreadableFileError(f"more than {MAX_NESTED_EMAILS} e-mails deep; give it by itself")
+        raise UnreadableFileError(f"more than {MAX_NESTED_EMAILS} e-mails deep; give it separately")
     content = content.removeprefix(b"\xef\xbb\xbf").lstrip()
     messages = [*_messages(content)] if FROM_LINE.match(content) else []
     return _mailbox(messages, readers, depth) if len(messages) > 1 else _message(content, readers, depth)
@@ -205,7 +205,7 @@ def _file_extract(file: _Part, name: str, readers: MailReaderDeps, depth: int) -
     if kind in _ENCRYPTED or content.lstrip().startswith(b"-----BEGIN PGP MESSAGE-----"):
         raise UnreadableFileError("encrypted, or hidden by its signature; save the message decrypted and without one")
     if kind in _OUTLOOK:
-        raise UnreadableFileError("in a format of Outlook's own; have it sent as HTML or plain text")
+        raise UnreadableFileError("in an Outlook format; have it sent as HTML or plain text")
     if file.get_content_maintype() in _SELDOM_TEXT and not is_utf8(content):
         raise UnreadableFileError("binary, not text")
     if kind not in _MESSAGES:
@@ -214,7 +214,7 @@ def _file_extract(file: _Part, name: str, readers: MailReaderDeps, depth: int) -
     if inner is None:
         return extract_email(content, readers, depth)
     if depth > MAX_NESTED_EMAILS:
-        raise UnreadableFileError(f"more than {MAX_NESTED_EMAILS} e-mails deep; give it by itself")
+        raise UnreadableFileError(f"more than {MAX_NESTED_EMAILS} e-mails deep; give it separately")
     return _extract(inner, readers, depth)
 
 
@@ -534,7 +534,7 @@ def _without_broken_headers(part: _Part) -> tuple[_Part, list[SkippedItem]]:
         return again, []
     shown = "; ".join(_recovered(line.decode("utf-8", "surrogateescape")).strip()[:60] for line in gone)
     name = f"header line “{shown.translate(_SURROGATES)}”"
-    return again, [SkippedItem(name=name, reason="no header that can be read")]
+    return again, [SkippedItem(name=name, reason="no readable header")]
 
 
 def _within(place: str, name: str) -> str:

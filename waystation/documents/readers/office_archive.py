@@ -30,14 +30,14 @@ def open_archive(content: bytes) -> ZipFile:
     try:
         archive = ZipFile(BytesIO(content))
     except (BadZipFile, ValueError, NotImplementedError) as error:
-        raise UnreadableFileError("damaged: no whole zip archive") from error
+        raise UnreadableFileError("damaged: not a complete zip archive") from error
     members = archive.infolist()
     if len(members) > MAX_MEMBERS:
-        raise UnreadableFileError(f"an archive of {len(members):,} members, and {MAX_MEMBERS:,} is the most")
+        raise UnreadableFileError(f"an archive of {len(members):,} members; the maximum is {MAX_MEMBERS:,}")
     unpacked = sum(member.file_size for member in members)
     if unpacked > MAX_UNPACKED_BYTES:
         limit = MAX_UNPACKED_BYTES // 1_000_000
-        raise UnreadableFileError(f"unpacks to {unpacked / 1e6:,.0f} MB, and {limit} MB is the most")
+        raise UnreadableFileError(f"unpacks to {unpacked / 1e6:,.0f} MB; the maximum is {limit} MB")
     if any(member.flag_bits & _ENCRYPTED for member in members):
         raise UnreadableFileError("protected by a password; save it without one")
     for found in members:
@@ -82,7 +82,7 @@ def read_xml_member(archive: ZipFile, name: str) -> Element:
     try:
         return fromstring(read_member(archive, name))
     except (ParseError, DefusedXmlException, ValueError) as error:
-        raise UnreadableFileError("damaged: a part of it is no XML that can be read") from error
+        raise UnreadableFileError("damaged: a part of it is not readable XML") from error
 
 
 OFF = frozenset({"0", "false", "off", "none"})

@@ -63,7 +63,7 @@ _MOST_ASKED = 500
 """Maximum characters of a page whose font is looked up, which is slow: those of one font are adjacent."""
 _LEAST_LETTERS = 0.6
 """Minimum share of letters and digits for codes to be taken for letters; glyph numbers have fewer."""
-_NO_LETTERS = "its fonts do not say which letters its signs are"
+_NO_LETTERS = "its fonts do not map its glyphs to letters"
 _RECOGNISE = "Run text recognition (OCR) on it"
 
 
@@ -121,7 +121,7 @@ def extract_pdf(content: bytes) -> ExtractionResult:
     document = _opened(content)
     form = load_form(document)
     if len(document) > _MOST_PAGES:
-        raise UnreadableFileError(f"has {len(document):,} pages, and {_MOST_PAGES:,} is the most; split it")
+        raise UnreadableFileError(f"has {len(document):,} pages; the maximum is {_MOST_PAGES:,}. Split it")
     parts: list[DocumentPart] = []
     lost = _Lost()
     for number in range(1, len(document) + 1):
@@ -168,7 +168,7 @@ class _Lost:
     def reason(self) -> str:
         """Return why there is no text at all."""
         if self.unmapped:
-            return f"no page of it can be read: {_NO_LETTERS}. {_RECOGNISE}"
+            return f"none of its pages can be read: {_NO_LETTERS}. {_RECOGNISE}"
         if self.silent:
             return f"no page has text: scanned? {_RECOGNISE} first"
         return "damaged: no page can be read" if self.damaged else "empty"
@@ -217,7 +217,7 @@ def _opened(content: bytes) -> _Document:
         code: object = getattr(error, "err_code", None)
         if code in {raw.FPDF_ERR_PASSWORD, raw.FPDF_ERR_SECURITY}:
             raise UnreadableFileError("protected by a password; save it without one") from error
-        raise UnreadableFileError("damaged: no PDF that can be read") from error
+        raise UnreadableFileError("damaged: not a readable PDF") from error
 
 
 def _page(document: _Document, number: int, form: object) -> _Page:

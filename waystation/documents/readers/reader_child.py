@@ -62,11 +62,11 @@ class _Attachments:
         """Read an attachment. Raises UnreadableFileError."""
         if not self._given.attachments:
             raise UnreadableFileError(
-                "an attachment of this e-mail broke its reader, so none was read; give them by themselves"
+                "an attachment of this e-mail crashed its reader, so none was read; give the attachments separately"
             )
         self._count += 1
         if self._count in self._given.broken:
-            raise UnreadableFileError("broke its reader; it may be damaged")
+            raise UnreadableFileError("crashed its reader; it may be damaged")
         with suppress(BlockingIOError):
             os.write(self._begun, b"%d\n" % self._count)
         return extract_file(content, name, depth, self.read)
@@ -117,9 +117,7 @@ def _content(file: int) -> bytes:
 def _check_size(size: int, limit: int) -> None:
     if size > limit:
         most = limit // 1_000_000
-        raise UnreadableFileError(
-            f"{size / 1e6:.1f} MB, and {most} MB is the most that one file of this kind may have; split it"
-        )
+        raise UnreadableFileError(f"{size / 1e6:.1f} MB; the maximum for a file of this kind is {most} MB. Split it")
 
 
 def _in_utf8(content: bytes, charset: str) -> bytes:

@@ -51,7 +51,7 @@ from waystation.documents.readers.text_runs import TextRun, render_text_runs
 
 _Cell = int | float | str | bool | time | date | datetime | timedelta
 _PASSWORD = "protected by a password; save it without one"
-_DAMAGED = "damaged: no table that can be read"
+_DAMAGED = "damaged: not a readable spreadsheet"
 
 
 def extract_spreadsheet(content: bytes, archive: ZipFile | None = None, main: str | None = None) -> ExtractionResult:
@@ -95,7 +95,7 @@ def extract_spreadsheet(content: bytes, archive: ZipFile | None = None, main: st
 
 _NO_TABLES = (
     (SheetTypeEnum.ChartSheet, "a chart, which has no text to be read"),
-    (SheetTypeEnum.DialogSheet, "a dialogue of an old version of Excel"),
+    (SheetTypeEnum.DialogSheet, "a dialogue from an old version of Excel"),
     (SheetTypeEnum.MacroSheet, "a macro"),
     (SheetTypeEnum.Vba, "a macro"),
 )

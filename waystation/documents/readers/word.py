@@ -28,7 +28,7 @@ _W = f"{{{_MAIN}}}"
 _RELATIONS = "http://schemas.openxmlformats.org/package/2006/relationships"
 _LINK_KINDS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 _STYLE_MAP = "p[style-name='Title'] => h1:fresh\np[style-name='Subtitle'] => p:fresh"
-_DAMAGED = "damaged: no Word file that can be read"
+_DAMAGED = "damaged: not a readable Word file"
 _OPTIONAL = {
     "styles": "damaged, so headings and what is hidden or struck out by a style are not known",
     "numbering": "damaged, so the numbers of lists and clauses are missing",

@@ -88,7 +88,7 @@ def resolve_embedding_endpoint(
     chosen = model or _MODELS[vendor]
     length = dimension or _DIMENSIONS.get(chosen)
     if length is None:
-        raise BadInput(f"set WAYSTATION_EMBEDDER_DIMENSION to the length of the vectors that {chosen} gives")
+        raise BadInput(f"set WAYSTATION_EMBEDDER_DIMENSION to the dimension of the vectors of {chosen}")
     if key is None and url is None:
         variable = "VOYAGE_API_KEY" if vendor == "voyage" else "WAYSTATION_EMBEDDER_KEY"
         raise BadInput(f"the embedder {vendor} needs a key: set {variable}")
@@ -108,7 +108,7 @@ def _checked(url: str) -> str:
     if not usable:
         raise BadInput(
             "WAYSTATION_EMBEDDER_URL must look like https://embeddings.example.com/v1, without a password or "
-            "parameters: WAYSTATION_EMBEDDER_KEY takes the key"
+            "parameters: put the key into WAYSTATION_EMBEDDER_KEY"
         )
     return url.rstrip("/")
 
@@ -126,7 +126,7 @@ class _Failure:
 
 
 TIMEOUT_FAILURE = _Failure("did not answer in time", passes=True)
-_UNREADABLE = _Failure("gave an answer that cannot be used", passes=False)
+_UNREADABLE = _Failure("sent an unusable answer", passes=False)
 
 
 def _failure_of(response: httpx2.Response) -> _Failure:
@@ -138,7 +138,7 @@ def _failure_of(response: httpx2.Response) -> _Failure:
         case 404:
             return _Failure("does not have this model or address (HTTP 404)", passes=False)
         case 408 | 429:
-            return _Failure(f"takes no more requests for now (HTTP {status})", passes=True, wait_s=_delay(response))
+            return _Failure(f"accepts no more requests for now (HTTP {status})", passes=True, wait_s=_delay(response))
         case _ if status >= 500:
             return _Failure(f"failed (HTTP {status})", passes=True, wait_s=_delay(response))
         case _:
@@ -254,7 +254,10 @@ class HttpEmbedder(LexicalSimilarityMixin):
         lengths = {len(row.embedding) for row in rows}
         if lengths != {self.dimension}:
             given = " and ".join(str(length) for length in sorted(lengths))
-            words = f"gives vectors of {given} dimensions, not of {self.dimension}: set WAYSTATION_EMBEDDER_DIMENSION"
+            words = (
+                f"returns vectors of {given} dimensions instead of {self.dimension}: set "
+                f"WAYSTATION_EMBEDDER_DIMENSION to {given}"
+            )
             return _Failure(words, passes=False)
         return tuple(normalise_vector(row.embedding) for row in rows)
 

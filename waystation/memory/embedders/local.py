@@ -214,7 +214,7 @@ class FastEmbedder(LexicalSimilarityMixin):
             return cls(name, TextEmbedding.get_embedding_size(name), folder)
         except ValueError:
             raise BadInput(
-                f"fastembed has no model {name}: WAYSTATION_EMBEDDER_MODEL takes a name of its list, like "
+                f"fastembed has no model {name}: set WAYSTATION_EMBEDDER_MODEL to a name from its list, like "
                 f"{DEFAULT_FASTEMBED_MODEL}"
             ) from None
 
@@ -252,11 +252,12 @@ def _load_fast(name: str, folder: Path | None) -> _FastModel:
     except (OSError, RuntimeError, ValueError, KeyError) as error:
         failed = type(error).__name__
     if folder is not None:
-        raise MemoryUnavailable(f"{folder} does not hold the model {name} as fastembed needs it ({failed})")
+        raise MemoryUnavailable(f"{folder} does not have the files of the model {name} that fastembed needs ({failed})")
     raise MemoryUnavailable(
-        f"the model {name} is not in the cache of fastembed, and nothing is downloaded unasked: fetch it with "
-        f"`python -c \"from fastembed import TextEmbedding; TextEmbedding('{name}')\"`, with FASTEMBED_CACHE_PATH set "
-        "as for the workers, or set WAYSTATION_EMBEDDER_FOLDER to a folder with its files"
+        f"the model {name} is not in the cache of fastembed, and Waystation does not download models by "
+        f"itself: fetch it with `python -c \"from fastembed import TextEmbedding; TextEmbedding('{name}')\"`, "
+        "with FASTEMBED_CACHE_PATH set as for the workers, or set WAYSTATION_EMBEDDER_FOLDER to a folder "
+        "with its files"
     )
 
 

@@ -47,14 +47,14 @@ class QdrantErrorKind(Enum):
 
     UNREACHABLE = "does not answer"
     SLOW = "did not answer in time"
-    BUSY = "takes no more requests for now"
+    BUSY = "accepts no more requests for now"
     BROKEN = "failed"
-    UNREADABLE = "gave an answer that cannot be used"
+    UNREADABLE = "sent an unusable answer"
     MISSING = "does not have the collection"
-    TAKEN = "has the collection already"
-    FORBIDDEN = "does not accept the key: set QDRANT_API_KEY to one that may read and write"
+    TAKEN = "already has the collection"
+    FORBIDDEN = "does not accept the key: set QDRANT_API_KEY to a key that can read and write"
     REFUSED = "refused the request"
-    UNFIT = "does not take what it was sent"
+    UNFIT = "rejects the data that it was sent"
 
     @property
     def is_retryable(self) -> bool:
@@ -227,7 +227,9 @@ class QdrantServerConfig(Value):
         except ValueError:
             scheme, host, port = "", None, None
         if scheme not in {"http", "https"} or not host:
-            raise BadInput("QDRANT_URL is no address of a server: it must look like https://qdrant.example.com:6333")
+            raise BadInput(
+                "QDRANT_URL is not the address of a server: it must look like https://qdrant.example.com:6333"
+            )
         return scheme, host, port or REST_PORT
 
 
@@ -349,6 +351,7 @@ def _made_with(name: str, metadata: models.Payload | None) -> MemoryMetadata:
         return MemoryMetadata.model_validate(metadata, extra="ignore")
     except ValidationError:
         raise MemoryUnavailable(
-            f"the collection {name} does not name its embedder: another program made it, or the server is older than "
-            "Qdrant 1.16, which keeps no such metadata; set WAYSTATION_QDRANT_COLLECTION to another name, or upgrade"
+            f"the collection {name} does not name its embedder: another program created it, or the server is "
+            "older than Qdrant 1.16 and stores no such metadata. Set WAYSTATION_QDRANT_COLLECTION to another "
+            "name, or upgrade the server"
         ) from None

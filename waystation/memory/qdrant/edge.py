@@ -208,7 +208,7 @@ async def build_shard_index(place: Path) -> None:
     )
     try:
         if code := await child.wait():
-            _logger.warning("the index of the memory was not made (exit code %s): searches take longer", code)
+            _logger.warning("the index of the memory could not be built (exit code %s): searches take longer", code)
     except asyncio.CancelledError:
         child.kill()
         await child.wait()
@@ -345,9 +345,9 @@ class QdrantEdgeMemory(QdrantEdgeVectorStore):
         async with self._renewing:
             place = make_shard_path(self._path)
             try:
-                count = await _in_thread(lambda: self._copy(place), "write the memory anew")
+                count = await _in_thread(lambda: self._copy(place), "rewrite the memory")
                 await build_shard_index(place)
-                await _in_thread(lambda: self._go_on_in(place, count), "go on in the memory that was written anew")
+                await _in_thread(lambda: self._go_on_in(place, count), "continue with the rewritten memory")
             finally:
                 self._since = None
 
@@ -362,7 +362,7 @@ class QdrantEdgeMemory(QdrantEdgeVectorStore):
         try:
             await self.erase_deleted_points()
         except MemoryUnavailable as failed:
-            _logger.warning("the index of the memory was not made: %s", failed)
+            _logger.warning("the index of the memory could not be built: %s", failed)
             self._indexed = points  # an immediate retry would fail too
 
     def _update(self, operation: qe.UpdateOperation) -> None:
@@ -463,7 +463,7 @@ def _kind(error: BaseException) -> str:
     return "a passage in it cannot be read" if isinstance(error, ValidationError) else type(error).__name__
 
 
-_ANEW = "; if its files are damaged, `waystation memory reindex --anew` makes it again from what the store has"
+_ANEW = "; if its files are damaged, `waystation memory reindex --anew` rebuilds it from the store"
 
 
 def _why_not_open(error: BaseException) -> str:

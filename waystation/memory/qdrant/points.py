@@ -100,8 +100,9 @@ class MemoryMetadata(Value):
         """
         if (self.embedder, self.dimension) != (wanted.embedder, wanted.dimension):
             raise OtherEmbedder(
-                f"{what} was made with the embedder {self.embedding}, not with {wanted}: make it anew by `waystation "
-                "memory reindex`, or set WAYSTATION_EMBEDDER and its model to what they were"
+                f"{what} was made with the embedder {self.embedding}, not with {wanted}: rebuild it with "
+                "`waystation memory reindex`, or set WAYSTATION_EMBEDDER and its model to their earlier "
+                "values"
             )
 
 

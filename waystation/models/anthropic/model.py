@@ -306,9 +306,7 @@ def _vendor_errors(no_credentials: tuple[type[Exception], ...] = ()) -> Generato
         raise _ours(error) from None
     except no_credentials as error:
         named = type(error).__name__
-        raise ModelAuthenticationError(
-            f"this worker has no credentials that the endpoint could take ({named})"
-        ) from None
+        raise ModelAuthenticationError(f"this worker has no credentials for the endpoint ({named})") from None
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         # The SDK validates nothing that it receives: a malformed stream surfaces as whatever breaks first.
         raise InvalidReplyError(f"the model's reply could not be read ({type(error).__name__})") from None

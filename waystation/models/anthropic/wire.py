@@ -159,7 +159,7 @@ def parse_model_response(message: WireMessage) -> ModelResponse:
         blocks = tuple(_block(block) for block in message.content)
         calls = [block.id for block in blocks if isinstance(block, ToolUse)]
         if len(set(calls)) < len(calls):
-            raise InvalidReplyError("the model's reply gives two calls of tools one id")
+            raise InvalidReplyError("the model's reply has two tool calls with the same id")
         return ModelResponse(
             blocks=blocks,
             stop=_stop(message.stop_reason),

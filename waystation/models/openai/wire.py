@@ -233,7 +233,7 @@ class ChatStreamAccumulator(BaseModel):
             raise InvalidReplyError("the model stopped for an unknown reason")
         calls = [*self._whole_calls(cut=stop is StopReason.MAX_TOKENS)]
         if len({call.id for call in calls}) < len(calls):
-            raise InvalidReplyError("the model's reply gives two calls of tools one id")
+            raise InvalidReplyError("the model's reply has two tool calls with the same id")
         said = (Text(text=replace_surrogates(self.text)),) if self.text.strip() else ()
         if stop in {StopReason.END_TURN, StopReason.TOOL_USE}:
             stop = StopReason.TOOL_USE if calls else StopReason.END_TURN
@@ -248,7 +248,9 @@ class ChatStreamAccumulator(BaseModel):
                 )
             except (ValueError, ValidationError, RecursionError):
                 if not (cut and number == len(self.calls) - 1):
-                    raise InvalidReplyError("arguments of a call of the model's are no JSON object") from None
+                    raise InvalidReplyError(
+                        "the arguments of a tool call in the model's reply are not a JSON object"
+                    ) from None
 
 
 def _arguments(written: str) -> _Object:

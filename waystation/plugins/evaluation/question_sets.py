@@ -26,7 +26,7 @@ def find_question_set(name: str) -> Path:
     if name in shipped:
         return SHIPPED / f"{name}.yaml"
     raise BadInput(
-        f"there is no set of questions {name}: give a YAML file, or one of those that ship: {_list(shipped)}"
+        f"there is no question set {name}: give a YAML file, or the name of a built-in one: {_list(shipped)}"
     )
 
 
@@ -42,7 +42,7 @@ def load_question_set(path: Path) -> QuestionSet:
     try:
         return QuestionSet.model_validate(_JSON.validate_python(yaml.BaseLoader("").construct_document(node)))
     except yaml.YAMLError as error:
-        raise BadInput(f"{path}: a name in it is no word: write each as one, like `questions:`") from error
+        raise BadInput(f"{path}: a key in it is not a word: write keys like `questions:`") from error
     except ValidationError as error:
         fault = extract_validation_faults(error)[0]
         found, where = _node(node, fault.place)
@@ -54,27 +54,29 @@ def _text(path: Path) -> str:
         with path.open("rb") as file:
             content = file.read(_MOST_BYTES + 1)
         if len(content) > _MOST_BYTES:
-            raise BadInput(f"{path} has more than {_MOST_BYTES:,} bytes: no set of questions is that long")
+            raise BadInput(f"{path} has more than {_MOST_BYTES:,} bytes, which is too large for a question set")
         return content.decode("utf-8-sig")
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {(error.strerror or 'it cannot be opened').lower()}") from error
     except UnicodeDecodeError as error:
-        raise BadInput(f"{path} is no UTF-8 text") from error
+        raise BadInput(f"{path} is not UTF-8 text") from error
 
 
 def _composed(path: Path, text: str) -> yaml.Node:
     try:
         # An anchor that is referenced a thousand times would be copied a thousand times.
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.BaseLoader)):
-            raise BadInput(f"{path}: aliases (*name) are not taken: write it out")
+            raise BadInput(f"{path}: aliases (*name) are not supported: write the value out")
         node = yaml.compose(text, yaml.BaseLoader)
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise BadInput(f"{path}{line}: no YAML: {error.problem or 'it cannot be read'}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise BadInput(f"{path}: no YAML: it has a sign that YAML does not take, or is nested too deeply") from error
+        raise BadInput(
+            f"{path} is not YAML: it has a character that YAML does not allow, or is nested too deeply"
+        ) from error
     if node is None:
-        raise BadInput(f"{path} is empty: it takes a name and questions")
+        raise BadInput(f"{path} is empty: it needs a name and questions")
     return node
 
 
@@ -145,13 +147,14 @@ def load_evaluation_questions(asked: QuestionSet, folder: Path, scratch: Path) -
         names = [document.name for document in documents]
         if not documents:
             raise BadInput(
-                f"question {gold.id} has no documents: give documents or packages, there or for the whole set"
+                f"question {gold.id} has no documents: give documents or packages, for the question or for "
+                "the whole set"
             )
         if clash := next((name for name in names if names.count(name) > 1), None):
-            raise BadInput(f"question {gold.id}: two documents are called {clash}")
+            raise BadInput(f"question {gold.id}: two documents have the name {clash}")
         if unknown := next((name for name in gold.cites if name not in names), None):
             raise BadInput(
-                f"question {gold.id}: cites names {unknown}, which is none of its documents ({_list(names[:5])})"
+                f"question {gold.id}: cites names {unknown}, which is not one of its documents ({_list(names[:5])})"
             )
         found.append(EvaluationQuestion(gold, tuple(documents)))
     return tuple(found)
@@ -170,9 +173,11 @@ def _inside(folder: Path, entry: str, question: str) -> Path:
     """
     path = folder / entry
     if not path.resolve().is_relative_to(folder.resolve()):
-        raise BadInput(f"question {question}: {entry} leads out of {folder}: put its documents beside the set")
+        raise BadInput(
+            f"question {question}: {entry} points outside {folder}: put its documents next to the question set"
+        )
     if not path.exists():
-        raise BadInput(f"question {question}: there is no {path}")
+        raise BadInput(f"question {question}: {path} does not exist")
     return path
 
 

@@ -178,11 +178,13 @@ class GoldQuestion(Value):
         for wordings in self.facts:
             for wording in wordings:
                 if not normalize_words(wording):
-                    raise ValueError(f"the fact {wording!r} has no word and no figure")
+                    raise ValueError(f"the fact {wording!r} has neither a word nor a number")
                 if contains_phrase(asked, wording):
-                    raise ValueError(f"the fact {wording!r} stands in the question itself: any report would hold it")
+                    raise ValueError(
+                        f"the fact {wording!r} is in the question itself, so every report would contain it"
+                    )
         if not (self.facts or self.cites or self.never):
-            raise ValueError("nothing is known of the answer: give facts, cites or never")
+            raise ValueError("the question has no expected answer: give facts, cites or never")
         return self
 
 
@@ -409,7 +411,9 @@ def compare_evaluations(first: Evaluation, second: Evaluation) -> tuple[MetricCo
     ours, theirs = ({answer.id: answer.scores for answer in one.answers} for one in (first, second))
     if ours.keys() != theirs.keys():
         other = ", ".join(sorted(ours.keys() ^ theirs.keys())[:3])
-        raise BadInput(f"{first.label} and {second.label} are not of the same questions: {other} is in one of them")
+        raise BadInput(
+            f"{first.label} and {second.label} do not have the same questions: {other} is only in one of them"
+        )
     return tuple(found for measure in MEASURES if (found := _compared(measure, ours, theirs)) is not None)
 
 

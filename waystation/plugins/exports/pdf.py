@@ -132,8 +132,8 @@ def _lacking(missing: Set[str]) -> str:
         return ""
     some = ", ".join("signs" if kind == "sign" else kind for kind in kinds[:_MOST_KINDS])
     return (
-        f"No font on the machine that made this PDF has some of its characters ({some}"
-        f"{' and others' if len(kinds) > _MOST_KINDS else ''}): they are described between ‹ and ›. "
+        "No font on the machine that made this PDF has some of its characters "
+        f"({some}{' and others' if len(kinds) > _MOST_KINDS else ''}). They are described between ‹ and ›. "
         "Install a font that has them, or send the report as HTML."
     )
 

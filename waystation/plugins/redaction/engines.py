@@ -61,8 +61,8 @@ class CustomRecognizer(FormatRecognizer):
             return pattern.find_spans(text)
         except TimeoutError:
             raise TextRedactionError(
-                f"the recogniser {self._kind.name!r} of your own took over {rules.SECONDS_PER_CHUNK:g} s for one "
-                "stretch of text: simplify its pattern, where repetitions stand inside repetitions"
+                f"your own recogniser {self._kind.name!r} took over {rules.SECONDS_PER_CHUNK:g} s for one "
+                "piece of text: simplify its pattern, in particular nested repetitions"
             ) from None
 
     def _is_labelled(self, text: str, start: int) -> bool:

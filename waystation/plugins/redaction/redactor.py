@@ -163,7 +163,7 @@ class PresidioRedactor:
             # Text found in one view is masked in the other, which may see more then: redacting twice changes nothing.
             rest = await self._lane.run(partial(_masked, rest, finds), limit)
         raise TextRedactionError(
-            f"each of {MAX_TEXT_VIEWS} readings found more than the one before: it was made for that"
+            f"each of {MAX_TEXT_VIEWS} passes found more than the one before: the text was made to cause that"
         )
 
     async def _found_in_views(self, text: str, wanted: RedactionLevel, limit: TimeLimit) -> Sequence[ChunkSearchResult]:

@@ -48,9 +48,9 @@ _SHAPE = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 def _compiles(pattern: str) -> str:
     try:
         if regex.compile(pattern, FLAGS).fullmatch(""):
-            raise ValueError("it matches where nothing is: write what must stand there, as in `.+@example`")
+            raise ValueError("it matches empty text: write what must be there, as in `.+@example`")
     except regex.error as error:
-        raise ValueError(f"it is no regular expression: {error}") from None
+        raise ValueError(f"it is not a valid regular expression: {error}") from None
     return pattern
 
 
@@ -88,7 +88,9 @@ class CustomRecognizerSpec(BaseModel):
         if not self.patterns and not self.deny_list:
             raise ValueError("it needs patterns, a deny_list, or both")
         if not self.context and any(pattern.score < CLEAR_SCORE for pattern in self.patterns):
-            raise ValueError(f"a pattern with a score under {CLEAR_SCORE} needs context words, or would find nothing")
+            raise ValueError(
+                f"a pattern with a score under {CLEAR_SCORE} needs context words; without them it finds nothing"
+            )
         return self
 
 
@@ -190,7 +192,7 @@ def load_custom_rules(path: Path) -> CustomDetectionConfig:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
         where = f"{path}, line {mark.line + 1}" if mark else str(path)
-        raise BadInput(f"the recognisers {where}: this is not YAML") from None
+        raise BadInput(f"the recognisers {where}: not valid YAML") from None
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = [step for step in first["loc"] if step not in {_VALUE, _PATTERN}]
@@ -281,7 +283,7 @@ def _with_model(written: str) -> tuple[str, str]:
     language, _, model = written.partition("=")
     if model:
         if not _is_installed(model):
-            raise BadInput(f"the spaCy model {model} is not installed: install its package, or name another")
+            raise BadInput(f"the spaCy model {model} is not installed: install its package, or set another model")
         return language, model
     if language == "en":
         return language, ENGLISH_MODEL
@@ -292,8 +294,8 @@ def _with_model(written: str) -> tuple[str, str]:
             if name.startswith(f"{language}_core_") and name.endswith(f"_{size}"):
                 return language, name
     raise BadInput(
-        f"there is no spaCy model for the language {language}: install one, like {language}_core_news_md, say which "
-        f"one it is ({language}=NAME), or take {language} out of the setting languages"
+        f"there is no spaCy model for the language {language}: install one, like {language}_core_news_md, "
+        f"name it ({language}=NAME), or remove {language} from the setting languages"
     )
 
 

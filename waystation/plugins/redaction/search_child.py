@@ -103,7 +103,7 @@ class _Service:
             self.search.load()
             return ChunkSearchResult()
         if self.search is None:
-            raise RedactionFailed("a process of redaction was not told what to look for")
+            raise RedactionFailed("a redaction process was not told what to search for")
         return self.search.search(request, text)
 
 

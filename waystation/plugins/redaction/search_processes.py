@@ -204,7 +204,7 @@ class _Searching:
                 )
             except (ChildProcessFailedError, OSError):
                 self.end()
-                raise RedactionFailed("a process of redaction could not be started") from None
+                raise RedactionFailed("a redaction process could not be started") from None
             loaded.set()
 
     async def search(self, text: str, stretch: ChunkSearchRequest, limit: TimeLimit) -> ChunkSearchResult:
@@ -216,7 +216,7 @@ class _Searching:
         except ChildTimeoutError:
             raise limit.make_timeout_error() from None
         except ChildProcessFailedError:
-            raise _Gone("a process of redaction ended while it searched this text") from None
+            raise _Gone("a redaction process ended while it searched this text") from None
         finally:
             limit.charge(time.monotonic() - self.asked_at)
             self.asked_at = float("inf")
@@ -228,7 +228,7 @@ class _Searching:
             answer = await self._ask(self._child, encode_search_request(stretch, given), text, limit.seconds_left)
             if isinstance(answer, ChunkSearchResult):
                 return answer
-        raise _Gone("a process of redaction lost this text")
+        raise _Gone("a redaction process lost this text")
 
     async def _ask(
         self, child: ConfinedProcess, request: bytes, text: str, seconds: float

@@ -92,7 +92,7 @@ class TimeLimit:
     def make_timeout_error(self) -> RedactionTimeoutError:
         """Build the error for an exceeded limit."""
         return RedactionTimeoutError(
-            f"redaction took over {self.seconds:g} s and was given up (the setting redaction_seconds)"
+            f"redaction took over {self.seconds:g} s and was stopped (the setting redaction_seconds)"
         )
 
     async def wait_for(self, done: asyncio.Future[_T]) -> None:
@@ -150,7 +150,7 @@ class SerialThreadRunner:
             if self._closed:
                 raise RedactionFailed("the redactor is closed")
             if len(self._at_work) >= MAX_ABANDONED_THREADS:
-                raise RedactionFailed(f"redaction hangs in {MAX_ABANDONED_THREADS} threads: start the worker anew")
+                raise RedactionFailed(f"redaction hangs in {MAX_ABANDONED_THREADS} threads: restart the worker")
             return await run_in_thread(self._noted(work), limit)
 
     def close(self) -> None:

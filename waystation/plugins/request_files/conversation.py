@@ -171,5 +171,8 @@ class Conversation:
             "pins": rung.pinned,
         }
         named = ", ".join(f"{name} {tokens:,}" for name, tokens in parts.items() if tokens)
-        reason = f"what cannot be made smaller has {rung.min_tokens:,} tokens, the limit is {rung.limit:,}: {named}"
+        reason = (
+            f"the parts that cannot be made smaller have {rung.min_tokens:,} tokens, but the limit is "
+            f"{rung.limit:,}: {named}"
+        )
         self._attempt(CompactionStatus.CANNOT_FIT, self.tokens, reason=reason)

@@ -92,7 +92,7 @@ def _of_calls(nodes: Sequence[JsonNode]) -> Iterator[_Fault]:
             if not _CALL_ID.fullmatch(call_id):
                 yield _Fault(path=f"{call.path}.id", rule="must be letters, digits, hyphens and underscores")
             if call_id in seen:
-                yield _Fault(path=f"{call.path}.id", rule="is the id of an earlier call, too")
+                yield _Fault(path=f"{call.path}.id", rule="is also the id of an earlier call")
             seen.add(call_id)
 
 
@@ -101,7 +101,7 @@ def _of_parts(nodes: Sequence[JsonNode]) -> Iterator[_Fault]:
     for part in (part for result in _typed(nodes, "tool_result") for part in _listed(result, "content")):
         kind = part.value.get("type") if isinstance(part.value, dict) else None
         if isinstance(kind, str) and kind not in RESULT_PARTS:
-            yield _Fault(path=f"{part.path}.type", rule="is no type of block that a tool_result may have")
+            yield _Fault(path=f"{part.path}.type", rule="is not a block type that a tool_result can contain")
 
 
 def _of_tools(root: JsonNode) -> Iterator[_Fault]:
@@ -111,7 +111,7 @@ def _of_tools(root: JsonNode) -> Iterator[_Fault]:
         for tool in tools.as_items if tools else []:
             name = tool.find("name")
             if name is not None and name.as_text in names:
-                yield _Fault(path=name.path, rule="is the name of an earlier tool, too")
+                yield _Fault(path=name.path, rule="is also the name of an earlier tool")
             names.add(name.as_text if name else "")
     except BadInput as error:
         yield _fault(str(error))
@@ -121,7 +121,7 @@ def _of_head(root: JsonNode) -> Iterator[_Fault]:
     """Check model and system prompt."""
     model = root.find("model")
     if model is not None and not (isinstance(model.value, str) and model.value):
-        yield _Fault(path=model.path, rule="must be a string that is not empty")
+        yield _Fault(path=model.path, rule="must be a non-empty string")
     try:
         read_system(root)
     except BadInput as error:
@@ -135,7 +135,9 @@ def _of_marks(root: JsonNode, nodes: Sequence[JsonNode]) -> Iterator[_Fault]:
     places += [part for block in blocks for part in _listed(block, "content")]
     count = sum(isinstance(node.value, dict) and node.value.get("cache_control") is not None for node in places)
     if count > MAX_CACHE_MARKS:
-        yield _Fault(path="the request", rule=f"has {count} blocks with cache_control, and may have {MAX_CACHE_MARKS}")
+        yield _Fault(
+            path="the request", rule=f"has {count} blocks with cache_control; the maximum is {MAX_CACHE_MARKS}"
+        )
 
 
 def _listed(node: JsonNode, key: str) -> list[JsonNode]:

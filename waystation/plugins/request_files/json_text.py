@@ -32,7 +32,7 @@ def read_json(raw: bytes) -> JsonValue:
             deep.
     """
     if len(raw) > _MOST_BYTES:
-        raise BadInput(f"it has {len(raw):,} bytes, and {_MOST_BYTES:,} are the most that can be read")
+        raise BadInput(f"it has {len(raw):,} bytes; the maximum is {_MOST_BYTES:,}")
     if not raw.strip():
         raise BadInput("it is empty: give a request body of the Messages API, as JSON")
     text = _decoded(raw)
@@ -53,7 +53,7 @@ def _decoded(raw: bytes) -> str:
     try:
         return raw.decode(encoding)
     except UnicodeDecodeError as error:
-        raise BadInput(f"it is no text in {encoding}: byte {error.start:,} cannot be read") from None
+        raise BadInput(f"it is not {encoding} text: byte {error.start:,} cannot be read") from None
 
 
 def _parsed(text: str) -> tuple[JsonValue, bool]:
@@ -74,10 +74,10 @@ def _parsed(text: str) -> tuple[JsonValue, bool]:
     except RecursionError:
         raise BadInput("its objects and arrays are nested too deeply") from None
     except json.JSONDecodeError as error:
-        raise BadInput(f"it is no JSON: {error.msg} (line {error.lineno:,}, column {error.colno:,})") from None
+        raise BadInput(f"it is not JSON: {error.msg} (line {error.lineno:,}, column {error.colno:,})") from None
     except ValueError as error:
         what = "a number has too many digits" if "digits" in str(error) else error
-        raise BadInput(f"it is no JSON that can be read: {what}") from None
+        raise BadInput(f"it is not readable JSON: {what}") from None
     return value, bool(doubled)
 
 
@@ -89,7 +89,7 @@ def _refuse_unsound(value: JsonValue) -> None:
         keys = list(found) if isinstance(found, dict) else []
         texts = [*keys, found] if isinstance(found, str) else keys
         if any(_SURROGATE.search(text) for text in texts):
-            raise BadInput(f"{place}: half of a character (a lone surrogate) is no text")
+            raise BadInput(f"{place}: half of a character (a lone surrogate) is not valid text")
 
 
 def _walk(value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
@@ -105,7 +105,7 @@ def _walk(value: JsonValue) -> Iterator[tuple[str, JsonValue]]:
 
 
 def _no_number(name: str) -> JsonValue:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _finite(digits: str) -> float:
@@ -126,28 +126,28 @@ class JsonNode:
     def as_object(self) -> dict[str, JsonValue]:
         """The value as an object."""
         if not isinstance(self.value, dict):
-            raise self.build_error(f"must be an object, and is {_kind(self.value)}")
+            raise self.build_error(f"must be an object but is {_kind(self.value)}")
         return self.value
 
     @property
     def as_items(self) -> "list[JsonNode]":
         """The items of an array."""
         if not isinstance(self.value, list):
-            raise self.build_error(f"must be an array, and is {_kind(self.value)}")
+            raise self.build_error(f"must be an array but is {_kind(self.value)}")
         return [JsonNode(item, f"{self.path}[{index}]") for index, item in enumerate(self.value)]
 
     @property
     def as_text_or_items(self) -> "str | list[JsonNode]":
         """The value as a string, or the items of an array."""
         if not isinstance(self.value, str | list):
-            raise self.build_error(f"must be a string or an array, and is {_kind(self.value)}")
+            raise self.build_error(f"must be a string or an array but is {_kind(self.value)}")
         return self.value if isinstance(self.value, str) else self.as_items
 
     @property
     def as_text(self) -> str:
         """The value as a string."""
         if not isinstance(self.value, str):
-            raise self.build_error(f"must be a string, and is {_kind(self.value)}")
+            raise self.build_error(f"must be a string but is {_kind(self.value)}")
         return self.value
 
     @property
@@ -175,7 +175,7 @@ class JsonNode:
         if found is None:
             return False
         if not isinstance(found.value, bool):
-            raise found.build_error(f"must be true or false, and is {_kind(found.value)}")
+            raise found.build_error(f"must be true or false but is {_kind(found.value)}")
         return found.value
 
     def build_error(self, what: str) -> BadInput:

@@ -87,7 +87,7 @@ class FileChangeDetector:
     def __post_init__(self) -> None:
         """Check the folder. Raises BadInput if it does not exist."""
         if not self.folder.is_dir():
-            raise BadInput(f"--files {self.folder} is no folder: name the one that the conversation's files are in")
+            raise BadInput(f"--files {self.folder} is not a folder: give the folder with the conversation's files")
 
     def has_changed(self, file: RestorableFile) -> bool:
         """Return whether the file exists and differs from what was read of it. False if unknown."""

@@ -108,14 +108,18 @@ class EncryptionCodec(PayloadCodec, WithSerializationContext):
             raise WrongKey(self._missing(key_id))
         whose = payload.metadata.get(WORKFLOW)
         if whose is not None and self._workflow is not None and whose != self._workflow:
-            raise WrongKey("a payload in Temporal was encrypted for another workflow: somebody has put it here")
+            raise WrongKey("a payload in Temporal was encrypted for another workflow: someone has copied it here")
         return Payload.FromString(self.ciphers[key_id].decrypt(payload.data, _context(whose)))
 
     def _missing(self, key_id: str) -> str:
-        there = f"the keys here are {', '.join(self.ciphers)}" if self.ciphers else "there is no key here"
+        there = (
+            f"the keys on this machine are {', '.join(self.ciphers)}"
+            if self.ciphers
+            else "there is no key on this machine"
+        )
         return (
-            f"a payload in Temporal is encrypted with key {key_id!r}, and {there}: set WAYSTATION_KEY to the key of "
-            "whoever wrote it, or add that to WAYSTATION_PREVIOUS_KEYS"
+            f"a payload in Temporal is encrypted with key {key_id!r}, and {there}: set WAYSTATION_KEY to the "
+            "key that it was written with, or add that key to WAYSTATION_PREVIOUS_KEYS"
         )
 
 

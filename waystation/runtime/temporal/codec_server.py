@@ -110,7 +110,9 @@ class CodecServer:
         if origin is None:
             return {}
         if origin not in self.access.origins:
-            raise _Refused(FORBIDDEN, "this page may not ask: `waystation codec-server --origin` names those that may")
+            raise _Refused(
+                FORBIDDEN, "this page is not allowed: add its origin with `waystation codec-server --origin`"
+            )
         return {
             "Access-Control-Allow-Origin": origin,
             "Access-Control-Allow-Methods": "POST, OPTIONS",
@@ -133,7 +135,7 @@ async def _payloads(request: web.Request) -> Payloads:
         body = CodecRequestBody.model_validate_json(await request.read(), extra="ignore")
         return ParseDict(body.model_dump(), Payloads(), ignore_unknown_fields=True)
     except web.HTTPRequestEntityTooLarge:
-        raise _Refused(TOO_LARGE, f"more than {MAX_BODY_BYTES} bytes at once") from None
+        raise _Refused(TOO_LARGE, f"the request is larger than {MAX_BODY_BYTES} bytes") from None
     except (ValidationError, ParseError):
         raise _Refused(BAD_REQUEST, 'the body must be JSON like {"payloads": [{"metadata": {}, "data": ""}]}') from None
 
@@ -147,7 +149,7 @@ async def run_codec_server(server: CodecServer, listening: CodecServerAddress = 
     """
     if listening.host not in {LOOPBACK, "::1"} and server.access.token is None:
         raise BadInput(
-            f"a codec server at {listening.host} can be asked from other machines: set WAYSTATION_CODEC_TOKEN, or let "
+            f"other machines can reach a codec server at {listening.host}: set WAYSTATION_CODEC_TOKEN, or let "
             f"it listen at {LOOPBACK}"
         )
     app = web.Application(client_max_size=MAX_BODY_BYTES)
@@ -160,7 +162,9 @@ async def run_codec_server(server: CodecServer, listening: CodecServerAddress = 
         try:
             await site.start()
         except OSError as error:
-            raise BadInput(f"nothing can listen at {listening.host}:{listening.port}: {error.strerror}") from error
+            raise BadInput(
+                f"cannot listen at {listening.host}:{listening.port}: {error.strerror}. Choose another port or address"
+            ) from error
         port = listening.port or runner.addresses[0][1]
         host = f"[{listening.host}]" if ":" in listening.host else listening.host
         yield f"http://{host}:{port}/{server.access.path}".rstrip("/")

@@ -101,8 +101,8 @@ class TemporalTarget(NamedTuple):
             "TEMPORAL_API_KEY" if self.has_api_key else "no API key was sent: TEMPORAL_API_KEY or a client certificate"
         )
         return Unreachable(
-            f"the Temporal server at {self.address} does not let us into namespace {self.namespace}: check {sent}, "
-            "what it may do, and TEMPORAL_NAMESPACE"
+            f"the Temporal server at {self.address} denies access to namespace {self.namespace}: check "
+            f"{sent}, its permissions, and TEMPORAL_NAMESPACE"
         )
 
 
@@ -182,9 +182,9 @@ async def connect(
         BadInput: A certificate that the profile names cannot be read.
     """
     if "://" in target.address:
-        raise BadInput("TEMPORAL_ADDRESS is a host and a port without a scheme, like temporal.example.com:7233")
+        raise BadInput("TEMPORAL_ADDRESS must be a host and a port without a scheme, like temporal.example.com:7233")
     if not target.address:
-        raise Unreachable(f"no Temporal server runs here, and none is named: {NEXT_STEP}")
+        raise Unreachable(f"no Temporal server runs on this machine, and no other one is configured: {NEXT_STEP}")
     try:
         client = await Client.connect(
             **_options(target),
@@ -256,8 +256,9 @@ async def _enter_namespace(client: Client, target: TemporalTarget) -> None:
             raise target.access_denied_error from error
         if error.status == RPCStatusCode.NOT_FOUND:
             raise Unreachable(
-                f"the Temporal server at {target.address} has no namespace {target.namespace}: set TEMPORAL_NAMESPACE "
-                f"to one that it has, or make it with `temporal operator namespace create -n {target.namespace}`"
+                f"the Temporal server at {target.address} has no namespace {target.namespace}: set "
+                "TEMPORAL_NAMESPACE to an existing one, or create it with `temporal operator namespace "
+                f"create -n {target.namespace}`"
             ) from error
         raise Unreachable(
             f"the Temporal server at {target.address} does not answer ({error.status.name}): {NEXT_STEP}"
@@ -346,4 +347,4 @@ def _answering() -> Generator[None]:
     try:
         yield
     except RPCError as error:
-        raise Unreachable(f"the Temporal server does not tell its search attributes ({error.status.name})") from error
+        raise Unreachable(f"the Temporal server does not list its search attributes ({error.status.name})") from error

@@ -106,7 +106,10 @@ async def run_dev_server(
                     server = await life.enter_async_context(started)
                     break
             if server is None:
-                raise Unreachable(f"{_STARTS} times, a port that was free was taken before the server had it: {log}")
+                raise Unreachable(
+                    f"in {_STARTS} attempts, another program took the free port before the server did. Try again; "
+                    f"the log is {log}"
+                )
         yield server
 
 
@@ -237,14 +240,14 @@ def _remarks(behind: UiAddress | None, guarded: _GuardedPorts) -> tuple[str, ...
     """Return what is missing because ports are taken, and the next step."""
     ports = ", ".join(map(str, sorted(BROWSERS_REFUSE)))
     step = (
-        f"the ports that no web page can ask are taken ({ports}); free one of them (`ss -ltnp` or `lsof -iTCP "
-        "-sTCP:LISTEN` shows what listens there), then `waystation down` and `waystation up`"
+        f"all ports that web pages cannot reach are taken ({ports}); free one of them (`ss -ltnp` or `lsof "
+        "-iTCP -sTCP:LISTEN` shows what listens there), then `waystation down` and `waystation up`"
     )
     open_to_pages = [name for name, port in (("HTTP API", guarded.http), ("metrics", guarded.metrics)) if not port]
-    remarks = [] if behind else [f"There is no Temporal UI: {step}"]
+    remarks = [] if behind else [f"The Temporal UI does not run: {step}"]
     if open_to_pages:
         named = " and ".join(open_to_pages)
-        remarks.append(f"Web pages that you open can ask the Temporal server's {named} on {HOST}: {step}")
+        remarks.append(f"Web pages that you open can reach the Temporal server's {named} on {HOST}: {step}")
     return tuple(remarks)
 
 
@@ -283,7 +286,7 @@ async def _wait_until_serving(
                     return answer.result()
                 await asyncio.sleep(POLL_SECONDS)
     except TimeoutError as error:
-        raise Unreachable(f"the dev server at {target.address} did not serve in {_START_SECONDS} s: {log}") from error
+        raise Unreachable(f"the dev server at {target.address} did not answer in {_START_SECONDS} s: {log}") from error
     finally:
         answer.cancel()
     if _TAKEN in await asyncio.to_thread(_written, log, before):

@@ -314,8 +314,8 @@ class ActivityMemorySearch:
         except ActivityFailureError as error:
             if isinstance(error.cause, ActivityTimeout):
                 raise Unreachable(
-                    "another process has the memory open, and it is no worker that answers: `waystation status` tells "
-                    "what runs here; `waystation memory reindex` has it open, too"
+                    "another process has the memory open, and no worker answers: `waystation status` shows "
+                    "what runs here. `waystation memory reindex` also keeps it open"
                 ) from error
             raise MemoryUnavailable(str(error.cause)) from error
         except RPCError as error:

@@ -26,7 +26,7 @@ from waystation.models.ports import CallKind
 from waystation.privacy.policy import TextDestination
 
 SECONDS_BETWEEN = 60.0
-AWAY = "the Temporal server does not answer; it is tried again, and work goes on when it does"
+AWAY = "the Temporal server does not answer. The worker tries again, and work continues when it does"
 _RETRIES = "temporalio_client::retry"
 
 
@@ -91,9 +91,9 @@ class TemporalMeter:
         self._searches = meter.create_counter("waystation_web_searches", "Searches of the web, by the provider")
         self._compactions = meter.create_counter("waystation_compactions", "Compactions of agents' contexts")
         self._saved = meter.create_counter("waystation_compaction_saved_tokens", "Tokens by which requests shrank")
-        self._redactions = meter.create_counter("waystation_redactions", "Private stretches replaced")
+        self._redactions = meter.create_counter("waystation_redactions", "Private values replaced")
         self._not_sampled = meter.create_counter("waystation_unread_samples", "Samples of a gauge that failed")
-        self._outbox = meter.create_gauge("waystation_outbox_passages", "Passages that wait for the memory")
+        self._outbox = meter.create_gauge("waystation_outbox_passages", "Passages that wait to be written to memory")
         self._paused = meter.create_gauge("waystation_paused_tasks", "Running tasks that wait for an answer")
 
     def record_model_reply(self, charge: Charge) -> None:

@@ -77,8 +77,8 @@ class TemporalScheduleClient:
                 await self._client.create_schedule(name, schedule, rpc_timeout=RPC_TIMEOUT)
         except ScheduleAlreadyRunningError:
             raise BadInput(
-                "there is a schedule of this name, or of the same question about the same files: `waystation schedule "
-                "list` shows it; give another --name, or remove it first"
+                "a schedule with this name, or with the same question about the same files, exists already: "
+                "`waystation schedule list` shows it. Give another --name, or remove that one first"
             ) from None
         except RPCError as error:
             if error.status != RPCStatusCode.INVALID_ARGUMENT:
@@ -176,7 +176,7 @@ class TemporalScheduleClient:
             yield
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND and schedule_id is not None:
-                raise BadInput("there is no schedule of this name: `waystation schedule list` shows them") from error
+                raise BadInput("there is no schedule with this name: `waystation schedule list` shows all") from error
             if error.status == RPCStatusCode.INVALID_ARGUMENT:
                 raise
             raise Unreachable(

@@ -79,7 +79,7 @@ ACTIVE_ACTIVITY_STATES = frozenset(
 async def describe_retries(described: WorkflowExecutionDescription, converter: DataConverter) -> tuple[str, ...]:
     """Return a sentence for each activity that is retried: our errors have values, never content. Raises WrongKey."""
     failed = [one for one in described.raw_description.pending_activities if one.HasField("last_failure")]
-    return tuple([f"{one.activity_type.name} is tried again: {await _why(one, converter)}" for one in failed])
+    return tuple([f"{one.activity_type.name} is being retried: {await _why(one, converter)}" for one in failed])
 
 
 async def list_agent_statuses(
@@ -221,7 +221,7 @@ _BUSY = frozenset(
 
 
 _NOTHING_ACCEPTED: Mapping[RPCStatusCode, str] = {
-    RPCStatusCode.RESOURCE_EXHAUSTED: "the server had as many requests under way as it takes",
+    RPCStatusCode.RESOURCE_EXHAUSTED: "the server had as many requests in progress as it accepts",
     RPCStatusCode.NOT_FOUND: "the session's workflow ended before it took the request",
     RPCStatusCode.ABORTED: "the session's workflow ended before it took the request",
 }
@@ -360,8 +360,9 @@ class TemporalTaskClient:
             if await self._has_begun(task.task_id):
                 return SubmissionResult(task_id=task.task_id, state="running")
             raise Unreachable(
-                f"no answer in {patience.total_seconds():.0f} s: it is unknown whether {task.task_id} was accepted. "
-                "Submitting again with the same request id is safe; `waystation status` tells whether workers run"
+                f"no answer in {patience.total_seconds():.0f} s: it is unknown whether {task.task_id} was "
+                "accepted. It is safe to submit it again with the same request id. `waystation status` shows "
+                "whether workers run"
             ) from error
 
     async def signal_session(self, start: SessionWorkflowInput, name: str, message: object) -> None:
@@ -387,7 +388,8 @@ class TemporalTaskClient:
             updated = await self._update(start, workflow_id, names.REWIND_TASK, rewind, patience)
         except TimeoutError as error:
             raise Unreachable(
-                f"no answer in {patience.total_seconds():.0f} s: `waystation show {task_id}` tells whether it goes on"
+                f"no answer in {patience.total_seconds():.0f} s: `waystation show {task_id}` shows whether "
+                "the task continues"
             ) from error
         # An earlier attempt, whose answer was lost, has resumed it.
         repeated = updated.admission.state == "running" and updated.lost_answers
@@ -432,8 +434,8 @@ class TemporalTaskClient:
                 if lost_answers:
                     raise TimeoutError from reason
                 raise Busy(
-                    f"{task_id} was not accepted: {reason} for {patience.total_seconds():.0f} s. Try again; the same "
-                    "request id is the same task"
+                    f"{task_id} was not accepted: {reason} for {patience.total_seconds():.0f} s. Try again: "
+                    "the same request id gives the same task"
                 ) from reason
             await asyncio.sleep(pause)
         raise AssertionError("there is always another pause")
@@ -646,7 +648,7 @@ class TemporalTaskClient:
         if error.status in REFUSED:
             return self._target.access_denied_error
         if error.status == RPCStatusCode.NOT_FOUND and task_id is not None:
-            return BadInput(f"{task_id} does not run: it has ended, or no worker has taken it up yet")
+            return BadInput(f"{task_id} is not running: it has ended, or no worker has started it yet")
         return error
 
 

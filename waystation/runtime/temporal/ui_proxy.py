@@ -143,13 +143,13 @@ def create_same_origin_middleware(port: int) -> Middleware:
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         named = request.headers.getall("Host", [])
         if len(named) != 1 or named[0].lower() not in hosts:
-            return _refusal(MISDIRECTED, f"this server is asked as {' or '.join(sorted(hosts))}, and by no other name")
+            return _refusal(MISDIRECTED, f"this server only answers to the names {' or '.join(sorted(hosts))}")
         # A request target in absolute form may name another host than the header does.
         if not request.raw_path.startswith("/"):
-            return _refusal(MISDIRECTED, "this server is no proxy")
+            return _refusal(MISDIRECTED, "this server is not a general proxy")
         origins = request.headers.getall("Origin", [])
         if any(origin.lower() != f"http://{named[0].lower()}" for origin in origins):
-            return _refusal(FORBIDDEN, "pages of other sites may not ask here")
+            return _refusal(FORBIDDEN, "requests from pages of other sites are not allowed")
         return await handler(request)
 
     return check
