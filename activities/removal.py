@@ -151,7 +151,7 @@ class RetentionActivities:
     days: int | None
     store: TaskReader
     clock: Clock
-    runs: Callable[[str], Awaitable[bool]]
+    is_open: Callable[[str], Awaitable[bool]]
     """Whether the workflow of this ID is open."""
 
     @activity.defn(name="FindExpiredTasks")
@@ -165,5 +165,5 @@ class RetentionActivities:
         with translating_errors():
             before = self.clock() - timedelta(days=self.days)
             rows = await self.store.list_tasks(SystemScope(), TASKS_AT_ONCE, ended_before=before)
-            over = [row.ref for row in rows if row.ended_at is not None or not await self.runs(row.ref.task_id)]
+            over = [row.ref for row in rows if row.ended_at is not None or not await self.is_open(row.ref.task_id)]
             return ExpiredTasks(days=self.days, orders=split_into_forget_orders(over))

@@ -79,7 +79,7 @@ class ScheduleActivities:
         last = find_last_reported_task(own, wish.request.question)
         since = last.ref.task_id if last is not None else None
         row = await self.intake.build_row(
-            wish.request.replace(request_id=order.request_id, left_out=read.left_out, since=since)
+            wish.request.replace(request_id=order.request_id, skipped_items=read.left_out, since=since)
         )
         if last is not None and would_repeat(
             last, row, await self.store.list_documents(last.ref.task_id, session), read.documents

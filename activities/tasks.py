@@ -65,7 +65,7 @@ class PlanningActivities:
         equipment: WorkerCapabilities,
     ) -> None:
         self._planner, self._store, self._redactor = planner, store, redactor
-        self._equipment = equipment
+        self._capabilities = equipment
 
     @activity.defn(name="AdmitTask")
     async def admit_task(self, ref: TaskRef) -> AdmissionResult:
@@ -87,7 +87,7 @@ class PlanningActivities:
                     finished=ended is not None,
                     forked=row.request.forked_from is not None,
                     budget=ended.budget if ended is not None else None,
-                    **self._equipment.model_dump(),
+                    **self._capabilities.model_dump(),
                 )
 
     @activity.defn(name="PlanTask")

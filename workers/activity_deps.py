@@ -106,7 +106,7 @@ class ActivityDeps:
     vault: Vault | None = None
     placeholders: PlaceholderFactory | None = None
     """Makes the placeholders of private table cells; without it no table is queried."""
-    reach: ToolBackends | None = None
+    tool_backends: ToolBackends | None = None
     """Beyond the store; without it agents read documents alone."""
     plugins: Sequence[PluginToolBase] = ()
     """Tools of plug-ins."""
@@ -152,7 +152,7 @@ class ActivityDeps:
     @property
     def agent_deps(self) -> AgentDeps:
         """The dependencies of the agents' tools."""
-        store, reach = self.store, self.reach
+        store, reach = self.store, self.tool_backends
         return AgentDeps(
             store=store,
             search=self.search,
@@ -171,9 +171,9 @@ class ActivityDeps:
     @cached_property
     def table_reader(self) -> RedactedTableReader | None:
         """Reads and queries tables; caches redacted tables for a while."""
-        if self.reach is None or self.placeholders is None:
+        if self.tool_backends is None or self.placeholders is None:
             return None
-        return RedactedTableReader(self.reach.tables, ColumnRedactor(self.redactor, self.placeholders), utc_now)
+        return RedactedTableReader(self.tool_backends.tables, ColumnRedactor(self.redactor, self.placeholders), utc_now)
 
     @property
     def outbox_drainer(self) -> OutboxDrainer:
@@ -319,7 +319,7 @@ async def open_activity_deps(settings: Settings, store: SqlStore, meter: Meter) 
             hooks=hooks,
             vault=vault,
             placeholders=originals,
-            reach=reach,
+            tool_backends=reach,
             tool_policy=settings.tool_policy,
             plugins=tools,
         )

@@ -126,7 +126,7 @@ class ModelRouter:
                 if not own and (refused is None or isinstance(error, ModelUnavailable)):
                     refused = error
             else:
-                return reply if asked else reply.replace(asked=model)
+                return reply if asked else reply.replace(called_model=model)
         raise refused or ModelRejected("no model was asked")
 
     async def count_tokens(self, request: ModelRequest) -> int | None:

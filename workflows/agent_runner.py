@@ -63,7 +63,7 @@ async def run_as_child_workflow(runtime: TaskRuntime, step_id: str) -> None:
             with suppress(ApplicationError):  # the child has returned at the same moment
                 await child.signal(SubagentWorkflow.call_back)
         worked = await child
-        runtime.update_run(worked.replace(edits=runtime.get_run(step_id).edits))
+        runtime.update_run(worked.replace(context_edits=runtime.get_run(step_id).edits))
     except asyncio.CancelledError:
         child.cancel()
         await asyncio.gather(child, return_exceptions=True)
@@ -93,7 +93,7 @@ def _title(runtime: TaskRuntime, step_id: str) -> str:
 
 def _without_edits(run: AgentRun) -> AgentRun:
     """Return the run without its edits: the task applies those."""
-    return run.replace(edits=())
+    return run.replace(context_edits=())
 
 
 class AgentRunner:

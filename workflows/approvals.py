@@ -239,7 +239,7 @@ class BudgetGate:
     async def _ask_session(self, step_id: str) -> None:
         state, run = self._runtime.state, self._runtime.get_run(step_id)
         ask_id = f"{step_id}-{state.asks + 1}"
-        self._runtime.replace_state(state.replace(asks=state.asks + 1))
+        self._runtime.replace_state(state.replace(session_requests=state.asks + 1))
         task_id = self._runtime.start.ref.task_id
         ask = SessionBudgetRequest(task_id=task_id, ask_id=f"{task_id}/{ask_id}", amount=run.top_up_amount)
         if not await self._signal_session(ASK_BUDGET, ask):

@@ -94,7 +94,7 @@ class ScheduledRunWorkflow:
             )
         ).over:
             if workflow.info().is_continue_as_new_suggested():
-                workflow.continue_as_new(start.replace(task=task, before=_failures_before(start)))
+                workflow.continue_as_new(start.replace(task=task, previous_failures=_failures_before(start)))
             await workflow.sleep(pause, summary=f"until the next look at {task.task_id}")
             pause = min(2 * pause, LAST_LOOK)
         if seen.phase is None or seen.phase is TaskPhase.FAILED:

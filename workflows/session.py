@@ -66,7 +66,7 @@ class SessionWorkflow:
         self._state, self._epoch, self._version = start.state, start.epoch, start.version
         self._saved = start.saved
         self._starting: set[str] = set()
-        self._held: tuple[DeferredSignal, ...] = ()
+        self._deferred_signals: tuple[DeferredSignal, ...] = ()
         self._idle = False
         """Whether `run` is waiting for something to happen."""
         self._ready = self._used = bool(start.epoch)
@@ -101,7 +101,11 @@ class SessionWorkflow:
         await workflow.wait_condition(workflow.all_handlers_finished)
         workflow.continue_as_new(
             start.replace(
-                state=self._state, epoch=self._epoch, version=self._version, saved=self._saved, held=self._held
+                state=self._state,
+                epoch=self._epoch,
+                version=self._version,
+                saved_version=self._saved,
+                deferred_signals=self._deferred_signals,
             )
         )
 
@@ -219,8 +223,8 @@ class SessionWorkflow:
         if not self._takes(sent):
             return
         message = DeferredSignal(signal=signal, sent=single_payload(sent), readable=True)
-        if self._is_long() and (held := defer_until_next_execution(self._held, message)) is not None:
-            self._held = held
+        if self._is_long() and (held := defer_until_next_execution(self._deferred_signals, message)) is not None:
+            self._deferred_signals = held
         else:
             await self._handle(message)
 
@@ -299,7 +303,7 @@ class SessionWorkflow:
             SessionActivities.take_over_session, self._key, **with_summary(ACCOUNT, "read the session's account")
         )
         sealed = self._state.sealed or stored.state.sealed
-        self._state = stored.state.replace(sealed=sealed)
+        self._state = stored.state.replace(requires_encrypted_messages=sealed)
         self._epoch, self._version, self._saved = stored.epoch, stored.version, stored.version
 
     async def _save_changes(self) -> None:
@@ -326,11 +330,11 @@ class SessionWorkflow:
 
     def _is_over(self) -> bool:
         """Return whether a session that was made for one task is no longer needed."""
-        return self._single and self._used and not (self._state.open_tasks or self._starting or self._held)
+        return self._single and self._used and not (self._state.open_tasks or self._starting or self._deferred_signals)
 
     def _is_settled(self) -> bool:
         """Return whether this execution can end without losing anything, or holds work for the next one."""
-        return bool(self._held) or (workflow.all_handlers_finished() and self._saved == self._version)
+        return bool(self._deferred_signals) or (workflow.all_handlers_finished() and self._saved == self._version)
 
     async def _until_ready(self) -> None:
         """Wait until the account is loaded and tasks that ended while no session ran are settled.

@@ -77,7 +77,7 @@ async def run_plan_revision_if_due(runtime: TaskRuntime) -> None:
     if agreed is not None:
         made = made if agreed else await _revision(runtime, denied=True)
         runtime.replace_state(
-            apply_revision(runtime.state.replace(proposed=None), made, runtime.start.terms.agent_budget)
+            apply_revision(runtime.state.replace(proposed_revision=None), made, runtime.start.terms.agent_budget)
         )
 
 
