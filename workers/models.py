@@ -169,7 +169,7 @@ class ModelRouter:
         except ModelError as error:
             named = add_model_to_error(error, model, variable, is_set=bool(os.environ.get(variable)))
             if asked:
-                named.asked = asked
+                named.called_model = asked
             raise named from None
 
     def _of(self, model: str) -> ChatModel:

@@ -56,7 +56,7 @@ MUTATIONS = (
     ),
     Mutation(
         "ledger", "no limit is a permission to draw", "waystation/budgets/budget.py",
-        "drawn = wanted.min_with(self.unreserved.amount)", "drawn = wanted", LEDGER,
+        "drawn = amount.min_with(self.unreserved.amount)", "drawn = amount", LEDGER,
     ),
     Mutation(
         "ledger", "a grant is not held for its child", "waystation/budgets/budget.py",
@@ -86,7 +86,7 @@ MUTATIONS = (
     ),
     Mutation(
         "ledger", "an ask is answered with money again", "waystation/tasks",
-        "    if ask.ask_id in state.answered:\n        return state, None\n", "", CRASHES,
+        "    if ask.request_id in state.answered:\n        return state, None\n", "", CRASHES,
     ),
     Mutation(
         "ledger", "a task that is over is given money", "waystation/tasks/session.py",
@@ -94,7 +94,7 @@ MUTATIONS = (
     ),
     Mutation(
         "ledger", "an answer of the session raises its task again", "waystation/tasks/state.py",
-        "answer.ask_id in self.answered_asks", "False", ("tests/tasks/test_task_state.py",),
+        "answer.request_id in self.answered_session_requests", "False", ("tests/tasks/test_task_state.py",),
     ),
     Mutation(
         "ledger", "the bound of a request forgets its messages", "waystation/context/tokens.py",
@@ -103,12 +103,12 @@ MUTATIONS = (
     ),
     Mutation(
         "ledger", "a reply may pass what is left", "waystation/budgets/budget.py",
-        "room = min(room, left.tokens - self.input_tokens)", "room = min(room, left.tokens)",
+        "room = min(room, remaining.tokens - self.input_tokens)", "room = min(room, remaining.tokens)",
         ("tests/budgets/test_allowance.py",),
     ),
     Mutation(
         "ledger", "subagents hold more than their share together", AGENTS,
-        "self._terms.width and self._percent + percent <= most:", "self._terms.width:",
+        "self._terms.max_concurrent and self._percent + percent <= most:", "self._terms.max_concurrent:",
         ("tests/agents/test_delegate_tool.py",),
     ),
     # ---------------------------------------------------------------------------------------------------- fences
@@ -164,7 +164,7 @@ MUTATIONS = (
     # ------------------------------------------------------------------------------------------------------ gate
     Mutation(
         "gate", "a summary may be as long as what it stands for", VALIDATOR,
-        "< draft.replaced.tokens", "<= draft.replaced.tokens", GATE,
+        "< draft.middle.tokens", "<= draft.middle.tokens", GATE,
     ),
     Mutation(
         "gate", "a blank summary passes", VALIDATOR, "    SummaryRule.EMPTY: _empty,\n", "", GATE,
@@ -182,7 +182,7 @@ MUTATIONS = (
     ),
     Mutation(
         "gate", "words that the user never said stay", VALIDATOR,
-        "remove_invented_quotations(_plain(summary), replaced.user_said)",
+        "remove_invented_quotations(_plain(summary), replaced.user_texts)",
         "remove_invented_quotations(_plain(summary), (summary,))", GATE,
     ),
     # ------------------------------------------------------------------------------------------------- redaction
@@ -216,7 +216,7 @@ MUTATIONS = (
     ),
     Mutation(
         "redaction", "a text goes on before its last attempt", f"{AGENTS}/redaction.py",
-        "if self.attempt() < self.attempts:", "if False:", ("tests/agents/test_redaction_timeouts.py",),
+        "if self.current_attempt() < self.max_attempts:", "if False:", ("tests/agents/test_redaction_timeouts.py",),
     ),
     Mutation(
         "redaction", "what could not be kept goes on", f"{AGENTS}/redaction.py",
@@ -271,15 +271,16 @@ MUTATIONS = (
     ),
     Mutation(
         "approvals", "a task that is ending takes answers", "waystation/tasks/approvals.py",
-        "    if standing.ending:\n", "    if False:\n", APPROVALS,
+        "    if approval_context.ending:\n", "    if False:\n", APPROVALS,
     ),
     Mutation(
         "approvals", "a grant passes the ceiling", "waystation/tasks/approvals.py",
-        "    _stay_under(standing, granted)\n", "", APPROVALS,
+        "    _stay_under(approval_context, granted)\n", "", APPROVALS,
     ),
     Mutation(
         "approvals", "what was authorised in advance passes the ceiling", "waystation/tasks/approvals.py",
-        "if not standing.ceiling.can_cover(standing.limit.increase_by(top_up.amount).amount):", "if False:",
+        "if not approval_context.ceiling.can_cover(approval_context.limit.increase_by(top_up.amount).amount):",
+        "if False:",
         ("tests/tasks/test_unattended_approvals.py",),
     ),
     Mutation(
@@ -288,7 +289,7 @@ MUTATIONS = (
     ),
     Mutation(
         "approvals", "a call is approved that nobody named", "waystation/tasks/approvals.py",
-        "    if given.request_id is None:\n        raise ValueError(f\"{request.request_id} asks to call",
+        "    if message.request_id is None:\n        raise ValueError(f\"{request.request_id} asks to call",
         "    if False:\n        raise ValueError(f\"{request.request_id} asks to call",
         ("tests/tasks/test_tool_approval_requests.py", *APPROVALS),
     ),
@@ -395,7 +396,7 @@ MUTATIONS = (
     ),
     Mutation(
         "codec", "bytes are encrypted although encryption is off", f"{STORE}/encryption.py",
-        "if not value or not at_rest.seals or at_rest.cipher is None:", "if not value or at_rest.cipher is None:",
+        "if not value or not at_rest.encrypts or at_rest.cipher is None:", "if not value or at_rest.cipher is None:",
         ("tests/store/test_store_encryption.py", "tests/attacks/test_attacks_encrypted_rows.py"),
     ),
 )  # fmt: skip

@@ -34,9 +34,9 @@ class Finder(Protocol):
 class WaystationFinder:
     """This project's redactor, without what it remembers from text to text: a new one each time."""
 
-    def __init__(self, place: TextDestination) -> None:
-        self.name = f"ours, before {'memory' if place is TextDestination.COMPRESSED else 'a model'}"
-        self._place = place
+    def __init__(self, destination: TextDestination) -> None:
+        self.name = f"ours, before {'memory' if destination is TextDestination.COMPRESSED else 'a model'}"
+        self._place = destination
 
     def find(self, texts: Sequence[str]) -> list[list[Find]]:
         return asyncio.run(self._find(texts))

@@ -97,12 +97,12 @@ def _best(work: Callable[[], float | object]) -> float:
     return min(seconds)
 
 
-def _ours(texts: Sequence[str], place: TextDestination, processes: int = 0) -> float:
+def _ours(texts: Sequence[str], destination: TextDestination, processes: int = 0) -> float:
     async def timed() -> float:
         with closing(PresidioRedactor(KEY, processes=processes)) as redactor:
             await redactor.warm_up()
             start = time.perf_counter()
-            await redactor.redact(texts, place, "t")
+            await redactor.redact(texts, destination, "t")
             return time.perf_counter() - start
 
     return asyncio.run(timed())

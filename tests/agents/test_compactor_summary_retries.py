@@ -35,11 +35,13 @@ class Wearied(PlainRedactor):
         super().__init__({})
         self.left = calls
 
-    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
+    async def redact(
+        self, texts: Sequence[str], destination: TextDestination, tenant: str
+    ) -> tuple[RedactionResult, ...]:
         if not self.left:
             raise RedactionFailed("the redactor is weary")
         self.left -= 1
-        return await super().redact(texts, place, tenant)
+        return await super().redact(texts, destination, tenant)
 
 
 async def crowd(env: AgentEnvironment) -> None:

@@ -53,8 +53,8 @@ class NamedAgentEnvironment:
         check = replace(publisher.check, redactor=self.redactor, vault=self.vault)
         return replace(publisher, redactor=self.redactor, check=check)
 
-    async def redacted(self, text: str, place: TextDestination = TextDestination.TOOL_RESULT) -> str:
-        (redacted,) = await self.redactor.redact([text], place, self.env.ref.tenant)
+    async def redacted(self, text: str, destination: TextDestination = TextDestination.TOOL_RESULT) -> str:
+        (redacted,) = await self.redactor.redact([text], destination, self.env.ref.tenant)
         return redacted.text
 
 
@@ -142,13 +142,13 @@ async def test_notes_and_citations_by_placeholder_hold(strict: NamedAgentEnviron
     ],
 )
 async def test_under_standard_a_file_name_keeps_its_person_for_agents_and_nowhere_else(
-    standard: NamedAgentEnvironment, place: TextDestination
+    standard: NamedAgentEnvironment, destination: TextDestination
 ) -> None:
     name = (await shown_names(standard))[0]
     assert name == DOCUMENTS[0].name
     text = f"read_document({name}) says so [{name}:2-2], and `{name}` too."
     desk = replace(standard.env.agent_deps, redactor=standard.redactor, vault=standard.vault)
-    (kept,) = await desk.build_run_redactor(standard.env.run_ref()).redact([text], place, standard.env.ref.tenant)
+    (kept,) = await desk.build_run_redactor(standard.env.run_ref()).redact([text], destination, standard.env.ref.tenant)
     person = (await standard.redacted(ADA, TextDestination.COMPRESSED)).strip()
     called = f"Interview with {person}.md"
     assert kept.text == f"read_document({called}) says so [{called}:2-2], and `{called}` too."

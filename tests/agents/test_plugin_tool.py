@@ -58,7 +58,7 @@ class SayTool(PluginTool[SayInput]):
     input_model = SayInput
     requires_approval = False
 
-    async def run(self, arguments: SayInput, at: ToolContext) -> str:
+    async def run(self, arguments: SayInput, ctx: ToolContext) -> str:
         return arguments.text * arguments.times
 
 
@@ -67,24 +67,24 @@ class AskingTool(SayTool):
 
 
 class MarkupTool(SayTool):
-    async def run(self, arguments: SayInput, at: ToolContext) -> str:
+    async def run(self, arguments: SayInput, ctx: ToolContext) -> str:
         return wrap_untrusted("found", arguments.text)
 
 
 class RefusingTool(SayTool):
-    async def run(self, arguments: SayInput, at: ToolContext) -> str:
+    async def run(self, arguments: SayInput, ctx: ToolContext) -> str:
         raise ToolCallRejectedError(f"no {arguments.text}")
 
 
 class FailingTool(SayTool):
-    async def run(self, arguments: SayInput, at: ToolContext) -> str:
+    async def run(self, arguments: SayInput, ctx: ToolContext) -> str:
         return dict[str, str]()[arguments.text]
 
 
 class HangingTool(SayTool):
     timeout_seconds = 0.01
 
-    async def run(self, arguments: SayInput, at: ToolContext) -> str:
+    async def run(self, arguments: SayInput, ctx: ToolContext) -> str:
         await asyncio.Event().wait()
         return ""
 

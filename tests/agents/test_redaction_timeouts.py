@@ -68,17 +68,17 @@ def enduring(
 
 
 @pytest.mark.parametrize("place", sorted(REDACTED - PAID_DESTINATIONS))
-async def test_until_the_last_attempt_nothing_goes_on(presidio: PresidioRedactor, place: TextDestination) -> None:
+async def test_until_the_last_attempt_nothing_goes_on(presidio: PresidioRedactor, destination: TextDestination) -> None:
     with pytest.raises(TextRedactionError, match="your own recogniser 'slow' took over"):
-        await enduring(presidio, Work(attempt=2)).redact([FINE, ENDLESS], place, "t")
+        await enduring(presidio, Work(attempt=2)).redact([FINE, ENDLESS], destination, "t")
 
 
 @pytest.mark.parametrize("place", sorted(REDACTED - PAID_DESTINATIONS - REQUIRED_DESTINATIONS))
 @pytest.mark.parametrize("attempt", [3, 4])
 async def test_then_a_placeholder_stands_for_that_text_and_the_others_are_redacted(
-    presidio: PresidioRedactor, place: TextDestination, attempt: int
+    presidio: PresidioRedactor, destination: TextDestination, attempt: int
 ) -> None:
-    fine, endless = await enduring(presidio, Work(attempt)).redact([FINE, ENDLESS], place, "t")
+    fine, endless = await enduring(presidio, Work(attempt)).redact([FINE, ENDLESS], destination, "t")
     assert fine.text.startswith("Write to <EMAIL_")
     assert PLACEHOLDER_PATTERN.fullmatch(endless.text)
     assert endless.text.startswith("<UNREDACTED_TEXT_")
@@ -86,29 +86,31 @@ async def test_then_a_placeholder_stands_for_that_text_and_the_others_are_redact
     assert build_redaction_notes(endless, fine) == (
         "Text that could not be redacted was left out and replaced by a placeholder.",
     )
-    (again,) = await presidio.redact([endless.text], place, "t")
+    (again,) = await presidio.redact([endless.text], destination, "t")
     assert again.text == endless.text
 
 
 @pytest.mark.parametrize("place", sorted(REQUIRED_DESTINATIONS))
-async def test_without_what_it_is_to_do_no_agent_begins(presidio: PresidioRedactor, place: TextDestination) -> None:
+async def test_without_what_it_is_to_do_no_agent_begins(
+    presidio: PresidioRedactor, destination: TextDestination
+) -> None:
     with pytest.raises(RedactionAbandonedError, match=r"^after 3 attempts .* your own recogniser 'slow' took over"):
-        await enduring(presidio, Work(3)).redact([ENDLESS], place, "t")
+        await enduring(presidio, Work(3)).redact([ENDLESS], destination, "t")
 
 
 @pytest.mark.parametrize("place", sorted(REDACTED - PAID_DESTINATIONS))
-async def test_by_setting_a_person_is_to_see_to_it(presidio: PresidioRedactor, place: TextDestination) -> None:
+async def test_by_setting_a_person_is_to_see_to_it(presidio: PresidioRedactor, destination: TextDestination) -> None:
     with pytest.raises(RedactionReviewRequiredError, match="after 3 attempts"):
-        await enduring(presidio, Work(3), "pause").redact([ENDLESS], place, "t")
+        await enduring(presidio, Work(3), "pause").redact([ENDLESS], destination, "t")
 
 
 @pytest.mark.parametrize("place", sorted(PAID_DESTINATIONS))
 @pytest.mark.parametrize("then", ["placeholder", "pause"])
 async def test_what_a_model_was_paid_for_is_tried_again_without_asking_it_again(
-    presidio: PresidioRedactor, place: TextDestination, then: RedactionFailureMode
+    presidio: PresidioRedactor, destination: TextDestination, then: RedactionFailureMode
 ) -> None:
     work = Work()
-    (endless,) = await enduring(presidio, work, then).redact([ENDLESS], place, "t")
+    (endless,) = await enduring(presidio, work, then).redact([ENDLESS], destination, "t")
     assert endless.redaction_failed
     assert work.pauses == [1, 2]
 

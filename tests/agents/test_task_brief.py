@@ -87,10 +87,12 @@ class Counting(PlainRedactor):
     most = 0
     """Texts at once."""
 
-    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
+    async def redact(
+        self, texts: Sequence[str], destination: TextDestination, tenant: str
+    ) -> tuple[RedactionResult, ...]:
         """See base class."""
         self.most = max(self.most, len(texts))
-        return await super().redact(texts, place, tenant)
+        return await super().redact(texts, destination, tenant)
 
 
 async def test_no_more_names_of_documents_are_redacted_than_are_told_or_stand_in_a_text(

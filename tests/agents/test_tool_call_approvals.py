@@ -189,9 +189,11 @@ async def test_what_a_person_is_asked_is_redacted_with_names_before_it_is_in_an_
 class GivesUp(PlainRedactor):
     """Goes on with a placeholder where a question cannot be redacted, as the platform's does after some attempts."""
 
-    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
+    async def redact(
+        self, texts: Sequence[str], destination: TextDestination, tenant: str
+    ) -> tuple[RedactionResult, ...]:
         try:
-            return await super().redact(texts, place, tenant)
+            return await super().redact(texts, destination, tenant)
         except TextRedactionError:
             return tuple(make_failed_redaction(text, "0123456789ab") for text in texts)
 
@@ -211,12 +213,14 @@ class FailsOnFirstBatch(GivesUp):
 
     batches = 0
 
-    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
-        if place is not TextDestination.QUESTION:
-            return await super().redact(texts, place, tenant)
+    async def redact(
+        self, texts: Sequence[str], destination: TextDestination, tenant: str
+    ) -> tuple[RedactionResult, ...]:
+        if destination is not TextDestination.QUESTION:
+            return await super().redact(texts, destination, tenant)
         self.batches += 1
-        self.failing_at = frozenset({place} if self.batches == 1 else ())
-        return await super().redact(texts, place, tenant)
+        self.failing_at = frozenset({destination} if self.batches == 1 else ())
+        return await super().redact(texts, destination, tenant)
 
 
 async def test_a_call_behind_questions_that_cannot_be_shown_is_asked_about_and_not_just_run(

@@ -42,7 +42,7 @@ class Shout(TypedTool[ShoutInput]):
     def build_approval_question(self, arguments: object) -> str | None:
         return "May it be said aloud?"
 
-    async def run(self, arguments: ShoutInput, at: ToolContext) -> str:
+    async def run(self, arguments: ShoutInput, ctx: ToolContext) -> str:
         self.heard.append(arguments.times)
         return arguments.words * arguments.times
 

@@ -22,7 +22,7 @@ class Say(TypedTool[SayInput]):
     rereadable = True
     input_model = SayInput
 
-    async def run(self, arguments: SayInput, at: ToolContext) -> str:
+    async def run(self, arguments: SayInput, ctx: ToolContext) -> str:
         if arguments.text == "refuse":
             raise ToolCallRejectedError(f"Not that: {SECRET}.")
         return arguments.text * arguments.times
@@ -40,7 +40,7 @@ class Send(TypedTool[SayInput]):
     def __init__(self) -> None:
         self.sent: list[str] = []
 
-    async def run(self, arguments: SayInput, at: ToolContext) -> str:
+    async def run(self, arguments: SayInput, ctx: ToolContext) -> str:
         self.sent.append(arguments.text)
         return "sent"
 

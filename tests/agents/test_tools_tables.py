@@ -177,11 +177,13 @@ class Stubborn(PlainRedactor):
         super().__init__({SECRET: SECRET_PLACEHOLDER}, {NAME: NAME_PLACEHOLDER})
         self._document, self._unreadable, self._gives_up = document, unreadable, gives_up
 
-    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
+    async def redact(
+        self, texts: Sequence[str], destination: TextDestination, tenant: str
+    ) -> tuple[RedactionResult, ...]:
         unreadable = [self._unreadable in text and text != self._document for text in texts]
         if any(unreadable) and not self._gives_up:
             raise TextRedactionError("each of 3 passes found more than the one before: the text was made to cause that")
-        results = await super().redact(texts, place, tenant)
+        results = await super().redact(texts, destination, tenant)
         both = zip(texts, results, unreadable, strict=True)
         return tuple(make_failed_redaction(text, "0" * 12) if bad else result for text, result, bad in both)
 
@@ -267,7 +269,7 @@ async def test_what_cannot_be_queried_is_an_error_that_says_why(
 async def test_tables_of_too_many_characters_are_refused(
     counting: TableToolEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "_MOST_CHARACTERS", 60)
+    monkeypatch.setattr(tables, "_MAX_CHARACTERS", 60)
     result = await counting.call(make_tool_use("query_table", tables={"t": "q3.csv"}))
     assert result == snapshot(
         "ERROR These tables have more than 60 characters. Query fewer lines at once, such as q3.csv:1-10000."

@@ -380,7 +380,7 @@ async def test_a_token_that_is_not_whole_is_nobodys(made: Any, provider: OpenIdT
 async def test_a_key_that_its_provider_has_taken_back_opens_nothing_when_its_time_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(principals, "KEYS_KEPT", timedelta(microseconds=1))
+    monkeypatch.setattr(principals, "KEYS_MAX_AGE", timedelta(microseconds=1))
     with publishing(old=MINE, new=MINE) as server:
         tokens = server.tokens
         assert await tokens.find_principal(token(claims(), kid="old")) is not None

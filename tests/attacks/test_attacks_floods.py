@@ -60,8 +60,8 @@ async def test_lines_that_are_no_message_count_by_their_size_before_they_are_rea
         return validate(line, by_name=by_name)
 
     monkeypatch.setattr(session_module, "jsonrpc_message_adapter", SimpleNamespace(validate_json=counted))
-    monkeypatch.setattr(session_module, "ASKED_BYTES_AT_ONCE", 3_500_000)
-    monkeypatch.setattr(session_module, "ASKED_BYTES_A_SECOND", 0.0)
+    monkeypatch.setattr(session_module, "UNSOLICITED_BYTES_AT_ONCE", 3_500_000)
+    monkeypatch.setattr(session_module, "UNSOLICITED_BYTES_A_SECOND", 0.0)
     entry: JsonValue = {"command": sys.executable, "args": [str(SCRIPT), kind], "timeout": 120}
     async with aclosing(open_servers(tmp_path, mill=entry)) as servers:
         with pytest.raises(ToolServerFailed, match="it sent too many bytes in messages that answer no call"):
@@ -72,8 +72,8 @@ async def test_lines_that_are_no_message_count_by_their_size_before_they_are_rea
 async def test_answers_to_calls_count_for_nothing_however_large_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_module, "ASKED_BYTES_AT_ONCE", 100_000)
-    monkeypatch.setattr(session_module, "ASKED_BYTES_A_SECOND", 0.0)
+    monkeypatch.setattr(session_module, "UNSOLICITED_BYTES_AT_ONCE", 100_000)
+    monkeypatch.setattr(session_module, "UNSOLICITED_BYTES_A_SECOND", 0.0)
     async with aclosing(open_servers(tmp_path, shop=make_sample_server_entry())) as servers:
         bench = ToolCaller(servers)
         said = [await bench.call_tool("echo", words="x" * 30_000) for _ in range(5)]

@@ -49,7 +49,7 @@ class Listening(Tool):
     def spec(self) -> ToolSpec:
         return ToolSpec(name=self.name, description=self.description, input_schema={})
 
-    async def call(self, arguments: dict[str, JsonValue], at: ToolContext) -> str:
+    async def call(self, arguments: dict[str, JsonValue], ctx: ToolContext) -> str:
         self.given.append(arguments)
         return "heard"
 

@@ -245,7 +245,7 @@ class Say(TypedTool[SayInput]):
     def __init__(self, *, refuses: bool) -> None:
         self._refuses = refuses
 
-    async def run(self, arguments: SayInput, at: ToolContext) -> str:
+    async def run(self, arguments: SayInput, ctx: ToolContext) -> str:
         """The words."""
         if self._refuses:
             raise ToolCallRejectedError(arguments.words)

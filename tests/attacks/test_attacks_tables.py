@@ -349,7 +349,9 @@ class Addresses:
 
     address: str = "a@b.co"
 
-    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
+    async def redact(
+        self, texts: Sequence[str], destination: TextDestination, tenant: str
+    ) -> tuple[RedactionResult, ...]:
         """See `Redactor`."""
         return tuple(RedactionResult(text="", spans=tuple(self._spans(text))) for text in texts)
 

@@ -49,12 +49,14 @@ class CountedRedactor(PlainRedactor):
         self.texts: list[str] = []
         self.gives_up = False
 
-    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
+    async def redact(
+        self, texts: Sequence[str], destination: TextDestination, tenant: str
+    ) -> tuple[RedactionResult, ...]:
         self.texts.extend(texts)
         await asyncio.sleep(0)
         if self.gives_up:
             return tuple(make_failed_redaction(text, "0" * 64) for text in texts)
-        return await super().redact(texts, place, tenant)
+        return await super().redact(texts, destination, tenant)
 
 
 @pytest.fixture
@@ -226,11 +228,11 @@ async def test_people_are_told_which_document_was_put_aside_by_its_redacted_name
 ) -> None:
     class SlowRedactor(CountedRedactor):
         async def redact(
-            self, texts: Sequence[str], place: TextDestination, tenant: str
+            self, texts: Sequence[str], destination: TextDestination, tenant: str
         ) -> tuple[RedactionResult, ...]:
-            if place is TextDestination.TOOL_RESULT and any("tide" in text for text in texts):
+            if destination is TextDestination.TOOL_RESULT and any("tide" in text for text in texts):
                 return tuple(make_failed_redaction(text, "0" * 64, put_aside=True) for text in texts)
-            return await super().redact(texts, place, tenant)
+            return await super().redact(texts, destination, tenant)
 
     redactor = SlowRedactor()
     private = "interviews/Ada_Lovelace.md"

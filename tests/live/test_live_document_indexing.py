@@ -39,11 +39,13 @@ class Holding(PlainRedactor):
         super().__init__({})
         self.reached = asyncio.Event()
 
-    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
-        if list(texts) == [PILOT.text] and place is TextDestination.COMPRESSED and not self.reached.is_set():
+    async def redact(
+        self, texts: Sequence[str], destination: TextDestination, tenant: str
+    ) -> tuple[RedactionResult, ...]:
+        if list(texts) == [PILOT.text] and destination is TextDestination.COMPRESSED and not self.reached.is_set():
             self.reached.set()
             await asyncio.Event().wait()
-        return await super().redact(texts, place, tenant)
+        return await super().redact(texts, destination, tenant)
 
 
 def remembering(server: TemporalClient, request_id: str) -> WorkflowHandle[IndexDocumentsWorkflow, IndexingState]:

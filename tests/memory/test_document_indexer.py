@@ -71,10 +71,12 @@ class Listening(PlainRedactor):
         super().__init__({}, {NAME: NAME_PLACEHOLDER})
         self.read: list[str] = []
 
-    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
-        if place is TextDestination.COMPRESSED:
+    async def redact(
+        self, texts: Sequence[str], destination: TextDestination, tenant: str
+    ) -> tuple[RedactionResult, ...]:
+        if destination is TextDestination.COMPRESSED:
             self.read += [text for text in texts if len(text) > len(NEWER.name)]
-        return await super().redact(texts, place, tenant)
+        return await super().redact(texts, destination, tenant)
 
 
 async def change(shelf: IndexingEnvironment, *documents: SourceDocument) -> None:

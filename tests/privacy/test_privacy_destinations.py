@@ -63,9 +63,9 @@ def _modules(folder: str) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("place", TextDestination)
-def test_strict_replaces_no_less_than_standard_and_secrets_only_no_more(place: TextDestination) -> None:
+def test_strict_replaces_no_less_than_standard_and_secrets_only_no_more(destination: TextDestination) -> None:
     least, standard, most = (
-        get_redaction_level(place, policy)
+        get_redaction_level(destination, policy)
         for policy in (RedactionPolicy.SECRETS_ONLY, RedactionPolicy.STANDARD, RedactionPolicy.STRICT)
     )
     assert least <= standard <= most

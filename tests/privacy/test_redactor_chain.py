@@ -37,7 +37,9 @@ class PatternRedactor:
     def placeholder_types(self) -> frozenset[str]:
         return frozenset({self.type})
 
-    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
+    async def redact(
+        self, texts: Sequence[str], destination: TextDestination, tenant: str
+    ) -> tuple[RedactionResult, ...]:
         return tuple(replace_matches(text, self.pattern, self.type) for text in texts)
 
     def close(self) -> None:
@@ -115,7 +117,9 @@ class BrokenRedactor(PatternRedactor):
 
     results: tuple[RedactionResult, ...] = ()
 
-    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
+    async def redact(
+        self, texts: Sequence[str], destination: TextDestination, tenant: str
+    ) -> tuple[RedactionResult, ...]:
         return self.results
 
 
@@ -143,9 +147,9 @@ async def test_a_redactor_that_breaks_its_promises_brings_no_text_anywhere(
 
 
 @pytest.mark.parametrize("place", [TextDestination.DOCUMENT, TextDestination.LOG])
-async def test_no_redactor_is_asked_about_places_where_no_redacted_text_goes(place: TextDestination) -> None:
+async def test_no_redactor_is_asked_about_places_where_no_redacted_text_goes(destination: TextDestination) -> None:
     with pytest.raises(RedactionFailed, match="no redacted text goes to this place"):
-        await chain(PatternRedactor("a", "A")).redact(["a"], place, "t")
+        await chain(PatternRedactor("a", "A")).redact(["a"], destination, "t")
 
 
 def test_a_chain_is_versioned_described_and_closed_as_a_whole() -> None:

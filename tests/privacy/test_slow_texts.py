@@ -35,7 +35,9 @@ class Stuck:
     def __init__(self) -> None:
         self.tried: list[Sequence[str]] = []
 
-    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
+    async def redact(
+        self, texts: Sequence[str], destination: TextDestination, tenant: str
+    ) -> tuple[RedactionResult, ...]:
         self.tried.append(texts)
         if SLOW in texts:
             raise RedactionTimeoutError("the redaction took too long")
@@ -152,11 +154,11 @@ async def test_what_a_person_is_to_see_to_is_tried_again_when_it_comes_again(sto
 async def test_texts_of_signs_alone_are_not_one_text(store: SqlStore) -> None:
     class StuckAtBrackets(Stuck):
         async def redact(
-            self, texts: Sequence[str], place: TextDestination, tenant: str
+            self, texts: Sequence[str], destination: TextDestination, tenant: str
         ) -> tuple[RedactionResult, ...]:
             if "[[[" in texts:
                 raise RedactionTimeoutError("the redaction took too long")
-            return await super().redact(texts, place, tenant)
+            return await super().redact(texts, destination, tenant)
 
     patient = worker(store.build_slow_text_store(RULES), StuckAtBrackets())
     aside, rule, empty = await patient.redact(["[[[", "---", ""], TextDestination.TOOL_RESULT, TENANT)

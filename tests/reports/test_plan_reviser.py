@@ -104,10 +104,10 @@ async def test_a_revision_that_was_made_is_given_again_without_a_call(env: Agent
 
 @pytest.mark.parametrize("place", [TextDestination.TITLE])
 async def test_a_retry_after_a_crash_behind_the_reply_makes_no_call(
-    env: AgentEnvironment, place: TextDestination
+    env: AgentEnvironment, destination: TextDestination
 ) -> None:
     def answer(_: object) -> ModelResponse:
-        env.redactor.failing_at = frozenset({place})
+        env.redactor.failing_at = frozenset({destination})
         return ADDED
 
     with pytest.raises(RedactionFailed):

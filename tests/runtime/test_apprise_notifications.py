@@ -23,7 +23,7 @@ from waystation.runtime.temporal.connect import TemporalTarget
 from waystation.tasks.ports import Notifier
 from waystation.tasks.task import TaskPhase
 from waystation.workers.external_systems import build_task_link, create_notifiers
-from waystation.workflows.options import NOTICE
+from waystation.workflows.options import NOTIFICATION
 
 DONE = make_end_notice(TaskPhase.DONE)
 
@@ -244,6 +244,6 @@ def test_notices_lead_to_the_page_of_a_task_where_that_is_set() -> None:
 
 
 def test_an_attempt_has_time_to_gather_and_to_be_answered() -> None:
-    attempt = NOTICE.get("start_to_close_timeout")
+    attempt = NOTIFICATION.get("start_to_close_timeout")
     assert attempt is not None
     assert attempt.total_seconds() > GATHER_S + MESSAGE_TIMEOUT_S

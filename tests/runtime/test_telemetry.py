@@ -269,7 +269,9 @@ async def test_what_was_said_goes_out_where_it_is_asked_for_and_redacted_alone(
 
 
 class Helpless(PlainRedactor):
-    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
+    async def redact(
+        self, texts: Sequence[str], destination: TextDestination, tenant: str
+    ) -> tuple[RedactionResult, ...]:
         raise RedactionFailed("it does not answer")
 
 

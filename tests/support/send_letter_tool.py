@@ -28,7 +28,7 @@ class SendLetterTool(TypedTool[SendLetterInput]):
         """Return a question with the whole letter."""
         return f"Send this letter to {arguments.get('to')}?\n{arguments.get('text')}"
 
-    async def run(self, arguments: SendLetterInput, at: ToolContext) -> str:
+    async def run(self, arguments: SendLetterInput, ctx: ToolContext) -> str:
         """Record the letter."""
         self.sent.append(arguments.to)
         return f"sent to {arguments.to}"

@@ -192,7 +192,7 @@ def test_the_last_step_has_none_to_come_and_a_request_of_an_older_release_says_w
         format_spending_and_steps(ApprovalView.from_request(last))
         == "the task had spent 41,200 tokens, with 1 of 2 steps finished"
     )
-    older = ApprovalRequest.model_validate(PENDING_APPROVAL.model_dump(exclude={"outlook"}))
+    older = ApprovalRequest.model_validate(PENDING_APPROVAL.model_dump(exclude={"forecast"}))
     assert older.forecast is None
     assert (
         format_spending_and_steps(ApprovalView.from_request(older))

@@ -95,8 +95,8 @@ MAX_FUTILE_COMPACTIONS = 3
 """Maximum number of consecutive compactions without a turn in between; after that the agent delivers what it has."""
 
 MIN_REQUESTED_TURNS, MAX_SHARES = 10, 3
-"""A budget request covers at least `STRETCH_TURNS` turns, up to `MOST_SHARES` shares: a grant of the requested amount
-must not lead to another pause at once.
+"""A budget request covers at least `MIN_REQUESTED_TURNS` turns, up to `MAX_SHARES` shares: a grant of the requested
+amount must not lead to another pause at once.
 """
 
 OutcomeWithOpenCalls = SubagentsRequested | ApprovalRequired | OperatorActionRequired
@@ -184,7 +184,7 @@ class AgentRun(Value):
     def proposed_grant(self) -> Amount:
         """Amount that a person is asked for.
 
-        As `top_up_amount`, or enough for `STRETCH_TURNS` turns at the pace so far. At most `MOST_SHARES` shares,
+        As `top_up_amount`, or enough for `MIN_REQUESTED_TURNS` turns at the pace so far. At most `MAX_SHARES` shares,
         because first turns are expensive.
         """
         spent, turns, share = self.totals.spent, max(1, self.totals.turns), self.initial_limit.amount

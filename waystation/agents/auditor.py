@@ -228,8 +228,11 @@ class NoOpRedactor:
     """A `Redactor` that replaces nothing, as a baseline for the cost of redaction."""
 
     async def redact(
-        self, texts: Sequence[str], destination: TextDestination, tenant: str
-    ) -> tuple[RedactionResult, ...]:  # noqa: ARG002
+        self,
+        texts: Sequence[str],
+        destination: TextDestination,  # noqa: ARG002
+        tenant: str,  # noqa: ARG002
+    ) -> tuple[RedactionResult, ...]:
         """Return the texts unchanged."""
         return tuple(RedactionResult(text=text) for text in texts)
 

@@ -145,7 +145,7 @@ class MeteredModel:
 
         Args:
             request: The request, with the longest reply wanted.
-            left: Remaining budget.
+            remaining: Remaining budget.
             floor: Minimum reply length in tokens.
             prices: Prices of models.
             counted: Provider's count of the request's beginning.
@@ -399,7 +399,7 @@ class MeteredSearch:
             fence: Fence of the attempt.
             call_id: ID of the tool call.
             query: Search query.
-            most: Maximum number of pages.
+            maximum: Maximum number of pages.
             limit: Limit of the agent run.
 
         Raises:

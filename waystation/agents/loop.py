@@ -149,8 +149,14 @@ def _least_for_a_call(attempt: LegAttempt, day: date) -> Amount:
 
 
 CONTINUE_WITHOUT_IT = "Go on without it, and say in your result what is missing for that."
-QUESTION_NOT_REDACTABLE = f"What a person would be asked before this call could not be redacted, so it was not carried out. {CONTINUE_WITHOUT_IT}"
-NO_APPROVER = f"A person has to be asked before this call, and this task asks nobody, so it was not carried out. {CONTINUE_WITHOUT_IT}"
+QUESTION_NOT_REDACTABLE = (
+    f"What a person would be asked before this call could not be redacted, so it was not "
+    f"carried out. {CONTINUE_WITHOUT_IT}"
+)
+NO_APPROVER = (
+    f"A person has to be asked before this call, and this task asks nobody, so it was not carried out. "
+    f"{CONTINUE_WITHOUT_IT}"
+)
 EXPIRED = (
     f"A person was asked about this call, and nobody answered in time, so it was not carried out. {CONTINUE_WITHOUT_IT}"
 )

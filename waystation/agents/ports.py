@@ -259,7 +259,7 @@ class AgentTask(Protocol):
         ...
 
     @property
-    def terms(self) -> AgentConfigByRole:
+    def config(self) -> AgentConfigByRole:
         """Configuration of its agents."""
         ...
 

@@ -223,7 +223,7 @@ MORE_BUDGET_NOTE = "more is asked for when it is spent"
 """Shown if a person will be asked for more budget: the agent then need not submit early."""
 MAX_TOKENS, MAX_MICRO_USD = 999_999_999_999, 999_999_999_999
 RECENT_RESULTS, MAX_SHOWN_FAILURES = 12, 3
-"""Failures among this many newest results count as recent; at most `SHOWN_FAILURES` of them are shown."""
+"""Failures among this many newest results count as recent; at most `MAX_SHOWN_FAILURES` of them are shown."""
 MAX_REASON_CHARACTERS = 160
 
 

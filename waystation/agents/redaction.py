@@ -266,7 +266,8 @@ class RedactionRetryPolicy:
             times.pop(key, None)
             kind = RedactionReviewRequiredError if self.failure_mode == "pause" else RedactionAbandonedError
             raise kind(
-                f"a text ({destination}) could not be redacted in time, twice: give less at once, or more time (the setting "
+                f"a text ({destination}) could not be redacted in time, twice: give less at once, or more time (the "
+                f"setting "
                 "redaction_seconds)"
             )
         placeholder = make_failed_redaction(text, key, put_aside=True)

@@ -236,7 +236,7 @@ class AgentDeps:
 
         Args:
             run: The agent run.
-            terms: Its configuration.
+            config: Its configuration.
             transcript: Its transcript, which holds the tools that were sent before.
             documents: The task's documents, if they were read before.
         """

@@ -101,7 +101,7 @@ class SummaryModel:
     """What the agent works on, redacted: the question and its step's goal, each in its tag."""
 
     def compute_max_input_tokens(self, maximum: int) -> int:
-        """Return how many tokens of conversation it can read for a summary of at most `most` tokens."""
+        """Return how many tokens of conversation it can read for a summary of at most `maximum` tokens."""
         facts = get_model_profile(self.request.config.condense_model)
         asked = estimate_text(self._system + self.policy.instructions + self.assignment)
         return max(1, (facts.window - self._most_output(maximum, MAX_TRIES) - asked) * _SAFE_PERCENT // 100)
@@ -169,7 +169,7 @@ class SummaryModel:
         )
 
     def _most_output(self, maximum: int, attempt: int) -> int:
-        """Return the maximum output tokens of a request for a summary of at most `most` tokens."""
+        """Return the maximum output tokens of a request for a summary of at most `maximum` tokens."""
         facts = get_model_profile(self.request.config.condense_model)
         wanted = (maximum * HEADROOM + THINKING_ROOM) * attempt
         return min(wanted, facts.max_output) if facts.is_known else wanted
@@ -296,8 +296,8 @@ class SummaryInput(Value):
         middle = cls(
             messages=tuple(messages),
             texts={message.id: item.text for message, item in zip(messages, texts, strict=True)},
-            said=tuple(said[message.id] for message in messages if message.id in said),
-            user_said=extract_user_words(tuple(said.values())),
+            user_messages=tuple(said[message.id] for message in messages if message.id in said),
+            user_texts=extract_user_words(tuple(said.values())),
             pinned=tuple(message.id for message in messages if message.id in pinned),
             open_work=tuple(item.text for item in open_work),
             notes=build_redaction_notes(*texts),

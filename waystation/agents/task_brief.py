@@ -273,7 +273,7 @@ class BriefBuilder:
         Args:
             run: The agent run.
             message_id: ID of the message.
-            notices: Receives what a person should know.
+            notes: Receives what a person should know.
             room: Space for the task brief.
 
         Raises:

@@ -93,7 +93,7 @@ class CallCostBound(Value):
         return Amount(tokens=tokens, micro_usd=int(cost.to_integral_value(rounding=ROUND_CEILING)))
 
     def compute_max_reply_tokens(self, remaining: Limit, max_output: int, floor: int) -> int | None:
-        """Return the maximum reply tokens so that the whole call stays within `left`, in each unit.
+        """Return the maximum reply tokens so that the whole call stays within `remaining`, in each unit.
 
         Returns:
             None if not even `floor` tokens of reply fit.
@@ -209,7 +209,7 @@ class BudgetAccount(Value):
         return self.grant(amount)._holding(child, amount)
 
     def reserve_available(self, child: str, amount: Amount) -> tuple["BudgetAccount", Amount]:
-        """Reserve up to `wanted` more for a child: as much as is unreserved.
+        """Reserve up to `amount` more for a child: as much as is unreserved.
 
         An account without a limit gives nothing here: having no limit is no permission to spend without one.
 

@@ -208,8 +208,8 @@ async def _found(settings: Settings, search: MemorySearchRequest) -> tuple[Memor
         found = tuple(
             MemoryMatchJson.from_excerpt(one, search.query) for one in await memory.search(wanted, search.tokens)
         )
-    if memory.lost:
-        print_message(memory.lost)
+    if memory.unavailable_reason:
+        print_message(memory.unavailable_reason)
     return found
 
 

@@ -62,7 +62,7 @@ def parse_tokens(text: str, name: str, lowest: int = 1, highest: int = MAX_AMOUN
 
 
 def parse_limit(text: str, name: str, minimum: Amount = MIN_LIMIT) -> Limit:
-    """Parse tokens, dollars or both, at least `least` of each.
+    """Parse tokens, dollars or both, at least `minimum` of each.
 
     Raises BadInput with the option's name and what it accepts.
     """

@@ -260,8 +260,11 @@ class UnavailableRedactor:
     """A `Redactor` and `PlaceholderFactory` that redacts nothing: every text is refused."""
 
     async def redact(
-        self, texts: Sequence[str], destination: TextDestination, tenant: str
-    ) -> tuple[RedactionResult, ...]:  # noqa: ARG002
+        self,
+        texts: Sequence[str],  # noqa: ARG002
+        destination: TextDestination,  # noqa: ARG002
+        tenant: str,  # noqa: ARG002
+    ) -> tuple[RedactionResult, ...]:
         """Raises RedactionFailed."""
         raise RedactionFailed("this process redacts nothing")
 

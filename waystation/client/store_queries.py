@@ -102,7 +102,7 @@ DEFAULT_TASK_LIMIT, MAX_TASK_LIMIT = 50, 10_000
 
 
 async def list_task_rows(store: SqlStore, tenant: str, task_filter: TaskFilter, maximum: int) -> list[TaskRow]:
-    """Return up to `most` of the tenant's or session's newest tasks; if the filter narrows them later, up to
+    """Return up to `maximum` of the tenant's or session's newest tasks; if the filter narrows them later, up to
     `MAX_TASK_LIMIT`.
     """
     reader = build_reader_scope(tenant, task_filter.session)

@@ -86,7 +86,7 @@ class CompactionTotals(Value):
         made = [outcome for outcome in outcomes if outcome.status.made_room]
         return cls(
             count=len(outcomes),
-            made_room=len(made),
+            effective_count=len(made),
             hidden_tokens=sum(outcome.tokens_before - outcome.tokens_after for outcome in made),
             passages=sum(outcome.passages for outcome in made),
             redactions=sum(outcome.redactions for outcome in made),

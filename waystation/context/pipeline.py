@@ -119,7 +119,8 @@ class CannotFitDecision(_Decision):
         """The sizes in a sentence for people."""
         return (
             f"These parts cannot be made smaller: system prompt and tools {self.fixed_tokens:,} tokens, contract "
-            f"{self.brief_tokens:,}, latest request {self.latest_message_tokens:,}, pins {self.pinned_tokens:,}; limit {self.limit:,}."
+            f"{self.brief_tokens:,}, latest request {self.latest_message_tokens:,}, pins {self.pinned_tokens:,}; "
+            f"limit {self.limit:,}."
         )
 
 

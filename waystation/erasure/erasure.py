@@ -206,7 +206,7 @@ def find_related_values(
     Values that are neither similar nor on a line with the value are left out, and so are those that contain it.
 
     Args:
-        sought: the value.
+        query: the value.
         beside: number of shared lines, by type and value.
         known: types of all stored values.
     """
@@ -344,7 +344,13 @@ def split_into_forget_orders(tasks: Sequence[TaskRef]) -> tuple[ForgetOrder, ...
 
 def build_forgotten_row(row: TaskRow) -> TaskRow:
     """Return the task row without anyone's words: what it cost and how it ended stays."""
-    nothing: dict[str, object] = {"instructions": "", "accept": (), "left_out": (), "procedures": (), "servers": None}
+    nothing: dict[str, object] = {
+        "instructions": "",
+        "accept": (),
+        "skipped_items": (),
+        "procedures": (),
+        "servers": None,
+    }
     request = TaskRequest.model_validate({**row.request.model_dump(), "question": FORGOTTEN, **nothing})
     progress = None if row.progress is None else _without_text(row.progress)
     return row.replace(request=request, title=FORGOTTEN, progress=progress)

@@ -223,7 +223,7 @@ def parse_limit(text: str) -> Limit:
 
 
 def parse_bounded_limit(text: str, minimum: Amount, maximum: Amount = MAX_AMOUNT) -> Limit:
-    """Parse a limit in tokens, dollars or both, and check that each given unit lies between `least` and `most`.
+    """Parse a limit in tokens, dollars or both, and check that each given unit lies between `minimum` and `maximum`.
 
     Raises:
         ValueError: `text` is not such an amount; the message says what may be written.

@@ -44,7 +44,7 @@ class StateRef(Value):
 
 
 def split_json(body: JsonValue, maximum: int = PIECE_BYTES) -> tuple[JsonChunk, ...]:
-    """Split the value into chunks of at most `most` bytes each."""
+    """Split the value into chunks of at most `maximum` bytes each."""
     pieces, parts, size = list[JsonChunk](), list[JsonPart](), 0
     for part in _parts((), body, maximum // 2):
         if parts and size + part.size > maximum:

@@ -322,7 +322,7 @@ class UnindexedDocuments(Value):
 
 
 def find_unindexed_documents(documents: Sequence[Document], maximum: int) -> UnindexedDocuments | None:
-    """Return which documents do not fit into memory if the limit is `most` characters; None if all do.
+    """Return which documents do not fit into memory if the limit is `maximum` characters; None if all do.
 
     They are taken in order, and none after the first that does not fit. A limit of 0 keeps documents out of memory, and
     needs no warning.

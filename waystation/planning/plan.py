@@ -266,13 +266,13 @@ def compute_shares_with_reserves(
     """Return what each agent starts with: `compute_even_share`, or its role's minimum reserve if that is more.
 
     Args:
-        left: What can be shared out.
+        remaining: What can be shared out.
         agent_budget: Maximum that an agent starts with, unless its minimum reserve is more.
         roles: Role by step ID.
-        reserves: Minimum that an agent needs, by role. If their total exceeds `left`, all are scaled down alike.
+        reserves: Minimum that an agent needs, by role. If their total exceeds `remaining`, all are scaled down alike.
 
     Returns:
-        Limits by step ID; together they never exceed `left`.
+        Limits by step ID; together they never exceed `remaining`.
     """
     wanted = {step_id: reserves.get(role, Amount()) for step_id, role in roles.items()}
     tokens = _shares(remaining.tokens, agent_budget.tokens, {step_id: own.tokens for step_id, own in wanted.items()})

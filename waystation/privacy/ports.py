@@ -30,7 +30,7 @@ class Redactor(Protocol):
 
         Args:
             texts: as they are, of any length; the same one may be among them twice.
-            place: where they go.
+            destination: where they go.
             tenant: the tenant's hash, part of what placeholders are made of.
 
         Raises:

@@ -123,7 +123,7 @@ def _request(line: socket.socket) -> tuple[bytes, Sequence[int]]:
 
 
 def receive_chunk(line: socket.socket, maximum: int) -> bytes:
-    """Return the available data, at most `most` bytes.
+    """Return the available data, at most `maximum` bytes.
 
     Raises:
         EOFError: the other side is gone.

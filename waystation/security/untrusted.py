@@ -118,7 +118,7 @@ def join_safe_markup(*parts: str) -> SafeMarkup:
 
 
 def sanitize_line(text: str, maximum: int = _MAX_NAME_CHARACTERS) -> str:
-    """Return an untrusted name or title without line ends, our tags and invisible characters, cut to `most`
+    """Return an untrusted name or title without line ends, our tags and invisible characters, cut to `maximum`
     characters.
     """
     words = _defused(strip_invisible_characters(text[: 4 * maximum]), PROMPT_TAGS, "(")

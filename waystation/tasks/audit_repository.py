@@ -319,7 +319,7 @@ def _kept(update: DocumentsUpdate, changes: Sequence[DocumentChange]) -> Recorde
     kinds = [change.kind for change in changes]
     counts = {kind: kinds.count(kind) for kind in ("changed", "added", "removed")}
     return RecordedDocumentsUpdate.model_validate(
-        {**update.model_dump(), **counts, "kept": True, "changes": tuple(changes)}
+        {**update.model_dump(), **counts, "stored": True, "changes": tuple(changes)}
     )
 
 

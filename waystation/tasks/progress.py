@@ -138,7 +138,7 @@ _EntryT = TypeVar("_EntryT")
 
 
 def truncate_progress(progress: TaskProgress, maximum: int = MAX_PROGRESS_BYTES) -> TaskProgress:
-    """Return the progress if it has at most `most` bytes.
+    """Return the progress if it has at most `maximum` bytes.
 
     Otherwise only the newest entries of its lists, with a note.
     """

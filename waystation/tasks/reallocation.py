@@ -150,7 +150,7 @@ def _from_parent(state: TaskState, step_id: str) -> TaskState | None:
 
 
 def _taken(run: AgentRun, remaining: Amount) -> Amount:
-    """Return what a run takes of `left`; zero if that does not cover its next call.
+    """Return what a run takes of `remaining`; zero if that does not cover its next call.
 
     Beyond its next call it takes half of what it wants, so that several runs can draw before one is refused.
     """

@@ -29,8 +29,10 @@ class TicketRedactor:
     def __init__(self, context: RedactorContext) -> None:
         self._context = context
 
-    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
-        if get_redaction_level(place, self._context.policy) < RedactionLevel.IDENTIFIERS:
+    async def redact(
+        self, texts: Sequence[str], destination: TextDestination, tenant: str
+    ) -> tuple[RedactionResult, ...]:
+        if get_redaction_level(destination, self._context.policy) < RedactionLevel.IDENTIFIERS:
             return tuple(RedactionResult(text=text) for text in texts)
         return tuple(with_placeholders(text, self._find(text, tenant)) for text in texts)
 

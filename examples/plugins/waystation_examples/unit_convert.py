@@ -25,11 +25,11 @@ class UnitConvertTool(PluginTool[UnitConvertInput]):
     permission = "compute"
     roles = ("research", "analysis")
     # It sends nothing anywhere, changes nothing, and says the same again.
-    asks = False
-    repeatable = True
+    requires_approval = False
+    idempotent = True
     rereadable = True
 
-    async def run(self, arguments: UnitConvertInput, at: ToolContext) -> str:
+    async def run(self, arguments: UnitConvertInput, ctx: ToolContext) -> str:
         for factors in (METRES, GRAMS):
             if arguments.unit in factors and arguments.to in factors:
                 result = arguments.value * Decimal(factors[arguments.unit]) / Decimal(factors[arguments.to])

@@ -86,9 +86,9 @@ ORDINARY = (
 
 
 async def shown(
-    redactor: PresidioRedactor, *names: str, place: TextDestination = TextDestination.COMPRESSED
+    redactor: PresidioRedactor, *names: str, destination: TextDestination = TextDestination.COMPRESSED
 ) -> Sequence[str]:
-    return await redact_names(names, redactor, TENANT, place)
+    return await redact_names(names, redactor, TENANT, destination)
 
 
 @settings(max_examples=60)

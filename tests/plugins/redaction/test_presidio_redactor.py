@@ -16,9 +16,9 @@ PRIVATE_KEY = "-----BEGIN PRIVATE KEY-----\n" + "MIIEvQIBADANBgkqhkiG9w0BAQEF\n"
 
 
 async def redacted(
-    redactor: PresidioRedactor, text: str, place: TextDestination = TextDestination.TOOL_RESULT, tenant: str = "t"
+    redactor: PresidioRedactor, text: str, destination: TextDestination = TextDestination.TOOL_RESULT, tenant: str = "t"
 ) -> RedactionResult:
-    (result,) = await redactor.redact([text], place, tenant)
+    (result,) = await redactor.redact([text], destination, tenant)
     return result
 
 
@@ -137,8 +137,8 @@ SURVIVORS = (
 
 
 @pytest.mark.parametrize("place", [TextDestination.TOOL_RESULT, TextDestination.COMPRESSED])
-async def test_figures_ids_and_placeholders_survive(redactor: PresidioRedactor, place: TextDestination) -> None:
-    results = await redactor.redact(SURVIVORS, place, "t")
+async def test_figures_ids_and_placeholders_survive(redactor: PresidioRedactor, destination: TextDestination) -> None:
+    results = await redactor.redact(SURVIVORS, destination, "t")
     assert dict(zip(SURVIVORS, results, strict=True)) == {text: RedactionResult(text=text) for text in SURVIVORS}
 
 

@@ -40,9 +40,9 @@ def redactor() -> Iterator[PresidioRedactor]:
 
 
 async def redacted(
-    redactor: PresidioRedactor, text: str, place: TextDestination = TextDestination.TOOL_RESULT
+    redactor: PresidioRedactor, text: str, destination: TextDestination = TextDestination.TOOL_RESULT
 ) -> RedactionResult:
-    (result,) = await redactor.redact([text], place, "t")
+    (result,) = await redactor.redact([text], destination, "t")
     return result
 
 

@@ -47,9 +47,9 @@ def release(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 
 
 async def redacted(
-    redactor: PresidioRedactor, text: str, place: TextDestination = TextDestination.COMPRESSED
+    redactor: PresidioRedactor, text: str, destination: TextDestination = TextDestination.COMPRESSED
 ) -> RedactionResult:
-    (result,) = await redactor.redact([text], place, "t")
+    (result,) = await redactor.redact([text], destination, "t")
     return result
 
 

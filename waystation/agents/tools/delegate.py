@@ -127,7 +127,7 @@ async def extract_subagent_orders(
     Args:
         request: The leg.
         transcript: The agent's conversation.
-        left: Its remaining budget.
+        remaining: Its remaining budget.
         redactor: Redactor for titles.
         barred: IDs of calls that may not run.
 

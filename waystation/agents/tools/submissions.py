@@ -49,11 +49,11 @@ class SubmissionTool(TypedTool[SubmissionT]):
     def __init__(self, store: WorkRepository) -> None:
         self._store = store
 
-    async def run(self, arguments: SubmissionT, at: ToolContext) -> str:
+    async def run(self, arguments: SubmissionT, ctx: ToolContext) -> str:
         """Store the deliverable."""
-        submitted = arguments.build_deliverable(await self._store.get_deliverable(at.run.run_id, at.run.scope))
+        submitted = arguments.build_deliverable(await self._store.get_deliverable(ctx.run.run_id, ctx.run.scope))
         result = self.describe(arguments, submitted)
-        await self._store.commit_deliverable(at.fence, at.run.task_id, submitted)
+        await self._store.commit_deliverable(ctx.fence, ctx.run.task_id, submitted)
         return result
 
     @abstractmethod

@@ -144,7 +144,7 @@ class TableSourceLoader:
         """Load tables.
 
         Args:
-            at: Context of the call.
+            ctx: Context of the call.
             wanted: Maps each table name to a document, or to lines of one: `q3.csv`, `book.xlsx:3-40`.
             headless: Names of tables whose first row is not a heading.
 

@@ -215,7 +215,7 @@ async def load_redacted_text(
         redacted: Store of redacted texts.
         blob: Content hash of the text.
         called: Name by which the agent knows the text.
-        at: Context of the call.
+        ctx: Context of the call.
         reader: Scope to read in; None: the agent's task.
 
     Raises:

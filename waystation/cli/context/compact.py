@@ -97,8 +97,11 @@ class NoOpRedactor:
     """A redactor for texts that are sent nowhere: it replaces nothing."""
 
     async def redact(
-        self, texts: Sequence[str], destination: TextDestination, tenant: str
-    ) -> tuple[RedactionResult, ...]:  # noqa: ARG002
+        self,
+        texts: Sequence[str],
+        destination: TextDestination,  # noqa: ARG002
+        tenant: str,  # noqa: ARG002
+    ) -> tuple[RedactionResult, ...]:
         """See `Redactor`."""
         return tuple(RedactionResult(text=text) for text in texts)
 

@@ -77,7 +77,7 @@ class MemoryMetadata(Value):
     storage_location: str | None = None
     """The collection behind the alias, or the folder of the shard, if the memory was rebuilt."""
 
-    @field_validator("kept_in")
+    @field_validator("storage_location")
     @classmethod
     def _a_name(cls, name: str | None) -> str | None:
         if name in {".", ".."} or {"/", "\0"} & set(name or ""):
@@ -107,7 +107,7 @@ class MemoryMetadata(Value):
 
 
 def build_draft_metadata(metadata: MemoryMetadata | None, embedding: EmbeddingSpec, place: str) -> MemoryMetadata:
-    """Return the metadata of the memory that is to replace the one with metadata `made` (None if unknown).
+    """Return the metadata of the memory that is to replace the one with metadata `metadata` (None if unknown).
 
     Its name depends on its embedding alone, so that a run after a crash finds it, and differs from the current one's.
     """

@@ -32,7 +32,7 @@ def count_input_tokens(request: CountTokensRequest) -> int:
 
 
 class PromptCache:
-    """Remembers the marked prefixes of requests, the `KEPT_PREFIXES` most recently used. They do not expire."""
+    """Remembers the marked prefixes of requests, the `MAX_CACHED_PREFIXES` most recently used. They do not expire."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, None] = OrderedDict()

@@ -191,7 +191,7 @@ class ChunkSearchRequest(Value):
     @classmethod
     def for_text(cls, text: str, level: RedactionLevel) -> "ChunkSearchRequest":
         """Build the first request for a text."""
-        return cls(digest=text_hash(text), wanted=level)
+        return cls(digest=text_hash(text), level=level)
 
     def remaining_requests(self, chunks: int) -> Sequence["ChunkSearchRequest"]:
         """Return all further requests for a view of this many chunks."""
@@ -274,7 +274,7 @@ class SearchFailure(Value):
     @classmethod
     def from_error(cls, error: RedactionFailed) -> "SearchFailure":
         """Build it from an error, which reveals nothing of the text."""
-        return cls(reason=str(error)[:MAX_REASON_CHARACTERS], this_text=isinstance(error, TextRedactionError))
+        return cls(reason=str(error)[:MAX_REASON_CHARACTERS], caused_by_text=isinstance(error, TextRedactionError))
 
     @property
     def error(self) -> RedactionFailed:

@@ -158,7 +158,7 @@ MAX_DATE_LABELS, MAX_AXIS_STEPS = 8, 4
 class SpentGroup(NamedTuple):
     """A task, a role or a model, with its spending.
 
-    `colour`: a number up to `APART`, which all groups without a colour of their own share.
+    `colour`: a number up to `MAX_COLOURED_GROUPS`, which all groups without a colour of their own share.
     """
 
     name: str

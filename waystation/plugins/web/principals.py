@@ -198,8 +198,8 @@ class _Claims(Value):
 
 
 class OpenIdTokenVerifier:
-    """Verifies tokens by the keys that their provider publishes, at most `KEYS_KEPT` old: after that time a withdrawn
-    key is refused.
+    """Verifies tokens by the keys that their provider publishes, at most `KEYS_MAX_AGE` old: after that time a
+    withdrawn key is refused.
 
     Anyone may send any token: none causes a request soon after one that failed, and all wait in one thread.
     """

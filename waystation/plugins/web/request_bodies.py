@@ -323,7 +323,7 @@ def build_task_request(
     )
     whose = {"tenant": tenant, "session": session, "request_id": request_id}
     return TaskRequest.model_validate(
-        {**told, **whose, "budget": parse_optional_limit(new.budget), "left_out": tuple(left_out)}
+        {**told, **whose, "budget": parse_optional_limit(new.budget), "skipped_items": tuple(left_out)}
     )
 
 
