@@ -150,7 +150,7 @@ def test_the_json_of_a_task_has_these_keys() -> None:
                 }
             ],
             "compaction_totals": {
-                "research-1": {"count": 1, "made_room": 1, "hidden_tokens": 4800, "passages": 6, "redactions": 2}
+                "research-1": {"count": 1, "effective_count": 1, "hidden_tokens": 4800, "passages": 6, "redactions": 2}
             },
             "plans": [],
             "revisions": [],
