@@ -42,12 +42,12 @@ QUESTION: dict[str, Any] = {
 class Late(AssistantGateway):
     """Whose answer comes when another one has just been given."""
 
-    async def answer_request(self, one: PendingApproval, said: AnswerForm) -> AnswerResult:
+    async def answer_request(self, one: PendingApproval, form: AnswerForm) -> AnswerResult:
         """See base class."""
         await self.client.approve(
             one.task_id, request_id=one.approval.request_id, amount=Amount(tokens=60_000), by="ada"
         )
-        return await super().answer_request(one, said)
+        return await super().answer_request(one, form)
 
 
 @asynccontextmanager

@@ -98,7 +98,7 @@ async def test_a_crash_between_sending_and_keeping_how_far_sends_the_same_ids_ag
     crashing = feed_of(store)
 
     class Crashed(SqlStore):
-        async def mark_traces_sent(self, place: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        async def mark_traces_sent(self, cursor: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
             raise LookupError
 
     crashing.store = Crashed(store.database, store._clock, await store.get_store_id())  # pyright: ignore[reportPrivateUsage]

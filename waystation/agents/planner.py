@@ -159,7 +159,7 @@ class Planner:
 
     async def _task(self, run: RunRef) -> str:
         row = await self.store.get_task(run.task_id, run.scope)
-        earlier = await self.earlier_tasks.render_listing(row, row.terms.default.window)
+        earlier = await self.earlier_tasks.render_listing(row, row.config.default.window)
         task = await render_task_sections(row, self.store, self.redactor)
         return wrap_untrusted("task", *task, *filter(None, [earlier]))
 

@@ -294,7 +294,7 @@ class BriefBuilder:
             role=run.role,
             goal=goal,
             assignment=assigned,
-            recalled=await self._recalled(run, goal, row.terms.default.memory, notes),
+            recalled=await self._recalled(run, goal, row.config.default.memory, notes),
         )
         (redacted,) = await self.redactor.redact([parts.text(room)], TextDestination.CONTRACT, run.tenant)
         notes.extend(build_redaction_notes(redacted))

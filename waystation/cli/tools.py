@@ -143,7 +143,7 @@ async def list_agent_tools(
         row = await desk.store.get_task(task_id, build_reader_scope(settings.tenant))
         fields = row.ref.model_dump()
         runs = [RunRef.model_validate({**fields, "step_id": step.id, "role": step.role}) for step in steps]
-        return tuple([await _of(desk, run, row.terms.get_config(run.role)) for run in runs])
+        return tuple([await _of(desk, run, row.config.get_config(run.role)) for run in runs])
 
 
 async def _of(deps: AgentDeps, run: RunRef, config: AgentConfig) -> AgentTools:

@@ -78,7 +78,7 @@ class DocumentUpdateRepository(DocumentUpdateReader, Protocol):
     """Updates of a running task's documents. An update and its audit entry are one transaction."""
 
     async def update_documents(
-        self, task_id: str, update: DocumentsUpdate, given: DocumentSet
+        self, task_id: str, update: DocumentsUpdate, document_set: DocumentSet
     ) -> RecordedDocumentsUpdate:
         """Replace the task's documents by these versions. The same number a second time changes nothing."""
         ...
