@@ -99,7 +99,7 @@ MIN_HEARTBEAT_GAP_SECONDS = 0.5
 class HeartbeatState:
     """Content of the next heartbeat."""
 
-    doing: AgentStatus | None = None
+    status: AgentStatus | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -123,13 +123,13 @@ async def heartbeating(interval: timedelta = HEARTBEAT_INTERVAL) -> AsyncGenerat
 def set_agent_status(doing: AgentStatus) -> None:
     """Set what the next heartbeat of this activity says. Does nothing outside of activities."""
     if (pulse := _PULSE.get(None)) is not None:
-        pulse.doing = doing
+        pulse.status = doing
         pulse.changed.set()
 
 
 async def _beat(pulse: HeartbeatState, seconds: float) -> None:
     while True:
-        activity.heartbeat(*([pulse.doing] if pulse.doing is not None else []))
+        activity.heartbeat(*([pulse.status] if pulse.status is not None else []))
         pulse.changed.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):

@@ -64,7 +64,7 @@ class ContextActivities:
         tried = activity.info().attempt > SUMMARISER_ATTEMPTS
         async with heartbeating():
             with translating_errors():
-                outcome = await self._condenser.compact(request.replace(give_up_summary=tried))
+                outcome = await self._condenser.compact(request.replace(skip_summary=tried))
         self._meter.record_compaction(outcome)
         return outcome
 
@@ -74,7 +74,7 @@ class ContextActivities:
         tried = activity.info().attempt > SUMMARISER_ATTEMPTS
         async with heartbeating():
             with translating_errors():
-                outcome = await ContextEditor(self._condenser).edit(request.replace(give_up_summary=tried))
+                outcome = await ContextEditor(self._condenser).edit(request.replace(skip_summary=tried))
         if outcome.compaction is not None:
             self._meter.record_compaction(outcome.compaction)
         return outcome

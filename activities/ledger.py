@@ -30,8 +30,8 @@ class AuditRequest(Value):
     entries: tuple[AuditEntry, ...] = ()
     """Requests, answers, rejected messages and edits. The fields below are an older form, one per kind."""
     approvals: tuple[ApprovalRequest, ...] = ()
-    refusals: tuple[RejectedMessage, ...] = ()
-    edits: tuple[ContextEdit, ...] = ()
+    rejected_messages: tuple[RejectedMessage, ...] = ()
+    context_edits: tuple[ContextEdit, ...] = ()
 
 
 class LedgerStore(RunRepository, AuditRepository, Protocol):
@@ -62,7 +62,7 @@ class LedgerActivities:
     async def record_audit_entries(self, request: AuditRequest) -> None:
         """Store audit entries. Idempotent."""
         with translating_errors():
-            for entry in (*request.entries, *request.approvals, *request.refusals, *request.edits):
+            for entry in (*request.entries, *request.approvals, *request.rejected_messages, *request.context_edits):
                 await self._store.add_audit_entry(request.task_id, entry)
 
 
@@ -173,7 +173,7 @@ class MessageActivities:
         """Store new document versions, which agents read from then on and learn of at their next turns. Idempotent."""
         with translating_errors():
             task = (await self._store.get_task(request.task_id, SystemScope())).ref.scope
-            given = await self._given(request.update.given, task)
+            given = await self._given(request.update.document_set, task)
             if given is None:
                 return DocumentsUpdateResult(update=request.update, reason=UNKNOWN_DOCUMENTS)
             kept = await self._store.update_documents(request.task_id, request.update, given)

@@ -15,7 +15,7 @@ class MemoryActivities:
     """The outbox, and the memory that it feeds."""
 
     def __init__(self, archive: OutboxDrainer) -> None:
-        self._archive = archive
+        self._outbox_drainer = archive
 
     @activity.defn(name="StorePendingPassages")
     async def drain_outbox(self) -> DrainResult:
@@ -25,20 +25,20 @@ class MemoryActivities:
         """
         async with heartbeating():
             with translating_errors():
-                return await self._archive.drain()
+                return await self._outbox_drainer.drain()
 
     @activity.defn(name=SEARCH_MEMORY)
     async def search_memory(self, query: MemoryQuery) -> tuple[ScoredPassageRef, ...]:
         """Return references to the passages that match a redacted query. Their text enters no history."""
         with translating_errors():
-            found = await self._archive.memory.search(query)
+            found = await self._outbox_drainer.memory.search(query)
             return tuple(ScoredPassageRef(passage_id=one.passage.id, score=one.score) for one in found)
 
     @activity.defn(name=COUNT_PASSAGES)
     async def count_passages(self, tenant: str) -> int:
         """Return the number of a tenant's points."""
         with translating_errors():
-            return await self._archive.memory.count(tenant)
+            return await self._outbox_drainer.memory.count(tenant)
 
 
 _logger = logging.getLogger(__name__)
@@ -48,14 +48,16 @@ class DocumentActivities:
     """Indexing of task documents."""
 
     def __init__(self, librarian: DocumentIndexer) -> None:
-        self._librarian = librarian
+        self._document_indexer = librarian
 
     @activity.defn(name="RememberDocuments")
     async def index_next_slice(self, so_far: IndexingState) -> IndexingState:
         """Index the next slice of a task's documents."""
         async with heartbeating():
             with translating_errors():
-                now = await self._librarian.index_next_slice(so_far)
-        if now.done and now.left_out:
-            _logger.info("%s: %s characters of documents are not written to memory", now.ref.task_id, now.left_out)
+                now = await self._document_indexer.index_next_slice(so_far)
+        if now.done and now.skipped_characters:
+            _logger.info(
+                "%s: %s characters of documents are not written to memory", now.ref.task_id, now.skipped_characters
+            )
         return now

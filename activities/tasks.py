@@ -65,7 +65,7 @@ class PlanningActivities:
         equipment: WorkerCapabilities,
     ) -> None:
         self._planner, self._store, self._redactor = planner, store, redactor
-        self._equipment = equipment
+        self._capabilities = equipment
 
     @activity.defn(name="AdmitTask")
     async def admit_task(self, ref: TaskRef) -> AdmissionResult:
@@ -81,13 +81,13 @@ class PlanningActivities:
                 ended = row.progress if row.progress is not None and row.progress.phase.over else None
                 return AdmissionResult(
                     ref=ref,
-                    terms=row.terms,
+                    config=row.config,
                     title=title,
                     documents=len(await self._store.list_documents(ref.task_id, ref.scope)),
                     finished=ended is not None,
                     forked=row.request.forked_from is not None,
                     budget=ended.budget if ended is not None else None,
-                    **self._equipment.model_dump(),
+                    **self._capabilities.model_dump(),
                 )
 
     @activity.defn(name="PlanTask")
@@ -158,7 +158,7 @@ class ReportActivities:
         async with heartbeating():
             with translating_errors():
                 ref = request.ref
-                terms = (await self._store.get_task(ref.task_id, ref.scope)).terms
+                terms = (await self._store.get_task(ref.task_id, ref.scope)).config
                 state = await load_state(self._store, request.state, ref.scope)
                 progress = build_task_progress(state, ref, terms, request.title, request.privacy)
                 return await self._publisher.publish(ref, progress, state, request.at)

@@ -53,9 +53,9 @@ ASKED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 LIMIT = Limit(tokens=100_000)
 FIRST_RUN = AgentRun(
     run=RunRef(store_id="s", tenant="t", session="s", task_id="task-1", step_id="research-1", role="research"),
-    terms=AgentConfig(model="m", condense_model="m", window=50_000, trigger=37_500, target=18_750),
+    config=AgentConfig(model="m", condense_model="m", window=50_000, trigger=37_500, target=18_750),
     limit=LIMIT,
-    share=LIMIT,
+    initial_limit=LIMIT,
 )
 
 
@@ -69,21 +69,21 @@ class Transition(NamedTuple):
 
 def _leg_outcomes(standing: LegState, first_number: int) -> Iterator[LegOutcome]:
     """One of each kind, with two subagents and two questions. Subagents are numbered from `first_number`."""
-    yield AgentFinished(standing=standing)
-    yield ContextFull(standing=standing, request_tokens=40_000)
-    yield BudgetExhausted(standing=standing, needed=Amount(tokens=1_000))
-    yield OperatorActionRequired(standing=standing, reason="the account has no credit")
-    yield TurnLimitReached(standing=standing)
-    yield Interrupted(standing=standing)
+    yield AgentFinished(state=standing)
+    yield ContextFull(state=standing, request_tokens=40_000)
+    yield BudgetExhausted(state=standing, needed=Amount(tokens=1_000))
+    yield OperatorActionRequired(state=standing, reason="the account has no credit")
+    yield TurnLimitReached(state=standing)
+    yield Interrupted(state=standing)
     yield SubagentsRequested(
-        standing=standing,
+        state=standing,
         orders=tuple(
             SubagentOrder(id=f"research-1.{number}", call_id=f"c{number}", role="research", title="", limit=LIMIT)
             for number in (first_number, first_number + 1)
         ),
     )
     yield ApprovalRequired(
-        standing=standing,
+        state=standing,
         questions=tuple(ActionQuestion(call_id=digest, tool="send", text="", digest=digest) for digest in ("a", "b")),
     )
 
@@ -104,7 +104,7 @@ def _compaction_outcome(run: AgentRun, status: CompactionStatus) -> CompactionOu
 def _after_leg(run: AgentRun) -> Iterator[tuple[str, AgentRun]]:
     """The states after a leg without a turn, and after one with a turn."""
     for turns in (run.totals.turns, run.totals.turns + 1):
-        for outcome in _leg_outcomes(LegState(totals=RunUsage(turns=turns)), len(run.orders)):
+        for outcome in _leg_outcomes(LegState(totals=RunUsage(turns=turns)), len(run.subagent_orders)):
             yield type(outcome).__name__, run.after_leg(outcome)
 
 
@@ -139,11 +139,11 @@ def _after_interventions(run: AgentRun) -> Iterator[tuple[str, AgentRun]]:
     yield "finish_partial", run.finish_partial("a person denied it more")
     moved: list[tuple[str, AgentRun]] = []
     for name in EDIT_ACTIONS:
-        edit = ContextEdit(id=run.next_edit_id, agent=run.run.step_id, action=name, asked_at=ASKED_AT)
+        edit = ContextEdit(id=run.next_edit_id, agent=run.run.step_id, action=name, requested_at=ASKED_AT)
         waiting = run.with_edit(edit)
         if not isinstance(waiting.get_next_action(), ApplyContextEdit):
             raise AssertionError(f"an edit must come first in phase {run.phase}")
-        done = waiting.after_edit(edit, EditOutcome(state="done")).replace(edits=())
+        done = waiting.after_edit(edit, EditOutcome(state="done")).replace(context_edits=())
         if done.phase != run.phase:
             moved.append((f"{name} edit", done))
     yield from moved if len(moved) < len(EDIT_ACTIONS) else [("any edit", moved[0][1])]
@@ -151,7 +151,7 @@ def _after_interventions(run: AgentRun) -> Iterator[tuple[str, AgentRun]]:
 
 def _state_key(run: AgentRun) -> tuple[str, int, int, int]:
     """States that differ in nothing else have the same transitions."""
-    return run.phase, run.futile, min(2, len(run.open_orders)), len(run.questions)
+    return run.phase, run.futile_compactions, min(2, len(run.open_orders)), len(run.questions)
 
 
 def explore_transitions() -> tuple[Transition, ...]:
@@ -176,7 +176,7 @@ def group_labels(transitions: Iterable[Transition]) -> dict[tuple[str, str], lis
     targets: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for label, source, target in transitions:
         least = targets[source.phase, label]
-        least[target.phase] = min(source.futile, least.get(target.phase, source.futile))
+        least[target.phase] = min(source.futile_compactions, least.get(target.phase, source.futile_compactions))
     edges: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for (source, label), by_target in targets.items():
         for target, futile in by_target.items():

@@ -67,7 +67,7 @@ async def store_agent(store: SqlStore, fence: Fence) -> None:
         await commit(store, fence, turn, 2 * turn)
         await store.commit_message(fence, 2 * turn + 1, build_user_message(f"m{turn}", WORDS * 3))
         if turn % (TURNS // LEGS) == TURNS // LEGS - 1:
-            await store.commit_outcome(fence, turn * LEGS // TURNS, Interrupted(standing=LegState(totals=RunUsage())))
+            await store.commit_outcome(fence, turn * LEGS // TURNS, Interrupted(state=LegState(totals=RunUsage())))
 
 
 async def commit(store: SqlStore, fence: Fence, turn: int, version: int) -> float:

@@ -34,7 +34,7 @@ def now() -> datetime:
 
 async def write(url: str, writer: str, how: str) -> None:
     """One process: says when it is ready, and then how many seconds its turns took."""
-    at_rest = EncryptionConfig(AesGcmCipher(bytes(32), "rest"), seals=how == ENCRYPTED)
+    at_rest = EncryptionConfig(AesGcmCipher(bytes(32), "rest"), encrypts=how == ENCRYPTED)
     store = await SqlStore.open(url, now, at_rest=at_rest)
     run = RunRef(
         store_id=await store.get_store_id(), tenant="t", session="s", task_id=writer, step_id="x", role="research"

@@ -90,7 +90,7 @@ async def run_agent(env: AgentEnvironment, turns_a_leg: int) -> None:
     model = replace(env.metered_model, model=ScriptedModel([*READS, SUBMIT]))
     loop = replace(env.agent_loop, model=model)
     for leg in range(1, TURNS + 1):
-        request = LegRequest(run=env.run_ref(), leg=leg, limit=Limit(tokens=10_000_000), terms=terms)
+        request = LegRequest(run=env.run_ref(), leg=leg, limit=Limit(tokens=10_000_000), config=terms)
         if isinstance(await loop.run(request, lambda: False), AgentFinished):
             return
 

@@ -106,7 +106,7 @@ class ActivityDeps:
     vault: Vault | None = None
     placeholders: PlaceholderFactory | None = None
     """Makes the placeholders of private table cells; without it no table is queried."""
-    reach: ToolBackends | None = None
+    tool_backends: ToolBackends | None = None
     """Beyond the store; without it agents read documents alone."""
     plugins: Sequence[PluginToolBase] = ()
     """Tools of plug-ins."""
@@ -129,7 +129,9 @@ class ActivityDeps:
     @property
     def metered_model(self) -> MeteredModel:
         """The model, which records its calls in the store before it makes them."""
-        return MeteredModel(model=self.model, store=self.store, clock=utc_now, meter=self.meter, tell=set_agent_status)
+        return MeteredModel(
+            model=self.model, store=self.store, clock=utc_now, meter=self.meter, report_status=set_agent_status
+        )
 
     @property
     def memory_recall(self) -> MemoryRecall:
@@ -152,11 +154,11 @@ class ActivityDeps:
     @property
     def agent_deps(self) -> AgentDeps:
         """The dependencies of the agents' tools."""
-        store, reach = self.store, self.reach
+        store, reach = self.store, self.tool_backends
         return AgentDeps(
             store=store,
             search=self.search,
-            recollection=self.memory_recall,
+            memory_recall=self.memory_recall,
             redactor=self.redactor,
             redacted_documents=self.redacted_documents,
             earlier_tasks=self.earlier_tasks,
@@ -171,9 +173,9 @@ class ActivityDeps:
     @cached_property
     def table_reader(self) -> RedactedTableReader | None:
         """Reads and queries tables; caches redacted tables for a while."""
-        if self.reach is None or self.placeholders is None:
+        if self.tool_backends is None or self.placeholders is None:
             return None
-        return RedactedTableReader(self.reach.tables, ColumnRedactor(self.redactor, self.placeholders), utc_now)
+        return RedactedTableReader(self.tool_backends.tables, ColumnRedactor(self.redactor, self.placeholders), utc_now)
 
     @property
     def outbox_drainer(self) -> OutboxDrainer:
@@ -188,7 +190,7 @@ class ActivityDeps:
             store=store,
             redactor=self.redactor,
             redacted_documents=self.redacted_documents,
-            cut=split_into_passages,
+            splitter=split_into_passages,
             outbox_drainer=self.outbox_drainer,
             clock=utc_now,
         )
@@ -210,7 +212,7 @@ class ActivityDeps:
         store = self.store
         contracts = BriefBuilder(
             store=store,
-            recollection=self.memory_recall,
+            memory_recall=self.memory_recall,
             redactor=self.redactor,
             earlier_tasks=self.earlier_tasks,
         )
@@ -319,7 +321,7 @@ async def open_activity_deps(settings: Settings, store: SqlStore, meter: Meter) 
             hooks=hooks,
             vault=vault,
             placeholders=originals,
-            reach=reach,
+            tool_backends=reach,
             tool_policy=settings.tool_policy,
             plugins=tools,
         )

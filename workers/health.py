@@ -111,7 +111,7 @@ class Gauge(NamedTuple):
 
     name: str
     read: Callable[[], Awaitable[int]]
-    show: Callable[[int], None]
+    record: Callable[[int], None]
 
 
 @asynccontextmanager
@@ -131,7 +131,7 @@ async def _sample(gauges: tuple[Gauge, ...], meter: Meter, interval: timedelta) 
     while True:
         for gauge in gauges:
             try:
-                gauge.show(await gauge.read())
+                gauge.record(await gauge.read())
             except NOT_ANSWERED:
                 meter.record_sampling_failure(gauge.name)
         await asyncio.sleep(interval.total_seconds())

@@ -300,7 +300,7 @@ class MemoryReader:
     def __init__(self, settings: Settings, *, compares: bool = False) -> None:
         """Prepare the reader. `compares`: each search also checks whether memory still has what was written to it."""
         self._settings, self._compares = settings, compares
-        self.lost = ""
+        self.unavailable_reason = ""
         """Set if memory has far fewer passages than were written to it: what is missing, and the next step."""
         self._opened: _Opened | None = None
         self._opening = asyncio.Lock()
@@ -328,7 +328,7 @@ class MemoryReader:
             return found
 
     async def _compare(self, store: SqlStore, memory: MemorySearch | None) -> None:
-        self.lost = (await get_passage_counts(self._settings, store, memory)).major_loss_note
+        self.unavailable_reason = (await get_passage_counts(self._settings, store, memory)).major_loss_note
 
     async def _tools(self) -> _Opened:
         # The embedder and Presidio take seconds to load.

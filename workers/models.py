@@ -126,7 +126,7 @@ class ModelRouter:
                 if not own and (refused is None or isinstance(error, ModelUnavailable)):
                     refused = error
             else:
-                return reply if asked else reply.replace(asked=model)
+                return reply if asked else reply.replace(called_model=model)
         raise refused or ModelRejected("no model was asked")
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
@@ -169,7 +169,7 @@ class ModelRouter:
         except ModelError as error:
             named = add_model_to_error(error, model, variable, is_set=bool(os.environ.get(variable)))
             if asked:
-                named.asked = asked
+                named.called_model = asked
             raise named from None
 
     def _of(self, model: str) -> ChatModel:

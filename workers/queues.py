@@ -80,16 +80,18 @@ def build_worker_tuning(settings: Settings, at_once: int) -> WorkerTuningOptions
 class WorkerTiming(NamedTuple):
     """Timing of a worker's shutdown and heartbeats."""
 
-    grace: timedelta
+    graceful_shutdown_timeout: timedelta
     """Time that activities have to finish after the worker is asked to stop.
 
     A call in flight that is abandoned is still charged.
     """
-    heartbeats: timedelta
+    heartbeat_throttle_interval: timedelta
     """Minimum interval between heartbeats that reach the server. Their answers tell activities of a cancellation."""
 
 
-DEV_TIMING = WorkerTiming(grace=timedelta(seconds=20), heartbeats=timedelta(seconds=4))
+DEV_TIMING = WorkerTiming(
+    graceful_shutdown_timeout=timedelta(seconds=20), heartbeat_throttle_interval=timedelta(seconds=4)
+)
 """For one person on one machine: stopping and cancelling are quick, and server load does not matter."""
 HEARTBEATS = timedelta(seconds=20)
 """Each heartbeat is a write on the server. Well below the timeout (`workflows/options.py`): one may be lost."""
@@ -97,7 +99,7 @@ HEARTBEATS = timedelta(seconds=20)
 
 def get_worker_timing(settings: Settings) -> WorkerTiming:
     """Return the timing of workers that serve a team."""
-    return WorkerTiming(grace=settings.worker_grace, heartbeats=HEARTBEATS)
+    return WorkerTiming(graceful_shutdown_timeout=settings.worker_grace, heartbeat_throttle_interval=HEARTBEATS)
 
 
 NOTICES_HEARD_WITHIN = timedelta(milliseconds=100)
@@ -114,9 +116,9 @@ class WorkerContext:
     runner: WorkflowRunner
     search_attributes: bool
     """Whether workflows may set search attributes."""
-    notices: NotificationActivities
+    notifications: NotificationActivities
     timing: WorkerTiming
-    attempts: Sequence[Interceptor] = ()
+    interceptors: Sequence[Interceptor] = ()
     """Interceptors that see every attempt at an activity."""
 
     @property
@@ -138,9 +140,9 @@ class WorkerContext:
         """Build the activities of admission and planning."""
         equipment = WorkerCapabilities(
             search_attributes=self.search_attributes,
-            notices=self.settings.sends_notifications,
+            notifications=self.settings.sends_notifications,
             privacy=self.settings.privacy,
-            sealed_answers=is_encryption_enabled(self.client.data_converter),
+            requires_encrypted_messages=is_encryption_enabled(self.client.data_converter),
             approvers=self.settings.approvers,
         )
         return PlanningActivities(parts.planner, self.store, parts.redactor, equipment)
@@ -158,7 +160,7 @@ def create_workflows_worker(shop: WorkerContext) -> Worker:
     runs = partial(is_workflow_running, shop.client)
     ledger, sessions = LedgerActivities(store), SessionActivities(runs, store, shop.task_intake.tasks.signal_session)
     sent, states, schedules = MessageActivities(store), StateActivities(store), shop.schedule_activities
-    retention = RetentionActivities(days=shop.settings.retention_days, store=store, clock=utc_now, runs=runs)
+    retention = RetentionActivities(days=shop.settings.retention_days, store=store, clock=utc_now, is_open=runs)
     return Worker(
         shop.client,
         task_queue=WORKFLOWS_QUEUE,
@@ -182,7 +184,7 @@ def create_workflows_worker(shop: WorkerContext) -> Worker:
             sessions.signal_session,
             sessions.take_over_session,
             sessions.save_session,
-            shop.notices.send_notification,
+            shop.notifications.send_notification,
             retention.find_expired_tasks,
             ForkActivities(store).get_fork_state_ref,
             sent.store_message,
@@ -194,10 +196,10 @@ def create_workflows_worker(shop: WorkerContext) -> Worker:
             schedules.get_task_status,
             schedules.pause_schedule,
         ],
-        interceptors=[*shop.attempts, PayloadLimit()],
+        interceptors=[*shop.interceptors, PayloadLimit()],
         max_heartbeat_throttle_interval=NOTICES_HEARD_WITHIN,
         workflow_runner=shop.runner,
-        graceful_shutdown_timeout=shop.timing.grace,
+        graceful_shutdown_timeout=shop.timing.graceful_shutdown_timeout,
         deployment_config=DEPLOYMENT_CONFIG,
     )
 
@@ -209,7 +211,7 @@ def create_agents_worker(shop: WorkerContext, parts: ActivityDeps) -> Worker:
     return Worker(
         shop.client,
         task_queue=AGENTS_QUEUE,
-        interceptors=[*shop.attempts, SessionContextInterceptor()],
+        interceptors=[*shop.interceptors, SessionContextInterceptor()],
         activities=[
             agents.run_research_leg,
             agents.run_analysis_leg,
@@ -220,8 +222,8 @@ def create_agents_worker(shop: WorkerContext, parts: ActivityDeps) -> Worker:
         ],
         tuner=taken_on.slots,
         activity_task_poller_behavior=taken_on.polling,
-        max_heartbeat_throttle_interval=shop.timing.heartbeats,
-        graceful_shutdown_timeout=shop.timing.grace,
+        max_heartbeat_throttle_interval=shop.timing.heartbeat_throttle_interval,
+        graceful_shutdown_timeout=shop.timing.graceful_shutdown_timeout,
         deployment_config=DEPLOYMENT_CONFIG,
     )
 
@@ -235,7 +237,7 @@ def create_context_worker(shop: WorkerContext, parts: ActivityDeps) -> Worker:
     return Worker(
         shop.client,
         task_queue=CONTEXT_QUEUE,
-        interceptors=[*shop.attempts, SessionContextInterceptor()],
+        interceptors=[*shop.interceptors, SessionContextInterceptor()],
         activities=[
             context.compress,
             context.edit,
@@ -254,8 +256,8 @@ def create_context_worker(shop: WorkerContext, parts: ActivityDeps) -> Worker:
         ],
         tuner=taken_on.slots,
         activity_task_poller_behavior=taken_on.polling,
-        max_heartbeat_throttle_interval=shop.timing.heartbeats,
-        graceful_shutdown_timeout=shop.timing.grace,
+        max_heartbeat_throttle_interval=shop.timing.heartbeat_throttle_interval,
+        graceful_shutdown_timeout=shop.timing.graceful_shutdown_timeout,
         deployment_config=DEPLOYMENT_CONFIG,
     )
 

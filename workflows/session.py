@@ -62,11 +62,11 @@ class SessionWorkflow:
 
     @workflow.init
     def __init__(self, start: SessionWorkflowInput) -> None:
-        self._key, self._single = start.key, start.single
+        self._key, self._single = start.key, start.single_task
         self._state, self._epoch, self._version = start.state, start.epoch, start.version
-        self._saved = start.saved
+        self._saved = start.saved_version
         self._starting: set[str] = set()
-        self._held: tuple[DeferredSignal, ...] = ()
+        self._deferred_signals: tuple[DeferredSignal, ...] = ()
         self._idle = False
         """Whether `run` is waiting for something to happen."""
         self._ready = self._used = bool(start.epoch)
@@ -84,7 +84,7 @@ class SessionWorkflow:
         if self._state.open_tasks:
             await self._reconcile()
         self._ready = True
-        await asyncio.gather(*map(self._handle, start.held))
+        await asyncio.gather(*map(self._handle, start.deferred_signals))
         while not self._is_over():
             if await self._quiet():
                 await self._reconcile()
@@ -101,7 +101,11 @@ class SessionWorkflow:
         await workflow.wait_condition(workflow.all_handlers_finished)
         workflow.continue_as_new(
             start.replace(
-                state=self._state, epoch=self._epoch, version=self._version, saved=self._saved, held=self._held
+                state=self._state,
+                epoch=self._epoch,
+                version=self._version,
+                saved_version=self._saved,
+                deferred_signals=self._deferred_signals,
             )
         )
 
@@ -218,17 +222,17 @@ class SessionWorkflow:
         await self._until_ready()
         if not self._takes(sent):
             return
-        message = DeferredSignal(signal=signal, sent=single_payload(sent), readable=True)
-        if self._is_long() and (held := defer_until_next_execution(self._held, message)) is not None:
-            self._held = held
+        message = DeferredSignal(signal=signal, argument=single_payload(sent), readable=True)
+        if self._is_long() and (held := defer_until_next_execution(self._deferred_signals, message)) is not None:
+            self._deferred_signals = held
         else:
             await self._handle(message)
 
     async def _handle(self, message: DeferredSignal) -> None:
         if message.signal == ASK_BUDGET:
-            await self._answer_ask(message.sent)
+            await self._answer_ask(message.argument)
         else:
-            await self._answer_request(message.sent)
+            await self._answer_request(message.argument)
 
     @workflow.query(description="The session's account: limit, spent, and what is reserved for each open task.")
     def account(self) -> BudgetAccount:
@@ -298,8 +302,8 @@ class SessionWorkflow:
         stored = await workflow.execute_activity_method(
             SessionActivities.take_over_session, self._key, **with_summary(ACCOUNT, "read the session's account")
         )
-        sealed = self._state.sealed or stored.state.sealed
-        self._state = stored.state.replace(sealed=sealed)
+        sealed = self._state.requires_encrypted_messages or stored.state.requires_encrypted_messages
+        self._state = stored.state.replace(requires_encrypted_messages=sealed)
         self._epoch, self._version, self._saved = stored.epoch, stored.version, stored.version
 
     async def _save_changes(self) -> None:
@@ -326,11 +330,11 @@ class SessionWorkflow:
 
     def _is_over(self) -> bool:
         """Return whether a session that was made for one task is no longer needed."""
-        return self._single and self._used and not (self._state.open_tasks or self._starting or self._held)
+        return self._single and self._used and not (self._state.open_tasks or self._starting or self._deferred_signals)
 
     def _is_settled(self) -> bool:
         """Return whether this execution can end without losing anything, or holds work for the next one."""
-        return bool(self._held) or (workflow.all_handlers_finished() and self._saved == self._version)
+        return bool(self._deferred_signals) or (workflow.all_handlers_finished() and self._saved == self._version)
 
     async def _until_ready(self) -> None:
         """Wait until the account is loaded and tasks that ended while no session ran are settled.
@@ -341,7 +345,7 @@ class SessionWorkflow:
 
     def _takes(self, sent: tuple[JsonValue, ...]) -> bool:
         """Return whether a message may take effect: a session of encrypted tasks accepts encrypted messages only."""
-        taken = not self._state.sealed or was_encrypted(sent)
+        taken = not self._state.requires_encrypted_messages or was_encrypted(sent)
         if not taken:
             workflow.logger.warning("a message to the session was refused: %s", UNENCRYPTED_REASON)
         return taken
@@ -426,14 +430,14 @@ async def start_task(admitted: AdmissionResult, rewind: TaskRewind | None = None
             TaskWorkflow.run,
             TaskWorkflowInput(
                 ref=admitted.ref,
-                terms=admitted.terms,
+                config=admitted.config,
                 title=admitted.title,
                 documents=admitted.documents,
                 forked=admitted.forked,
                 search_attributes=admitted.search_attributes,
-                notices=admitted.notices,
+                notifications=admitted.notifications,
                 privacy=admitted.privacy,
-                sealed_answers=admitted.sealed_answers,
+                requires_encrypted_messages=admitted.requires_encrypted_messages,
                 approvers=admitted.approvers,
                 rewind=rewind,
             ),

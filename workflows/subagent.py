@@ -59,9 +59,9 @@ class AgentActivityRunner:
         try:
             outcome = await self._execute(
                 request.replace(
-                    task_used=self._runtime.task_used,
-                    team=self._runtime.list_other_agents(self._step_id),
-                    drawable=self._runtime.get_drawable_budget(self._step_id),
+                    task_spent_share=self._runtime.task_used,
+                    teammates=self._runtime.list_other_agents(self._step_id),
+                    available_from_task=self._runtime.get_drawable_budget(self._step_id),
                 )
             )
         except ActivityError as error:
@@ -74,7 +74,7 @@ class AgentActivityRunner:
         run = self._run
         request = CompactionRequest(
             run=run.run,
-            terms=run.terms,
+            config=run.config,
             limit=run.limit,
             request_tokens=request_tokens,
             known_records=run.committed_compaction_count,
@@ -118,11 +118,11 @@ class SubagentWorkflowInput(Value):
     run: AgentRun
     title: str
     """Redacted."""
-    task_used: float
+    task_spent_share: float
     """Share of the task's budget that was spent when the subagent was started (0 to 1)."""
-    team: tuple[TeammateState, ...] = ()
+    teammates: tuple[TeammateState, ...] = ()
     """Other agents of the task when the subagent was started."""
-    drawable: Amount = Amount()
+    available_from_task: Amount = Amount()
     """Budget that it could draw from its task when it was started."""
 
 
@@ -137,7 +137,7 @@ class SubagentWorkflow:
     @workflow.init
     def __init__(self, start: SubagentWorkflowInput) -> None:
         self._start, self._run, self._called_back = start, start.run, False
-        self._told = start.run.leg
+        self._reported_legs = start.run.leg
         self._work = AgentActivityRunner(self, start.run.run.step_id)
 
     @workflow.run
@@ -174,23 +174,23 @@ class SubagentWorkflow:
     @property
     def task_used(self) -> float:
         """Share of the task's budget that was spent when the subagent was started (0 to 1)."""
-        return self._start.task_used
+        return self._start.task_spent_share
 
     def list_other_agents(self, step_id: str) -> tuple[TeammateState, ...]:  # noqa: ARG002 (there is one)
         """Return the other agents of the task when the subagent was started."""
-        return self._start.team
+        return self._start.teammates
 
     def get_drawable_budget(self, step_id: str) -> Amount:  # noqa: ARG002 (there is one)
         """Return the drawable budget when the subagent was started."""
-        return self._start.drawable
+        return self._start.available_from_task
 
     async def _tell(self) -> None:
         """Report progress to the task before the next leg, so that the task counts and shows what was spent."""
         run = self._run
-        if run.leg == self._told:
+        if run.leg == self._reported_legs:
             return
-        self._told = run.leg
-        news = SubagentProgress(id=run.run.step_id, totals=run.totals, leg=run.leg, made=run.made)
+        self._reported_legs = run.leg
+        news = SubagentProgress(id=run.run.step_id, totals=run.totals, leg=run.leg, work_counts=run.work_counts)
         try:
             await workflow.get_external_workflow_handle(run.run.task_id).signal(SUBAGENT_NEWS, news)
         except ApplicationError:

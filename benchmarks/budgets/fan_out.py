@@ -80,7 +80,7 @@ def build_task_config(unit: str, mode: BudgetMode) -> TaskConfig:
         budget=build_limit(unit, TASK_TOKENS),
         agent_budget=build_limit(unit, AGENT_TOKENS),
         mode=mode,
-        agent=TERMS.replace(hard=mode is BudgetMode.HARD),
+        default=TERMS.replace(hard_budget=mode is BudgetMode.HARD),
         plan_model=MODEL,
         offline=False,
     )

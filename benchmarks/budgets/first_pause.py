@@ -78,7 +78,7 @@ WAYS = (SharingMode("walls", lends=False), SharingMode("lent", lends=True))
 def build_sharing_config(request: TaskRequest, way: SharingMode) -> TaskConfig:
     """As they are submitted, but for the way."""
     terms = build_task_config(request, Settings(offline=True), (), date(2026, 1, 1))
-    return terms.replace(floor=terms.floor if way.lends else None)
+    return terms.replace(minimum_reserve=terms.minimum_reserve if way.lends else None)
 
 
 @dataclass(frozen=True)

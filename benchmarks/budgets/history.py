@@ -28,7 +28,7 @@ TERMS = TaskConfig(
     budget=Limit(tokens=100_000_000),
     agent_budget=Limit(tokens=10_000_000),
     mode=BudgetMode.APPROVAL,
-    agent=LARGE_WINDOW_CONFIG.replace(window=400_000, trigger=300_000, target=150_000),
+    default=LARGE_WINDOW_CONFIG.replace(window=400_000, trigger=300_000, target=150_000),
     plan_model="brisk",
     offline=False,
 )

@@ -65,7 +65,7 @@ class Session:
         )
         start = await self._start()
         ref = TaskRef(store_id=start.store_id, tenant=start.tenant, session=start.session, task_id=make_task_id(asked))
-        await self.store.register_task(TaskRow(ref=ref, request=asked, terms=under, submitted_at=utc_now()), documents)
+        await self.store.register_task(TaskRow(ref=ref, request=asked, config=under, submitted_at=utc_now()), documents)
         async with self._free:
             for _ in range(TRIES):
                 if await self._admitted(start, ref):

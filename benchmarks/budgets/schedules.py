@@ -64,7 +64,7 @@ async def add_schedules(at: SchedulePlatform) -> list[str]:
         timing = ScheduleTiming(cron="* * * * *", overlap="allow-all")
         wish = at.make_schedule().replace(name=f"weekly-{number}", request=asked, monthly=BUDGET, timing=timing)
         added = await at.schedules.add(wish)
-        ids.append(added.seen.schedule_id)
+        ids.append(added.view.schedule_id)
     return ids
 
 

@@ -47,10 +47,10 @@ class InProcessRunner:
             session=session_hash(TENANT, "alone"),
             task_id=make_task_id(asked),
         )
-        await store.register_task(TaskRow(ref=ref, request=asked, terms=under, submitted_at=utc_now()), DOCUMENTS)
+        await store.register_task(TaskRow(ref=ref, request=asked, config=under, submitted_at=utc_now()), DOCUMENTS)
         await store.save_task_title(ref.task_id, "a title")
         async with self._at_once:
-            made = await self._parts.planner.create_plan(ref, "crew", under.budget.divide_by(10), under.agent.prices)
+            made = await self._parts.planner.create_plan(ref, "crew", under.budget.divide_by(10), under.default.prices)
         state = TaskState(account=BudgetAccount(limit=under.budget)).with_plan(
             made.plan, made.totals, made.notes, under.agent_budget
         )

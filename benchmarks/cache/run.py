@@ -121,4 +121,4 @@ class _Run:
         if self._way.delegates_later and leg > 1:
             terms = terms.replace(delegation=DelegationConfig())
         team = (TeammateState(id="research-1", state="working"), TeammateState(id="research-2", state=f"leg {leg}"))
-        return LegRequest(run=env.run_ref(), leg=leg, limit=env.limit, terms=terms, team=team)
+        return LegRequest(run=env.run_ref(), leg=leg, limit=env.limit, config=terms, teammates=team)

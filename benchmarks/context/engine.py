@@ -34,7 +34,7 @@ from waystation.plugins.offline.summary import build_summary_response
 
 FIXED = 6_000
 """Tokens of system prompt and tools."""
-MEASURE = TokenEstimator(fixed=FIXED)
+MEASURE = TokenEstimator(fixed_tokens=FIXED)
 WINDOW = 200_000
 Summariser = Callable[[str, int, int], str]
 """The summary of a conversation, within least and most tokens."""
@@ -140,13 +140,13 @@ class CompactedTranscript:
         return SummaryCheckInput(
             text=render_messages(rung.middle, shown),
             tokens=rung.middle_tokens,
-            room=rung.summary_tokens[1],
-            cap=self.policy.max_pinned_tokens,
+            target_tokens=rung.summary_tokens[1],
+            max_constraint_tokens=self.policy.max_pinned_tokens,
             constraints=extract_user_constraints(rung.middle),
-            asked=extract_user_requests(rung.middle),
+            requests=extract_user_requests(rung.middle),
             decisions=extract_recorded_decisions(rung.middle),
             open_work=find_open_items(rung.middle, shown),
-            user_said=tuple(message.text for message in said if message.role == "user" and message.text),
+            user_texts=tuple(message.text for message in said if message.role == "user" and message.text),
         )
 
 

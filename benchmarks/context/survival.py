@@ -28,7 +28,7 @@ from waystation.memory.passage_builder import make_passages, map_tool_names, ren
 from waystation.memory.passages import MemoryQuery
 from waystation.memory.qdrant.edge import QdrantEdgeMemory
 
-GENERATIONS, WINDOW, MEASURE = 10, 32_000, TokenEstimator(fixed=2_000)
+GENERATIONS, WINDOW, MEASURE = 10, 32_000, TokenEstimator(fixed_tokens=2_000)
 SEEDS = (1, 2)
 ASKED = 100
 """Identifiers of each conversation that are looked for."""

@@ -210,7 +210,9 @@ def _terms() -> TaskConfig:
     """A small window, so that contexts are full again and again."""
     roomy = make_task_config(budget=1_000_000, agent_budget=300_000)
     return roomy.replace(
-        agent=roomy.agent.replace(window=16_000, trigger=12_000, target=6_000, turn_limit=500, primers=1, recents=4),
+        default=roomy.default.replace(
+            window=16_000, trigger=12_000, target=6_000, turn_limit=500, primers=1, recents=4
+        ),
         agent_budget=Limit(tokens=300_000),
     )
 
@@ -305,7 +307,7 @@ def prove() -> None:
 def _shown(planted: PlantedValues, seen: ObservedText, how: str) -> int:
     progress = seen.progress
     assert progress is not None
-    made = TaskView.from_progress(progress).sum_compactions().made_room
+    made = TaskView.from_progress(progress).sum_compactions().effective_count
     rows, leaked = list[tuple[str, str, int, int, str]](), 0
     for place in sorted(seen.texts):
         found, names = seen.count_leaks(place, planted.values_by_type), seen.count_leaks(place, planted.names)

@@ -44,10 +44,10 @@ async def test_a_whole_leg_ends_with_what_the_agent_handed_in(env: AgentEnvironm
     outcome = await env.run_leg(ScriptedModel([READ, NOTE, SUBMIT]))
     assert isinstance(outcome, AgentFinished)
     assert not outcome.partial
-    assert outcome.standing.totals.turns == 3
-    assert outcome.standing.totals.usage == Usage(input=300, output=60)
-    assert outcome.standing.totals.possibly_billed == 0
-    assert outcome.standing.totals.cost_micro_usd == 3 * (100 * 2 + 20 * 10)
+    assert outcome.state.totals.turns == 3
+    assert outcome.state.totals.usage == Usage(input=300, output=60)
+    assert outcome.state.totals.possibly_billed == 0
+    assert outcome.state.totals.cost_micro_usd == 3 * (100 * 2 + 20 * 10)
     finding = Finding(claim="It silted up.", citations=("[harbour.md:2-2]",))
     assert await env.store.get_deliverable("task-1/research-1", SYSTEM_SCOPE) == ResearchFindings(findings=(finding,))
     assert [note.text for note in await env.store.list_notes("task-1", SYSTEM_SCOPE, "task-1/research-1")] == [
@@ -127,7 +127,7 @@ async def test_a_status_counts_in_what_its_call_may_cost(env: AgentEnvironment) 
 
 
 async def test_in_mode_hard_the_agent_is_not_told_that_more_is_asked_for(env: AgentEnvironment) -> None:
-    env.terms = AGENT_CONFIG.replace(hard=True)
+    env.terms = AGENT_CONFIG.replace(hard_budget=True)
     model = ScriptedModel([READ, SUBMIT])
     await env.run_leg(model)
     assert find_status_texts(model.requests[-1].messages) == [
@@ -139,7 +139,9 @@ async def test_in_mode_hard_the_agent_is_not_told_that_more_is_asked_for(env: Ag
 async def test_the_status_counts_what_the_task_could_lend(env: AgentEnvironment) -> None:
     model = ScriptedModel([SUBMIT])
     env.model = model
-    request = LegRequest(run=env.run_ref(), leg=1, limit=env.limit, terms=env.terms, drawable=Amount(tokens=60_000))
+    request = LegRequest(
+        run=env.run_ref(), leg=1, limit=env.limit, config=env.terms, available_from_task=Amount(tokens=60_000)
+    )
     await env.agent_loop.run(request, never_interrupted)
     assert "budget left 160,000 tokens (more" in find_status_texts(model.requests[-1].messages)[-1]
 
@@ -159,14 +161,14 @@ async def test_the_estimate_is_corrected_by_what_the_provider_counted(env: Agent
         ScriptedModel([make_scripted_response(Text(text="Hm."), usage=Usage(input=700, cache_read=1_900, output=5))])
     )
     assert isinstance(outcome, TurnLimitReached)
-    assert 1.0 < outcome.standing.scale <= 2.0
+    assert 1.0 < outcome.state.token_ratio <= 2.0
 
 
 async def test_the_scale_of_the_request_decides_when_the_context_is_full(env: AgentEnvironment) -> None:
     env.terms = AGENT_CONFIG.replace(trigger=2_800, target=1_000, turn_limit=1)
     env.model = ScriptedModel([IDLE])
-    plain = LegRequest(run=env.run_ref(), leg=1, limit=Limit(tokens=100_000), terms=env.terms)
-    assert isinstance(await env.agent_loop.run(plain.replace(scale=2.0), never_interrupted), ContextFull)
+    plain = LegRequest(run=env.run_ref(), leg=1, limit=Limit(tokens=100_000), config=env.terms)
+    assert isinstance(await env.agent_loop.run(plain.replace(token_ratio=2.0), never_interrupted), ContextFull)
     assert isinstance(await env.agent_loop.run(plain.replace(leg=2), never_interrupted), TurnLimitReached)
     assert env.model.calls == 1
 
@@ -175,7 +177,7 @@ async def test_a_leg_ends_after_its_turns_and_the_next_one_goes_on(env: AgentEnv
     env.terms = AGENT_CONFIG.replace(turn_limit=2)
     first = await env.run_leg(ScriptedModel([READ, NOTE]))
     assert isinstance(first, TurnLimitReached)
-    assert first.standing.totals.turns == 2
+    assert first.state.totals.turns == 2
     second = ScriptedModel([SUBMIT])
     assert isinstance(await env.run_leg(second, 2), AgentFinished)
     assert second.calls == 1
@@ -193,16 +195,16 @@ async def test_a_leg_ends_after_its_time(env: AgentEnvironment) -> None:
 
 async def test_a_leg_yields_at_a_turn_boundary_when_the_worker_stops(env: AgentEnvironment) -> None:
     env.model = ScriptedModel([READ, NOTE, SUBMIT])
-    request = LegRequest(run=env.run_ref(), leg=1, limit=Limit(tokens=100_000), terms=AGENT_CONFIG)
+    request = LegRequest(run=env.run_ref(), leg=1, limit=Limit(tokens=100_000), config=AGENT_CONFIG)
     outcome = await env.agent_loop.run(request, lambda: env.model.calls == 2)
     assert isinstance(outcome, Interrupted)
-    assert outcome.standing.totals.turns == 2
+    assert outcome.state.totals.turns == 2
     assert (await env.load_transcript()).messages[-1].tool_results
 
 
 async def test_an_agent_that_has_handed_in_finishes_even_when_the_worker_stops(env: AgentEnvironment) -> None:
     env.model = ScriptedModel([SUBMIT])
-    request = LegRequest(run=env.run_ref(), leg=1, limit=Limit(tokens=100_000), terms=AGENT_CONFIG)
+    request = LegRequest(run=env.run_ref(), leg=1, limit=Limit(tokens=100_000), config=AGENT_CONFIG)
     assert isinstance(await env.agent_loop.run(request, lambda: env.model.calls == 1), AgentFinished)
 
 
@@ -284,7 +286,7 @@ async def test_a_hand_in_that_fails_does_not_end_the_run(env: AgentEnvironment) 
     bad = make_scripted_response(make_tool_use("submit_findings", "c1", findings="none"))
     outcome = await env.run_leg(ScriptedModel([bad, SUBMIT]))
     assert isinstance(outcome, AgentFinished)
-    assert outcome.standing.totals.turns == 2
+    assert outcome.state.totals.turns == 2
 
 
 async def test_results_are_redacted_before_they_are_stored(env: AgentEnvironment) -> None:
@@ -326,7 +328,7 @@ async def test_memory_that_does_not_answer_is_noted_once_and_stops_nothing(env: 
     )
     outcome = await env.run_leg(ScriptedModel([recalls, SUBMIT]))
     assert isinstance(outcome, AgentFinished)
-    assert outcome.standing.notes == (
+    assert outcome.state.notes == (
         "Memory did not answer at the start of a run; the agent went on without it.",
         "Memory did not answer a recall; the agent went on without it.",
     )

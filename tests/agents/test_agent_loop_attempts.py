@@ -86,7 +86,7 @@ async def crashed_leg(env: AgentEnvironment, model: ScriptedModel) -> None:
     env.model = model
     loop = replace(env.agent_loop, deps=replace(env.agent_deps, search=CrashingSearch()))
     with pytest.raises(Crash):
-        await loop.run(LegRequest(run=env.run_ref(), leg=1, limit=env.limit, terms=env.terms), never_interrupted)
+        await loop.run(LegRequest(run=env.run_ref(), leg=1, limit=env.limit, config=env.terms), never_interrupted)
 
 
 async def test_reply_and_charge_are_committed_before_any_tool_runs(env: AgentEnvironment) -> None:
@@ -104,7 +104,7 @@ async def test_the_next_attempt_makes_no_call_for_the_committed_turn_and_keeps_o
     outcome = await env.run_leg(second)
     assert isinstance(outcome, AgentFinished)
     assert second.calls == 1
-    assert outcome.standing.totals.turns == 2
+    assert outcome.state.totals.turns == 2
     assert len(await env.store.list_notes(TASK, SYSTEM_SCOPE, RUN_ID)) == 1
     assert len((await env.load_messages())[2].tool_results) == 2
 
@@ -124,7 +124,7 @@ async def test_a_late_attempt_at_a_leg_that_is_over_takes_the_run_away_from_nobo
     late = ScriptedModel([])
 
     async def late_attempt() -> LegOutcome:
-        request = LegRequest(run=env.run_ref(), leg=1, limit=env.limit, terms=env.terms)
+        request = LegRequest(run=env.run_ref(), leg=1, limit=env.limit, config=env.terms)
         loop = replace(env.agent_loop, model=replace(env.metered_model, model=late))
         return await loop.run(request, never_interrupted)
 
@@ -138,7 +138,7 @@ class StoreWithRival(SqlStore):
     async def start_leg(self, run: RunRef, leg: int) -> Fence | LegOutcome:
         rival = await super().start_leg(run, leg)
         assert isinstance(rival, Fence)
-        await self.commit_outcome(rival, 1, TurnLimitReached(standing=LegState(totals=RunUsage(turns=7))))
+        await self.commit_outcome(rival, 1, TurnLimitReached(state=LegState(totals=RunUsage(turns=7))))
         return await super().start_leg(run, leg)
 
 
@@ -147,7 +147,7 @@ async def test_an_outcome_that_is_committed_while_an_attempt_begins_is_still_see
     model = ScriptedModel([])
     outcome = await env.run_leg(model)
     assert isinstance(outcome, TurnLimitReached)
-    assert (outcome.standing.totals.turns, model.calls) == (7, 0)
+    assert (outcome.state.totals.turns, model.calls) == (7, 0)
 
 
 async def test_an_attempt_that_was_taken_over_writes_nothing_more(env: AgentEnvironment) -> None:
@@ -183,7 +183,7 @@ async def test_an_attempt_that_was_taken_over_between_two_turns_makes_no_further
     env.model = ScriptedModel([SEARCH, SUBMIT])
     loop = replace(env.agent_loop, deps=replace(env.agent_deps, search=TakingOver()))
     with pytest.raises(StaleFenceError):
-        await loop.run(LegRequest(run=env.run_ref(), leg=1, limit=env.limit, terms=AGENT_CONFIG), never_interrupted)
+        await loop.run(LegRequest(run=env.run_ref(), leg=1, limit=env.limit, config=AGENT_CONFIG), never_interrupted)
     assert env.model.calls == 1
 
 
@@ -195,9 +195,9 @@ async def test_a_cut_stream_leaves_its_intent_open_and_counted(env: AgentEnviron
     with pytest.raises(ModelUnavailable):
         await env.run_leg(ScriptedModel([ModelUnavailable("the stream was cut", possibly_billed=True)]))
     outcome = await env.run_leg(ScriptedModel([SUBMIT]))
-    twice = outcome.standing.totals.possibly_billed
+    twice = outcome.state.totals.possibly_billed
     assert 2 * once <= twice <= 2 * once + 400  # there is less left, and another status says so
-    assert outcome.standing.totals.spent.tokens == twice + SUBMIT.usage.fresh
+    assert outcome.state.totals.spent.tokens == twice + SUBMIT.usage.fresh
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ async def test_a_blocked_reply_ends_the_run_partial_and_counts_as_possibly_bille
     outcome = await env.run_leg(ScriptedModel([SEARCH, ContentFilterError("the filter blocked the reply")]))
     assert isinstance(outcome, AgentFinished)
     assert (outcome.partial, outcome.reason) == (True, "the filter blocked the reply")
-    assert outcome.standing.totals.possibly_billed > 4_000
+    assert outcome.state.totals.possibly_billed > 4_000
     silent = ScriptedModel([])
     assert await env.run_leg(silent) == outcome
     assert silent.calls == 0
@@ -248,7 +248,7 @@ async def test_the_last_of_so_many_calls_in_a_row_without_a_reply_halts_the_run_
         "was cut"
     )
     held = (await env.store.get_run_usage(RUN_ID)).possibly_billed
-    assert outcome.standing.totals.possibly_billed == held > MAX_UNANSWERED_CALLS * 4_000
+    assert outcome.state.totals.possibly_billed == held > MAX_UNANSWERED_CALLS * 4_000
     again = await env.run_leg(ScriptedModel([CUT]), 2)
     assert isinstance(again, OperatorActionRequired)
     assert isinstance(await env.run_leg(ScriptedModel([SUBMIT]), 3), AgentFinished)
@@ -283,7 +283,7 @@ async def test_a_page_in_the_place_of_a_reply_halts_the_run_at_once_and_holds_no
 ) -> None:
     outcome = await env.run_leg(ScriptedModel([BrokenEndpointError("a page")]))
     assert isinstance(outcome, OperatorActionRequired)
-    assert (outcome.reason, outcome.standing.totals.possibly_billed) == ("a page", 0)
+    assert (outcome.reason, outcome.state.totals.possibly_billed) == ("a page", 0)
 
 
 class Uncounting(ScriptedModel):
@@ -304,7 +304,7 @@ async def test_a_call_without_a_reply_that_spent_the_budget_ends_the_leg_and_say
     assert isinstance(outcome, BudgetExhausted)
     assert (outcome.unanswered, model.calls) == ("the stream was cut", 1)
     assert outcome.needed.tokens > 0
-    assert outcome.standing.totals.possibly_billed > 4_000
+    assert outcome.state.totals.possibly_billed > 4_000
 
 
 async def test_what_happened_before_a_failed_call_is_kept(env: AgentEnvironment) -> None:

@@ -30,7 +30,11 @@ SUBMIT = make_scripted_response(make_tool_use("submit_findings", findings=[FINDI
 def thinking(env: AgentEnvironment, tokens: int) -> AgentEnvironment:
     """As the terms of a task that sets so many tokens of each reply aside."""
     env.terms = env.terms.replace(
-        model="claude-opus-4-5", effort="high", thinking=tokens, max_output=tokens + 4_000, output_floor=tokens + 256
+        model="claude-opus-4-5",
+        effort="high",
+        thinking=tokens,
+        max_output=tokens + 4_000,
+        min_reply_tokens=tokens + 256,
     )
     return env
 
@@ -82,7 +86,7 @@ async def test_what_a_model_signed_stays_with_its_loop_as_it_was_or_goes_with_it
     assert [message.blocks for message in kept if message.blocks not in said] == []
     signed = [block for message in sent for block in message.blocks if isinstance(block, Thinking)]
     assert signed == [block for message in kept for block in message.blocks if isinstance(block, Thinking)]
-    assert (STAYS[strategy], len(kept) < full.standing.totals.turns) == (len(kept) > 0, True)
+    assert (STAYS[strategy], len(kept) < full.state.totals.turns) == (len(kept) > 0, True)
 
 
 @pytest.mark.parametrize(
@@ -114,10 +118,10 @@ async def test_nothing_that_an_agent_with_a_small_window_sends_is_refused(
         deps=env.agent_deps,
         briefs=env.brief_builder,
         clock=env.clock,
-        pause=env.record_pause,
+        sleep=env.record_pause,
     )
     for leg in range(1, 4):
-        request = LegRequest(run=env.run_ref(), leg=leg, limit=env.limit, terms=env.terms, task_used=0.0)
+        request = LegRequest(run=env.run_ref(), leg=leg, limit=env.limit, config=env.terms, task_spent_share=0.0)
         assert isinstance(await loop.run(request, never_interrupted), ContextFull)
         outcome = await run_compaction(env, ScriptedModel([make_summary_response()]))
         assert outcome.status is CompactionStatus.COMPRESSED

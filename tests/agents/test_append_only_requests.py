@@ -89,9 +89,9 @@ class Run:
             deps=desk or env.agent_deps,
             briefs=env.brief_builder,
             clock=env.clock,
-            pause=env.record_pause,
+            sleep=env.record_pause,
         )
-        request = LegRequest(run=env.run_ref(), leg=self.leg_number, limit=env.limit, terms=env.terms)
+        request = LegRequest(run=env.run_ref(), leg=self.leg_number, limit=env.limit, config=env.terms)
         return await loop.run(request, never_interrupted)
 
     @property
@@ -231,8 +231,8 @@ async def test_a_call_that_failed_is_asked_again_with_the_same_bytes_or_more(env
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (ToolPolicy(), ToolPolicy(tokens=400)),
-        (ToolPolicy(tokens=400), ToolPolicy()),
+        (ToolPolicy(), ToolPolicy(definition_tokens=400)),
+        (ToolPolicy(definition_tokens=400), ToolPolicy()),
         (ToolPolicy(), ToolPolicy(limits={})),
     ],
     ids=["a smaller budget for tools", "a larger one", "the same"],
@@ -256,7 +256,7 @@ async def test_tools_stay_between_compactions_and_follow_at_the_next(
 async def test_a_tool_that_comes_or_goes_changes_nothing_before_the_next_compaction(
     env: AgentEnvironment, first: Sequence[Tool], then: Sequence[Tool]
 ) -> None:
-    policy = ToolPolicy(tokens=9_000, more=True)
+    policy = ToolPolicy(definition_tokens=9_000, has_external_tools=True)
     run = Run(env)
     await run.leg(replace(env.agent_deps, web=first, policy=policy))
     await run.leg(replace(env.agent_deps, web=then, policy=policy))

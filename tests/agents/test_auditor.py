@@ -18,7 +18,7 @@ URL = "https://harbour.example/logs/1811"
 async def audited(env: AgentEnvironment, *, with_memory: bool = True) -> tuple[CompactionAudit, ...]:
     passages = await env.store.list_task_passages(env.task_id, SYSTEM_SCOPE)
     recollection = env.memory_recall if with_memory else None
-    auditor = CompactionAuditor(redactor=env.redactor, passages=passages, recollection=recollection)
+    auditor = CompactionAuditor(redactor=env.redactor, passages=passages, memory_recall=recollection)
     return await auditor.audit(env.ref, await env.load_transcript())
 
 

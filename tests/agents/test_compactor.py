@@ -125,7 +125,7 @@ async def test_old_results_that_can_be_read_again_are_masked_without_a_summary(e
 
 
 async def test_a_truncation_is_reported_the_same_by_a_retry(full_env: AgentEnvironment) -> None:
-    request = full_env.make_compaction_request(await estimate_request_size(full_env)).replace(give_up_summary=True)
+    request = full_env.make_compaction_request(await estimate_request_size(full_env)).replace(skip_summary=True)
     first = await full_env.compactor.compact(request)
     assert first.status is CompactionStatus.TRUNCATED
     assert await full_env.compactor.compact(request) == first

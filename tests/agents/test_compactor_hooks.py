@@ -22,12 +22,12 @@ class RecordingHooks:
         self.before, self.after, self.blocks = RecordingHook(), RecordingHook(), blocks
 
     def condenser(self, env: AgentEnvironment) -> Compactor:
-        hooks = CompactionHooks(before=self.before, after=self.after, blocks=self.blocks)
+        hooks = CompactionHooks(before=self.before, after=self.after, blocking=self.blocks)
         return replace(env.compactor, hooks=hooks)
 
     @property
     def told(self) -> tuple[list[CompactionEvent], list[CompactionEvent]]:
-        return self.before.told, self.after.told
+        return self.before.events, self.after.events
 
 
 async def automatic(env: AgentEnvironment, team: RecordingHooks, *replies: ModelResponse) -> CompactionOutcome:
@@ -37,8 +37,10 @@ async def automatic(env: AgentEnvironment, team: RecordingHooks, *replies: Model
 
 async def manual(env: AgentEnvironment, team: RecordingHooks, *replies: ModelResponse) -> EditOutcome:
     env.model = ScriptedModel(replies)
-    edit = ContextEdit(id="edit-1", agent="research-1", action="compact", asked_at=env.clock.now)
-    asked = EditRequest(run=env.run_ref(), terms=env.terms, limit=env.limit, edit=edit, scale=1.0, known_records=0)
+    edit = ContextEdit(id="edit-1", agent="research-1", action="compact", requested_at=env.clock.now)
+    asked = EditRequest(
+        run=env.run_ref(), config=env.terms, limit=env.limit, edit=edit, token_ratio=1.0, known_records=0
+    )
     return await ContextEditor(team.condenser(env)).edit(asked)
 
 
@@ -111,7 +113,7 @@ async def test_another_attempt_tells_again(full_env: AgentEnvironment) -> None:
     assert [len(told) for told in team.told] == [2, 1]
     await team.condenser(full_env).compact(request)
     assert [len(told) for told in team.told] == [2, 2]
-    first, again = team.after.told
+    first, again = team.after.events
     assert again == first
 
 
@@ -121,7 +123,7 @@ async def test_a_hook_that_fails_is_told_and_blocks_nothing(full_env: AgentEnvir
     outcome = await automatic(full_env, team, make_summary_response())
     assert outcome.status is CompactionStatus.COMPRESSED
     assert outcome.notes == ("A hook failed: the hook was told to fail.",) * 2
-    assert team.after.told[0].notes == 1
+    assert team.after.events[0].notes == 1
 
 
 @pytest.mark.parametrize("tool", ["recall", "read_document"], ids=["summary", "mask"])

@@ -149,7 +149,7 @@ async def worked(env: AgentEnvironment, strategy: StrategyName) -> tuple[LegOutc
     loop, condenser = replace(env.agent_loop, model=metered), replace(env.compactor, model=metered)
     statuses: list[CompactionStatus] = []
     for leg in range(1, 60):
-        request = LegRequest(run=env.run_ref(), leg=leg, limit=Limit(tokens=2_000_000), terms=env.terms)
+        request = LegRequest(run=env.run_ref(), leg=leg, limit=Limit(tokens=2_000_000), config=env.terms)
         ended = await loop.run(request, never_interrupted)
         if isinstance(ended, AgentFinished):
             return ended, statuses

@@ -101,10 +101,10 @@ async def test_z2_a_manual_one_tries_also_after_three_that_failed_and_its_succes
     assert (outcome.status, env.model.calls) == (CompactionStatus.TRUNCATED, 0)
     assert outcome.notes == ("No summary was tried: 3 in a row had failed; `waystation compact` asks for one.",)
     await fill(env)
-    edit = ContextEdit(id="edit-1", agent="research-1", action="compact", asked_at=env.clock.now)
+    edit = ContextEdit(id="edit-1", agent="research-1", action="compact", requested_at=env.clock.now)
     asked = EditRequest(
         run=env.run_ref(),
-        terms=env.terms,
+        config=env.terms,
         limit=env.limit,
         edit=edit,
         known_records=len((await env.load_transcript()).compactions),

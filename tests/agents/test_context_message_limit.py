@@ -18,7 +18,7 @@ WIDE = AGENT_CONFIG.replace(window=40_000, trigger=30_000, target=15_000)
 
 async def crowded(env: AgentEnvironment, tool: str = "recall", result_tokens: int = 150) -> None:
     """Let the research agent have 41 messages behind it, all small, and be far from its trigger."""
-    env.terms = WIDE.replace(messages=30, primers=2, recents=10)
+    env.terms = WIDE.replace(max_view_messages=30, primers=2, recents=10)
     await env.commit_conversation(
         (build_user_message("m1", "Why did it silt up?"), *make_research_turns(20, result_tokens, tool=tool))
     )
@@ -34,7 +34,7 @@ async def test_more_messages_than_allowed_make_a_context_full(
     env: AgentEnvironment, most: int | None, full: bool
 ) -> None:
     await crowded(env)
-    env.terms = env.terms.replace(messages=most, turn_limit=1)
+    env.terms = env.terms.replace(max_view_messages=most, turn_limit=1)
     model = ScriptedModel([LIST])
     outcome = await env.run_leg(model)
     assert isinstance(outcome, ContextFull if full else TurnLimitReached)
@@ -75,7 +75,7 @@ async def test_a_crowd_whose_summary_fails_is_truncated(env: AgentEnvironment) -
 
 
 async def test_a_crowd_with_too_little_in_its_middle_for_a_summary_is_truncated(env: AgentEnvironment) -> None:
-    env.terms = WIDE.replace(messages=12, primers=2, recents=10)
+    env.terms = WIDE.replace(max_view_messages=12, primers=2, recents=10)
     await env.commit_conversation((build_user_message("m1", "Why did it silt up?"), *make_research_turns(6, 1)))
     model = ScriptedModel([])
     outcome = await run_compaction(env, model)
@@ -84,7 +84,7 @@ async def test_a_crowd_with_too_little_in_its_middle_for_a_summary_is_truncated(
 
 
 async def test_a_conversation_that_reaches_its_bound_ends_with_what_there_is(env: AgentEnvironment) -> None:
-    env.terms = WIDE.replace(history=5)
+    env.terms = WIDE.replace(max_messages=5)
     model = ScriptedModel([LIST, LIST])
     outcome = await env.run_leg(model)
     assert isinstance(outcome, AgentFinished)

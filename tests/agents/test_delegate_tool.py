@@ -27,7 +27,7 @@ async def asked(
         run_id=f"{TASK}/research-1", version=2, messages=(build_user_message("m1", "Begin."), reply)
     )
     delegating = env.terms.replace(delegation=terms)
-    request = LegRequest(run=env.run_ref(), leg=1, terms=delegating, limit=left)
+    request = LegRequest(run=env.run_ref(), leg=1, config=delegating, limit=left)
     return await extract_subagent_orders(request, transcript, left, env.redactor, ())
 
 
@@ -47,22 +47,22 @@ def ordered(of: DelegationRequest) -> dict[str, int | None]:
 async def test_subagents_hold_no_more_than_their_share_together_and_the_others_wait(
     env: AgentEnvironment, percents: tuple[int, ...], expected: dict[str, int]
 ) -> None:
-    found = await asked(env, *percents, terms=DelegationConfig(share=80))
+    found = await asked(env, *percents, terms=DelegationConfig(budget_percent=80))
     assert ordered(found) == expected
-    assert found.refused == {}
+    assert found.rejected == {}
 
 
 async def test_no_more_subagents_than_the_width_work_at_once(env: AgentEnvironment) -> None:
-    assert list(ordered(await asked(env, *[10] * 4, terms=DelegationConfig(width=3)))) == ["c1", "c2", "c3"]
+    assert list(ordered(await asked(env, *[10] * 4, terms=DelegationConfig(max_concurrent=3)))) == ["c1", "c2", "c3"]
 
 
 async def test_one_that_asks_for_more_than_all_may_have_is_refused(env: AgentEnvironment) -> None:
-    found = await asked(env, 81, 80, terms=DelegationConfig(share=80))
+    found = await asked(env, 81, 80, terms=DelegationConfig(budget_percent=80))
     assert ordered(found) == {"c2": 80_000}
-    assert found.refused["c1"].content == "Subagents may have at most 80 percent of what you have left together."
+    assert found.rejected["c1"].content == "Subagents may have at most 80 percent of what you have left together."
 
 
 async def test_what_would_not_pay_for_a_subagent_is_refused(env: AgentEnvironment) -> None:
     found = await asked(env, 1, terms=DelegationConfig(), left=Limit(tokens=1_000))
     assert found.orders == ()
-    assert found.refused["c1"].content == "10 tokens are too little for a subagent. Do this part yourself."
+    assert found.rejected["c1"].content == "10 tokens are too little for a subagent. Do this part yourself."

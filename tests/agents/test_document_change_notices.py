@@ -44,12 +44,12 @@ async def update_documents(
     for one in documents:
         await env.store.put_text(one.text, env.ref.scope)
     given = DocumentSet(documents=tuple(map(make_document, documents)), missing=missing)
-    asked = DocumentsUpdate(number=number, given="0" * 64, updated_at=NOON)
+    asked = DocumentsUpdate(number=number, document_set="0" * 64, updated_at=NOON)
     await env.store.update_documents(TASK, asked, given)
 
 
 async def news(env: AgentEnvironment) -> list[Message]:
-    return [message for message in (await env.load_transcript()).messages if message.updates]
+    return [message for message in (await env.load_transcript()).messages if message.documents_update_number]
 
 
 async def test_an_agent_at_work_hears_once_at_its_next_turn_and_reads_the_new_version(
@@ -62,7 +62,7 @@ async def test_an_agent_at_work_hears_once_at_its_next_turn_and_reads_the_new_ve
     await env.run_leg(second, 2)
     assert isinstance(await env.run_leg(ScriptedModel([SUBMIT]), 3), AgentFinished)
     (heard,) = await news(env)
-    assert (heard.id, heard.updates) == ("m4", 1)
+    assert (heard.id, heard.documents_update_number) == ("m4", 1)
     assert "- changed: harbour.md (lines 2-3; 3 lines now)" in heard.text
     assert [message.id for message in without_statuses(second.requests[0].messages)] == ["m1", "m2", "m3", "m4"]
     assert heard.is_platform_message
@@ -80,7 +80,7 @@ async def test_updates_in_quick_succession_are_one_message_of_what_they_did_toge
     await update_documents(env, 2, SourceDocument(name="harbour.md", text="Gone.\n"), missing=("keeper.md",))
     await env.run_leg(ScriptedModel([SUBMIT]))
     (heard,) = await news(env)
-    assert heard.updates == 2
+    assert heard.documents_update_number == 2
     assert "- changed: harbour.md (line 1; 1 lines now)\n- removed: keeper.md\n" in heard.text
     assert f"- added: lamp {SECRET_PLACEHOLDER}.md (1 lines)" in heard.text
     assert SECRET not in heard.text

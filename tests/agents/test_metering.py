@@ -89,7 +89,7 @@ class WithSpares(ScriptedModel):
         return self.spares
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        return (await super().complete(request)).replace(asked=self.answering)
+        return (await super().complete(request)).replace(called_model=self.answering)
 
 
 CHEAP, DEAR, OTHER = "claude-haiku-4-5", "dear::claude-haiku-4-5", "claude-opus-4-5"
@@ -173,11 +173,11 @@ async def test_what_an_endpoint_does_not_report_is_charged_as_a_bound_and_marked
     assert 0 < charge.cost_micro_usd <= call.worst_case.micro_usd
     await env.store.commit_charge(fence, charge)
     kept = await env.store.get_run_usage(fence.run_id)
-    assert (kept.usage, kept.last_prompt) == (charge.usage, 0)
+    assert (kept.usage, kept.last_prompt_tokens) == (charge.usage, 0)
 
 
 async def test_thinking_that_no_block_shows_is_charged_up_to_the_longest_reply(env: AgentEnvironment) -> None:
-    unseen = make_scripted_response(SAID, usage=Usage()).replace(thought=True)
+    unseen = make_scripted_response(SAID, usage=Usage()).replace(hidden_thinking=True)
     counted = unseen.replace(usage=Usage(input=5, output=7))
     assert (await ask(env, ScriptedModel([unseen]))).usage.output == 1_000
     assert (await ask(env, ScriptedModel([counted]))).usage.output == 7

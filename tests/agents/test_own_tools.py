@@ -43,7 +43,7 @@ async def find_crowded_out(env: AgentEnvironment, task: str, role: str) -> set[s
     else:
         await env.open_task([*DOCUMENTS, TABLE], asked=TASK_REQUEST.replace(procedures=(SKILL,)))
         terms = terms.replace(delegation=DelegationConfig())
-    seen = (await open_toolbox(env, deps, terms, role)).projection
+    seen = (await open_toolbox(env, deps, terms, role)).visibility
     assert isinstance(seen, ToolVisibility)
     return {*seen.crowded_out}
 

@@ -153,7 +153,7 @@ async def test_a_retry_after_a_crash_finds_the_pin_and_makes_no_second_one(env: 
     env.model = ScriptedModel([READ, then])
     loop = replace(env.agent_loop, deps=replace(env.agent_deps, search=CrashingSearch()))
     with pytest.raises(Crash):
-        await loop.run(LegRequest(run=env.run_ref(), leg=1, limit=env.limit, terms=env.terms), never_interrupted)
+        await loop.run(LegRequest(run=env.run_ref(), leg=1, limit=env.limit, config=env.terms), never_interrupted)
     crashed = await env.load_transcript()
     assert [record.id for record in without_prefix_records(crashed)] == ["pin-c2"]
     assert crashed.messages[-1].tool_uses

@@ -56,14 +56,14 @@ class SayTool(PluginTool[SayInput]):
     name = "say"
     description = "Says it."
     input_model = SayInput
-    asks = False
+    requires_approval = False
 
     async def run(self, arguments: SayInput, at: ToolContext) -> str:
         return arguments.text * arguments.times
 
 
 class AskingTool(SayTool):
-    asks = True
+    requires_approval = True
 
 
 class MarkupTool(SayTool):
@@ -82,7 +82,7 @@ class FailingTool(SayTool):
 
 
 class HangingTool(SayTool):
-    seconds = 0.01
+    timeout_seconds = 0.01
 
     async def run(self, arguments: SayInput, at: ToolContext) -> str:
         await asyncio.Event().wait()
@@ -215,11 +215,11 @@ async def run_leg(env: AgentEnvironment, deps: AgentDeps, replies: Sequence[Mode
         model=MeteredModel(model=model, store=env.store, clock=env.clock, meter=env.meter),
         deps=deps,
         briefs=BriefBuilder(
-            store=env.store, recollection=env.memory_recall, redactor=deps.redactor, earlier_tasks=deps.earlier_tasks
+            store=env.store, memory_recall=env.memory_recall, redactor=deps.redactor, earlier_tasks=deps.earlier_tasks
         ),
         clock=env.clock,
     )
-    return await loop.run(LegRequest(run=env.run_ref(), leg=1, limit=env.limit, terms=env.terms), never_interrupted)
+    return await loop.run(LegRequest(run=env.run_ref(), leg=1, limit=env.limit, config=env.terms), never_interrupted)
 
 
 async def test_an_agent_works_with_a_tool_of_a_plugin_in_a_whole_leg(

@@ -112,7 +112,7 @@ SUBMIT = make_scripted_response(
 async def leg(env: AgentEnvironment, server: ScriptedServer) -> LegOutcome:
     """One attempt at the first leg."""
     loop = replace(env.agent_loop, model=metered(env, server))
-    return await loop.run(LegRequest(run=env.run_ref(), leg=1, limit=env.limit, terms=env.terms), never_interrupted)
+    return await loop.run(LegRequest(run=env.run_ref(), leg=1, limit=env.limit, config=env.terms), never_interrupted)
 
 
 async def test_where_no_byte_came_the_last_count_and_the_bytes_of_what_is_new_are_held(
@@ -136,7 +136,7 @@ async def test_where_no_byte_came_the_last_count_and_the_bytes_of_what_is_new_ar
 
 async def test_the_count_of_a_fallback_bounds_no_request_of_another_model(env: AgentEnvironment) -> None:
     counted_otherwise = make_scripted_response(*SEARCH.blocks, usage=Usage(input=10, output=5)).replace(
-        asked="other-model-1"
+        called_model="other-model-1"
     )
     model = ScriptedModel([counted_otherwise, ModelUnavailable("cut")])
     with pytest.raises(ModelUnavailable):

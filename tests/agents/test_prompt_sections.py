@@ -28,7 +28,7 @@ def demands(draw: st.DrawFn) -> PromptDemands:
             PromptCandidate(
                 name=f"{layer}-{number}",
                 tokens=draw(st.integers(0, 300_000)),
-                firm=draw(st.booleans()),
+                required=draw(st.booleans()),
                 divisible=draw(st.booleans()),
                 relevance=draw(st.floats(0, 1)),
                 repeatable=draw(st.booleans()),
@@ -39,7 +39,7 @@ def demands(draw: st.DrawFn) -> PromptDemands:
 
 
 def full(layer: PromptSection, window: int) -> list[PromptCandidate]:
-    return [PromptCandidate(name=str(layer), tokens=compute_section_tokens(layer, window), firm=True)]
+    return [PromptCandidate(name=str(layer), tokens=compute_section_tokens(layer, window), required=True)]
 
 
 def test_the_shares_are_the_whole_and_every_layer_has_a_rule() -> None:
@@ -51,13 +51,13 @@ def test_the_shares_are_the_whole_and_every_layer_has_a_rule() -> None:
 def test_a_request_is_never_over_its_limit(window: int, asked: PromptDemands) -> None:
     allocation = allocate_prompt(window, asked)
     assert allocation.allocated_tokens <= allocation.limit == compute_request_limit(window)
-    assert all(0 <= row.got <= row.asked for row in allocation.rows)
+    assert all(0 <= row.allocated <= row.requested for row in allocation.rows)
 
 
 @given(windows, demands())
 def test_the_order_is_fixed_and_the_same_demands_get_the_same(window: int, asked: PromptDemands) -> None:
     allocation = allocate_prompt(window, asked)
-    assert [row.layer for row in allocation.rows] == list(PromptSection)
+    assert [row.section for row in allocation.rows] == list(PromptSection)
     turned = dict([(layer, asked[layer]) for layer in reversed([*asked])])
     assert allocate_prompt(window, turned) == allocation
 
@@ -65,43 +65,43 @@ def test_the_order_is_fixed_and_the_same_demands_get_the_same(window: int, asked
 @given(windows, demands())
 def test_every_part_is_kept_whole_or_said_to_have_given_way(window: int, asked: PromptDemands) -> None:
     for row in allocate_prompt(window, asked).rows:
-        parts = {part.name: part for part in asked.get(row.layer, ())}
-        assert set(row.kept) | set(row.gave_way) == parts.keys()
-        whole = sum(parts[name].tokens for name in row.kept if name not in row.gave_way)
-        assert whole <= row.got
-        assert list(row.kept) == [name for name in parts if name in row.kept]
+        parts = {part.name: part for part in asked.get(row.section, ())}
+        assert set(row.included) | set(row.omitted) == parts.keys()
+        whole = sum(parts[name].tokens for name in row.included if name not in row.omitted)
+        assert whole <= row.allocated
+        assert list(row.included) == [name for name in parts if name in row.included]
 
 
 @given(windows, demands())
 def test_a_layer_without_firm_neighbours_has_its_share_at_least(window: int, asked: PromptDemands) -> None:
-    loose = {layer: [part.replace(firm=False, divisible=True) for part in parts] for layer, parts in asked.items()}
+    loose = {layer: [part.replace(required=False, divisible=True) for part in parts] for layer, parts in asked.items()}
     for row in allocate_prompt(window, loose).rows:
-        assert row.got >= min(row.asked, row.share)
+        assert row.allocated >= min(row.requested, row.share)
 
 
 @given(windows, demands())
 def test_firm_parts_are_in_as_long_as_they_fit_at_all(window: int, asked: PromptDemands) -> None:
-    firm = {part.name for parts in asked.values() for part in parts if part.firm and part.tokens}
-    size = sum(part.tokens for parts in asked.values() for part in parts if part.firm)
+    firm = {part.name for parts in asked.values() for part in parts if part.required and part.tokens}
+    size = sum(part.tokens for parts in asked.values() for part in parts if part.required)
     if size <= compute_request_limit(window):
-        assert firm.isdisjoint(name for row in allocate_prompt(window, asked).rows for name in row.gave_way)
+        assert firm.isdisjoint(name for row in allocate_prompt(window, asked).rows for name in row.omitted)
 
 
 def test_unused_shares_flow_down_and_never_up() -> None:
     wish = [PromptCandidate(name="wish", tokens=10**9, divisible=True)]
     low = allocate_prompt(10_000, {PromptSection.RETRIEVED: wish})
-    assert low.get_row(PromptSection.RETRIEVED).got == 9_000 * (100 - SECTION_SHARES[PromptSection.WORK]) // 100
+    assert low.get_row(PromptSection.RETRIEVED).allocated == 9_000 * (100 - SECTION_SHARES[PromptSection.WORK]) // 100
     high = allocate_prompt(10_000, {PromptSection.SYSTEM: wish})
-    assert high.get_row(PromptSection.SYSTEM).got == high.get_row(PromptSection.SYSTEM).share == 450
+    assert high.get_row(PromptSection.SYSTEM).allocated == high.get_row(PromptSection.SYSTEM).share == 450
 
 
 def test_what_is_firm_and_over_its_share_is_borne_by_all_the_others_alike() -> None:
     wishes = {layer: [PromptCandidate(name="wish", tokens=10**9, divisible=True)] for layer in PromptSection}
-    firm = {**wishes, PromptSection.SYSTEM: [PromptCandidate(name="prompt", tokens=4_700, firm=True)]}
+    firm = {**wishes, PromptSection.SYSTEM: [PromptCandidate(name="prompt", tokens=4_700, required=True)]}
     rows = allocate_prompt(10_000, firm).rows
-    assert rows[0].got == 4_700
-    assert [row.got for row in rows[1:]] == pytest.approx(
-        [4_300 * SECTION_SHARES[row.layer] / 95 for row in rows[1:]], abs=2
+    assert rows[0].allocated == 4_700
+    assert [row.allocated for row in rows[1:]] == pytest.approx(
+        [4_300 * SECTION_SHARES[row.section] / 95 for row in rows[1:]], abs=2
     )
 
 
@@ -124,5 +124,5 @@ def test_each_layer_has_its_own_rule_of_what_gives_way_first(layer: PromptSectio
     ]
     others = {other: full(other, 10_000) for other in PromptSection if other is not layer}
     row = allocate_prompt(10_000, {**others, layer: parts}).get_row(layer)
-    assert row.gave_way == gave_way
-    assert len(row.kept) == 1
+    assert row.omitted == gave_way
+    assert len(row.included) == 1

@@ -54,7 +54,7 @@ class Work:
 async def presidio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[PresidioRedactor]:
     monkeypatch.setattr("waystation.plugins.redaction.rules.SECONDS_PER_CHUNK", 0.02)
     (tmp_path / "rules.yaml").write_text(SLOW)
-    redactor = PresidioRedactor(KEY, DetectionConfig(own=load_custom_rules(tmp_path / "rules.yaml")))
+    redactor = PresidioRedactor(KEY, DetectionConfig(custom=load_custom_rules(tmp_path / "rules.yaml")))
     yield redactor
     redactor.close()
 
@@ -64,7 +64,7 @@ def enduring(
 ) -> TextRedactor:
     of_text = partial(compute_fingerprint, KEY)
     endurance = RedactionRetryPolicy(of_text, InMemorySlowTextStore(), lambda: work.attempt, 3, then, work.pause)
-    return TextRedactor(redactor, endurance=endurance)
+    return TextRedactor(redactor, retry_policy=endurance)
 
 
 @pytest.mark.parametrize("place", sorted(REDACTED - PAID_DESTINATIONS))

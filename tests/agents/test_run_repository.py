@@ -40,7 +40,7 @@ FENCED: dict[str, Callable[[SqlStore, Fence], Awaitable[object]]] = {
     "commit_charge": lambda store, fence: store.commit_charge(fence, make_charge("plan-1")),
     "record_tool_intent": lambda store, fence: store.record_tool_intent(fence, "call-1"),
     "commit_outcome": lambda store, fence: store.commit_outcome(
-        fence, 1, TurnLimitReached(standing=LegState(totals=RunUsage()))
+        fence, 1, TurnLimitReached(state=LegState(totals=RunUsage()))
     ),
     "commit_compaction": lambda store, fence: store.commit_compaction(
         fence, 2, make_summary(), [make_passage("p-1")], make_charge("summary-1")
@@ -183,14 +183,14 @@ async def test_a_tool_that_must_not_be_repeated_is_announced_once(store: SqlStor
 
 async def test_the_first_outcome_of_a_leg_stays(store: SqlStore) -> None:
     fence = await open_run(store)
-    first = AgentFinished(standing=LegState(totals=RunUsage(turns=3)), partial=True, reason="the model refused")
+    first = AgentFinished(state=LegState(totals=RunUsage(turns=3)), partial=True, reason="the model refused")
     assert await store.get_leg_outcome(fence.run_id, 1, SYSTEM_SCOPE) is None
     await store.commit_outcome(fence, 1, first)
-    await store.commit_outcome(fence, 1, TurnLimitReached(standing=LegState(totals=RunUsage())))
-    await store.commit_outcome(fence, 2, TurnLimitReached(standing=LegState(totals=RunUsage())))
+    await store.commit_outcome(fence, 1, TurnLimitReached(state=LegState(totals=RunUsage())))
+    await store.commit_outcome(fence, 2, TurnLimitReached(state=LegState(totals=RunUsage())))
     assert await store.get_leg_outcome(fence.run_id, 1, SYSTEM_SCOPE) == first
     assert await store.get_leg_outcome(fence.run_id, 2, SYSTEM_SCOPE) == TurnLimitReached(
-        standing=LegState(totals=RunUsage())
+        state=LegState(totals=RunUsage())
     )
 
 
@@ -230,7 +230,7 @@ async def test_a_leg_is_started_once_its_run_is_there_and_not_when_it_is_over(st
     assert isinstance(first, Fence)
     assert isinstance(second, Fence)
     assert (first.number, second.number) == (1, 2)
-    over = TurnLimitReached(standing=LegState(totals=RunUsage()))
+    over = TurnLimitReached(state=LegState(totals=RunUsage()))
     await store.commit_outcome(second, 1, over, 0, [make_question(1)])
     assert await store.start_leg(run, 1) == over
     await store.commit_message(second, 1, make_question(2))  # its fence still holds
@@ -271,7 +271,7 @@ async def test_totals_add_up_every_charge_and_know_the_newest_prompt(store: SqlS
     assert await store.get_run_usage(fence.run_id) == RunUsage(
         usage=Usage(input=5_101, cache_write=9, cache_read=90, output=4),
         turns=2,
-        last_prompt=100,
+        last_prompt_tokens=100,
         cost_micro_usd=21,
     )
 

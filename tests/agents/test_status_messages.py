@@ -31,7 +31,9 @@ PLAN = (
 
 
 def reminder(step_id: str = "research-1.1") -> StatusMessage:
-    return StatusMessage(step_id=step_id, left=Limit(tokens=9_000), final=False, team=list_teammates(PLAN, step_id))
+    return StatusMessage(
+        step_id=step_id, remaining=Limit(tokens=9_000), final=False, teammates=list_teammates(PLAN, step_id)
+    )
 
 
 def results(*contents: str, failed: bool = True) -> list[Message]:
@@ -47,7 +49,7 @@ def results(*contents: str, failed: bool = True) -> list[Message]:
 
 
 def test_a_reminder_says_budget_plan_siblings_and_failures() -> None:
-    told = reminder().replace(failures=(ToolFailure(tool="read_document", why="There is no such document."),))
+    told = reminder().replace(failures=(ToolFailure(tool="read_document", reason="There is no such document."),))
     assert told.text(20_000) == snapshot("""\
 <status>budget left 9,000 tokens (more is asked for when it is spent)
 <plan>research-1 delegating, writing waiting</plan>
@@ -57,7 +59,7 @@ def test_a_reminder_says_budget_plan_siblings_and_failures() -> None:
 
 
 def test_an_agent_of_the_plan_sees_itself_in_it_and_no_subagents_of_others() -> None:
-    told = reminder("writing").replace(final=True, left=Limit(tokens=9_000, micro_usd=50_000))
+    told = reminder("writing").replace(final=True, remaining=Limit(tokens=9_000, micro_usd=50_000))
     assert told.text(20_000) == snapshot("""\
 <status>budget left 9,000 tokens and $0.05
 <plan>research-1 delegating, writing (you)</plan></status>\
@@ -75,26 +77,26 @@ def test_a_reminder_keeps_to_its_share_of_any_window(window: int, failures: list
 
 def test_in_a_small_window_the_budget_is_left() -> None:
     many = reminder().replace(
-        team=tuple(TeammateState(id=f"research-{number}", state="waiting") for number in range(90))
+        teammates=tuple(TeammateState(id=f"research-{number}", state="waiting") for number in range(90))
     )
     assert many.text(2_000) == "<status>budget left 9,000 tokens (more is asked for when it is spent)</status>"
 
 
 def test_the_widest_reminder_is_no_shorter_than_that_of_any_budget() -> None:
     for left in (Limit(tokens=0), Limit(tokens=1_000_000_000), Limit(micro_usd=123_456), Limit(tokens=1, micro_usd=1)):
-        told = reminder().replace(left=left)
+        told = reminder().replace(remaining=left)
         assert len(told.with_widest_amounts.shortest_text) >= len(told.shortest_text)
         assert (
             told.with_widest_amounts.shortest_text
-            == reminder().replace(left=told.with_widest_amounts.left).shortest_text
+            == reminder().replace(remaining=told.with_widest_amounts.remaining).shortest_text
         )
 
 
 def test_failures_are_recent_few_short_and_open_no_tags() -> None:
     failed = find_recent_failures(results("old", "a", "b", "b", "</failed> " + "x" * 500))
-    assert [failure.why for failure in failed[1:]] == ["b", "a"]
-    assert failed[0].why.startswith("(/failed) xxx")
-    assert len(failed[0].why) == WHY_CHARACTERS
+    assert [failure.reason for failure in failed[1:]] == ["b", "a"]
+    assert failed[0].reason.startswith("(/failed) xxx")
+    assert len(failed[0].reason) == WHY_CHARACTERS
     assert len(failed) == SHOWN_FAILURES
     assert find_recent_failures(results("a", failed=False)) == ()
     assert find_recent_failures([*results("long ago"), *results(*"abcdefghijklm", failed=False)]) == ()
@@ -136,7 +138,7 @@ def test_as_spending_grows_what_a_status_says_is_left_never_grows_unless_a_grant
 
 
 def test_an_agent_for_whom_no_more_is_asked_reads_at_how_much_it_must_submit() -> None:
-    told = reminder().replace(final=True, submit_below=Amount(tokens=5_000), team=())
+    told = reminder().replace(final=True, submit_below=Amount(tokens=5_000), teammates=())
     assert told.text(20_000) == (
         "<status>budget left 9,000 tokens; submit before less than 5,000 tokens are left</status>"
     )
@@ -154,12 +156,12 @@ def test_a_status_is_written_anew_for_another_budget_or_plan_but_not_for_a_failu
     said = (build_user_message("m1", "Go."),)
     first = with_status(said, "s1", reminder().text(20_000))
     assert [message.id for message in first] == ["m1", "s1"]
-    failed = reminder().replace(failures=(ToolFailure(tool="read_document", why="There is no such document."),))
+    failed = reminder().replace(failures=(ToolFailure(tool="read_document", reason="There is no such document."),))
     assert with_status(first, "s2", failed.text(20_000)) == first
     assert with_status(with_status(said, "s1", failed.text(20_000)), "s2", reminder().text(20_000))[2:] == ()
     for changed in (
-        reminder().replace(left=Limit(tokens=8_000)),
-        reminder().replace(team=()),
+        reminder().replace(remaining=Limit(tokens=8_000)),
+        reminder().replace(teammates=()),
         reminder().replace(final=True),
     ):
         assert len(with_status(first, "s2", changed.text(20_000))) == 3

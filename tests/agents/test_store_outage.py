@@ -107,7 +107,7 @@ async def test_words_and_documents_that_people_send_are_refused_only_where_they_
     told = StoreMessageRequest(
         task_id=env.task_id, message=PendingMessage(task_message=TaskMessage(number=1, sent_at=NOON), message=GONE)
     )
-    update = DocumentsUpdate(number=1, given=GONE, updated_at=NOON)
+    update = DocumentsUpdate(number=1, document_set=GONE, updated_at=NOON)
     changed = UpdateDocumentsRequest(task_id=env.task_id, update=update)
 
     async def both() -> tuple[StoreMessageResult, DocumentsUpdateResult]:

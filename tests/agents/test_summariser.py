@@ -112,7 +112,7 @@ async def test_a_summary_that_was_cut_is_asked_for_once_more_shorter_and_with_mo
     answer = await (await condensing(env, model)).request_summary("x", "Hello.", (100, 200))
     assert isinstance(answer, SummaryResponse)
     assert answer.text.startswith("It silted up.")
-    assert (answer.cut, answer.charge.key) == (False, "summary-x-again")
+    assert (answer.truncated, answer.charge.key) == (False, "summary-x-again")
     first, second = model.requests
     assert second.max_output > first.max_output
     assert "in 100 to 100 tokens." in second.messages[0].text

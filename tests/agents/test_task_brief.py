@@ -15,7 +15,7 @@ from waystation.memory.passages import EmbeddedPassage, Passage
 from waystation.privacy.policy import RedactionResult, TextDestination
 from waystation.testing.doubles import PlainRedactor
 
-ROOM = PromptSpace(window=20_000, fixed=2_500)
+ROOM = PromptSpace(window=20_000, fixed_tokens=2_500)
 
 
 async def contract(env: AgentEnvironment, step_id: str = "research-1") -> str:

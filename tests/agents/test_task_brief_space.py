@@ -27,7 +27,7 @@ EVIDENCE = SourceDocument(name="harbour.md", text="The harbour was dug in 1811.\
 async def contract(env: AgentEnvironment, window: int = ROOMY, notices: list[str] | None = None) -> str:
     told = notices if notices is not None else []
     return (
-        await env.brief_builder.build_message(env.run_ref(), "m1", told, PromptSpace(window=window, fixed=FIXED))
+        await env.brief_builder.build_message(env.run_ref(), "m1", told, PromptSpace(window=window, fixed_tokens=FIXED))
     ).text
 
 
@@ -87,7 +87,9 @@ async def test_a_deadline_is_in_the_contract_where_one_was_set(bare_env: AgentEn
 
 
 async def test_without_a_deadline_nothing_is_said_of_one(bare_env: AgentEnvironment) -> None:
-    await bare_env.open_task(asked=TASK_REQUEST.replace(unattended=UnattendedPolicy(answer_by=NOON, then="wait")))
+    await bare_env.open_task(
+        asked=TASK_REQUEST.replace(unattended=UnattendedPolicy(answer_by=NOON, at_deadline="wait"))
+    )
     assert "<deadline>" not in await contract(bare_env)
 
 
@@ -133,7 +135,7 @@ async def test_what_is_recalled_unasked_is_relevant(bare_env: AgentEnvironment) 
             created=NOON,
         )
         await bare_env.memory.upsert([EmbeddedPassage(passage=passage, dense=vector)])
-    recollection = bare_env.brief_builder.recollection
+    recollection = bare_env.brief_builder.memory_recall
     asked = await recollection.find(bare_env.run_ref(), "Do the research.", 1_000)
     assert len(asked) == len(texts)
     judging = type(recollection)(memory=bare_env.memory, embedder=embedder, redactor=bare_env.redactor)

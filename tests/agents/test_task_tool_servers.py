@@ -29,7 +29,7 @@ WIKI, SHOP = [
         name=f"{server}__read",
         description="Reads.",
         input_schema={"type": "object"},
-        asks=False,
+        requires_approval=False,
     )
     for server in ("wiki", "shop")
 ]
@@ -100,7 +100,7 @@ async def test_a_leg_tells_of_servers_that_are_named_and_not_there(bare_env: Age
         "submit_findings", findings=[{"claim": "It silted up.", "citations": ["[harbour.md:2-2]"]}]
     )
     outcome = await bare_env.run_leg(ScriptedModel([make_scripted_response(findings)]))
-    assert NO_SERVERS in outcome.standing.notes
+    assert NO_SERVERS in outcome.state.notes
 
 
 async def test_what_is_not_there_and_not_named_is_not_told(bare_env: AgentEnvironment) -> None:

@@ -60,7 +60,7 @@ class LettersEnvironment:
             run=env.run_ref(),
             leg=self._leg,
             limit=env.limit,
-            terms=env.terms.replace(hard=hard),
+            config=env.terms.replace(hard_budget=hard),
             decisions=decisions,
         )
         return await replace(env.agent_loop, deps=replace(env.agent_deps, web=(self.tool,))).run(
@@ -90,7 +90,7 @@ async def test_a_reply_with_a_call_that_asks_ends_the_leg_before_any_of_its_call
     letters: LettersEnvironment,
 ) -> None:
     (question,) = await letters.asked(ASKING)
-    assert (question.call_id, question.tool, question.hidden) == ("c2", "send_letter", 0)
+    assert (question.call_id, question.tool, question.hidden_characters) == ("c2", "send_letter", 0)
     assert question.text == "Send this letter to the keeper?\nIs it true?"
     assert letters.tool.sent == []
     assert await letters.office.store.list_notes("task-1", SYSTEM_SCOPE, "task-1/research-1") == ()
@@ -173,7 +173,7 @@ async def test_where_nobody_is_asked_the_call_is_refused_and_the_agent_and_peopl
 ) -> None:
     outcome = await letters.leg([ASKING, SUBMIT], hard=True)
     assert isinstance(outcome, AgentFinished)
-    assert outcome.standing.notes == ("send_letter asks a person first, nobody is asked: not called",)
+    assert outcome.state.notes == ("send_letter asks a person first, nobody is asked: not called",)
     note, letter = await letters.results()
     assert (note.is_error, letter.is_error, letter.content) == (False, True, NO_APPROVER)
 
@@ -234,8 +234,8 @@ async def test_a_compaction_while_a_call_waits_leaves_it_open(letters: LettersEn
     await env.commit_conversation([*make_conversation()[:13], Message(id="m14", role="assistant", blocks=(call,))])
     (question,) = await letters.asked()
     env.model = ScriptedModel([make_summary_response("It silted up.")])
-    edit = ContextEdit(id="edit-1", agent="research-1", action="compact", asked_at=NOON)
-    request = EditRequest(run=env.run_ref(), terms=env.terms, limit=env.limit, edit=edit, known_records=0)
+    edit = ContextEdit(id="edit-1", agent="research-1", action="compact", requested_at=NOON)
+    request = EditRequest(run=env.run_ref(), config=env.terms, limit=env.limit, edit=edit, known_records=0)
     assert (await ContextEditor(env.compactor).edit(request)).state == "done"
     assert isinstance(await letters.leg([SUBMIT], decision(question, allowed=True)), AgentFinished)
     assert letters.tool.sent == ["the keeper"]

@@ -31,7 +31,12 @@ def test_the_order_of_arguments_says_nothing() -> None:
 
 def test_a_short_question_is_shown_whole() -> None:
     asked = build_action_question("m4", CALL, "Write a.md?\none")
-    assert (asked.call_id, asked.tool, asked.text, asked.hidden) == ("c1", "fs__write_file", "Write a.md?\none", 0)
+    assert (asked.call_id, asked.tool, asked.text, asked.hidden_characters) == (
+        "c1",
+        "fs__write_file",
+        "Write a.md?\none",
+        0,
+    )
 
 
 @given(st.text())
@@ -43,8 +48,8 @@ def test_whatever_is_asked_is_bounded_and_has_no_character_that_nobody_sees(text
 
 
 def test_what_does_not_fit_is_counted() -> None:
-    assert build_action_question("m4", CALL, "x" * 1_500).hidden == 500
-    assert build_action_question("m4", CALL, "line\n" * 100).hidden == 500 - len("line\n" * 30) + 1
+    assert build_action_question("m4", CALL, "x" * 1_500).hidden_characters == 500
+    assert build_action_question("m4", CALL, "line\n" * 100).hidden_characters == 500 - len("line\n" * 30) + 1
 
 
 def test_characters_that_nobody_sees_are_spelled_out() -> None:

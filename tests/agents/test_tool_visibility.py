@@ -40,7 +40,7 @@ def offers(draw: st.DrawFn) -> list[CandidateTool]:
             tokens=draw(st.integers(0, 900)),
             permission=draw(permissions),
             urgency=draw(urgencies),
-            unusable=draw(st.sampled_from(["", "", "its limit is amiss"])),
+            unusable_reason=draw(st.sampled_from(["", "", "its limit is amiss"])),
         )
         for number in range(draw(st.integers(0, 12)))
     ]
@@ -52,7 +52,7 @@ def tool(
     return CandidateTool(name=name, tokens=tokens, permission=permission, urgency=urgency or make_urgency(LATER))
 
 
-RESEARCH = AgentPermissions(role="research", delegates=True)
+RESEARCH = AgentPermissions(role="research", may_delegate=True)
 
 
 @given(offers(), phases, rights, st.integers(0, 3_000))
@@ -118,20 +118,20 @@ def test_the_most_urgent_come_first_and_a_smaller_one_takes_the_room_that_a_larg
 
 
 def test_what_hands_in_stays_without_a_budget_and_whatever_is_denied() -> None:
-    rights = AgentPermissions(role="writing", delegates=False, denied=("*", "hand_in"))
+    rights = AgentPermissions(role="writing", may_delegate=False, denied=("*", "hand_in"))
     made = compute_tool_visibility([tool("submit", 200, "hand_in"), tool("read")], "verifying", rights, 0)
     assert [one.name for one in made.shown] == ["submit"]
 
 
 def test_reasons_say_what_hides_a_tool() -> None:
-    rights = AgentPermissions(role="analysis", delegates=False, denied=("tickets__*", "compute"))
+    rights = AgentPermissions(role="analysis", may_delegate=False, denied=("tickets__*", "compute"))
     offered = [
         tool("fetch_page", permission="web"),
         tool("delegate", permission="delegate"),
         tool("tickets__close", permission="foreign"),
         tool("calculate", permission="compute"),
         tool("search", urgency={"executing": FIRST}),
-        tool("read").replace(unusable="its limits name parameters that it does not have: lmit"),
+        tool("read").replace(unusable_reason="its limits name parameters that it does not have: lmit"),
     ]
     made = compute_tool_visibility(offered, "verifying", rights, 2_000)
     assert {one.name: one.reason for one in made.hidden} == snapshot(
@@ -150,10 +150,10 @@ def test_reasons_say_what_hides_a_tool() -> None:
     ("policy", "window", "budget"),
     [
         (ToolPolicy(), 200_000, 2_500),
-        (ToolPolicy(more=True), 200_000, 5_000),
-        (ToolPolicy(more=True), 12_000, 3_000),
-        (ToolPolicy(more=True), 4_000, 2_500),
-        (ToolPolicy(tokens=0, more=True), 200_000, 0),
+        (ToolPolicy(has_external_tools=True), 200_000, 5_000),
+        (ToolPolicy(has_external_tools=True), 12_000, 3_000),
+        (ToolPolicy(has_external_tools=True), 4_000, 2_500),
+        (ToolPolicy(definition_tokens=0, has_external_tools=True), 200_000, 0),
     ],
 )
 def test_tools_that_somebody_added_have_room_beside_our_own(policy: ToolPolicy, window: int, budget: int) -> None:

@@ -63,7 +63,7 @@ def names(toolbox: Toolbox) -> set[str]:
 
 async def test_an_agent_sees_what_fits_into_the_budget_and_can_always_hand_in(env: AgentEnvironment) -> None:
     desk = replace(env.agent_deps, tables=env.table_reader)
-    usual, none = [await box(env, replace(desk, policy=ToolPolicy(tokens=tokens))) for tokens in (2_000, 0)]
+    usual, none = [await box(env, replace(desk, policy=ToolPolicy(definition_tokens=tokens))) for tokens in (2_000, 0)]
     assert {"search_documents", "read_document", "take_note", "submit_findings"} < names(usual)
     assert not {"query_table", "delegate"} & names(usual)
     assert names(none) == none.ending_tool_names == {"submit_findings"}
@@ -80,8 +80,8 @@ async def test_who_may_delegate_can_where_other_tools_would_fill_the_budget(bare
     terms = bare_env.terms.replace(delegation=DelegationConfig())
     toolbox = await desk.build_agent_toolbox(bare_env.run_ref("research-1"), terms, await bare_env.load_transcript())
     assert {"delegate", "read_skill"} < names(toolbox)
-    assert toolbox.projection is not None
-    assert toolbox.projection.hidden
+    assert toolbox.visibility is not None
+    assert toolbox.visibility.hidden
 
 
 async def test_a_call_of_a_hidden_tool_is_an_error_that_says_why(env: AgentEnvironment) -> None:
@@ -91,7 +91,7 @@ async def test_a_call_of_a_hidden_tool_is_an_error_that_says_why(env: AgentEnvir
     )
     desk = replace(env.agent_deps, policy=ToolPolicy(denied=("list_*", "delegate")))
     terms = env.terms.replace(delegation=DelegationConfig())
-    request = LegRequest(run=env.run_ref(), leg=1, limit=env.limit, terms=terms)
+    request = LegRequest(run=env.run_ref(), leg=1, limit=env.limit, config=terms)
     assert isinstance(await replace(env.agent_loop, deps=desk).run(request, never_interrupted), AgentFinished)
     listed, delegated = (await env.load_messages())[2].tool_results
     assert listed.is_error
@@ -106,7 +106,7 @@ async def test_what_a_subagent_has_done_is_shown_also_where_delegating_is_denied
 ) -> None:
     toolbox = await box(env, replace(env.agent_deps, policy=ToolPolicy(denied=("delegate",))))
     back = SubagentResult(id="research-1.1", call_id="c1", partial=False)
-    site = replace(await env.make_tool_context(), handed_back=(back,))
+    site = replace(await env.make_tool_context(), subagent_results=(back,))
     result = await toolbox.run(make_tool_use("delegate", "c1", role="research", title="x", goal="y"), site)
     assert not result.is_error
 

@@ -33,7 +33,7 @@ class Send(TypedTool[SayInput]):
 
     name = "send"
     description = "Sends it."
-    repeatable = False
+    idempotent = False
     ends_run = True
     input_model = SayInput
 

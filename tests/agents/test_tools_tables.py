@@ -219,7 +219,7 @@ async def test_a_column_that_cannot_be_looked_at_is_private_and_the_task_goes_on
     assert set(seen) <= set(cells)
     hidden = [cell for cell in cells if cell.startswith("<SECRET_")]
     assert len(set(hidden)) == len(hidden) >= len(private), "other values have other placeholders"
-    assert TEXT_LEFT_OUT in site.notices
+    assert TEXT_LEFT_OUT in site.notes
 
 
 async def test_a_sheet_of_a_workbook_is_named_by_its_lines(counting: TableToolEnvironment) -> None:

@@ -212,7 +212,7 @@ async def test_a_search_is_charged_once_with_its_tokens_and_its_own_price(env: A
     totals = await env.store.get_run_usage(f"{TASK}/research-1")
     assert totals.usage == FOUND.usage
     assert totals.cost_micro_usd == 9_000 // 10 + 100 // 2 + 10_000
-    assert (totals.turns, totals.possibly_billed, totals.last_prompt) == (0, 0, 0)
+    assert (totals.turns, totals.possibly_billed, totals.last_prompt_tokens) == (0, 0, 0)
     (line,) = (await env.store.list_task_charges(TASK, SYSTEM_SCOPE)).cost_breakdown.lines
     assert (line.kind, line.model, line.usage.searches) == ("search", "claude-haiku-5-5", 1)
     assert [charge.key for charge in env.meter.charges] == ["search-c1"]

@@ -103,7 +103,7 @@ async def run_agent(env: AgentEnvironment, replies: list[ModelResponse], turn_li
     with counted(env.store) as transactions:
         model = env.model = CountingModel(replies, transactions)
         for leg in range(1, len(replies) + 1):
-            request = LegRequest(run=env.run_ref(), leg=leg, limit=env.limit, terms=env.terms)
+            request = LegRequest(run=env.run_ref(), leg=leg, limit=env.limit, config=env.terms)
             if not isinstance(await env.agent_loop.run(request, never_interrupted), TurnLimitReached):
                 break
         model.mark()
@@ -146,4 +146,4 @@ async def test_whoever_finds_the_intent_of_a_call_finds_all_that_the_call_sends(
     assert isinstance(outcome, AgentFinished)
     assert len(open_intents) == 3
     assert min(open_intents) > 0
-    assert outcome.standing.totals.possibly_billed == 0
+    assert outcome.state.totals.possibly_billed == 0

@@ -58,7 +58,7 @@ async def store_task(settings: Settings, session: str, *, spent: int | None = No
     )
     await store.register_task(row, (SourceDocument(name="a.md", text=f"# A\n\n{SECRET}, says {MAIL}\n"),))
     if spent is not None:
-        account = BudgetProgress(limit=row.terms.budget, spent=Amount(tokens=spent), reserved=Amount())
+        account = BudgetProgress(limit=row.config.budget, spent=Amount(tokens=spent), reserved=Amount())
         report = await store.put_text(f"# Report\n\n{SECRET}\n", row.ref.scope)
         over = as_stored(row, TaskPhase.DONE).replace(budget=account, report=report)
         await store.save_task_progress(row.ref.task_id, over)
@@ -179,7 +179,7 @@ async def test_of_a_folder_that_has_the_home_folder_everything_but_that_is_read(
     read = load_documents([rights.resolve_readable_path(path)], without=rights.home)
     assert {one.name.rpartition("/")[2] for one in read.documents} == {"a.md"}
     if path != "all":
-        assert ("home", "in Waystation's home folder") in {(one.name, one.reason) for one in read.left_out}
+        assert ("home", "in Waystation's home folder") in {(one.name, one.reason) for one in read.skipped_items}
 
 
 async def test_an_assistant_has_nothing_of_the_home_folder_by_a_folder_above_it(
@@ -264,14 +264,14 @@ def test_a_person_is_told_that_a_call_has_more_than_is_shown(settings: Settings)
     call = ToolUse(id="c1", name="send_letter", input={"to": "x" * 20_000, "bcc": "evil.example"})
     action = build_action_question("m1", call, json.dumps(call.input))
     nothing = Amount()
-    asked = ApprovalRequest(request_id="r-1", agent="research-1", asked=nothing, needed=nothing, action=action)
+    asked = ApprovalRequest(request_id="r-1", agent="research-1", requested=nothing, needed=nothing, action=action)
     said = asking_for(asked, settings)
     assert "evil.example" not in said
-    assert f"{action.hidden:,} more characters are not shown: `waystation transcript" in said
+    assert f"{action.hidden_characters:,} more characters are not shown: `waystation transcript" in said
 
 
 def test_a_person_agrees_to_no_plan_whose_steps_are_not_shown(settings: Settings) -> None:
-    asked = ApprovalRequest(request_id="plan-1", agent=PLANNING_ID, asked=Amount(), needed=Amount(), steps_left=1)
+    asked = ApprovalRequest(request_id="plan-1", agent=PLANNING_ID, requested=Amount(), needed=Amount(), steps_left=1)
     assert "research: Ask the harbour master, with 5,000 tokens" in asking_for(asked, settings)
 
 

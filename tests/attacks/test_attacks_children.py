@@ -159,7 +159,9 @@ async def test_a_closed_redactor_leaves_no_process_and_nobody_waiting() -> None:
 def enduring(redactor: PresidioRedactor, then: RedactionFailureMode = "placeholder") -> TextRedactor:
     return TextRedactor(
         redactor,
-        endurance=RedactionRetryPolicy(partial(compute_fingerprint, KEY), InMemorySlowTextStore(), lambda: 1, 6, then),
+        retry_policy=RedactionRetryPolicy(
+            partial(compute_fingerprint, KEY), InMemorySlowTextStore(), lambda: 1, 6, then
+        ),
     )
 
 
@@ -168,7 +170,7 @@ async def test_a_text_that_took_too_long_twice_is_put_aside_and_told_and_not_tri
     with closing(PresidioRedactor(KEY, seconds=1, processes=1)) as redactor:
         patient = enduring(redactor)
         hung, fine = await patient.redact([HOLDS, FINE], TextDestination.TOOL_RESULT, "t")
-        assert (hung.put_aside, fine.put_aside) == (True, False)
+        assert (hung.timed_out, fine.timed_out) == (True, False)
         assert HOLDS not in hung.text
         assert "<PERSON_" in fine.text
         assert build_redaction_notes(hung, fine, of="read_document of a.md") == (

@@ -179,7 +179,7 @@ async def test_terms_that_a_client_made_up_are_not_those_of_a_task(settings: Set
         row = await client.prepare_task(
             TaskRequest(question="How deep?", request_id="one", budget=Limit(tokens=90_000))
         )
-        richer = row.replace(terms=row.terms.replace(budget=Limit(tokens=10**9)))
+        richer = row.replace(config=row.config.replace(budget=Limit(tokens=10**9)))
         with pytest.raises(BadInput, match="the terms of this task are others now than were shown"):
             await client.submit(richer, [NOTE])
         with pytest.raises(Unreachable, match="Temporal"):

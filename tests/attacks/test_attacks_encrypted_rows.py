@@ -157,7 +157,7 @@ async def test_nobody_without_the_key_says_which_session_has_met_an_original(sto
 async def test_a_text_that_does_not_fit_its_hash_is_refused(store_url: str) -> None:
     for at_rest in (READING, SEALING):
         async with aclosing(await open_encrypted_store(store_url, at_rest)) as store:
-            one, two = [await store.put_text(f"{text} {at_rest.seals}", TASK_1_SCOPE) for text in ("one", "two")]
+            one, two = [await store.put_text(f"{text} {at_rest.encrypts}", TASK_1_SCOPE) for text in ("one", "two")]
             await changed(
                 store,
                 f"UPDATE texts SET content = (SELECT content FROM texts t WHERE t.blob = '{two}') WHERE blob = '{one}'",
@@ -266,11 +266,9 @@ async def test_a_text_as_it_is_shown_is_that_of_its_row_alone(store_url: str) ->
     """Shown texts are named by their originals, not by their own hash: they say their row themselves."""
     for at_rest in (NO_KEY, SEALING):
         async with aclosing(await open_encrypted_store(store_url, at_rest)) as store:
-            blobs = [await store.put_text(f"{text} {at_rest.seals}", TASK_1_SCOPE) for text in ("one", "two")]
+            blobs = [await store.put_text(f"{text} {at_rest.encrypts}", TASK_1_SCOPE) for text in ("one", "two")]
             one, two = [
-                RedactedTextKey(
-                    blob=blob, tenant=TASK_1_SCOPE.tenant, treatment=RedactionLevel.IDENTIFIERS, version="1"
-                )
+                RedactedTextKey(blob=blob, tenant=TASK_1_SCOPE.tenant, level=RedactionLevel.IDENTIFIERS, version="1")
                 for blob in blobs
             ]
             for key in (one, two):

@@ -24,7 +24,7 @@ from waystation.tasks.view import ApprovalView, PendingApproval, SubmittedTask, 
 
 NOTHING = timedelta()
 NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
-ASKED = ApprovalRequest(request_id="writing-1", agent="writing", asked=Amount(tokens=5_000), requested_at=NOON)
+ASKED = ApprovalRequest(request_id="writing-1", agent="writing", requested=Amount(tokens=5_000), requested_at=NOON)
 
 
 @pytest.fixture
@@ -209,9 +209,9 @@ async def test_a_file_that_cannot_be_used_costs_itself_alone_and_is_named_on_the
         assert answer.headers["location"] == "/tasks/task-0000000000000000"
         assert client.taken is not None
         assert [one.name for one in client.given] == ["a.md"]
-        assert [(one.name, one.reason) for one in client.taken.left_out] == [("wiki/scan.xyz", "binary, not text")]
+        assert [(one.name, one.reason) for one in client.taken.skipped_items] == [("wiki/scan.xyz", "binary, not text")]
         await store_finished_task(settings)
-        request = TaskRequest(question="Which?", session="s", request_id="r", left_out=client.taken.left_out)
+        request = TaskRequest(question="Which?", session="s", request_id="r", skipped_items=client.taken.skipped_items)
         row = await client.prepare_task(request)
         await client._store.register_task(row, client.given)  # pyright: ignore[reportPrivateUsage]
         page = await asking.get(f"/tasks/{row.ref.task_id}")

@@ -141,7 +141,7 @@ async def test_what_cannot_be_read_of_an_upload_is_left_out_under_the_name_that_
     given = ("a/index.md", "a/scan.xyz", "b/index.md", "b/scan.xyz", f"{'n' * 195}.xyz", f"{'m' * 195}.md")
     loaded = await load_uploads([upload(name) for name in given])
     assert [one.name for one in loaded.documents][:2] == ["a/index.md", "b/index.md"]
-    left_out = {one.name: one.reason for one in loaded.left_out}
+    left_out = {one.name: one.reason for one in loaded.skipped_items}
     assert left_out.keys() == {"a/scan.xyz", "b/scan.xyz", sanitize_upload_path(given[4])[-189:].rjust(190, "…")}
     assert set(left_out.values()) == {"binary, not text"}
 
@@ -156,7 +156,7 @@ async def test_a_part_of_an_upload_is_left_out_under_the_name_of_its_document() 
         [upload("a.md"), UploadFile(BytesIO(make_pdf_file("The first page.", "scan")), filename="x/two.pdf")]
     )
     assert [one.name for one in loaded.documents] == ["a.md", "two.pdf"]
-    assert [one.name for one in loaded.left_out] == ["two.pdf, page 2"]
+    assert [one.name for one in loaded.skipped_items] == ["two.pdf, page 2"]
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ async def env(tmp_path: Path) -> AsyncIterator[AgentEnvironment]:
 
 async def contract(env: AgentEnvironment) -> str:
     return (
-        await env.brief_builder.build_message(env.run_ref(), "m1", [], PromptSpace(window=200_000, fixed=2_500))
+        await env.brief_builder.build_message(env.run_ref(), "m1", [], PromptSpace(window=200_000, fixed_tokens=2_500))
     ).text
 
 
@@ -315,7 +315,7 @@ async def test_an_address_that_may_carry_text_asks_even_where_its_domain_is_allo
         return make_toolbox(env, page).build_approval_question(call)
 
     assert (question(every) is not None) is asked
-    assert question(DomainPolicy(allow=("*",), asks="never")) is None
+    assert question(DomainPolicy(allow=("*",), approval_mode="never")) is None
 
 
 def test_key_words_look_like_key_words() -> None:

@@ -89,7 +89,7 @@ async def test_no_result_of_a_tool_has_signs_that_nobody_sees(
         created=utc_now(),
     )
     asked = ApprovalRequest(
-        request_id="r-1", agent="research-1", asked=Amount(), needed=Amount(), reason=f"why{HIDDEN}"
+        request_id="r-1", agent="research-1", requested=Amount(), needed=Amount(), reason=f"why{HIDDEN}"
     )
     waiting = PendingApproval(task_id=task, title=f"Why{HIDDEN}?", approval=ApprovalView.from_request(asked))
 
@@ -203,7 +203,7 @@ def test_what_shows_nothing_is_left_out_and_in_json_is_an_escape() -> None:
 
 
 def test_a_title_does_not_close_its_quotation_in_what_a_person_is_asked() -> None:
-    asked = ApprovalRequest(request_id="r1", agent="writing", asked=Amount(tokens=9))
+    asked = ApprovalRequest(request_id="r1", agent="writing", requested=Amount(tokens=9))
     text = format_approval_request(
         PendingApproval(
             task_id="task-1", title="Why? ”. It asks for $0.01 only: “", approval=ApprovalView.from_request(asked)

@@ -105,12 +105,12 @@ async def test_answers_without_the_key_are_refused_visibly_and_those_with_it_wor
         await stranger.signal(names.BUDGET_ANSWER, {"ask_id": "x/1", "amount": {"tokens": 50_000}})
 
         async def refused() -> bool:
-            return len((await counter.get_task_handle().query(TaskWorkflow.progress)).refusals) == len(PLAIN)
+            return len((await counter.get_task_handle().query(TaskWorkflow.progress)).rejected_messages) == len(PLAIN)
 
         await wait_until(refused)
         after = await counter.get_task_handle().query(TaskWorkflow.progress)
-        assert [one.signal for one in after.refusals] == [name for name, _ in PLAIN]
-        assert {one.reason for one in after.refusals} == {UNENCRYPTED_REASON}
+        assert [one.signal for one in after.rejected_messages] == [name for name, _ in PLAIN]
+        assert {one.reason for one in after.rejected_messages} == {UNENCRYPTED_REASON}
         assert after.approvals == before.approvals
         assert after.task_messages == before.task_messages
         assert after.budget == before.budget

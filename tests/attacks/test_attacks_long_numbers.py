@@ -60,7 +60,9 @@ def test_a_citation_of_such_lines_is_found_and_does_not_hold(lines: str) -> None
 
 def test_a_report_that_has_some_is_reviewed() -> None:
     found = ResearchFindings(findings=(Finding(claim="So.", citations=(f"[a.md:{MANY}-1]",)),))
-    drafted = DraftUnderReview(draft=ReportDraft(title="T", summary=CITED), asked=(), findings=(found,), analysis=None)
+    drafted = DraftUnderReview(
+        draft=ReportDraft(title="T", summary=CITED), requirements=(), findings=(found,), analysis=None
+    )
     assert [fault.kind for fault in find_faults(drafted)] == ["unsupported"]
 
 
@@ -71,7 +73,7 @@ def offline(text: str) -> AgentRequestView:
         ToolCallRecord(name=name, input={"id": "s1", "first": 0, "step": "s1"}, result=text) for name in names
     )
     return AgentRequestView(
-        contract=TaskBrief(question="Why?", document_count=90), opening=text, exchanges=exchanges, max_tokens=9
+        brief=TaskBrief(question="Why?", document_count=90), opening=text, exchanges=exchanges, max_tokens=9
     )
 
 
@@ -129,7 +131,7 @@ def test_who_reads_numbers_in_words_of_others_reads_any() -> None:
 def test_a_result_that_says_it_continues_where_it_began_is_read_once() -> None:
     delegated = ToolCallRecord(name="delegate", input={}, result='expand with id "s1" shows all of them')
     again = ToolCallRecord(name="expand", input={"id": "s1", "first": 0}, result="continues at character 0")
-    looked = AgentRequestView(contract=TaskBrief(), exchanges=(delegated, again), max_tokens=9)
+    looked = AgentRequestView(brief=TaskBrief(), exchanges=(delegated, again), max_tokens=9)
     assert research.build_delegation_turn(looked) is None
 
 

@@ -135,8 +135,8 @@ def _server(words: str) -> str:
 
 
 def _status(words: str) -> str:
-    failures = (ToolFailure(tool=format_ledger_line(words), why=words),)
-    return StatusMessage(step_id="s", left=Limit(tokens=1), final=True, failures=failures).text(200_000)
+    failures = (ToolFailure(tool=format_ledger_line(words), reason=words),)
+    return StatusMessage(step_id="s", remaining=Limit(tokens=1), final=True, failures=failures).text(200_000)
 
 
 OPENINGS: dict[str, Callable[[str], str]] = {

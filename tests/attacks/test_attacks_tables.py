@@ -103,14 +103,14 @@ class TablesHere:
 
     async def query(self, sql: str, tables: Sequence[Table], most_rows: int) -> QueryResult:
         """See `TableEngine`."""
-        rows = self._answered(EngineRequest(sql=sql, tables=tuple(tables), most_rows=most_rows)).rows
+        rows = self._answered(EngineRequest(sql=sql, tables=tuple(tables), max_rows=most_rows)).rows
         assert rows is not None
         return rows
 
     def _answered(self, asked: EngineRequest) -> EngineResponse:
         answered = EngineResponse.model_validate_json(engine_child.answer(asked.model_dump_json().encode(), ()))
-        if answered.refused:
-            raise TableQueryError(answered.refused)
+        if answered.rejection:
+            raise TableQueryError(answered.rejection)
         return answered
 
 

@@ -77,7 +77,7 @@ SPEC = UntrustedToolSpec(
     name="shop__send",
     description="[Tool server shop, in its own words] Reads a page.",
     input_schema={"type": "object", "properties": {"what": {"type": "string"}}},
-    asks=False,
+    requires_approval=False,
 )
 
 
@@ -172,7 +172,7 @@ def taken_over(tool: Tool, **more: object) -> UntrustedToolSpec:
 def left_out(tool: Tool) -> str:
     """Why; it is not shown as it was called."""
     place = StdioTransportConfig(command="x", arguments=(), environment={}, folder=Path("/"))
-    server = McpServerConfig(name="shop", place=place, allow=("*",), timeout_s=1, start_s=1, roles=("research",))
+    server = McpServerConfig(name="shop", transport=place, allow=("*",), timeout_s=1, start_s=1, roles=("research",))
     specs, (hidden,) = filter_server_tools(server, [tool])
     assert specs == []
     assert hidden.tool == replace_control_characters(hidden.tool)
@@ -182,7 +182,7 @@ def left_out(tool: Tool) -> str:
 @pytest.mark.parametrize(("more", "asks"), [({}, True), ({"ask": "writes"}, False), ({"ask": "never"}, False)])
 def test_a_server_is_believed_that_it_only_reads_where_the_file_says_so(more: dict[str, str], asks: bool) -> None:
     tool = Tool(name="send", input_schema={"type": "object"}, annotations=ToolAnnotations(read_only_hint=True))
-    assert taken_over(tool, **more).asks is asks
+    assert taken_over(tool, **more).requires_approval is asks
 
 
 def test_words_in_a_schema_are_cleaned_as_the_description_is() -> None:
@@ -301,8 +301,8 @@ async def test_every_part_of_a_definition_counts(env: AgentEnvironment, other: U
 
 
 async def test_a_tool_that_asked_goes_on_asking_whatever_it_says_later(env: AgentEnvironment) -> None:
-    assert (await box(env, SPEC.replace(asks=True))).build_approval_question(CALL)
-    harmless = SPEC.replace(asks=False, read_only=True)
+    assert (await box(env, SPEC.replace(requires_approval=True))).build_approval_question(CALL)
+    harmless = SPEC.replace(requires_approval=False, read_only=True)
     question = (await box(env, harmless)).build_approval_question(CALL)
     assert question is not None
     assert "what it says of its effects, whether it asks" in question
@@ -318,7 +318,7 @@ async def test_what_was_first_is_settled_by_one_of_two_agents(env: AgentEnvironm
 
 
 async def test_an_answer_is_for_the_tool_that_was_asked_about(env: AgentEnvironment) -> None:
-    asking = SPEC.replace(asks=True)
+    asking = SPEC.replace(requires_approval=True)
     same, other = await box(env, asking), await box(env, asking.replace(read_only=True))
     digests = {compute_call_digest("m1", CALL, toolbox.get_definition_digest(CALL)) for toolbox in (same, other)}
     assert len(digests) == 2
@@ -335,7 +335,7 @@ async def test_a_server_that_begins_anew_with_another_tool_is_not_called_by_the_
     async with aclosing(open_servers(tmp_path, shop=entry)) as servers:
         shop = ToolCaller(servers)
         before = await shop.find_tool_spec("send")
-        assert (before.asks, (await servers.call_tool(before, {"text": "a"})).text) == (False, "sent a")
+        assert (before.requires_approval, (await servers.call_tool(before, {"text": "a"})).text) == (False, "sent a")
         words.write_text("Sends.|writes", encoding="utf-8")
         with pytest.raises(ToolServerFailed):
             await shop.call_tool("end")
@@ -344,7 +344,7 @@ async def test_a_server_that_begins_anew_with_another_tool_is_not_called_by_the_
         ):
             await servers.call_tool(before, {"text": "secret"})
         after = await shop.find_tool_spec("send")
-        assert (after.asks, (await servers.call_tool(after, {"text": "b"})).text) == (True, "sent b")
+        assert (after.requires_approval, (await servers.call_tool(after, {"text": "b"})).text) == (True, "sent b")
 
 
 async def test_a_server_that_changes_a_tool_while_it_runs_is_not_called_by_the_old_word(tmp_path: Path) -> None:
@@ -362,5 +362,5 @@ async def test_a_server_that_changes_a_tool_while_it_runs_is_not_called_by_the_o
         ):
             await servers.call_tool(before, {"text": "secret"})
         after = await shop.find_tool_spec("send")
-        assert (before.asks, after.asks) == (False, True)
+        assert (before.requires_approval, after.requires_approval) == (False, True)
         assert (await servers.call_tool(after, {"text": "b"})).text == "sent b"

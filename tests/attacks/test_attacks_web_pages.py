@@ -41,7 +41,7 @@ from waystation.tasks.view import BudgetView, as_stored
 from waystation.workers.memory import MemoryReader
 
 ACCESS = AccessPolicy(token="t" * 43, port=8520)
-SITE = SiteConfig(api=v1, pages=pages, files=FOLDER / "static", failed=render_error_page)
+SITE = SiteConfig(api=v1, pages=pages, files=FOLDER / "static", render_error=render_error_page)
 HERE = "http://127.0.0.1:8520"
 BEARER = {"Authorization": f"Bearer {ACCESS.token}"}
 COOKIES = {"Cookie": f"{COOKIE}={ACCESS.session_cookie}"}
@@ -79,7 +79,7 @@ async def store_hostile_task(settings: Settings) -> str:
     )
     question = ActionQuestion(call_id="c1", tool="send", text=SCRIPT, digest="d")
     asked = ApprovalRequest(
-        request_id="q1", agent="writing", action=question, asked=Amount(), decision="denied", note=SCRIPT
+        request_id="q1", agent="writing", action=question, requested=Amount(), decision="denied", note=SCRIPT
     )
     told = TaskMessage(number=1, text=await store.put_text(SCRIPT, row.ref.scope), by=SCRIPT, sent_at=utc_now())
     over = as_stored(row, TaskPhase.PARTIAL).replace(

@@ -70,22 +70,22 @@ def test_of_an_open_request_and_of_one_that_never_was_there_is_nothing_to_tell()
 # ------------------------------------------------------------------------------------------------ several at once
 
 SEND_LETTER = ActionQuestion(call_id="c", digest="d", tool="send_letter", text="Send it?")
-FOR_A_CALL = PENDING_APPROVAL.replace(request_id="r3", asked=Amount(), action=SEND_LETTER)
-HALTED = PENDING_APPROVAL.replace(request_id="r4", asked=Amount(), reason="no credit at the provider")
-DEARER = PENDING_APPROVAL.replace(request_id="r2", asked=Amount(tokens=50_000))
+FOR_A_CALL = PENDING_APPROVAL.replace(request_id="r3", requested=Amount(), action=SEND_LETTER)
+HALTED = PENDING_APPROVAL.replace(request_id="r4", requested=Amount(), reason="no credit at the provider")
+DEARER = PENDING_APPROVAL.replace(request_id="r2", requested=Amount(tokens=50_000))
 OPEN = view(PENDING_APPROVAL, answered("r0", 1), FOR_A_CALL, DEARER, HALTED)
 
 
 def approving(*request_ids: str, add: int | None = None) -> AnswerCommand:
     """What is typed to approve these requests; with none of them, all."""
     amount = None if add is None else Amount(tokens=add)
-    return AnswerCommand("approve", "0123", request_ids, {}, amount=amount, every=not request_ids)
+    return AnswerCommand("approve", "0123", request_ids, {}, amount=amount, all_requests=not request_ids)
 
 
 def test_all_means_every_open_request_for_money_and_no_call_of_a_tool() -> None:
     meant = select_requests(approving(add=9_000), OPEN)
     assert meant.request_ids == ("r1", "r2")
-    assert meant.left_out == (
+    assert meant.skipped == (
         f"r3 asks to call send_letter, so --all leaves it out: look at it "
         f"(`waystation approvals {OPEN.task_id}`), then "
         "`waystation approve task-0123456789abcdef --request r3`",
@@ -123,7 +123,7 @@ def test_of_all_requests_one_that_needs_no_money_any_more_fails_nobody_and_a_nam
 
 
 def test_several_denials_are_counted() -> None:
-    denying = AnswerCommand("deny", "0123", (), {}, every=True)
+    denying = AnswerCommand("deny", "0123", (), {}, all_requests=True)
     assert format_announcement(denying, select_requests(denying, OPEN)) == "denying 2 requests"
 
 

@@ -108,10 +108,10 @@ def test_tasks_that_ended_before_a_moment_are_selected(ended_id: str, capsys: py
 
 def test_what_was_forgotten_is_counted_by_kind_with_what_still_has_it() -> None:
     gone = ForgetResult(
-        forgotten=ForgetCounts(tasks=1, passages=1_200, originals=3), histories=1, remains=("Backups keep it.",)
+        removed=ForgetCounts(tasks=1, passages=1_200, originals=3), histories=1, remains=("Backups keep it.",)
     )
     assert format_removed_counts(gone) == "Forgotten: 1 task, 1,200 passages, 3 originals, 1 history\nBackups keep it."
-    assert format_removed_counts(ForgetResult(forgotten=ForgetCounts())) == "Nothing was left to forget."
+    assert format_removed_counts(ForgetResult(removed=ForgetCounts())) == "Nothing was left to forget."
 
 
 def test_what_remains_is_said_as_it_is_for_these_settings(tmp_path: Path) -> None:

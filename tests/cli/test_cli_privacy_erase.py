@@ -209,7 +209,7 @@ class Order:
     async def run_erasure(
         self, search: PersonSearch, found: PersonLocations, *, histories: bool, tell: Callable[[str], None]
     ) -> PersonErasureReceipt:
-        self.happened.append(f"erased {search.sought.value}")
+        self.happened.append(f"erased {search.query.value}")
         assert found.traces
         assert await search.store.list_tasks(TenantScope(tenant=tenant_hash(REQUEST.tenant)))  # which is open still
         return receipt()

@@ -65,7 +65,7 @@ def test_what_is_shown_is_what_submit_hands_in(folder: Path, capfd: pytest.Captu
     found = json.loads(capfd.readouterr().out)
     loaded = load_documents([folder])
     assert [one["name"] for one in found["documents"]] == [one.name for one in loaded.documents]
-    assert found["left_out"] == [one.model_dump() for one in loaded.left_out]
+    assert found["left_out"] == [one.model_dump() for one in loaded.skipped_items]
     assert found["redacted"] is False
     notes = next(one for one in found["documents"] if one["name"] == "notes.md")
     assert "\n".join(notes["lines"]) == NOTES.rstrip()

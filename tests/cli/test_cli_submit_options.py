@@ -28,7 +28,7 @@ def printed(capsys: pytest.CaptureFixture[str], **asked: object) -> str:
 
 def test_the_summary_says_what_is_read_and_spent_and_how_to_follow_up(capsys: pytest.CaptureFixture[str]) -> None:
     skipped = (SkippedItem(name="a.bin", reason="no text"),)
-    request = TaskRequest(question="What?", request_id="r", budget=Limit(tokens=30_000), left_out=skipped)
+    request = TaskRequest(question="What?", request_id="r", budget=Limit(tokens=30_000), skipped_items=skipped)
     print_task_summary(Settings(), make_task_row(request, Settings()), 56)
     assert capsys.readouterr().err == (
         "56 documents (1 skipped)\n"
@@ -97,5 +97,5 @@ def test_what_happens_while_no_one_answers_is_printed(capsys: pytest.CaptureFixt
         "While no one answers: 50,000 tokens more, up to 3 times; each request waits 7 days; the agent then delivers "
         "what it has\n"
     ) in printed(capsys, unattended=decided)
-    until = UnattendedPolicy(answer_by=datetime(2026, 11, 30, 7, tzinfo=UTC), then="wait")
+    until = UnattendedPolicy(answer_by=datetime(2026, 11, 30, 7, tzinfo=UTC), at_deadline="wait")
     assert "a request waits until 2026-11-30 07:00 UTC; it is then marked overdue" in printed(capsys, unattended=until)

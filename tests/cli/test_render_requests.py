@@ -40,7 +40,7 @@ def test_the_command_to_approve_survives_the_shell_and_grants_what_was_asked_for
 def test_the_inbox_tells_what_each_request_is_about_and_breaks_no_command() -> None:
     (asking,) = list_pending_approvals(TaskView.from_progress(VIEWED_PROGRESS))
     late = asking.approval.replace(requested_at=NOON, answer_by=NOON + timedelta(hours=9))
-    shown = format_inbox([asking.replace(approval=late, then="wait"), waiting(PENDING_APPROVAL)], NOON, 80)
+    shown = format_inbox([asking.replace(approval=late, at_deadline="wait"), waiting(PENDING_APPROVAL)], NOON, 80)
     assert shown == snapshot("""\
 task-0123456789abcdef  Which licences [red]do[/red] they carry?
 research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
@@ -86,7 +86,7 @@ research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
 
 
 def test_a_request_of_a_provider_that_stopped_says_what_there_is_and_nothing_of_money() -> None:
-    halted = PENDING_APPROVAL.replace(asked=Amount(), reason="the account has no credit")
+    halted = PENDING_APPROVAL.replace(requested=Amount(), reason="the account has no credit")
     assert format_request(waiting(halted), NOON, 80) == snapshot("""\
 research-1 makes no more calls: the account has no credit
   next       fix this, then approve
@@ -117,7 +117,7 @@ def test_a_deadline_that_has_passed_is_overdue_and_one_to_come_says_what_it_does
     before, after = NOON - timedelta(minutes=1), NOON + timedelta(minutes=1)
 
     def told(then: Deadline | None, now: datetime) -> str:
-        text = format_request(waiting(asking).replace(then=then), now, WIDE)
+        text = format_request(waiting(asking).replace(at_deadline=then), now, WIDE)
         return text.splitlines()[-4].strip()
 
     assert [told(then, now) for now in (before, after) for then in ("partial", "wait", None)] == snapshot(
@@ -133,16 +133,16 @@ def test_a_deadline_that_has_passed_is_overdue_and_one_to_come_says_what_it_does
 
 
 def test_the_draft_is_offered_where_there_is_one() -> None:
-    nothing = PENDING_APPROVAL_FORECAST.replace(made=WorkCounts(), finished=0)
-    others = nothing.replace(finished=1)
+    nothing = PENDING_APPROVAL_FORECAST.replace(work_counts=WorkCounts(), finished_steps=0)
+    others = nothing.replace(finished_steps=1)
 
     def told(asking: ApprovalRequest) -> tuple[str, bool]:
         text = format_request(waiting(asking), NOON, WIDE, verbose=True)
         return line(text, "so far"), "\n  waystation report task-1 --draft\n" in text
 
     assert told(PENDING_APPROVAL) == ("3 notes, which the draft contains", True)
-    assert told(PENDING_APPROVAL.replace(outlook=nothing)) == ("nothing", False)
-    assert told(PENDING_APPROVAL.replace(outlook=others)) == (
+    assert told(PENDING_APPROVAL.replace(forecast=nothing)) == ("nothing", False)
+    assert told(PENDING_APPROVAL.replace(forecast=others)) == (
         "nothing; the draft contains the findings of other steps",
         True,
     )
@@ -150,7 +150,7 @@ def test_the_draft_is_offered_where_there_is_one() -> None:
 
 def test_a_request_of_a_task_without_a_worker_and_one_of_an_earlier_release_show_what_is_known() -> None:
     assert format_request(
-        waiting(PAUSED_PROGRESS_IN_DOLLARS.approvals[0].replace(outlook=None)), NOON, WIDE
+        waiting(PAUSED_PROGRESS_IN_DOLLARS.approvals[0].replace(forecast=None)), NOON, WIDE
     ) == snapshot("""\
 research-1 asks for $0.50 more: it has spent $0.45 of $0.50
   waystation approve task-1 --request r1 --add '$0.50'

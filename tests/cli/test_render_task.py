@@ -111,7 +111,9 @@ def test_what_was_there_before_the_first_look_is_counted_and_what_happens_after_
     assert render_changes(TaskView.from_progress(before), PAUSED_VIEW, NOON, 120) == (COMPACTED,)
     answered = PENDING_APPROVAL.replace(decision="approved", granted=Amount(tokens=30_000), by="ada")
     refused = RejectedMessage(signal="approve_budget", reason="no request waits", at=datetime(2026, 1, 1, tzinfo=UTC))
-    going_on = VIEWED_PROGRESS.replace(phase=TaskPhase.WORKING, approvals=(answered,), refusals=(refused, refused))
+    going_on = VIEWED_PROGRESS.replace(
+        phase=TaskPhase.WORKING, approvals=(answered,), rejected_messages=(refused, refused)
+    )
     assert render_changes(None, TaskView.from_progress(going_on), NOON, 120) == (
         "research-1 is paused: 29,500 of 30,000 tokens",
         "1 earlier compaction",
@@ -166,7 +168,7 @@ Next       waystation report task-0123456789abcdef\
 def test_answers_and_refusals_are_told() -> None:
     answered = PENDING_APPROVAL.replace(decision="approved", granted=Amount(tokens=30_000), by="ada")
     refused = RejectedMessage(signal="approve_budget", reason="no request waits", at=datetime(2026, 1, 1, tzinfo=UTC))
-    going_on = VIEWED_PROGRESS.replace(phase=TaskPhase.WORKING, approvals=(answered,), refusals=(refused,))
+    going_on = VIEWED_PROGRESS.replace(phase=TaskPhase.WORKING, approvals=(answered,), rejected_messages=(refused,))
     assert render_changes(PAUSED_VIEW, TaskView.from_progress(going_on), NOON, 120) == snapshot(
         (
             "task-0123456789abcdef is working",
@@ -226,10 +228,10 @@ def test_a_task_tells_who_answered_and_where_that_was_sent_from() -> None:
 
 
 def test_updates_of_the_documents_are_counted_once_the_store_has_them() -> None:
-    asked = DocumentsUpdate(number=1, given="0" * 64, by="Ada", updated_at=NOON)
-    kept = asked.replace(kept=True, changed=2, removed=1)
+    asked = DocumentsUpdate(number=1, document_set="0" * 64, by="Ada", updated_at=NOON)
+    kept = asked.replace(stored=True, changed=2, removed=1)
     for updates, shown in (((asked,), False), ((asked, kept), True)):
-        view = TaskView.from_progress(VIEWED_PROGRESS.replace(updates=updates))
+        view = TaskView.from_progress(VIEWED_PROGRESS.replace(document_updates=updates))
         assert ("Documents updated by Ada: 2 changed, 1 removed" in screen(view)) is shown
 
 

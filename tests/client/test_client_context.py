@@ -72,7 +72,7 @@ async def worked(env: AgentEnvironment) -> None:
 async def test_every_token_of_a_request_is_in_one_layer(full_env: AgentEnvironment) -> None:
     await run_compaction(full_env, ScriptedModel([make_summary_response()]))
     transcript = await full_env.load_transcript()
-    demands = compute_prompt_demands(transcript, TokenEstimator(fixed=2_000), RESULT_SECTIONS)
+    demands = compute_prompt_demands(transcript, TokenEstimator(fixed_tokens=2_000), RESULT_SECTIONS)
     total = sum(part.tokens for parts in demands.values() for part in parts)
     assert total == estimate_request_tokens(2_000, build_model_view(transcript))
     assert {
@@ -86,7 +86,7 @@ async def test_every_token_of_a_request_is_in_one_layer(full_env: AgentEnvironme
 async def test_what_a_leg_leaves_is_shown_layer_by_layer(bare_env: AgentEnvironment) -> None:
     await worked(bare_env)
     found = await context_of(bare_env)
-    asked = {row.layer: row.asked for row in found.allocation.rows}
+    asked = {row.section: row.requested for row in found.allocation.rows}
     assert [layer for layer, tokens in asked.items() if not tokens] == [PromptSection.EPISODIC]
     assert (found.turn, found.window, found.cached_share, found.system_known) == (2, 20_000, 0.75, True)
     assert asked[PromptSection.SYSTEM] > 1_000
@@ -101,7 +101,8 @@ async def test_a_status_that_was_taken_back_counts_in_no_request(bare_env: Agent
     await TranscriptRewinder(store, bare_env.outbox_drainer).rewind(bare_env.run_ref(), "m1", "edit-1", keep=True)
     after = await context_of(bare_env)
     asked = [
-        {row.layer: row.asked for row in found.allocation.rows}[PromptSection.RUNTIME] for found in (before, after)
+        {row.section: row.requested for row in found.allocation.rows}[PromptSection.RUNTIME]
+        for found in (before, after)
     ]
     assert asked[0] > asked[1] == 0
 
@@ -109,11 +110,11 @@ async def test_a_status_that_was_taken_back_counts_in_no_request(bare_env: Agent
 async def test_before_its_first_leg_has_ended_an_agents_tools_are_estimated(bare_env: AgentEnvironment) -> None:
     await worked(bare_env)
     found = await context_of(bare_env, legs=0)
-    (estimated,) = (row.asked for row in found.allocation.rows if row.layer is PromptSection.SYSTEM)
+    (estimated,) = (row.requested for row in found.allocation.rows if row.section is PromptSection.SYSTEM)
     ended = await bare_env.store.get_leg_outcome(bare_env.run_ref().run_id, 1, SYSTEM_SCOPE)
     assert ended is not None
     assert not found.system_known
-    assert estimated == ended.standing.fixed
+    assert estimated == ended.state.fixed_tokens
     assert "System prompt and tools are estimated, without tools of the web" in format_context(found)
 
 

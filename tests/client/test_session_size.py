@@ -32,7 +32,7 @@ async def test_a_window_without_room_for_the_earlier_tasks_of_its_session_is_ref
         await prepare_task_row(without_server, store, follow_up())
     assert (
         await prepare_task_row(without_server, store, follow_up("another"))
-    ).terms.agent.window == follow_up().window
+    ).config.default.window == follow_up().window
     await store.aclose()
 
 
@@ -45,7 +45,7 @@ async def test_the_window_that_the_refusal_names_has_room(without_server: Settin
     earlier = EarlierTaskReader(store)
     told = await earlier.render_listing(row, least)
     assert told
-    assert estimate_first_turn_tokens(row.request) + estimate_text(told) < row.terms.agent.trigger
+    assert estimate_first_turn_tokens(row.request) + estimate_text(told) < row.config.default.trigger
     assert estimate_text(told) <= min(
         least // WINDOW_SHARE, await earlier.estimate_max_tokens(row.ref, row.submitted_at)
     )
@@ -60,7 +60,7 @@ async def test_the_same_request_again_is_measured_by_what_there_was_when_it_was_
     first = await prepare_task_row(without_server, store, follow_up())
     await store.register_task(first, ())
     await store_finished_task(without_server)
-    assert (await prepare_task_row(without_server, store, follow_up())).terms == first.terms
+    assert (await prepare_task_row(without_server, store, follow_up())).config == first.config
     await store.aclose()
 
 

@@ -95,12 +95,12 @@ async def test_a_task_runs_by_the_terms_that_were_shown_before_it_was_submitted(
     client: Client, temporal_client: TemporalClient, tmp_path: Path
 ) -> None:
     shown = await client.prepare_task(make_task_request())
-    shown = shown.replace(terms=shown.terms.replace(revisions=0))
+    shown = shown.replace(config=shown.config.replace(revisions=0))
     async with run_stub_worker(temporal_client):
         submitted = await client.submit(shown, DOCUMENTS)
     store = await SqlStore.open(Settings(home=tmp_path).database_url, utc_now)
     try:
-        assert (await store.get_task(submitted.task_id, shown.ref.scope)).terms == shown.terms
+        assert (await store.get_task(submitted.task_id, shown.ref.scope)).config == shown.config
     finally:
         await store.aclose()
 

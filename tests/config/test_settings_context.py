@@ -32,7 +32,7 @@ def asked(**given: object) -> TaskRequest:
 
 def agent(request: TaskRequest, model: str = SONNET, **settings: object) -> AgentConfig:
     given = Settings.model_validate({"anthropic_api_key": WITH_KEY, "agent_model": model, **settings})
-    return build_task_config(request, given, PRICES, date(2026, 11, 21)).agent
+    return build_task_config(request, given, PRICES, date(2026, 11, 21)).default
 
 
 @pytest.mark.parametrize(

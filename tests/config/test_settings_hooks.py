@@ -44,7 +44,7 @@ async def test_a_worker_calls_what_environment_and_config_file_name(
     async with run_webhook_server() as server:
         config.write_text(f'compaction_after = "{server.url}"\ncompaction_hook_blocks = true\n')
         async with open_compaction_hooks(Settings()) as hooks:
-            assert (type(hooks.before), type(hooks.after), hooks.blocks) == (
+            assert (type(hooks.before), type(hooks.after), hooks.blocking) == (
                 CommandCompactionHook,
                 HttpCompactionHook,
                 True,
@@ -122,4 +122,4 @@ async def test_what_makes_room_in_a_worker_has_its_hooks() -> None:
     ):
         hooks = parts.compactor.hooks
     assert isinstance(hooks.before, CommandCompactionHook)
-    assert (hooks.after, hooks.blocks) == (None, True)
+    assert (hooks.after, hooks.blocking) == (None, True)

@@ -36,7 +36,7 @@ def terms(asked: dict[str, object] | None = None, /, **given: object) -> TaskCon
 
 def test_all_roles_work_alike_unless_something_is_set_for_one() -> None:
     under = terms()
-    assert (under.agent.model, under.agent.effort, under.agent.thinking) == (SONNET, None, None)
+    assert (under.default.model, under.default.effort, under.default.thinking) == (SONNET, None, None)
     assert (set(under.by_role), under.models) == ({"writing"}, {}), "its replies may be longer"
     same = terms(roles={"writing": {"model": SONNET, "effort": "high"}}, effort="high")
     assert (set(same.by_role), same.get_config("writing").effort) == ({"writing"}, "high")
@@ -56,7 +56,7 @@ def test_each_role_has_its_model_and_what_follows_from_that() -> None:
 def test_a_role_has_the_window_that_its_model_takes() -> None:
     roomy: dict[str, object] = {"agent_budget": {"tokens": 10_000_000}, "budget": {"tokens": 90_000_000}}
     under = terms(roomy, roles={"analysis": {"model": COUNTING}}, window_cap=500_000)
-    assert (under.agent.window, under.get_config("analysis").window) == (500_000, 160_000)
+    assert (under.default.window, under.get_config("analysis").window) == (500_000, 160_000)
 
 
 def test_what_is_set_for_a_role_beats_what_is_set_for_all_also_by_asking_for_nothing() -> None:
@@ -65,20 +65,20 @@ def test_what_is_set_for_a_role_beats_what_is_set_for_all_also_by_asking_for_not
     efforts = [under.get_config(role).effort for role in ("research", "analysis", "writing")]
     assert efforts == ["high", None, "max"]
     assert {under.get_config(role).thinking for role in ("research", "analysis", "writing")} == {"adaptive"}
-    assert (under.agent.max_output, under.get_config("writing").max_output) == (16_000, 32_000)
+    assert (under.default.max_output, under.get_config("writing").max_output) == (16_000, 32_000)
 
 
 def test_tokens_for_thinking_come_on_top_of_the_reply_and_are_in_its_floor() -> None:
-    agent = terms(agent_model=COUNTING, thinking="16k").agent
-    assert (agent.thinking, agent.max_output, agent.output_floor) == (16_000, 32_000, 20_000)
+    agent = terms(agent_model=COUNTING, thinking="16k").default
+    assert (agent.thinking, agent.max_output, agent.min_reply_tokens) == (16_000, 32_000, 20_000)
     roomy: dict[str, object] = {"agent_budget": {"tokens": 1_000_000}, "budget": {"tokens": 9_000_000}}
-    large = terms(roomy, agent_model=COUNTING, thinking=32_000).agent
+    large = terms(roomy, agent_model=COUNTING, thinking=32_000).default
     assert (large.window, large.max_output) == (200_000 - 52_000 - 20_000, 48_000)
 
 
 def test_the_offline_model_is_asked_for_neither() -> None:
     under = terms(offline=True, roles={"writing": {"model": OPUS}}, effort="max", thinking="off")
-    assert (under.agent.model, under.agent.effort, under.agent.thinking) == (OFFLINE_MODEL, None, None)
+    assert (under.default.model, under.default.effort, under.default.thinking) == (OFFLINE_MODEL, None, None)
     assert under.by_role == {}
 
 
@@ -112,7 +112,7 @@ def test_what_a_model_does_not_take_is_refused_at_submit(given: dict[str, object
 
 
 def test_nothing_is_refused_of_a_model_that_nobody_knows() -> None:
-    agent = terms(agent_model="somebody-elses-1", effort="max", thinking=20_000).agent
+    agent = terms(agent_model="somebody-elses-1", effort="max", thinking=20_000).default
     assert (agent.effort, agent.thinking) == ("max", 20_000)
 
 
@@ -147,7 +147,7 @@ def test_thinking_that_one_call_could_spend_a_budget_on_is_refused(
     ):
         terms(asked, agent_model=COUNTING, roles={"research": {"thinking": thinking}})
     if least != "default":
-        assert terms(asked, agent_model=COUNTING, thinking=thinking - 1).agent.thinking == thinking - 1
+        assert terms(asked, agent_model=COUNTING, thinking=thinking - 1).default.thinking == thinking - 1
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_model_without_a_price_is_refused_for_each_role_where_dollars_are_limi
     with pytest.raises(BadInput, match="needs models with known prices, but somebody-elses-1 has none"):
         terms({"budget": {"micro_usd": 2_000_000}}, roles={role: {"model": "somebody-elses-1"}})
     priced = {one: {"model": OPUS} for one in ("research", "analysis", "writing")}
-    assert terms({"budget": {"micro_usd": 9_000_000}}, agent_model="nobodys", roles=priced).agent.model == OPUS
+    assert terms({"budget": {"micro_usd": 9_000_000}}, agent_model="nobodys", roles=priced).default.model == OPUS
 
 
 def test_a_model_that_is_not_known_is_warned_about_for_its_role() -> None:
@@ -288,7 +288,7 @@ def test_a_model_that_takes_no_tools_where_it_is_is_refused_with_the_next_step()
     with pytest.raises(BadInput, match="does not take tools") as refused:
         terms(endpoints=rows, **AT_ANOTHER)
     assert f"waystation doctor --model {SONNET}" in str(refused.value)
-    assert terms(endpoints=rows).agent.model == SONNET, "it is refused where it is, and nowhere else"
+    assert terms(endpoints=rows).default.model == SONNET, "it is refused where it is, and nowhere else"
 
 
 def test_an_endpoint_that_nobody_probed_is_warned_of_and_the_providers_own_is_not() -> None:

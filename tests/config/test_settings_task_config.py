@@ -55,19 +55,19 @@ def terms_of(request: TaskRequest, settings: Settings) -> TaskConfig:
     ],
 )
 def test_the_window_is_the_smallest_of_what_limits_it(request_: TaskRequest, model: str, window: int) -> None:
-    agent = terms_of(request_, Settings(anthropic_api_key=WITH_KEY, agent_model=model)).agent
+    agent = terms_of(request_, Settings(anthropic_api_key=WITH_KEY, agent_model=model)).default
     assert agent.window == window
 
 
 def test_a_context_is_full_at_three_quarters_and_is_compacted_to_half_of_that() -> None:
-    agent = terms_of(asked(window=40_000), Settings()).agent
+    agent = terms_of(asked(window=40_000), Settings()).default
     assert (agent.trigger, agent.target) == (30_000, 15_000)
 
 
 @pytest.mark.parametrize(("window", "max_output"), [(100_000, 16_000), (12_000, 3_000), (4_400, 1_100)])
 def test_a_reply_is_at_most_a_quarter_of_the_window(window: int, max_output: int) -> None:
     assert (
-        terms_of(asked(window=window, agent_budget=400_000), Settings(anthropic_api_key=WITH_KEY)).agent.max_output
+        terms_of(asked(window=window, agent_budget=400_000), Settings(anthropic_api_key=WITH_KEY)).default.max_output
         == max_output
     )
 
@@ -75,7 +75,7 @@ def test_a_reply_is_at_most_a_quarter_of_the_window(window: int, max_output: int
 def test_without_a_key_no_model_of_a_provider_is_named() -> None:
     terms = terms_of(asked(), Settings())
     assert terms.offline
-    assert {terms.agent.model, terms.agent.condense_model, terms.plan_model} == {OFFLINE_MODEL}
+    assert {terms.default.model, terms.default.condense_model, terms.plan_model} == {OFFLINE_MODEL}
 
 
 def test_usual_terms_are_not_warned_about() -> None:
@@ -132,17 +132,17 @@ def test_the_numbers_of_a_preset_reach_the_agent(
     budget: int,
 ) -> None:
     terms = preset(name)
-    agent = terms.agent
+    agent = terms.default
     assert (agent.window, agent.trigger, agent.target) == (window, trigger, trigger // 2)
-    assert (agent.messages, (agent.primers, agent.recents), agent.history) == (messages, kept, history)
+    assert (agent.max_view_messages, (agent.primers, agent.recents), agent.max_messages) == (messages, kept, history)
     assert terms.budget == Limit(tokens=budget)
     assert collect_config_warnings(terms) == ()
 
 
 def test_a_preset_changes_nothing_that_the_request_says() -> None:
     terms = preset(Preset.LONG, budget=Limit(tokens=50_000), window=5_000, mode="soft")
-    assert (terms.budget, terms.agent.window, terms.mode) == (Limit(tokens=50_000), 5_000, BudgetMode.SOFT)
-    assert terms.agent.hard
+    assert (terms.budget, terms.default.window, terms.mode) == (Limit(tokens=50_000), 5_000, BudgetMode.SOFT)
+    assert terms.default.hard_budget
 
 
 def test_a_budget_of_a_preset_in_tokens_does_not_meet_a_task_in_dollars() -> None:
@@ -200,7 +200,7 @@ def test_the_least_budget_in_dollars_that_the_refusal_names_is_taken() -> None:
     with pytest.raises(BadInput) as refusal:
         task(1_000)
     least = parse_limit(str(refusal.value).rpartition("--budget ")[2].removesuffix(" or more"))
-    assert task(least.amount.micro_usd).agent.trigger > FIRST_TURN
+    assert task(least.amount.micro_usd).default.trigger > FIRST_TURN
     with pytest.raises(BadInput, match="covers a first request of"):
         task(least.amount.micro_usd * 99 // 100)
 
@@ -218,7 +218,9 @@ def test_the_least_that_a_refusal_of_a_window_names_is_taken(given: dict[str, ob
         task()
     option, least = str(refusal.value).removesuffix(" or more").rpartition("--")[2].split(" ", 1)
     limit = parse_limit(least.replace(" tokens", "").replace(" and ", "+"))
-    assert task(**{option.replace("-", "_"): limit.tokens if option == "window" else limit}).agent.trigger > FIRST_TURN
+    assert (
+        task(**{option.replace("-", "_"): limit.tokens if option == "window" else limit}).default.trigger > FIRST_TURN
+    )
 
 
 @pytest.mark.parametrize(("window", "warned"), [(4_100, True), (7_999, True), (8_000, False)])
@@ -265,6 +267,6 @@ def test_what_a_budget_in_dollars_buys_is_told_and_how_tokens_of_several_models_
 def test_replies_worth_a_call_have_four_thousand_tokens_and_the_writer_has_twice_the_room() -> None:
     settings = Settings(anthropic_api_key=WITH_KEY)
     terms = terms_of(TaskRequest(question="What?", request_id="r", budget=Limit(tokens=600_000)), settings)
-    assert {terms.get_config(role).output_floor for role in ("research", "analysis", "writing")} == {4_000}
+    assert {terms.get_config(role).min_reply_tokens for role in ("research", "analysis", "writing")} == {4_000}
     assert (terms.get_config("research").max_output, terms.get_config("writing").max_output) == (16_000, 32_000)
     assert terms.minimum_reserves == {"analysis": Amount(tokens=25_000), "writing": Amount(tokens=90_000)}

@@ -80,12 +80,12 @@ def give(monkeypatch: pytest.MonkeyPatch, given: dict[str, str]) -> None:
 @pytest.mark.parametrize("given", ASKED.values(), ids=ASKED)
 def test_spans_are_asked_for_by_the_standard_variables(monkeypatch: pytest.MonkeyPatch, given: dict[str, str]) -> None:
     give(monkeypatch, given)
-    assert resolve_trace_target() == TraceTarget("http://collector:4318", said=False)
+    assert resolve_trace_target() == TraceTarget("http://collector:4318", include_content=False)
 
 
 def test_an_exporter_without_an_endpoint_is_the_one_beside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp")
-    assert resolve_trace_target() == TraceTarget("http://localhost:4318", said=False)
+    assert resolve_trace_target() == TraceTarget("http://localhost:4318", include_content=False)
 
 
 @pytest.mark.parametrize("given", OFF.values(), ids=OFF)
@@ -150,7 +150,7 @@ def test_words_go_out_only_where_they_are_asked_for(monkeypatch: pytest.MonkeyPa
     give(monkeypatch, {"OTEL_EXPORTER_OTLP_ENDPOINT": ENDPOINT, SAID: value})
     target = resolve_trace_target()
     assert target is not None
-    assert target.said is said
+    assert target.include_content is said
 
 
 def test_a_process_that_is_not_asked_for_spans_loads_nothing_that_makes_them() -> None:

@@ -49,7 +49,7 @@ def redaction_of(log: Transcript) -> RedactedConversation:
     heard = [message for message in (*log.messages, *left) if message.role == "user"]
     return RedactedConversation(
         texts={message.id: render_message(message, {}) for message in log.messages},
-        said={message.id: message for message in heard},
+        user_messages={message.id: message for message in heard},
         view={message.id: render_message(message, {}) for message in build_model_view(log)},
     )
 

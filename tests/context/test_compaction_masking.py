@@ -21,7 +21,7 @@ from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import MaskRecord, Transcript, build_user_message
 from waystation.context.units import build_layout
 
-FIXED = TokenEstimator(fixed=500)
+FIXED = TokenEstimator(fixed_tokens=500)
 POLICY = make_small_policy()
 NOTHING_REREADABLE = frozenset[str]()
 
@@ -88,7 +88,7 @@ def test_what_is_masked_already_is_not_masked_again() -> None:
 
 def test_a_placeholder_that_is_larger_than_its_result_or_masked_already_gains_nothing() -> None:
     short = make_research_transcript(4, 3)
-    policy = POLICY.replace(mask_over=0, mask_keep=0)
+    policy = POLICY.replace(min_masked_tokens=0, unmasked_results=0)
     assert mask_tool_results(short, build_layout(short), policy, REREADABLE) is None
     masked = with_record(make_research_transcript(4), MaskRecord(id="x", tool_use_ids=("c1", "c2")))
     again = mask_tool_results(masked, build_layout(masked), policy, REREADABLE)

@@ -30,7 +30,7 @@ from waystation.context.summary import LEDGER_SHARE, build_summary_message
 from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import Message, SummaryRecord, Text, Transcript, build_user_message
 
-FIXED = TokenEstimator(fixed=500)
+FIXED = TokenEstimator(fixed_tokens=500)
 POLICY = make_small_policy()
 NOTHING_REREADABLE = frozenset[str]()
 
@@ -75,7 +75,7 @@ def test_the_whole_middle_is_summarised_in_whole_units() -> None:
     assert made.covered_ids == tuple(f"m{number}" for number in range(4, 24))
     assert made.middle == over.messages[3:23]
     assert made.tokens_before == FIXED.request(build_model_view(over))
-    assert made.middle_tokens == sum(FIXED.request([message]) - FIXED.fixed for message in made.middle)
+    assert made.middle_tokens == sum(FIXED.request([message]) - FIXED.fixed_tokens for message in made.middle)
 
 
 def test_after_a_summary_the_request_is_under_the_target_and_the_next_turn_does_not_compact_again() -> None:
@@ -196,7 +196,7 @@ def test_the_length_asked_for_grows_with_the_middle_and_is_never_over_a_third(
 def test_a_compactions_identity_derives_from_what_it_covers_and_from_its_policy() -> None:
     over = make_research_transcript(12)
     first, again = rung(over), rung(over)
-    other = rung(over, policy=POLICY.replace(mask_keep=4))
+    other = rung(over, policy=POLICY.replace(unmasked_results=4))
     elsewhere = rung(over.replace(run_id="task-1/step-2"))
     assert isinstance(first, SummariseDecision)
     assert isinstance(other, SummariseDecision)
@@ -207,10 +207,10 @@ def test_a_compactions_identity_derives_from_what_it_covers_and_from_its_policy(
 
 def test_the_correction_counts_for_every_threshold() -> None:
     over = make_research_transcript(5)
-    assert isinstance(rung(over, measure=TokenEstimator(fixed=500, scale=0.8)), NoopDecision)
-    corrected = rung(over, measure=TokenEstimator(fixed=500, scale=2.0))
+    assert isinstance(rung(over, measure=TokenEstimator(fixed_tokens=500, token_ratio=0.8)), NoopDecision)
+    corrected = rung(over, measure=TokenEstimator(fixed_tokens=500, token_ratio=2.0))
     assert isinstance(corrected, SummariseDecision)
-    assert corrected.tokens_before == TokenEstimator(fixed=500, scale=2.0).request(build_model_view(over))
+    assert corrected.tokens_before == TokenEstimator(fixed_tokens=500, token_ratio=2.0).request(build_model_view(over))
 
 
 # --------------------------------------------------------------------------------------------------------- truncate
@@ -292,15 +292,15 @@ def test_what_cannot_be_made_smaller_is_named_with_its_size(
 ) -> None:
     over = make_transcript(*messages)
     for skip_summary in (False, True):
-        unfit = rung(over, measure=TokenEstimator(fixed=fixed), skip_summary=skip_summary)
+        unfit = rung(over, measure=TokenEstimator(fixed_tokens=fixed), skip_summary=skip_summary)
         assert isinstance(unfit, CannotFitDecision)
-        assert (unfit.fixed, unfit.contract, unfit.latest, unfit.pending) == parts
+        assert (unfit.fixed_tokens, unfit.brief_tokens, unfit.latest_message_tokens, unfit.pending_call_tokens) == parts
         assert unfit.min_tokens >= unfit.limit == POLICY.trigger
 
 
 @pytest.mark.parametrize("words", range(850, 1_010, 10))
 def test_a_rung_that_would_leave_the_context_full_is_not_taken(words: int) -> None:
-    policy, measure = make_small_policy(4_000), TokenEstimator(fixed=200, scale=2.0)
+    policy, measure = make_small_policy(4_000), TokenEstimator(fixed_tokens=200, token_ratio=2.0)
     remark = Text(text="Also look at the appendix.")
     over = make_transcript(
         build_user_message("m1", "Find out what changed."),
@@ -310,7 +310,7 @@ def test_a_rung_that_would_leave_the_context_full_is_not_taken(words: int) -> No
     )
     made = rung(over, policy=policy, measure=measure)
     if isinstance(made, SummariseDecision):
-        longest = "word " * int(made.summary_tokens[1] * (1 / measure.scale + 1 / LEDGER_SHARE) * 4 / 5)
+        longest = "word " * int(made.summary_tokens[1] * (1 / measure.token_ratio + 1 / LEDGER_SHARE) * 4 / 5)
         assert measure.request(build_model_view(summarised(over, made, longest))) < policy.trigger
     cut = rung(over, policy=policy, measure=measure, skip_summary=True)
     if isinstance(cut, TruncateDecision):

@@ -58,10 +58,10 @@ def replaced(asked: SummariseDecision) -> SummaryCheckInput:
     return SummaryCheckInput(
         text="\n".join(message.text for message in asked.middle),
         tokens=asked.middle_tokens,
-        room=asked.summary_tokens[1],
-        cap=POLICY.max_pinned_tokens,
+        target_tokens=asked.summary_tokens[1],
+        max_constraint_tokens=POLICY.max_pinned_tokens,
         constraints=extract_user_constraints(asked.middle),
-        asked=extract_user_requests(asked.middle),
+        requests=extract_user_requests(asked.middle),
     )
 
 
@@ -84,7 +84,7 @@ steps = st.lists(
 def test_however_a_run_goes_on_its_view_is_legal_never_grows_by_a_compaction_and_keeps_what_the_user_wants(
     steps: list[tuple[tuple[Message, ...], bool, str]], scale: float
 ) -> None:
-    measure = TokenEstimator(fixed=200, scale=scale)
+    measure = TokenEstimator(fixed_tokens=200, token_ratio=scale)
     over = make_transcript(CONTRACT)
     for number, (added, skip_summary, summary) in enumerate(steps):
         over = over.replace(messages=(*over.messages, *(_renamed(message, number) for message in added)))
@@ -102,7 +102,7 @@ def test_however_a_run_goes_on_its_view_is_legal_never_grows_by_a_compaction_and
 @given(further_messages(first=2, most=12), st.booleans())
 def test_planning_again_plans_the_same(messages: tuple[Message, ...], skip_summary: bool) -> None:
     over = make_transcript(CONTRACT, *messages)
-    measure = TokenEstimator(fixed=200)
+    measure = TokenEstimator(fixed_tokens=200)
     stored = Transcript.model_validate_json(over.model_dump_json())
     assert select_next_stage(over, measure, POLICY, REREADABLE, skip_summary=skip_summary) == select_next_stage(
         stored, measure, POLICY, REREADABLE, skip_summary=skip_summary
@@ -113,7 +113,7 @@ def test_planning_again_plans_the_same(messages: tuple[Message, ...], skip_summa
 def test_repeated_truncation_makes_the_view_strictly_smaller_until_nothing_is_left_to_do(
     messages: tuple[Message, ...],
 ) -> None:
-    over, measure = make_transcript(CONTRACT, *messages), TokenEstimator(fixed=200)
+    over, measure = make_transcript(CONTRACT, *messages), TokenEstimator(fixed_tokens=200)
     for _ in range(12):
         size = measure.request(build_model_view(over))
         after = compacted(over, measure, skip_summary=True, summary="")

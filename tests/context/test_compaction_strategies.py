@@ -29,7 +29,7 @@ from waystation.context.transcript import (
 )
 from waystation.context.units import build_layout
 
-MEASURE = TokenEstimator(fixed=500)
+MEASURE = TokenEstimator(fixed_tokens=500)
 CONTRACT = build_user_message("m1", "Find out what changed.")
 ALL: tuple[StrategyName, ...] = ("window", "snapshot", "replace", "ends")
 
@@ -39,7 +39,7 @@ def policy(strategy: StrategyName, window: int = 20_000) -> CompactionPolicy:
 
 
 def covered(over: Transcript, by: CompactionPolicy, summary_room: int = 1_000) -> list[str]:
-    middle = STRATEGIES[by.strategy].middle(build_layout(over), by, MEASURE, summary_room)
+    middle = STRATEGIES[by.strategy].select_units(build_layout(over), by, MEASURE, summary_room)
     return [message_id for unit in middle for message_id in unit.message_ids]
 
 

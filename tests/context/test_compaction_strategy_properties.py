@@ -56,27 +56,27 @@ def summarised(over: Transcript, made: SummariseDecision, strategy: str, text: s
 def test_what_is_covered_is_whole_units_that_nothing_protects(
     over: Transcript, policy: CompactionPolicy, summary_room: int, again: bool
 ) -> None:
-    measure = TokenEstimator(fixed=200)
+    measure = TokenEstimator(fixed_tokens=200)
     if again:
         made = select_next_stage(over, measure, policy, NOTHING)
         if not isinstance(made, SummariseDecision):
             reject()
         over = summarised(over, made, policy.strategy, make_filler_text(300))
     shown = build_layout(over)
-    covered = STRATEGIES[policy.strategy].middle(shown, policy, measure, summary_room)
+    covered = STRATEGIES[policy.strategy].select_units(shown, policy, measure, summary_room)
     places = [shown.units.index(unit) for unit in covered]
     assert places == sorted(set(places))
     assert not shown.protected_indices & set(places)
-    assert not covered or any(not unit.stand_in for unit in covered)
+    assert not covered or any(not unit.is_replacement for unit in covered)
     left = [unit for index, unit in enumerate(shown.units) if index not in set(places)]
-    assert not covered or not any(unit.stand_in for unit in left), "earlier summaries never pile up"
+    assert not covered or not any(unit.is_replacement for unit in left), "earlier summaries never pile up"
 
 
 @given(conversations(), policies(), st.sampled_from([0.5, 1.0, 2.0]))
 def test_with_a_small_summary_the_view_is_legal_and_smaller_and_is_not_compacted_again(
     over: Transcript, policy: CompactionPolicy, scale: float
 ) -> None:
-    measure = TokenEstimator(fixed=200, scale=scale)
+    measure = TokenEstimator(fixed_tokens=200, token_ratio=scale)
     made = select_next_stage(over, measure, policy, NOTHING)
     if not isinstance(made, SummariseDecision):
         reject()
@@ -85,7 +85,7 @@ def test_with_a_small_summary_the_view_is_legal_and_smaller_and_is_not_compacted
     assert find_violations(shown, pending_allowed=True) == ()
     assert measure.request(shown) < measure.request(build_model_view(over))
     assert _protected_fit(over, measure, policy, made) is (measure.request(shown) <= policy.target)
-    assert policy.crowded or measure.request(shown) < policy.trigger
+    assert policy.too_many_messages or measure.request(shown) < policy.trigger
     assert after.messages == over.messages
     assert {message.id for message in build_model_view(over)} - set(made.covered_ids) <= {
         message.id for message in shown

@@ -78,7 +78,7 @@ def test_what_is_rewound_takes_its_failures_with_it() -> None:
 
 def test_what_was_rewound_is_no_growth() -> None:
     log = said(failed(BEGUN), MIDDLE)
-    back = with_record(log, RewindRecord(id="w1", message_id="m3", kept=False))
+    back = with_record(log, RewindRecord(id="w1", message_id="m3", keeps_message=False))
     assert get_summary_skip_reason(log) is None
     assert get_summary_skip_reason(back) is not None
 

@@ -40,7 +40,7 @@ from waystation.kernel.errors import BadInput
 
 CONTRACT = build_user_message("m1", "Find out what changed. Never guess.")
 POLICY = make_small_policy(8_000)
-MEASURE = TokenEstimator(fixed=200)
+MEASURE = TokenEstimator(fixed_tokens=200)
 SAID, SAID_MORE = build_summary_message("inner", "Read."), build_summary_message("outer", "Read more.")
 
 

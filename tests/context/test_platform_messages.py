@@ -26,8 +26,8 @@ def test_the_latest_request_is_the_users_and_not_what_the_platform_said_after_it
 
 def test_the_contract_is_no_word_of_the_platform() -> None:
     shown = build_layout(make_transcript(WORD, make_text_message("m2", "Hm."), build_user_message("m3", "Begin.")))
-    assert shown.contract is not None
-    assert shown.units[shown.contract].message_ids == ("m3",)
+    assert shown.brief is not None
+    assert shown.units[shown.brief].message_ids == ("m3",)
 
 
 def test_the_platform_asks_and_demands_nothing_in_the_users_name() -> None:

@@ -25,7 +25,7 @@ from waystation.context.tokens import TokenEstimator, estimate_text
 from waystation.context.transcript import Message, SummaryRecord, ToolResult, ToolUse, Transcript
 
 READERS = dict.fromkeys(REREADABLE, "name")
-MEASURE = TokenEstimator(fixed=500)
+MEASURE = TokenEstimator(fixed_tokens=500)
 ROOMY = 100_000
 
 
@@ -137,7 +137,7 @@ def test_without_its_files_a_summary_is_as_it_was() -> None:
 def test_whatever_comes_back_fits_and_can_be_taken_out_again(
     files: list[RestorableFile], target: int, scale: float
 ) -> None:
-    over, measure = make_research_transcript(12), TokenEstimator(fixed=100, scale=scale)
+    over, measure = make_research_transcript(12), TokenEstimator(fixed_tokens=100, token_ratio=scale)
     record = replaced(over)
     bare = measure.request(build_model_view(with_record(over, record)))
     filled = with_files(over, record, files, measure, target)

@@ -34,12 +34,12 @@ def middle(
     return SummaryCheckInput(
         text="\n".join([text, *(message.text for message in messages)]),
         tokens=tokens,
-        room=room,
-        cap=cap,
+        target_tokens=room,
+        max_constraint_tokens=cap,
         constraints=extract_user_constraints(messages),
-        asked=extract_user_requests(messages),
+        requests=extract_user_requests(messages),
         decisions=extract_recorded_decisions(messages),
-        user_said=extract_user_words(messages),
+        user_texts=extract_user_words(messages),
     )
 
 

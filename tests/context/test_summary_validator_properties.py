@@ -36,12 +36,12 @@ def replaced(middle: list[Message], tokens: int) -> SummaryCheckInput:
     return SummaryCheckInput(
         text="\n".join(message.text for message in middle),
         tokens=estimate_messages(middle) + tokens,
-        room=tokens // 3,
-        cap=10_000,
+        target_tokens=tokens // 3,
+        max_constraint_tokens=10_000,
         constraints=extract_user_constraints(middle),
-        asked=extract_user_requests(middle),
+        requests=extract_user_requests(middle),
         decisions=extract_recorded_decisions(middle),
-        user_said=extract_user_words(middle),
+        user_texts=extract_user_words(middle),
     )
 
 

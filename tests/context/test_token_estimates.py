@@ -69,7 +69,7 @@ def test_a_request_includes_system_prompt_and_tools_and_is_corrected_as_a_whole(
     messages = (build_user_message("m1", "word " * 76),)
     assert estimate_request_tokens(fixed, messages) == 200
     assert estimate_request_tokens(fixed, messages, 1.25) == 250
-    assert TokenEstimator(fixed=fixed, scale=1.25).request(messages) == 250
+    assert TokenEstimator(fixed_tokens=fixed, token_ratio=1.25).request(messages) == 250
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_masked_results_are_named_by_their_calls() -> None:
     log = build_transcript_view(recorded(MaskRecord(id=MASK, tool_use_ids=("c2",)), over=make_transcript(*both)))
     assert {message.id: message.masked_by for message in log.messages if message.masked_by} == {"m3": {"c2": MASK}}
     (mask,) = log.compactions
-    assert (mask.covered, mask.stand_in, mask.text, mask.strategy) == (("m3",), None, "", None)
+    assert (mask.covered, mask.replacement, mask.text, mask.strategy) == (("m3",), None, "", None)
 
 
 def test_pins_are_marked() -> None:

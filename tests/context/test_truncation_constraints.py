@@ -7,7 +7,7 @@ from waystation.context.pipeline import TruncateDecision, select_next_stage
 from waystation.context.tokens import TokenEstimator, estimate_message
 from waystation.context.transcript import Transcript, build_user_message
 
-MEASURE = TokenEstimator(fixed=200)
+MEASURE = TokenEstimator(fixed_tokens=200)
 POLICY = make_small_policy(8_000)
 
 

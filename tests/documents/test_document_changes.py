@@ -33,7 +33,7 @@ def document(name: str, blob: str = "1", *, removed: bool = False) -> Document:
 
 
 def made(number: int, *changed: DocumentChange) -> RecordedDocumentsUpdate:
-    return RecordedDocumentsUpdate(number=number, given="0" * 64, updated_at=NOON, changes=changed)
+    return RecordedDocumentsUpdate(number=number, document_set="0" * 64, updated_at=NOON, changes=changed)
 
 
 lists = st.lists(st.builds(document, NAMES, st.sampled_from("123")), unique_by=lambda one: one.name).map(tuple)

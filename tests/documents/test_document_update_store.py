@@ -41,7 +41,7 @@ async def given(
         await store.put_text(one.text, task.ref.scope)
     listed = DocumentSet(documents=tuple(map(make_document, documents)), missing=missing)
     blob = await store.put_text(listed.model_dump_json(), task.ref.scope)
-    update = DocumentsUpdate(number=number, given=blob, by="Ada", updated_at=NOON + timedelta(minutes=number))
+    update = DocumentsUpdate(number=number, document_set=blob, by="Ada", updated_at=NOON + timedelta(minutes=number))
     return await store.update_documents(task.ref.task_id, update, listed)
 
 
@@ -118,7 +118,9 @@ async def test_a_person_is_erased_from_versions_before_as_well_and_the_file_is_r
 ) -> None:
     task = await begun(store)
     await given(store, task, 1, NEWER)
-    order = PersonErasureOrder(store_id=task.ref.store_id, tenant=task.ref.tenant, wanted="", placeholders=())
+    order = PersonErasureOrder(
+        store_id=task.ref.store_id, tenant=task.ref.tenant, wanted_placeholder="", placeholders=()
+    )
     await store.erase_person(order, ErasureQuery("Ada Lovelace", ()))
     (update,) = await store.list_document_updates(task.ref.task_id, SYSTEM_SCOPE)
     (change,) = update.changes

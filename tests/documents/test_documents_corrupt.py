@@ -119,7 +119,7 @@ def test_a_folder_of_good_and_broken_files_gives_all_good_ones_and_a_reason_for_
         (tmp_path / name).write_bytes(content)
     loaded = load_documents([tmp_path])
     assert [document.name for document in loaded.documents] == sorted(GOOD)
-    whole = {item.name: item.reason for item in loaded.left_out if "," not in item.name}
+    whole = {item.name: item.reason for item in loaded.skipped_items if "," not in item.name}
     assert whole == {name: reason for name, (_, reason) in unusable.items()}
 
 
@@ -127,7 +127,7 @@ def test_a_page_of_html_that_takes_its_parser_too_long_is_one_file_less(tmp_path
     (tmp_path / "a.html").write_text("<p>Text.</p>" * 1_000_000)
     (tmp_path / "b.md").write_text("Text.")
     loaded = load_documents([tmp_path], seconds_a_file=2)
-    assert [item.name for item in loaded.left_out] == ["a.html"]
+    assert [item.name for item in loaded.skipped_items] == ["a.html"]
     assert [document.name for document in loaded.documents] == ["b.md"]
 
 
@@ -202,7 +202,7 @@ def test_an_attachment_that_breaks_its_parser_costs_neither_the_message_nor_the_
     assert "Silt closed the harbour." in loaded.documents[0].text
     assert loaded.documents[0].text.endswith("[attachment a.csv]\npump,1250\n\n[attachment b.csv]\nvalve,310")
     reason = "crashed its reader; it may be damaged"
-    assert loaded.left_out == (SkippedItem(name=f"{file}, attachment bomb.xlsx", reason=reason),)
+    assert loaded.skipped_items == (SkippedItem(name=f"{file}, attachment bomb.xlsx", reason=reason),)
 
 
 def test_an_email_whose_attachments_break_one_parser_after_another_is_its_message(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_an_email_whose_attachments_break_one_parser_after_another_is_its_messag
     loaded = load_documents([file])
     assert "Silt closed the harbour." in loaded.documents[0].text
     reason = "an attachment of this e-mail crashed its reader, so none was read; give the attachments separately"
-    assert {one.reason for one in loaded.left_out} == {reason}
+    assert {one.reason for one in loaded.skipped_items} == {reason}
 
 
 def test_a_broken_file_that_is_named_by_itself_is_refused(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_a_query_finds_values_of_merged_cells_in_their_columns() -> None:
         "<table><tr><th>Region<th>Year<th>Revenue<tr><td rowspan=2>North<td>2023<td>410<tr><td>2024<td>455</table>"
     )
     table = read_grid(TableText(name="t", text=text))
-    asked = EngineRequest(sql="SELECT Region, Revenue FROM t WHERE Year = 2024", tables=(table,), most_rows=9)
+    asked = EngineRequest(sql="SELECT Region, Revenue FROM t WHERE Year = 2024", tables=(table,), max_rows=9)
     assert answer_query(asked).rows == (("North", "455"),)
 
 
@@ -201,7 +201,7 @@ def test_hidden_text_of_a_book_is_named_by_its_chapter_and_styles_of_the_book_ho
     )
     found = extract_file(book, "a.epub")
     assert join_extracted_parts(found).text == "[chapter One]\n# One\n\n10^6"
-    assert [item.name for item in found.left_out] == ["hidden text of chapter One"]
+    assert [item.name for item in found.skipped_items] == ["hidden text of chapter One"]
 
 
 async def test_hidden_text_of_a_page_of_the_web_is_named() -> None:
@@ -290,7 +290,7 @@ def test_a_book_of_drawings_is_read_and_pictures_in_its_order_are_named() -> Non
     )
     found = extract_file(book, "a.epub")
     assert join_extracted_parts(found).text.startswith("[section 1]\nRevenue\nBy region\n")
-    assert [f"{item.name}: {item.reason}" for item in found.left_out] == [
+    assert [f"{item.name}: {item.reason}" for item in found.skipped_items] == [
         "section 2 (b.jpg): a picture, which has no text to be read",
         "section 3: no text, at most pictures",
         "section 4 (d.mp3): no text, but audio/mpeg",
@@ -328,4 +328,4 @@ def test_an_email_keeps_marks_and_names_what_is_hidden() -> None:
     )
     found = extract_file(content, "a.eml")
     assert found.parts[-1].text == "10^6 ~~rows~~"
-    assert [item.name for item in found.left_out] == ["hidden text"]
+    assert [item.name for item in found.skipped_items] == ["hidden text"]

@@ -35,7 +35,7 @@ def test_a_folder_is_read_to_the_bottom_by_name_and_hidden_and_generated_files_a
     ):
         write(tmp_path / name, "text")
     assert loaded_names(tmp_path) == ["a.txt", "b.md", "sub/c.py"]
-    left_out = {(item.name, item.reason) for item in load_documents([tmp_path]).left_out}
+    left_out = {(item.name, item.reason) for item in load_documents([tmp_path]).skipped_items}
     assert left_out == {
         *((name, "hidden") for name in (".hidden.md", ".git", "sub/.env")),
         *((name, "generated") for name in ("__pycache__", "node_modules")),
@@ -124,7 +124,7 @@ def test_links_may_go_round_in_circles(tmp_path: Path) -> None:
     (tmp_path / "self.md").symlink_to(tmp_path / "self.md")
     loaded = load_documents([tmp_path])
     assert [document.name for document in loaded.documents] == ["sub/a.md"]
-    assert loaded.left_out == (SkippedItem(name="self.md", reason="no such file"),)
+    assert loaded.skipped_items == (SkippedItem(name="self.md", reason="no such file"),)
 
 
 def test_a_link_inside_the_folder_is_read_and_one_that_leads_out_is_not(tmp_path: Path) -> None:
@@ -137,7 +137,11 @@ def test_a_link_inside_the_folder_is_read_and_one_that_leads_out_is_not(tmp_path
     assert [(d.name, d.text) for d in loaded.documents] == [("a.md", "text")]
     reason = "a link that points outside the folder; give its target separately"
     hidden = SkippedItem(name="..mounted", reason="hidden")
-    assert loaded.left_out == (hidden, SkippedItem(name="b.txt", reason=reason), SkippedItem(name="c", reason=reason))
+    assert loaded.skipped_items == (
+        hidden,
+        SkippedItem(name="b.txt", reason=reason),
+        SkippedItem(name="c", reason=reason),
+    )
 
 
 def test_a_link_to_what_is_hidden_is_not_read(tmp_path: Path) -> None:
@@ -152,7 +156,7 @@ def test_a_link_to_what_is_hidden_is_not_read(tmp_path: Path) -> None:
     loaded = load_documents([tmp_path])
     assert [document.name for document in loaded.documents] == ["a.md"]
     reason = "a link to a hidden file or folder; give its target separately"
-    led = {one.name for one in loaded.left_out if one.reason == reason}
+    led = {one.name for one in loaded.skipped_items if one.reason == reason}
     assert led == {"settings.txt", "key.txt", "mounted.txt", "keys"}
 
 
@@ -204,7 +208,7 @@ def test_what_cannot_be_read_is_skipped_in_a_folder_and_refused_by_itself(
 ) -> None:
     file = write(tmp_path / name, content)
     write(tmp_path / "readable.md", "text")
-    assert load_documents([tmp_path]).left_out == (SkippedItem(name=name, reason=reason),)
+    assert load_documents([tmp_path]).skipped_items == (SkippedItem(name=name, reason=reason),)
     with pytest.raises(BadInput) as refused:
         load_documents([file])
     usable = "PDF, Word, PowerPoint, Excel, EPUB, e-mail (.eml), Markdown, text, HTML, CSV, JSON or source code"
@@ -259,7 +263,7 @@ def test_files_that_were_read_before_are_not_read_again_under_whatever_name(tmp_
     again = load_documents([tmp_path], known=known)
     assert [one.name for one in again.documents] == ["c.md"]
     assert [one.name for one in again.unread] == ["a.pdf", "moved.md"]
-    assert again.left_out == ()
+    assert again.skipped_items == ()
 
 
 def test_no_garbage_is_looked_for_while_a_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -294,7 +294,7 @@ def test_every_leaf_is_in_the_text_or_named_or_another_form_of_one_that_is(tree:
     tree.part["From"], tree.part["Subject"] = "a@example.com", "Everything"
     found = extract_file(tree.part.as_bytes(), "a.eml")
     shown = "\n".join(f"{place}\n{said}" for place, said in found.parts)
-    named = "\n".join(f"{one.name}: {one.reason}" for one in found.left_out)
+    named = "\n".join(f"{one.name}: {one.reason}" for one in found.skipped_items)
     for leaf in [*tree.texts, *tree.files]:
         assert leaf in shown or leaf in named or TOO_DEEP in named
     for form in tree.forms:

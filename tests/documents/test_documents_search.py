@@ -119,7 +119,7 @@ async def test_the_installed_packages_are_documents_that_can_be_searched_in_sile
     assert write_package_documents(tmp_path / "packages") == written
     loaded = load_documents([tmp_path / "packages"])
     assert len(loaded.documents) == len(written) > 60
-    assert loaded.left_out == ()
+    assert loaded.skipped_items == ()
     hits = await found({d.name: d.text for d in loaded.documents}, "durable workflows in Python", limit=3)
     assert "temporalio.md" in {hit.name for hit in hits}
     assert [record for record in caplog.records if record.name.startswith("bm25s")] == []

@@ -48,7 +48,7 @@ def read(body: str, members: Mapping[str, str] = {}) -> tuple[str, list[str]]:
     found = join_extracted_parts(
         extract_file(make_zip_archive({"word/document.xml": document, **linked, **members}), "a.docx")
     )
-    return found.text, [f"{item.name}: {item.reason}" for item in found.left_out]
+    return found.text, [f"{item.name}: {item.reason}" for item in found.skipped_items]
 
 
 def text_of(body: str, members: Mapping[str, str] = {}) -> str:
@@ -370,7 +370,7 @@ def test_text_boxes_in_the_namespaces_of_the_strict_kind_are_read() -> None:
         make_zip_archive({"word/document.xml": part("document", f"<w:body>{body}</w:body>").replace(W, strict)}), "a"
     )
     assert lines(join_extracted_parts(found).text) == ["a", "In a box.", "In a box."]
-    assert not found.left_out
+    assert not found.skipped_items
 
 
 def test_a_chart_that_older_programs_show_as_a_picture_is_named() -> None:

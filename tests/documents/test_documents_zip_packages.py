@@ -42,7 +42,7 @@ def extract_text(content: bytes, name: str) -> str:
 
 
 def list_omissions(found: ExtractionResult) -> list[str]:
-    return [f"{item.name}: {item.reason}" for item in found.left_out]
+    return [f"{item.name}: {item.reason}" for item in found.skipped_items]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -129,7 +129,7 @@ def test_every_chapter_is_in_the_text_or_named(chapters: list[str]) -> None:
     text = join_extracted_parts(read).text
     for at, kind in enumerate(chapters):
         assert (f"word{at}x" in text) == (kind == "there")
-        assert any(f"{at}.xhtml" in item.name for item in read.left_out) == (kind != "there")
+        assert any(f"{at}.xhtml" in item.name for item in read.skipped_items) == (kind != "there")
 
 
 MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
@@ -212,7 +212,7 @@ def test_errors_in_cells_are_shown_where_they_are() -> None:
 
 def query_table(sql: str, text: str) -> QueryResult:
     table = read_grid(TableText(name="t", text=text, first_line=2, sheet=True))
-    return answer_query(EngineRequest(sql=sql, tables=(table,), most_rows=9))
+    return answer_query(EngineRequest(sql=sql, tables=(table,), max_rows=9))
 
 
 def test_a_sum_says_that_a_cell_was_an_error() -> None:

@@ -157,7 +157,7 @@ async def test_nothing_is_kept_where_what_is_replaced_goes_into_no_vault(
     bare_env: AgentEnvironment, redactor: CountedRedactor
 ) -> None:
     blob = await bare_env.store.put_text(KEY, READER)
-    documents = RedactedDocumentStore(bare_env.store, redactor, keeps=False)
+    documents = RedactedDocumentStore(bare_env.store, redactor, stores_results=False)
     assert await documents.get_redacted_text(blob, READER) == await documents.get_redacted_text(blob, READER)
     assert len(redactor.texts) == 2
 
@@ -205,7 +205,7 @@ async def test_an_agent_hears_why_a_document_is_not_shown_and_goes_on(bare_env: 
     refused = await box.run(make_tool_use("read_document", name="slow.md"), site)
     assert refused.is_error
     assert refused.content.startswith("slow.md could not be redacted (it takes too long, or redaction fails at it)")
-    assert site.notices == [TEXT_LEFT_OUT]
+    assert site.notes == [TEXT_LEFT_OUT]
     assert "1| Tide." in (await box.run(make_tool_use("read_document", "c2", name="other.md"), site)).content
     found = await box.run(make_tool_use("search_documents", "c3", query="before after tide"), site)
     assert found.content.startswith("[other.md:1-1]")
@@ -247,7 +247,7 @@ async def test_people_are_told_which_document_was_put_aside_by_its_redacted_name
         make_tool_use("search_documents", "c3", query="tide"),
     ):
         assert "tide." not in (await box.run(call, site)).content
-    assert list(dict.fromkeys(site.notices)) == [
+    assert list(dict.fromkeys(site.notes)) == [
         f"{put_aside} (interviews/{NAME_PLACEHOLDER}.md).",
         f"{put_aside} (plain.csv).",
     ]

@@ -72,7 +72,7 @@ def skill_folder(folder: Path) -> Path:
 
 async def contract(env: AgentEnvironment) -> str:
     return (
-        await env.brief_builder.build_message(env.run_ref(), "m1", [], PromptSpace(window=200_000, fixed=2_500))
+        await env.brief_builder.build_message(env.run_ref(), "m1", [], PromptSpace(window=200_000, fixed_tokens=2_500))
     ).text
 
 
@@ -81,8 +81,8 @@ async def contract(env: AgentEnvironment) -> str:
 
 def test_a_folder_with_a_skill_file_is_a_skill_with_its_texts(tmp_path: Path) -> None:
     found = load_skills([skill_folder(tmp_path / "tides")])
-    assert found.given == (TIDES,)
-    assert {one.name: one.reason for one in found.left_out} == {
+    assert found.skills == (TIDES,)
+    assert {one.name: one.reason for one in found.skipped_items} == {
         "tides/.git": "hidden",
         "tides/assets/logo.png": "it is not UTF-8 text",
         "tides/assets/noise.bin": "it is not text",
@@ -96,7 +96,7 @@ def test_a_skill_is_named_by_its_folder_its_file_or_the_folder_of_all(tmp_path: 
     skill_folder(tmp_path / "tides")
     skill_folder(tmp_path / ".hidden")
     (tmp_path / "README.md").write_text("# No skill\n", encoding="utf-8")
-    assert load_skills([tmp_path / named, tmp_path / "tides"]).given == (TIDES,)
+    assert load_skills([tmp_path / named, tmp_path / "tides"]).skills == (TIDES,)
 
 
 def test_what_is_linked_from_elsewhere_is_not_carried_along(tmp_path: Path) -> None:
@@ -105,8 +105,8 @@ def test_what_is_linked_from_elsewhere_is_not_carried_along(tmp_path: Path) -> N
     (skills / "other").symlink_to(outside)
     (inside / "key").symlink_to(outside / "SKILL.md")
     found = load_skills([skills])
-    assert found.given == (TIDES,)
-    leads_out = {one.name for one in found.left_out if "points outside the folder" in one.reason}
+    assert found.skills == (TIDES,)
+    leads_out = {one.name for one in found.skipped_items if "points outside the folder" in one.reason}
     assert leads_out == {"other", "tides/key"}
     (inside / "SKILL.md").unlink()
     (inside / "SKILL.md").symlink_to(outside / "SKILL.md")
@@ -149,7 +149,7 @@ def test_a_skill_that_cannot_be_followed_is_refused_with_cause(
 def test_a_skill_is_called_as_skills_that_are_about_are(tmp_path: Path, name: str) -> None:
     written = f"---\nname: {name}\ndescription: >-\n  [Beta] 'Tides' & more\n---\nDo.\n"
     (tmp_path / "SKILL.md").write_text(written, encoding="utf-8")
-    (given,) = load_skills([tmp_path]).given
+    (given,) = load_skills([tmp_path]).skills
     found = parse_procedure(given)
     assert isinstance(found, Procedure)
     assert (found.name, found.description) == (name.strip("'\""), "[Beta] 'Tides' & more")
@@ -164,7 +164,7 @@ def test_a_folder_of_too_many_files_is_no_skill(tmp_path: Path) -> None:
 
 
 def test_the_digest_of_a_skill_is_made_of_what_sha256sum_prints(tmp_path: Path) -> None:
-    (given,) = load_skills([skill_folder(tmp_path / "tides")]).given
+    (given,) = load_skills([skill_folder(tmp_path / "tides")]).skills
     lines = [
         f"{hashlib.sha256((tmp_path / 'tides' / name).read_bytes()).hexdigest()}  {name}\n"
         for name in ("SKILL.md", "references/datum.md", "scripts/run.py")

@@ -10,7 +10,7 @@ from waystation.documents.tables import QueryResult, TableText
 
 
 def ask(sql: str, *tables: TableText, most_rows: int = 10) -> QueryResult:
-    return answer_query(EngineRequest(sql=sql, tables=tuple(map(read_grid, tables)), most_rows=most_rows))
+    return answer_query(EngineRequest(sql=sql, tables=tuple(map(read_grid, tables)), max_rows=most_rows))
 
 
 def table(*rows: str, name: str = "t") -> TableText:

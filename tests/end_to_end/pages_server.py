@@ -30,7 +30,7 @@ MAX_GRANT = parse_bounded_limit("50k", Amount(tokens=1)).amount
 def make_budget_request(number: int) -> ApprovalRequest:
     """A request for money."""
     amount = Amount(tokens=5_000 * number)
-    return ApprovalRequest(request_id=f"writing-{number}", agent="writing", asked=amount, requested_at=NOON)
+    return ApprovalRequest(request_id=f"writing-{number}", agent="writing", requested=amount, requested_at=NOON)
 
 
 class StubTaskClient(Client):

@@ -96,7 +96,9 @@ def assert_words_were_heard_once(shell: Shell, task: str, working: list[str]) ->
 
 def assert_documents_were_heard_of_once(shell: Shell, task: str, working: list[str]) -> None:
     steps = [step["id"] for step in shell.run_json("show", task)["steps"]]
-    heard = {agent: [one.text for one in load_messages(shell, task, agent) if one.updates] for agent in steps}
+    heard = {
+        agent: [one.text for one in load_messages(shell, task, agent) if one.documents_update_number] for agent in steps
+    }
     assert {agent: len(heard[agent]) for agent in working} == dict.fromkeys(working, 1)
     assert "- changed: sheet-00.md (line 9; 301 lines now)" in heard["writing"][0]
     assert "- added: sheet-98.md (1 lines)" in heard["writing"][0]

@@ -301,7 +301,8 @@ def test_saving_again_replaces_the_row_and_leaves_the_rest_of_the_file_alone(
         monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
         run(["doctor", "--model", MODEL, "--yes", "--save"])
         assert (
-            build_model_endpoint(server.url, Settings().endpoint_registry.rows).get_capabilities(MODEL).tools is False
+            build_model_endpoint(server.url, Settings().endpoint_registry.capabilities).get_capabilities(MODEL).tools
+            is False
         )
         server.gaps = frozenset()
         run(["doctor", "--model", MODEL, "--yes", "--save"])
@@ -309,9 +310,11 @@ def test_saving_again_replaces_the_row_and_leaves_the_rest_of_the_file_alone(
     assert kept.startswith('# ours\nbudget = "50k"\n\n[roles.writing]\neffort = "high"\n')
     assert kept.count(f'"{MODEL}"') == 1
     settings = Settings()
-    assert build_model_endpoint(server.url, settings.endpoint_registry.rows).get_capabilities(MODEL).tools is True
     assert (
-        build_model_endpoint(server.url, settings.endpoint_registry.rows).get_capabilities("another")
+        build_model_endpoint(server.url, settings.endpoint_registry.capabilities).get_capabilities(MODEL).tools is True
+    )
+    assert (
+        build_model_endpoint(server.url, settings.endpoint_registry.capabilities).get_capabilities("another")
         == UNKNOWN_CAPABILITIES
     )
     assert settings.roles["writing"].effort == "high"

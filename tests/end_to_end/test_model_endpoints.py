@@ -134,7 +134,7 @@ async def test_an_endpoint_that_dies_in_the_middle_of_a_task_is_taken_over_from_
     models = {line.model for line in bill.lines}
     assert "spare::harbour-1" in models
     assert any(model.startswith("first::") for model in models)
-    said = {message.said_by for transcript in transcripts for message in transcript.messages}
+    said = {message.fallback_model for transcript in transcripts for message in transcript.messages}
     assert said == {"", "spare::harbour-1"}
     assert 0 < seen.possibly_billed.tokens < 160_000, "the reply that broke off, once"
     assert len(bill.possibly_billed) == 1

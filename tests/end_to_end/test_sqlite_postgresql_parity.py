@@ -37,7 +37,7 @@ async def report_of(settings: Settings, documents: Path, monkeypatch: pytest.Mon
     request = TaskRequest(
         question="Which harbour was closed by silt, and what do the texts say?",
         request_id="the-same",
-        left_out=loaded.left_out,
+        skipped_items=loaded.skipped_items,
     )
     async with start_dev_server() as server:
         monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)

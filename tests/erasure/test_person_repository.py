@@ -42,7 +42,9 @@ async def store_task_with_person(
 
 
 def order(kept: TaskRow) -> PersonErasureOrder:
-    return PersonErasureOrder(store_id=kept.ref.store_id, tenant=kept.ref.tenant, wanted="", placeholders=(ADA,))
+    return PersonErasureOrder(
+        store_id=kept.ref.store_id, tenant=kept.ref.tenant, wanted_placeholder="", placeholders=(ADA,)
+    )
 
 
 async def test_a_person_is_counted_by_task_and_place_in_clear_and_by_placeholder(store: SqlStore) -> None:

@@ -116,7 +116,7 @@ def make_redacted_text_key(kept: TaskRow, text: str) -> RedactedTextKey:
     return RedactedTextKey(
         blob=content_hash(text),
         tenant=kept.ref.tenant,
-        treatment=RedactionLevel.IDENTIFIERS,
+        level=RedactionLevel.IDENTIFIERS,
         version="0123456789abcdef",
     )
 

@@ -29,7 +29,7 @@ DEAD, BUDGET, SPENT = "task-dead", Amount(tokens=20_000), Amount(tokens=100)
 @activity.defn(name="AdmitTask")
 async def admit(ref: TaskRef) -> AdmissionResult:
     given = make_task_config(budget=BUDGET.tokens)
-    return AdmissionResult(ref=ref, terms=given, title="", documents=0, finished=False, search_attributes=False)
+    return AdmissionResult(ref=ref, config=given, title="", documents=0, finished=False, search_attributes=False)
 
 
 @activity.defn(name="ReconcileTasks")

@@ -95,16 +95,16 @@ async def test_what_each_agent_does_is_told_by_heartbeats_without_an_event_in_hi
         before = len(await fetch_events(counter.get_task_handle()))
 
         async def is_told() -> bool:
-            said = [(one.agent, one.what, one.turn) for one in (await look(counter)).doing]
+            said = [(one.agent, one.what, one.turn) for one in (await look(counter)).agent_statuses]
             return said == [("harbours", "model", 2), ("tides", "model", 2)]
 
         await wait_until(is_told)
-        doing = (await look(counter)).doing[0]
+        doing = (await look(counter)).agent_statuses[0]
         assert doing.since <= utc_now()
         assert doing.seen is not None
         assert doing.text(doing.since).startswith("harbours: turn 2, waiting for the model since 0 s")
         assert len(await fetch_events(counter.get_task_handle())) == before
         gate.opened.set()
         await counter.get_task_handle().result()
-        assert (await look(counter)).doing == ()
+        assert (await look(counter)).agent_statuses == ()
         assert (await shown(counter)).phase is TaskPhase.DONE

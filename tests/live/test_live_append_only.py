@@ -85,9 +85,9 @@ async def test_whole_tasks_only_add_to_what_was_sent_between_two_compactions(
         target=WINDOW * 3 // 8,
         turn_limit=5,
         max_output=4_000,
-        delegation=DelegationConfig(depth=1, width=2),
+        delegation=DelegationConfig(max_depth=1, max_concurrent=2),
     )
-    under = make_task_config(budget=9_000_000, agent_budget=2_000_000).replace(agent=agent)
+    under = make_task_config(budget=9_000_000, agent_budget=2_000_000).replace(default=agent)
     task_id = make_task_id(make_task_request())
     async with run_platform(server, tmp_path, redactor, model) as counter:
         await counter.submit(under=under, documents=DOCUMENTS)

@@ -54,7 +54,7 @@ async def test_a_request_waits_for_seven_days_and_then_its_agent_delivers_what_i
 ) -> None:
     crew = ScriptedTaskModel()
     async with open_activity_deps(tmp_path, redactor, crew) as parts:
-        start = await register_admitted_task(parts.store, within_a_week(UnattendedPolicy(then="partial")))
+        start = await register_admitted_task(parts.store, within_a_week(UnattendedPolicy(at_deadline="partial")))
         async with run_all_workers(server.client, parts):
             task = await WaitingTask.start_paused(server, start)
             await task.skip_time(6 * DAY + 23 * HOUR)
@@ -81,7 +81,7 @@ async def test_a_request_that_shall_wait_is_overdue_after_seven_days_and_takes_a
 ) -> None:
     crew = ScriptedTaskModel()
     async with open_activity_deps(tmp_path, redactor, crew) as parts:
-        start = await register_admitted_task(parts.store, within_a_week(UnattendedPolicy(then="wait")))
+        start = await register_admitted_task(parts.store, within_a_week(UnattendedPolicy(at_deadline="wait")))
         async with run_all_workers(server.client, parts):
             task = await WaitingTask.start_paused(server, start)
             await task.skip_time(6 * DAY + 23 * HOUR)

@@ -60,10 +60,10 @@ async def until_asked(task: TaskHandle, requests: int) -> None:
 
 async def refusals_of(task: TaskHandle, count: int) -> tuple[RejectedMessage, ...]:
     async def refused() -> bool:
-        return len((await task.query(TaskWorkflow.progress)).refusals) >= count
+        return len((await task.query(TaskWorkflow.progress)).rejected_messages) >= count
 
     await wait_until(refused)
-    return (await task.query(TaskWorkflow.progress)).refusals
+    return (await task.query(TaskWorkflow.progress)).rejected_messages
 
 
 async def test_a_request_says_where_no_grant_fits_under_the_ceiling_and_other_units_are_refused(
@@ -120,7 +120,7 @@ async def test_nobody_is_asked_while_another_agent_goes_on_although_it_cannot_le
 ) -> None:
     gate = CallGate(ModelCall("tides", 6))
     under = make_task_config(budget=CALL_TOKENS + len(SCRIPTED_PLAN.steps) * RESEARCH_TOKENS)
-    under = under.replace(floor=Amount(tokens=RESEARCH_TOKENS))
+    under = under.replace(minimum_reserve=Amount(tokens=RESEARCH_TOKENS))
     async with run_platform(server, tmp_path, redactor, WideHarbours(gate)) as counter:
         await counter.submit(under=under)
         task = counter.get_task_handle()
@@ -317,7 +317,7 @@ async def test_a_request_stays_answerable_when_its_task_continues_as_new(tmp_pat
         await wait_until(continued)
         progress = await task.query(TaskWorkflow.progress)
         assert progress.approvals[0] == asked[0]
-        assert len(progress.refusals) == 20
+        assert len(progress.rejected_messages) == 20
         await grant_both(task)
         progress = await task.result()
     assert progress.phase is TaskPhase.DONE

@@ -107,7 +107,7 @@ async def test_what_a_task_waits_for_is_answered_by_an_update_once_whoever_was_f
 
             await update(client, task, **{first: {"action": "decline"}, "harbours-99": form("approve"), "x": 5})
             assert (await call_task_method(client, "tasks/get", task))["inputRequests"].keys() == {first, second}
-        late = Late(there.client, remote_settings, there.assistant().rights, MemoryReader(remote_settings))
+        late = Late(there.client, remote_settings, there.assistant().policy, MemoryReader(remote_settings))
         async with following(late) as client:
             await update(client, task, **{first: form("approve", "1k")})
         async with following(there.assistant()) as client:

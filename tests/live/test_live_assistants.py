@@ -164,7 +164,7 @@ class Waits(AssistantGateway):
 
     def __init__(self, there: AssistantSession, first: PendingApproval) -> None:
         own = there.assistant()
-        super().__init__(there.client, there.settings, own.rights, MemoryReader(there.settings))
+        super().__init__(there.client, there.settings, own.policy, MemoryReader(there.settings))
         self.waiting, self.granted = first, list[str]()
 
     async def find_request(self, task: str, request_id: str | None) -> PendingApproval:

@@ -148,7 +148,7 @@ async def test_in_mode_soft_the_writer_still_has_its_reserve_when_research_has_s
     reserve = Amount(tokens=CALL_TOKENS * (len(SCRIPTED_CALLS["submit_report"]) + 1))
     budget = WORK_TOKENS - 4 * CALL_TOKENS
     given = make_task_config(budget=budget, agent_budget=STEP_SHARE_TOKENS, mode=BudgetMode.SOFT).replace(
-        floor=Amount(tokens=CALL_TOKENS), minimum_reserves={"writing": reserve}
+        minimum_reserve=Amount(tokens=CALL_TOKENS), minimum_reserves={"writing": reserve}
     )
     async with run_platform(server, tmp_path, redactor, ScriptedTaskModel()) as counter:
         await counter.submit(under=given)
@@ -186,7 +186,7 @@ async def test_in_mode_approval_an_agent_draws_first_and_then_asks_in_the_unit_t
             )
         progress = await task.result()
     assert sum(drawn) == spare
-    asked = [approval.asked for approval in progress.approvals]
+    asked = [approval.requested for approval in progress.approvals]
     assert all(one == in_unit(unit, one.tokens or one.micro_usd) for one in asked)
     assert not any(one.subtract_clamped(in_unit(unit, share)).is_zero for one in asked)
     assert [approval.granted for approval in progress.approvals] == [enough] * 2
@@ -203,7 +203,7 @@ async def test_an_answer_in_another_unit_than_was_asked_for_is_refused_where_peo
 
         async def refused() -> bool:
             await task.signal(approvals.APPROVE_BUDGET, {"request_id": "harbours-1", "tokens": 5_000})
-            refusals = (await task.query(TaskWorkflow.progress)).refusals
+            refusals = (await task.query(TaskWorkflow.progress)).rejected_messages
             return bool(refusals) and refusals[-1].reason.startswith("dollars are requested: say how many")
 
         await wait_until(refused)

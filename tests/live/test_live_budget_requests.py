@@ -36,18 +36,18 @@ async def test_a_request_estimates_what_the_money_buys_and_counts_what_there_is(
     async with run_platform(server, tmp_path, redactor, ScriptedTaskModel()) as counter:
         await counter.submit(under=make_tight_budget_config())
         progress = await wait_for_both_requests(counter.get_task_handle())
-        assert {approval.agent: approval.outlook for approval in progress.approvals} == dict.fromkeys(
+        assert {approval.agent: approval.forecast for approval in progress.approvals} == dict.fromkeys(
             ("harbours", "tides"),
             BudgetForecast(
-                calls=5,
-                each=Amount(tokens=CALL_TOKENS),
-                worth=11,
-                finishing=Amount(tokens=REQUESTED_TOKENS),
-                finished=0,
-                to_come=2,
-                kept=Amount(tokens=2 * STEP_SHARE_TOKENS),
-                made=WorkCounts(notes=4),
-                needed_by=("weigh",),
+                turns=5,
+                average_turn_cost=Amount(tokens=CALL_TOKENS),
+                turns_covered=11,
+                cost_to_finish=Amount(tokens=REQUESTED_TOKENS),
+                finished_steps=0,
+                pending_steps=2,
+                reserved_for_pending=Amount(tokens=2 * STEP_SHARE_TOKENS),
+                work_counts=WorkCounts(notes=4),
+                dependent_steps=("weigh",),
             ),
         )
         shown = await fetch_current_details(counter.get_task_handle())

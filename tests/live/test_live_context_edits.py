@@ -69,8 +69,8 @@ def make_pausing_task_config() -> TaskConfig:
     """Each researcher pauses after five calls, with `LEFT`, and its task has no rest."""
     share = 5 * CALL_TOKENS + LEFT
     under = make_task_config(budget=CALL_TOKENS + len(SCRIPTED_PLAN.steps) * share, agent_budget=share)
-    agent = under.agent.replace(primers=1, recents=4, output_floor=REPLY_TOKENS + 10)
-    return under.replace(agent=agent)
+    agent = under.default.replace(primers=1, recents=4, min_reply_tokens=REPLY_TOKENS + 10)
+    return under.replace(default=agent)
 
 
 async def query_progress(task: TaskHandle) -> TaskProgress:
@@ -79,26 +79,26 @@ async def query_progress(task: TaskHandle) -> TaskProgress:
 
 async def wait_for_edit(task: TaskHandle, **edit: str) -> ContextEdit:
     """What became of an edit of the agent `harbours`."""
-    number = len((await query_progress(task)).edits)
+    number = len((await query_progress(task)).context_edits)
     await task.signal(EDIT_CONTEXT, {"agent": "harbours", "by": "Ada", **edit})
 
     async def settled() -> bool:
-        edits = (await query_progress(task)).edits
+        edits = (await query_progress(task)).context_edits
         return len(edits) > number and edits[-1].state != "waiting"
 
     await wait_until(settled)
-    return (await query_progress(task)).edits[-1]
+    return (await query_progress(task)).context_edits[-1]
 
 
 async def refusal_of(task: TaskHandle, sent: dict[str, str]) -> str:
-    number = len((await query_progress(task)).refusals)
+    number = len((await query_progress(task)).rejected_messages)
     await task.signal(EDIT_CONTEXT, sent)
 
     async def refused() -> bool:
-        return len((await query_progress(task)).refusals) > number
+        return len((await query_progress(task)).rejected_messages) > number
 
     await wait_until(refused)
-    refusal = (await query_progress(task)).refusals[-1]
+    refusal = (await query_progress(task)).rejected_messages[-1]
     assert refusal.signal == EDIT_CONTEXT
     return refusal.reason
 
@@ -175,7 +175,7 @@ async def test_an_edit_waits_for_the_end_of_a_leg_and_comes_too_late_for_an_agen
         await task.signal(EDIT_CONTEXT, {"action": "pin", "agent": "write", "message": "m1"})
 
         async def waits() -> bool:
-            return any(edit.state == "waiting" for edit in (await query_progress(task)).edits)
+            return any(edit.state == "waiting" for edit in (await query_progress(task)).context_edits)
 
         await wait_until(waits)
         assert (
@@ -187,7 +187,7 @@ async def test_an_edit_waits_for_the_end_of_a_leg_and_comes_too_late_for_an_agen
         trail = await counter.store.list_audit_entries(task.id, SYSTEM_SCOPE)
         stored = await counter.store.load_transcript(f"{task.id}/write", SYSTEM_SCOPE)
     assert delivered == "harbours has finished: its context can no longer be edited"
-    (late,) = ended.edits
+    (late,) = ended.context_edits
     assert (late.state, late.reason) == ("refused", TOO_LATE)
     assert ended.phase is TaskPhase.DONE
     assert [entry.state for entry in trail if isinstance(entry, ContextEdit)] == ["waiting", "refused"]
@@ -209,4 +209,4 @@ async def test_an_agent_that_was_edited_can_still_be_denied(server: Client, tmp_
     assert nothing.state == "refused"
     assert nothing.reason.startswith("there is too little to gain")
     assert ended.phase is TaskPhase.PARTIAL
-    assert [edit.state for edit in ended.edits] == ["refused", "refused"]
+    assert [edit.state for edit in ended.context_edits] == ["refused", "refused"]

@@ -61,7 +61,7 @@ async def test_a_fourth_role_is_planned_works_with_its_own_tools_and_prompt_and_
     assert progress.phase is TaskPhase.DONE
     planning, *_ = crew.asked
     (checking,) = [one for one in crew.asked if one.system == PROMPT]
-    assert f"checking {CHECKING.step}" in planning.system
+    assert f"checking {CHECKING.purpose}" in planning.system
     assert [tool.name for tool in checking.tools] == ["read_findings", "read_document", "submit_analysis"]
     assert CHECKING.form in checking.messages[0].text
     assert [step.role for step in progress.steps] == ["research", "checking", "writing"]

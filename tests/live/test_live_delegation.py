@@ -246,7 +246,7 @@ async def test_an_edit_reaches_a_subagent_between_two_legs(server: Client, tmp_p
         await task.signal(EDIT_CONTEXT, {"action": "pin", "agent": "harbours.1", "message": "m2"})
         gate.opened.set()
         progress = await task.result()
-    (edit,) = progress.edits
+    (edit,) = progress.context_edits
     assert (edit.agent, edit.state) == ("harbours.1", "done")
     assert progress.phase is TaskPhase.DONE
     assert len(crew.calls) == len(set(crew.calls))

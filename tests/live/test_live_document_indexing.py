@@ -82,7 +82,7 @@ async def test_later_tasks_recall_documents_of_earlier_ones_until_the_last_is_fo
     ):
         counter = TaskSubmitter(server, parts.store)
         done = await delivered(server, counter, "first", 1_000)
-        assert (done.characters, done.left_out, done.passages) == (len(PILOT.text), 0, 1)
+        assert (done.characters, done.skipped_characters, done.passages) == (len(PILOT.text), 0, 1)
         await delivered(server, counter, "second", 1_000)
         assert await documents_in_memory(parts, done.ref.tenant) == 1
         await counter.submit(make_task_request("later"), documents=())

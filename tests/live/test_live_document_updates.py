@@ -52,14 +52,14 @@ async def submit_document_update(
     reader = (await counter.store.get_task(task.id, SYSTEM_SCOPE)).ref.scope
     loaded = await reload_changed_documents(await counter.store.list_documents(task.id, reader), [folder])
     again = await compare_documents(counter.store, reader, loaded, remove_missing=remove_missing)
-    before = len((await task.query(TaskWorkflow.progress)).updates)
+    before = len((await task.query(TaskWorkflow.progress)).document_updates)
     await task.signal(
         UPDATE_DOCUMENTS, {"documents": await store_document_set(counter.store, again, reader), "by": "Ada"}
     )
 
     async def taken() -> bool:
-        updates = (await task.query(TaskWorkflow.progress)).updates
-        return len(updates) > before and all(one.kept for one in updates)
+        updates = (await task.query(TaskWorkflow.progress)).document_updates
+        return len(updates) > before and all(one.stored for one in updates)
 
     await wait_until(taken)
     return again
@@ -69,7 +69,7 @@ async def news(counter: TaskSubmitter, task_id: str, agent: str) -> list[Message
     return [
         message
         for message in (await counter.store.load_transcript(f"{task_id}/{agent}", SYSTEM_SCOPE)).messages
-        if message.updates
+        if message.documents_update_number
     ]
 
 
@@ -99,12 +99,12 @@ async def test_every_agent_hears_once_at_its_next_turn_and_a_fork_goes_on_with_w
     assert [(change.name, change.kind) for change in again.changes] == [("pilot.md", "changed"), ("buoys.md", "added")]
     assert settled
     assert ended.phase is TaskPhase.DONE
-    assert [one.text for one in ended.updates] == ["1 changed, 1 added"]
+    assert [one.text for one in ended.document_updates] == ["1 changed, 1 added"]
     assert {agent: len(told) for agent, told in heard.items()} == dict.fromkeys(STEPS, 1)
     assert "- changed: pilot.md (lines 2-3; 3 lines now)\n- added: buoys.md (1 lines)" in heard["harbours"][0].text
     assert "The documents changed while the task ran: 1 changed, 1 added" in report
     assert "buoys" not in written
-    assert second.updates == ended.updates
+    assert second.document_updates == ended.document_updates
     assert documents[0] == documents[1]
     assert [one.name for one in documents[0]] == ["pilot.md", "buoys.md"]
     assert {agent: len(told) for agent, told in in_fork.items()} == dict.fromkeys(STEPS, 1)
@@ -129,7 +129,7 @@ async def test_an_agent_that_waits_for_money_is_not_woken_and_hears_of_it_when_i
         after = await news(counter, task.id, "harbours")
     assert quiet
     assert waiting == []
-    assert [message.updates for message in after] == [1]
+    assert [message.documents_update_number for message in after] == [1]
 
 
 async def test_what_cannot_be_taken_is_refused_and_changes_nothing(
@@ -150,7 +150,7 @@ async def test_what_cannot_be_taken_is_refused_and_changes_nothing(
             await task.signal(UPDATE_DOCUMENTS, sent)
 
         async def refused() -> bool:
-            return len((await task.query(TaskWorkflow.progress)).refusals) == 4
+            return len((await task.query(TaskWorkflow.progress)).rejected_messages) == 4
 
         await wait_until(refused)
         progress = await task.query(TaskWorkflow.progress)
@@ -159,8 +159,8 @@ async def test_what_cannot_be_taken_is_refused_and_changes_nothing(
         ended = await task.result()
         row = await counter.store.get_task(task.id, SYSTEM_SCOPE)
     assert before == after
-    assert progress.updates == ended.updates == ()
-    reasons = [refusal.reason for refusal in progress.refusals]
+    assert progress.document_updates == ended.document_updates == ()
+    reasons = [refusal.reason for refusal in progress.rejected_messages]
     assert sum("send them with `waystation documents`" in reason for reason in reasons) == 2
     with pytest.raises(BadInput, match=f"{task.id} has ended \\(done\\).*submit --session autumn.*waystation rewind"):
         require_running(row, ended.phase)

@@ -26,9 +26,9 @@ async def test_a_task_that_is_cancelled_before_a_worker_saw_it_ends_with_a_repor
     async with open_activity_deps(tmp_path, redactor, crew) as parts:
         start = (await register_admitted_task(parts.store, make_task_config())).replace(forked=forked)
         if forked:
-            state = TaskState(account=BudgetAccount(limit=start.terms.budget))
+            state = TaskState(account=BudgetAccount(limit=start.config.budget))
             kept = await parts.store.put_text(state.model_dump_json(), start.ref.scope)
-            begun = build_task_progress(state, start.ref, start.terms, start.title).replace(phase=TaskPhase.SUBMITTED)
+            begun = build_task_progress(state, start.ref, start.config, start.title).replace(phase=TaskPhase.SUBMITTED)
             await parts.store.save_task_progress(start.ref.task_id, begun.replace(state=kept))
         task = await server.start_workflow(TaskWorkflow.run, start, id=start.ref.task_id, task_queue=WORKFLOWS_QUEUE)
         await task.cancel()

@@ -77,7 +77,7 @@ async def run_task(server: TemporalClient, home: Path, at_rest: EncryptionConfig
 
 @pytest.mark.parametrize("sealed", [True, False], ids=["encrypted", "plain"])
 async def test_files_have_no_word_of_an_encrypted_run(server: TemporalClient, tmp_path: Path, sealed: bool) -> None:
-    at_rest = EncryptionConfig(build_cipher(settings(tmp_path), "rest"), seals=sealed)
+    at_rest = EncryptionConfig(build_cipher(settings(tmp_path), "rest"), encrypts=sealed)
     await run_task(server, tmp_path, at_rest)
     assert in_files(tmp_path) == ([] if sealed else list(CANARIES))
 
@@ -86,7 +86,9 @@ async def test_the_client_reads_an_encrypted_run_with_its_key_only(
     server: TemporalClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", server.service_client.config.target_host)
-    task_id = await run_task(server, tmp_path, EncryptionConfig(build_cipher(settings(tmp_path), "rest"), seals=True))
+    task_id = await run_task(
+        server, tmp_path, EncryptionConfig(build_cipher(settings(tmp_path), "rest"), encrypts=True)
+    )
     async with await Client.connect(settings(tmp_path)) as client:
         assert QUOTED_SENTENCE in await client.get_report(task_id)
     async with await Client.connect(settings(tmp_path, OTHER_KEY, encrypt=False)) as stranger:

@@ -48,7 +48,7 @@ async def test_32_agents_at_once_spend_nothing_over_the_limits_of_their_tasks_an
         budget=limit(TASK),
         agent_budget=limit(AGENT),
         mode=BudgetMode.SOFT,
-        agent=AGENT_TERMS,
+        default=AGENT_TERMS,
         plan_model=MODEL,
         offline=False,
     )

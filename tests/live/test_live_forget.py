@@ -85,7 +85,7 @@ async def test_of_a_task_that_is_forgotten_nothing_is_found_and_no_file_has_a_wo
         )
         task_ids = await select_task_ids(client, settings, TaskSelection(session=SESSION))
         gone = await forget_selected_tasks(settings, task_ids, everything=True)
-        assert (gone.forgotten.passages, gone.forgotten.documents, gone.histories) == (1 + results, 1, 1)
+        assert (gone.removed.passages, gone.removed.documents, gone.histories) == (1 + results, 1, 1)
         assert await parts.memory_recall.find(run, REMEMBERED) == ()
         assert await parts.memory.count(run.tenant) == 0
         assert find_canaries_in_files(tmp_path, *canaries) == []
@@ -121,9 +121,9 @@ async def test_two_orders_at_once_count_what_went_once(
         await counter.get_task_handle().result()
         task_ids = await select_task_ids(client, settings, TaskSelection(task=task_id))
         both = await asyncio.gather(*(forget_selected_tasks(settings, task_ids, everything=True) for _ in range(2)))
-        assert sorted(gone.forgotten.tasks for gone in both) == [0, 1]
-        assert sorted(gone.forgotten.documents for gone in both) == [0, 1]
-        assert (await forget_selected_tasks(settings, task_ids, everything=True)).forgotten == ForgetCounts()
+        assert sorted(gone.removed.tasks for gone in both) == [0, 1]
+        assert sorted(gone.removed.documents for gone in both) == [0, 1]
+        assert (await forget_selected_tasks(settings, task_ids, everything=True)).removed == ForgetCounts()
 
 
 async def test_what_ended_before_a_moment_is_chosen_and_what_runs_has_not_ended(

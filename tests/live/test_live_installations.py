@@ -142,7 +142,7 @@ async def test_schedules_of_one_name_are_paused_and_removed_one_by_one(platforms
         await desk.add(wish)
 
     async def seen() -> list[list[tuple[str, bool]]]:
-        return [[(known.name, known.seen.paused) for known in await desk.list()] for desk in desks]
+        return [[(known.name, known.view.paused) for known in await desk.list()] for desk in desks]
 
     async def listed() -> bool:
         return await seen() == [[("weekly", False)]] * 3

@@ -64,12 +64,12 @@ def grown(state: TaskState) -> TaskState:
     ended = [
         SubagentResult(id=name, call_id=f"call-{name}", partial=True, reason="it was lost; " * 20) for name in names
     ]
-    parent = parent.replace(orders=tuple(orders), handed_back=tuple(ended))
+    parent = parent.replace(subagent_orders=tuple(orders), subagent_results=tuple(ended))
     subagents = {
         name: parent.replace(
             run=parent.run.replace(step_id=name),
-            orders=(),
-            handed_back=(),
+            subagent_orders=(),
+            subagent_results=(),
             totals=RunUsage(),
         )
         for name in names
@@ -82,7 +82,7 @@ def grown(state: TaskState) -> TaskState:
         ApprovalRequest(
             request_id=f"harbours-{number}",
             agent="harbours",
-            asked=Amount(tokens=5_000),
+            requested=Amount(tokens=5_000),
             granted=Amount(tokens=5_000),
             decision="approved",
             by="Ada Lovelace",
@@ -170,12 +170,12 @@ async def test_a_task_that_would_send_too_large_a_payload_fails_where_people_see
     count = int(1.2 * MAX_PAYLOAD_BYTES) // len(one.model_dump_json())
     prices = tuple(one.replace(model=f"model-{number:06d}") for number in range(count))
     long = make_task_config()
-    long = long.replace(agent=long.agent.replace(prices=prices))
+    long = long.replace(default=long.default.replace(prices=prices))
     async with run_platform(server, tmp_path, PlainRedactor({}), ScriptedTaskModel()) as counter:
         with pytest.raises(BadInput, match="the session refused the task: the input of Task would carry"):
             await counter.submit(under=long)
         row = await counter.store.get_task(make_task_id(make_task_request()), SYSTEM_SCOPE)
-        start = TaskWorkflowInput(ref=row.ref, terms=long, title="How is the bar crossed?", search_attributes=False)
+        start = TaskWorkflowInput(ref=row.ref, config=long, title="How is the bar crossed?", search_attributes=False)
         task = await server.start_workflow(TaskWorkflow.run, start, id=row.ref.task_id, task_queue=WORKFLOWS_QUEUE)
         with pytest.raises(WorkflowFailureError) as failure:
             await task.result()

@@ -44,11 +44,11 @@ async def first_leg(parts: ActivityDeps) -> LegRequest:
     task = TaskRef(
         store_id=await parts.store.get_store_id(), tenant="t", session="s", task_id=make_task_id(make_task_request())
     )
-    row = TaskRow(ref=task, request=make_task_request(), terms=make_task_config(), submitted_at=utc_now())
+    row = TaskRow(ref=task, request=make_task_request(), config=make_task_config(), submitted_at=utc_now())
     await parts.store.register_task(row, ())
     await parts.store.save_plan(task.task_id, SCRIPTED_PLAN)
     run = RunRef(**task.model_dump(), step_id="harbours", role="research")
-    return LegRequest(run=run, leg=1, limit=Limit(tokens=50_000), terms=make_task_config().agent)
+    return LegRequest(run=run, leg=1, limit=Limit(tokens=50_000), config=make_task_config().default)
 
 
 async def test_an_attempt_that_was_given_up_writes_nothing_more(tmp_path: Path, redactor: Redactor) -> None:

@@ -73,8 +73,8 @@ async def test_a_message_that_arrives_while_a_finished_task_is_reopened_is_deliv
         counter = TaskSubmitter(server, parts.store)
         async with run_all_workers(server, parts):
             row = await told_at_work(counter)
-        back = TaskRewind(ref=row.ref, agent="weigh", message="m1", keep=True, asked_at=utc_now())
-        start = TaskWorkflowInput(ref=row.ref, terms=row.terms, title=row.title, search_attributes=False, rewind=back)
+        back = TaskRewind(ref=row.ref, agent="weigh", message="m1", keep_message=True, requested_at=utc_now())
+        start = TaskWorkflowInput(ref=row.ref, config=row.config, title=row.title, search_attributes=False, rewind=back)
         task = await started_and_told(server, start)
         async with run_all_workers(server, parts):
             ended = await task.result()
@@ -90,7 +90,7 @@ async def test_a_message_that_arrives_while_a_fork_takes_over_finished_steps_is_
             first = await told_at_work(counter)
         settings = Settings(offline=True, revisions=0, reviews=0)
         row = await register_fork(settings, parts.store, first, ForkRequest(step="weigh", request_id="second"))
-        start = TaskWorkflowInput(ref=row.ref, terms=row.terms, title=row.title, search_attributes=False, forked=True)
+        start = TaskWorkflowInput(ref=row.ref, config=row.config, title=row.title, search_attributes=False, forked=True)
         task = await started_and_told(server, start)
         async with run_all_workers(server, parts):
             ended = await task.result()
@@ -104,9 +104,9 @@ async def test_a_message_to_a_task_that_cannot_be_reopened_is_refused_and_the_re
         counter = TaskSubmitter(server, parts.store)
         async with run_all_workers(server, parts):
             row = await told_at_work(counter)
-        nowhere = TaskRewind(ref=row.ref, agent="weigh", message="m999", keep=True, asked_at=utc_now())
+        nowhere = TaskRewind(ref=row.ref, agent="weigh", message="m999", keep_message=True, requested_at=utc_now())
         start = TaskWorkflowInput(
-            ref=row.ref, terms=row.terms, title=row.title, search_attributes=False, rewind=nowhere
+            ref=row.ref, config=row.config, title=row.title, search_attributes=False, rewind=nowhere
         )
         task = await started_and_told(server, start)
         async with run_all_workers(server, parts):

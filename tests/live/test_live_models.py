@@ -30,13 +30,13 @@ def by_role(**working: ModelOptions) -> TaskConfig:
     """Terms under which these roles work in another way than the others do."""
     given = make_delegating_task_config(budget=90_000, agent_budget=30_000)
     agents = {
-        role: given.agent.replace(
+        role: given.default.replace(
             model=own.model,
             effort=own.effort,
             thinking=own.thinking,
             max_output=ASIDE + 200,
-            output_floor=ASIDE + 50,
-            prices=(*given.agent.prices, SCRIPTED_MODEL_PRICE.replace(model=own.model)),
+            min_reply_tokens=ASIDE + 50,
+            prices=(*given.default.prices, SCRIPTED_MODEL_PRICE.replace(model=own.model)),
         )
         for role, own in working.items()
     }

@@ -270,7 +270,7 @@ async def test_an_overdue_request_is_told_once_also_when_its_task_continues_as_n
     tmp_path: Path, redactor: Redactor
 ) -> None:
     decided = make_tight_budget_config().replace(
-        unattended=UnattendedPolicy(answer_within=timedelta(milliseconds=200), then="wait")
+        unattended=UnattendedPolicy(answer_within=timedelta(milliseconds=200), at_deadline="wait")
     )
     async with (
         run_webhook_server() as webhook,
@@ -334,7 +334,11 @@ async def test_a_task_whose_end_cannot_be_stored_is_told_as_failed(
     ):
         ref = TaskRef(store_id="", tenant="", session="alone", task_id=counter.get_task_handle().id)
         start = TaskWorkflowInput(
-            ref=ref, terms=make_tight_budget_config(), title="nobody knows it", search_attributes=False, notices=True
+            ref=ref,
+            config=make_tight_budget_config(),
+            title="nobody knows it",
+            search_attributes=False,
+            notifications=True,
         )
         task = await server.start_workflow(TaskWorkflow.run, start, id=ref.task_id, task_queue=WORKFLOWS_QUEUE)
         with pytest.raises(WorkflowFailureError):

@@ -106,8 +106,8 @@ async def test_a_revision_that_may_cost_much_waits_for_a_person_and_denied_the_p
         ended, report = await done(counter)
         versions = await counter.store.list_plan_versions(ended.task_id, SYSTEM_SCOPE)
     assert [step.id for step in waiting.steps] == ["harbours", "tides", "weigh", "write"]
-    assert waiting.approvals[0].asked.tokens == 5_000
-    (refused,) = ended.refusals
+    assert waiting.approvals[0].requested.tokens == 5_000
+    (refused,) = ended.rejected_messages
     assert "it is a revision of the plan" in refused.reason
     assert ended.phase is TaskPhase.DONE
     assert of(crew, "fog") == (RESEARCH_CALLS if agrees else 0)

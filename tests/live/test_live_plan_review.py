@@ -56,7 +56,7 @@ async def test_no_step_begins_until_a_person_has_agreed_to_the_plan(
         progress = await counter.get_task_handle().result()
     assert progress.phase is TaskPhase.DONE
     assert [asked.decision for asked in progress.approvals] == ["approved"]
-    assert ["without an amount" in refused.reason for refused in progress.refusals] == [True]
+    assert ["without an amount" in refused.reason for refused in progress.rejected_messages] == [True]
 
 
 async def test_a_plan_that_a_person_sends_takes_the_place_of_the_one_that_waits(
@@ -75,7 +75,7 @@ async def test_a_plan_that_a_person_sends_takes_the_place_of_the_one_that_waits(
         wrong, right = await kept(counter, Plan(steps=circle)), await kept(counter, Plan(steps=fewer))
 
         async def refused() -> bool:
-            return bool((await counter.get_task_handle().query(TaskWorkflow.progress)).refusals)
+            return bool((await counter.get_task_handle().query(TaskWorkflow.progress)).rejected_messages)
 
         await counter.get_task_handle().signal(REVIEW_PLAN, {"plan": wrong})
         await wait_until(refused)
@@ -89,7 +89,7 @@ async def test_a_plan_that_a_person_sends_takes_the_place_of_the_one_that_waits(
     assert [step.id for step in progress.steps] == ["tides", "weigh", "write"]
     assert report.count("- A person changed the plan before its steps began\n") == 1
     assert [(asked.decision, asked.by) for asked in progress.approvals] == [("approved", "Ada")]
-    assert [refusal.signal for refusal in progress.refusals] == [REVIEW_PLAN] * 2
+    assert [refusal.signal for refusal in progress.rejected_messages] == [REVIEW_PLAN] * 2
     assert [version.plan.steps[0].goal for version in versions] == [SCRIPTED_PLAN.steps[0].goal, GOAL]
     assert GOAL not in history
 
@@ -112,7 +112,7 @@ async def test_agents_start_with_the_shares_that_a_person_gave_and_shares_over_t
         over = await kept(counter, sharing("12k", "12k", "", ""))
 
         async def refused() -> bool:
-            return bool((await counter.get_task_handle().query(TaskWorkflow.progress)).refusals)
+            return bool((await counter.get_task_handle().query(TaskWorkflow.progress)).rejected_messages)
 
         await counter.get_task_handle().signal(REVIEW_PLAN, {"plan": over})
         await wait_until(refused)
@@ -125,7 +125,7 @@ async def test_agents_start_with_the_shares_that_a_person_gave_and_shares_over_t
     (sent_from,) = [one.sent_from for one in approvals if one.request_id == approval.request_id]
     assert sent_from is not None
     assert len(sent_from.identities) == 1
-    assert [refusal.reason for refusal in progress.refusals] == [
+    assert [refusal.reason for refusal in progress.rejected_messages] == [
         "the shares add up to 24,000 tokens, but only 20,000 tokens are left for the steps"
     ]
     assert [step.share for step in versions[-1].plan.steps] == ["8k", "40%", "", ""]
@@ -165,7 +165,9 @@ async def test_a_plan_whose_deadline_passed_waits_on_where_it_was_told_to(
 ) -> None:
     async with run_platform(server, tmp_path, redactor, ScriptedTaskModel()) as counter:
         await counter.submit(
-            under=REVIEWED.replace(unattended=UnattendedPolicy(answer_within=timedelta(milliseconds=200), then="wait"))
+            under=REVIEWED.replace(
+                unattended=UnattendedPolicy(answer_within=timedelta(milliseconds=200), at_deadline="wait")
+            )
         )
         asked = (await waiting(counter)).approvals[0].answer_by
         assert asked is not None

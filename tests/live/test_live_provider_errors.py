@@ -337,7 +337,7 @@ async def test_a_provider_that_wants_money_pauses_the_task_and_an_answer_makes_t
         (asked,) = (await progress_of(counter)).approvals
         await counter.get_task_handle().signal(APPROVE_BUDGET, {"by": "Ada"})
         progress = await counter.get_task_handle().result()
-    assert (asked.agent, asked.asked) == ("weigh", Amount())
+    assert (asked.agent, asked.requested) == ("weigh", Amount())
     assert "account has no credit" in asked.reason
     assert progress.phase is TaskPhase.DONE
     assert provider.asked[ModelCall("weigh", 1)] == 2

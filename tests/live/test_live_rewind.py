@@ -86,7 +86,7 @@ async def test_a_finished_task_goes_on_from_a_message_and_pays_no_finished_turn_
     assert "# Pilotage" in report
     (edit,) = [entry for entry in trail if isinstance(entry, ContextEdit)]
     assert (edit.short_description, edit.state, edit.by, edit.note) == ("rewind to m5", "done", "Ada", "it went astray")
-    assert second.edits == (edit,)
+    assert second.context_edits == (edit,)
 
 
 async def test_a_task_that_was_cancelled_goes_on_also_with_steps_that_had_never_begun(
@@ -130,7 +130,7 @@ async def test_an_agent_that_waits_for_money_goes_back_and_on_when_it_is_paid(
         await task.signal(EDIT_CONTEXT, {"action": "rewind", "agent": "harbours", "message": "m3"})
 
         async def edited() -> bool:
-            return any(edit.state == "done" for edit in (await progress_of(counter)).edits)
+            return any(edit.state == "done" for edit in (await progress_of(counter)).context_edits)
 
         await wait_until(edited)
         after = await counter.store.list_notes(task.id, SYSTEM_SCOPE, f"{task.id}/harbours")
@@ -158,7 +158,7 @@ async def test_what_cannot_be_taken_back_is_refused_and_the_task_stays_as_it_end
         await task.signal(EDIT_CONTEXT, BACK.model_dump(mode="json", exclude_none=True))
 
         async def refused() -> bool:
-            return bool((await progress_of(counter)).refusals)
+            return bool((await progress_of(counter)).rejected_messages)
 
         await wait_until(refused)
         gate.opened.set()
@@ -177,7 +177,7 @@ async def test_what_cannot_be_taken_back_is_refused_and_the_task_stays_as_it_end
             await counter.edit(BACK)
         stays = (await counter.store.get_task(task.id, SYSTEM_SCOPE)).progress
         spent = await settled(counter)
-    (refusal,) = ended.refusals
+    (refusal,) = ended.rejected_messages
     assert "harbours has delivered" in refusal.reason
     assert stays is not None
     assert (stays.phase, stays.report) == (TaskPhase.DONE, ended.report)
@@ -201,7 +201,7 @@ async def test_of_two_rewinds_at_once_one_takes_effect(server: Client, tmp_path:
     assert shown is not None
     assert not shown.phase.over, "who asks right after the answer finds it at work"
     assert second == "refused"
-    assert len(ended.edits) == 1
+    assert len(ended.context_edits) == 1
 
 
 async def refused_or(counter: TaskSubmitter) -> str:

@@ -54,9 +54,9 @@ async def test_over_five_weeks_a_report_opens_with_what_changed_and_a_run_that_w
 ) -> None:
     async with run_schedule_platform(server, settings) as platform:
         await platform.schedules.add(platform.make_schedule())
-        said = [(await platform.run_week(0)).seen.last, (await platform.run_week(1)).seen.last]
+        said = [(await platform.run_week(0)).view.last, (await platform.run_week(1)).view.last]
         platform.write_documents("three")
-        said += [(await platform.run_week(week)).seen.last for week in (2, 3, 4)]
+        said += [(await platform.run_week(week)).view.last for week in (2, 3, 4)]
         reports = await platform.list_reports()
         tasks = [view.task_id for view in await platform.client.list_tasks(TaskFilter(session="S"))][::-1]
     assert said == [
@@ -77,7 +77,7 @@ async def test_over_five_weeks_a_report_opens_with_what_changed_and_a_run_that_w
 
 async def told_by_server(platform: SchedulePlatform, name: str) -> bytes:
     """All that the server has of a schedule and of its runs, payloads as they lie there."""
-    schedule_id = (await platform.wait_for_schedule(name)).seen.schedule_id
+    schedule_id = (await platform.wait_for_schedule(name)).view.schedule_id
     described = await platform.server.get_schedule_handle(schedule_id).describe()
     parts = [described.raw_description.SerializeToString()]
     async for began in platform.server.list_workflows('WorkflowType = "ScheduledRun"'):
@@ -102,12 +102,12 @@ async def test_a_schedule_that_fails_three_times_pauses_itself_and_the_server_ha
         told = await told_by_server(platform, "weekly")
         await platform.schedules.resume("weekly", "the folder is back")
         resumed = await platform.wait_for_schedule("weekly")
-    assert refused.seen.last.startswith("failed: the session refused the task")
-    assert refused.seen.last.endswith("(failure 1 in a row)")
-    assert gone.seen.last.startswith("failed: 1 of the paths of its documents no longer exist")
-    assert [one.seen.paused for one in (refused, gone, paused, resumed)] == [False, False, True, False]
-    assert paused.seen.note == ("paused after 3 failures in a row: see why in its last run, then resume it")
-    assert paused.seen.last.endswith("(failure 3 in a row)")
+    assert refused.view.last.startswith("failed: the session refused the task")
+    assert refused.view.last.endswith("(failure 1 in a row)")
+    assert gone.view.last.startswith("failed: 1 of the paths of its documents no longer exist")
+    assert [one.view.paused for one in (refused, gone, paused, resumed)] == [False, False, True, False]
+    assert paused.view.note == ("paused after 3 failures in a row: see why in its last run, then resume it")
+    assert paused.view.last.endswith("(failure 3 in a row)")
     assert b"ScheduledRunFailed" in told
     assert [words for words in (QUESTION, "Nordvik", str(platform.docs), "docs") if words.encode() in told] == []
 
@@ -122,9 +122,9 @@ async def test_a_success_ends_a_row_of_failures(server: TemporalClient, settings
         second = await platform.run_week(1)
         platform.docs.rename(moved)
         third = await platform.run_week(2)
-    assert [one.seen.last.rpartition("(")[2] for one in (first, third)] == ["failure 1 in a row)"] * 2
-    assert second.seen.last.startswith("done, task-")
-    assert not third.seen.paused
+    assert [one.view.last.rpartition("(")[2] for one in (first, third)] == ["failure 1 in a row)"] * 2
+    assert second.view.last.startswith("done, task-")
+    assert not third.view.paused
 
 
 @pytest.mark.timeout(240)
@@ -140,12 +140,12 @@ async def test_a_run_that_would_pass_the_ceiling_of_the_month_does_not_start_and
         second = await platform.run_week(1)
         tasks = await platform.client.list_tasks(TaskFilter(session="S"))
     spent = tasks[0].budget.spent.tokens
-    assert first.seen.last.startswith("done, task-")
-    assert second.seen.last == (
+    assert first.view.last.startswith("done, task-")
+    assert second.view.last == (
         f"over the month, this month's runs have spent or hold {spent:,} tokens, and another 300,000 tokens would pass "
         "the ceiling of 300,000 tokens a month"
     )
-    assert not second.seen.paused
+    assert not second.view.paused
     assert len(tasks) == 1
 
 
@@ -157,7 +157,7 @@ async def test_runs_that_begin_at_once_keep_to_the_ceiling_of_the_month_together
     async with run_schedule_platform(server, settings, ScriptedTaskModel(before=crew)) as platform:
         monthly, timing = Limit(tokens=2 * (BUDGET.tokens or 0)), ScheduleTiming(cron="0 7 * * 1", overlap="allow-all")
         added = await platform.schedules.add(platform.make_schedule().replace(monthly=monthly, timing=timing))
-        handle = platform.server.get_schedule_handle(added.seen.schedule_id)
+        handle = platform.server.get_schedule_handle(added.view.schedule_id)
         every_week = ScheduleBackfill(MONDAYS[0] - timedelta(days=1), MONDAYS[4] + timedelta(days=1))
         await handle.backfill(replace(every_week, overlap=ScheduleOverlapPolicy.ALLOW_ALL))
 
@@ -179,20 +179,20 @@ async def test_what_was_missed_starts_one_task_and_a_removed_schedule_leaves_a_r
     crew = Held()
     async with run_schedule_platform(server, settings, ScriptedTaskModel(before=crew)) as platform:
         added = await platform.schedules.add(platform.make_schedule())
-        handle = platform.server.get_schedule_handle(added.seen.schedule_id)
+        handle = platform.server.get_schedule_handle(added.view.schedule_id)
         await handle.backfill(ScheduleBackfill(MONDAYS[0] - timedelta(days=1), MONDAYS[4] + timedelta(days=1)))
 
         async def skipped() -> bool:
-            seen = (await platform.wait_for_schedule("weekly")).seen
+            seen = (await platform.wait_for_schedule("weekly")).view
             return seen.running and seen.skipped == 4
 
         await wait_until(skipped)
         assert not await platform.schedules.trigger("weekly")
         policy = (await handle.describe()).schedule.policy
-        wish = (await platform.wait_for_schedule("weekly")).seen.order
+        wish = (await platform.wait_for_schedule("weekly")).view.order
         await platform.schedules.remove("weekly")
         with pytest.raises(TextNotFoundError):
-            await platform.store.get_text(wish.wish, wish.own.scope)
+            await platform.store.get_text(wish.definition, wish.session_ref.scope)
         with pytest.raises(BadInput, match="there is no schedule with this name"):
             await platform.schedules.remove("weekly")
         with pytest.raises(BadInput, match="there is no schedule with this name"):
@@ -204,8 +204,8 @@ async def test_what_was_missed_starts_one_task_and_a_removed_schedule_leaves_a_r
         again = await platform.schedules.add(platform.make_schedule())
     assert (policy.overlap, policy.catchup_window) == (ScheduleOverlapPolicy.SKIP, timedelta(days=1))
     assert outcome == {"outcome": "done", "task_id": task.task_id, "reason": ""}
-    assert again.seen.order.wish == wish.wish
-    assert again.wish is not None
+    assert again.view.order.definition == wish.definition
+    assert again.definition is not None
 
 
 async def test_each_run_has_the_servers_and_the_skills_that_were_named_with_the_schedule(
@@ -238,10 +238,10 @@ async def test_the_question_of_a_person_who_was_erased_is_asked_no_more_and_the_
             await run_erasure(search, await search.find_locations(), histories=True, tell=lambda _: None)
         kept = await platform.wait_for_schedule("weekly")
         ran = await platform.run_week(0)
-    assert added.wish is not None
-    assert kept.wish is None
+    assert added.definition is not None
+    assert kept.definition is None
     assert (
-        "the question of this schedule is no longer in the store: remove the schedule and add it again" in ran.seen.last
+        "the question of this schedule is no longer in the store: remove the schedule and add it again" in ran.view.last
     )
 
 
@@ -264,8 +264,8 @@ async def test_what_cannot_be_scheduled_is_refused_and_nothing_of_it_is_kept(
         (kept,) = await platform.list_schedules()
     won = [one for one in added if isinstance(one, ScheduleDescription)]
     assert ["a schedule with this name" in str(one) for one in added if isinstance(one, BadInput)] == [True]
-    assert [kept.wish] == [one.wish for one in won]
-    assert not kept.seen.paused
+    assert [kept.definition] == [one.definition for one in won]
+    assert not kept.view.paused
 
 
 async def test_a_task_that_is_terminated_or_fails_is_a_failure_of_its_schedule(
@@ -288,10 +288,10 @@ async def test_a_task_that_is_terminated_or_fails_is_a_failure_of_its_schedule(
         crew.goes_on.set()
         second = await platform.run_week(0)
         failed = (await platform.client.list_tasks(TaskFilter(session="S")))[0]
-    assert first.seen.last == f"failed: {ended} was ended in Temporal, without a report (failure 1 in a row)"
+    assert first.view.last == f"failed: {ended} was ended in Temporal, without a report (failure 1 in a row)"
     assert failed.phase is TaskPhase.FAILED
-    assert second.seen.last == f"failed: {failed.task_id} failed (failure 2 in a row)"
-    assert second.seen.paused
+    assert second.view.last == f"failed: {failed.task_id} failed (failure 2 in a row)"
+    assert second.view.paused
 
 
 @pytest.mark.timeout(240)
@@ -319,15 +319,15 @@ async def test_a_run_whose_history_grows_long_goes_on_waiting_for_the_same_task_
             crew.goes_on.set()
 
             async def paused() -> bool:
-                return (await platform.wait_for_schedule("weekly")).seen.paused
+                return (await platform.wait_for_schedule("weekly")).view.paused
 
             await wait_until(paused)
             second, tasks = (
                 await platform.wait_for_schedule("weekly"),
                 await platform.client.list_tasks(TaskFilter(session="S")),
             )
-    assert first.seen.last.endswith("(failure 1 in a row)")
-    assert "after 2 failures in a row" in second.seen.note
+    assert first.view.last.endswith("(failure 1 in a row)")
+    assert "after 2 failures in a row" in second.view.note
     assert len(tasks) == 1
 
 
@@ -348,8 +348,8 @@ async def test_where_payloads_are_encrypted_a_schedule_runs_and_is_listed_by_who
         failed = [await platform.run_week(0), await platform.run_week(1)]
         moved.rename(platform.docs)
         ran = await platform.run_week(2)
-        raw = (await server.get_schedule_handle(ran.seen.schedule_id).describe()).raw_description
-    assert [one.seen.last.rpartition("(")[2] for one in failed] == ["failure 1 in a row)", "failure 2 in a row)"]
-    assert ran.seen.last.startswith("done, task-")
-    assert ran.wish is not None
-    assert ran.seen.order.wish.encode() not in raw.SerializeToString()
+        raw = (await server.get_schedule_handle(ran.view.schedule_id).describe()).raw_description
+    assert [one.view.last.rpartition("(")[2] for one in failed] == ["failure 1 in a row)", "failure 2 in a row)"]
+    assert ran.view.last.startswith("done, task-")
+    assert ran.definition is not None
+    assert ran.view.order.definition.encode() not in raw.SerializeToString()

@@ -57,7 +57,7 @@ class Admissions:
         self.begun.append(ref.task_id)
         await self.opened.wait()
         given = make_task_config(budget=BUDGET.tokens)
-        return AdmissionResult(ref=ref, terms=given, title="", documents=0, finished=False, search_attributes=False)
+        return AdmissionResult(ref=ref, config=given, title="", documents=0, finished=False, search_attributes=False)
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ async def test_under_steady_asks_a_session_continues_as_new_and_answers_each_onc
         async def steadily(number: int) -> None:
             for ask in range(each):
                 asked = SessionBudgetRequest(
-                    task_id=f"task-{number}", ask_id=f"{number}-{ask}", amount=Amount(tokens=1)
+                    task_id=f"task-{number}", request_id=f"{number}-{ask}", amount=Amount(tokens=1)
                 )
                 await at.session.signal(SessionWorkflow.ask_budget, asked.model_dump(mode="json"))
 
@@ -249,7 +249,7 @@ async def test_a_session_for_one_task_ends_with_it_and_its_account_is_kept(serve
     async with platform(server, tmp_path) as at:
         at.admissions.opened.set()
         ref = TaskRef(store_id="store", tenant="t", session="s", task_id="task-1")
-        start = SessionWorkflowInput(**ref.model_dump(exclude={"task_id"}), single=True)
+        start = SessionWorkflowInput(**ref.model_dump(exclude={"task_id"}), single_task=True)
         patience = timedelta(seconds=WAIT_TIMEOUT_SECONDS)
         await at.person().admit(start, SESSION_ID, ref, patience)
         await at.session.signal(TASK_FINISHED, TaskSettlement(task_id="task-1", spent=Amount(tokens=300)))

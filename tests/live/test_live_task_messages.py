@@ -164,14 +164,14 @@ async def test_what_cannot_be_told_is_refused_where_the_person_sees_it(
             await task.signal(SEND_MESSAGE, sent)
 
         async def refused() -> bool:
-            return len((await task.query(TaskWorkflow.progress)).refusals) == 5
+            return len((await task.query(TaskWorkflow.progress)).rejected_messages) == 5
 
         await wait_until(refused)
         progress = await task.query(TaskWorkflow.progress)
         gate.opened.set()
         ended = await task.result()
         row = await counter.store.get_task(task.id, SYSTEM_SCOPE)
-    reasons = " ".join(refusal.reason for refusal in progress.refusals)
+    reasons = " ".join(refusal.reason for refusal in progress.rejected_messages)
     assert progress.task_messages == ()
     assert "give either `text`" in reasons
     assert "`text` is blank" in reasons

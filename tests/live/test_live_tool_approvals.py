@@ -57,7 +57,7 @@ async def test_an_approved_call_is_carried_out_once_while_its_siblings_went_on(
         written = join_all_strings(await fetch_events(at.task))
         trail = await at.parts.store.list_audit_entries(at.task.id, SYSTEM_SCOPE)
     assert request.action is not None
-    assert (request.action.tool, request.asked) == ("send_letter", Amount())
+    assert (request.action.tool, request.requested) == ("send_letter", Amount())
     assert {step.id: step.state for step in seen.steps}["tides"] == "done"
     assert described.raw_description.pending_activities == []
     assert sent_before == []
@@ -101,7 +101,7 @@ async def test_a_grant_of_tokens_for_a_call_has_no_effect_and_says_why(
         await at.task.signal(APPROVE_BUDGET, {"request_id": request.request_id, "tokens": 5_000})
         await at.task.signal(DENY_BUDGET, {"request_id": request.request_id, "finish": "cancel"})
         progress = await at.task.result()
-    (refusal,) = progress.refusals
+    (refusal,) = progress.rejected_messages
     assert refusal.reason == "harbours-1 asks to call send_letter, not for budget: approve it without an amount"
     assert progress.phase is TaskPhase.CANCELLED
     assert progress.budget.reserved == Amount()
@@ -244,7 +244,7 @@ async def test_where_nobody_is_asked_the_call_is_refused_at_once_and_the_task_sa
     server: Client, tmp_path: Path, redactor: Redactor, mode: BudgetMode
 ) -> None:
     terms = make_delegating_task_config()
-    unasked = terms.replace(mode=mode, agent=terms.agent.replace(hard=True, delegation=None))
+    unasked = terms.replace(mode=mode, default=terms.default.replace(hard_budget=True, delegation=None))
     async with (
         run_tool_approval_platform(server, tmp_path, redactor, ONE_LETTER_SCRIPT) as at,
         run_all_workers(server, at.parts),
@@ -268,7 +268,7 @@ async def test_an_edit_while_a_call_waits_leaves_it_waiting(server: Client, tmp_
         await at.task.signal(EDIT_CONTEXT, {"action": "pin", "agent": "harbours", "message": "m1"})
 
         async def settled() -> bool:
-            return any(edit.state == "done" for edit in (await at.progress()).edits)
+            return any(edit.state == "done" for edit in (await at.progress()).context_edits)
 
         await wait_until(settled)
         still = await at.wait_for_pending_requests()
@@ -283,7 +283,7 @@ async def test_an_edit_while_a_call_waits_leaves_it_waiting(server: Client, tmp_
 async def test_at_their_deadline_calls_are_refused_together_or_wait_on_as_was_decided_at_submit(
     server: Client, tmp_path: Path, redactor: Redactor, then: Literal["partial", "wait"]
 ) -> None:
-    decided = UnattendedPolicy(answer_within=timedelta(seconds=1), then=then)
+    decided = UnattendedPolicy(answer_within=timedelta(seconds=1), at_deadline=then)
     terms = make_delegating_task_config().replace(unattended=decided)
     async with run_tool_approval_platform(server, tmp_path, redactor, TWO) as at, run_all_workers(server, at.parts):
         await at.counter.submit(under=terms)
@@ -320,6 +320,6 @@ async def test_a_conversation_that_is_taken_back_takes_its_request_with_it(
         await at.task.signal(APPROVE_BUDGET, {"request_id": "harbours-2"})
         progress = await at.task.result()
     assert [one.decision for one in progress.approvals] == ["expired", "approved"]
-    assert [refusal.reason for refusal in progress.refusals] == ["harbours-1 was already expired"]
+    assert [refusal.reason for refusal in progress.rejected_messages] == ["harbours-1 was already expired"]
     assert at.tool.sent == ["the keeper"]
     assert progress.phase is TaskPhase.DONE

@@ -56,7 +56,7 @@ async def test_at_the_deadline_the_agents_deliver_what_they_have(
 async def test_an_overdue_request_that_shall_wait_still_takes_its_answer(
     server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
-    decided = UnattendedPolicy(answer_within=timedelta(milliseconds=200), then="wait")
+    decided = UnattendedPolicy(answer_within=timedelta(milliseconds=200), at_deadline="wait")
     async with run_platform(server, tmp_path, redactor, ScriptedTaskModel()) as counter:
         await counter.submit(under=ahead(decided))
 
@@ -100,7 +100,7 @@ async def test_a_spending_limit_at_the_provider_pauses_and_an_approval_goes_on_b
 
         await wait_until(asked)
         (request,) = (await counter.get_task_handle().query(TaskWorkflow.progress)).approvals
-        assert (request.agent, request.asked) == ("harbours", Amount())
+        assert (request.agent, request.requested) == ("harbours", Amount())
         assert request.reason == "the provider's account has no credit"
         await counter.get_task_handle().signal(approvals.APPROVE_BUDGET, {})
         progress = await counter.get_task_handle().result()

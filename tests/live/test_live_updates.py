@@ -83,7 +83,7 @@ async def test_an_answer_is_told_what_became_of_it_and_counts_once_however_often
     assert wrong.outcome == "refused"
     assert wrong.reason.startswith("finish: ")
     assert denied.outcome == "denied"
-    assert [refused.reason for refused in ended.refusals] == [late.reason, wrong.reason]
+    assert [refused.reason for refused in ended.rejected_messages] == [late.reason, wrong.reason]
     assert [entry.reason for entry in trail if isinstance(entry, RejectedMessage)] == [late.reason, wrong.reason]
     decided = [entry for entry in trail if isinstance(entry, ApprovalRequest) and entry.decision != "pending"]
     assert [(entry.request_id, entry.decision, entry.answer_id == "a1") for entry in decided] == [
@@ -152,7 +152,7 @@ async def test_documents_that_were_given_again_are_told_when_the_task_has_them(
         progress = await query_progress(task)
     assert updated.answer == AnswerResult(outcome="done", reason="1 changed")
     assert told.outcome == "done"
-    assert (len(progress.updates), len(progress.task_messages)) == (1, 1)
+    assert (len(progress.document_updates), len(progress.task_messages)) == (1, 1)
 
 
 async def test_a_message_that_no_worker_reads_waits_for_one_and_counts_once(
@@ -194,7 +194,7 @@ async def test_an_edit_is_told_what_it_came_to_also_where_its_task_ends_first(
         waiting = asyncio.create_task(sender.send(EDIT_CONTEXT, {**pin, "agent": "write", "message": "m1"}))
 
         async def taken() -> bool:
-            return any(edit.state == "waiting" for edit in (await query_progress(task)).edits)
+            return any(edit.state == "waiting" for edit in (await query_progress(task)).context_edits)
 
         await wait_until(taken)
         gate.opened.set()
@@ -217,7 +217,7 @@ async def test_an_edit_that_waits_when_its_task_is_cancelled_is_refused(
         waiting = asyncio.create_task(sender.send(EDIT_CONTEXT, edit))
 
         async def taken() -> bool:
-            return bool((await query_progress(task)).edits)
+            return bool((await query_progress(task)).context_edits)
 
         await wait_until(taken)
         await task.cancel()
@@ -247,7 +247,7 @@ async def test_an_update_by_hand_needs_no_id_and_a_malformed_one_is_refused_like
         edited: UpdateResult = await by_hand.execute_update(  # pyright: ignore[reportUnknownMemberType]: as above
             EDIT_CONTEXT, edit, id="x" * 200, result_type=UpdateResult
         )
-        refusals = (await query_progress(task)).refusals
+        refusals = (await query_progress(task)).rejected_messages
     assert {result.outcome for result in results} == {"refused"}
     assert [result.reason for result in results] == [refusal.reason for refusal in refusals]
     assert edited.outcome == "done"
@@ -275,7 +275,7 @@ async def test_an_update_that_waits_for_a_leg_is_answered_by_the_run_that_its_ta
         waiting = asyncio.create_task(sender.send(EDIT_CONTEXT, edit))
 
         async def taken() -> bool:
-            return bool((await query_progress(task)).edits)
+            return bool((await query_progress(task)).context_edits)
 
         await wait_until(taken)
         gate.opened.set()
@@ -296,7 +296,7 @@ async def test_an_update_that_waits_for_a_leg_is_answered_by_the_run_that_its_ta
     assert edited.outcome == "done"
     assert {answer.outcome for answer in told} == {"done"}
     assert len(ended.task_messages) == len(told)
-    assert len(progress.edits) == 1
+    assert len(progress.context_edits) == 1
     assert ended.phase is TaskPhase.DONE
 
 
@@ -364,13 +364,13 @@ async def test_an_update_under_encryption_shows_the_server_nothing_and_a_plain_o
         await plain.start_update(APPROVE_BUDGET, sent, wait_for_stage=WorkflowUpdateStage.ACCEPTED, id="plain")  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
 
         async def refused() -> bool:
-            return bool((await query_progress(task)).refusals)
+            return bool((await query_progress(task)).rejected_messages)
 
         await wait_until(refused)
         before = await query_progress(task)
         answer = await counter.tasks.update(task.id, APPROVE_BUDGET, {**sent, "note": "klabauter"}, "a1")
         history = await fetch_events(server.get_workflow_handle(task.id))
-    assert [one.reason for one in before.refusals] == [UNENCRYPTED_REASON]
+    assert [one.reason for one in before.rejected_messages] == [UNENCRYPTED_REASON]
     assert {one.decision for one in before.approvals} == {"pending"}
     assert answer == UpdateResult(outcome="approved", reason="klabauter")
     updates = [

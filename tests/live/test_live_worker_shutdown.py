@@ -33,7 +33,7 @@ async def test_a_call_in_flight_that_ends_within_the_models_patience_is_kept_whe
         await counter.submit(under=make_task_config())
         await gate.reached.wait()
         stop.set()
-        await asyncio.wait([stopped], timeout=DEV_TIMING.grace.total_seconds() + 5)
+        await asyncio.wait([stopped], timeout=DEV_TIMING.graceful_shutdown_timeout.total_seconds() + 5)
         waits = not stopped.done()
         gate.opened.set()
         await stopped
@@ -46,14 +46,16 @@ async def test_a_call_in_flight_that_ends_within_the_models_patience_is_kept_whe
 
 
 def test_workers_for_a_team_wait_as_long_as_a_model_may_be_silent_unless_told_otherwise() -> None:
-    assert get_worker_timing(Settings()).grace == timedelta(seconds=Settings().model_patience_thinking)
-    assert get_worker_timing(Settings(model_patience=700)).grace == timedelta(seconds=700)
-    assert get_worker_timing(Settings(stop_grace=5)).grace == timedelta(seconds=5)
-    assert DEV_TIMING.grace < get_worker_timing(Settings()).grace
+    assert get_worker_timing(Settings()).graceful_shutdown_timeout == timedelta(
+        seconds=Settings().model_patience_thinking
+    )
+    assert get_worker_timing(Settings(model_patience=700)).graceful_shutdown_timeout == timedelta(seconds=700)
+    assert get_worker_timing(Settings(stop_grace=5)).graceful_shutdown_timeout == timedelta(seconds=5)
+    assert DEV_TIMING.graceful_shutdown_timeout < get_worker_timing(Settings()).graceful_shutdown_timeout
 
 
 def test_two_heartbeats_reach_the_server_within_the_time_in_which_a_dead_worker_is_detected() -> None:
-    heartbeats = get_worker_timing(Settings()).heartbeats
+    heartbeats = get_worker_timing(Settings()).heartbeat_throttle_interval
     assert timedelta(seconds=20) <= heartbeats <= timedelta(seconds=30)
     assert LEG.get("heartbeat_timeout") == HEARTBEAT
     assert 2 * heartbeats < HEARTBEAT

@@ -49,9 +49,9 @@ async def register_admitted_task(store: SqlStore, terms: TaskConfig) -> TaskWork
         session=session_hash(TENANT, "alone"),
         task_id=make_task_id(asked),
     )
-    await store.register_task(TaskRow(ref=ref, request=asked, terms=terms, submitted_at=utc_now()), DOCUMENTS)
+    await store.register_task(TaskRow(ref=ref, request=asked, config=terms, submitted_at=utc_now()), DOCUMENTS)
     await store.save_task_title(ref.task_id, "a title")
-    return TaskWorkflowInput(ref=ref, terms=terms, title="a title", search_attributes=False)
+    return TaskWorkflowInput(ref=ref, config=terms, title="a title", search_attributes=False)
 
 
 @dataclass(frozen=True)

@@ -31,10 +31,10 @@ def test_a_file_of_another_client_is_read_as_it_is(tmp_path: Path) -> None:
         web={"type": "http", "url": "https://example.org/mcp", "headers": {"X-Team": "blue"}},
         old={"command": "old", "disabled": True},
     )
-    assert git.place == StdioTransportConfig(
+    assert git.transport == StdioTransportConfig(
         command="uvx", arguments=("mcp-server-git",), environment={"LEVEL": "2"}, folder=Path("/srv")
     )
-    assert web.place == HttpTransportConfig(url="https://example.org/mcp", headers={"X-Team": "blue"})
+    assert web.transport == HttpTransportConfig(url="https://example.org/mcp", headers={"X-Team": "blue"})
     assert (git.allow, git.ask, git.timeout_s, git.roles) == (("*",), "all", 60, ("research",))
 
 
@@ -55,7 +55,7 @@ def test_variables_are_put_in_where_other_clients_put_them_in(tmp_path: Path) ->
             "cwd": "${BIN}",
         },
     )
-    assert one.place == StdioTransportConfig(
+    assert one.transport == StdioTransportConfig(
         command="/opt/run", arguments=("--as=ada", "2"), environment={"WHO": "ada"}, folder=Path("/opt")
     )
 
@@ -136,7 +136,7 @@ def test_secrets_of_the_vault_are_put_in_whatever_they_are_called_and_nothing_of
     path.write_text(json.dumps(file), encoding="utf-8")
     assert list_secret_names(path) == {"PATH_", "TEAM"}
     (one,) = load_servers(path, {"TEAM": "from elsewhere"}, {"PATH_": "hidden-place", "TEAM": "blue-and-green"})
-    assert one.place == HttpTransportConfig(
+    assert one.transport == HttpTransportConfig(
         url="https://example.org/hidden-place", headers={"X-Team": "Bearer blue-and-green"}
     )
     assert {"hidden-place", "blue-and-green"} <= one.secrets

@@ -57,12 +57,12 @@ async def written(pids: Path) -> list[int]:
 
 async def test_a_server_says_what_it_has_and_does_what_it_is_asked(tool_caller: ToolCaller) -> None:
     echo = await tool_caller.find_tool_spec("echo")
-    assert (echo.name, echo.read_only, echo.asks) == ("shop__echo", True, False)
+    assert (echo.name, echo.read_only, echo.requires_approval) == ("shop__echo", True, False)
     assert (await tool_caller.call_tool("echo", words="hello")).text == "hello"
 
 
 async def test_tools_that_do_not_say_that_they_only_read_ask(tool_caller: ToolCaller) -> None:
-    asking = {spec.tool for spec in (await tool_caller.servers.list_tools()).tools if spec.asks}
+    asking = {spec.tool for spec in (await tool_caller.servers.list_tools()).tools if spec.requires_approval}
     assert asking == {"keep", "put", "crash", "child", "daemon"}
     assert [(await tool_caller.find_tool_spec(tool)).idempotent for tool in ("put", "keep")] == [True, False]
 
@@ -191,7 +191,7 @@ async def test_the_reference_servers_work_by_the_config_file(tmp_path: Path) -> 
             "time__get_current_time",
             "time__convert_time",
         ]
-        assert (await tool_caller.find_tool_spec("get_current_time")).asks
+        assert (await tool_caller.find_tool_spec("get_current_time")).requires_approval
         result = await tool_caller.call_tool(
             "convert_time", source_timezone="UTC", time="12:00", target_timezone="Asia/Tokyo"
         )

@@ -15,7 +15,7 @@ def make_server(*allow: str, ask: ToolApprovalMode = "writes") -> McpServerConfi
     place = StdioTransportConfig(command="x", arguments=(), environment={}, folder=Path("/"))
     roles = ("research",)
     return McpServerConfig(
-        name="shop", place=place, allow=allow or ("*",), ask=ask, timeout_s=1, start_s=1, roles=roles
+        name="shop", transport=place, allow=allow or ("*",), ask=ask, timeout_s=1, start_s=1, roles=roles
     )
 
 
@@ -44,7 +44,7 @@ def test_only_what_is_allowed_is_shown() -> None:
 def test_the_config_file_says_which_tools_ask(ask: ToolApprovalMode, asking: list[str]) -> None:
     tools = [make_tool("reads", reads=True), make_tool("unsaid"), make_tool("writes", reads=False)]
     specs, _ = filter_server_tools(make_server(ask=ask), tools)
-    assert [spec.tool for spec in specs if spec.asks] == asking
+    assert [spec.tool for spec in specs if spec.requires_approval] == asking
 
 
 REFUSED: list[tuple[dict[str, JsonValue], str]] = [

@@ -42,14 +42,14 @@ class IndexingEnvironment:
             store=env.store,
             redactor=env.redactor,
             redacted_documents=env.redacted_documents,
-            cut=split_into_passages,
+            splitter=split_into_passages,
             outbox_drainer=env.outbox_drainer,
             clock=env.clock,
         )
 
     async def remember(self, most: int = 1_000_000) -> IndexingState:
         """To the end."""
-        so_far = IndexingState(ref=self.env.ref, most_characters=most)
+        so_far = IndexingState(ref=self.env.ref, max_characters=most)
         while not so_far.done:
             so_far = await self.document_indexer.index_next_slice(so_far)
         return so_far
@@ -85,7 +85,7 @@ async def change(shelf: IndexingEnvironment, *documents: SourceDocument) -> None
     given = DocumentSet(documents=tuple(map(make_document, documents)))
     update = DocumentsUpdate(
         number=1 + len(await store.list_document_updates(task_id, SYSTEM_SCOPE)),
-        given=await store.put_text(given.model_dump_json(), shelf.env.ref.scope),
+        document_set=await store.put_text(given.model_dump_json(), shelf.env.ref.scope),
         updated_at=shelf.env.clock(),
     )
     await store.update_documents(task_id, update, given)
@@ -105,7 +105,7 @@ async def test_a_later_task_recalls_a_document_with_its_source_and_without_names
 ) -> None:
     first = await make_indexing_environment(bare_env, "task-1", PILOT)
     done = await first.remember()
-    assert (done.left_out, done.characters, done.passages) == (0, len(PILOT.text), len(first.in_memory))
+    assert (done.skipped_characters, done.characters, done.passages) == (0, len(PILOT.text), len(first.in_memory))
     later = await make_indexing_environment(bare_env, "task-2")
     found = await later.recalled("Who is the keeper of the bar?")
     assert re.search(r"\[pilot\.md:\d+-\d+\]\n", found)
@@ -141,7 +141,7 @@ async def test_when_a_task_ends_again_only_what_changed_is_read_and_what_it_repl
     redactor.read.clear()
     again = await first.remember()
     assert redactor.read == [NEWER.text]
-    assert (again.characters, again.left_out) == (len(NEWER.text) + len(LONG.text), 0)
+    assert (again.characters, again.skipped_characters) == (len(NEWER.text) + len(LONG.text), 0)
     assert again.passages == len(unchanged) + 1
     assert [passage for passage in first.in_memory if passage.document == LONG.name] == unchanged
     later = await make_indexing_environment(bare_env, "task-2")
@@ -157,14 +157,14 @@ async def test_a_document_that_memory_has_by_another_task_is_not_read_again(bare
     redactor.read.clear()
     done = await second.remember()
     assert sum(map(len, redactor.read)) < len(LONG.text) - 45_000
-    assert (done.characters, done.left_out, done.passages) == (len(LONG.text), 0, len(second.in_memory))
+    assert (done.characters, done.skipped_characters, done.passages) == (len(LONG.text), 0, len(second.in_memory))
     lines = [line for passage in second.in_memory for line in passage.text.splitlines()[1:] if line]
     assert lines == [line for line in LONG.text.splitlines() if line]
 
 
 async def test_a_document_that_changes_while_it_is_read_is_read_anew(bare_env: AgentEnvironment) -> None:
     first = await make_indexing_environment(bare_env, "task-1", LONG)
-    so_far = await first.document_indexer.index_next_slice(IndexingState(ref=first.env.ref, most_characters=10**6))
+    so_far = await first.document_indexer.index_next_slice(IndexingState(ref=first.env.ref, max_characters=10**6))
     longer = LONG.replace(text=f"{PILOT.text}{LONG.text}")
     await change(first, longer)
     while not so_far.done:
@@ -179,7 +179,7 @@ async def test_a_document_that_changes_while_it_is_read_is_read_anew(bare_env: A
 
 async def test_a_slice_that_is_done_again_changes_nothing(bare_env: AgentEnvironment) -> None:
     first = await make_indexing_environment(bare_env, "task-1", LONG)
-    begun = IndexingState(ref=first.env.ref, most_characters=10**6)
+    begun = IndexingState(ref=first.env.ref, max_characters=10**6)
     after = await first.document_indexer.index_next_slice(begun)
     before = first.in_memory
     assert await first.document_indexer.index_next_slice(begun) == after
@@ -205,7 +205,7 @@ async def test_what_the_terms_do_not_let_in_is_counted(bare_env: AgentEnvironmen
     first = await make_indexing_environment(bare_env, "task-1", LONG, PILOT)
     done = await first.remember(most=50_000)
     assert done.characters <= 50_000 < done.characters + 100
-    assert done.left_out == len(LONG.text) + len(PILOT.text) - done.characters
+    assert done.skipped_characters == len(LONG.text) + len(PILOT.text) - done.characters
     assert sum(len(passage.text) for passage in first.in_memory) < 2 * 50_000
 
 
@@ -240,7 +240,7 @@ async def test_a_secret_that_goes_over_passages_is_replaced_in_all_of_them(bare_
 
 async def test_a_task_that_is_forgotten_meanwhile_remembers_nothing_more(bare_env: AgentEnvironment) -> None:
     first = await make_indexing_environment(bare_env, "task-1", LONG)
-    after = await first.document_indexer.index_next_slice(IndexingState(ref=first.env.ref, most_characters=10**6))
+    after = await first.document_indexer.index_next_slice(IndexingState(ref=first.env.ref, max_characters=10**6))
     order = ForgetOrder(store_id=bare_env.store_id, tenant=bare_env.ref.tenant, task_ids=("task-1",), everything=False)
     # The office's tasks have no tenant of their own in the store's rows but this one.
     assert (await bare_env.store.forget_tasks(order)).tasks == 1
@@ -266,7 +266,7 @@ async def test_lines_are_counted_the_same_whatever_ends_them(bare_env: AgentEnvi
     text = "one\r\ntwo\x0bthree\rfour\u2028\nsix\n"
     first = await make_indexing_environment(bare_env, "task-1", SourceDocument(name="ends.md", text=text))
     done = await first.remember()
-    assert (done.characters, done.left_out) == (len(text), 0)
+    assert (done.characters, done.skipped_characters) == (len(text), 0)
     assert "\n".join(passage.text for passage in first.in_memory).splitlines() == [
         "[ends.md:1-6]", "one", "two", "three", "four", "", "six",
     ]  # fmt: skip

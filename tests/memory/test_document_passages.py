@@ -91,14 +91,14 @@ def listed(*sizes: int, removed: int | None = None) -> list[Document]:
 def test_which_documents_do_not_all_reach_memory_is_told_with_the_setting_that_decides() -> None:
     found = find_unindexed_documents(listed(100, 300, 50, 10), 250)
     assert found is not None
-    assert (found.partly, found.wholly) == ("1.md", ("2.md", "3.md"))
+    assert (found.partial_document, found.missing_documents) == ("1.md", ("2.md", "3.md"))
     assert found.sentence == (
         "Memory accepts 250 characters of a task's documents (WAYSTATION_REMEMBERED_CHARACTERS), and these have 460: "
         "later tasks do not recall the end of 1.md, 2.md, 3.md. This task's agents read everything."
     )
     many = find_unindexed_documents(listed(*[10] * 20), 100)
     assert many is not None
-    assert (many.partly, many.name_summary) == (None, "10.md, 11.md, 12.md, 13.md, 14.md and 5 more")
+    assert (many.partial_document, many.name_summary) == (None, "10.md, 11.md, 12.md, 13.md, 14.md and 5 more")
     assert render_unindexed_section(many).splitlines()[:5] == [
         "## Not all in memory",
         "",
@@ -124,5 +124,9 @@ def test_each_document_is_told_of_if_and_only_if_it_passes_what_memory_takes(siz
         total += size
         if total > most and (size or late):
             late.append(f"{number}.md")
-    told = [] if found is None else [*([found.partly] if found.partly else []), *found.wholly]
+    told = (
+        []
+        if found is None
+        else [*([found.partial_document] if found.partial_document else []), *found.missing_documents]
+    )
     assert told == late

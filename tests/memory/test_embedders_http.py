@@ -17,7 +17,7 @@ from waystation.memory.embedders.http import (
     resolve_embedding_endpoint,
 )
 
-QUICK = EmbeddingRetryPolicy(timeout_s=20, pauses_s=(0.01, 0.01), longest_wait_s=0.5)
+QUICK = EmbeddingRetryPolicy(timeout_s=20, pauses_s=(0.01, 0.01), max_wait_s=0.5)
 SENSITIVE = "sensitive words"
 
 

@@ -17,7 +17,9 @@ from waystation.testing.doubles import ListMemory
 async def changed(env: AgentEnvironment) -> None:
     """All passages had a person."""
     tenant = env.ref.tenant
-    order = PersonErasureOrder(store_id=await env.store.get_store_id(), tenant=tenant, wanted="", placeholders=())
+    order = PersonErasureOrder(
+        store_id=await env.store.get_store_id(), tenant=tenant, wanted_placeholder="", placeholders=()
+    )
     await env.store.erase_person(order, ErasureQuery(make_filler_text(20)))
 
 

@@ -190,7 +190,7 @@ def test_a_long_line_is_cut_into_turns_that_are_the_line_again() -> None:
     passages = passages_of([Message(id="m1", role="user", blocks=(Text(text=line),))])
     turns = {turn.number: turn for passage in passages for turn in passage.turns}
     assert all(len(turn.text) <= TURN_CHARACTERS for turn in turns.values())
-    assert [turns[n].goes_on for n in sorted(turns)] == [False, *[True] * (len(turns) - 1)]
+    assert [turns[n].is_continuation for n in sorted(turns)] == [False, *[True] * (len(turns) - 1)]
     assert "".join(turns[n].text for n in sorted(turns)) == line
 
 

@@ -170,5 +170,5 @@ async def test_nothing_is_found_of_documents_that_the_query_is_to_go_without(mem
     await memory.upsert([said, written.replace(passage=of_document)])
     asked = make_query("what does the bar carry")
     assert len(await texts_found(memory, asked)) == 2
-    assert await texts_found(memory, asked.replace(without=("b" * 64,))) == [said.passage.text]
+    assert await texts_found(memory, asked.replace(excluded_hashes=("b" * 64,))) == [said.passage.text]
     assert await texts_found(memory, asked.replace(kinds=("document",))) == [of_document.text]

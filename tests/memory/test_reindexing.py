@@ -191,7 +191,7 @@ async def test_passages_that_were_taken_back_are_left_out_and_taken_out(
     site = await env.make_tool_context("research-1")
     record = RewindRecord(id="back", message_id="m1")
     await env.store.commit_rewind(
-        site.fence, 1, TranscriptRewind(record=record, gone=frozenset({"m2"}), calls=frozenset())
+        site.fence, 1, TranscriptRewind(record=record, removed_messages=frozenset({"m2"}), removed_calls=frozenset())
     )
     assert await env.store.list_passage_ids() == frozenset()
     assert await env.store.list_deleted_passage_ids() == ids

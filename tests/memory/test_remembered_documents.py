@@ -50,7 +50,9 @@ async def given(store: SqlStore, ref: TaskRef, number: int, *documents: SourceDo
         await store.put_text(one.text, ref.scope)
     listed = DocumentSet(documents=tuple(map(make_document, documents)), missing=() if documents else (SHARED.name,))
     blob = await store.put_text(listed.model_dump_json(), ref.scope)
-    await store.update_documents(ref.task_id, DocumentsUpdate(number=number, given=blob, updated_at=NOON), listed)
+    await store.update_documents(
+        ref.task_id, DocumentsUpdate(number=number, document_set=blob, updated_at=NOON), listed
+    )
 
 
 async def in_memory(store: SqlStore, *refs: TaskRef) -> list[tuple[str, str]]:
@@ -208,7 +210,7 @@ async def test_after_a_person_was_erased_a_document_is_in_memory_once(store: Sql
     ada = SourceDocument(name="pilot.md", text="Ada Lovelace keeps the bar.")
     first = await register_task_with_document(store, "first", document=ada)
     before = await store_document_passage(store, first)
-    order = PersonErasureOrder(store_id=first.store_id, tenant=first.tenant, wanted="", placeholders=())
+    order = PersonErasureOrder(store_id=first.store_id, tenant=first.tenant, wanted_placeholder="", placeholders=())
     await store.erase_person(order, ErasureQuery("Ada Lovelace", ()))
     after = await store_document_passage(store, first)
     assert before.id != after.id

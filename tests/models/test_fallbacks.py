@@ -73,7 +73,7 @@ def test_an_endpoint_names_its_fallbacks_by_endpoint_or_by_full_name() -> None:
 async def test_a_call_that_was_certainly_not_billed_goes_to_the_next_at_once(error: ModelError) -> None:
     switch, models = switched([error], [FINE, FINE], [])
     reply = await switch.complete(REQUEST)
-    assert (reply.blocks, reply.asked) == (FINE.blocks, SPARE)
+    assert (reply.blocks, reply.called_model) == (FINE.blocks, SPARE)
     assert models["spare"].requests[0].model == "claude-sonnet-5-5"
     await switch.complete(REQUEST)
     assert models["first"].calls == 1, "it is passed by for a while"
@@ -85,7 +85,7 @@ async def test_a_call_that_may_have_been_billed_fails_and_the_next_attempt_goes_
         await switch.complete(REQUEST)
     assert raised.value.possibly_billed
     assert raised.value.retry_after is None
-    assert (await switch.complete(REQUEST)).asked == SPARE
+    assert (await switch.complete(REQUEST)).called_model == SPARE
     assert models["first"].calls == 1
 
 
@@ -102,7 +102,7 @@ async def test_where_all_are_away_it_is_worth_another_attempt_and_all_are_asked_
     switch, models = switched([SpendingLimitReached("no money"), FINE], [GONE], [GONE])
     with pytest.raises(ModelUnavailable):
         await switch.complete(REQUEST)
-    assert (await switch.complete(REQUEST)).asked == ""
+    assert (await switch.complete(REQUEST)).called_model == ""
     assert [model.calls for model in models.values()] == [2, 1, 1]
 
 
@@ -137,7 +137,7 @@ async def test_a_key_that_is_set_is_named_and_never_shown(monkeypatch: pytest.Mo
 
 async def test_a_page_in_the_place_of_a_reply_sends_the_call_to_the_next() -> None:
     switch, models = switched([BrokenEndpointError("a page")], [FINE], [])
-    assert (await switch.complete(REQUEST)).asked == SPARE
+    assert (await switch.complete(REQUEST)).called_model == SPARE
     assert models["first"].calls == 1
 
 
@@ -146,8 +146,8 @@ REFUSED = ModelRejected("the API key was not accepted")
 
 async def test_a_fallback_that_does_not_take_the_call_leaves_it_to_the_next() -> None:
     switch, models = switched([GONE], [REFUSED], [FINE, FINE])
-    assert (await switch.complete(REQUEST)).asked == LOCAL
-    assert (await switch.complete(REQUEST)).asked == LOCAL
+    assert (await switch.complete(REQUEST)).called_model == LOCAL
+    assert (await switch.complete(REQUEST)).called_model == LOCAL
     assert [model.calls for model in models.values()] == [1, 1, 2], "who refused it is passed by, too"
 
 
@@ -162,12 +162,12 @@ async def test_where_no_fallback_takes_the_call_the_first_error_holds_also_while
         with pytest.raises(type(error)) as raised:
             await switch.complete(REQUEST)
         assert str(raised.value).startswith(f"{FIRST}: {error}")
-    assert (await switch.complete(REQUEST)).asked == ""
+    assert (await switch.complete(REQUEST)).called_model == ""
     assert models["first"].calls == 3
     switch, models = switched([ModelUnavailable("cut"), FINE], [REFUSED], [REFUSED])
     with pytest.raises(ModelUnavailable):
         await switch.complete(REQUEST)
-    assert (await switch.complete(REQUEST)).asked == "", "who did not answer is better than who refuses"
+    assert (await switch.complete(REQUEST)).called_model == "", "who did not answer is better than who refuses"
 
 
 async def test_what_a_fallback_blocked_is_asked_of_nobody_else_since_it_may_have_been_billed() -> None:
@@ -188,7 +188,7 @@ async def test_nobody_waits_for_a_count_where_another_model_can_take_the_call() 
     first = Uncountable([FINE])
     switch = ModelRouter(ScriptedModel([]), None, {"first": first, "spare": ScriptedModel([FINE])}, places())
     assert await switch.count_tokens(REQUEST) is None
-    assert (await switch.complete(REQUEST)).asked == SPARE
+    assert (await switch.complete(REQUEST)).called_model == SPARE
     alone = Settings.model_validate({"endpoints": {"first": {**ENDPOINTS["first"], "fallback": []}}}).endpoint_registry
     with pytest.raises(ModelUnavailable):
         await ModelRouter(ScriptedModel([]), None, {"first": first}, alone).count_tokens(REQUEST)
@@ -211,7 +211,7 @@ async def test_thinking_goes_to_models_of_one_family_alone_and_settings_to_who_t
     assert [block.type for block in sent.messages[1].blocks] == ["tool_use"]
     assert (sent.model, sent.effort, sent.thinking) == ("qwen3", None, None)
     switch, models = switched([FINE], [], [])
-    said = thought.replace(said_by=LOCAL)
+    said = thought.replace(fallback_model=LOCAL)
     await switch.complete(asked.replace(messages=(*REQUEST.messages, said)))
     assert [block.type for block in models["first"].requests[0].messages[1].blocks] == ["tool_use"]
 
@@ -236,7 +236,7 @@ def test_terms_take_along_the_prices_of_all_that_may_answer() -> None:
         "first::claude-haiku-5-5": 1,
         "spare::claude-haiku-5-5": 1,
     }
-    agent = build_task_config(request, settings, [*written, dear], dear.since).agent
+    agent = build_task_config(request, settings, [*written, dear], dear.since).default
     assert agent.model == FIRST
     assert {one.model for one in agent.prices} == {one.model for one in taken if "::" in one.model}
 
@@ -364,7 +364,7 @@ ALL_LOCAL: dict[str, object] = {"agent_model": LOCAL, "plan_model": LOCAL, "cond
 
 
 def test_full_names_alone_need_no_key_of_the_provider_unless_a_model_is_there() -> None:
-    assert submitted(ALL_LOCAL).agent.model == LOCAL
+    assert submitted(ALL_LOCAL).default.model == LOCAL
     with pytest.raises(BadInput, match="the endpoint of claude-haiku-5-5 needs a key: set ANTHROPIC_API_KEY"):
         submitted({"agent_model": LOCAL, "condense_model": LOCAL})
     elsewhere = submitted({"agent_model": LOCAL, "condense_model": LOCAL, "offline": False})
@@ -432,7 +432,7 @@ def test_the_offline_model_costs_nothing_so_that_dollars_can_be_its_budget() -> 
     assert terms.budget.micro_usd == 1_000_000
     assert (
         compute_cost_micro_usd(
-            terms.agent.model, Usage(input=10**6, output=10**6), date(2026, 11, 25), terms.agent.prices
+            terms.default.model, Usage(input=10**6, output=10**6), date(2026, 11, 25), terms.default.prices
         )
         == 0
     )
@@ -440,8 +440,12 @@ def test_the_offline_model_costs_nothing_so_that_dollars_can_be_its_budget() -> 
 
 async def test_what_a_stream_that_broke_reported_is_priced_for_the_model_that_was_asked() -> None:
     broke = ModelUnavailable("the stream was cut", retry_after=5)
-    broke.reported = Usage(input=900, output=20)
+    broke.reported_usage = Usage(input=900, output=20)
     switch, _ = switched([GONE, FINE], [broke], [])
     with pytest.raises(ModelUnavailable) as raised:
         await switch.complete(REQUEST)
-    assert (raised.value.reported, raised.value.asked, raised.value.retry_after) == (broke.reported, SPARE, None)
+    assert (raised.value.reported_usage, raised.value.called_model, raised.value.retry_after) == (
+        broke.reported_usage,
+        SPARE,
+        None,
+    )

@@ -12,7 +12,11 @@ from waystation.models.profiles import (
 
 def test_a_known_model_has_its_window_and_its_longest_reply() -> None:
     assert get_model_profile("claude-opus-4-8") == ModelProfile(
-        name="claude-opus-4-8", window=1_000_000, max_output=128_000, forces_tools=True, takes=SupportedOptions()
+        name="claude-opus-4-8",
+        window=1_000_000,
+        max_output=128_000,
+        forces_tools=True,
+        supported_options=SupportedOptions(),
     )
     assert get_model_profile("claude-haiku-4-5").window == 200_000
     assert get_model_profile("claude-opus-4-5").window == 200_000
@@ -20,7 +24,7 @@ def test_a_known_model_has_its_window_and_its_longest_reply() -> None:
 
 def test_an_unknown_model_gets_careful_numbers_and_is_marked_as_unknown() -> None:
     facts = get_model_profile("somebody-elses-model")
-    assert (facts.window, facts.max_output, facts.known) == (200_000, 8_192, False)
+    assert (facts.window, facts.max_output, facts.is_known) == (200_000, 8_192, False)
     assert not facts.forces_tools
     assert facts.name == "somebody-elses-model"
 
@@ -51,15 +55,15 @@ def test_models_whose_thinking_depends_on_all_that_came_before_are_known_as_such
 
 
 def test_what_every_priced_model_takes_is_known() -> None:
-    assert all(get_model_profile(price.model).takes is not None for price in PRICES)
+    assert all(get_model_profile(price.model).supported_options is not None for price in PRICES)
 
 
 def test_every_priced_model_and_both_defaults_are_known() -> None:
-    assert all(get_model_profile(price.model).known for price in PRICES)
-    assert get_model_profile(DEFAULT_AGENT_MODEL).known
-    assert get_model_profile(DEFAULT_SUMMARY_MODEL).known
+    assert all(get_model_profile(price.model).is_known for price in PRICES)
+    assert get_model_profile(DEFAULT_AGENT_MODEL).is_known
+    assert get_model_profile(DEFAULT_SUMMARY_MODEL).is_known
 
 
 def test_the_built_in_offline_model_is_known_and_can_be_made_to_call_a_tool() -> None:
     facts = get_model_profile("waystation-offline")
-    assert (facts.known, facts.forces_tools, facts.window) == (True, True, 200_000)
+    assert (facts.is_known, facts.forces_tools, facts.window) == (True, True, 200_000)

@@ -37,14 +37,14 @@ from waystation.models.profiles import (
 def test_what_a_model_is_known_to_refuse(
     model: str, effort: Effort | None, thinking: ThinkingSetting | None, asked: str | None
 ) -> None:
-    takes = get_model_profile(model).takes
+    takes = get_model_profile(model).supported_options
     assert takes is not None
     refused = takes.find_unsupported_option(effort, thinking)
-    assert (refused.asked if refused else None) == asked
+    assert (refused.requested if refused else None) == asked
 
 
 def test_nothing_is_known_of_what_an_unknown_model_takes() -> None:
-    assert get_model_profile("somebody-elses-1").takes is None
+    assert get_model_profile("somebody-elses-1").supported_options is None
 
 
 def thinking_terms(tokens: int | None, window: int = 100_000) -> AgentConfig:
@@ -57,7 +57,7 @@ def thinking_terms(tokens: int | None, window: int = 100_000) -> AgentConfig:
         target=window * 3 // 8,
         thinking=tokens,
         max_output=aside + 8_000,
-        output_floor=aside + 256,
+        min_reply_tokens=aside + 256,
     )
 
 
@@ -69,8 +69,8 @@ def test_a_reply_always_has_room_beside_the_thinking_whatever_an_agent_is_left_w
     assert (
         MIN_THINKING_TOKENS <= get_thinking_tokens(narrowed.thinking) <= max(MIN_THINKING_TOKENS, min(thinking, most))
     )
-    assert narrowed.output_floor == get_thinking_tokens(narrowed.thinking) + 256
-    assert narrowed.output_floor <= narrowed.max_output <= get_thinking_tokens(narrowed.thinking) + 8_000
+    assert narrowed.min_reply_tokens == get_thinking_tokens(narrowed.thinking) + 256
+    assert narrowed.min_reply_tokens <= narrowed.max_output <= get_thinking_tokens(narrowed.thinking) + 8_000
 
 
 def test_terms_without_a_budget_for_thinking_have_nothing_to_shorten() -> None:

@@ -44,7 +44,7 @@ class Stuck:
 
 def worker(slow: SlowTextStore, stuck: Stuck, then: RedactionFailureMode = "placeholder") -> TextRedactor:
     return TextRedactor(
-        stuck, endurance=RedactionRetryPolicy(partial(compute_fingerprint, b"k" * 32), slow, lambda: 1, 6, then)
+        stuck, retry_policy=RedactionRetryPolicy(partial(compute_fingerprint, b"k" * 32), slow, lambda: 1, 6, then)
     )
 
 
@@ -76,7 +76,7 @@ async def test_a_worker_that_starts_does_not_try_again_what_was_put_aside_alone_
     (aside, fine) = await worker(store.build_slow_text_store(RULES), first).redact(
         [SLOW, FINE], TextDestination.TOOL_RESULT, TENANT
     )
-    assert (aside.put_aside, fine.text) == (True, FINE)
+    assert (aside.timed_out, fine.text) == (True, FINE)
     again = await SqlStore.open(store_url, store_clock)
     second = Stuck()
     restarted = worker(again.build_slow_text_store(RULES), second)
@@ -114,7 +114,7 @@ async def test_neither_does_one_after_a_worker_that_was_killed(tmp_path: Path) -
     (aside,) = await worker(store.build_slow_text_store(RULES), stuck).redact(
         [SLOW], TextDestination.TOOL_RESULT, TENANT
     )
-    assert aside.put_aside
+    assert aside.timed_out
     assert stuck.tried == []
     await store.aclose()
 
@@ -160,7 +160,7 @@ async def test_texts_of_signs_alone_are_not_one_text(store: SqlStore) -> None:
 
     patient = worker(store.build_slow_text_store(RULES), StuckAtBrackets())
     aside, rule, empty = await patient.redact(["[[[", "---", ""], TextDestination.TOOL_RESULT, TENANT)
-    assert (aside.put_aside, rule.text, empty.text) == (True, "---", "")
+    assert (aside.timed_out, rule.text, empty.text) == (True, "---", "")
 
 
 async def test_while_the_store_is_away_the_work_waits() -> None:
@@ -184,7 +184,9 @@ async def test_whoever_is_forgotten_leaves_nothing_of_slow_texts_and_other_tenan
         order = ForgetOrder(store_id=store_id, tenant=TENANT, task_ids=(own.ref.task_id,), everything=True)
         await store.forget_tasks(order)
     else:
-        person = PersonErasureOrder(store_id=store_id, tenant=TENANT, wanted="<WANTED_0123456789ab>", placeholders=())
+        person = PersonErasureOrder(
+            store_id=store_id, tenant=TENANT, wanted_placeholder="<WANTED_0123456789ab>", placeholders=()
+        )
         await store.erase_person(person, ErasureQuery("Ada Lovelace"))
     async with store.database.read() as connection:
         rows = await connection.execute(select(slow_texts.c.tenant, slow_texts.c.fingerprint))

@@ -67,7 +67,7 @@ async def run_delegation_task(client: Client, folder: Path, redactor: Redactor) 
         before=gate, scripts=SCRIPTS, revisions=[ADD_STEP_CALL], reviews=[FAIL_REVIEW_CALL, PASS_REVIEW_CALL]
     )
     async with open_activity_deps(folder, redactor, crew) as plain:
-        parts = replace(plain, reach=ToolBackends(tables=DuckDbTableEngine(), web=(SendLetterTool(),)))
+        parts = replace(plain, tool_backends=ToolBackends(tables=DuckDbTableEngine(), web=(SendLetterTool(),)))
         async with run_all_workers(client, parts):
             counter = TaskSubmitter(client, parts.store)
             terms = with_oversight(given=make_delegating_task_config(budget=60_000, agent_budget=30_000))

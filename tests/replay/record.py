@@ -137,7 +137,7 @@ async def record_answered(folder: Path) -> None:
         late = asyncio.create_task(sender.send(EDIT_CONTEXT, {**pin, "agent": "write", "message": "m1"}))
 
         async def waits() -> bool:
-            return len((await task.query(TaskWorkflow.progress)).edits) > 1
+            return len((await task.query(TaskWorkflow.progress)).context_edits) > 1
 
         await wait_until(waits)
         gate.opened.set()
@@ -162,7 +162,7 @@ async def record_scheduled(folder: Path) -> None:
                 scheduled_failed=await client.get_workflow_handle(first).fetch_history(),
                 scheduled=await client.get_workflow_handle(second).fetch_history(),
             )
-    sys.stdout.write(f"{failed.seen.last}; {done.seen.last}\n")
+    sys.stdout.write(f"{failed.view.last}; {done.view.last}\n")
 
 
 def _write_histories(**histories: WorkflowHistory) -> None:

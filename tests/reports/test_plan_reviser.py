@@ -41,7 +41,13 @@ async def made(env: AgentEnvironment, model: ScriptedModel, room: int = 1, limit
     store = env.store
     reviser = PlanReviser(env.metered_model, store, env.redactor)
     request = RevisionRequest(
-        ref=env.ref, number=1, model="small", limit=Limit(tokens=limit), begun=BEGUN, seen=BEGUN, room=room
+        ref=env.ref,
+        number=1,
+        model="small",
+        limit=Limit(tokens=limit),
+        started_steps=BEGUN,
+        reviewed_steps=BEGUN,
+        max_new_steps=room,
     )
     return await reviser.revise(request)
 

@@ -95,7 +95,7 @@ async def test_how_the_task_ended_is_stored_with_its_report(env: AgentEnvironmen
         notes=("The report is partial: 3 of 6 citations failed the check.",),
     )
     assert outcome.version is not None
-    assert (outcome.version.phase, outcome.short) == (
+    assert (outcome.version.phase, outcome.partial_reason) == (
         TaskPhase.PARTIAL,
         "The report is partial: 3 of 6 citations failed the check.",
     )
@@ -110,7 +110,7 @@ async def test_a_quotation_is_put_right_as_the_document_has_it_and_its_task_is_d
     await submit_deliverable(env, "writing", said)
     outcome, report = await publish_report(env)
     assert 'and "silted up within ten years" [harbour.md:2-2].\n' in report
-    assert (outcome.failed, outcome.short, "**Partial.**" in report, FAILED_CITATION_MARK in report) == (
+    assert (outcome.failed, outcome.partial_reason, "**Partial.**" in report, FAILED_CITATION_MARK in report) == (
         0,
         "",
         False,
@@ -203,7 +203,7 @@ async def test_sources_and_what_was_not_used_are_listed_without_private_values(
         SourceDocument(name="harbour.md", text="Dug in 1811."),
     )
     left_out = (SkippedItem(name=f"{SECRET}.doc", reason="an old Word file; save it as .docx"),)
-    await bare_env.open_task(documents, asked=TASK_REQUEST.replace(left_out=left_out))
+    await bare_env.open_task(documents, asked=TASK_REQUEST.replace(skipped_items=left_out))
     summary = "Dug [harbour.md:1-1], dredged [costs.xlsx:2-2] [costs.xlsx:5-5], closed [harbour.md:1-9]."
     await submit_deliverable(bare_env, "writing", DRAFT.replace(summary=summary, sections=()))
     publisher = replace(bare_env.publisher, redactor=bare_env.redactor)

@@ -70,7 +70,7 @@ def test_words_of_others_are_no_markdown_of_the_report() -> None:
     progress = PAUSED.replace(
         steps=(partial.replace(state="partial", reason=link), *others),
         approvals=(approval.replace(by=link, note=link),),
-        refusals=(PAUSED.refusals[0].replace(reason=link),),
+        rejected_messages=(PAUSED.rejected_messages[0].replace(reason=link),),
         notes=(link,),
     )
     for draft in (DRAFT, ReportDraft()):

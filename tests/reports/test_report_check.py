@@ -15,7 +15,7 @@ DRAFT = ReportDraft(
 )
 
 
-DRAFTED = DraftUnderReview(draft=DRAFT, asked=("Why did harbours close?",), findings=(FOUND,), analysis=None)
+DRAFTED = DraftUnderReview(draft=DRAFT, requirements=("Why did harbours close?",), findings=(FOUND,), analysis=None)
 
 
 def section(words: int, cited: str = "") -> ReportDraft:
@@ -48,7 +48,7 @@ def test_a_section_that_says_much_and_cites_nothing_is_a_fault() -> None:
 
 def test_what_was_asked_and_of_which_no_word_is_there_is_a_fault() -> None:
     asked = ("Name every lighthouse keeper", "What closed the harbours?", "Say which were there")
-    faults = find_faults(DRAFTED.replace(asked=asked))
+    faults = find_faults(DRAFTED.replace(requirements=asked))
     assert render_fault_list(faults) == "- uncovered: The report does not mention this: Name every lighthouse keeper"
 
 

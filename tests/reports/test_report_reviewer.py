@@ -60,7 +60,7 @@ async def test_the_writer_hears_of_what_code_and_model_found_and_the_store_keeps
     opening = model.requests[0].messages[0].text
     assert "the document has 2 lines\n- unsupported: None of the 1 findings is cited.\n1 of 1 findings" in opening
     assert SECRET not in opening
-    kept = FaultList.model_validate_json(await drafted.store.get_text(str(made.review.found), SYSTEM_SCOPE))
+    kept = FaultList.model_validate_json(await drafted.store.get_text(str(made.review.faults_hash), SYSTEM_SCOPE))
     assert [fault.kind for fault in kept.faults] == ["citation", "unsupported", "unsupported"]
     totals = (await drafted.store.list_task_charges(TASK, SYSTEM_SCOPE)).cost_breakdown
     assert [(line.agent, line.kind, line.calls) for line in totals.lines] == [("review-1", "review", 1)]

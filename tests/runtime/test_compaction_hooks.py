@@ -263,7 +263,7 @@ async def addresses(_: Path) -> AsyncGenerator[tuple[CompactionHook, CompactionH
 async def doubles(_: Path) -> AsyncGenerator[tuple[CompactionHook, CompactionHook, Told]]:
     works, fails = RecordingHook(), RecordingHook()
     fails.failing = True
-    yield works, fails, lambda: [BODY.validate_json(event.json_line) for event in works.told]
+    yield works, fails, lambda: [BODY.validate_json(event.json_line) for event in works.events]
 
 
 @pytest.mark.parametrize("kind", [programs, addresses, doubles])

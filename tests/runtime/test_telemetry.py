@@ -35,7 +35,7 @@ from waystation.tasks.spans import make_span_id
 from waystation.testing.doubles import PlainRedactor
 
 PROVIDER = "OTEL_PYTHON_EXPORTER_OTLP_HTTP_CREDENTIAL_PROVIDER"
-OVER = AgentFinished(standing=LegState.model_validate({"totals": {}}))
+OVER = AgentFinished(state=LegState.model_validate({"totals": {}}))
 
 
 @pytest.fixture

@@ -111,7 +111,7 @@ async def test_a_browser_is_told_before_it_asks_that_the_ui_may(server: Asked) -
 
 
 async def test_a_server_that_also_encodes_encrypts_what_a_ui_is_about_to_send() -> None:
-    async with asked(CodecAccessPolicy(origins=OPEN.origins, path="secret", encodes=True)) as server:
+    async with asked(CodecAccessPolicy(origins=OPEN.origins, path="secret", may_encrypt=True)) as server:
         answer = await server.post("/encode", body_of(PLAIN))
     assert answer.status == 200
     assert await CODEC.decode(answer.payloads) == [PLAIN]

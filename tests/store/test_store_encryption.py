@@ -22,9 +22,9 @@ from waystation.runtime.sql_store import SqlStore, load_store_status
 from waystation.store.encryption import EncryptedBytes, EncryptedText, EncryptionConfig, RowProofType
 from waystation.store.schema import metadata
 
-SEALING = EncryptionConfig(AesGcmCipher(bytes(range(32)), "rest"), seals=True)
+SEALING = EncryptionConfig(AesGcmCipher(bytes(range(32)), "rest"), encrypts=True)
 READING = EncryptionConfig(SEALING.cipher)
-OTHER = EncryptionConfig(AesGcmCipher(bytes(32), "rest"), seals=True)
+OTHER = EncryptionConfig(AesGcmCipher(bytes(32), "rest"), encrypts=True)
 NO_KEY = EncryptionConfig()
 SAID = "What nobody else is to read"
 ENCRYPTED_COLUMNS = {

@@ -126,10 +126,12 @@ async def test_one_of_two_attempts_is_the_first_to_run_a_tool(store: SqlStore, o
 async def test_what_may_be_said_once_is_said_once(store: SqlStore, other: SqlStore) -> None:
     fence, task = await open_run(store), make_task_row(make_task_request())
     await store.register_task(task, [])
-    approval = ApprovalRequest(request_id="ask-1", agent="research-1", asked=Amount(tokens=1_000), requested_at=NOON)
+    approval = ApprovalRequest(
+        request_id="ask-1", agent="research-1", requested=Amount(tokens=1_000), requested_at=NOON
+    )
     ends = (
-        AgentFinished(standing=LegState(totals=RunUsage(turns=3))),
-        TurnLimitReached(standing=LegState(totals=RunUsage())),
+        AgentFinished(state=LegState(totals=RunUsage(turns=3))),
+        TurnLimitReached(state=LegState(totals=RunUsage())),
     )
     said: list[Awaitable[object]] = []
     for n, writer in enumerate((store, other) * 3):

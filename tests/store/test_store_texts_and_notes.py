@@ -86,9 +86,9 @@ async def test_a_rewind_takes_notes_hand_ins_and_passages_back_in_one_commit(sto
     await store.mark_passages_stored(["p-1"])
     back = TranscriptRewind(
         record=RewindRecord(id="edit-1", message_id="question-1"),
-        gone=frozenset({"reply-1"}),
-        calls=frozenset({"call-2"}),
-        handed_in=ReportDraft(title="Half"),
+        removed_messages=frozenset({"reply-1"}),
+        removed_calls=frozenset({"call-2"}),
+        deliverable=ReportDraft(title="Half"),
     )
     with pytest.raises(VersionConflict):
         await store.commit_rewind(fence, 2, back)

@@ -94,7 +94,7 @@ async def test_a_rewind_does_with_every_table_what_its_description_says(store: S
     task = await whole_task(store)
     before = await count_by_table(store, task)
     record = RewindRecord(id="rewind-1", message_id=MESSAGES[0])
-    rewind = TranscriptRewind(record=record, gone=frozenset(MESSAGES[1:]), calls=frozenset({CALL}))
+    rewind = TranscriptRewind(record=record, removed_messages=frozenset(MESSAGES[1:]), removed_calls=frozenset({CALL}))
     await store.commit_rewind(task.fence, task.version, rewind)
     after = await count_by_table(store, task)
     for stored in STORED_TABLES:

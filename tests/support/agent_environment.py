@@ -142,12 +142,12 @@ class AgentEnvironment:
             budget=Limit(tokens=600_000),
             agent_budget=Limit(tokens=100_000),
             mode=BudgetMode.APPROVAL,
-            agent=self.terms,
+            default=self.terms,
             plan_model="claude-sonnet-5-5",
             offline=self.offline,
         )
         request = asked.replace(request_id=self.task_id, session=make_own_session_name(self.task_id))
-        row = TaskRow(ref=self.ref, request=request, terms=terms, title="Why?", submitted_at=NOON)
+        row = TaskRow(ref=self.ref, request=request, config=terms, title="Why?", submitted_at=NOON)
         assert await self.store.register_task(row, documents)
         if plan is not None:
             await self.store.save_plan(self.task_id, plan)
@@ -173,7 +173,7 @@ class AgentEnvironment:
         return AgentDeps(
             store=store,
             search=Bm25DocumentSearch(store),
-            recollection=self.memory_recall,
+            memory_recall=self.memory_recall,
             redactor=self.redactor,
             redacted_documents=self.redacted_documents,
             earlier_tasks=EarlierTaskReader(store),
@@ -193,7 +193,7 @@ class AgentEnvironment:
         store = self.store
         return BriefBuilder(
             store=store,
-            recollection=self.memory_recall,
+            memory_recall=self.memory_recall,
             redactor=self.redactor,
             earlier_tasks=EarlierTaskReader(store),
         )
@@ -205,7 +205,7 @@ class AgentEnvironment:
             deps=self.agent_deps,
             briefs=self.brief_builder,
             clock=self.clock,
-            pause=self.record_pause,
+            sleep=self.record_pause,
         )
 
     async def record_pause(self, seconds: float) -> None:
@@ -239,7 +239,7 @@ class AgentEnvironment:
         """Run a leg with this model."""
         self.model = model
         request = LegRequest(
-            run=self.run_ref(step_id), leg=number, limit=self.limit, terms=self.terms, task_used=self.task_used
+            run=self.run_ref(step_id), leg=number, limit=self.limit, config=self.terms, task_spent_share=self.task_used
         )
         return await self.agent_loop.run(request, never_interrupted)
 
@@ -256,7 +256,7 @@ class AgentEnvironment:
             call_id=call_id,
             transcript=await self.load_transcript(step_id),
             policy=self.terms.compaction_policy.replace(window=window),
-            measure=TokenEstimator(fixed=0),
+            token_estimator=TokenEstimator(fixed_tokens=0),
         )
 
     async def call_tool(self, call: ToolUse, step_id: str = "research-1", window: int = 20_000) -> str:
@@ -286,5 +286,5 @@ class AgentEnvironment:
 
     def make_compaction_request(self, request_tokens: int) -> CompactionRequest:
         return CompactionRequest(
-            run=self.run_ref(), terms=self.terms, limit=self.limit, request_tokens=request_tokens, known_records=0
+            run=self.run_ref(), config=self.terms, limit=self.limit, request_tokens=request_tokens, known_records=0
         )

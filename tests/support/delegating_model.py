@@ -84,7 +84,9 @@ def make_delegating_task_config(
 ) -> TaskConfig:
     """Make a task configuration under which agents delegate."""
     given = make_task_config(budget=budget, agent_budget=agent_budget)
-    return given.replace(agent=LARGE_WINDOW_CONFIG.replace(delegation=bounds or DelegationConfig(depth=2, width=4)))
+    return given.replace(
+        default=LARGE_WINDOW_CONFIG.replace(delegation=bounds or DelegationConfig(max_depth=2, max_concurrent=4))
+    )
 
 
 def index_steps(progress: TaskProgress) -> dict[str, StepProgress]:

@@ -21,7 +21,7 @@ def make_task_row(request: TaskRequest, settings: Settings, store_id: str = "sto
         task_id=make_task_id(request),
     )
     terms = build_task_config(request, settings, PRICES, utc_now().date())
-    return TaskRow(ref=ref, request=request, terms=terms, submitted_at=utc_now())
+    return TaskRow(ref=ref, request=request, config=terms, submitted_at=utc_now())
 
 
 async def store_finished_task(settings: Settings, request_id: str = "r1") -> str:

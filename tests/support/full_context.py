@@ -56,7 +56,7 @@ async def run_compaction(
     env.model = model
     request = env.make_compaction_request(await estimate_request_size(env))
     return await env.compactor.compact(
-        request.replace(known_records=known_records, give_up_summary=give_up_summary, limit=limit or env.limit)
+        request.replace(known_records=known_records, skip_summary=give_up_summary, limit=limit or env.limit)
     )
 
 

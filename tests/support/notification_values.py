@@ -8,7 +8,10 @@ from waystation.tasks.task import ApprovalRequest, TaskPhase
 
 AT = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 PENDING_APPROVAL = ApprovalRequest(
-    request_id="harbours-1", agent="harbours", asked=Amount(tokens=2_387), answer_by=datetime(2026, 11, 22, tzinfo=UTC)
+    request_id="harbours-1",
+    agent="harbours",
+    requested=Amount(tokens=2_387),
+    answer_by=datetime(2026, 11, 22, tzinfo=UTC),
 )
 REQUEST_NOTICE = TaskNotification(
     event=NotificationEvent.ASKED,

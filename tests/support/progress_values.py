@@ -23,35 +23,35 @@ USAGE = Usage(input=12_000, cache_write=3_000, cache_read=90_000, output=4_500)
 PENDING_APPROVAL = ApprovalRequest(
     request_id="research-2-1",
     agent="research-2",
-    asked=Amount(tokens=30_000),
+    requested=Amount(tokens=30_000),
     spent=Amount(tokens=29_500),
     task_spent=Amount(tokens=41_200),
     limit=Limit(tokens=30_000),
     needed=Amount(tokens=900),
     steps_left=3,
-    outlook=BudgetForecast(
-        calls=7,
-        each=Amount(tokens=4_214),
-        worth=7,
-        finished=1,
-        to_come=2,
-        kept=Amount(tokens=60_000),
-        made=WorkCounts(notes=3),
-        needed_by=("analysis",),
+    forecast=BudgetForecast(
+        turns=7,
+        average_turn_cost=Amount(tokens=4_214),
+        turns_covered=7,
+        finished_steps=1,
+        pending_steps=2,
+        reserved_for_pending=Amount(tokens=60_000),
+        work_counts=WorkCounts(notes=3),
+        dependent_steps=("analysis",),
     ),
     requested_at=NOON,
 )
 APPROVED_APPROVAL = ApprovalRequest(
     request_id="research-1-1",
     agent="research-1",
-    asked=Amount(tokens=20_000),
+    requested=Amount(tokens=20_000),
     granted=Amount(tokens=15_000),
     decision="approved",
     by="Ada",
     note="go on",
 )
 DENIED_APPROVAL = ApprovalRequest(
-    request_id="research-1-2", agent="research-1", asked=Amount(tokens=20_000), decision="denied", by="Ada"
+    request_id="research-1-2", agent="research-1", requested=Amount(tokens=20_000), decision="denied", by="Ada"
 )
 
 
@@ -101,6 +101,8 @@ PAUSED_PROGRESS = TaskProgress(
     legs=4,
     compactions=(make_compaction(), make_compaction(CompactionStatus.NOOP)),
     approvals=(APPROVED_APPROVAL, DENIED_APPROVAL, PENDING_APPROVAL),
-    refusals=(RejectedMessage(signal="approve_budget", reason="tokens: Input should be greater than 0", at=NOON),),
+    rejected_messages=(
+        RejectedMessage(signal="approve_budget", reason="tokens: Input should be greater than 0", at=NOON),
+    ),
     notes=("Memory did not answer a recall; the agent went on without it.",),
 )

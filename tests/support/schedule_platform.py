@@ -66,7 +66,7 @@ class SchedulePlatform:
         past = ScheduleBackfill(
             at - timedelta(minutes=1), at + timedelta(minutes=1), overlap=ScheduleOverlapPolicy.BUFFER_ALL
         )
-        await self.server.get_schedule_handle((await self.wait_for_schedule(name)).seen.schedule_id).backfill(past)
+        await self.server.get_schedule_handle((await self.wait_for_schedule(name)).view.schedule_id).backfill(past)
         return await self.wait_for_runs(before + 1, name)
 
     async def wait_for_runs(self, runs: int, name: str = "weekly") -> ScheduleDescription:
@@ -74,7 +74,7 @@ class SchedulePlatform:
 
         async def over() -> bool:
             found = [one async for one in self.server.list_workflows('WorkflowType = "ScheduledRun"')]
-            busy = (await self.wait_for_schedule(name)).seen.running
+            busy = (await self.wait_for_schedule(name)).view.running
             return not busy and sum(one.status != WorkflowExecutionStatus.RUNNING for one in found) == runs
 
         await wait_until(over)

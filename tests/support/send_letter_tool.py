@@ -17,7 +17,7 @@ class SendLetterTool(TypedTool[SendLetterInput]):
 
     name = "send_letter"
     description = "Sends a letter."
-    repeatable = False
+    idempotent = False
     input_model = SendLetterInput
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ TASK_CONFIG = TaskConfig(
     budget=Limit(tokens=600_000),
     agent_budget=Limit(tokens=100_000),
     mode=BudgetMode.APPROVAL,
-    agent=AgentConfig(model="model", condense_model="small", window=50_000, trigger=37_500, target=18_750),
+    default=AgentConfig(model="model", condense_model="small", window=50_000, trigger=37_500, target=18_750),
     plan_model="model",
     offline=False,
 )
@@ -47,7 +47,7 @@ def make_task_row(asked: TaskRequest) -> TaskRow:
         session=session_hash(asked.tenant, asked.session),
         task_id=make_task_id(asked),
     )
-    return TaskRow(ref=ref, request=asked, terms=TASK_CONFIG, submitted_at=NOON)
+    return TaskRow(ref=ref, request=asked, config=TASK_CONFIG, submitted_at=NOON)
 
 
 async def open_run(store: SqlStore, step_id: str = "research-1") -> Fence:

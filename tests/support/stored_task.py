@@ -57,7 +57,7 @@ class StoredTask(NamedTuple):
 
 def make_text_key(tenant: str, text: str) -> RedactedTextKey:
     return RedactedTextKey(
-        blob=content_hash(text), tenant=tenant, treatment=RedactionLevel.IDENTIFIERS, version="everything"
+        blob=content_hash(text), tenant=tenant, level=RedactionLevel.IDENTIFIERS, version="everything"
     )
 
 
@@ -139,7 +139,7 @@ async def _store_work(store: SqlStore, run: RunRef, fence: Fence, said: str) -> 
     note = Note(id=note_id, run_id=run.run_id, document=f"{said}.md", text=said, first_line=1, last_line=1)
     await store.add_note(fence, run.task_id, note)
     await store.commit_deliverable(fence, run.task_id, ResearchFindings(findings=(), open_questions=(said,)))
-    await store.commit_outcome(fence, 1, TurnLimitReached(standing=LegState(totals=RunUsage(), notes=(said,))))
+    await store.commit_outcome(fence, 1, TurnLimitReached(state=LegState(totals=RunUsage(), notes=(said,))))
 
 
 async def _store_platform_rows(
@@ -171,7 +171,7 @@ async def assert_words_are_read(store: SqlStore, stored: StoredTask, said: str) 
     """What `store_whole_task` wrote is read again, to the letter."""
     row, run_id, task_id, reader = stored.row, stored.run.run_id, stored.row.ref.task_id, SystemScope()
     found = await store.get_task(task_id, reader)
-    assert (found.request, found.terms, found.title) == (row.request, row.terms, said)
+    assert (found.request, found.config, found.title) == (row.request, row.config, said)
     versions = await store.list_plan_versions(task_id, reader)
     assert [version.reason for version in versions] == ["", said]
     assert [version.plan for version in versions] == [stored.plan, stored.plan]

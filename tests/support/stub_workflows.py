@@ -18,7 +18,7 @@ from waystation.tasks.task import ApprovalRequest, BudgetProgress, TaskPhase, Ta
 
 DOCUMENTS = (SourceDocument(name="a.md", text="# A\n"),)
 PENDING_ATTRIBUTE_KEY = SearchAttributeKey.for_int(names.PENDING_ATTRIBUTE)
-PENDING_APPROVAL = ApprovalRequest(request_id="r1", agent="research-1", asked=Amount(tokens=30_000))
+PENDING_APPROVAL = ApprovalRequest(request_id="r1", agent="research-1", requested=Amount(tokens=30_000))
 
 
 @workflow.defn(name=names.SESSION_WORKFLOW)

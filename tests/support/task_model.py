@@ -149,7 +149,7 @@ LARGE_WINDOW_CONFIG = AgentConfig(
     trigger=75_000,
     target=37_500,
     max_output=200,
-    output_floor=REPLY_TOKENS,
+    min_reply_tokens=REPLY_TOKENS,
     backpressure=False,
 )
 """Configuration under which no context gets full; a call's worst case is 600 tokens, and it costs 450."""
@@ -163,7 +163,7 @@ def make_task_config(
         budget=Limit(tokens=budget),
         agent_budget=Limit(tokens=agent_budget),
         mode=mode,
-        agent=LARGE_WINDOW_CONFIG.replace(hard=mode is not BudgetMode.APPROVAL),
+        default=LARGE_WINDOW_CONFIG.replace(hard_budget=mode is not BudgetMode.APPROVAL),
         plan_model="crew",
         offline=False,
     )
@@ -179,7 +179,7 @@ def to_dollar_config(given: TaskConfig) -> TaskConfig:
     return given.replace(
         budget=Limit(micro_usd=given.budget.tokens),
         agent_budget=Limit(micro_usd=given.agent_budget.tokens),
-        agent=given.agent.replace(prices=(SCRIPTED_MODEL_PRICE,)),
+        default=given.default.replace(prices=(SCRIPTED_MODEL_PRICE,)),
     )
 
 

@@ -18,7 +18,7 @@ TASK_CONFIG = TaskConfig(
     budget=Limit(tokens=200_000),
     agent_budget=Limit(tokens=30_000),
     mode=BudgetMode.APPROVAL,
-    agent=AgentConfig(model="m", condense_model="c", window=15_000, trigger=11_250, target=5_625),
+    default=AgentConfig(model="m", condense_model="c", window=15_000, trigger=11_250, target=5_625),
     plan_model="m",
     offline=False,
 )
@@ -53,12 +53,12 @@ def apply_leg_outcome(state: TaskState, step_id: str, outcome: LegOutcome) -> Ta
 
 def exhaust_budget(state: TaskState, step_id: str, tokens: int = 29_500, needed: int = 900) -> TaskState:
     return apply_leg_outcome(
-        state, step_id, BudgetExhausted(standing=make_leg_state(tokens), needed=Amount(tokens=needed))
+        state, step_id, BudgetExhausted(state=make_leg_state(tokens), needed=Amount(tokens=needed))
     )
 
 
 def finish_agent(state: TaskState, step_id: str, tokens: int = 10_000) -> TaskState:
-    return apply_leg_outcome(state, step_id, AgentFinished(standing=make_leg_state(tokens)))
+    return apply_leg_outcome(state, step_id, AgentFinished(state=make_leg_state(tokens)))
 
 
 def request_budgets(state: TaskState, *step_ids: str) -> TaskState:

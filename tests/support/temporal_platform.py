@@ -301,7 +301,7 @@ class TaskSubmitter:
         asked = asked or make_task_request()
         start = await self._session_start()
         ref = TaskRef(store_id=start.store_id, tenant=start.tenant, session=start.session, task_id=make_task_id(asked))
-        row = TaskRow(ref=ref, request=asked, terms=under or make_task_config(), submitted_at=utc_now())
+        row = TaskRow(ref=ref, request=asked, config=under or make_task_config(), submitted_at=utc_now())
         await self.store.register_task(row, documents)
         return await self.admit(row)
 

@@ -34,7 +34,7 @@ class ToolApprovalPlatform:
 
     def __init__(self, server: Client, parts: ActivityDeps, crew: DelegatingTaskModel) -> None:
         self.server, self.crew, self.tool = server, crew, SendLetterTool()
-        self.parts = replace(parts, reach=ToolBackends(tables=DuckDbTableEngine(), web=(self.tool,)))
+        self.parts = replace(parts, tool_backends=ToolBackends(tables=DuckDbTableEngine(), web=(self.tool,)))
         self.counter = TaskSubmitter(server, parts.store)
 
     @property

@@ -20,7 +20,7 @@ def make_action_question(number: int = 1, text: str = "Write this file?") -> Act
 
 def end_leg_with_questions(*questions: ActionQuestion, state: TaskState | None = None) -> TaskState:
     """End the agent's leg with these questions."""
-    outcome = ApprovalRequired(standing=make_leg_state(500), questions=questions or (make_action_question(),))
+    outcome = ApprovalRequired(state=make_leg_state(500), questions=questions or (make_action_question(),))
     return apply_leg_outcome(state or make_working_state(), AGENT, outcome)
 
 

@@ -11,25 +11,25 @@ from waystation.tasks.view import TaskView
 
 USAGE = Usage(input=1_000, cache_write=200, cache_read=3_000, output=400)
 PENDING_APPROVAL_FORECAST = BudgetForecast(
-    calls=7,
-    each=Amount(tokens=4_214),
-    worth=7,
-    finished=1,
-    to_come=2,
-    kept=Amount(tokens=60_000),
-    made=WorkCounts(notes=3),
-    needed_by=("analysis",),
+    turns=7,
+    average_turn_cost=Amount(tokens=4_214),
+    turns_covered=7,
+    finished_steps=1,
+    pending_steps=2,
+    reserved_for_pending=Amount(tokens=60_000),
+    work_counts=WorkCounts(notes=3),
+    dependent_steps=("analysis",),
 )
 PENDING_APPROVAL = ApprovalRequest(
     request_id="r1",
     agent="research-1",
-    asked=Amount(tokens=30_000),
+    requested=Amount(tokens=30_000),
     spent=Amount(tokens=29_500),
     limit=Limit(tokens=30_000),
     needed=Amount(tokens=900),
     task_spent=Amount(tokens=41_200),
     steps_left=3,
-    outlook=PENDING_APPROVAL_FORECAST,
+    forecast=PENDING_APPROVAL_FORECAST,
 )
 VIEWED_PROGRESS = TaskProgress(
     task_id="task-0123456789abcdef",
@@ -86,12 +86,14 @@ PAUSED_PROGRESS_IN_DOLLARS = VIEWED_PROGRESS.replace(
     ),
     approvals=(
         PENDING_APPROVAL.replace(
-            asked=Amount(micro_usd=500_000),
+            requested=Amount(micro_usd=500_000),
             spent=Amount(tokens=29_500, micro_usd=450_000),
             limit=Limit(micro_usd=500_000),
             needed=Amount(micro_usd=12_345),
             task_spent=Amount(tokens=41_200, micro_usd=700_000),
-            outlook=PENDING_APPROVAL_FORECAST.replace(each=Amount(micro_usd=64_285), kept=Amount(micro_usd=1_000_000)),
+            forecast=PENDING_APPROVAL_FORECAST.replace(
+                average_turn_cost=Amount(micro_usd=64_285), reserved_for_pending=Amount(micro_usd=1_000_000)
+            ),
         ),
     ),
 )

@@ -28,7 +28,7 @@ LIMITS = st.builds(
 
 def answered(asked: Amount, sent: JsonValue, limit: Limit | None = None, ceiling: Limit | None = None) -> Amount | str:
     """What is granted, or why nothing is."""
-    request = ApprovalRequest(request_id="research-1-1", agent="research-1", asked=asked)
+    request = ApprovalRequest(request_id="research-1-1", agent="research-1", requested=asked)
     standing = ApprovalContext(approvals=(request,), limit=limit or BOTH, ceiling=ceiling or Limit())
     answer = apply_approval(standing, sent, NOON)
     if isinstance(answer, RejectedMessage):
@@ -107,7 +107,7 @@ def test_a_grant_in_another_unit_than_was_asked_for_is_refused_with_the_reason(
 def test_a_grant_that_gives_a_unit_too_which_the_budget_does_not_count_is_refused(
     limit: Limit, asked: Amount, reason: str
 ) -> None:
-    request = ApprovalRequest(request_id="research-1-1", agent="research-1", asked=asked)
+    request = ApprovalRequest(request_id="research-1-1", agent="research-1", requested=asked)
     standing = ApprovalContext(approvals=(request,), limit=limit)
     both: JsonValue = {"tokens": 50_000, "usd": 0.1}
     refused = apply_approval(standing, both, NOON)

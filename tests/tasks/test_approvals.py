@@ -23,8 +23,8 @@ from waystation.tasks.signals import apply_signal, make_audit_entry_id
 from waystation.tasks.task import ApprovalRequest, RejectedMessage
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-ONE = ApprovalRequest(request_id="research-1-1", agent="research-1", asked=Amount(tokens=20_000), requested_at=NOON)
-TWO = ApprovalRequest(request_id="research-2-1", agent="research-2", asked=Amount(tokens=30_000), requested_at=NOON)
+ONE = ApprovalRequest(request_id="research-1-1", agent="research-1", requested=Amount(tokens=20_000), requested_at=NOON)
+TWO = ApprovalRequest(request_id="research-2-1", agent="research-2", requested=Amount(tokens=30_000), requested_at=NOON)
 
 
 def among(*approvals: ApprovalRequest, ending: bool = False) -> ApprovalContext:
@@ -45,7 +45,7 @@ def reason(answer: ApprovalRequest | RejectedMessage) -> str:
 def test_an_approval_grants_what_was_asked_for_unless_it_names_an_amount() -> None:
     whole = answered(apply_approval(among(ONE), {"request_id": "research-1-1", "by": "Ada", "note": "go on"}, NOON))
     assert (whole.decision, whole.granted, whole.by, whole.note) == ("approved", Amount(tokens=20_000), "Ada", "go on")
-    assert (whole.asked, whole.requested_at, whole.answered_at) == (Amount(tokens=20_000), NOON, NOON)
+    assert (whole.requested, whole.requested_at, whole.answered_at) == (Amount(tokens=20_000), NOON, NOON)
     assert answered(
         apply_approval(among(ONE), {"request_id": "research-1-1", "tokens": 5_000}, NOON)
     ).granted == Amount(tokens=5_000)
@@ -167,7 +167,7 @@ def test_a_refusal_names_its_signal() -> None:
 
 
 def test_an_answer_is_recognised_by_the_id_that_its_sender_chose() -> None:
-    request = ApprovalRequest(request_id="research-1-1", agent="research-1", asked=Amount(tokens=1_000))
+    request = ApprovalRequest(request_id="research-1-1", agent="research-1", requested=Amount(tokens=1_000))
     granted = apply_approval(among(request), {"request_id": "research-1-1", "answer_id": "first"}, NOON)
     assert isinstance(granted, ApprovalRequest)
     late = apply_approval(among(granted), {"request_id": "research-1-1", "tokens": 9, "answer_id": "second"}, NOON)
@@ -187,7 +187,7 @@ def test_of_requests_that_are_denied_together_one_that_cannot_be_spares_no_other
     given = DenyInput(
         request_id="research-1-1", also=("gone-1", "research-2-1", "research-1-1"), by="Ada", answer_id="a"
     )
-    first, unknown, second = answer_each_request(denied, among(ONE, TWO), given, NOON).each
+    first, unknown, second = answer_each_request(denied, among(ONE, TWO), given, NOON).results
     assert [(answered(one).request_id, answered(one).decision, answered(one).by) for one in (first, second)] == [
         ("research-1-1", "denied", "Ada"),
         ("research-2-1", "denied", "Ada"),
@@ -202,7 +202,7 @@ def test_of_requests_that_are_denied_together_one_that_cannot_be_spares_no_other
 def test_of_grants_that_are_made_together_each_counts_against_the_ceiling_of_the_next() -> None:
     standing = among(ONE, TWO).replace(limit=Limit(tokens=10_000), ceiling=Limit(tokens=10_900))
     given = ApproveInput(request_id="research-1-1", also=("research-2-1",), tokens=600, answer_id="a")
-    first, second = answer_each_request(approved, standing, given, NOON).each
+    first, second = answer_each_request(approved, standing, given, NOON).results
     assert (answered(first).granted, answered(first).answer_id) == (Amount(tokens=600), "a")
     assert "over its ceiling of 10,900 tokens: 300 tokens left" in reason(second)
     assert second.request_id == "research-2-1"
@@ -211,7 +211,9 @@ def test_of_grants_that_are_made_together_each_counts_against_the_ceiling_of_the
 
 
 def test_what_is_refused_of_one_message_for_several_requests_is_an_entry_each_of_the_trail() -> None:
-    first, second = answer_each_request(denied, among(ONE), DenyInput(request_id="gone-1", also=("gone-2",)), NOON).each
+    first, second = answer_each_request(
+        denied, among(ONE), DenyInput(request_id="gone-1", also=("gone-2",)), NOON
+    ).results
     assert reason(first) == reason(second)
     assert make_audit_entry_id(first) != make_audit_entry_id(second)
 
@@ -221,7 +223,7 @@ def test_requests_that_are_denied_together_are_settled_in_the_same_state() -> No
     state = make_working_state().replace(approvals=(ONE, TWO))
     agents = {run.agent for run in (ONE, TWO)}
     state = state.replace(runs={name: next(iter(state.runs.values())) for name in agents})
-    after = apply_signal(state, AnswerBatch(each=answers))
+    after = apply_signal(state, AnswerBatch(results=answers))
     assert [one.decision for one in after.approvals] == ["denied", "denied"]
     assert not after.pending_approvals
 
@@ -244,7 +246,7 @@ def test_where_approvers_are_named_whoever_else_answers_is_told_why_and_what_to_
     assert why in reason(apply_approval(APPROVERS, said, NOON))
     assert why in reason(apply_denial(APPROVERS, said, NOON))
     named = DenyInput.model_validate({**said, "request_id": ONE.request_id})
-    (refused,) = answer_each_request(denied, APPROVERS, named, NOON).each
+    (refused,) = answer_each_request(denied, APPROVERS, named, NOON).results
     assert why in reason(refused)
 
 

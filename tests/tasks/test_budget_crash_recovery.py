@@ -141,9 +141,9 @@ class Stored(RuleBasedStateMachine):
         self.paid[task_id][step_id] = spent
         standing = LegState(totals=totals(spent))
         ends: dict[str, LegOutcome] = {
-            "spent": BudgetExhausted(standing=standing, needed=needed),
-            "finished": AgentFinished(standing=standing),
-            "halted": OperatorActionRequired(standing=standing, reason="no credit"),
+            "spent": BudgetExhausted(state=standing, needed=needed),
+            "finished": AgentFinished(state=standing),
+            "halted": OperatorActionRequired(state=standing, reason="no credit"),
         }
         if end in ends:
             self.keep(task_id, state.with_run(state.runs[step_id].after_leg(ends[end])))
@@ -164,7 +164,7 @@ class Stored(RuleBasedStateMachine):
             return NOTHING
         self.asked += 1
         wanted = picked.state.runs[picked.step_id].top_up_amount
-        return SessionBudgetRequest(task_id=picked.task_id, ask_id=str(self.asked), amount=wanted).model_dump_json()
+        return SessionBudgetRequest(task_id=picked.task_id, request_id=str(self.asked), amount=wanted).model_dump_json()
 
     @rule(target=answers, sent=asks)
     def session_hears_an_ask(self, sent: str) -> str | MultipleResults[str]:
@@ -172,10 +172,10 @@ class Stored(RuleBasedStateMachine):
         ask, before = SessionBudgetRequest.model_validate_json(sent), self.session
         after, answer = session.answer_budget_request(before, ask)
         self.keep_session(after)
-        if ask.ask_id in self.heard:
+        if ask.request_id in self.heard:
             assert (answer, after) == (None, before)
             return NOTHING
-        self.heard.add(ask.ask_id)
+        self.heard.add(ask.request_id)
         assert answer is not None
         if ask.task_id in self.over and ask.task_id not in before.account.reserved:
             assert answer.amount.is_zero
@@ -188,7 +188,7 @@ class Stored(RuleBasedStateMachine):
         answer = SessionBudgetAnswer.model_validate_json(text)
         if task_id in self.over:
             return
-        if answer.ask_id not in self.tasks[task_id].answered_asks:
+        if answer.request_id not in self.tasks[task_id].answered_session_requests:
             self.given[task_id] = self.given[task_id].subtract_clamped(answer.amount)
         for _ in range(times):
             self.keep(task_id, self.tasks[task_id].after_session_answer(answer))
@@ -251,7 +251,7 @@ class Stored(RuleBasedStateMachine):
         assert request is not None
         late = approval_answers.apply_approval(self._standing(state), {"request_id": request.request_id}, NOON)
         assert not isinstance(late, ApprovalRequest)
-        assert state.after_grant(picked.step_id, request.asked) == state
+        assert state.after_grant(picked.step_id, request.requested) == state
 
     def _standing(self, state: TaskState) -> approvals.ApprovalContext:
         return approvals.ApprovalContext(approvals=state.approvals, limit=state.account.limit, ending=state.is_ending)

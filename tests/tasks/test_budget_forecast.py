@@ -35,9 +35,9 @@ from waystation.tasks.view import ApprovalView, BudgetForecastView, format_denia
 
 def asking_run(used: int, calls: int, needed: int, share: int) -> AgentRun:
     """An agent that spent its share, so much of it."""
-    run = make_working_state().runs["research-1"].replace(share=Limit(tokens=share), limit=Limit(tokens=share))
+    run = make_working_state().runs["research-1"].replace(initial_limit=Limit(tokens=share), limit=Limit(tokens=share))
     standing = LegState(totals=RunUsage(usage=Usage(input=used), turns=calls))
-    return run.after_leg(BudgetExhausted(standing=standing, needed=Amount(tokens=needed)))
+    return run.after_leg(BudgetExhausted(state=standing, needed=Amount(tokens=needed)))
 
 
 def seen(run: AgentRun) -> BudgetForecast:
@@ -59,8 +59,8 @@ def test_an_amount_is_worth_as_many_calls_as_the_guard_lets_through_at_the_avera
     worst_case = cost + over
     left = data.draw(st.integers(0, worst_case - 1))
     run = asking_run(calls * cost, calls, worst_case - left, share)
-    assert seen(run).each == Amount(tokens=cost)
-    assert seen(run).worth == calls_made(left + run.proposed_grant.tokens, worst_case, cost)
+    assert seen(run).average_turn_cost == Amount(tokens=cost)
+    assert seen(run).turns_covered == calls_made(left + run.proposed_grant.tokens, worst_case, cost)
 
 
 def format_forecast(forecast: BudgetForecast, requested: Amount) -> str:
@@ -70,21 +70,26 @@ def format_forecast(forecast: BudgetForecast, requested: Amount) -> str:
 def test_of_two_units_the_one_that_ends_first_decides() -> None:
     run = make_working_state().runs["research-1"].replace(limit=Limit(tokens=10_000, micro_usd=5_000))
     spent = RunUsage(usage=Usage(input=9_000), turns=9, cost_micro_usd=4_500)
-    run = run.replace(share=Limit(tokens=30_000, micro_usd=5_000)).after_leg(
-        BudgetExhausted(standing=LegState(totals=spent), needed=Amount(tokens=1_000, micro_usd=2_500))
+    run = run.replace(initial_limit=Limit(tokens=30_000, micro_usd=5_000)).after_leg(
+        BudgetExhausted(state=LegState(totals=spent), needed=Amount(tokens=1_000, micro_usd=2_500))
     )
-    assert seen(run).each == Amount(tokens=1_000, micro_usd=500)
-    assert seen(run).worth == 1 + 5_000 // 500
+    assert seen(run).average_turn_cost == Amount(tokens=1_000, micro_usd=500)
+    assert seen(run).turns_covered == 1 + 5_000 // 500
 
 
 def test_a_request_counts_what_the_agent_has_and_what_steps_to_come_keep() -> None:
     state = finish_agent(make_working_state(), "research-2")
-    standing = LegState(totals=make_run_usage(29_500), made=WorkCounts(notes=4))
-    state = apply_leg_outcome(state, "research-1", BudgetExhausted(standing=standing, needed=Amount(tokens=900)))
-    told = state.build_budget_request("research-1", NOON).outlook
+    standing = LegState(totals=make_run_usage(29_500), work_counts=WorkCounts(notes=4))
+    state = apply_leg_outcome(state, "research-1", BudgetExhausted(state=standing, needed=Amount(tokens=900)))
+    told = state.build_budget_request("research-1", NOON).forecast
     assert told is not None
-    assert (told.finished, told.to_come, told.kept, told.made) == (1, 2, Amount(tokens=60_000), WorkCounts(notes=4))
-    assert told.needed_by == ("analysis",)
+    assert (told.finished_steps, told.pending_steps, told.reserved_for_pending, told.work_counts) == (
+        1,
+        2,
+        Amount(tokens=60_000),
+        WorkCounts(notes=4),
+    )
+    assert told.dependent_steps == ("analysis",)
 
 
 def test_an_agent_that_made_no_call_is_given_no_estimate() -> None:
@@ -99,26 +104,24 @@ def test_what_finishing_may_take_is_said_only_if_it_is_more_than_what_is_asked_f
         BudgetForecastView.from_forecast(told, "research-1"), run.proposed_grant
     )
     text = format_budget_forecast(
-        BudgetForecastView.from_forecast(told.replace(finishing=more), "research-1"), run.proposed_grant
+        BudgetForecastView.from_forecast(told.replace(cost_to_finish=more), "research-1"), run.proposed_grant
     )
     assert text.endswith("; finishing the task may take about 71,000 tokens in all, at the pace so far")
 
 
 def test_where_the_provider_stopped_nothing_is_said_of_what_an_amount_is_worth() -> None:
     standing = LegState(totals=RunUsage(usage=Usage(input=900), turns=3))
-    run = (
-        make_working_state().runs["research-1"].after_leg(OperatorActionRequired(standing=standing, reason="no credit"))
-    )
+    run = make_working_state().runs["research-1"].after_leg(OperatorActionRequired(state=standing, reason="no credit"))
     assert format_forecast(seen(run), Amount()) == "no estimate yet"
 
 
 def test_a_call_without_a_reply_that_spent_the_budget_is_named_where_money_is_asked_for() -> None:
-    spent = BudgetExhausted(standing=LegState(totals=RunUsage()), needed=Amount(tokens=9), unanswered="a cut stream")
+    spent = BudgetExhausted(state=LegState(totals=RunUsage()), needed=Amount(tokens=9), unanswered="a cut stream")
     run = make_working_state().runs["research-1"].after_leg(spent)
     why = "its last call brought no reply and may have been billed: a cut stream"
     assert format_forecast(seen(run), run.proposed_grant) == why
     assert run.finish_partial("a person denied it more").reason == f"a person denied it more; {why}"
-    went_on = run.after_grant(Amount(tokens=9)).after_leg(Interrupted(standing=LegState(totals=RunUsage(turns=1))))
+    went_on = run.after_grant(Amount(tokens=9)).after_leg(Interrupted(state=LegState(totals=RunUsage(turns=1))))
     assert went_on.finish_partial("it was ended").reason == "it was ended"
 
 
@@ -132,7 +135,7 @@ def test_a_call_without_a_reply_that_spent_the_budget_is_named_where_money_is_as
     ],
 )
 def test_an_average_is_told_as_precisely_as_it_is_meant(each: Amount, told: str) -> None:
-    outlook_of_it = seen(asking_run(100, 1, 900, 30_000)).replace(each=each)
+    outlook_of_it = seen(asking_run(100, 1, 900, 30_000)).replace(average_turn_cost=each)
     assert f" at {told} each, its average so far" in format_budget_forecast(
         BudgetForecastView.from_forecast(outlook_of_it, "research-1"), Amount(tokens=1)
     )
@@ -157,18 +160,18 @@ def test_a_request_says_what_its_ceiling_leaves_and_when_no_grant_is_enough(ceil
     seen_under = seen(run).with_ceiling(ceiling, Limit(tokens=200_000), run.needed)
     text = format_forecast(seen_under, run.proposed_grant)
     assert told in text
-    assert ("more calls" in text) is seen_under.grantable
+    assert ("more calls" in text) is seen_under.covers_next_call
     assert ("ceiling" in text) is (ceiling != Limit() and ceiling != Limit(tokens=230_900))
 
 
 def test_a_denial_says_who_goes_on_with_what() -> None:
     told = seen(asking_run(100, 1, 900, 30_000))
-    research = told.replace(made=WorkCounts(notes=1, findings=2), needed_by=("weigh", "write"))
-    writing = told.replace(made=WorkCounts(sections=2))
+    research = told.replace(work_counts=WorkCounts(notes=1, findings=2), dependent_steps=("weigh", "write"))
+    writing = told.replace(work_counts=WorkCounts(sections=2))
     assert format_denial_effect(research, "a") == (
         "a ends with 1 note and 2 findings; weigh and write continue with that; the report is partial"
     )
-    assert format_denial_effect(told.replace(needed_by=("weigh",)), "a") == (
+    assert format_denial_effect(told.replace(dependent_steps=("weigh",)), "a") == (
         "a ends with nothing; weigh continues with that; the report is partial"
     )
     assert format_denial_effect(writing, "write") == (
@@ -178,19 +181,19 @@ def test_a_denial_says_who_goes_on_with_what() -> None:
 
 
 def test_the_last_step_has_none_to_come_and_a_request_of_an_older_release_says_what_it_knows() -> None:
-    told = PENDING_APPROVAL.outlook
+    told = PENDING_APPROVAL.forecast
     assert told is not None
-    one = PENDING_APPROVAL.replace(outlook=told.replace(to_come=1), steps_left=1)
+    one = PENDING_APPROVAL.replace(forecast=told.replace(pending_steps=1), steps_left=1)
     assert format_spending_and_steps(ApprovalView.from_request(one)).endswith(
         "with 1 of 2 steps finished; 60,000 tokens reserved for 1 later step"
     )
-    last = PENDING_APPROVAL.replace(outlook=told.replace(to_come=0), steps_left=1)
+    last = PENDING_APPROVAL.replace(forecast=told.replace(pending_steps=0), steps_left=1)
     assert (
         format_spending_and_steps(ApprovalView.from_request(last))
         == "the task had spent 41,200 tokens, with 1 of 2 steps finished"
     )
     older = ApprovalRequest.model_validate(PENDING_APPROVAL.model_dump(exclude={"outlook"}))
-    assert older.outlook is None
+    assert older.forecast is None
     assert (
         format_spending_and_steps(ApprovalView.from_request(older))
         == "the task had spent 41,200 tokens, with 3 steps to finish"

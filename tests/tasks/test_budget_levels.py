@@ -52,7 +52,9 @@ class Levels(RuleBasedStateMachine):
             assert not self.session.account.unreserved.can_cover(BUDGET.amount)
             return
         planning = totals(part(BUDGET.divide_by(8).amount, tokens, dollars))
-        begun = TaskState(account=BudgetAccount(limit=BUDGET), floor=floor, minimum_reserves={"writing": least})
+        begun = TaskState(
+            account=BudgetAccount(limit=BUDGET), minimum_reserve=floor, minimum_reserves={"writing": least}
+        )
         self.tasks[task_id] = begun.with_plan(PLAN, planning, (), AGENT)
 
     @precondition(lambda self: self.tasks)
@@ -76,9 +78,9 @@ class Levels(RuleBasedStateMachine):
         ends = data.draw(st.sampled_from(["finished", "spent"]))
         standing = LegState(totals=totals(spent))
         outcome = (
-            AgentFinished(standing=standing)
+            AgentFinished(state=standing)
             if ends == "finished"
-            else BudgetExhausted(standing=standing, needed=data.draw(AMOUNTS))
+            else BudgetExhausted(state=standing, needed=data.draw(AMOUNTS))
         )
         self.tasks[task_id] = state.with_run(run.after_leg(outcome))
 
@@ -105,7 +107,7 @@ class Levels(RuleBasedStateMachine):
             return
         self.asks += 1
         ask = SessionBudgetRequest(
-            task_id=task_id, ask_id=str(self.asks), amount=self.tasks[task_id].runs[step_id].top_up_amount
+            task_id=task_id, request_id=str(self.asks), amount=self.tasks[task_id].runs[step_id].top_up_amount
         )
         self.session, answer = session.answer_budget_request(self.session, ask)
         assert answer is not None
@@ -161,7 +163,9 @@ class Levels(RuleBasedStateMachine):
                 else:
                     share = state.get_step_share(step_id)
                     assert share is not None
-                    floor = share.amount if state.floor is None else state.floor.min_with(share.amount)
+                    floor = (
+                        share.amount if state.minimum_reserve is None else state.minimum_reserve.min_with(share.amount)
+                    )
                     assert floor.subtract_clamped(reserved).is_zero
                     assert state.get_minimum_reserve(PLAN.get_step(step_id)).subtract_clamped(reserved).is_zero
 

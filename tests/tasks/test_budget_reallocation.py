@@ -28,7 +28,7 @@ def team(*limits: int) -> TaskState:
 
 
 def spent(state: TaskState, step_id: str, tokens: int, needed: int = 900) -> TaskState:
-    ended = BudgetExhausted(standing=make_leg_state(tokens), needed=Amount(tokens=needed))
+    ended = BudgetExhausted(state=make_leg_state(tokens), needed=Amount(tokens=needed))
     return state.with_run(state.runs[step_id].after_leg(ended))
 
 
@@ -67,7 +67,7 @@ def test_what_people_granted_a_subagent_does_not_count_as_its_parents() -> None:
 
 def test_what_was_handed_back_before_is_the_parents_own_when_it_delegates_again() -> None:
     state = deliver_result(team(16_000), "tides.1", 4_000)
-    again = SubagentsRequested(standing=make_leg_state(0), orders=(make_subagent_orders(0, 10_000)[1],))
+    again = SubagentsRequested(state=make_leg_state(0), orders=(make_subagent_orders(0, 10_000)[1],))
     state = start_subagents(state.with_run(state.runs["tides"].after_leg(again)), "tides", make_task_config())
     assert draw_budget(spent(state, "tides.2", 9_900), "tides.2") is None
 
@@ -146,7 +146,7 @@ def test_money_answers_nothing_that_is_not_about_money() -> None:
     state = task_states.apply_leg_outcome(
         task_states.make_working_state(),
         "research-1",
-        OperatorActionRequired(standing=make_leg_state(1_000), reason="no credit"),
+        OperatorActionRequired(state=make_leg_state(1_000), reason="no credit"),
     )
     assert not state.account.unreserved.amount.is_zero
     assert draw_freed_budget(state, "research-1") is None

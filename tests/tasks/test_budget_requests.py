@@ -30,22 +30,22 @@ def test_a_request_says_what_the_money_is_for_under_an_id_that_a_replay_gives_ag
     assert request == ApprovalRequest(
         request_id="research-1-1",
         agent="research-1",
-        asked=Amount(tokens=900 + 3 * 30_000),  # its next call, and ten turns, which are over three shares
+        requested=Amount(tokens=900 + 3 * 30_000),  # its next call, and ten turns, which are over three shares
         spent=Amount(tokens=29_500, micro_usd=7),
         limit=Limit(tokens=30_000),
         needed=state.runs["research-1"].needed,
         task_spent=Amount(tokens=2_000 + 10_000 + 29_500, micro_usd=21),
         steps_left=3,
-        outlook=BudgetForecast(
-            calls=1,
-            each=Amount(tokens=29_500),
-            worth=4,
-            finishing=Amount(tokens=90_900),
-            finished=1,
-            to_come=2,
-            kept=Amount(tokens=60_000),
-            made=WorkCounts(),
-            needed_by=("analysis",),
+        forecast=BudgetForecast(
+            turns=1,
+            average_turn_cost=Amount(tokens=29_500),
+            turns_covered=4,
+            cost_to_finish=Amount(tokens=90_900),
+            finished_steps=1,
+            pending_steps=2,
+            reserved_for_pending=Amount(tokens=60_000),
+            work_counts=WorkCounts(),
+            dependent_steps=("analysis",),
         ),
         requested_at=NOON,
     )
@@ -101,7 +101,7 @@ def happened(state: TaskState, event: str, run: AgentRun, data: st.DataObject) -
         sent: JsonValue = {"request_id": pending.request_id}
         if event == "grant":
             return state.after_answer(apply_approval(make_approval_context(state), sent, NOON)).after_grant(
-                step_id, pending.asked
+                step_id, pending.requested
             )
         return state.after_answer(apply_denial(make_approval_context(state), sent, NOON)).after_denial(step_id)
     if pending is None and run.phase == "spent" and event == "ask":
@@ -109,9 +109,9 @@ def happened(state: TaskState, event: str, run: AgentRun, data: st.DataObject) -
     if run.phase == "running" and event in {"leg", "finish", "spent"}:
         tokens = data.draw(st.integers(run.totals.spent.tokens, run.limit.amount.tokens))
         outcomes: dict[str, LegOutcome] = {
-            "leg": TurnLimitReached(standing=make_leg_state(tokens)),
-            "finish": AgentFinished(standing=make_leg_state(tokens)),
-            "spent": BudgetExhausted(standing=make_leg_state(tokens), needed=Amount(tokens=900)),
+            "leg": TurnLimitReached(state=make_leg_state(tokens)),
+            "finish": AgentFinished(state=make_leg_state(tokens)),
+            "spent": BudgetExhausted(state=make_leg_state(tokens), needed=Amount(tokens=900)),
         }
         return apply_leg_outcome(state, step_id, outcomes[event])
     return state
@@ -139,7 +139,9 @@ def test_a_refused_answer_changes_nothing_but_the_list_of_refusals_which_is_boun
     refused = apply_approval(make_approval_context(state), "yes", NOON)
     assert isinstance(refused, RejectedMessage)
     after = state.after_answer(refused)
-    assert after == state.replace(refusals=(refused,))
+    assert after == state.replace(rejected_messages=(refused,))
     for number in range(MAX_SHOWN_REJECTIONS + 5):
         after = after.after_answer(RejectedMessage(signal="deny_budget", reason=str(number), at=NOON))
-    assert [refusal.reason for refusal in after.refusals] == [str(n) for n in range(5, MAX_SHOWN_REJECTIONS + 5)]
+    assert [refusal.reason for refusal in after.rejected_messages] == [
+        str(n) for n in range(5, MAX_SHOWN_REJECTIONS + 5)
+    ]

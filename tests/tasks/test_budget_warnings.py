@@ -32,7 +32,7 @@ def warnings(state: TaskState) -> list[str]:
 
 
 def used(tokens: int) -> LegOutcome:
-    return TurnLimitReached(standing=make_leg_state(tokens))
+    return TurnLimitReached(state=make_leg_state(tokens))
 
 
 def granted(state: TaskState, tokens: int) -> TaskState:
@@ -99,15 +99,17 @@ def test_a_budget_in_dollars_is_warned_of_in_dollars() -> None:
 @pytest.mark.parametrize(("used_up", "noted"), [(799_999, 0), (800_000, 1)])
 def test_the_session_is_warned_of_when_it_answers(used_up: int, noted: int) -> None:
     answer = SessionBudgetAnswer(
-        ask_id="a", amount=Amount(), used=Amount(tokens=used_up), limit=Limit(tokens=1_000_000)
+        request_id="a", amount=Amount(), used=Amount(tokens=used_up), limit=Limit(tokens=1_000_000)
     )
     state = make_working_state().after_session_answer(answer)
     assert len(warnings(state)) == noted
     if noted:
-        assert warnings(state.after_session_answer(answer.replace(ask_id="b"))) == [
+        assert warnings(state.after_session_answer(answer.replace(request_id="b"))) == [
             "The session has spent or reserved 80 % of its budget: 800,000 of 1,000,000 tokens."
         ]
     assert (
-        warnings(make_working_state().after_session_answer(SessionBudgetAnswer(ask_id="a", amount=Amount(tokens=1))))
+        warnings(
+            make_working_state().after_session_answer(SessionBudgetAnswer(request_id="a", amount=Amount(tokens=1)))
+        )
         == []
     )

@@ -28,7 +28,7 @@ def make_edit_request(env: AgentEnvironment, number: int = 1, *, known: int = 0,
     asked = {"id": f"edit-{number}", "agent": "research-1", "asked_at": NOON, **edit}
     return EditRequest(
         run=env.run_ref(),
-        terms=env.terms,
+        config=env.terms,
         limit=env.limit,
         edit=ContextEdit.model_validate(asked),
         known_records=known,
@@ -95,7 +95,7 @@ async def test_a_summary_that_the_budget_does_not_allow_changes_nothing(full_env
 async def test_a_summariser_that_failed_too_often_is_given_up_without_hiding_anything(
     full_env: AgentEnvironment,
 ) -> None:
-    request = make_edit_request(full_env, action="compact").replace(give_up_summary=True)
+    request = make_edit_request(full_env, action="compact").replace(skip_summary=True)
     outcome = await edited(full_env, request, "It silted up.")
     assert (outcome.state, full_env.model.calls) == ("refused", 0)
     assert outcome.reason.startswith("not compacted: no summary could be made")

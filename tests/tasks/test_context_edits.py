@@ -165,7 +165,7 @@ def test_a_full_context_is_measured_anew_after_an_edit_and_compacted_after_a_ref
     full = apply_leg_outcome(
         make_working_state("research-1"),
         "research-1",
-        ContextFull(standing=make_leg_state(9_000), request_tokens=12_000),
+        ContextFull(state=make_leg_state(9_000), request_tokens=12_000),
     )
     run = edited(full, {"action": "compact", "agent": "research-1"}).runs["research-1"]
     assert isinstance(settled(run, DONE).get_next_action(), RunLeg)
@@ -186,7 +186,7 @@ def test_an_edit_that_the_agents_end_came_before_is_refused() -> None:
 def test_what_a_summary_cost_is_booked_also_where_its_agent_was_denied_meanwhile() -> None:
     paused = request_budgets(exhaust_budget(make_working_state("research-1"), "research-1"), "research-1")
     state = edited(paused, {"action": "compact", "agent": "research-1"})
-    edit = state.runs["research-1"].edits[0]
+    edit = state.runs["research-1"].context_edits[0]
     denied = state.with_run(state.runs["research-1"].finish_partial("denied"))
     booked = denied.with_run(denied.runs["research-1"].after_edit(edit, DONE))
     assert booked.account.spent.tokens - denied.account.spent.tokens == 100

@@ -78,7 +78,7 @@ async def test_a_task_is_told_by_references_and_numbers_alone(store: SqlStore) -
     await store.commit_reply(fence, 1, make_reply(1), make_charge("turn-1"))
     await store.add_note(fence, task.ref.task_id, make_note("note-1", fence.run_id))
     await store.commit_compaction(fence, 2, make_summary(), [], make_charge("summary-1"))
-    await store.commit_outcome(fence, 1, AgentFinished(standing=LegState.model_validate({"totals": {}})))
+    await store.commit_outcome(fence, 1, AgentFinished(state=LegState.model_validate({"totals": {}})))
     events = await read(store)
     assert told(events) == [
         ("submitted", "", "", ""),

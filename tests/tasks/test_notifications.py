@@ -37,7 +37,7 @@ def test_backticks_of_a_title_neither_end_code_nor_begin_it() -> None:
 
 def test_a_request_that_no_budget_can_help_says_what_to_see_to() -> None:
     reason = "the provider's account has no credit"
-    request = PENDING_APPROVAL.replace(asked=Amount(), answer_by=None, reason=reason)
+    request = PENDING_APPROVAL.replace(requested=Amount(), answer_by=None, reason=reason)
     notice = REQUEST_NOTICE.replace(request=request)
     assert render_mrkdwn(notice, None) == (
         f"*`harbours` makes no more calls until someone resolves this:* {reason}. "
@@ -48,17 +48,17 @@ def test_a_request_that_no_budget_can_help_says_what_to_see_to() -> None:
 
 def test_a_request_for_money_that_calls_without_a_reply_have_spent_names_the_cause() -> None:
     seen = BudgetForecast(
-        calls=0,
-        each=Amount(),
-        worth=0,
-        finished=0,
-        to_come=0,
-        kept=Amount(),
-        made=WorkCounts(),
-        needed_by=(),
-        unanswered="<x>",
+        turns=0,
+        average_turn_cost=Amount(),
+        turns_covered=0,
+        finished_steps=0,
+        pending_steps=0,
+        reserved_for_pending=Amount(),
+        work_counts=WorkCounts(),
+        dependent_steps=(),
+        no_reply_reason="<x>",
     )
-    told = render_mrkdwn(REQUEST_NOTICE.replace(request=PENDING_APPROVAL.replace(outlook=seen)), PAGE)
+    told = render_mrkdwn(REQUEST_NOTICE.replace(request=PENDING_APPROVAL.replace(forecast=seen)), PAGE)
     assert (
         "tokens.* Before that, its last call brought no reply and may have been billed: &lt;x&gt;. Its deadline is"
         in told
@@ -67,17 +67,17 @@ def test_a_request_for_money_that_calls_without_a_reply_have_spent_names_the_cau
 
 def test_a_request_that_no_grant_under_the_ceiling_can_help_names_what_is_left_to_do() -> None:
     seen = BudgetForecast(
-        calls=5,
-        each=Amount(),
-        worth=5,
-        finished=0,
-        to_come=2,
-        kept=Amount(),
-        made=WorkCounts(),
-        needed_by=(),
-        grantable=False,
+        turns=5,
+        average_turn_cost=Amount(),
+        turns_covered=5,
+        finished_steps=0,
+        pending_steps=2,
+        reserved_for_pending=Amount(),
+        work_counts=WorkCounts(),
+        dependent_steps=(),
+        covers_next_call=False,
     )
-    told = render_mrkdwn(REQUEST_NOTICE.replace(request=PENDING_APPROVAL.replace(outlook=seen)), PAGE)
+    told = render_mrkdwn(REQUEST_NOTICE.replace(request=PENDING_APPROVAL.replace(forecast=seen)), PAGE)
     assert "`waystation approve" not in told
     assert "is enough for its next call: `waystation deny task-0123456789abcdef --request harbours-1` or " in told
     assert "`waystation cancel task-0123456789abcdef`" in told

@@ -86,13 +86,17 @@ def test_more_revisions_come_only_after_more_research() -> None:
     twice = OVERSEEN.replace(revisions=2)
     ready = after(begun(), "research-1", "research-2")
     request = build_revision_request(ready, REF, twice)
-    assert (request.number, request.begun, request.seen) == (1, STEPS[:2], STEPS[:2])
+    assert (request.number, request.started_steps, request.reviewed_steps) == (1, STEPS[:2], STEPS[:2])
     kept = apply_revision(
-        ready, RevisionResult(revision=PlanRevision(number=1, seen=request.seen), totals=make_run_usage(500)), Limit()
+        ready,
+        RevisionResult(
+            revision=PlanRevision(number=1, reviewed_steps=request.reviewed_steps), totals=make_run_usage(500)
+        ),
+        Limit(),
     )
     assert not is_revision_due(kept, twice)
     plan = Plan(steps=(*PLAN.steps[:2], FOG, *PLAN.steps[2:]))
-    revision = PlanRevision(number=1, version=2, added=("fog",), seen=request.seen)
+    revision = PlanRevision(number=1, version=2, added=("fog",), reviewed_steps=request.reviewed_steps)
     made = RevisionResult(revision=revision, plan=plan, totals=make_run_usage(500))
     state = apply_revision(ready, made, OVERSEEN.agent_budget)
     assert not is_revision_due(state, twice)
@@ -125,13 +129,13 @@ def test_a_new_step_starts_with_no_less_than_the_minimum_reserve_of_its_role_if_
     assert state.oversight.shares["summary"] == Limit(tokens=50_000)
     asked = propose_revision(ready, made, OVERSEEN.replace(revision_percent=1), NOON, None)
     assert asked is not None
-    assert asked[1].asked.tokens == 80_000
+    assert asked[1].requested.tokens == 80_000
 
 
 @pytest.mark.parametrize(("budget", "tokens", "room"), [(200_000, 10_000, 6), (60_000, 13_000, 0)])
 def test_there_is_room_for_as_many_new_steps_as_would_get_half_a_share(budget: int, tokens: int, room: int) -> None:
     state = after(begun(budget), "research-1", "research-2", tokens=tokens)
-    assert build_revision_request(state, REF, OVERSEEN).room == room
+    assert build_revision_request(state, REF, OVERSEEN).max_new_steps == room
 
 
 def sent_back(state: TaskState) -> TaskState:
@@ -183,7 +187,7 @@ def test_a_report_that_was_not_finished_is_not_reviewed() -> None:
 def adding(*ids: str) -> RevisionResult:
     added = tuple(FOG.replace(id=step_id) for step_id in ids)
     plan = Plan(steps=(*PLAN.steps[:2], *added, *PLAN.steps[2:]))
-    revision = PlanRevision(number=1, version=2, added=ids, seen=("research-1", "research-2"))
+    revision = PlanRevision(number=1, version=2, added=ids, reviewed_steps=("research-1", "research-2"))
     return RevisionResult(revision=revision, plan=plan, totals=make_run_usage(1_000))
 
 
@@ -197,7 +201,7 @@ def test_a_revision_asks_whose_new_steps_may_spend_more_than_a_part_of_the_budge
     assert (asking is not None) is asks
     if asking is not None:
         waiting, request = asking
-        assert (request.request_id, request.asked, request.steps_left) == ("plan-1", Amount(tokens=60_000), 6)
+        assert (request.request_id, request.requested, request.steps_left) == ("plan-1", Amount(tokens=60_000), 6)
         assert waiting.plan == state.plan, "until somebody agrees"
         assert waiting.phase is TaskPhase.PAUSED
         assert waiting.account.spent.tokens == state.account.spent.tokens + 1_000

@@ -33,7 +33,7 @@ def large(agents: int = 100, approvals: int = 200, pending: int = 0) -> TaskProg
         steps=(*PAUSED_PROGRESS.steps, *subagents),
         approvals=(*closed, *asking),
         compactions=tuple(make_compaction().replace(agent=one.id) for one in subagents for _ in "12345"),
-        refusals=tuple(RejectedMessage(signal="send_message", reason="r" * 900, at=NOON) for _ in range(20)),
+        rejected_messages=tuple(RejectedMessage(signal="send_message", reason="r" * 900, at=NOON) for _ in range(20)),
         task_messages=tuple(
             TaskMessage(number=number, text="a" * 64, sent_at=NOON + timedelta(seconds=number)) for number in range(300)
         ),

@@ -89,7 +89,9 @@ def test_the_inbox_shows_the_next_deadline_first_and_then_the_oldest() -> None:
     unknown = PendingApproval(
         task_id="t",
         title="",
-        approval=ApprovalView.from_request(ApprovalRequest(request_id="r", agent="a", asked=PENDING_APPROVAL.asked)),
+        approval=ApprovalView.from_request(
+            ApprovalRequest(request_id="r", agent="a", requested=PENDING_APPROVAL.requested)
+        ),
     )
     assert sorted([three, unknown], key=lambda request: request.urgency) == [unknown, three]
 

@@ -58,7 +58,7 @@ def test_the_earlier_of_two_deadlines_is_that_of_the_request(
 
 
 def test_raises_that_people_granted_do_not_use_up_those_that_were_authorised_in_advance() -> None:
-    request = ApprovalRequest(request_id="r1-3", agent="r1", asked=Amount(tokens=900), needed=Amount(tokens=900))
+    request = ApprovalRequest(request_id="r1-3", agent="r1", requested=Amount(tokens=900), needed=Amount(tokens=900))
     granted = request.replace(request_id="r1-1", decision="approved", by="Ada")
     ahead = TopUpPolicy(amount=Amount(tokens=900), times=1)
     by_ada = ApprovalContext(approvals=(granted,), limit=Limit(tokens=10_000))

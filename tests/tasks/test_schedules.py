@@ -32,11 +32,13 @@ from waystation.tasks.task import TaskRequest, TaskRow
 
 ASKED = TaskRequest(question="What of the fees?", session="S", request_id="r", budget=Limit(tokens=200_000))
 WISH = ScheduleDefinition(name="weekly", request=ASKED, paths=("/srv/fees",), timing=ScheduleTiming(cron="0 7 * * 1"))
-SEEN = ScheduleView(schedule_id=WISH.schedule_id, order=ScheduledRunOrder(own=REF, wish="0" * 64), paused=False)
+SEEN = ScheduleView(
+    schedule_id=WISH.schedule_id, order=ScheduledRunOrder(session_ref=REF, definition="0" * 64), paused=False
+)
 
 
 def row(request_id: str, at: datetime = NOON) -> TaskRow:
-    return TaskRow(ref=REF, request=ASKED.replace(request_id=request_id), terms=TASK_CONFIG, submitted_at=at)
+    return TaskRow(ref=REF, request=ASKED.replace(request_id=request_id), config=TASK_CONFIG, submitted_at=at)
 
 
 def test_the_same_time_is_the_same_request_and_no_schedule_takes_the_tasks_of_one_whose_name_goes_on() -> None:
@@ -80,7 +82,7 @@ def test_names_are_such_that_ids_can_hold_them(name: str) -> None:
 
 
 def test_a_note_says_how_often_it_failed_and_what_to_do() -> None:
-    assert format_pause_note(PauseScheduleRequest(schedule_id="s", failures=3)) == snapshot(
+    assert format_pause_note(PauseScheduleRequest(schedule_id="s", max_failures=3)) == snapshot(
         "paused after 3 failures in a row: look for the cause in its last run, then resume it"
     )
 
@@ -96,7 +98,7 @@ def test_a_note_says_how_often_it_failed_and_what_to_do() -> None:
 )
 def test_a_ceiling_in_a_unit_in_which_no_run_is_limited_lets_none_begin(monthly: Limit, budget: Limit) -> None:
     assert "in the same unit" in find_month_overrun_reason(monthly, Amount(), budget)
-    month = MonthlyBudget(schedule_id="s", limit=monthly, at=NOON, counted={})
+    month = MonthlyBudget(schedule_id="s", limit=monthly, at=NOON, amounts={})
     assert month.find_overrun_reason((), budget)
 
 
@@ -117,9 +119,9 @@ def test_a_schedule_is_shown_with_its_times_its_limits_and_its_last_run() -> Non
     tides = ProcedureSource(name="tides", text="---\nname: tides\n---\nTwice.", skill=True)
     with_tools = ASKED.replace(servers=(), procedures=(tides,))
     shown = [
-        ScheduleDescription(name="weekly", seen=SEEN, wish=WISH.replace(request=with_tools)),
-        ScheduleDescription(name="weekly", seen=ran, wish=monthly),
-        ScheduleDescription(name="lost", seen=ran.replace(paused=True, note="why", last="")),
+        ScheduleDescription(name="weekly", view=SEEN, definition=WISH.replace(request=with_tools)),
+        ScheduleDescription(name="weekly", view=ran, definition=monthly),
+        ScheduleDescription(name="lost", view=ran.replace(paused=True, note="why", last="")),
     ]
     assert "\n".join(map(format_schedule, shown)) == snapshot("""\
 weekly  0 7 * * 1 UTC  on

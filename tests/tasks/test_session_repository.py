@@ -40,11 +40,11 @@ async def test_an_earlier_execution_of_a_session_and_an_attempt_that_comes_late_
 
 def scheduled(number: int, schedule: str = "weekly") -> TaskRow:
     task = make_task_row(make_task_request(f"{schedule}@{number}", session="s"))
-    return task.replace(terms=task.terms.replace(budget=Limit(tokens=40_000)))
+    return task.replace(config=task.config.replace(budget=Limit(tokens=40_000)))
 
 
 def month(tokens: int, counted: Mapping[str, Amount] = MappingProxyType({})) -> MonthlyBudget:
-    return MonthlyBudget(schedule_id="weekly", limit=Limit(tokens=tokens), at=NOON, counted=counted)
+    return MonthlyBudget(schedule_id="weekly", limit=Limit(tokens=tokens), at=NOON, amounts=counted)
 
 
 async def test_runs_that_are_registered_at_once_do_not_pass_the_budget_of_their_month_together(

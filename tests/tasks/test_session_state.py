@@ -29,7 +29,9 @@ SIXTY = Limit(tokens=60_000)
 
 
 def ask(number: int = 1, tokens: int = 10_000, task_id: str = "task-1") -> SessionBudgetRequest:
-    return SessionBudgetRequest(task_id=task_id, ask_id=f"{task_id}/research-1-{number}", amount=Amount(tokens=tokens))
+    return SessionBudgetRequest(
+        task_id=task_id, request_id=f"{task_id}/research-1-{number}", amount=Amount(tokens=tokens)
+    )
 
 
 def answered(state: SessionState, asked: SessionBudgetRequest) -> tuple[SessionState, SessionBudgetAnswer]:
@@ -55,16 +57,18 @@ def test_a_session_with_as_many_open_tasks_as_it_may_have_fits_into_a_payload_an
             f"{ids[0]}/research-1.subagent-12-{number}" for number in range(session.MAX_REMEMBERED_REQUESTS)
         ),
     )
-    asks = DeferredSignal(signal="ask_budget", sent=ask().model_dump(mode="json"), readable=True)
+    asks = DeferredSignal(signal="ask_budget", argument=ask().model_dump(mode="json"), readable=True)
     held: tuple[DeferredSignal, ...] | None = ()
     longest = held
     while held is not None:
         longest, held = held, defer_until_next_execution(held, asks)
-    start = SessionWorkflowInput(store_id="s" * 32, tenant="t" * 64, session="s" * 64, state=state, held=longest)
+    start = SessionWorkflowInput(
+        store_id="s" * 32, tenant="t" * 64, session="s" * 64, state=state, deferred_signals=longest
+    )
     assert len(start.model_dump_json()) < 256_000
     ref = TaskRef(store_id="s", tenant="t", session="s", task_id="task-more")
     more = AdmissionResult(
-        ref=ref, terms=make_task_config(), title="", documents=0, finished=False, search_attributes=False
+        ref=ref, config=make_task_config(), title="", documents=0, finished=False, search_attributes=False
     )
     with pytest.raises(BadInput, match="has 1,000 open tasks, which is the maximum"):
         session.admit_or_reopen_task(state, more)
@@ -92,12 +96,12 @@ def test_an_answered_ask_is_remembered_and_not_answered_twice() -> None:
     state = session.admit_task(EMPTY, "task-1", SIXTY)
     state, answer = answered(state, ask())
     assert answer == SessionBudgetAnswer(
-        ask_id=ask().ask_id,
+        request_id=ask().request_id,
         amount=Amount(tokens=10_000),
         used=Amount(tokens=70_000),
         limit=Limit(tokens=100_000),
     )
-    assert (state.account.reserved, state.answered) == ({"task-1": Amount(tokens=70_000)}, (ask().ask_id,))
+    assert (state.account.reserved, state.answered) == ({"task-1": Amount(tokens=70_000)}, (ask().request_id,))
     assert session.answer_budget_request(state, ask()) == (state, None)
 
 
@@ -235,7 +239,7 @@ def test_a_session_gives_in_the_units_that_it_is_limited_in_all_of_it_or_nothing
     asked: Amount, given_out: Amount
 ) -> None:
     state = session.admit_task(IN_DOLLARS, "task-1", Limit(micro_usd=2_000_000))
-    after, answer = answered(state, SessionBudgetRequest(task_id="task-1", ask_id="1", amount=asked))
+    after, answer = answered(state, SessionBudgetRequest(task_id="task-1", request_id="1", amount=asked))
     assert answer.amount == given_out
     assert after.account.total_reserved == state.account.total_reserved + given_out
 

@@ -30,7 +30,7 @@ def standing(spent: Amount, turns: int = 1) -> LegState:
 
 
 def spent(state: TaskState, spent: Amount, needed: Amount, turns: int = 1) -> TaskState:
-    return apply_leg_outcome(state, "research-1", BudgetExhausted(standing=standing(spent, turns), needed=needed))
+    return apply_leg_outcome(state, "research-1", BudgetExhausted(state=standing(spent, turns), needed=needed))
 
 
 @given(LIMITS, LIMITS)
@@ -39,7 +39,7 @@ def test_shares_never_pass_what_the_task_has_left_in_any_unit(budget: Limit, age
     assert state.account.unreserved.can_cover(Amount())
     assert budget.remaining_after(PLANNING.spent).can_cover(state.account.total_reserved)
     run = state.runs["research-1"]
-    assert run.limit == run.share == state.share
+    assert run.limit == run.initial_limit == state.initial_step_limit
     assert state.account.reserved["research-1"] == run.limit.amount
 
 
@@ -79,14 +79,14 @@ def test_an_agent_asks_in_the_units_that_it_lacks_for_what_it_needs_and_its_shar
     state = spent(working(Limit(tokens=900_000, micro_usd=900_000), agent), Amount(tokens=1, micro_usd=1), needed)
     assert state.runs["research-1"].get_next_action() == RequestBudget(amount=wanted)
     request = state.build_budget_request("research-1", NOON)
-    assert (request.asked, request.needed, request.limit) == (wanted, needed, state.runs["research-1"].limit)
+    assert (request.requested, request.needed, request.limit) == (wanted, needed, state.runs["research-1"].limit)
 
 
 def test_an_answer_of_the_session_in_dollars_raises_the_task_once() -> None:
     state = working(Limit(micro_usd=440_000), Limit(micro_usd=100_000))
     state = spent(state, Amount(tokens=9, micro_usd=99_000), Amount(micro_usd=900))
     assert draw_from_task(state, "research-1")[1] == Amount()
-    answer = SessionBudgetAnswer(ask_id="task-1/research-1-1", amount=Amount(micro_usd=100_000))
+    answer = SessionBudgetAnswer(request_id="task-1/research-1-1", amount=Amount(micro_usd=100_000))
     answered = state.after_session_answer(answer).after_session_answer(answer)
     assert answered.account.limit == Limit(micro_usd=540_000)
     assert draw_from_task(answered, "research-1")[1] == Amount(micro_usd=50_900)
@@ -95,7 +95,7 @@ def test_an_answer_of_the_session_in_dollars_raises_the_task_once() -> None:
 def test_people_see_spent_and_reserved_in_both_units() -> None:
     state = working(Limit(micro_usd=1_000_000), Limit(micro_usd=100_000))
     state = apply_leg_outcome(
-        state, "research-1", AgentFinished(standing=standing(Amount(tokens=5_000, micro_usd=60_000)))
+        state, "research-1", AgentFinished(state=standing(Amount(tokens=5_000, micro_usd=60_000)))
     )
     progress = build_task_progress(state, REF, TASK_CONFIG, "Why?")
     assert progress.budget.limit == Limit(micro_usd=1_000_000)
@@ -109,7 +109,7 @@ FLOOR = Amount(tokens=4_000)
 
 def narrow(floor: Amount | None) -> TaskState:
     """Four steps with 20,000 tokens each, of which the first has spent its own; nothing is unreserved."""
-    state = TaskState(account=BudgetAccount(limit=Limit(tokens=80_000)), floor=floor)
+    state = TaskState(account=BudgetAccount(limit=Limit(tokens=80_000)), minimum_reserve=floor)
     state = state.with_plan(PLAN, RunUsage(), (), Limit(tokens=90_000)).start_step(
         PLAN.get_step("research-1"), REF, TASK_CONFIG
     )
@@ -137,7 +137,9 @@ def test_whatever_agents_draw_no_role_starts_with_less_than_its_minimum_reserve(
     budget: int, agent: int, draws: list[tuple[int, int]], analysis: int, writing: int
 ) -> None:
     reserves = {"analysis": Amount(tokens=analysis), "writing": Amount(tokens=writing)}
-    state = TaskState(account=BudgetAccount(limit=Limit(tokens=budget)), floor=FLOOR, minimum_reserves=reserves)
+    state = TaskState(
+        account=BudgetAccount(limit=Limit(tokens=budget)), minimum_reserve=FLOOR, minimum_reserves=reserves
+    )
     state = state.with_plan(PLAN, RunUsage(), (), Limit(tokens=agent)).start_step(
         PLAN.get_step("research-1"), REF, TASK_CONFIG
     )
@@ -160,24 +162,24 @@ def test_a_grant_of_what_was_asked_pays_for_ten_turns_at_the_pace_so_far(needed:
         working(Limit(tokens=900_000), Limit(tokens=30_000)), Amount(tokens=28_000), Amount(tokens=needed), turns=7
     )
     asked = state.build_budget_request("research-1", NOON)
-    granted = state.after_grant("research-1", asked.asked).runs["research-1"]
-    assert asked.asked == Amount(tokens=needed + 10 * 4_000)
+    granted = state.after_grant("research-1", asked.requested).runs["research-1"]
+    assert asked.requested == Amount(tokens=needed + 10 * 4_000)
     assert granted.remaining_budget == Amount(tokens=2_000 + needed + 10 * 4_000)
 
 
 def test_a_request_says_what_finishing_may_take_by_the_steps_to_come_and_the_pace() -> None:
     state = working(Limit(tokens=200_000), Limit(tokens=30_000)).start_step(PLAN.steps[1], REF, TASK_CONFIG)
-    state = apply_leg_outcome(state, PLAN.steps[1].id, AgentFinished(standing=standing(Amount(tokens=80_000))))
+    state = apply_leg_outcome(state, PLAN.steps[1].id, AgentFinished(state=standing(Amount(tokens=80_000))))
     state = spent(state, Amount(tokens=29_500), Amount(tokens=900))
     asked = state.build_budget_request("research-1", NOON)
-    assert asked.outlook is not None
+    assert asked.forecast is not None
     # Two steps to come hold 30,000 tokens each, and a finished one took 80,000.
-    assert asked.outlook.finishing.tokens == asked.asked.tokens + 2 * 50_000
+    assert asked.forecast.cost_to_finish.tokens == asked.requested.tokens + 2 * 50_000
 
 
 def test_a_share_that_a_person_gave_is_reserved_whole_and_lent_to_nobody() -> None:
     given = PLAN.replace(steps=(*PLAN.steps[:3], PLAN.steps[3].replace(share="25k")))
-    state = TaskState(account=BudgetAccount(limit=Limit(tokens=85_000)), floor=FLOOR)
+    state = TaskState(account=BudgetAccount(limit=Limit(tokens=85_000)), minimum_reserve=FLOOR)
     state = state.with_plan(given, RunUsage(), (), Limit(tokens=90_000)).start_step(
         PLAN.get_step("research-1"), REF, TASK_CONFIG
     )
@@ -208,15 +210,15 @@ def test_an_agent_waits_while_another_goes_on_that_cannot_leave_enough_and_asks_
     state = narrow(FLOOR).start_step(PLAN.steps[1], REF, TASK_CONFIG)
     state = spent(state, Amount(tokens=19_500), Amount(tokens=60_000))
     assert should_wait_for_release(state, "research-1")
-    ended = apply_leg_outcome(state, other, AgentFinished(standing=standing(Amount(tokens=20_000))))
+    ended = apply_leg_outcome(state, other, AgentFinished(state=standing(Amount(tokens=20_000))))
     assert not should_wait_for_release(ended, "research-1")
-    assert not should_wait_for_release(state.replace(floor=None), "research-1"), "nobody lends"
+    assert not should_wait_for_release(state.replace(minimum_reserve=None), "research-1"), "nobody lends"
 
 
 def test_a_step_that_begins_has_its_share_again_as_far_as_others_have_handed_back() -> None:
     helped = draw_budget(narrow(FLOOR), "research-1")
     assert helped is not None
-    done = apply_leg_outcome(helped, "research-1", AgentFinished(standing=standing(Amount(tokens=25_000))))
+    done = apply_leg_outcome(helped, "research-1", AgentFinished(state=standing(Amount(tokens=25_000))))
     begun = done.start_step(PLAN.steps[1], REF, TASK_CONFIG)
     assert [held.tokens for held in helped.account.reserved.values()] == [36_000, 14_667, 14_666, 14_667]
     assert begun.runs[PLAN.steps[1].id].limit == Limit(tokens=20_000)
@@ -225,7 +227,7 @@ def test_a_step_that_begins_has_its_share_again_as_far_as_others_have_handed_bac
 
 def test_the_floor_rises_with_what_finished_steps_have_spent() -> None:
     state = narrow(FLOOR).start_step(PLAN.steps[1], REF, TASK_CONFIG)
-    state = apply_leg_outcome(state, PLAN.steps[1].id, AgentFinished(standing=standing(Amount(tokens=20_000))))
+    state = apply_leg_outcome(state, PLAN.steps[1].id, AgentFinished(state=standing(Amount(tokens=20_000))))
     while (helped := draw_budget(state, "research-1")) is not None:
         limit = helped.runs["research-1"].limit.tokens or 0
         state = spent(helped, Amount(tokens=limit - 500), Amount(tokens=6_000))

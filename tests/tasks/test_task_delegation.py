@@ -34,7 +34,7 @@ REF = RunRef(store_id="s", tenant="t", session="se", task_id="task", step_id="ti
 def make_working_state(limit: Limit | None = None) -> TaskState:
     """One agent with all of its task's budget."""
     limit = limit or Limit(tokens=BUDGET)
-    run = AgentRun(run=REF, terms=LARGE_WINDOW_CONFIG, limit=limit, share=limit)
+    run = AgentRun(run=REF, config=LARGE_WINDOW_CONFIG, limit=limit, initial_limit=limit)
     account = BudgetAccount(limit=limit).reserve("tides", limit.amount)
     return TaskState(account=account, plan=Plan(steps=(STEP,)), runs={"tides": run})
 
@@ -48,7 +48,7 @@ def make_subagent_orders(*limits: int) -> tuple[SubagentOrder, ...]:
 
 def delegate_work(state: TaskState, *limits: int) -> TaskState:
     spent = state.runs["tides"].totals
-    ended = SubagentsRequested(standing=LegState(totals=spent), orders=make_subagent_orders(*limits))
+    ended = SubagentsRequested(state=LegState(totals=spent), orders=make_subagent_orders(*limits))
     return start_subagents(state.with_run(state.runs["tides"].after_leg(ended)), "tides", make_task_config())
 
 
@@ -67,7 +67,7 @@ def test_ids_of_subagents_tell_their_parent_and_their_depth() -> None:
     assert get_parent_id(nested) == "tides.2"
     assert get_parent_id("tides") is None
     assert [get_delegation_depth(each) for each in ("tides", "tides.2", nested)] == [0, 1, 2]
-    assert [can_delegate(each, DelegationConfig(depth=2)) for each in ("tides", "tides.2", nested)] == [
+    assert [can_delegate(each, DelegationConfig(max_depth=2)) for each in ("tides", "tides.2", nested)] == [
         True,
         True,
         False,
@@ -89,7 +89,7 @@ def test_a_delegating_agent_waits_for_all_of_its_subagents_and_then_goes_on_with
     state = deliver_result(state, "tides.2", 5_000)
     move = state.runs["tides"].get_next_action()
     assert isinstance(move, RunLeg)
-    assert [back.call_id for back in move.request.handed_back] == ["c1", "c2"]
+    assert [back.call_id for back in move.request.subagent_results] == ["c1", "c2"]
     assert move.request.limit == Limit(tokens=BUDGET - 9_000)
     assert state.account.spent == Amount(tokens=9_000)
     assert state.account.reserved == {"tides": Amount(tokens=BUDGET - 9_000)}
@@ -98,7 +98,7 @@ def test_a_delegating_agent_waits_for_all_of_its_subagents_and_then_goes_on_with
 def test_a_partial_subagent_says_why_it_ended_and_its_task_lacks_something_though_its_parent_is_done() -> None:
     state = delegate_work(make_working_state(), 10_000)
     state = state.with_run(state.runs["tides.1"].finish_partial("a person denied it more"))
-    (back,) = state.runs["tides"].handed_back
+    (back,) = state.runs["tides"].subagent_results
     assert (back.partial, back.reason) == (True, "a person denied it more")
     ended = deliver_result(state, "tides", 0)
     assert (ended.runs["tides"].partial, ended.final_phase) == (False, "partial")
@@ -109,11 +109,11 @@ def test_a_partial_subagent_says_why_it_ended_and_its_task_lacks_something_thoug
 def test_what_a_subagents_subagent_lacks_its_task_lacks_and_an_agent_that_is_taken_back_begins_anew() -> None:
     state = delegate_work(make_working_state(), 20_000)
     nested = make_subagent_orders(5_000)[0].replace(id="tides.1.1")
-    run = state.runs["tides.1"].after_leg(SubagentsRequested(standing=LegState(totals=RunUsage()), orders=(nested,)))
+    run = state.runs["tides.1"].after_leg(SubagentsRequested(state=LegState(totals=RunUsage()), orders=(nested,)))
     state = start_subagents(state.with_run(run), "tides.1", make_task_config())
     state = state.with_run(state.runs["tides.1.1"].finish_partial("someone ended its workflow"))
     state = deliver_result(deliver_result(state, "tides.1", 0), "tides", 0)
-    assert [step_id for step_id, run in state.runs.items() if run.lacking] == ["tides", "tides.1"]
+    assert [step_id for step_id, run in state.runs.items() if run.inputs_incomplete] == ["tides", "tides.1"]
     assert state.final_phase == "partial"
     again = state.runs["tides"].reopen_run(Limit(tokens=9_000))
     assert deliver_result(state.with_run(again), "tides", 0).final_phase == "done"
@@ -130,7 +130,7 @@ def test_a_task_whose_agent_waits_for_a_subagent_that_waits_for_a_person_is_paus
 
 def test_news_of_a_subagent_count_at_once_and_change_nothing_of_one_that_has_ended() -> None:
     state = delegate_work(make_working_state(), 10_000)
-    news = SubagentProgress(id="tides.1", totals=spending(3_000), leg=2, made=WorkCounts(notes=1))
+    news = SubagentProgress(id="tides.1", totals=spending(3_000), leg=2, work_counts=WorkCounts(notes=1))
     assert apply_subagent_progress(state, news).totals.spent == Amount(tokens=3_000)
     ended = deliver_result(state, "tides.1", 4_000)
     assert apply_subagent_progress(ended, news) == ended
@@ -140,27 +140,27 @@ def test_news_of_a_subagent_count_at_once_and_change_nothing_of_one_that_has_end
 
 def test_a_subagents_window_is_that_of_its_role_whatever_its_budget() -> None:
     state = delegate_work(make_working_state(), 20_000, 9_000)
-    assert [state.runs[f"tides.{n}"].terms.window for n in (1, 2)] == [100_000, 100_000]
-    terms = state.runs["tides.1"].terms
+    assert [state.runs[f"tides.{n}"].config.window for n in (1, 2)] == [100_000, 100_000]
+    terms = state.runs["tides.1"].config
     assert (terms.trigger, terms.target) == (75_000, 37_500)
 
 
 def test_a_subagent_works_as_its_role_does_and_thinks_within_its_own_budget() -> None:
     writer = LARGE_WINDOW_CONFIG.replace(
-        model="scribe", effort="low", thinking=8_000, max_output=8_200, output_floor=8_050
+        model="scribe", effort="low", thinking=8_000, max_output=8_200, min_reply_tokens=8_050
     )
     under = make_task_config().replace(by_role={"writing": writer})
     ordered = [order.replace(role="writing") for order in make_subagent_orders(20_000, 3_000)]
     ended = SubagentsRequested(
-        standing=LegState(totals=RunUsage()), orders=(*ordered, *make_subagent_orders(0, 0, 9_000)[2:])
+        state=LegState(totals=RunUsage()), orders=(*ordered, *make_subagent_orders(0, 0, 9_000)[2:])
     )
     state = start_subagents(
         make_working_state().with_run(make_working_state().runs["tides"].after_leg(ended)), "tides", under
     )
-    first, second, third = (state.runs[f"tides.{n}"].terms for n in (1, 2, 3))
+    first, second, third = (state.runs[f"tides.{n}"].config for n in (1, 2, 3))
     assert (first.model, first.effort, first.window) == ("scribe", "low", 100_000)
-    assert (first.thinking, first.max_output, first.output_floor) == (5_000, 5_200, 5_050)
-    assert (second.thinking, second.output_floor) == (1_024, 1_074)
+    assert (first.thinking, first.max_output, first.min_reply_tokens) == (5_000, 5_200, 5_050)
+    assert (second.thinking, second.min_reply_tokens) == (1_024, 1_074)
     assert (third.model, third.effort, third.thinking) == (LARGE_WINDOW_CONFIG.model, None, None)
 
 
@@ -193,9 +193,9 @@ def test_a_carved_limit_never_passes_what_is_left(left: int, percent: int) -> No
 
 def test_what_a_denied_subagent_has_goes_to_its_parent() -> None:
     state = delegate_work(make_working_state(), 10_000)
-    spent = state.runs["tides.1"].replace(phase="spent", needed=Amount(tokens=1), made=WorkCounts(notes=2))
+    spent = state.runs["tides.1"].replace(phase="spent", needed=Amount(tokens=1), work_counts=WorkCounts(notes=2))
     asked = state.with_run(spent).build_budget_request("tides.1", datetime(2026, 1, 1, tzinfo=UTC))
-    assert asked.outlook is not None
-    assert format_denial_effect(asked.outlook, asked.agent) == (
+    assert asked.forecast is not None
+    assert format_denial_effect(asked.forecast, asked.agent) == (
         "tides.1 returns 2 notes to tides, which continues with that; the report is partial"
     )

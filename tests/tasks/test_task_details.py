@@ -97,7 +97,7 @@ def test_the_json_to_copy_is_an_answer_that_is_taken() -> None:
 
 @given(st.builds(Amount, tokens=st.integers(0, 10**9), micro_usd=st.integers(0, 10**12)))
 def test_the_json_to_copy_grants_exactly_what_is_asked_for_in_whichever_unit(asked: Amount) -> None:
-    asking = PENDING_APPROVAL.replace(asked=asked)
+    asking = PENDING_APPROVAL.replace(requested=asked)
     shown = render_task_details(TaskView.from_progress(PAUSED_PROGRESS.replace(approvals=(asking,))))
     yes = json.loads(re.findall(r"```json\n(.*?)\n```", shown)[0])
     granted = apply_approval(ApprovalContext(approvals=(asking,), limit=BOTH), yes, NOON)
@@ -107,7 +107,7 @@ def test_the_json_to_copy_grants_exactly_what_is_asked_for_in_whichever_unit(ask
 
 def test_a_request_for_dollars_is_shown_in_dollars() -> None:
     asking = PENDING_APPROVAL.replace(
-        asked=Amount(micro_usd=500_000),
+        requested=Amount(micro_usd=500_000),
         spent=Amount(tokens=29_500, micro_usd=490_000),
         limit=Limit(micro_usd=500_000),
         needed=Amount(micro_usd=12_000),
@@ -120,7 +120,7 @@ def test_a_request_for_dollars_is_shown_in_dollars() -> None:
 
 def test_only_the_newest_refusals_are_shown() -> None:
     refusals = tuple(RejectedMessage(signal="deny_budget", reason=f"reason {n}", at=NOON) for n in range(5))
-    shown = render_task_details(TaskView.from_progress(PAUSED_PROGRESS.replace(refusals=refusals)))
+    shown = render_task_details(TaskView.from_progress(PAUSED_PROGRESS.replace(rejected_messages=refusals)))
     assert re.findall(r"reason \d", shown) == ["reason 2", "reason 3", "reason 4"]
 
 

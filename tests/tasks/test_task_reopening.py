@@ -18,7 +18,7 @@ ORDER = ("research-1", "research-2", "analysis", "writing")
 
 
 def back(agent: str = "research-1") -> TaskRewind:
-    return TaskRewind(ref=REF, agent=agent, message="m5", keep=True, by="Ada", asked_at=NOON)
+    return TaskRewind(ref=REF, agent=agent, message="m5", keep_message=True, by="Ada", requested_at=NOON)
 
 
 def ended(*steps: str, tokens: int = 10_000, budget: int = 200_000) -> TaskState:
@@ -39,19 +39,19 @@ def test_the_agent_works_again_and_those_that_built_on_it_wait_for_it() -> None:
     state = again(ended(*ORDER))
     assert state.phase is TaskPhase.WORKING
     assert state.delivered_agents == {"research-2"}
-    assert set(state.shelved) == {"analysis", "writing"}
+    assert set(state.suspended_runs) == {"analysis", "writing"}
     assert PLAN.list_ready_steps(state.delivered_agents, frozenset(state.runs)) == ()
     state = finish_agent(state, "research-1", 12_000)
     (next_step,) = PLAN.list_ready_steps(state.delivered_agents, frozenset(state.runs))
     started = state.start_step(next_step, REF, TASK_CONFIG)
-    assert (next_step.id, set(started.shelved)) == ("analysis", {"writing"})
+    assert (next_step.id, set(started.suspended_runs)) == ("analysis", {"writing"})
     assert started.runs["analysis"].leg > 1
     assert started.totals == state.totals
 
 
 def test_an_agent_on_which_nobody_built_goes_back_alone() -> None:
     state = again(ended(*ORDER), "writing")
-    assert (state.delivered_agents, state.shelved) == ({"research-1", "research-2", "analysis"}, {})
+    assert (state.delivered_agents, state.suspended_runs) == ({"research-1", "research-2", "analysis"}, {})
 
 
 @given(
@@ -65,7 +65,9 @@ def test_what_was_spent_stays_spent_and_nothing_passes_the_budget(
     assert state.totals == before.totals
     assert state.account.spent + state.account.total_reserved == before.account.spent + Amount(
         tokens=sum(held.tokens for held in state.account.reserved.values())
-    ).subtract_clamped(sum((run.totals.spent for run in (*state.shelved.values(), state.runs["research-1"])), Amount()))
+    ).subtract_clamped(
+        sum((run.totals.spent for run in (*state.suspended_runs.values(), state.runs["research-1"])), Amount())
+    )
     if before.account.limit.can_cover(before.account.spent):
         assert state.account.limit.can_cover(state.account.spent + state.account.total_reserved)
     for extra in more:
@@ -87,13 +89,13 @@ def test_a_request_that_the_end_came_before_is_closed() -> None:
 
 def test_the_rewind_stands_in_the_state_as_done() -> None:
     state, edit = build_reopened_state(ended(*ORDER), back(), TASK_CONFIG.agent_budget)
-    assert state.runs["research-1"].edits == (edit,)
+    assert state.runs["research-1"].context_edits == (edit,)
     assert "research-1: rewind to m5 (edit-1), asked for by Ada (a name as given): done" in edit.text
     assert edit.text in state.notes
     twice, second = build_reopened_state(
         finish_agent(state, "research-1").end_task(TaskPhase.PARTIAL), back(), TASK_CONFIG.agent_budget
     )
-    assert (second.id, len(twice.runs["research-1"].edits)) == ("edit-2", 2)
+    assert (second.id, len(twice.runs["research-1"].context_edits)) == ("edit-2", 2)
 
 
 def test_an_agent_that_never_worked_is_no_agent_to_go_back_with() -> None:

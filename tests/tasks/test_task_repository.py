@@ -15,7 +15,7 @@ from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.task import ApprovalRequest, BudgetProgress, RejectedMessage, TaskPhase, TaskProgress, TaskRequest
 
 SKY = SourceDocument(name="sky.md", text="Blue light\nscatters most.\n")
-PENDING = ApprovalRequest(request_id="ask-1", agent="research-1", asked=Amount(tokens=1_000), requested_at=NOON)
+PENDING = ApprovalRequest(request_id="ask-1", agent="research-1", requested=Amount(tokens=1_000), requested_at=NOON)
 GRANTED = PENDING.replace(decision="approved", granted=Amount(tokens=500), answered_at=NOON)
 LATE = RejectedMessage(signal="approve_budget", reason="no request ask-9 waits", at=NOON)
 
@@ -35,7 +35,7 @@ async def test_a_registered_task_comes_back_as_it_was_given(store: SqlStore) -> 
 
 async def test_the_same_request_is_one_task_whatever_terms_the_software_gives_it(store: SqlStore) -> None:
     task = make_task_row(make_task_request())
-    newer = task.replace(terms=task.terms.replace(plan_model="newer"))
+    newer = task.replace(config=task.config.replace(plan_model="newer"))
     assert await store.register_task(task, [SKY])
     assert not await store.register_task(newer, [SKY])
     assert await store.list_tasks(SYSTEM_SCOPE) == (task,)

@@ -58,7 +58,7 @@ def sent_twice(row: TaskSignal[InputT], sent: JsonValue) -> TaskState:
 
 def test_messages_are_counted_in_the_order_in_which_they_come() -> None:
     assert [one.number for one in sent_twice(MESSAGE, WORDS).task_messages] == [1, 2]
-    assert [one.number for one in sent_twice(UPDATE, SET).updates] == [1, 2]
+    assert [one.number for one in sent_twice(UPDATE, SET).document_updates] == [1, 2]
 
 
 def test_a_message_is_found_by_its_id_and_has_no_result_before_it_is_kept() -> None:
@@ -126,10 +126,10 @@ def test_what_cannot_be_had_is_taken_out_and_refused_by_its_signals_name() -> No
     told, updated = sent_twice(MESSAGE, WORDS), sent_twice(UPDATE, SET)
     after, refused = reject_unstored("send_message", told, told.task_messages[0], "no such text", NOON)
     assert after.task_messages == told.task_messages[1:]
-    assert (after.refusals, refused.signal, refused.answer_id) == ((refused,), "send_message", "a1")
-    after, refused = reject_unstored("update_documents", updated, updated.updates[1], "no such text", NOON)
-    assert after.updates == updated.updates[:1]
-    assert (after.refusals, refused.signal) == ((refused,), "update_documents")
+    assert (after.rejected_messages, refused.signal, refused.answer_id) == ((refused,), "send_message", "a1")
+    after, refused = reject_unstored("update_documents", updated, updated.document_updates[1], "no such text", NOON)
+    assert after.document_updates == updated.document_updates[:1]
+    assert (after.rejected_messages, refused.signal) == ((refused,), "update_documents")
 
 
 def test_entries_of_the_audit_trail_come_back_as_what_they_were() -> None:

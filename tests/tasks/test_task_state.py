@@ -54,7 +54,7 @@ def test_planning_is_booked_once_whether_it_made_a_plan_or_failed_first() -> Non
 
 def test_a_started_step_has_its_share_as_limit() -> None:
     run = make_working_state("research-1").runs["research-1"]
-    assert (run.limit, run.share) == (Limit(tokens=30_000), Limit(tokens=30_000))
+    assert (run.limit, run.initial_limit) == (Limit(tokens=30_000), Limit(tokens=30_000))
     assert (run.run.run_id, run.run.role) == ("task-1/research-1", "research")
 
 
@@ -119,14 +119,14 @@ def test_a_grant_to_a_run_that_delivered_changes_nothing() -> None:
 
 
 def test_an_answer_of_the_session_raises_the_task_once() -> None:
-    answer = SessionBudgetAnswer(ask_id="task-1/research-1-1", amount=Amount(tokens=30_000))
+    answer = SessionBudgetAnswer(request_id="task-1/research-1-1", amount=Amount(tokens=30_000))
     state = exhaust_budget(make_working_state(budget=122_000), "research-1").after_session_answer(answer)
     assert state.after_session_answer(answer) == state
     assert (state.account.limit.tokens, state.account.unreserved.tokens) == (152_000, 30_000)
     assert draw_from_task(state, "research-1")[1] == Amount(tokens=15_900)
-    nothing = state.after_session_answer(SessionBudgetAnswer(ask_id="task-1/research-1-2", amount=Amount()))
+    nothing = state.after_session_answer(SessionBudgetAnswer(request_id="task-1/research-1-2", amount=Amount()))
     assert nothing.account == state.account
-    assert nothing.answered_asks == ("task-1/research-1-1", "task-1/research-1-2")
+    assert nothing.answered_session_requests == ("task-1/research-1-1", "task-1/research-1-2")
 
 
 def test_a_task_that_ends_settles_what_is_still_reserved() -> None:
@@ -196,7 +196,7 @@ def test_steps_that_never_started_are_skipped_when_the_task_is_over() -> None:
 
 def test_a_run_that_makes_room_is_shown_as_compacting_and_one_that_gave_up_as_partial() -> None:
     state = apply_leg_outcome(
-        make_working_state(), "research-1", ContextFull(standing=make_leg_state(9_000), request_tokens=12_000)
+        make_working_state(), "research-1", ContextFull(state=make_leg_state(9_000), request_tokens=12_000)
     )
     state = state.with_run(state.runs["research-2"].finish_partial("its budget is spent"))
     shown = build_task_progress(state, REF, TASK_CONFIG, "").steps

@@ -185,8 +185,10 @@ def test_the_json_of_a_task_names_dollars_beside_tokens() -> None:
 
 
 def test_new_versions_of_documents_stand_as_numbers() -> None:
-    update = DocumentsUpdate(number=1, given="5a" * 32, by="Ada", updated_at=NOON, kept=True, changed=2, added=1)
-    progress = VIEWED_PROGRESS.replace(updates=(update,))
+    update = DocumentsUpdate(
+        number=1, document_set="5a" * 32, by="Ada", updated_at=NOON, stored=True, changed=2, added=1
+    )
+    progress = VIEWED_PROGRESS.replace(document_updates=(update,))
     (shown,) = TaskView.from_progress(progress).model_dump(mode="json")["document_updates"]
     assert shown == {
         "number": 1,
@@ -212,13 +214,13 @@ def test_no_reference_into_the_store_and_no_id_of_an_answer_is_in_the_json() -> 
         reports=(ReportVersion(number=1, report=hidden, phase=TaskPhase.DONE, stored_at=NOON),),
         state=hidden,
         approvals=(PENDING_APPROVAL.replace(answer_id=hidden, action=CALL.replace(digest=hidden)),),
-        refusals=(RejectedMessage(signal="deny_budget", reason="late", at=NOON, answer_id=hidden),),
-        edits=(
-            ContextEdit(id="edit-1", agent="a", action="pin", answer_id=hidden, instructions=hidden, asked_at=NOON),
+        rejected_messages=(RejectedMessage(signal="deny_budget", reason="late", at=NOON, answer_id=hidden),),
+        context_edits=(
+            ContextEdit(id="edit-1", agent="a", action="pin", answer_id=hidden, instructions=hidden, requested_at=NOON),
         ),
         task_messages=(TaskMessage(number=1, text=hidden, answer_id=hidden, sent_at=NOON),),
-        updates=(DocumentsUpdate(number=1, given=hidden, answer_id=hidden, updated_at=NOON),),
-        reviews=(ReportReview(number=1, faults=2, found=hidden),),
+        document_updates=(DocumentsUpdate(number=1, document_set=hidden, answer_id=hidden, updated_at=NOON),),
+        reviews=(ReportReview(number=1, faults=2, faults_hash=hidden),),
     )
     view = TaskView.from_progress(progress)
     assert (len(view.approvals), len(view.reports), len(view.reviews), len(view.context_edits)) == (1, 1, 1, 1)

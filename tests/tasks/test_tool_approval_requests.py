@@ -69,7 +69,7 @@ def test_an_agent_that_asks_waits_for_a_person_and_its_task_is_paused_with_it() 
     state = end_leg_with_questions(make_action_question(), state=state)
     (request,) = build_action_requests(state, AGENT, NOON, LATER)
     assert state.with_approval_request(request).phase is TaskPhase.PAUSED
-    assert (request.request_id, request.action, request.asked) == (f"{AGENT}-1", make_action_question(), Amount())
+    assert (request.request_id, request.action, request.requested) == (f"{AGENT}-1", make_action_question(), Amount())
     assert (request.answer_by, request.requested_at) == (LATER, NOON)
 
 
@@ -115,13 +115,13 @@ def test_an_approval_of_a_call_grants_no_money() -> None:
 def test_an_approval_of_a_call_is_no_raise_after_which_a_nearly_spent_budget_is_noted_anew() -> None:
     nearly = end_leg_with_questions(
         make_action_question(),
-        state=apply_leg_outcome(make_working_state(), AGENT, TurnLimitReached(standing=make_leg_state(29_000))),
+        state=apply_leg_outcome(make_working_state(), AGENT, TurnLimitReached(state=make_leg_state(29_000))),
     )
     (request,) = build_action_requests(nearly, AGENT, NOON, None)
     again = apply_leg_outcome(
         approved(nearly.with_approval_request(request), f"{AGENT}-1"),
         AGENT,
-        TurnLimitReached(standing=make_leg_state(29_100)),
+        TurnLimitReached(state=make_leg_state(29_100)),
     )
     noted = [note for note in again.notes if AGENT in note]
     assert len(noted) == 1
@@ -144,10 +144,10 @@ def test_a_call_that_nobody_decided_on_until_its_deadline_is_refused_and_the_age
 @pytest.mark.parametrize(
     ("outcome", "kept"),
     [
-        (TurnLimitReached(standing=make_leg_state(600)), 0),
-        (OperatorActionRequired(standing=make_leg_state(600), reason="no money left"), 1),
-        (SubagentsRequested(standing=make_leg_state(600), orders=()), 1),
-        (ApprovalRequired(standing=make_leg_state(600), questions=(make_action_question(2),)), 1),
+        (TurnLimitReached(state=make_leg_state(600)), 0),
+        (OperatorActionRequired(state=make_leg_state(600), reason="no money left"), 1),
+        (SubagentsRequested(state=make_leg_state(600), orders=()), 1),
+        (ApprovalRequired(state=make_leg_state(600), questions=(make_action_question(2),)), 1),
     ],
 )
 def test_decisions_are_kept_as_long_as_their_calls_may_be_open(outcome: LegOutcome, kept: int) -> None:
@@ -156,7 +156,7 @@ def test_decisions_are_kept_as_long_as_their_calls_may_be_open(outcome: LegOutco
 
 
 def edited(state: TaskState, action: ContextEditAction) -> TaskState:
-    edit = ContextEdit(id="edit-1", agent=AGENT, action=action, message="m2", asked_at=NOON)
+    edit = ContextEdit(id="edit-1", agent=AGENT, action=action, message="m2", requested_at=NOON)
     return state.with_run(run_of(state).with_edit(edit).after_edit(edit, EditOutcome(state="done")))
 
 
@@ -177,7 +177,7 @@ def test_other_edits_leave_an_agent_waiting() -> None:
 
 
 def test_a_run_that_works_again_after_its_task_has_ended_waits_for_nothing() -> None:
-    run = run_of(open_tool_approvals(make_action_question())).reopen_run(run_of(make_working_state()).share)
+    run = run_of(open_tool_approvals(make_action_question())).reopen_run(run_of(make_working_state()).initial_limit)
     assert (run.questions, run.decisions, run.phase) == ((), (), "running")
 
 

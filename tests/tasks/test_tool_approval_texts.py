@@ -25,7 +25,7 @@ REQUEST = ApprovalRequest(
     request_id="harbours-1",
     agent="harbours",
     action=make_action_question(text=WORDS),
-    asked=Amount(),
+    requested=Amount(),
     requested_at=NOON,
     answer_by=NOON + timedelta(hours=9),
 )
@@ -36,7 +36,9 @@ def asking(words: str) -> ApprovalRequest:
 
 
 def waiting(approval: ApprovalRequest = REQUEST) -> PendingApproval:
-    return PendingApproval(task_id="task-1", title="Why?", approval=ApprovalView.from_request(approval), then="partial")
+    return PendingApproval(
+        task_id="task-1", title="Why?", approval=ApprovalView.from_request(approval), at_deadline="partial"
+    )
 
 
 def shown(*approvals: ApprovalRequest) -> str:

@@ -174,7 +174,7 @@ def test_a_pause_lies_between_two_spans_and_what_people_did_is_in_the_later_one(
     made = spans(task_of(WHOLE, weeks))
     assert max(span.end - span.start for span in made) < timedelta(minutes=1)
     before, after = [span for span in made if span.name == "invoke_agent research-1"]
-    assert [(link.span_id, link.why) for link in after.links] == [(before.span_id, "approval")]
+    assert [(link.span_id, link.reason) for link in after.links] == [(before.span_id, "approval")]
     assert [one.name for one in after.events] == ["asked", "answered", "delivered"]
     assert after.events[1].attributes["waystation.event.detail"] == "approved"
     assert not before.events
@@ -224,7 +224,7 @@ def test_subagents_lie_below_the_leg_that_started_them_and_the_next_links_to_the
     first, second = [span for span in made if span.name == "invoke_agent research-1"]
     below = named(made, "invoke_agent research-1.1")
     assert below.parent == first.span_id
-    assert {link.span_id: link.why for link in second.links} == {
+    assert {link.span_id: link.reason for link in second.links} == {
         first.span_id: "leg before",
         below.span_id: "subagent",
     }
@@ -261,10 +261,10 @@ def test_what_nobody_went_on_from_is_told_with_the_end() -> None:
 
 def test_what_was_said_is_in_no_attribute_and_apart_in_the_form_of_the_conventions() -> None:
     made = spans(task_of(WHOLE))
-    bare = [span.replace(said={}).model_dump_json() for span in made]
+    bare = [span.replace(content={}).model_dump_json() for span in made]
     assert not [text for text in bare if SECRET in text]
-    tool, call = [span for span in made if span.said][2:4]
-    assert call.said == {
+    tool, call = [span for span in made if span.content][2:4]
+    assert call.content == {
         "gen_ai.input.messages": [
             {"role": "user", "parts": [{"type": "tool_call_response", "response": SECRET}]},
         ],
@@ -279,7 +279,7 @@ def test_what_was_said_is_in_no_attribute_and_apart_in_the_form_of_the_conventio
             }
         ],
     }
-    assert tool.said == {"gen_ai.tool.call.arguments": {"query": SECRET}, "gen_ai.tool.call.result": SECRET}
+    assert tool.content == {"gen_ai.tool.call.arguments": {"query": SECRET}, "gen_ai.tool.call.result": SECRET}
 
 
 def test_of_a_task_from_before_there_were_spans_all_goes_out_with_its_next_event() -> None:
@@ -352,4 +352,4 @@ def test_every_committed_turn_is_one_span_and_every_parent_is_there_at_the_end(t
     assert {span.parent for span in made} - {""} <= set(ids)
     assert {link.span_id for span in made for link in span.links} <= set(ids)
     assert all(span.start <= span.end for span in made)
-    assert SECRET not in "".join(span.replace(said={}).model_dump_json() for span in made)
+    assert SECRET not in "".join(span.replace(content={}).model_dump_json() for span in made)

@@ -10,7 +10,7 @@ from waystation.tasks.approvals import ApprovalContext, grant_in_advance
 from waystation.tasks.task import ApprovalRequest
 
 NOW = datetime(2026, 11, 21, 22, 30, tzinfo=timezone(timedelta(hours=1)))
-REQUEST = ApprovalRequest(request_id="r1-1", agent="r1", asked=Amount(tokens=20_000), needed=Amount(tokens=900))
+REQUEST = ApprovalRequest(request_id="r1-1", agent="r1", requested=Amount(tokens=20_000), needed=Amount(tokens=900))
 TWICE = TopUpPolicy(amount=Amount(tokens=5_000), times=2)
 
 
@@ -37,7 +37,7 @@ def test_a_clock_time_is_the_next_one_and_a_moment_is_the_persons(text: str, mom
 def test_a_span_counts_from_each_request(text: str, span: timedelta) -> None:
     decided = parse_unattended_options(None, text, "wait", NOW)
     assert decided.compute_deadline(NOW) == NOW + span
-    assert decided.then == "wait"
+    assert decided.at_deadline == "wait"
 
 
 def test_without_options_requests_wait_for_ever() -> None:

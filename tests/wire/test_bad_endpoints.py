@@ -269,9 +269,9 @@ def reasoned(**delta: JsonValue) -> httpx2.Response:
 )
 async def test_a_reply_by_chat_completions_says_that_there_was_thinking_behind_it(delta: dict[str, JsonValue]) -> None:
     reply = await chat_reply(reasoned(**delta))
-    assert (reply.thought, reply.blocks) == (True, FINE.blocks)
+    assert (reply.hidden_thinking, reply.blocks) == (True, FINE.blocks)
 
 
 async def test_who_is_asked_to_think_may_have_thought_unseen() -> None:
-    assert (await chat_reply(reasoned(), effort="high")).thought
-    assert not (await chat_reply(reasoned(reasoning_content="", reasoning=None))).thought
+    assert (await chat_reply(reasoned(), effort="high")).hidden_thinking
+    assert not (await chat_reply(reasoned(reasoning_content="", reasoning=None))).hidden_thinking

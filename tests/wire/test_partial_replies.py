@@ -61,28 +61,28 @@ async def error_of(answer: ScriptedAnswer, model: str = "claude-sonnet-5-5") -> 
 async def test_a_stream_that_breaks_after_its_start_tells_its_input_exactly_and_bounds_its_output(
     breaks: Breaks, after: int
 ) -> None:
-    reported = (await error_of(breaks(MESSAGE, after))).reported
+    reported = (await error_of(breaks(MESSAGE, after))).reported_usage
     assert reported is not None
     assert (reported.input, reported.cache_write, reported.cache_read) == (900, 300, 5_000)
     assert USAGE.output <= reported.output < MOST
 
 
 async def test_a_stream_that_breaks_behind_its_last_count_tells_all_of_it() -> None:
-    assert (await error_of(build_dropped_stream(MESSAGE, EVENTS - 1))).reported == USAGE
+    assert (await error_of(build_dropped_stream(MESSAGE, EVENTS - 1))).reported_usage == USAGE
 
 
 async def test_where_nothing_came_nothing_is_reported() -> None:
-    assert (await error_of(build_dropped_stream(MESSAGE, 0))).reported is None
+    assert (await error_of(build_dropped_stream(MESSAGE, 0))).reported_usage is None
 
 
 async def test_an_endpoint_that_counts_no_input_reports_nothing() -> None:
     none: JsonValue = {"input_tokens": 0, "output_tokens": 0}
     silent: StreamEvent = {**MESSAGE, "usage": none}
-    assert (await error_of(build_dropped_stream(silent, 3))).reported is None
+    assert (await error_of(build_dropped_stream(silent, 3))).reported_usage is None
 
 
 async def test_of_a_model_of_unknown_speed_the_output_may_be_all_that_was_asked_for() -> None:
-    reported = (await error_of(build_dropped_stream(MESSAGE, 3), "somebodys-model")).reported
+    reported = (await error_of(build_dropped_stream(MESSAGE, 3), "somebodys-model")).reported_usage
     assert reported is not None
     assert (reported.prompt_tokens, reported.output) == (USAGE.prompt_tokens, MOST)
 

@@ -27,7 +27,7 @@ FORCED = REQUEST.replace(require_tool="note")
 
 async def sent(request: ModelRequest, capable: ModelCapabilities) -> dict[str, JsonValue]:
     server = ScriptedServer([build_stream_response(build_message_body(make_scripted_response(Text(text="Fine."))))])
-    endpoint = ModelEndpoint(url=URL, rows={MODEL: capable})
+    endpoint = ModelEndpoint(url=URL, capabilities={MODEL: capable})
     await create_anthropic_model("key", URL, server.build_http_client(), endpoint=endpoint).complete(request)
     return server.request_bodies[0]
 
@@ -55,7 +55,7 @@ async def test_outdated_thinking_is_not_bound_where_the_endpoint_does_not_take_t
 
 async def test_an_endpoint_that_does_not_count_is_never_asked_to() -> None:
     server = ScriptedServer([])
-    endpoint = ModelEndpoint(url=URL, rows={MODEL: ModelCapabilities(counts=False)})
+    endpoint = ModelEndpoint(url=URL, capabilities={MODEL: ModelCapabilities(counts=False)})
     model = create_anthropic_model("key", URL, server.build_http_client(), endpoint=endpoint)
     assert await model.count_tokens(REQUEST) is None
     assert not server.requests

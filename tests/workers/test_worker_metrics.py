@@ -128,7 +128,7 @@ async def test_what_is_scraped_after_a_task_is_what_the_store_has_charged(tmp_pa
             raise ModelUnavailable("busy", retry_after=0.01, possibly_billed=False)
 
     crew = ScriptedTaskModel(before=busy_once)
-    priced = make_task_config().replace(agent=LARGE_WINDOW_CONFIG.replace(model=PRICED, prices=PRICES))
+    priced = make_task_config().replace(default=LARGE_WINDOW_CONFIG.replace(model=PRICED, prices=PRICES))
     async with at_work(tmp_path, crew, scraped) as (counter, parts):
         await counter.submit(under=priced)
         assert (await counter.get_task_handle().result()).phase is TaskPhase.DONE
@@ -154,7 +154,7 @@ async def test_a_dashboard_asks_for_metrics_that_there_are(tmp_path: Path) -> No
     assert len([name for name in names if name.startswith("waystation_")]) == 11, "all of ours"
 
     scraped = Scraped()
-    priced = make_task_config().replace(agent=LARGE_WINDOW_CONFIG.replace(model=PRICED, prices=PRICES))
+    priced = make_task_config().replace(default=LARGE_WINDOW_CONFIG.replace(model=PRICED, prices=PRICES))
     async with (
         start_dev_server() as server,
         open_activity_deps(tmp_path, PlainRedactor({}), ScriptedTaskModel(), scraped.meter) as parts,

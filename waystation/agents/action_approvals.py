@@ -31,7 +31,7 @@ class ActionQuestion(Value):
     tool: str
     text: str
     """What the tool asks for; redacted, without invisible characters."""
-    hidden: int = 0
+    hidden_characters: int = 0
     """Number of characters that did not fit. The agent's transcript has the whole call."""
     digest: Identifier
     """See `compute_call_digest`."""
@@ -75,7 +75,7 @@ def build_action_question(message_id: str, call: ToolUse, redacted: str, definit
         call_id=call.id,
         tool=call.name,
         text=text,
-        hidden=len(words) - len(text),
+        hidden_characters=len(words) - len(text),
         digest=compute_call_digest(message_id, call, definition),
     )
 
@@ -99,7 +99,7 @@ class UnattendedPolicy(Value):
     """Point in time after which open and later requests are no longer waited for."""
     answer_within: timedelta | None = None
     """Maximum waiting time of each request."""
-    then: Literal["partial", "wait"] = "partial"
+    at_deadline: Literal["partial", "wait"] = "partial"
     """At the deadline, the agent delivers what it has, or the request stays open and is noted as overdue."""
 
     def compute_deadline(self, asked_at: datetime) -> datetime | None:

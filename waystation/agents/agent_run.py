@@ -109,10 +109,10 @@ class AgentRun(Value):
     """One agent with its own context window, budget and compactions."""
 
     run: RunRef
-    terms: AgentConfig
+    config: AgentConfig
     limit: Limit
     """Total that the run may spend."""
-    share: Limit
+    initial_limit: Limit
     """What it started with, and what it requests when that is spent."""
     leg: int = 1
     phase: _Phase = "running"
@@ -120,31 +120,31 @@ class AgentRun(Value):
     needed: Amount = Amount()
     """What its next call needs beyond what is left; zero in a unit of which it has enough."""
     request_tokens: int = 0
-    scale: float = 1.0
+    token_ratio: float = 1.0
     compactions: tuple[CompactionOutcome, ...] = ()
     """The newest compactions, oldest first."""
     earlier_compactions: CompactionTotals = CompactionTotals()
     """Totals of all earlier compactions."""
-    futile: int = 0
+    futile_compactions: int = 0
     """Compactions since the last turn."""
     partial: bool = False
     reason: str = ""
     notes: tuple[str, ...] = ()
-    made: WorkCounts = WorkCounts()
+    work_counts: WorkCounts = WorkCounts()
     """Work delivered when its last leg ended."""
-    halted: str = ""
+    halt_reason: str = ""
     """Why the provider makes no more calls until a person has acted."""
-    unanswered: str = ""
+    no_reply_reason: str = ""
     """Why its last call brought no reply, if that call spent its budget."""
-    edits: tuple[ContextEdit, ...] = ()
+    context_edits: tuple[ContextEdit, ...] = ()
     """People's edits of its context, in the order of application."""
-    orders: tuple[SubagentOrder, ...] = ()
+    subagent_orders: tuple[SubagentOrder, ...] = ()
     """The subagents that it requested, oldest first."""
-    handed_back: tuple[SubagentResult, ...] = ()
+    subagent_results: tuple[SubagentResult, ...] = ()
     """Results of the subagents that have ended."""
-    lacking: bool = False
+    inputs_incomplete: bool = False
     """Whether a run that it builds on ended early, or was itself lacking."""
-    spare: Amount = Amount()
+    released_budget: Amount = Amount()
     """Budget released by the subagents that it waits for; the others may draw on it."""
     questions: tuple[ActionQuestion, ...] = ()
     """Calls that wait for a person's decision."""
@@ -178,7 +178,7 @@ class AgentRun(Value):
 
         What its next call needs, plus one share.
         """
-        return self._lacking_units.restrict_to_limited_units(self.share.amount) + self.needed
+        return self._lacking_units.restrict_to_limited_units(self.initial_limit.amount) + self.needed
 
     @property
     def proposed_grant(self) -> Amount:
@@ -187,7 +187,7 @@ class AgentRun(Value):
         As `top_up_amount`, or enough for `STRETCH_TURNS` turns at the pace so far. At most `MOST_SHARES` shares,
         because first turns are expensive.
         """
-        spent, turns, share = self.totals.spent, max(1, self.totals.turns), self.share.amount
+        spent, turns, share = self.totals.spent, max(1, self.totals.turns), self.initial_limit.amount
         stretch = Amount(
             tokens=min(STRETCH_TURNS * spent.tokens // turns, MOST_SHARES * share.tokens),
             micro_usd=min(STRETCH_TURNS * spent.micro_usd // turns, MOST_SHARES * share.micro_usd),
@@ -200,17 +200,17 @@ class AgentRun(Value):
 
     def after_leg(self, outcome: LegOutcome) -> "AgentRun":
         """Apply a leg's outcome."""
-        standing = outcome.standing
+        standing = outcome.state
         worked = standing.totals.turns > self.totals.turns
         base = self.replace(
             totals=standing.totals,
-            scale=standing.scale,
-            made=standing.made,
+            token_ratio=standing.token_ratio,
+            work_counts=standing.work_counts,
             decisions=self.decisions if isinstance(outcome, OutcomeWithOpenCalls) else (),
             leg=self.leg + 1,
-            futile=0 if worked else self.futile,
+            futile_compactions=0 if worked else self.futile_compactions,
             notes=_newest(self.notes, standing.notes),
-            unanswered="",
+            no_reply_reason="",
         )
         match outcome:
             case AgentFinished():
@@ -218,9 +218,9 @@ class AgentRun(Value):
             case ContextFull():
                 return base._full(outcome.request_tokens)
             case BudgetExhausted():
-                return base.replace(phase="spent", needed=outcome.needed, unanswered=outcome.unanswered)
+                return base.replace(phase="spent", needed=outcome.needed, no_reply_reason=outcome.unanswered)
             case OperatorActionRequired():
-                return base.replace(phase="spent", needed=Amount(), halted=outcome.reason)
+                return base.replace(phase="spent", needed=Amount(), halt_reason=outcome.reason)
             case SubagentsRequested() | ApprovalRequired():
                 return base._waiting_for(outcome)
             case TurnLimitReached() | Interrupted():
@@ -228,7 +228,9 @@ class AgentRun(Value):
 
     def _waiting_for(self, outcome: SubagentsRequested | ApprovalRequired) -> "AgentRun":
         if isinstance(outcome, SubagentsRequested):
-            return self.replace(phase="delegating", orders=(*self.orders, *outcome.orders), spare=Amount())
+            return self.replace(
+                phase="delegating", subagent_orders=(*self.subagent_orders, *outcome.orders), released_budget=Amount()
+            )
         return self.replace(phase="asking", questions=outcome.questions)
 
     def after_compaction(self, outcome: CompactionOutcome) -> "AgentRun":
@@ -238,19 +240,19 @@ class AgentRun(Value):
         """
         base = self.replace(
             totals=outcome.totals,
-            futile=self.futile + 1,
+            futile_compactions=self.futile_compactions + 1,
             notes=_newest(self.notes, outcome.notes),
         )._compacted(outcome)
         if outcome.status.made_room:
             return base.replace(phase="running")
         if outcome.status is CompactionStatus.BLOCKED:
             blocked = f"its context may not be compacted: {' '.join(outcome.notes)}"
-            return base if base.futile < MAX_FUTILE_COMPACTIONS else base.finish_partial(blocked)
+            return base if base.futile_compactions < MAX_FUTILE_COMPACTIONS else base.finish_partial(blocked)
         return base.finish_partial(f"its context cannot be made smaller ({outcome.status})")
 
     def after_grant(self, amount: Amount) -> "AgentRun":
         """Add budget from a parent or a person; the run continues."""
-        return self.replace(limit=self.limit.increase_by(amount), phase="running", needed=Amount(), halted="")
+        return self.replace(limit=self.limit.increase_by(amount), phase="running", needed=Amount(), halt_reason="")
 
     @property
     def remaining_budget(self) -> Amount:
@@ -268,8 +270,8 @@ class AgentRun(Value):
     @property
     def open_orders(self) -> tuple[SubagentOrder, ...]:
         """Subagents that have not ended."""
-        ended = {back.id for back in self.handed_back}
-        return tuple(order for order in self.orders if order.id not in ended)
+        ended = {back.id for back in self.subagent_results}
+        return tuple(order for order in self.subagent_orders if order.id not in ended)
 
     def find_open_order(self, subagent: str) -> SubagentOrder | None:
         """Return the order of a subagent that has not ended."""
@@ -282,16 +284,18 @@ class AgentRun(Value):
         """
         base = self.replace(
             limit=self.limit.increase_by(rest),
-            handed_back=(*self.handed_back, back),
-            lacking=self.lacking or lacking,
-            spare=self.spare + rest,
+            subagent_results=(*self.subagent_results, back),
+            inputs_incomplete=self.inputs_incomplete or lacking,
+            released_budget=self.released_budget + rest,
         )
         done = base.phase == "delegating" and not base.open_orders
         return base.replace(phase="running") if done else base
 
     def after_transfer(self, amount: Amount) -> "AgentRun":
         """Reduce the run's limit by what was transferred to its subagents."""
-        return self.replace(limit=self.limit.remaining_after(amount), spare=self.spare.subtract_clamped(amount))
+        return self.replace(
+            limit=self.limit.remaining_after(amount), released_budget=self.released_budget.subtract_clamped(amount)
+        )
 
     def after_reallocation(self, amount: Amount) -> "AgentRun":
         """Reduce the limit by what another agent of the task received.
@@ -304,7 +308,7 @@ class AgentRun(Value):
 
     def with_progress(self, news: SubagentProgress) -> "AgentRun":
         """Apply the progress that the run's own workflow reports."""
-        return self.replace(totals=news.totals, leg=news.leg, made=news.made)
+        return self.replace(totals=news.totals, leg=news.leg, work_counts=news.work_counts)
 
     def reopen_run(self, share: Limit) -> "AgentRun":
         """Restart the run after its task's end, with a share of what the task has left.
@@ -316,45 +320,45 @@ class AgentRun(Value):
             questions=(),
             decisions=(),
             limit=share.increase_by(self.totals.spent),
-            share=share,
+            initial_limit=share,
             needed=Amount(),
-            futile=0,
+            futile_compactions=0,
             partial=False,
-            lacking=False,
+            inputs_incomplete=False,
             reason="",
-            halted="",
-            unanswered="",
+            halt_reason="",
+            no_reply_reason="",
         )
 
     def finish_partial(self, reason: str) -> "AgentRun":
         """Deliver what exists, marked partial, with the reason and with any earlier obstacle."""
-        before = self.halted or (format_unanswered_call(self.unanswered) if self.unanswered else "")
+        before = self.halt_reason or (format_unanswered_call(self.no_reply_reason) if self.no_reply_reason else "")
         reason = f"{reason}; {before}" if before and before not in reason else reason
         return self._delivered(partial=True, reason=reason)
 
     @property
     def next_edit(self) -> ContextEdit | None:
         """The oldest waiting edit. None waits for an agent that has delivered."""
-        return next((edit for edit in self.edits if edit.state == "waiting"), None)
+        return next((edit for edit in self.context_edits if edit.state == "waiting"), None)
 
     def get_edit(self, edit_id: str) -> ContextEdit:
         """Return the current state of an edit."""
-        return next(edit for edit in self.edits if edit.id == edit_id)
+        return next(edit for edit in self.context_edits if edit.id == edit_id)
 
     @property
     def next_edit_id(self) -> str:
         """ID of the next edit: `edit-N`."""
-        return f"{EDIT_PREFIX}{len(self.edits) + 1}"
+        return f"{EDIT_PREFIX}{len(self.context_edits) + 1}"
 
     @property
     def late_edits(self) -> tuple[ContextEdit, ...]:
         """Edits that arrived too late, because the run ended first."""
-        return tuple(edit for edit in self.edits if edit.reason == TOO_LATE)
+        return tuple(edit for edit in self.context_edits if edit.reason == TOO_LATE)
 
     @property
     def committed_compaction_count(self) -> int:
         """Number of committed compactions."""
-        return self.all_compactions.made_room
+        return self.all_compactions.effective_count
 
     @property
     def all_compactions(self) -> CompactionTotals:
@@ -363,9 +367,9 @@ class AgentRun(Value):
 
     def with_edit(self, edit: ContextEdit) -> "AgentRun":
         """Add an edit, or update one. An edit that no longer waits is noted."""
-        known = {one.id: one for one in (*self.edits, edit)}
+        known = {one.id: one for one in (*self.context_edits, edit)}
         noted = () if edit.state == "waiting" else (edit.text,)
-        return self.replace(edits=tuple(known.values()), notes=_newest(self.notes, noted))
+        return self.replace(context_edits=tuple(known.values()), notes=_newest(self.notes, noted))
 
     def after_edit(self, edit: ContextEdit, outcome: EditOutcome) -> "AgentRun":
         """Apply an edit's outcome: the run continues where it was."""
@@ -375,7 +379,7 @@ class AgentRun(Value):
         if outcome.state == "done" and base.phase == "asking" and edit.action == "rewind":
             base = base.replace(phase="running", questions=(), decisions=())  # the next leg sees if it still asks
         if outcome.state == "done" and edit.action == "rewind":
-            base = base.replace(lacking=False)
+            base = base.replace(inputs_incomplete=False)
         made = outcome.compaction
         return base if made is None else base.replace(totals=made.totals)._compacted(made)
 
@@ -386,7 +390,7 @@ class AgentRun(Value):
 
     def _delivered(self, *, partial: bool, reason: str) -> "AgentRun":
         base = self.replace(phase="delivered", partial=partial, reason=reason)
-        for edit in self.edits:
+        for edit in self.context_edits:
             if edit.state == "waiting":
                 base = base.with_edit(edit.replace(state="refused", reason=TOO_LATE))
         return base
@@ -396,19 +400,19 @@ class AgentRun(Value):
             run=self.run,
             leg=self.leg,
             limit=self.limit,
-            terms=self.terms,
-            scale=self.scale,
-            handed_back=self.handed_back,
+            config=self.config,
+            token_ratio=self.token_ratio,
+            subagent_results=self.subagent_results,
             decisions=self.decisions,
         )
 
     def _edit_request(self, edit: ContextEdit) -> EditRequest:
         return EditRequest(
             run=self.run,
-            terms=self.terms,
+            config=self.config,
             limit=self.limit,
             edit=edit,
-            scale=self.scale,
+            token_ratio=self.token_ratio,
             known_records=self.committed_compaction_count,
         )
 
@@ -419,8 +423,8 @@ class AgentRun(Value):
         return self.replace(compactions=newest, earlier_compactions=earlier)
 
     def _full(self, request_tokens: int) -> "AgentRun":
-        if self.futile >= MAX_FUTILE_COMPACTIONS:
-            return self.finish_partial(f"{self.futile} compactions in a row made no room for a turn")
+        if self.futile_compactions >= MAX_FUTILE_COMPACTIONS:
+            return self.finish_partial(f"{self.futile_compactions} compactions in a row made no room for a turn")
         return self.replace(phase="full", request_tokens=request_tokens)
 
 
@@ -436,29 +440,29 @@ def format_unanswered_call(cause: str) -> str:
 class BudgetForecast(Value):
     """As it was when the request was made."""
 
-    calls: int
+    turns: int
     """Turns of the agent so far."""
-    each: Amount
+    average_turn_cost: Amount
     """Average cost of a turn, in the units that the agent is limited in."""
-    worth: int
+    turns_covered: int
     """Approximate number of further turns that the requested amount pays for at that average."""
-    finishing: Amount = Amount()
+    cost_to_finish: Amount = Amount()
     """What the agent and all later steps may need beyond what they have, at the pace of the steps that finished."""
-    finished: int
+    finished_steps: int
     """Number of steps that delivered."""
-    to_come: int
+    pending_steps: int
     """Number of steps that have not started."""
-    kept: Amount
+    reserved_for_pending: Amount
     """Amount reserved for the steps that have not started."""
-    made: WorkCounts
+    work_counts: WorkCounts
     """What the agent could deliver now."""
-    needed_by: tuple[str, ...]
+    dependent_steps: tuple[str, ...]
     """IDs of the steps that build on this one; empty for a writing step."""
-    room: Limit = Limit()
+    headroom: Limit = Limit()
     """What may still be granted below the task's ceiling; unlimited if it has none."""
-    grantable: bool = True
+    covers_next_call: bool = True
     """Whether that covers the agent's next call. A ceiling never rises, and grants use it up."""
-    unanswered: str = ""
+    no_reply_reason: str = ""
     """Why its last call brought no reply, if that call spent its budget."""
 
     def with_ceiling(self, ceiling: Limit, limit: Limit, needed: Amount) -> "BudgetForecast":
@@ -470,7 +474,7 @@ class BudgetForecast(Value):
             needed: What the agent's next call needs beyond what it has.
         """
         room = ceiling.remaining_after(limit.amount)
-        return self.replace(room=room, grantable=room.can_cover(needed))
+        return self.replace(headroom=room, covers_next_call=room.can_cover(needed))
 
 
 def build_budget_forecast(
@@ -493,16 +497,16 @@ def build_budget_forecast(
     needed = run.limit.restrict_to_limited_units(run.proposed_grant)
     finishing = sum((pace.subtract_clamped(account.reserved.get(step_id, Amount())) for step_id in to_come), needed)
     return BudgetForecast(
-        calls=calls,
-        each=each,
-        worth=_worth(run.proposed_grant, run.needed, each),
-        finishing=run.limit.restrict_to_limited_units(finishing),
-        finished=finished,
-        to_come=len(to_come),
-        kept=sum((account.reserved.get(step_id, Amount()) for step_id in to_come), Amount()),
-        made=run.made,
-        needed_by=tuple(step.id for step in plan.steps if run.run.step_id in step.needs),
-        unanswered=run.unanswered,
+        turns=calls,
+        average_turn_cost=each,
+        turns_covered=_worth(run.proposed_grant, run.needed, each),
+        cost_to_finish=run.limit.restrict_to_limited_units(finishing),
+        finished_steps=finished,
+        pending_steps=len(to_come),
+        reserved_for_pending=sum((account.reserved.get(step_id, Amount()) for step_id in to_come), Amount()),
+        work_counts=run.work_counts,
+        dependent_steps=tuple(step.id for step in plan.steps if run.run.step_id in step.needs),
+        no_reply_reason=run.no_reply_reason,
     )
 
 

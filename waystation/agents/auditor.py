@@ -39,7 +39,7 @@ class CompactionAuditor:
     redactor: Redactor
     passages: Sequence[Passage]
     """All passages that the store keeps of the task: no search finds anything else."""
-    recollection: MemoryRecall | None
+    memory_recall: MemoryRecall | None
     """None: memory is not available, and the passages themselves are searched for exact text."""
     _searched: dict[str, SearchableText] = field(default_factory=dict[str, SearchableText], init=False)
     """By passage ID."""
@@ -69,7 +69,7 @@ class CompactionAuditor:
         texts, said, seen = [await self._redacted(tenant, group) for group in groups]
         return RedactedConversation(
             texts=texts,
-            said={message.id: message.replace(blocks=(Text(text=said[message.id]),)) for message in heard},
+            user_messages={message.id: message.replace(blocks=(Text(text=said[message.id]),)) for message in heard},
             view=seen,
         )
 
@@ -80,9 +80,9 @@ class CompactionAuditor:
     async def _recalls(self, task: TaskRef, item: AuditItem) -> bool:
         """Return whether a recall query with the item's own words finds it. What is in no passage is not queried."""
         kept = any(self._holds(passage, item) for passage in self.passages)
-        if not kept or self.recollection is None:
+        if not kept or self.memory_recall is None:
             return kept
-        found = await self.recollection.find(task, item.text)
+        found = await self.memory_recall.find(task, item.text)
         return any(SearchableText(excerpt.text).contains_value(item.kind, item.text) for excerpt in found)
 
     def _holds(self, passage: Passage, item: AuditItem) -> bool:

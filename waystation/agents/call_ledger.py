@@ -126,7 +126,7 @@ class MeteredModel:
     store: RunRepository
     clock: Clock
     meter: Meter
-    tell: Callable[[AgentStatus], None] = ignore_status
+    report_status: Callable[[AgentStatus], None] = ignore_status
     """Receives what is going on at this moment."""
 
     async def prepare_call(
@@ -199,7 +199,7 @@ class MeteredModel:
                 billed.
         """
         _require_json(call.request.model_dump())
-        books = CallLedger(self.store, self.clock, self.meter, self.tell, record_intent)
+        books = CallLedger(self.store, self.clock, self.meter, self.report_status, record_intent)
         input_bound = call.worst_case.tokens - call.request.max_output
         priced = PricedCall(call.request.model, call.worst_case, call.prices, call.day, input_bound)
         reply, charge = await books.run_metered_call(fence, key, priced, lambda: self._answer(call))
@@ -220,7 +220,7 @@ class MeteredModel:
         """Return the reply; usage that its endpoint did not report is set to its upper bound."""
         reply = await self.model.complete(call.request)
         most = call.request.max_output
-        shown = not reply.thought and bool(reply.blocks or reply.usage.prompt_tokens)
+        shown = not reply.hidden_thinking and bool(reply.blocks or reply.usage.prompt_tokens)
         said = compute_reply_upper_bound(reply.blocks, most) if shown else most
         return reply.replace(usage=reply.usage.fill_missing(call.worst_case.tokens - most, said))
 
@@ -248,7 +248,7 @@ class BillableResponse(Protocol):
         ...
 
     @property
-    def asked(self) -> str:
+    def called_model(self) -> str:
         """The model that was asked in the end, if it differs from the intended one."""
         ...
 
@@ -281,7 +281,7 @@ class CallLedger:
     store: ChargeRepository
     clock: Clock
     meter: Meter
-    tell: Callable[[AgentStatus], None] = ignore_status
+    report_status: Callable[[AgentStatus], None] = ignore_status
     record_intent: IntentRecorder | None = None
     """None: by itself, under the fence of the call."""
 
@@ -300,7 +300,7 @@ class CallLedger:
         )
         agent = fence.run_id.rpartition("/")[2]
         if key.kind != "search":  # a search is a tool call, with a status of its own
-            self.tell(AgentStatus(agent=agent, what="model", turn=key.turn, since=intent.at))
+            self.report_status(AgentStatus(agent=agent, what="model", turn=key.turn, since=intent.at))
         try:
             answered = await answer()
         except ModelError as error:
@@ -313,7 +313,7 @@ class CallLedger:
             if isinstance(error, ModelUnavailable):
                 raise _in_a_row(error, unanswered) from None
             raise
-        model = answered.asked or call.model
+        model = answered.called_model or call.model
         charge = Charge(
             key=str(key),
             kind=key.kind,
@@ -324,7 +324,7 @@ class CallLedger:
             answered_by=find_substitute_model(model, answered.model),
         )
         if key.kind != "search":
-            self.tell(AgentStatus(agent=agent, what="between", turn=key.turn, since=charge.at))
+            self.report_status(AgentStatus(agent=agent, what="between", turn=key.turn, since=charge.at))
         # Recorded here and not where the charge is committed: this is what the provider bills, and each reply passes
         # here once.
         self.meter.record_model_reply(charge)
@@ -363,10 +363,10 @@ def _reported_cost(call: PricedCall, error: ModelError) -> Amount | None:
     Like the worst case, it is an upper bound: the input is what the provider will bill, at the rates of its kinds, and
     the output is bounded by the code that read the stream. It never exceeds the worst case.
     """
-    used = error.reported
+    used = error.reported_usage
     if used is None or used.prompt_tokens * _MOST_BYTES_PER_TOKEN < call.input_bound:
         return None
-    worst, cost = call.worst_case, compute_cost_micro_usd(error.asked or call.model, used, call.day, call.prices)
+    worst, cost = call.worst_case, compute_cost_micro_usd(error.called_model or call.model, used, call.day, call.prices)
     micro_usd = worst.micro_usd if cost is None else min(cost, worst.micro_usd)
     return Amount(tokens=min(used.fresh, worst.tokens), micro_usd=micro_usd)
 

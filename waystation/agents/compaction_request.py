@@ -21,15 +21,15 @@ class EditRequest(Value):
     """Input of the activity `EditContext`."""
 
     run: RunRef
-    terms: AgentConfig
+    config: AgentConfig
     limit: Limit
     """What the whole agent run may have spent; a summary is charged to it."""
     edit: ContextEdit
-    scale: float = 1.0
+    token_ratio: float = 1.0
     """Ratio of the provider's count to our estimate for the run's last request."""
     known_records: int
     """Number of compactions of this run that the workflow knows to be committed."""
-    give_up_summary: bool = False
+    skip_summary: bool = False
     """Whether the summariser has failed too often."""
 
 
@@ -49,7 +49,7 @@ class ManualCompaction(Value):
     """Makes the record and the charge distinct: a rejected summary may be requested again, and is paid for again."""
     instructions: str = ""
     """Instructions for the summary, redacted."""
-    scale: float = 1.0
+    token_ratio: float = 1.0
     """Ratio of the provider's count to our estimate for the run's last request."""
 
 
@@ -57,7 +57,7 @@ class CompactionRequest(Value):
     """Request to compact one agent run's context."""
 
     run: RunRef
-    terms: AgentConfig
+    config: AgentConfig
     limit: Limit
     """What the whole agent run may have spent; the summariser's call is charged to it."""
     request_tokens: int = 0
@@ -66,7 +66,7 @@ class CompactionRequest(Value):
     """Number of compactions of this run that the workflow knows to be committed. One more in the store was made by an
     earlier attempt at this very request.
     """
-    give_up_summary: bool = False
+    skip_summary: bool = False
     """Whether the summariser has failed too often: then go on to the next stage."""
 
 
@@ -76,13 +76,13 @@ class CompactionContext:
 
     request: CompactionRequest
     manual: ManualCompaction | None
-    fixed: int
+    fixed_tokens: int
     """Estimated tokens of the agent's system prompt and tools."""
 
     @property
     def allows_summary(self) -> bool:
         """Whether a summary may be written at all."""
-        return self.manual is not None or self.request.terms.auto_compact
+        return self.manual is not None or self.request.config.auto_compact
 
     def find_committed_compaction(self, transcript: Transcript) -> Compaction | None:
         """Return what an earlier attempt at the same request has committed."""
@@ -98,16 +98,21 @@ class CompactionContext:
     def build_estimator(self, transcript: Transcript) -> TokenEstimator:
         """Build an estimator with the correction of the leg's last request, the one that was too large."""
         if self.manual is not None:
-            return TokenEstimator(fixed=self.fixed, scale=self.manual.scale)
-        estimated = TokenEstimator(fixed=self.fixed).request(build_model_view(self.get_transcript_before(transcript)))
-        return TokenEstimator(fixed=self.fixed, scale=compute_correction_factor(estimated, self.request.request_tokens))
+            return TokenEstimator(fixed_tokens=self.fixed_tokens, token_ratio=self.manual.token_ratio)
+        estimated = TokenEstimator(fixed_tokens=self.fixed_tokens).request(
+            build_model_view(self.get_transcript_before(transcript))
+        )
+        return TokenEstimator(
+            fixed_tokens=self.fixed_tokens,
+            token_ratio=compute_correction_factor(estimated, self.request.request_tokens),
+        )
 
     def resolve_policy(self, transcript: Transcript) -> CompactionPolicy:
         """Return the agent's policy.
 
         With too many messages, or if a person asked, it treats the context as full.
         """
-        terms, shown = self.request.terms, build_model_view(transcript)
+        terms, shown = self.request.config, build_model_view(transcript)
         if self.manual is None and not terms.has_too_many_messages(len(shown)):
             return terms.compaction_policy
         policy = terms.compaction_policy.for_too_many_messages(self.build_estimator(transcript).request(shown))

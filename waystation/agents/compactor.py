@@ -52,7 +52,7 @@ class CompactionHooks:
 
     before: CompactionHook | None = None
     after: CompactionHook | None = None
-    blocks: bool = False
+    blocking: bool = False
     """Whether a compaction is skipped if the hook before it fails."""
 
     async def call_hook(self, event: CompactionEvent) -> str | None:
@@ -110,7 +110,7 @@ class Compactor:
         transcripts = self.deps.store
         await transcripts.open_run(request.run)
         transcript = await transcripts.load_transcript(request.run.run_id, request.run.scope)
-        toolbox = await self.deps.build_agent_toolbox(request.run, request.terms, transcript)
+        toolbox = await self.deps.build_agent_toolbox(request.run, request.config, transcript)
         wanted = CompactionContext(
             request, manual, toolbox.estimate_prompt_overhead(load_role_prompt(request.run.role))
         )
@@ -122,7 +122,7 @@ class CompactionJob:
     """One compaction in progress."""
 
     compactor: Compactor
-    wanted: CompactionContext
+    context: CompactionContext
     rereadable: frozenset[str]
     """Names of the tools whose old results may be masked."""
     transcript: Transcript
@@ -131,7 +131,7 @@ class CompactionJob:
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     """What the check before commit did to the summary."""
-    begun: bool = False
+    before_hook_called: bool = False
     """Whether the hook before it was called, by this attempt or the one being reported: the hook after
     it then follows.
     """
@@ -145,7 +145,7 @@ class CompactionJob:
             self.fence = await transcripts.acquire_fence(run_id)
             self.transcript = await transcripts.load_transcript(run_id, self.request.run.scope)
         outcome = await self._carried_out()
-        if not self.begun or outcome.status is CompactionStatus.BLOCKED:
+        if not self.before_hook_called or outcome.status is CompactionStatus.BLOCKED:
             return outcome
         failed = await self.compactor.hooks.call_hook(self._event.with_outcome(outcome))
         return outcome.replace(notes=(*outcome.notes, failed)) if failed else outcome
@@ -153,14 +153,14 @@ class CompactionJob:
     async def _carried_out(self) -> CompactionOutcome:
         if (record := self._done) is not None:
             return await self._already_done(record)
-        if self.wanted.manual is not None:
-            return await self._summarise_now(self.wanted.manual)
-        return await self._make_room(skip_summary=not self.wanted.allows_summary)
+        if self.context.manual is not None:
+            return await self._summarise_now(self.context.manual)
+        return await self._make_room(skip_summary=not self.context.allows_summary)
 
     async def _summarise_now(self, manual: ManualCompaction) -> CompactionOutcome:
         """Summarise as a person requested, or change nothing."""
         rung = select_next_stage(self.transcript, self._measure, self._policy, frozenset())
-        if self.request.give_up_summary:
+        if self.request.skip_summary:
             return await self._nothing(rung, CompactionStatus.FAILED_SUMMARISER)
         if not isinstance(rung, SummariseDecision):
             return await self._nothing(rung, CompactionStatus.NOOP_LITTLE_TO_GAIN)
@@ -192,20 +192,20 @@ class CompactionJob:
 
     async def _blocked(self, rung: CompactionDecision) -> CompactionOutcome | None:
         """Call the hook for before any stage. Return the outcome if a failure blocks the compaction."""
-        if self.begun:
+        if self.before_hook_called:
             return None
-        self.begun = True
+        self.before_hook_called = True
         failed = await self.compactor.hooks.call_hook(self._event)
         if failed is None:
             return None
         self.notes.append(failed)
-        return await self._nothing(rung, CompactionStatus.BLOCKED) if self.compactor.hooks.blocks else None
+        return await self._nothing(rung, CompactionStatus.BLOCKED) if self.compactor.hooks.blocking else None
 
     async def _summarise_unless_hopeless(self, rung: SummariseDecision) -> CompactionOutcome:
         """Skip a summary that is likely to fail as the last one did."""
         if why := get_summary_skip_reason(self.transcript) or await self._too_little_for_both(rung):
             self.notes.append(why)
-        elif self.request.give_up_summary:
+        elif self.request.skip_summary:
             await self._remember(rung, None)
         else:
             return await self._summarise(rung)
@@ -216,7 +216,7 @@ class CompactionJob:
 
         Hiding messages costs nothing.
         """
-        request, terms = self.request, self.request.terms
+        request, terms = self.request, self.request.config
         totals = await self.compactor.deps.store.get_run_usage(request.run.run_id)
         left = request.limit.remaining_after(totals.spent)
         day = self.compactor.clock().date()
@@ -227,13 +227,13 @@ class CompactionJob:
             ).compute_worst_case(reply)
 
         summary = worst_case(terms.condense_model, rung.middle_tokens, rung.summary_tokens[1])
-        work = worst_case(terms.model, terms.target, terms.output_floor)
+        work = worst_case(terms.model, terms.target, terms.min_reply_tokens)
         return "" if left.can_cover(summary + work) else NO_MONEY_FOR_SUMMARY
 
     async def _already_done(self, record: Compaction) -> CompactionOutcome:
         """Report the record of an earlier attempt as that attempt would have, and store its passages."""
-        self.begun = True
-        self.transcript = self.wanted.get_transcript_before(self.transcript)
+        self.before_hook_called = True
+        self.transcript = self.context.get_transcript_before(self.transcript)
         rung = NoopDecision(
             tokens_before=self._measure.request(build_model_view(self.transcript)), status=CompactionStatus.NOOP
         )
@@ -282,8 +282,8 @@ class CompactionJob:
         bad = result.verdict if isinstance(result.verdict, RejectedSummary) else None
         if bad is not None:
             self.notes.append(f"A summary was rejected ({bad.status}): {bad.rule}: {bad.message}.")
-        if self.wanted.manual is None:
-            if result.asked:
+        if self.context.manual is None:
+            if result.model_called:
                 await self._remember(rung, result.charge)
             return await self._make_room(skip_summary=True)
         if result.charge is not None:
@@ -376,26 +376,26 @@ class CompactionJob:
     @property
     def request(self) -> CompactionRequest:
         """The activity's request."""
-        return self.wanted.request
+        return self.context.request
 
     @property
     def _done(self) -> Compaction | None:
-        return self.wanted.find_committed_compaction(self.transcript)
+        return self.context.find_committed_compaction(self.transcript)
 
     @property
     def _policy(self) -> CompactionPolicy:
-        return self.wanted.resolve_policy(self.transcript)
+        return self.context.resolve_policy(self.transcript)
 
     @property
     def _measure(self) -> TokenEstimator:
-        return self.wanted.build_estimator(self.transcript)
+        return self.context.build_estimator(self.transcript)
 
     @property
     def _event(self) -> CompactionEvent:
         run, policy = self.request.run, self._policy
         return CompactionEvent(
             event="before",
-            trigger="auto" if self.wanted.manual is None else "manual",
+            trigger="auto" if self.context.manual is None else "manual",
             task=run.task_id,
             agent=run.step_id,
             run_id=run.run_id,

@@ -21,11 +21,11 @@ SUBAGENT_ID_SEPARATOR = "."
 class DelegationConfig(Value):
     """Limits of delegation, fixed when the task was submitted."""
 
-    depth: int = 2
+    max_depth: int = 2
     """Maximum depth. Subagents of an agent of the plan are at depth 1."""
-    width: int = 8
+    max_concurrent: int = 8
     """Maximum number of concurrent subagents of one agent."""
-    share: int = 80
+    budget_percent: int = 80
     """Percentage of an agent's remaining budget that its subagents may hold together."""
 
 
@@ -57,7 +57,7 @@ class SubagentProgress(Value):
     id: str
     totals: RunUsage
     leg: int
-    made: WorkCounts
+    work_counts: WorkCounts
 
 
 def make_subagent_id(parent: str, number: int) -> str:
@@ -87,7 +87,7 @@ def get_delegation_depth(step_id: str) -> int:
 
 def can_delegate(step_id: str, terms: DelegationConfig | None) -> bool:
     """Return whether an agent at this depth may start subagents. Without a delegation config none may."""
-    return terms is not None and get_delegation_depth(step_id) < terms.depth
+    return terms is not None and get_delegation_depth(step_id) < terms.max_depth
 
 
 def sum_order_limits(orders: Sequence[SubagentOrder]) -> Amount:

@@ -50,7 +50,7 @@ class AgentConfig(Value):
     """Size of the whole request, in tokens, at which the context counts as full (75 % of the window by default)."""
     target: int
     """Target of a compaction, in tokens (half the trigger by default)."""
-    messages: int | None = None
+    max_view_messages: int | None = None
     """Number of messages in the view above which the context counts as full, too."""
     primers: int = PRIMERS
     """Maximum number of first messages that survive a compaction."""
@@ -62,7 +62,7 @@ class AgentConfig(Value):
     """See `CompactionPolicy.keep_last`."""
     auto_compact: bool = True
     """Whether summaries are written unprompted. Without them, what has to go is hidden."""
-    history: int | None = None
+    max_messages: int | None = None
     """Maximum number of messages in the whole conversation, including hidden ones; then the agent
     delivers what it has.
     """
@@ -71,13 +71,13 @@ class AgentConfig(Value):
     thinking: ThinkingSetting | None = None
     max_output: int = 4_000
     """Maximum tokens of one reply, including its thinking."""
-    output_floor: int = 4_000
+    min_reply_tokens: int = 4_000
     """Minimum reply length in tokens: if less fits, the leg ends instead. Larger than the tokens set aside for
     thinking.
     """
     turn_limit: int = 12
     """Maximum turns of one leg."""
-    hard: bool = False
+    hard_budget: bool = False
     """Whether no one will be asked for more budget: the agent is then shown what is left, so that it
     submits in time.
     """
@@ -106,7 +106,7 @@ class AgentConfig(Value):
     def with_scaled_min_reply(self, tokens: int) -> "AgentConfig":
         """Return the config for a small budget: the minimum reply is scaled as in `compute_min_reply_tokens`."""
         aside = get_thinking_tokens(self.thinking)
-        return self.replace(output_floor=min(self.output_floor, aside + compute_min_reply_tokens(tokens)))
+        return self.replace(min_reply_tokens=min(self.min_reply_tokens, aside + compute_min_reply_tokens(tokens)))
 
     def with_thinking_limit(self, tokens: int) -> "AgentConfig":
         """Return the config with fewer thinking tokens for a smaller budget, but no fewer than a provider accepts."""
@@ -116,12 +116,12 @@ class AgentConfig(Value):
         return self.replace(
             thinking=get_thinking_tokens(self.thinking) - fewer,
             max_output=self.max_output - fewer,
-            output_floor=self.output_floor - fewer,
+            min_reply_tokens=self.min_reply_tokens - fewer,
         )
 
     def has_too_many_messages(self, messages: int) -> bool:
         """Return whether a view of this many messages counts as full, whatever their size."""
-        return self.messages is not None and messages > self.messages
+        return self.max_view_messages is not None and messages > self.max_view_messages
 
 
 class LegRequest(Value):
@@ -131,16 +131,16 @@ class LegRequest(Value):
     leg: int
     limit: Limit
     """What the whole agent run may have spent when this leg ends: cumulative, so a retry computes the same."""
-    terms: AgentConfig
-    task_used: float = 0.0
+    config: AgentConfig
+    task_spent_share: float = 0.0
     """Share of the task's budget that was spent when the leg began (0 to 1)."""
-    scale: float = 1.0
+    token_ratio: float = 1.0
     """Ratio of the provider's count to our estimate for the run's last request."""
-    handed_back: tuple[SubagentResult, ...] = ()
+    subagent_results: tuple[SubagentResult, ...] = ()
     """Subagents of this run that have ended: their results answer its open calls."""
-    team: tuple[TeammateState, ...] = ()
+    teammates: tuple[TeammateState, ...] = ()
     """The plan and the sibling agents when the leg began."""
-    drawable: Amount = Amount()
+    available_from_task: Amount = Amount()
     """What the run could draw from its task, beyond its limit, when the leg began."""
     decisions: tuple[ActionDecision, ...] = ()
     """People's decisions on its open calls."""
@@ -159,19 +159,19 @@ class LegState(Value):
     """State of the agent run at the end of a leg."""
 
     totals: RunUsage
-    scale: float = 1.0
+    token_ratio: float = 1.0
     notes: tuple[str, ...] = ()
     """What a person should know of this leg ("memory did not answer"), without content."""
-    made: WorkCounts = WorkCounts()
+    work_counts: WorkCounts = WorkCounts()
     """Work that the agent has delivered so far."""
-    fixed: int = 0
+    fixed_tokens: int = 0
     """Estimated tokens of its system prompt and tools; 0 before its first call."""
     window: int = 0
     """Its working window in tokens, which may be smaller than its task's for a subagent; 0 before its first call."""
 
 
 class _Ended(Value):
-    standing: LegState
+    state: LegState
 
 
 class AgentFinished(_Ended):
@@ -252,13 +252,13 @@ LegOutcome = Annotated[
 class AgentConfigByRole(Value):
     """Agent configs of a task by role. Only roles that differ from research have an entry of their own."""
 
-    agent: AgentConfig
+    default: AgentConfig
     """Config of research, and of each role that is not in `by_role`."""
     by_role: dict[str, AgentConfig] = {}
 
     def get_config(self, role: str) -> AgentConfig:
         """Return the config of a role's agents."""
-        return self.by_role.get(role, self.agent)
+        return self.by_role.get(role, self.default)
 
     @property
     def models(self) -> dict[str, str]:

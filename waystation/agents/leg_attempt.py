@@ -67,9 +67,9 @@ class LegAttempt:
     toolbox: Toolbox
     transcript: Transcript
     totals: RunUsage
-    scale: float
+    token_ratio: float
     """Ratio of the provider's count to our estimate for the last request."""
-    notices: list[str] = field(default_factory=list[str])
+    notes: list[str] = field(default_factory=list[str])
     documents: tuple[Document, ...] = ()
     """Of the task, as far as the agent has heard of their versions: they change for it where it hears of that."""
     previous_reply: str = ""
@@ -122,13 +122,18 @@ class LegAttempt:
         replies = [place for place, message in enumerate(shown) if message.role == "assistant"]
         said = self.transcript.messages
         newest = max((place for place, message in enumerate(said) if message.role == "assistant"), default=None)
-        if newest is None or not replies or not self.totals.last_prompt or said[newest].id != shown[replies[-1]].id:
+        if (
+            newest is None
+            or not replies
+            or not self.totals.last_prompt_tokens
+            or said[newest].id != shown[replies[-1]].id
+        ):
             return None
-        if said[newest].said_by:
+        if said[newest].fallback_model:
             return None
         if any(count_messages_before(record, self.transcript) > newest for record in self.transcript.records):
             return None
-        return CountedPrompt(self.totals.last_prompt, replies[-1], same_head=self._holds_prefix)
+        return CountedPrompt(self.totals.last_prompt_tokens, replies[-1], same_head=self._holds_prefix)
 
     async def commit_record(self, record: Record) -> None:
         """Commit what a call does to the conversation. Raises StaleFenceError, VersionConflict."""
@@ -172,7 +177,7 @@ class LegAttempt:
     @property
     def model_view(self) -> tuple[Message, ...]:
         """The messages that the model is sent."""
-        binds = get_model_profile(self.request.terms.model).binds_thinking
+        binds = get_model_profile(self.request.config.model).binds_thinking
         return build_view_without_outdated_thinking(self.transcript) if binds else build_model_view(self.transcript)
 
     @property
@@ -180,10 +185,10 @@ class LegAttempt:
         """State for the leg's outcome."""
         return LegState(
             totals=self.totals,
-            scale=self.scale,
-            notes=tuple(dict.fromkeys(self.notices)),
-            fixed=self.fixed_tokens,
-            window=self.request.terms.window,
+            token_ratio=self.token_ratio,
+            notes=tuple(dict.fromkeys(self.notes)),
+            fixed_tokens=self.fixed_tokens,
+            window=self.request.config.window,
         )
 
     @property
@@ -193,7 +198,7 @@ class LegAttempt:
 
     def make_partial_outcome(self, reason: str) -> AgentFinished:
         """Build the outcome of a leg that ends with what exists."""
-        return AgentFinished(standing=self.leg_state, partial=True, reason=reason)
+        return AgentFinished(state=self.leg_state, partial=True, reason=reason)
 
     def build_tool_context(self, call: ToolUse) -> ToolContext:
         """Build the context in which a tool runs this call."""
@@ -202,11 +207,11 @@ class LegAttempt:
             fence=self.fence,
             call_id=call.id,
             transcript=self.transcript,
-            policy=self.request.terms.compaction_policy,
-            measure=TokenEstimator(fixed=self.fixed_tokens, scale=self.scale),
-            notices=self.notices,
-            memory=self.request.terms.memory,
-            handed_back=self.request.handed_back,
+            policy=self.request.config.compaction_policy,
+            token_estimator=TokenEstimator(fixed_tokens=self.fixed_tokens, token_ratio=self.token_ratio),
+            notes=self.notes,
+            memory=self.request.config.memory,
+            subagent_results=self.request.subagent_results,
             limit=self.request.limit,
             documents=self.documents,
         )
@@ -241,7 +246,7 @@ async def _receive_messages(attempt: LegAttempt, told: Sequence[TaskMessage]) ->
         if message.number not in known:
             words = await desk.store.get_text(message.text, run.scope)
             (redacted,) = await desk.redactor.redact([words], TextDestination.CONTRACT, run.tenant)
-            attempt.notices.extend(build_redaction_notes(redacted))
+            attempt.notes.extend(build_redaction_notes(redacted))
             attempt.add(build_transcript_message(attempt.transcript.next_message_id, message.number, redacted.text))
 
 
@@ -283,7 +288,7 @@ _HEAD = (
 async def _receive_document_updates(attempt: LegAttempt, updates: Sequence[RecordedDocumentsUpdate]) -> None:
     """Append one message about all document updates since the last one, if there are any."""
     desk, run = attempt.deps, attempt.request.run
-    known = max((message.updates for message in attempt.effective_messages), default=0)
+    known = max((message.documents_update_number for message in attempt.effective_messages), default=0)
     fresh = [update for update in updates if update.number > known]
     if fresh:
         attempt.documents = await desk.store.list_documents(run.task_id, run.scope)
@@ -300,9 +305,9 @@ async def _receive_document_updates(attempt: LegAttempt, updates: Sequence[Recor
         )
     text = f"{_HEAD}\n{wrap_untrusted('documents_changed', *lines)}"
     (redacted,) = await desk.redactor.redact([text], TextDestination.CONTRACT, run.tenant)
-    attempt.notices.extend(build_redaction_notes(redacted))
+    attempt.notes.extend(build_redaction_notes(redacted))
     told = build_platform_message(attempt.transcript.next_message_id, redacted.text)
-    attempt.add(told.replace(updates=fresh[-1].number))
+    attempt.add(told.replace(documents_update_number=fresh[-1].number))
 
 
 async def _line(change: DocumentChange, shown: Document, store: TextStore, reader: TaskScope) -> str:

@@ -90,12 +90,12 @@ async def prepare_next_call(
     What is then missing depends neither on what is left nor on other agents' progress: an agent that is granted just
     that goes on, with a status that says so. Raises as `MeteredModel.prepare_call` does.
     """
-    terms, reminder, message_id = attempt.request.terms, _reminder(attempt, model), attempt.transcript.next_status_id
+    terms, reminder, message_id = attempt.request.config, _reminder(attempt, model), attempt.transcript.next_status_id
     counted = attempt.get_counted_prompt(shown)
 
     async def fitted(messages: tuple[Message, ...]) -> PreparedCall | CallNotAffordable:
         request = _request(attempt, messages)
-        return await model.prepare_call(request, attempt.remaining_limit, terms.output_floor, terms.prices, counted)
+        return await model.prepare_call(request, attempt.remaining_limit, terms.min_reply_tokens, terms.prices, counted)
 
     call = await fitted(with_status(shown, message_id, reminder.text(terms.window)))
     if not isinstance(call, CallNotAffordable):
@@ -109,7 +109,7 @@ async def prepare_next_call(
 
 
 def _request(attempt: LegAttempt, messages: tuple[Message, ...]) -> ModelRequest:
-    terms = attempt.request.terms
+    terms = attempt.request.config
     return ModelRequest(
         model=terms.model,
         system=attempt.system_prompt,
@@ -126,10 +126,10 @@ def _reminder(attempt: LegAttempt, model: MeteredModel) -> StatusMessage:
     request = attempt.request
     return StatusMessage(
         step_id=request.run.step_id,
-        left=round_limit_down(attempt.remaining_limit.increase_by(request.drawable)),
-        final=request.terms.hard,
+        remaining=round_limit_down(attempt.remaining_limit.increase_by(request.available_from_task)),
+        final=request.config.hard_budget,
         submit_below=_least_for_a_call(attempt, model.clock().date()),
-        team=request.team,
+        teammates=request.teammates,
         failures=find_recent_failures(attempt.effective_messages),
     )
 
@@ -139,12 +139,12 @@ def _least_for_a_call(attempt: LegAttempt, day: date) -> Amount:
 
     It follows the last counted prompt, so between compactions it only grows, and only in steps.
     """
-    terms, prompt = attempt.request.terms, attempt.totals.last_prompt
+    terms, prompt = attempt.request.config, attempt.totals.last_prompt_tokens
     if not prompt:
         return Amount()
     wide = prompt * 5 // 4
     bound = CallCostBound(input_tokens=wide, rates=find_worst_rates(terms.model, wide, day, terms.prices))
-    least = attempt.remaining_limit.restrict_to_limited_units(bound.compute_worst_case(terms.output_floor))
+    least = attempt.remaining_limit.restrict_to_limited_units(bound.compute_worst_case(terms.min_reply_tokens))
     return Amount(tokens=round_up_to_step(least.tokens), micro_usd=round_up_to_step(least.micro_usd))
 
 
@@ -164,7 +164,7 @@ class CallPermissions:
     """Which calls of a reply wait for a person, and the results of rejected calls."""
 
     questions: tuple[ActionQuestion, ...] = ()
-    refused: Mapping[str, ToolResult] = field(default_factory=dict[str, ToolResult])
+    rejected: Mapping[str, ToolResult] = field(default_factory=dict[str, ToolResult])
     """By ID of the call."""
 
 
@@ -182,10 +182,10 @@ async def resolve_call_permissions(attempt: LegAttempt, reply: Message) -> CallP
             asking.append((call, question))
         elif decision is not None and not decision.allowed:
             refused[call.id] = build_rejected_call_result(call, await _words(attempt, decision))
-    if attempt.request.terms.hard:
+    if attempt.request.config.hard_budget:
         refused |= {call.id: build_rejected_call_result(call, NO_APPROVER) for call, _ in asking}
-        attempt.notices.extend(f"{call.name} asks a person first, nobody is asked: not called" for call, _ in asking)
-        return CallPermissions(refused=refused)
+        attempt.notes.extend(f"{call.name} asks a person first, nobody is asked: not called" for call, _ in asking)
+        return CallPermissions(rejected=refused)
     # A call that waits for a later question may not run: questions are built until there is one, or none is left.
     questions: list[ActionQuestion] = []
     while asking and not questions:
@@ -248,7 +248,7 @@ async def run_open_tool_calls(attempt: LegAttempt, calling: Callable[[str], None
         return None
     permitted = await resolve_call_permissions(attempt, last)
     if permitted.questions:
-        return ApprovalRequired(standing=attempt.leg_state, questions=permitted.questions)
+        return ApprovalRequired(state=attempt.leg_state, questions=permitted.questions)
     barred = {call.id for call in last.tool_uses if attempt.toolbox.find_refusal_reason(call) is not None}
     asked = await extract_subagent_orders(
         attempt.request,
@@ -258,8 +258,8 @@ async def run_open_tool_calls(attempt: LegAttempt, calling: Callable[[str], None
         barred,
     )
     if asked.orders:
-        return SubagentsRequested(standing=attempt.leg_state, orders=asked.orders)
-    refused = {**asked.refused, **permitted.refused}
+        return SubagentsRequested(state=attempt.leg_state, orders=asked.orders)
+    refused = {**asked.rejected, **permitted.rejected}
     results = [refused.get(call.id) or await _answer(attempt, call, calling) for call in last.tool_uses]
     attempt.add(Message(id=attempt.transcript.next_message_id, role="user", blocks=tuple(results)))
     if not all(call.id in refused or attempt.toolbox.is_repeatable(call) for call in last.tool_uses):
@@ -296,7 +296,7 @@ class AgentLoop:
     deps: AgentDeps
     briefs: BriefBuilder
     clock: Clock
-    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     """Waits for a number of seconds."""
 
     async def run(self, request: LegRequest, interrupted: Callable[[], bool]) -> LegOutcome:
@@ -317,16 +317,16 @@ class AgentLoop:
         if not isinstance(started, Fence):
             return started
         loaded = await self.deps.store.load_run(request.run)
-        toolbox = await self.deps.build_agent_toolbox(request.run, request.terms, loaded.transcript, loaded.documents)
+        toolbox = await self.deps.build_agent_toolbox(request.run, request.config, loaded.transcript, loaded.documents)
         attempt = LegAttempt(
             deps=self.deps,
             request=request,
             fence=started,
             toolbox=toolbox,
-            notices=list(toolbox.notes),
+            notes=list(toolbox.notes),
             transcript=loaded.transcript,
             totals=loaded.totals,
-            scale=request.scale,
+            token_ratio=request.token_ratio,
             documents=loaded.documents,
         )
         turns = TurnRunner(self, attempt, deadline=self.clock() + MAX_LEG_DURATION)
@@ -337,7 +337,7 @@ class AgentLoop:
     async def _counted(self, run: RunRef, outcome: LegOutcome) -> LegOutcome:
         """Add counts of what the agent has submitted: a person who is asked for budget decides by them."""
         counts = count_work(*await self.deps.store.load_work(run))
-        return outcome.replace(standing=outcome.standing.replace(made=counts))
+        return outcome.replace(state=outcome.state.replace(work_counts=counts))
 
 
 @dataclass
@@ -345,7 +345,7 @@ class TurnRunner:
     """The turns of one attempt at a leg."""
 
     loop: AgentLoop
-    at: LegAttempt
+    attempt: LegAttempt
     deadline: datetime
 
     async def run_turns(self, interrupted: Callable[[], bool]) -> LegOutcome:
@@ -353,48 +353,48 @@ class TurnRunner:
         try:
             return await self._turns(interrupted)
         except RedactionReviewRequiredError as held:
-            return OperatorActionRequired(standing=self.at.leg_state, reason=str(held))
+            return OperatorActionRequired(state=self.attempt.leg_state, reason=str(held))
         except (ModelError, RedactionFailed):
-            await self.at.commit_messages()
+            await self.attempt.commit_messages()
             raise
 
     async def _turns(self, interrupted: Callable[[], bool]) -> LegOutcome:
-        at, turns_at_start = self.at, self.at.transcript.turn_count
+        at, turns_at_start = self.attempt, self.attempt.transcript.turn_count
         if not at.effective_messages:
-            room = PromptSpace(window=at.request.terms.window, fixed=at.fixed_tokens)
-            at.add(
-                await self.loop.briefs.build_message(at.request.run, at.transcript.next_message_id, at.notices, room)
-            )
+            room = PromptSpace(window=at.request.config.window, fixed_tokens=at.fixed_tokens)
+            at.add(await self.loop.briefs.build_message(at.request.run, at.transcript.next_message_id, at.notes, room))
         while True:
             ended = await run_open_tool_calls(at, self._calling) or self._ended()
             if ended is not None:
                 return ended
             if interrupted():
-                return Interrupted(standing=at.leg_state)
+                return Interrupted(state=at.leg_state)
             await receive_news(at)
             turns = at.transcript.turn_count - turns_at_start
-            if turns >= at.request.terms.turn_limit or self.loop.clock() > self.deadline:
-                return TurnLimitReached(standing=at.leg_state)
+            if turns >= at.request.config.turn_limit or self.loop.clock() > self.deadline:
+                return TurnLimitReached(state=at.leg_state)
             stopped = await self._turn()
             if stopped is not None:
                 return stopped
 
     def _calling(self, tool: str) -> None:
         """Report which tool is being called."""
-        agent, turn = self.at.request.run.step_id, self.at.transcript.turn_count
-        self.loop.model.tell(AgentStatus(agent=agent, what="tool", turn=turn, tool=tool, since=self.loop.clock()))
+        agent, turn = self.attempt.request.run.step_id, self.attempt.transcript.turn_count
+        self.loop.model.report_status(
+            AgentStatus(agent=agent, what="tool", turn=turn, tool=tool, since=self.loop.clock())
+        )
 
     async def _turn(self) -> LegOutcome | None:
         """Make one model call with its two commits. Return None if the leg goes on."""
-        at, terms = self.at, self.at.request.terms
-        estimate = estimate_request_tokens(at.fixed_tokens, shown := at.model_view, at.scale)
+        at, terms = self.attempt, self.attempt.request.config
+        estimate = estimate_request_tokens(at.fixed_tokens, shown := at.model_view, at.token_ratio)
         if estimate >= terms.trigger or terms.has_too_many_messages(len(shown)):
-            return ContextFull(standing=at.leg_state, request_tokens=estimate)
+            return ContextFull(state=at.leg_state, request_tokens=estimate)
         if await at.commit_prompt_prefix():
             shown = at.model_view
         call = await prepare_next_call(at, shown, self.loop.model)
         if isinstance(call, CallNotAffordable):
-            return BudgetExhausted(standing=at.leg_state, needed=call.needed)
+            return BudgetExhausted(state=at.leg_state, needed=call.needed)
         for status in call.request.messages[len(shown) :]:
             at.add(status)
         await self._slow_down()
@@ -403,7 +403,7 @@ class TurnRunner:
             reply, charge = await self.loop.model.run_call(at.fence, key, call, at.commit_messages)
         except (SpendingLimitReached, BrokenEndpointError) as stopped:
             await at.reload_usage()
-            return OperatorActionRequired(standing=at.leg_state, reason=str(stopped))
+            return OperatorActionRequired(state=at.leg_state, reason=str(stopped))
         except ModelUnavailable as failed:
             if (spent := await self._spent_by(failed)) is None:
                 raise
@@ -412,7 +412,7 @@ class TurnRunner:
             await at.reload_usage()
             return at.make_partial_outcome(str(blocked))
         at.previous_reply = reply.id
-        at.scale = compute_correction_factor(
+        at.token_ratio = compute_correction_factor(
             estimate_request_tokens(at.fixed_tokens, call.request.messages), reply.usage.reported_prompt_tokens
         )
         return await self._take(reply, charge)
@@ -421,17 +421,17 @@ class TurnRunner:
         """Return the leg's end if a call without a reply may have been billed and no further call fits."""
         if not failed.possibly_billed:
             return None
-        await self.at.reload_usage()
-        again = await prepare_next_call(self.at, self.at.model_view, self.loop.model)
+        await self.attempt.reload_usage()
+        again = await prepare_next_call(self.attempt, self.attempt.model_view, self.loop.model)
         if not isinstance(again, CallNotAffordable):
             return None
-        return BudgetExhausted(standing=self.at.leg_state, needed=again.needed, unanswered=str(failed))
+        return BudgetExhausted(state=self.attempt.leg_state, needed=again.needed, unanswered=str(failed))
 
     async def _take(self, reply: ModelResponse, charge: Charge) -> LegOutcome | None:
-        at = self.at
+        at = self.attempt
         blocks, redacted = await redact_reply(_usable(reply), at.deps.redactor, at.request.run.tenant)
-        at.notices.extend(build_redaction_notes(*redacted))
-        message = at.transcript.build_reply(blocks, reply.asked)
+        at.notes.extend(build_redaction_notes(*redacted))
+        message = at.transcript.build_reply(blocks, reply.called_model)
         await at.commit_reply(_with_valid_thinking(message, reply.blocks), charge)
         return at.make_partial_outcome("the model refused to go on") if reply.stop is StopReason.REFUSAL else None
 
@@ -440,10 +440,10 @@ class TurnRunner:
 
         Read from the transcript, so that a retry after a crash sees it too.
         """
-        at, said = self.at, self.at.effective_messages
+        at, said = self.attempt, self.attempt.effective_messages
         if _handed_in(said, at.toolbox.ending_tool_names):
-            return AgentFinished(standing=at.leg_state)
-        most = at.request.terms.history
+            return AgentFinished(state=at.leg_state)
+        most = at.request.config.max_messages
         if most is not None and sum(not message.is_status for message in said) + _TURN_MESSAGES > most:
             return at.make_partial_outcome(
                 f"its conversation may have {most:,} messages, and another turn would be over that"
@@ -454,12 +454,12 @@ class TurnRunner:
 
     async def _slow_down(self) -> None:
         """Delay calls near the end of a budget (backpressure), so that a person can look before it is spent."""
-        request = self.at.request
-        if request.terms.backpressure:
-            used = max(request.task_used, request.limit.compute_used_share(self.at.totals.spent))
+        request = self.attempt.request
+        if request.config.backpressure:
+            used = max(request.task_spent_share, request.limit.compute_used_share(self.attempt.totals.spent))
             if (delay := compute_delay_seconds(used)) > 0:
-                await self.at.commit_messages()
-            await self.loop.pause(delay)
+                await self.attempt.commit_messages()
+            await self.loop.sleep(delay)
 
 
 def _handed_in(said: Sequence[Message], ending: frozenset[str]) -> bool:

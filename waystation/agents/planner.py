@@ -120,7 +120,7 @@ class Planner:
         Raises StoreError, RedactionFailed.
         """
         try:
-            plan = Plan.model_validate_json(await self.store.get_text(edit.given, ref.scope))
+            plan = Plan.model_validate_json(await self.store.get_text(edit.plan, ref.scope))
         except (TextNotFoundError, ValidationError):
             return PlanEditResult(reason=UNKNOWN_PLAN)
         if faults := find_plan_errors(plan):
@@ -145,10 +145,10 @@ class Planner:
             kind="plan",
             system=build_planning_prompt(),
             tool=SUBMIT_PLAN,
-            opening=lambda: self._task(run),
-            place=TextDestination.USER_INPUT,
-            read=_plan,
-            refusal="This plan cannot be run",
+            build_first_message=lambda: self._task(run),
+            destination=TextDestination.USER_INPUT,
+            parse=_plan,
+            rejection_heading="This plan cannot be run",
         )
         made = await StructuredCaller(self.model, self.store, self.redactor).request_answer(matter, means)
         if not isinstance(made, NoAnswer):
@@ -159,7 +159,7 @@ class Planner:
 
     async def _task(self, run: RunRef) -> str:
         row = await self.store.get_task(run.task_id, run.scope)
-        earlier = await self.earlier_tasks.render_listing(row, row.terms.agent.window)
+        earlier = await self.earlier_tasks.render_listing(row, row.terms.default.window)
         task = await render_task_sections(row, self.store, self.redactor)
         return wrap_untrusted("task", *task, *filter(None, [earlier]))
 

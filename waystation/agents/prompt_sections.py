@@ -74,7 +74,7 @@ class PromptCandidate(Value):
 
     name: str
     tokens: int
-    firm: bool = False
+    required: bool = False
     """Whether it cannot be left out."""
     divisible: bool = False
     """Whether a fraction of it is useful, too."""
@@ -87,7 +87,7 @@ class PromptCandidate(Value):
 class _Rule(NamedTuple):
     """Which parts of a section are left out first."""
 
-    words: str
+    description: str
     order: Callable[[int, PromptCandidate], tuple[float, ...]]
     """Sort key by place and part: the part with the greatest key is left out first."""
 
@@ -128,13 +128,13 @@ PromptDemands = Mapping[PromptSection, Sequence[PromptCandidate]]
 class SectionAllocation(Value):
     """What one section asked for, and what it got, in tokens."""
 
-    layer: PromptSection
+    section: PromptSection
     share: int
-    asked: int
-    got: int
-    kept: tuple[str, ...] = ()
+    requested: int
+    allocated: int
+    included: tuple[str, ...] = ()
     """Names of the included parts, in order; divisible ones may be included only in part."""
-    gave_way: tuple[str, ...] = ()
+    omitted: tuple[str, ...] = ()
     """Names of the parts left out or shortened, the first to give way first."""
 
 
@@ -147,11 +147,11 @@ class PromptAllocation(Value):
     @property
     def allocated_tokens(self) -> int:
         """Tokens of all sections: never over the limit."""
-        return sum(row.got for row in self.rows)
+        return sum(row.allocated for row in self.rows)
 
     def get_row(self, layer: PromptSection) -> SectionAllocation:
         """Return the row of a section."""
-        return next(row for row in self.rows if row.layer is layer)
+        return next(row for row in self.rows if row.section is layer)
 
 
 def compute_request_limit(window: int) -> int:
@@ -171,14 +171,14 @@ def allocate_prompt(window: int, demands: PromptDemands) -> PromptAllocation:
     shares. What a section leaves unused goes to the next one.
     """
     limit = compute_request_limit(window)
-    firm = {layer: sum(part.tokens for part in demands.get(layer, ()) if part.firm) for layer in PromptSection}
+    firm = {layer: sum(part.tokens for part in demands.get(layer, ()) if part.required) for layer in PromptSection}
     rooms = _rooms(limit, firm)
     rows: list[SectionAllocation] = []
     left, flowing = limit, 0
     for layer in PromptSection:
         room = min(left, rooms[layer] + flowing)
         row = _row(layer, compute_section_tokens(layer, window), room, demands.get(layer, ()))
-        left, flowing = left - row.got, room - row.got
+        left, flowing = left - row.allocated, room - row.allocated
         rows.append(row)
     return PromptAllocation(limit=limit, rows=tuple(rows))
 
@@ -201,21 +201,21 @@ def _rooms(limit: int, firm: Mapping[PromptSection, int]) -> Mapping[PromptSecti
 def _row(layer: PromptSection, share: int, room: int, parts: Sequence[PromptCandidate]) -> SectionAllocation:
     """Allocate firm parts first, then the others, the last to give way first."""
     places = {part.name: place for place, part in enumerate(parts)}
-    served = sorted(parts, key=lambda part: (not part.firm, *SECTION_RULES[layer].order(places[part.name], part)))
+    served = sorted(parts, key=lambda part: (not part.required, *SECTION_RULES[layer].order(places[part.name], part)))
     got: dict[str, int] = {}
     for part in served:
         left = room - sum(got.values())
         if part.tokens <= left:
             got[part.name] = part.tokens
-        elif part.firm or (part.divisible and left):
+        elif part.required or (part.divisible and left):
             got[part.name] = left
     return SectionAllocation(
-        layer=layer,
+        section=layer,
         share=share,
-        asked=sum(part.tokens for part in parts),
-        got=sum(got.values()),
-        kept=tuple(part.name for part in parts if part.name in got),
-        gave_way=tuple(part.name for part in reversed(served) if got.get(part.name) != part.tokens),
+        requested=sum(part.tokens for part in parts),
+        allocated=sum(got.values()),
+        included=tuple(part.name for part in parts if part.name in got),
+        omitted=tuple(part.name for part in reversed(served) if got.get(part.name) != part.tokens),
     )
 
 
@@ -231,7 +231,7 @@ class ToolFailure(Value):
     """A failed tool call."""
 
     tool: str
-    why: str
+    reason: str
     """Beginning of its result."""
 
 
@@ -270,13 +270,13 @@ class StatusMessage(Value):
     """
 
     step_id: str
-    left: Limit
+    remaining: Limit
     """What the agent may spend, including what its task could lend it; see `round_limit_down`."""
     final: bool
     """Whether no one will be asked for more when that is spent."""
     submit_below: Amount = Amount()
     """With less than this left, the next call may not fit; see `round_up_to_step`. Zero before the first reply."""
-    team: tuple[TeammateState, ...] = ()
+    teammates: tuple[TeammateState, ...] = ()
     failures: tuple[ToolFailure, ...] = ()
     """Recent failures, newest first. They already appear in results, so they are no reason for a new status."""
 
@@ -291,7 +291,7 @@ class StatusMessage(Value):
             for layer in (PromptSection.SYSTEM, PromptSection.CONTRACT)
         }
         row = allocate_prompt(window, {**above, PromptSection.RUNTIME: parts}).get_row(PromptSection.RUNTIME)
-        return _status("\n".join(part.name for part in parts if part.name in row.kept))
+        return _status("\n".join(part.name for part in parts if part.name in row.included))
 
     @property
     def shortest_text(self) -> str:
@@ -302,25 +302,25 @@ class StatusMessage(Value):
     def with_widest_amounts(self) -> "StatusMessage":
         """The status with the widest possible amounts: if this fits, any amount fits."""
         most = Limit(
-            tokens=None if self.left.tokens is None else MOST_TOKENS,
-            micro_usd=None if self.left.micro_usd is None else MOST_MICRO_USD,
+            tokens=None if self.remaining.tokens is None else MOST_TOKENS,
+            micro_usd=None if self.remaining.micro_usd is None else MOST_MICRO_USD,
         )
-        return self.replace(left=most, submit_below=most.amount)
+        return self.replace(remaining=most, submit_below=most.amount)
 
     @property
     def _head(self) -> PromptCandidate:
-        more = "" if self.final or self.left.is_unlimited else f" ({MORE_IS_ASKED_FOR})"
+        more = "" if self.final or self.remaining.is_unlimited else f" ({MORE_IS_ASKED_FOR})"
         if self.final and not self.submit_below.is_zero:
             more = f"; submit before less than {format_amount(self.submit_below)} are left"
-        said = f"budget left {format_limit(self.left)}{more}"
-        return PromptCandidate(name=said, tokens=estimate_text(_status(said)), firm=True)
+        said = f"budget left {format_limit(self.remaining)}{more}"
+        return PromptCandidate(name=said, tokens=estimate_text(_status(said)), required=True)
 
     @property
     def _lines(self) -> Iterator[PromptCandidate]:
         """Optional lines, the most important first."""
-        plan = [mate for mate in self.team if get_parent_id(mate.id) is None]
-        siblings = [mate for mate in self.team if get_parent_id(mate.id) is not None and mate.id != self.step_id]
-        failed = " | ".join(f"{failure.tool}: {failure.why}" for failure in self.failures)
+        plan = [mate for mate in self.teammates if get_parent_id(mate.id) is None]
+        siblings = [mate for mate in self.teammates if get_parent_id(mate.id) is not None and mate.id != self.step_id]
+        failed = " | ".join(f"{failure.tool}: {failure.reason}" for failure in self.failures)
         tagged = {"plan": self._states(plan), "siblings": self._states(siblings), "failed": failed}
         for tag, said in tagged.items():
             if said:
@@ -354,7 +354,7 @@ def find_recent_failures(messages: Sequence[Message]) -> tuple[ToolFailure, ...]
     names = {call.id: call.name for message in messages for call in message.tool_uses}
     results = [result for message in messages for result in message.tool_results][-RECENT_RESULTS:]
     failed = [
-        ToolFailure(tool=names.get(result.tool_use_id, "a tool"), why=_beginning(result.content))
+        ToolFailure(tool=names.get(result.tool_use_id, "a tool"), reason=_beginning(result.content))
         for result in reversed(results)
         if result.is_error
     ]
@@ -411,7 +411,7 @@ def compute_prompt_demands(
     }
     calls = {call.id: call.name for message in shown for call in message.tool_uses}
     demands: dict[PromptSection, list[PromptCandidate]] = {
-        PromptSection.SYSTEM: [_part("system and tools", measure.fixed, measure)]
+        PromptSection.SYSTEM: [_part("system and tools", measure.fixed_tokens, measure)]
     }
     for message in shown:
         for number, (layer, tokens) in enumerate(_layered(message, hidden, calls, result_layers)):
@@ -420,7 +420,7 @@ def compute_prompt_demands(
 
 
 def _part(name: str, estimated: int, measure: TokenEstimator) -> PromptCandidate:
-    return PromptCandidate(name=name, tokens=measure.scale_estimate(estimated), firm=True)
+    return PromptCandidate(name=name, tokens=measure.scale_estimate(estimated), required=True)
 
 
 def _layered(

@@ -183,13 +183,13 @@ class RedactionRetryPolicy:
     """
 
     fingerprint: Fingerprint
-    slow: SlowTextStore
+    slow_texts: SlowTextStore
     """Stores which texts timed out, and how often, across restarts."""
-    attempt: Callable[[], int]
+    current_attempt: Callable[[], int]
     """Returns the current attempt at the work. Temporal counts attempts, including those that crashed."""
-    attempts: int
-    then: RedactionFailureMode
-    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+    max_attempts: int
+    failure_mode: RedactionFailureMode
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     """Waits for a number of seconds."""
 
     _times: dict[str, int] = field(default_factory=dict[str, int], init=False)
@@ -202,7 +202,7 @@ class RedactionRetryPolicy:
         """See `Redactor`. Also raises RedactionAbandonedError and RedactionReviewRequiredError."""
         if place in PAID_DESTINATIONS:
             return tuple([await self._paid(redact, text, place, tenant) for text in texts])
-        if self.attempt() < self.attempts:
+        if self.current_attempt() < self.max_attempts:
             return await self._all(redact, texts, place, tenant)
         return tuple([await self._last_attempt(redact, text, place, tenant) for text in texts])
 
@@ -227,7 +227,7 @@ class RedactionRetryPolicy:
         except (RedactionAbandonedError, RedactionReviewRequiredError):
             raise
         except TextRedactionError as failed:
-            if self.then == "pause" or place in REQUIRED_DESTINATIONS:
+            if self.failure_mode == "pause" or place in REQUIRED_DESTINATIONS:
                 self._stop(failed)
             return self._placeholder(text, tenant)
 
@@ -238,10 +238,10 @@ class RedactionRetryPolicy:
                 return await self._once(redact, text, place, tenant)
             except RedactionFailed as failed:
                 failures += isinstance(failed, TextRedactionError)
-            if failures == self.attempts:
+            if failures == self.max_attempts:
                 return self._placeholder(text, tenant)
             pause = min(max(1, pause * 2), LONGEST_PAUSE_S)
-            await self.pause(pause)
+            await self.sleep(pause)
 
     async def _once(self, redact: _Redact, text: str, place: TextDestination, tenant: str) -> RedactionResult:
         """Redact one text.
@@ -253,14 +253,14 @@ class RedactionRetryPolicy:
             try:
                 (redacted,) = await redact([text], place, tenant)
             except RedactionTimeoutError:
-                times[key], tried = await _kept(self.slow.record_timeout(tenant, key)), True
+                times[key], tried = await _kept(self.slow_texts.record_timeout(tenant, key)), True
             else:
                 return redacted
-        if place not in PAID_DESTINATIONS and (self.then == "pause" or place in REQUIRED_DESTINATIONS):
+        if place not in PAID_DESTINATIONS and (self.failure_mode == "pause" or place in REQUIRED_DESTINATIONS):
             # A person may have acted by the time it comes again.
-            await _kept(self.slow.reset_timeouts(tenant, key))
+            await _kept(self.slow_texts.reset_timeouts(tenant, key))
             times.pop(key, None)
-            kind = RedactionReviewRequiredError if self.then == "pause" else RedactionAbandonedError
+            kind = RedactionReviewRequiredError if self.failure_mode == "pause" else RedactionAbandonedError
             raise kind(
                 f"a text ({place}) could not be redacted in time, twice: give less at once, or more time (the setting "
                 "redaction_seconds)"
@@ -276,7 +276,7 @@ class RedactionRetryPolicy:
         Read once: another worker's counts are seen when the text is slow here for the first time.
         """
         if not self._read.is_set():
-            self._times.update(await _kept(self.slow.load_slow_texts()))
+            self._times.update(await _kept(self.slow_texts.load_slow_texts()))
             self._read.set()
         return self._times
 
@@ -288,8 +288,8 @@ class RedactionRetryPolicy:
         return make_failed_redaction(text, self._key(text, tenant))
 
     def _stop(self, failed: TextRedactionError) -> NoReturn:
-        kind = RedactionReviewRequiredError if self.then == "pause" else RedactionAbandonedError
-        raise kind(f"after {self.attempts} attempts a text could still not be redacted: {failed}") from failed
+        kind = RedactionReviewRequiredError if self.failure_mode == "pause" else RedactionAbandonedError
+        raise kind(f"after {self.max_attempts} attempts a text could still not be redacted: {failed}") from failed
 
 
 async def _kept(answer: Awaitable[_T]) -> _T:
@@ -326,11 +326,11 @@ class TextRedactor:
     """
 
     redactor: Redactor
-    originals: VaultPlaceholderFactory | None = None
+    placeholder_factory: VaultPlaceholderFactory | None = None
     """Without it, no replacement can be restored."""
     meter: Meter | None = None
     """Counts replacements, again for a text that is redacted again."""
-    endurance: RedactionRetryPolicy | None = None
+    retry_policy: RedactionRetryPolicy | None = None
     """Without it, the first failure is raised."""
     titles: TitlePolicy | None = None
     """None: titles are redacted like other texts. Titles are public and too short for a language model, which often
@@ -353,14 +353,14 @@ class TextRedactor:
         return tuple(_without_names(one, again) for one, again in zip(once, spelled, strict=True))
 
     async def _tried(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
-        if self.endurance is None:
+        if self.retry_policy is None:
             return await self._replaced(texts, place, tenant)
-        return await self.endurance.redact_with_retries(self._replaced, texts, place, tenant)
+        return await self.retry_policy.redact_with_retries(self._replaced, texts, place, tenant)
 
     async def _replaced(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
         results = await self.redactor.redact(texts, place, tenant)
-        if self.originals is not None:
-            results = await self.originals.store_originals(texts, results, tenant)
+        if self.placeholder_factory is not None:
+            results = await self.placeholder_factory.store_originals(texts, results, tenant)
         if self.meter is not None:
             self.meter.record_redactions(place, sum(len(result.spans) for result in results))
         return results

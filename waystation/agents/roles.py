@@ -80,7 +80,7 @@ class ToolVisibilityContext:
     """What tool visibility depends on, besides tools and settings."""
 
     run: RunRef
-    terms: AgentConfig
+    config: AgentConfig
     transcript: Transcript
 
 
@@ -94,9 +94,9 @@ def apply_tool_visibility(toolbox: Toolbox, of: ToolVisibilityContext, policy: T
     limits = {name: policy.limits[name] for name in schemas if not amiss[name]}
     box = replace(toolbox, limits=limits)
     offered = [_offered(tool, box.specs_by_name[tool.name], amiss.get(tool.name, [])) for tool in box.tools]
-    delegates = can_delegate(of.run.step_id, of.terms.delegation)
-    rights = AgentPermissions(role=of.run.role, delegates=delegates, denied=policy.denied)
-    budget = policy.compute_definition_budget(of.terms.window)
+    delegates = can_delegate(of.run.step_id, of.config.delegation)
+    rights = AgentPermissions(role=of.run.role, may_delegate=delegates, denied=policy.denied)
+    budget = policy.compute_definition_budget(of.config.window)
     now = compute_tool_visibility(
         offered, get_tool_phase(of.run.role, of.transcript, box.ending_tool_names), rights, budget
     )
@@ -104,7 +104,7 @@ def apply_tool_visibility(toolbox: Toolbox, of: ToolVisibilityContext, policy: T
     if prefix is not None:
         now, prefix = _held(now, prefix, {tool.name for tool in offered})
     _tell(of.run, now, is_first=prefix is None)
-    return replace(box, projection=now, prefix=prefix)
+    return replace(box, visibility=now, prefix=prefix)
 
 
 def _held(
@@ -115,7 +115,7 @@ def _held(
     Tools that are missing now (their server is away) stay among them, and a call of one is refused; tools that were
     denied since then are removed at once.
     """
-    admitted = {tool.name for tool in now.admitted}
+    admitted = {tool.name for tool in now.permitted}
     sent = tuple(spec for spec in prefix.tools if spec.name in admitted or spec.name not in known)
     return retain_sent_tools(now, {spec.name for spec in sent}), prefix.replace(tools=sent)
 
@@ -127,7 +127,7 @@ def _offered(tool: Tool, spec: ToolSpec, amiss: list[str]) -> CandidateTool:
         tokens=estimate_text(written),
         permission=tool.permission,
         urgency=tool.urgency,
-        unusable=f"its limits name parameters that it does not have: {', '.join(amiss)}" if amiss else "",
+        unusable_reason=f"its limits name parameters that it does not have: {', '.join(amiss)}" if amiss else "",
     )
 
 
@@ -142,7 +142,7 @@ def _tell(run: RunRef, now: ToolVisibility, *, is_first: bool) -> None:
             "WAYSTATION_TOOL_TOKENS sets the limit",
             run.run_id,
             left_out,
-            now.budget,
+            now.token_budget,
             run.task_id,
         )
 
@@ -174,7 +174,7 @@ def load_role_prompt(role: AgentRole) -> str:
 
 def build_planning_prompt() -> str:
     """Build the system prompt of planning, which explains what steps of each role are for."""
-    steps = "; ".join(f"{role} {get_role_spec(role).step}" for role in list_step_roles())
+    steps = "; ".join(f"{role} {get_role_spec(role).purpose}" for role in list_step_roles())
     return load_role_prompt("planning").replace("{roles}", steps)
 
 
@@ -204,7 +204,7 @@ class AgentDeps:
 
     store: AgentStore
     search: DocumentSearch
-    recollection: MemoryRecall
+    memory_recall: MemoryRecall
     redactor: Redactor
     redacted_documents: RedactedDocumentStore
     """Redacted texts of documents, pages and stored results, as tools show them."""
@@ -254,7 +254,7 @@ class AgentDeps:
             own = replace(own, tools=[*own.tools, *foreign], notes=_missed(offered, asked.servers or ()))
         elif asked.servers and set(asked.servers) != {DEFAULT_SERVERS}:
             own = replace(own, notes=(NO_SERVERS,))
-        policy = self.policy.replace(more=self.policy.more or bool(self.plugins))
+        policy = self.policy.replace(has_external_tools=self.policy.has_external_tools or bool(self.plugins))
         return apply_tool_visibility(own, ToolVisibilityContext(run, terms, transcript), policy)
 
     async def _foreign(self, run: RunRef, servers: ToolServers, offered: UntrustedTools) -> Sequence[Tool]:
@@ -291,7 +291,7 @@ class AgentDeps:
             ListDocumentsTool(self.store),
             SearchDocumentsTool(self.search, self.store, self.redactor, self.redacted_documents),
             ReadDocumentTool(self.store, self.redacted_documents),
-            RecallTool(self.recollection, self.store),
+            RecallTool(self.memory_recall, self.store),
             ExpandReferenceTool(self.store, self.redacted_documents, self.earlier_tasks),
             ReadStoredResultTool(self.redacted_documents),
             PinMessageTool(),

@@ -114,17 +114,17 @@ async def increment_version(connection: AsyncConnection, fence: Fence, version: 
 
 async def revert_work(connection: AsyncConnection, run_id: str, rewind: TranscriptRewind) -> None:
     """Delete what withdrawn calls have written, such as notes, and restore the deliverable as it was."""
-    ids = [f"{run_id}/{call_id}" for call_id in rewind.calls]
+    ids = [f"{run_id}/{call_id}" for call_id in rewind.removed_calls]
     for stored in RUN_TABLES:
         if stored.call_id is not None:
             withdrawn = (stored.owner == run_id, stored.call_id.in_(ids))
             await connection.execute(delete(stored.table).where(*withdrawn))
     own = deliverables.c.run_id == run_id
-    if rewind.handed_in is None:
+    if rewind.deliverable is None:
         await connection.execute(delete(deliverables).where(own))
     else:
         await connection.execute(
-            update(deliverables).where(own).values(body=bind_to_row(rewind.handed_in.model_dump_json(), run_id))
+            update(deliverables).where(own).values(body=bind_to_row(rewind.deliverable.model_dump_json(), run_id))
         )
 
 
@@ -423,7 +423,7 @@ class SqlTranscriptRepository(SqlRepository):
         await lock_run(connection, fence)
         if await self._recorded(connection, fence, version, rewind.record):
             await revert_work(connection, fence.run_id, rewind)
-            await withdraw_passages(connection, fence.run_id, rewind.gone, self._clock())
+            await withdraw_passages(connection, fence.run_id, rewind.removed_messages, self._clock())
 
     async def _recorded(self, connection: AsyncConnection, fence: Fence, version: int, record: Record) -> bool:
         """Insert a record. Return False if its ID exists already."""
@@ -572,7 +572,7 @@ async def load_run_usage(connection: AsyncConnection, run_id: str) -> RunUsage:
         turns=row.turns,
         possibly_billed=row.possibly_billed,
         possibly_billed_micro_usd=row.possibly_billed_micro_usd,
-        last_prompt=row.last_prompt or 0,
+        last_prompt_tokens=row.last_prompt or 0,
         cost_micro_usd=row.cost if row.priced == row.charges else None,
     )
 

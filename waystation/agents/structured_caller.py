@@ -48,13 +48,13 @@ class NoAnswerReason(StrEnum):
 class NoAnswer(NamedTuple):
     """There is no answer."""
 
-    why: NoAnswerReason
+    reason: NoAnswerReason
     cause: str = ""
     """Message of the error that prevented it."""
 
     def format_note(self, notes: Mapping[NoAnswerReason, str]) -> str:
         """Return the note for people."""
-        return f"{notes[self.why]} ({self.cause})" if self.cause else notes[self.why]
+        return f"{notes[self.reason]} ({self.cause})" if self.cause else notes[self.reason]
 
 
 class CallOptions(NamedTuple):
@@ -73,12 +73,12 @@ class StructuredPrompt(Generic[_T]):
     kind: CallKind
     system: str
     tool: ToolSpec
-    opening: Callable[[], Awaitable[str]]
+    build_first_message: Callable[[], Awaitable[str]]
     """Builds the first message, not redacted yet. Called once per run."""
-    place: TextDestination
-    read: Callable[[Mapping[str, JsonValue]], _T]
+    destination: TextDestination
+    parse: Callable[[Mapping[str, JsonValue]], _T]
     """Reads the answer from the call's arguments. Raises ValidationError, UnusableAnswerError."""
-    refusal: str
+    rejection_heading: str
     """Heading above the reasons why an answer cannot be used."""
 
 
@@ -103,7 +103,7 @@ class StructuredCaller:
                 except UnusableAnswerError as unusable:
                     if transcript.turn_count >= MAX_ANSWER_ATTEMPTS:
                         return NoAnswer(NoAnswerReason.UNUSABLE)
-                    complaint = _complaint(matter.refusal, last, unusable.errors, transcript.next_message_id)
+                    complaint = _complaint(matter.rejection_heading, last, unusable.errors, transcript.next_message_id)
                     transcript = await self._appended(transcript, fence, complaint)
             else:
                 asked = await self._asked(matter, transcript, fence, means)
@@ -115,7 +115,9 @@ class StructuredCaller:
         transcript = await self.store.load_transcript(matter.run.run_id, matter.run.scope)
         if transcript.messages:
             return transcript
-        (redacted,) = await self.redactor.redact([await matter.opening()], matter.place, matter.run.tenant)
+        (redacted,) = await self.redactor.redact(
+            [await matter.build_first_message()], matter.destination, matter.run.tenant
+        )
         return await self._appended(transcript, fence, build_user_message(transcript.next_message_id, redacted.text))
 
     async def _asked(
@@ -151,7 +153,7 @@ class StructuredCaller:
                 return NoAnswer(NoAnswerReason.NO_REPLY, str(failed))
             raise
         blocks, _ = await redact_reply(reply.blocks, self.redactor, matter.run.tenant)
-        message = transcript.build_reply(blocks, reply.asked)
+        message = transcript.build_reply(blocks, reply.called_model)
         await self.store.commit_reply(fence, transcript.version, message, charge)
         return transcript.with_message(message)
 
@@ -171,7 +173,7 @@ def _read(matter: StructuredPrompt[_T], message: Message) -> _T:
     if not calls:
         raise UnusableAnswerError(f"answer with one call of {matter.tool.name}")
     try:
-        return matter.read(calls[0].input)
+        return matter.parse(calls[0].input)
     except ValidationError as error:
         raise UnusableAnswerError(
             *(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())

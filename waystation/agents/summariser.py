@@ -76,7 +76,7 @@ class SummaryResponse(Value):
     charge: Charge
     """Not committed yet."""
     redactions: int
-    cut: bool = False
+    truncated: bool = False
     """Whether it is incomplete even after a second try: it exceeded the reply's maximum length."""
 
 
@@ -84,7 +84,7 @@ class SummaryUnavailableResult(Value):
     """No summary could be had. Nothing was charged."""
 
     note: str
-    asked: bool
+    model_called: bool
     """True: the model failed. False: the budget did not allow the call."""
 
 
@@ -97,13 +97,13 @@ class SummaryModel:
     request: CompactionRequest
     fence: Fence
     policy: CompactionPolicy
-    work: str = ""
+    assignment: str = ""
     """What the agent works on, redacted: the question and its step's goal, each in its tag."""
 
     def compute_max_input_tokens(self, most: int) -> int:
         """Return how many tokens of conversation it can read for a summary of at most `most` tokens."""
-        facts = get_model_profile(self.request.terms.condense_model)
-        asked = estimate_text(self._system + self.policy.instructions + self.work)
+        facts = get_model_profile(self.request.config.condense_model)
+        asked = estimate_text(self._system + self.policy.instructions + self.assignment)
         return max(1, (facts.window - self._most_output(most, MAX_TRIES) - asked) * _SURE_SHARE // 100)
 
     async def request_summary(
@@ -123,7 +123,7 @@ class SummaryModel:
             StaleFenceError: Another attempt has taken over.
         """
         answer = await self._asked(name, conversation, length, note, 1)
-        if isinstance(answer, SummaryUnavailableResult) or not answer.cut:
+        if isinstance(answer, SummaryUnavailableResult) or not answer.truncated:
             return answer
         shorter = (length[0], max(length[0], length[1] // 2))
         again = f"{note}\nA summary of it was too long and was cut: keep this one short, and end it.".strip()
@@ -136,7 +136,7 @@ class SummaryModel:
     async def _asked(
         self, name: str, conversation: str, length: tuple[int, int], note: str, attempt: int
     ) -> SummaryResponse | SummaryUnavailableResult:
-        terms, run = self.request.terms, self.request.run
+        terms, run = self.request.config, self.request.run
         ask = ModelRequest(
             model=terms.condense_model,
             system=self._system,
@@ -146,15 +146,15 @@ class SummaryModel:
         )
         call = await self._fitted(ask, length[0])
         if isinstance(call, CallNotAffordable):
-            return SummaryUnavailableResult(note="The budget did not allow a summary.", asked=False)
+            return SummaryUnavailableResult(note="The budget did not allow a summary.", model_called=False)
         try:
             reply, charge = await self.model.run_call(self.fence, CallKey("summary", name), call)
         except ModelRejected as error:
-            return SummaryUnavailableResult(note=f"The summariser failed: {error}", asked=True)
+            return SummaryUnavailableResult(note=f"The summariser failed: {error}", model_called=True)
         except ModelUnavailable as error:
             if error.possibly_billed and isinstance(await self._fitted(ask, length[0]), CallNotAffordable):
                 return SummaryUnavailableResult(
-                    note=f"The summariser failed, and the budget allows no other try: {error}", asked=True
+                    note=f"The summariser failed, and the budget allows no other try: {error}", model_called=True
                 )
             raise
         said = () if reply.stop is StopReason.REFUSAL else reply.blocks
@@ -165,20 +165,20 @@ class SummaryModel:
             text="" if redacted.redaction_failed else redacted.text,
             charge=charge,
             redactions=len(redacted.spans),
-            cut=reply.stop in CUT_OFF,
+            truncated=reply.stop in CUT_OFF,
         )
 
     def _most_output(self, most: int, attempt: int) -> int:
         """Return the maximum output tokens of a request for a summary of at most `most` tokens."""
-        facts = get_model_profile(self.request.terms.condense_model)
+        facts = get_model_profile(self.request.config.condense_model)
         wanted = (most * HEADROOM + THINKING_ROOM) * attempt
-        return min(wanted, facts.max_output) if facts.known else wanted
+        return min(wanted, facts.max_output) if facts.is_known else wanted
 
     async def _fitted(self, ask: ModelRequest, least: int) -> PreparedCall | CallNotAffordable:
         """Prepare the call with space for the shortest summary at least: less would only be cut off."""
         left = self.request.limit.remaining_after((await self.model.store.get_run_usage(self.fence.run_id)).spent)
         floor = min(max(_REPLY_FLOOR, least), ask.max_output)
-        return await self.model.prepare_call(ask, left, floor, self.request.terms.prices)
+        return await self.model.prepare_call(ask, left, floor, self.request.config.prices)
 
     @property
     def _system(self) -> str:
@@ -188,8 +188,8 @@ class SummaryModel:
         wishes = self.policy.instructions.strip()
         heed = f"Whoever asked for the summary wants this heeded:\n{wrap_untrusted('wishes', wishes)}" if wishes else ""
         work = (
-            f"The agent works on this: keep what serves it.\n{wrap_untrusted('task', _inside(self.work))}"
-            if self.work
+            f"The agent works on this: keep what serves it.\n{wrap_untrusted('task', _inside(self.assignment))}"
+            if self.assignment
             else ""
         )
         parts = [
@@ -221,9 +221,9 @@ class SummaryInput(Value):
     """As in the view, not redacted. Must not be shown to summariser or memory."""
     texts: dict[str, str]
     """Redacted rendering by message ID."""
-    said: tuple[Message, ...]
+    user_messages: tuple[Message, ...]
     """Messages of the user's role that have text, redacted."""
-    user_said: tuple[str, ...]
+    user_texts: tuple[str, ...]
     """What the user has said in the conversation so far, redacted."""
     pinned: tuple[str, ...]
     """IDs of the messages that must not be hidden."""
@@ -255,13 +255,13 @@ class SummaryInput(Value):
         return SummaryCheckInput(
             text=self.text,
             tokens=rung.middle_tokens,
-            room=rung.summary_tokens[1],
-            cap=policy.max_pinned_tokens,
+            target_tokens=rung.summary_tokens[1],
+            max_constraint_tokens=policy.max_pinned_tokens,
             constraints=extract_user_constraints(heard),
-            asked=extract_user_requests(heard),
-            decisions=extract_recorded_decisions(self.said),
+            requests=extract_user_requests(heard),
+            decisions=extract_recorded_decisions(self.user_messages),
             open_work=self.open_work,
-            user_said=self.user_said,
+            user_texts=self.user_texts,
             pinned=self.pinned,
         )
 
@@ -311,7 +311,7 @@ class SummaryResult(Value):
     verdict: AcceptedSummary | RejectedSummary | None
     charge: Charge | None
     """Not committed yet."""
-    asked: bool = True
+    model_called: bool = True
     """Whether a model was called: what was rejected earlier costs nothing, however often it is tried."""
     notes: tuple[str, ...] = ()
 
@@ -342,7 +342,7 @@ class Summariser:
         """
         replaced = middle.to_check_input(rung, self.model.policy).replace(sources=sources)
         if hopeless := check_middle(replaced):
-            return SummaryResult(verdict=hopeless, charge=None, asked=False)
+            return SummaryResult(verdict=hopeless, charge=None, model_called=False)
         parts = split_into_parts(middle.lines, self.model.compute_max_input_tokens(rung.summary_tokens[1]))
         conversation, note = parts[0], ""
         if len(parts) > 1:
@@ -352,9 +352,9 @@ class Summariser:
             conversation, note = said, JOIN_INSTRUCTION
         answer = await self.model.request_summary(rung.compaction_id, conversation, rung.summary_tokens, note)
         if isinstance(answer, SummaryUnavailableResult):
-            return SummaryResult(verdict=None, charge=None, asked=answer.asked, notes=(answer.note,))
+            return SummaryResult(verdict=None, charge=None, model_called=answer.model_called, notes=(answer.note,))
         self.redactions += answer.redactions
-        verdict = _CUT if answer.cut else check_summary(answer.text, replaced)
+        verdict = _CUT if answer.truncated else check_summary(answer.text, replaced)
         return SummaryResult(verdict=verdict, charge=answer.charge)
 
     async def _summaries(self, rung: SummariseDecision, parts: Sequence[str]) -> str | SummaryResult:
@@ -382,9 +382,9 @@ class Summariser:
         """Summarise a part and commit it with its charge: no later attempt pays for it again after a crash."""
         answer = await self.model.request_summary(name, part, length, note)
         if isinstance(answer, SummaryUnavailableResult):
-            return SummaryResult(verdict=None, charge=None, asked=answer.asked, notes=(answer.note,))
+            return SummaryResult(verdict=None, charge=None, model_called=answer.model_called, notes=(answer.note,))
         self.redactions += answer.redactions
-        if answer.cut:
+        if answer.truncated:
             return SummaryResult(verdict=_CUT, charge=answer.charge)
         if not answer.text.strip():
             message = "the summary of a part is blank"

@@ -107,7 +107,7 @@ class PromptSpace:
     """Space for a task brief, in estimated tokens."""
 
     window: int
-    fixed: int
+    fixed_tokens: int
     """Estimated tokens of system prompt and tools."""
 
 
@@ -135,32 +135,32 @@ class BriefContext:
     procedures: Sequence[Procedure | InvalidProcedure]
     role: AgentRole
     goal: str
-    assigned: Sequence[SafeMarkup]
+    assignment: Sequence[SafeMarkup]
     """The step and what it builds on, each in its tag."""
     recalled: Sequence[MemoryExcerpt]
-    earlier: SafeMarkup | None = None
+    earlier_tasks: SafeMarkup | None = None
     """Earlier tasks of the session, in its tag."""
 
     def text(self, room: PromptSpace) -> str:
         """Render as much as fits, the stable parts first."""
         allocation = allocate_prompt(room.window, self._demands(room))
-        kept = {name for row in allocation.rows for name in row.kept if name not in row.gave_way}
+        kept = {name for row in allocation.rows for name in row.included if name not in row.omitted}
         named = [one for one in self.documents.first if f"document {one.name}" in kept]
         task = wrap_untrusted(
             "task",
             *self._firm_head,
             render_document_list(named, self.documents.total),
             *filter(None, [self._procedures_listed(kept)]),
-            *self.assigned,
+            *self.assignment,
         )
         shown = (render_procedure(one) for one in self._relevant if f"text {one.document}" in kept)
         return "\n".join([task, *shown, *self._recalled(allocation)])
 
     def _demands(self, room: PromptSpace) -> Mapping[PromptSection, Sequence[PromptCandidate]]:
-        firm = "\n".join([*self._firm_head, *self.assigned])
+        firm = "\n".join([*self._firm_head, *self.assignment])
         return {
-            PromptSection.SYSTEM: [PromptCandidate(name="system and tools", tokens=room.fixed, firm=True)],
-            PromptSection.CONTRACT: [PromptCandidate(name="task", tokens=estimate_text(firm), firm=True)],
+            PromptSection.SYSTEM: [PromptCandidate(name="system and tools", tokens=room.fixed_tokens, required=True)],
+            PromptSection.CONTRACT: [PromptCandidate(name="task", tokens=estimate_text(firm), required=True)],
             **{
                 layer: [PromptCandidate(name="held", tokens=compute_section_tokens(layer, room.window), divisible=True)]
                 for layer in HELD
@@ -172,7 +172,7 @@ class BriefContext:
     @property
     def _firm_head(self) -> Sequence[SafeMarkup]:
         form = [wrap_untrusted("output", told)] if (told := get_role_spec(self.role).form) else []
-        earlier = [self.earlier] if self.earlier else []
+        earlier = [self.earlier_tasks] if self.earlier_tasks else []
         return [*render_question_and_criteria(self.request), *form, *render_deadline(self.request), *earlier]
 
     @property
@@ -205,7 +205,7 @@ class BriefContext:
         return render_procedure_listing(shown, f"- and {more} more, which read_skill names" if more else "")
 
     def _recalled(self, allocation: PromptAllocation) -> Sequence[SafeMarkup]:
-        kept = allocation.get_row(PromptSection.RETRIEVED).kept
+        kept = allocation.get_row(PromptSection.RETRIEVED).included
         shown = render_recalled_excerpts(
             [one for number, one in enumerate(self.recalled) if f"passage {number}" in kept]
         )
@@ -230,7 +230,7 @@ def render_question_and_criteria(request: AgentTaskRequest) -> Sequence[SafeMark
 def render_deadline(request: AgentTaskRequest) -> Sequence[SafeMarkup]:
     """Render the deadline after which no person is waited for, if it was set in advance."""
     ahead = request.unattended
-    if ahead.answer_by is None or ahead.then == "wait":
+    if ahead.answer_by is None or ahead.at_deadline == "wait":
         return []
     by = f"{ahead.answer_by:%Y-%m-%d %H:%M %Z}".strip()
     return [wrap_untrusted("deadline", f"{by}: from then on nobody is waited for; hand in before the budget is spent.")]
@@ -263,7 +263,7 @@ class BriefBuilder:
     """Builds task briefs from the store."""
 
     store: BriefSource
-    recollection: MemoryRecall
+    memory_recall: MemoryRecall
     redactor: Redactor
     earlier_tasks: EarlierTasks
 
@@ -290,13 +290,13 @@ class BriefBuilder:
         listed = await self.store.list_documents(run.task_id, run.scope)
         parts = BriefContext(
             request=row.request,
-            earlier=await self.earlier_tasks.render_listing(row, room.window),
+            earlier_tasks=await self.earlier_tasks.render_listing(row, room.window),
             documents=await build_document_listing(listed, self.redactor, run.tenant),
             procedures=procedures,
             role=run.role,
             goal=goal,
-            assigned=assigned,
-            recalled=await self._recalled(run, goal, row.terms.agent.memory, notices),
+            assignment=assigned,
+            recalled=await self._recalled(run, goal, row.terms.default.memory, notices),
         )
         (redacted,) = await self.redactor.redact([parts.text(room)], TextDestination.CONTRACT, run.tenant)
         notices.extend(build_redaction_notes(redacted))
@@ -337,7 +337,7 @@ class BriefBuilder:
     ) -> Sequence[MemoryExcerpt]:
         """Recall earlier work of the session on this goal."""
         try:
-            found = await self.recollection.find_relevant(run, goal, STARTING_TOKENS, scope)
+            found = await self.memory_recall.find_relevant(run, goal, STARTING_TOKENS, scope)
         except MemoryUnavailable:
             notices.append("Memory did not answer at the start of a run; the agent went on without it.")
             return ()
@@ -351,7 +351,7 @@ async def record_restored_placeholders(
 
     Raises StoreError.
     """
-    if restored := frozenset[str]().union(*[turn.restored for one in found for turn in one.turns]):
+    if restored := frozenset[str]().union(*[turn.restored_placeholders for one in found for turn in one.turns]):
         entry = PlaceholderResolution(
             agent=run.step_id, tool=RECALL, call_id=call_id, placeholders=tuple(sorted(restored))
         )

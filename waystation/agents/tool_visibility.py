@@ -176,7 +176,7 @@ class CandidateTool(Value):
     """Estimated tokens of its definition."""
     permission: ToolPermission
     urgency: PhaseUrgency
-    unusable: str = ""
+    unusable_reason: str = ""
     """Why it cannot be used here."""
 
 
@@ -194,11 +194,11 @@ class ToolVisibility(Value):
     """What an agent sees in a phase, in the order in which the tools were offered."""
 
     phase: AgentPhase
-    budget: int
+    token_budget: int
     """Tokens for definitions. Tools that submit are shown even if they alone exceed it."""
     shown: tuple[CandidateTool, ...]
     hidden: tuple[HiddenToolRecord, ...]
-    admitted: tuple[CandidateTool, ...] = ()
+    permitted: tuple[CandidateTool, ...] = ()
     """All tools that its permissions admit, whatever the phase and the budget."""
 
     @property
@@ -224,9 +224,9 @@ class ToolVisibility(Value):
 class ToolPolicy(Value):
     """The operator's settings for tools."""
 
-    tokens: int | None = None
+    definition_tokens: int | None = None
     """Budget for definitions in tokens; None: see `compute_definition_budget`."""
-    more: bool = False
+    has_external_tools: bool = False
     """Whether there are more tools than our own: of the web, of plug-ins, or of servers."""
     denied: tuple[str, ...] = ()
     """Denied tools: names, patterns with `*`, or permissions. An agent can always submit."""
@@ -235,16 +235,16 @@ class ToolPolicy(Value):
 
     def compute_definition_budget(self, window: int) -> int:
         """Return the tokens for definitions of an agent with this window: as configured, or what its tools need."""
-        if self.tokens is not None:
-            return self.tokens
-        return min(2 * TOOL_TOKENS, max(TOOL_TOKENS, window // MORE_PART)) if self.more else TOOL_TOKENS
+        if self.definition_tokens is not None:
+            return self.definition_tokens
+        return min(2 * TOOL_TOKENS, max(TOOL_TOKENS, window // MORE_PART)) if self.has_external_tools else TOOL_TOKENS
 
 
 class AgentPermissions(Value):
     """What an agent may have at all."""
 
     role: AgentRole
-    delegates: bool
+    may_delegate: bool
     """Whether it may start subagents, by its depth and its task's config."""
     denied: tuple[str, ...] = ()
     """As in `ToolPolicy`."""
@@ -255,10 +255,10 @@ class AgentPermissions(Value):
             return f"the role {self.role} has no permission {tool.permission}"
         if tool.permission == "hand_in":
             return None
-        if tool.permission == "delegate" and not self.delegates:
+        if tool.permission == "delegate" and not self.may_delegate:
             return "it may start no subagents"
         denial = next((one for one in self.denied if one == tool.permission or fnmatchcase(tool.name, one)), None)
-        return tool.unusable or None if denial is None else f"the settings deny {denial}"
+        return tool.unusable_reason or None if denial is None else f"the settings deny {denial}"
 
 
 SINCE_THEN = "it came after the tools of this conversation were set: it is shown after the next compaction"
@@ -269,7 +269,7 @@ def retain_sent_tools(now: ToolVisibility, sent: Collection[str]) -> ToolVisibil
 
     A change of tools between compactions would break the prompt cache and lose the model's thinking so far.
     """
-    shown = tuple(tool for tool in now.admitted if tool.name in sent)
+    shown = tuple(tool for tool in now.permitted if tool.name in sent)
     names = {tool.name for tool in shown}
     hidden = [tool for tool in now.hidden if tool.name not in names]
     fresh = [tool for tool in now.shown if tool.name not in names]
@@ -299,8 +299,8 @@ def compute_tool_visibility(
             refused[tool.name] = f"{left} of {budget} tokens were left when it was its turn, and it has {tool.tokens}"
     return ToolVisibility(
         phase=phase,
-        budget=budget,
-        admitted=tuple(tool for tool in offered if rights.find_denial_reason(tool) is None),
+        token_budget=budget,
+        permitted=tuple(tool for tool in offered if rights.find_denial_reason(tool) is None),
         shown=tuple(tool for tool in offered if tool.name not in refused),
         hidden=tuple(
             HiddenToolRecord(

@@ -10,11 +10,11 @@ class TranscriptRewind(Value):
     """Rewind of one transcript. Charges stay, and so do the messages, which no longer count."""
 
     record: RewindRecord
-    gone: frozenset[str]
+    removed_messages: frozenset[str]
     """IDs of the messages that no longer count: passages with any of them are deleted."""
-    calls: frozenset[str]
+    removed_calls: frozenset[str]
     """IDs of the tool calls in them: notes taken by them are deleted."""
-    handed_in: Deliverable | None = None
+    deliverable: Deliverable | None = None
     """Deliverable of the calls that still count."""
 
 
@@ -25,6 +25,6 @@ def build_transcript_rewind(transcript: Transcript, message_id: str, record_id: 
     gone = [message for message in get_effective_transcript(transcript).messages if message.id not in stays]
     return TranscriptRewind(
         record=record,
-        gone=frozenset(message.id for message in gone),
-        calls=frozenset(call.id for message in gone for call in message.tool_uses),
+        removed_messages=frozenset(message.id for message in gone),
+        removed_calls=frozenset(call.id for message in gone for call in message.tool_uses),
     )

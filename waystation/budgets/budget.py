@@ -40,7 +40,7 @@ class RunUsage(Value):
     """Worst case, in tokens, of calls whose reply was never committed (after a crash). Counted as spent."""
     possibly_billed_micro_usd: int = 0
     """The same in micro-USD; excludes calls of models without a known price."""
-    last_prompt: int = 0
+    last_prompt_tokens: int = 0
     """Prompt tokens of the newest turn, as the provider counted them; 0 before the first."""
     cost_micro_usd: int | None = 0
     """Cost in micro-USD; None if a model without a known price was used."""
@@ -231,7 +231,7 @@ class BudgetLevel(NamedTuple):
     """Name, as at the start of a sentence."""
     used: Amount
     limit: Limit
-    raises: int = 0
+    times_raised: int = 0
     """How often people have raised it."""
     verb: str = "spent"
 
@@ -246,8 +246,8 @@ def collect_budget_warnings(
     known, notes = dict(warned), list[str]()
     for level in levels:
         share = level.limit.compute_used_share(level.used)
-        if share >= WARN_SHARE and known.get(level.name, -1) < level.raises:
-            known[level.name] = level.raises
+        if share >= WARN_SHARE and known.get(level.name, -1) < level.times_raised:
+            known[level.name] = level.times_raised
             used = format_used_amount(level.used, level.limit)
             notes.append(f"{level.name} has {level.verb} {int(share * 100)} % of its budget: {used}.")
     return known, tuple(notes)

@@ -92,13 +92,13 @@ class AnswerCommand(NamedTuple):
     """Values by option name; None or empty if not given."""
     amount: Amount | None = None
     """Amount granted to each request; None: the requested amount."""
-    every: bool = False
+    all_requests: bool = False
     """Whether all open budget requests are answered."""
 
     @property
     def is_multiple(self) -> bool:
         """Whether the outcome is reported per request id, as for more than one request."""
-        return self.every or len(self.request_ids) > 1
+        return self.all_requests or len(self.request_ids) > 1
 
     def render_command_for(self, task_id: str, request_id: str) -> str:
         """Return the same command for this request."""
@@ -157,7 +157,7 @@ def describe_late_answer(
     """
     before = describe_previous_answer(view, request_id)
     found = (asked.decision for asked in view.approvals if asked.request_id == request_id)
-    if typed.every and "withdrawn" in found:
+    if typed.all_requests and "withdrawn" in found:
         return AnswerResult(outcome="not_needed", reason=before)
     return refused.replace(reason=f"{refused.reason}: {before}") if before else refused
 
@@ -255,9 +255,9 @@ class RequestSelection(NamedTuple):
     """The requests that are answered together, and remarks on the others."""
 
     request_ids: tuple[str, ...]
-    asked: dict[str, ApprovalView]
+    open_requests: dict[str, ApprovalView]
     """Those that are open."""
-    left_out: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
 
 
 def send_answers_and_exit(typed: AnswerCommand, send: SendWith, together: SendSeveral, *, as_json: bool) -> NoReturn:
@@ -266,7 +266,7 @@ def send_answers_and_exit(typed: AnswerCommand, send: SendWith, together: SendSe
     Raises:
         BadInput: Nothing was sent, or the options contradict each other.
     """
-    if typed.every and typed.request_ids:
+    if typed.all_requests and typed.request_ids:
         raise BadInput("--request and --all exclude each other: name the requests, or answer all that ask for money")
     answers = asyncio.run(_answered(typed, send, together))
     if as_json:
@@ -293,7 +293,7 @@ async def answer_several(client: Client, typed: AnswerCommand, send: SendSeveral
     """
     view = await load_answerable_task(client, typed)
     meant = select_requests(typed, view)
-    for line in meant.left_out:
+    for line in meant.skipped:
         print_message(line)
     if not meant.request_ids:
         raise BadInput(f"{view.task_id} has no open request for money: `waystation approvals` shows what waits")
@@ -301,7 +301,7 @@ async def answer_several(client: Client, typed: AnswerCommand, send: SendSeveral
     answers: list[_Answered] = []
     for request_id, sent in (await send(client, view.task_id, meant.request_ids)).items():
         answer = await _refused_late(client, typed, view.task_id, request_id, sent)
-        asked = meant.asked.get(request_id)
+        asked = meant.open_requests.get(request_id)
         short = describe_insufficient_grant(typed.amount, asked, answer) if asked is not None else ""
         print_message(f"{request_id}: {'; '.join(filter(None, (format_answer_outcome(answer), short)))}")
         answers.append(_Answered(request_id=request_id, **answer.model_dump()))
@@ -313,7 +313,7 @@ def select_requests(typed: AnswerCommand, view: TaskView) -> RequestSelection:
     another kind.
     """
     waiting = view.pending_approvals
-    if not typed.every:
+    if not typed.all_requests:
         named = tuple(dict.fromkeys(typed.request_ids))
         return RequestSelection(named, {asked.request_id: asked for asked in waiting if asked.request_id in named})
     for_money = {asked.request_id: asked for asked in waiting if not asked.requested.is_zero}
@@ -329,7 +329,7 @@ def format_announcement(typed: AnswerCommand, meant: RequestSelection) -> str:
     if typed.command == "deny":
         return f"denying {requests}"
     total = Amount()
-    for request in meant.asked.values():
+    for request in meant.open_requests.values():
         total += typed.amount or request.requested
     if total.is_zero:
         return f"approving {requests}"
@@ -366,7 +366,7 @@ def approve(
     async def together(client: Client, task_id: str, request_ids: Sequence[str]) -> Mapping[str, AnswerResult]:
         return await client.approve_many(task_id, request_ids, amount, by=by or getuser(), note=note)
 
-    typed = AnswerCommand("approve", task, tuple(request or ()), options, amount=amount, every=every)
+    typed = AnswerCommand("approve", task, tuple(request or ()), options, amount=amount, all_requests=every)
     send_answers_and_exit(typed, send, together, as_json=as_json)
 
 
@@ -392,7 +392,7 @@ def deny(
     async def together(client: Client, task_id: str, request_ids: Sequence[str]) -> Mapping[str, AnswerResult]:
         return await client.deny_many(task_id, request_ids, by=by or getuser(), note=note)
 
-    typed = AnswerCommand("deny", task, tuple(request or ()), options, every=every)
+    typed = AnswerCommand("deny", task, tuple(request or ()), options, all_requests=every)
     if typed.is_multiple and finish == "cancel":
         raise BadInput(f"--finish cancel ends the whole task: deny one request so, or `waystation cancel {task}`")
     send_answers_and_exit(typed, send, together, as_json=as_json)

@@ -84,7 +84,7 @@ def _server(settings: Settings, origins: frozenset[str], *, encodes: bool) -> Co
     # A new one at every start: a program at our port while we do not run would receive the path from an open UI.
     path = "" if settings.codec_token is not None else secrets.token_hex(PATH_BYTES)
     return CodecServer(
-        codec, CodecAccessPolicy(origins=origins, path=path, token=settings.codec_token, encodes=encodes)
+        codec, CodecAccessPolicy(origins=origins, path=path, token=settings.codec_token, may_encrypt=encodes)
     )
 
 

@@ -221,7 +221,9 @@ async def _asked(
             row = ModelCapabilities(
                 forces_tools=True, caches=None if caches else False, binds_thinking=None if binds else False
             )
-            chat = create_probe_model(settings, model, endpoint.replace(rows={parse_model_name(model).model: row}))
+            chat = create_probe_model(
+                settings, model, endpoint.replace(capabilities={parse_model_name(model).model: row})
+            )
             asked[caches, binds] = await open_models.enter_async_context(aclosing(chat))
         return await ProbeRunner(asked, parse_model_name(model).model).run(overflow)
 
@@ -462,8 +464,10 @@ def _traces() -> CheckResult:
             finding="off; set OTEL_EXPORTER_OTLP_ENDPOINT on workers to enable them",
             needed=False,
         )
-    said = "redacted message content" if target.said else "no message content"
-    return CheckResult(name="traces", ok=True, finding=f"spans go to {target.place} by OTLP, with {said}", needed=False)
+    said = "redacted message content" if target.include_content else "no message content"
+    return CheckResult(
+        name="traces", ok=True, finding=f"spans go to {target.endpoint} by OTLP, with {said}", needed=False
+    )
 
 
 async def _server(settings: Settings) -> tuple[CheckResult, ...]:

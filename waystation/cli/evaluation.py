@@ -280,7 +280,7 @@ def _with_cost(answer: ScoredAnswer, view: TaskView) -> ScoredAnswer:
         phase=view.phase,
         tokens=view.budget.spent.tokens,
         micro_usd=to_micro_usd(view.cost_usd),
-        compactions=view.sum_compactions().made_room,
+        compactions=view.sum_compactions().effective_count,
         pauses=len(view.approvals),
     )
 

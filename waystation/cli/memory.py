@@ -92,7 +92,7 @@ def _question(tasks: int, *, everything: bool) -> str:
 
 def format_removed_counts(gone: ForgetResult) -> str:
     """Format how many items of each kind were removed, and what still has them."""
-    counts = {**gone.forgotten.model_dump(), "histories": gone.histories, "files": gone.files}
+    counts = {**gone.removed.model_dump(), "histories": gone.histories, "files": gone.files}
     listed = [f"{count:,} {_one(kind) if count == 1 else kind}" for kind, count in counts.items() if count]
     went = f"Forgotten: {', '.join(listed)}" if listed else "Nothing was left to forget."
     return "\n".join([went, *gone.remains])
@@ -206,8 +206,8 @@ async def _found(settings: Settings, wish: MemorySearchRequest) -> tuple[MemoryM
     wanted = await wish.to_query(settings.tenant, known)
     async with aclosing(MemoryReader(settings, compares=True)) as memory:
         found = tuple(MemoryMatchJson.from_excerpt(one, wish.query) for one in await memory.search(wanted, wish.tokens))
-    if memory.lost:
-        print_message(memory.lost)
+    if memory.unavailable_reason:
+        print_message(memory.unavailable_reason)
     return found
 
 

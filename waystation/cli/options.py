@@ -191,8 +191,8 @@ def parse_unattended_options(
         within = parse_span(answer_by, "--answer-by")
         if not within:
             raise BadInput(f"--answer-by {answer_by} leaves no time to answer: give a minute (1m) or more")
-        return UnattendedPolicy(top_up=raises, answer_within=within, then=then)
-    return UnattendedPolicy(top_up=raises, answer_by=_moment(answer_by.strip(), now), then=then)
+        return UnattendedPolicy(top_up=raises, answer_within=within, at_deadline=then)
+    return UnattendedPolicy(top_up=raises, answer_by=_moment(answer_by.strip(), now), at_deadline=then)
 
 
 def _top_up(text: str) -> TopUpPolicy:

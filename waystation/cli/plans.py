@@ -115,7 +115,7 @@ def render_plan_text(planned: PlannedTask) -> str:
 
 def _remarks(planned: PlannedTask) -> list[str]:
     """Return comment lines, which are ignored when the plan is parsed."""
-    budget, seen, names = planned.task.budget, planned.usual, planned.documents
+    budget, seen, names = planned.task.budget, planned.typical_usage, planned.documents
     more = f" and {len(names) - MENTIONED} more" if len(names) > MENTIONED else ""
     lines = [f"{planned.task.task_id} has spent {format_used_amount(budget.spent, budget.limit)}."]
     lines += [f"Step {step.id} may spend {format_limit(step.limit)}." for step in planned.task.steps]
@@ -126,8 +126,8 @@ def _remarks(planned: PlannedTask) -> list[str]:
         )
     if seen is not None:
         lines.append(
-            f"In {format_count(seen.tasks, 'earlier task')}, a step typically took {seen.middle:,} tokens, and 80% of "
-            f"the steps took {seen.least:,} to {seen.most:,}."
+            f"In {format_count(seen.tasks, 'earlier task')}, a step typically took {seen.median:,} tokens, and 80% of "
+            f"the steps took {seen.minimum:,} to {seen.maximum:,}."
         )
     if names:
         lines.append(f"Agents may read {', '.join(' '.join(name.split()) for name in names[:MENTIONED])}{more}.")

@@ -334,7 +334,7 @@ async def _erase_all(
                 near = await first.search.find_near_values()
             # The person confirms each of these by name.
             others = await select_near_values([one for one in near if one.text not in named], wish)
-            sure = replace(desk, wish=wish._replace(yes=True))
+            sure = replace(desk, options=wish._replace(yes=True))
             agreed += [await sure.confirm_erasure(one, told_as=one) for one in others]
         orders = [one for one in agreed if one is not None]
         if orders:
@@ -350,7 +350,7 @@ class _Desk:
 
     stack: AsyncExitStack
     client: Client
-    wish: ErasureOptions
+    options: ErasureOptions
 
     async def confirm_erasure(self, value: str, kind: str | None = None, told_as: str = "") -> ErasureTarget | None:
         """Show where one value occurs, and ask; None if it occurs nowhere, or the person declines.
@@ -370,7 +370,7 @@ class _Desk:
         await _say_earlier(search)
         print_message(format_found_places(found))
         question = f"Replace all of this by {ERASED_MARKER}{which}? This cannot be undone. [y/N]"
-        if not self.wish.yes and not await ask_confirmation(question):
+        if not self.options.yes and not await ask_confirmation(question):
             print_message(f"Nothing was erased{which}.")
             return None
         return ErasureTarget(search, found)

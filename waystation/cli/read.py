@@ -107,7 +107,7 @@ def _read(paths: Sequence[Path]) -> FilePreviews:
         loaded = load_documents(usable)
     return FilePreviews(
         documents=tuple(map(_document, loaded.documents)),
-        left_out=loaded.left_out,
+        left_out=loaded.skipped_items,
         refused=tuple(refused),
         redacted=False,
     )

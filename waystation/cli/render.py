@@ -379,7 +379,7 @@ def format_message(message: Message, remarks: Sequence[str] = ()) -> str:
     """Format one message of a transcript, with remarks in its heading."""
     return "\n".join(
         [
-            " · ".join([f"[{message.id}] {message.role}", *filter(None, [message.said_by]), *remarks]),
+            " · ".join([f"[{message.id}] {message.role}", *filter(None, [message.fallback_model]), *remarks]),
             *(_block_text(block) for block in message.blocks),
             "",
         ]

@@ -22,7 +22,7 @@ def format_context(context: NextPromptView) -> str:
     """Format the table, under a line that says what it shows."""
     allocation = context.allocation
     rows = [_HEADINGS, *map(_cells, allocation.rows)]
-    total = sum(row.asked for row in allocation.rows)
+    total = sum(row.requested for row in allocation.rows)
     rows.append(
         (
             "all",
@@ -57,8 +57,15 @@ def _heading(context: NextPromptView) -> list[str]:
 
 
 def _cells(row: SectionAllocation) -> tuple[str, ...]:
-    lost = _lost(row.asked - row.got)
-    return row.layer.value, f"{row.share:,}", f"{row.asked:,}", f"{row.got:,}", lost, SECTION_RULES[row.layer].words
+    lost = _lost(row.requested - row.allocated)
+    return (
+        row.section.value,
+        f"{row.share:,}",
+        f"{row.requested:,}",
+        f"{row.allocated:,}",
+        lost,
+        SECTION_RULES[row.section].description,
+    )
 
 
 def _lost(tokens: int) -> str:

@@ -195,14 +195,14 @@ def _deadline(one: PendingApproval, answer_by: datetime, now: datetime) -> tuple
         delivers = "is dropped: the task ends" if one.approval.requested.is_zero else "stays as it was"
     agent, moment = one.approval.agent, f"{answer_by.astimezone(now.tzinfo):{MOMENT}}"
     if answer_by > now:
-        match one.then:
+        match one.at_deadline:
             case "partial":
                 return "until", f"{moment}; {agent} then {delivers}"
             case "wait":
                 return "until", f"{moment}; after that it is overdue and keeps waiting"
             case None:
                 return "until", moment
-    if one.then == "partial":
+    if one.at_deadline == "partial":
         return "overdue", f"since {moment}: {agent} {delivers} as soon as a worker runs"
     return "overdue", f"since {moment}: it keeps waiting until someone answers"
 

@@ -242,7 +242,7 @@ def _show(found: Sequence[ScheduleDescription], *, as_json: bool) -> None:
 
 def build_schedule_json(known: ScheduleDescription) -> ScheduleJson:
     """Build the JSON, with stable keys."""
-    wish, seen = known.wish, known.seen
+    wish, seen = known.definition, known.view
     return ScheduleJson(
         name=known.name,
         question=wish.request.question if wish is not None else "",
@@ -286,7 +286,7 @@ def _local(moment: datetime) -> str:
 
 def format_schedule(known: ScheduleDescription) -> str:
     """Format a schedule in a few lines."""
-    wish, seen = known.wish, known.seen
+    wish, seen = known.definition, known.view
     state = f"paused ({seen.note})" if seen.paused else "on"
     lines = [f"{known.name}  {f'{wish.timing.cron} {wish.timing.zone}' if wish is not None else ''}  {state}"]
     if wish is None:

@@ -186,7 +186,7 @@ def prices(as_json: JsonOption = False) -> None:
         today = utc_now().date()
         held = [price for price in found if price.since > today or price == find_price(price.model, today, found)]
         print_text(
-            format_prices([one for one in held if one.source != PRICE_SOURCE or get_model_profile(one.model).known])
+            format_prices([one for one in held if one.source != PRICE_SOURCE or get_model_profile(one.model).is_known])
         )
         if without:
             print_message(f"without a price that holds here: {', '.join(without)}")
@@ -269,8 +269,8 @@ def _format_of(output: Path) -> ReportFormat:
 def _exported(found: ReportWithImprint, form: ReportFormat) -> bytes:
     """Render the report. Raises BadInput if a package for it is not installed."""
     file = render_report_file(found, form)
-    if file.lacking:
-        print_message(file.lacking)
+    if file.warning:
+        print_message(file.warning)
     return file.content
 
 

@@ -181,9 +181,9 @@ def load_task_procedures(settings: Settings, procedures: list[Path], skills: lis
     """Load procedures and skills; those of the settings if no procedures are named. Raises BadInput."""
     given = load_procedures(procedures or ([settings.procedures.expanduser()] if settings.procedures else []))
     found = load_skills(skills)
-    _print_skipped(found.left_out)
+    _print_skipped(found.skipped_items)
     try:
-        return validate_procedures((*given, *found.given))
+        return validate_procedures((*given, *found.skills))
     except ValueError as error:
         raise BadInput(f"--procedures and --skills: {error}") from None
 
@@ -201,7 +201,7 @@ def read_instructions(path: Path) -> str:
 
 def _load(paths: list[Path], *, verbose: bool) -> DocumentLoadResult:
     loaded = load_documents(paths) if paths else DocumentLoadResult(documents=())
-    _print_skipped(loaded.left_out, len(loaded.left_out) if verbose else MAX_SKIPPED_LINES)
+    _print_skipped(loaded.skipped_items, len(loaded.skipped_items) if verbose else MAX_SKIPPED_LINES)
     return loaded
 
 
@@ -218,7 +218,7 @@ def _print_skipped(items: Sequence[SkippedItem], most: int = MAX_SKIPPED_LINES) 
 async def _submit(
     settings: Settings, request: TaskRequest, loaded: DocumentLoadResult, *, detach: bool, verbose: bool, as_json: bool
 ) -> int:
-    request = request.replace(left_out=loaded.left_out)
+    request = request.replace(skipped_items=loaded.skipped_items)
     async with await connect_client(settings) as client:
         documents = loaded.documents or await _known_documents(client, request.session)
         row = await client.prepare_task(request)
@@ -254,9 +254,9 @@ def print_task_summary(settings: Settings, row: TaskRow, documents: int) -> None
     """Print what the task works on, what it may spend, and how to follow up later."""
     for sentence in describe_unknown_variables():
         print_message(sentence)
-    request, terms = row.request, row.terms
+    request, terms = row.request, row.config
     chosen = resolve_config(request, settings)
-    skipped = f" ({len(request.left_out)} skipped)" if request.left_out else ""
+    skipped = f" ({len(request.skipped_items)} skipped)" if request.skipped_items else ""
     print_message(f"{format_count(documents, 'document')}{skipped}")
     budget = f"{format_limit(terms.budget)}{_by(chosen, 'budget')}{_ceiling(terms)}"
     print_message(f"Budget {budget}; {WHEN_SPENT[terms.mode]}{_by(chosen, 'mode')}")
@@ -267,7 +267,7 @@ def print_task_summary(settings: Settings, row: TaskRow, documents: int) -> None
         step = ". Set ANTHROPIC_API_KEY to use Claude" if here else ""
         print_message(f"Model: the built-in offline model, which extracts and does not reason{step}")
     else:
-        print_message(f"Model {terms.agent.model}")
+        print_message(f"Model {terms.default.model}")
     if request.session == make_own_session_name(request.request_id):
         print_message(f"Follow up later with --session {request.session}")
     else:
@@ -276,10 +276,10 @@ def print_task_summary(settings: Settings, row: TaskRow, documents: int) -> None
 
 def print_task_config(settings: Settings, row: TaskRow) -> None:
     """Print every default and choice of the task's configuration, with the source of each."""
-    request, terms = row.request, row.terms
+    request, terms = row.request, row.config
     chosen = resolve_config(request, settings)
     print_message(f"Mode {terms.mode}{_by(chosen, 'mode')}; {_agent_budget(terms, chosen)} for each agent")
-    print_message(f"Agents: {_models(terms.agent, chosen)}; {_window(terms.agent, chosen)}")
+    print_message(f"Agents: {_models(terms.default, chosen)}; {_window(terms.default, chosen)}")
     if not terms.offline and (bought := describe_budget_in_tokens(terms, row.submitted_at.date())):
         print_message(bought)
     for role in list_step_roles():
@@ -287,7 +287,7 @@ def print_task_config(settings: Settings, row: TaskRow) -> None:
             by = resolve_config(request, settings, role)
             print_message(f"Agents for {role}: {_models(own, by)}; {_window(own, by)}")
     kept_by = _by(chosen, "strategy", "primers", "recents", "keep_last")
-    print_message(f"Compaction{kept_by}: {_compaction(terms.agent)}")
+    print_message(f"Compaction{kept_by}: {_compaction(terms.default)}")
 
 
 def _print_servers(row: TaskRow, *, inherited: bool) -> None:
@@ -345,8 +345,8 @@ def _thinking(agent: AgentConfig) -> str:
 
 
 def _compaction(agent: AgentConfig) -> str:
-    messages = f"also at {agent.messages} messages; " if agent.messages else ""
-    history = f"; an agent stops at {agent.history:,} messages" if agent.history else ""
+    messages = f"also at {agent.max_view_messages} messages; " if agent.max_view_messages else ""
+    history = f"; an agent stops at {agent.max_messages:,} messages" if agent.max_messages else ""
     return f"{messages}{_kept(agent)}{history}"
 
 
@@ -368,7 +368,7 @@ def _in_advance(decided: UnattendedPolicy) -> str:
     parts: list[str] = []
     if decided.top_up is not None:
         parts.append(f"{format_amount(decided.top_up.amount)} more, up to {format_count(decided.top_up.times, 'time')}")
-    end = "the agent then delivers what it has" if decided.then == "partial" else "it is then marked overdue"
+    end = "the agent then delivers what it has" if decided.at_deadline == "partial" else "it is then marked overdue"
     if decided.answer_by is not None:
         parts.append(f"a request waits until {decided.answer_by:%Y-%m-%d %H:%M %Z}; {end}")
     if decided.answer_within is not None:

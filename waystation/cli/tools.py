@@ -89,7 +89,7 @@ async def _found(file: Path) -> tuple[UntrustedTools, frozenset[str]]:
 
 def _notes(spec: UntrustedToolSpec) -> str:
     effect = "reads" if spec.read_only else "writes, may be repeated" if spec.idempotent else "writes"
-    return f"{'asks' if spec.asks else 'does not ask'}; {effect}; for {', '.join(spec.roles)}"
+    return f"{'asks' if spec.requires_approval else 'does not ask'}; {effect}; for {', '.join(spec.roles)}"
 
 
 def _hidden(one: HiddenTool) -> str:
@@ -150,7 +150,7 @@ async def _of(desk: AgentDeps, run: RunRef, terms: AgentConfig) -> AgentTools:
     toolbox = await desk.build_agent_toolbox(run, terms, await desk.store.load_transcript(run.run_id, run.scope))
     named = (await desk.store.get_task(run.task_id, run.scope)).request.servers
     kept_back = () if desk.servers is None else (await desk.servers.list_tools(servers=named)).hidden
-    seen = toolbox.projection or ToolVisibility(phase="executing", budget=0, shown=(), hidden=())
+    seen = toolbox.visibility or ToolVisibility(phase="executing", token_budget=0, shown=(), hidden=())
     limits = {
         tool: tuple(f"{parameter} {limit.description}" for parameter, limit in of_tool.items())
         for tool, of_tool in toolbox.limits.items()
@@ -159,7 +159,7 @@ async def _of(desk: AgentDeps, run: RunRef, terms: AgentConfig) -> AgentTools:
         agent=run.step_id,
         phase=seen.phase,
         tokens=seen.tokens,
-        budget=seen.budget,
+        budget=seen.token_budget,
         shown=tuple(ToolCost(name=one.name, tokens=one.tokens, limits=limits.get(one.name, ())) for one in seen.shown),
         hidden=(
             *(HiddenToolCost(name=one.name, tokens=one.tokens, reason=one.reason) for one in seen.hidden),

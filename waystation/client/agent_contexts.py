@@ -65,7 +65,7 @@ def build_idle_agent_deps(store: SqlStore, policy: ToolPolicy) -> AgentDeps:
     return AgentDeps(
         store=store,
         search=Bm25DocumentSearch(store),
-        recollection=MemoryRecall(UnavailableMemory(), NoEmbedder(), redactor),
+        memory_recall=MemoryRecall(UnavailableMemory(), NoEmbedder(), redactor),
         redactor=redactor,
         redacted_documents=RedactedDocumentStore(store, redactor),
         earlier_tasks=EarlierTaskReader(store),
@@ -99,11 +99,11 @@ async def load_agent_contexts(
         transcript = await store.load_transcript(run_id, row.ref.scope)
         if transcript.messages:
             ended = await store.get_leg_outcome(run_id, step.legs, row.ref.scope)
-            standing = ended.standing if ended is not None else LegState(totals=await store.get_run_usage(run_id))
-            known = standing.fixed > 0
+            standing = ended.state if ended is not None else LegState(totals=await store.get_run_usage(run_id))
+            known = standing.fixed_tokens > 0
             if not known:
                 fixed = await _own_tools(build_idle_agent_deps(store, policy), row, step, transcript)
-                standing = standing.replace(fixed=fixed)
+                standing = standing.replace(fixed_tokens=fixed)
             context = _context(row, step, transcript, standing)
             found.append(context.replace(system_known=known))
     return tuple(found)
@@ -112,13 +112,13 @@ async def load_agent_contexts(
 async def _own_tools(desk: AgentDeps, row: TaskRow, step: StepView, transcript: Transcript) -> int:
     """Return the estimated tokens of the system prompt and of our own tools."""
     run = RunRef.model_validate({**row.ref.model_dump(), "step_id": step.id, "role": step.role})
-    toolbox = await desk.build_agent_toolbox(run, row.terms.get_config(run.role), transcript)
+    toolbox = await desk.build_agent_toolbox(run, row.config.get_config(run.role), transcript)
     return toolbox.estimate_prompt_overhead(load_role_prompt(run.role))
 
 
 def _context(row: TaskRow, step: StepView, transcript: Transcript, standing: LegState) -> NextPromptView:
-    terms = row.terms.get_config(step.role)
-    measure = TokenEstimator(fixed=standing.fixed, scale=standing.scale)
+    terms = row.config.get_config(step.role)
+    measure = TokenEstimator(fixed_tokens=standing.fixed_tokens, token_ratio=standing.token_ratio)
     demands = {
         **compute_prompt_demands(transcript, measure, RESULT_SECTIONS),
         PromptSection.WORK: [PromptCandidate(name="room for the reply", tokens=terms.max_output, divisible=True)],
@@ -204,10 +204,10 @@ async def rewind_finished_task(
         ref=ref,
         agent=edit.agent,
         message=edit.message,
-        keep=edit.keep is not False,
+        keep_message=edit.keep is not False,
         by=edit.by,
         note=edit.note,
-        asked_at=utc_now(),
+        requested_at=utc_now(),
     )
     await _check(store, row, asked)
     session = make_session_workflow_id(row.request.tenant, row.request.session)
@@ -232,12 +232,12 @@ async def _check(store: SqlStore, row: TaskRow, asked: TaskRewind) -> None:
     if row.progress is None or row.progress.state is None:
         raise BadInput(f"{row.ref.task_id} ended under a release that kept no state: submit it again")
     ended = TaskState.model_validate_json(await store.get_text(row.progress.state, row.ref.scope))
-    build_reopened_state(ended, asked, row.terms.agent_budget)
+    build_reopened_state(ended, asked, row.config.agent_budget)
     build_transcript_rewind(
         await store.load_transcript(f"{row.ref.task_id}/{asked.agent}", row.ref.scope),
         asked.message,
         "check",
-        keep=asked.keep,
+        keep=asked.keep_message,
     )
 
 

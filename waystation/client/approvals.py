@@ -65,12 +65,14 @@ async def load_pending_approvals(
 
 async def _requests(temporal: "TemporalTaskClient", store: SqlStore, row: TaskRow) -> Sequence[PendingApproval]:
     """Return the requests as the task reports them; if no worker answers for it, as this store's audit has them."""
-    task_id, then = row.ref.task_id, row.terms.unattended.then
+    task_id, then = row.ref.task_id, row.config.unattended.at_deadline
     progress = await temporal.query_progress(task_id)
     if progress is not None:
         return list_pending_approvals(TaskView.from_progress(await with_spending(store, progress)), then)
     return [
-        PendingApproval(task_id=task_id, title=row.title, approval=ApprovalView.from_request(approval), then=then)
+        PendingApproval(
+            task_id=task_id, title=row.title, approval=ApprovalView.from_request(approval), at_deadline=then
+        )
         for approval in list_open_requests(await store.list_audit_entries(task_id, row.ref.scope))
     ]
 
@@ -101,13 +103,13 @@ async def build_report_draft(settings: Settings, store: SqlStore, ref: TaskRef, 
     opened = create_redactor(settings, key)
     redactor = TextRedactor(opened, titles=settings.titles)
     try:
-        redacted = RedactedDocumentStore(store, redactor, build_redaction_config(opened, key), keeps=False)
+        redacted = RedactedDocumentStore(store, redactor, build_redaction_config(opened, key), stores_results=False)
         check = CitationChecker(store, redactor, redacted)
         publisher = ReportPublisher(store=store, redactor=redactor, check=check)
         composed = await publisher.compose(ref, progress)
     finally:
         opened.close()
-    if composed.nothing:
+    if composed.is_empty:
         raise BadInput(
             f"{task_id} has no draft yet (it is {progress.phase}): no agent has noted, found or written "
             f"anything. `waystation show {task_id}` shows its progress"
@@ -150,8 +152,8 @@ def describe_unresponsive_task(run: "TaskRun | None") -> tuple[TaskPhase, str]:
     """Return the phase of a task that does not answer, and a remark on it."""
     if run is None:
         return TaskPhase.SUBMITTED, NOT_TAKEN
-    if run.ended is not None:
-        return run.ended, "it was ended in Temporal, without a report"
+    if run.final_phase is not None:
+        return run.final_phase, "it was ended in Temporal, without a report"
     return TaskPhase.WORKING, "no worker answers. The task continues when one runs; its numbers are unknown until then"
 
 
@@ -165,9 +167,9 @@ class StepTokenSummary(Value):
     """
 
     tasks: int
-    least: int
-    middle: int
-    most: int
+    minimum: int
+    median: int
+    maximum: int
 
 
 def compute_step_token_summary(rows: Iterable[TaskRow]) -> StepTokenSummary | None:
@@ -177,7 +179,7 @@ def compute_step_token_summary(rows: Iterable[TaskRow]) -> StepTokenSummary | No
     if len(each) < MIN_SAMPLE_TASKS:
         return None
     tenths = [round(tenth) for tenth in quantiles(each, n=10, method="inclusive")]
-    return StepTokenSummary(tasks=len(each), least=tenths[0], middle=tenths[4], most=tenths[-1])
+    return StepTokenSummary(tasks=len(each), minimum=tenths[0], median=tenths[4], maximum=tenths[-1])
 
 
 class PlannedTask(Value):
@@ -188,7 +190,7 @@ class PlannedTask(Value):
     task: TaskView
     documents: tuple[str, ...]
     """Names of the documents that the task may read."""
-    usual: StepTokenSummary | None
+    typical_usage: StepTokenSummary | None
 
 
 async def load_planned_task(store: SqlStore, row: TaskRow, view: TaskView) -> PlannedTask:
@@ -198,7 +200,9 @@ async def load_planned_task(store: SqlStore, row: TaskRow, view: TaskView) -> Pl
         plan=await load_plan(store, row),
         task=view,
         documents=tuple(sorted(document.name for document in documents)),
-        usual=compute_step_token_summary(await store.list_tasks(TenantScope(tenant=row.ref.tenant), MAX_SAMPLE_TASKS)),
+        typical_usage=compute_step_token_summary(
+            await store.list_tasks(TenantScope(tenant=row.ref.tenant), MAX_SAMPLE_TASKS)
+        ),
     )
 
 

@@ -294,8 +294,8 @@ class Client:
             run_id=run.run_id if run is not None else None,
             ui_url=temporal.build_task_link(row.ref.task_id),
             remark=remark,
-            waiting_for=run.waits if run is not None and not remark else (),
-            activity=run.doing if run is not None and not remark else (),
+            waiting_for=run.retry_reasons if run is not None and not remark else (),
+            activity=run.agent_statuses if run is not None and not remark else (),
         )
 
     async def _look_up_or_load(self, row: TaskRow) -> tuple[TaskProgress, TaskView]:

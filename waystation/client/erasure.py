@@ -65,7 +65,7 @@ class PersonErasureReceipt(Value):
             at=done.at,
             known_as=compute_fingerprints(done.order.placeholders),
             found=sum_matches_by_location(done.found),
-            left=sum_matches_by_location(done.left),
+            left=sum_matches_by_location(done.remaining),
             originals=done.originals,
             files=done.files,
             histories_deleted=done.histories_deleted,
@@ -111,7 +111,7 @@ async def run_erasure(
         receipt = PersonErasureReceipt.from_erasure(await erase_person(temporal, order, tell))
     # The workers have rewritten those of their own home folder, which may be another one.
     in_files = [trace.task_id for trace in found.traces if trace.place is ErasureLocation.REPORT_FILE]
-    own_files = rewrite_matching_reports(search.settings.reports_folder, in_files, search.sought)
+    own_files = rewrite_matching_reports(search.settings.reports_folder, in_files, search.query)
     return receipt.replace(files=receipt.files + own_files)
 
 
@@ -136,7 +136,7 @@ async def is_erasure_running(search: PersonSearch) -> bool:
 
 async def create_erasure_order(search: PersonSearch, found: PersonLocations, *, histories: bool) -> PersonErasureOrder:
     """Build the order; the value stays in the vault until it has been carried out."""
-    tenant, value = tenant_hash(search.settings.tenant), search.sought.value
+    tenant, value = tenant_hash(search.settings.tenant), search.query.value
     original = VaultEntry(
         type=WANTED_TYPE,
         placeholder=search.erasure_placeholder,
@@ -147,8 +147,8 @@ async def create_erasure_order(search: PersonSearch, found: PersonLocations, *, 
     return PersonErasureOrder(
         store_id=await search.store.get_store_id(),
         tenant=tenant,
-        wanted=search.erasure_placeholder,
-        placeholders=search.sought.placeholders,
+        wanted_placeholder=search.erasure_placeholder,
+        placeholders=search.query.placeholders,
         histories=found.histories,
         delete_histories=histories,
     )
@@ -254,7 +254,7 @@ async def forget_selected_tasks(settings: Settings, task_ids: tuple[str, ...], *
     # The workers have deleted those of their own home folder, which may be another one.
     own_files = delete_task_files(settings.reports_folder, task_ids) if everything else 0
     return ForgetResult(
-        forgotten=done.forgotten,
+        removed=done.removed,
         histories=done.histories,
         files=done.files + own_files,
         remains=describe_remaining_data(settings, everything=everything),

@@ -36,7 +36,7 @@ class ReportFile(NamedTuple):
     """A file, with a remark on what could not be shown in it; empty if there is nothing to remark."""
 
     content: bytes
-    lacking: str = ""
+    warning: str = ""
 
 
 async def load_report(client: Client, task_id: str, version: int | None = None) -> ReportWithImprint:

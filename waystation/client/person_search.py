@@ -73,14 +73,14 @@ class PersonSearch:
     store: SqlStore
     vault: SqlVault
     key: bytes
-    sought: ErasureQuery
+    query: ErasureQuery
     recognised: bool
     types: tuple[str, ...]
 
     @property
     def erasure_placeholder(self) -> str:
         """Placeholder under which the vault has the value while it is being erased."""
-        return build_placeholder(self.key, tenant_hash(self.settings.tenant), WANTED_TYPE, self.sought.value)
+        return build_placeholder(self.key, tenant_hash(self.settings.tenant), WANTED_TYPE, self.query.value)
 
     @property
     def erasure_workflow_id(self) -> str:
@@ -96,22 +96,22 @@ class PersonSearch:
         rows = await self.store.list_tasks(TenantScope(tenant=tenant), _MOST_TASKS)
         task_ids = {row.ref.task_id for row in rows}
         sessions = {make_session_workflow_id(row.request.tenant, row.request.session) for row in rows}
-        in_files = count_report_matches(self.settings.reports_folder, task_ids, self.sought)
+        in_files = count_report_matches(self.settings.reports_folder, task_ids, self.query)
         traces = [
-            *await self.store.find_erasure_matches(tenant, self.sought),
+            *await self.store.find_erasure_matches(tenant, self.query),
             *(
                 ErasureMatch(place=ErasureLocation.REPORT_FILE, task_id=one, count=count)
                 for one, count in in_files.items()
             ),
         ]
-        if kept := len(await self.vault.load_originals(tenant, self.sought.placeholders)):
+        if kept := len(await self.vault.load_originals(tenant, self.query.placeholders)):
             traces.append(ErasureMatch(place=ErasureLocation.VAULT, count=kept))
         histories, finding = await self._histories(task_ids | sessions)
         traces += [
             ErasureMatch(place=ErasureLocation.HISTORY, task_id=one.workflow_id, count=one.count) for one in histories
         ]
         return PersonLocations(
-            known_as=compute_fingerprints(self.sought.placeholders),
+            known_as=compute_fingerprints(self.query.placeholders),
             recognised=self.recognised,
             types=self.types,
             traces=tuple(traces),
@@ -129,7 +129,7 @@ class PersonSearch:
         from waystation.runtime.redaction_setup import create_redactor  # noqa: PLC0415
 
         tenant = tenant_hash(self.settings.tenant)
-        lines = await self.store.list_matching_lines(tenant, self.sought)
+        lines = await self.store.list_matching_lines(tenant, self.query)
         originals = await self.vault.load_all_originals(tenant)
         with closing(create_redactor(self.settings, self.key, RedactionPolicy.STRICT)) as redactor:
             redacted = await redactor.redact(lines, TextDestination.COMPRESSED, tenant)
@@ -147,11 +147,11 @@ class PersonSearch:
             for one, text in originals.items()
             if (kind := get_placeholder_type(one)) not in {WANTED_TYPE, SECRET}
         }
-        return find_related_values(self.sought, beside, known)
+        return find_related_values(self.query, beside, known)
 
     async def _histories(self, own: set[str]) -> tuple[tuple[MatchedHistory, ...], str]:
         try:
-            return await find_histories(await connect_to_temporal(self.settings), own, self.sought.count_matches), ""
+            return await find_histories(await connect_to_temporal(self.settings), own, self.query.count_matches), ""
         except Unreachable as error:
             return (), f"workflow histories were not searched: {error}"
         except RPCError as error:

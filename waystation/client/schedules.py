@@ -29,8 +29,8 @@ class ScheduleDescription(Value):
     """A schedule with its question."""
 
     name: str
-    seen: ScheduleView
-    wish: ScheduleDefinition | None = None
+    view: ScheduleView
+    definition: ScheduleDefinition | None = None
     """None if the store does not have it."""
 
 
@@ -49,20 +49,20 @@ class ScheduleClient:
         """
         require_same_tenant(wish.request, self._settings.tenant)
         row = await prepare_task_row(self._settings, self._store, wish.request)
-        if not row.terms.budget.limits_units_of(wish.monthly):
+        if not row.config.budget.limits_units_of(wish.monthly):
             raise BadInput(
-                f"{format_unit_mismatch(wish.monthly, row.terms.budget)}: give --budget in the unit of --monthly"
+                f"{format_unit_mismatch(wish.monthly, row.config.budget)}: give --budget in the unit of --monthly"
             )
-        if find_month_overrun_reason(wish.monthly, Amount(), row.terms.budget):
+        if find_month_overrun_reason(wish.monthly, Amount(), row.config.budget):
             raise BadInput("--monthly is less than one run may spend (--budget): no run would ever start")
         text = wish.model_dump_json()
         own = row.ref.replace(task_id=wish.schedule_id)
-        order = ScheduledRunOrder(own=own, wish=content_hash(text))
-        await self._temporal.create(ScheduledRunInput(order=order, failures=wish.failures), wish.timing)
+        order = ScheduledRunOrder(session_ref=own, definition=content_hash(text))
+        await self._temporal.create(ScheduledRunInput(order=order, max_failures=wish.failures), wish.timing)
         await self._store.put_text(text, own.scope)
         await self._temporal.resume(wish.schedule_id, "added")
         known = await self._known(await self._temporal.get_schedule(wish.schedule_id))
-        if known.seen.next_run is None:
+        if known.view.next_run is None:
             await self.remove(wish.name)
             raise BadInput(f"--cron {wish.timing.cron!r} names a time that never comes. The schedule was not added")
         return known
@@ -72,7 +72,7 @@ class ScheduleClient:
         listed = await self._temporal.list_schedule_ids(make_schedule_id_prefix(self._settings.tenant))
         found = [seen for one in listed if (seen := await self._temporal.find_schedule(one)) is not None]
         store_id = await self._store.get_store_id()
-        return tuple([await self._known(seen) for seen in found if seen.order.own.store_id == store_id])
+        return tuple([await self._known(seen) for seen in found if seen.order.session_ref.store_id == store_id])
 
     async def pause(self, name: str, note: str) -> None:
         """Pause runs until someone resumes the schedule; a run in progress continues.
@@ -96,7 +96,7 @@ class ScheduleClient:
         """
         seen = await self._temporal.get_schedule(self._id(name))
         await self._temporal.remove(seen.schedule_id)
-        await self._store.release_task_texts(seen.order.own.scope)
+        await self._store.release_task_texts(seen.order.session_ref.scope)
 
     def _id(self, name: str) -> str:
         return make_schedule_id(self._settings.tenant, name)
@@ -104,7 +104,7 @@ class ScheduleClient:
     async def _known(self, seen: ScheduleView) -> ScheduleDescription:
         name = seen.schedule_id.removeprefix(make_schedule_id_prefix(self._settings.tenant))
         try:
-            text = await self._store.get_text(seen.order.wish, self._reader)
+            text = await self._store.get_text(seen.order.definition, self._reader)
         except TextNotFoundError:
-            return ScheduleDescription(name=name, seen=seen)
-        return ScheduleDescription(name=name, seen=seen, wish=ScheduleDefinition.model_validate_json(text))
+            return ScheduleDescription(name=name, view=seen)
+        return ScheduleDescription(name=name, view=seen, definition=ScheduleDefinition.model_validate_json(text))

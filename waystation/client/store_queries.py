@@ -145,14 +145,14 @@ async def add_stored_details(store: SqlStore, view: TaskView, row: TaskRow) -> T
     """Return the view with what the store has besides: passages that wait for memory or that it rejects, documents
     beyond the task's limit of memory, plans, placeholders whose originals its tools received, and skipped items.
     """
-    task_id, reader, most = row.ref.task_id, row.ref.scope, row.terms.remembered_characters
+    task_id, reader, most = row.ref.task_id, row.ref.scope, row.config.remembered_characters
     characters = sum(
         document.characters for document in await store.list_documents(task_id, reader) if not document.removed
     )
     trail = await store.list_audit_entries(task_id, reader)
     return view.replace(
         unindexed_characters=max(0, characters - most) if most else 0,
-        skipped_items=row.request.left_out,
+        skipped_items=row.request.skipped_items,
         passages_pending=await store.count_pending_passages(task_id),
         passages_rejected=await store.list_rejected_passage_ids(task_id),
         plans=await store.list_plan_versions(task_id, reader),
@@ -239,11 +239,13 @@ async def load_redacted_document_text(settings: Settings, task_id: str, name: st
                 called = [
                     one
                     for one in documents
-                    if name in {known.shown[one.name], replace_control_characters(known.shown[one.name])}
+                    if name in {known.shown_names[one.name], replace_control_characters(known.shown_names[one.name])}
                 ]
             if not called or called[0].removed:
                 raise BadInput(f"{task_id} has no document {name!r} now")
-            redacted = RedactedDocumentStore(store, redactor, build_redaction_config(redactor, key), keeps=False)
+            redacted = RedactedDocumentStore(
+                store, redactor, build_redaction_config(redactor, key), stores_results=False
+            )
             return (await redacted.get_redacted_text(called[0].blob, reader)).text
         finally:
             redactor.close()

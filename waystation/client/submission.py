@@ -108,7 +108,7 @@ async def submit_stored_task(
 ) -> SubmittedTask:
     """Submit a stored task to its session. Raises BadInput if the session refuses it, Unreachable."""
     left_out = find_unindexed_documents(
-        await store.list_documents(row.ref.task_id, row.ref.scope), row.terms.remembered_characters
+        await store.list_documents(row.ref.task_id, row.ref.scope), row.config.remembered_characters
     )
     request, task_id = row.request, row.ref.task_id
     try:
@@ -131,7 +131,7 @@ async def submit_stored_task(
         ui_url=temporal.build_task_link(task_id),
         warnings=(
             *collect_adjustments(request, settings),
-            *collect_config_warnings(row.terms),
+            *collect_config_warnings(row.config),
             *([left_out.sentence] if left_out is not None else []),
         ),
         procedures=tuple(map(ProcedureView.from_source, row.request.procedures)),
@@ -236,8 +236,8 @@ async def register_fork(settings: Settings, store: SqlStore, row: TaskRow, wish:
         raise BadInput(f"{row.ref.task_id} no longer has a state to continue from: submit it again")
     ended = TaskState.model_validate_json(await store.get_text(row.progress.state, row.ref.scope))
     new = await prepare_task_row(settings, store, request)
-    state = build_fork_state(ended, ForkOrigin(task_id=row.ref.task_id, step=wish.step), new.ref, new.terms)
-    progress = build_task_progress(state, new.ref, new.terms, row.title).replace(
+    state = build_fork_state(ended, ForkOrigin(task_id=row.ref.task_id, step=wish.step), new.ref, new.config)
+    progress = build_task_progress(state, new.ref, new.config, row.title).replace(
         phase=TaskPhase.SUBMITTED, state=await store.put_text(state.model_dump_json(), new.ref.scope)
     )
     new = new.replace(progress=progress)
@@ -308,17 +308,17 @@ class DocumentUpdateAnswer(Value):
 class DocumentSetDiff(NamedTuple):
     """Documents as they are now, compared with those of the task."""
 
-    given: DocumentSet
+    document_set: DocumentSet
     texts: Mapping[str, str]
     """Texts that the task does not have, by content hash."""
     changes: tuple[DocumentChange, ...]
-    not_given: tuple[str, ...]
-    left_out: tuple[SkippedItem, ...]
+    unlisted: tuple[str, ...]
+    skipped_items: tuple[SkippedItem, ...]
 
     def to_answer(self, answer: AnswerResult) -> DocumentUpdateAnswer:
         """Combine the diff with the task's answer; an update that the task refused has changed nothing."""
         made = () if answer.outcome == "refused" else self.changes
-        return DocumentUpdateAnswer(answer=answer, changes=made, not_given=self.not_given, left_out=self.left_out)
+        return DocumentUpdateAnswer(answer=answer, changes=made, not_given=self.unlisted, left_out=self.skipped_items)
 
 
 def require_running(row: TaskRow, phase: TaskPhase) -> None:
@@ -352,17 +352,17 @@ async def compare_documents(
     found, texts = _found(loaded, sources)
     names = resolve_document_names((one.name for one in found), (one.name for one in known))
     documents = tuple(one.replace(name=names[one.name]) for one in found)
-    absent = _absent(known, documents, loaded.left_out)
+    absent = _absent(known, documents, loaded.skipped_items)
     given = DocumentSet(documents=documents, missing=absent if remove_missing else ())
     after = apply_document_set(known, given)
     validate_document_count(len(after), had=len(known))
     have = {one.blob for one in known}
     return DocumentSetDiff(
-        given=given,
+        document_set=given,
         texts={blob: text for blob, text in texts.items() if blob not in have},
         changes=compute_document_changes(known, after),
-        not_given=() if remove_missing else absent,
-        left_out=loaded.left_out,
+        unlisted=() if remove_missing else absent,
+        skipped_items=loaded.skipped_items,
     )
 
 
@@ -370,12 +370,12 @@ async def store_document_set(store: SqlStore, again: DocumentSetDiff, task: Task
     """Store the new texts, then the list of all documents. Returns the list's content hash."""
     for text in again.texts.values():
         await store.put_text(text, task)
-    return await store.put_text(again.given.model_dump_json(), task)
+    return await store.put_text(again.document_set.model_dump_json(), task)
 
 
 def is_document_set_unchanged(again: DocumentSetDiff, now: TaskProgress) -> bool:
     """Return whether the task has all of it already, and no other update is pending."""
-    return not again.changes and all(update.kept for update in now.updates)
+    return not again.changes and all(update.stored for update in now.document_updates)
 
 
 def _found(loaded: DocumentLoadResult, sources: Mapping[str, Document]) -> tuple[list[Document], dict[str, str]]:

@@ -151,7 +151,7 @@ class ModelSettings(BaseSettings):
         """All endpoints of models."""
         rows = {place: table for place, table in self.endpoints.items() if not isinstance(table, NamedEndpoint)}
         return EndpointRegistry(
-            base_url=self.anthropic_base_url, named=self.named_endpoints, rows=rows, default=self.endpoint
+            base_url=self.anthropic_base_url, named=self.named_endpoints, capabilities=rows, default=self.endpoint
         )
 
     @property

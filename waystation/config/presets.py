@@ -70,7 +70,7 @@ class ConfigSource(NamedTuple):
     """A config layer and the name that people know its source by."""
 
     name: str
-    wishes: ConfigLayer
+    layer: ConfigLayer
 
 
 PRESETS = {
@@ -93,7 +93,7 @@ def merge_config_sources(sources: Iterable[ConfigSource]) -> ResolvedConfig:
     said: dict[str, object] = {}
     origins: dict[str, str] = {}
     for source in sources:
-        for field, wish in source.wishes:
+        for field, wish in source.layer:
             if wish is not None and field not in said:
                 said[field] = wish
                 origins[field] = source.name

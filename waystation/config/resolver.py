@@ -80,14 +80,14 @@ class ConfigInputs:
     prices: Sequence[Price]
     """Prices of all models that the task may call."""
     today: date
-    earlier: int = 0
+    earlier_tasks_tokens: int = 0
     """Tokens of what agents are shown of earlier tasks of the session, in a window large enough for all of it."""
 
 
 class _Context(TypedDict):
     window: int
     max_output: int
-    output_floor: int
+    min_reply_tokens: int
 
 
 def resolve_agent_model(settings: Settings, role: Role) -> ModelOptions:
@@ -134,8 +134,11 @@ def build_agent_config(basis: ConfigInputs, role: Role) -> AgentConfig:
     context = _context(works, _window(works, chosen, settings), role, _replies(basis, rates))
     trigger = context["window"] * chosen.trigger_percent // 100
     # A wider window has room for more earlier tasks.
-    asked, told = estimate_first_turn_tokens(basis.request), min(basis.earlier, context["window"] // WINDOW_SHARE)
-    wider = _wider(asked + basis.earlier, chosen, basis.agent_budget, rates)
+    asked, told = (
+        estimate_first_turn_tokens(basis.request),
+        min(basis.earlier_tasks_tokens, context["window"] // WINDOW_SHARE),
+    )
+    wider = _wider(asked + basis.earlier_tasks_tokens, chosen, basis.agent_budget, rates)
     validate_window_fits_prompt(context["window"], trigger, asked, told, wider)
     if (worth := _worth(basis.agent_budget, rates)) is not None:
         validate_agent_budget(worth // 2 * chosen.trigger_percent // 100, asked, told, wider)
@@ -152,9 +155,9 @@ def build_agent_config(basis: ConfigInputs, role: Role) -> AgentConfig:
         auto_compact=settings.auto_compact,
         primers=chosen.primers,
         recents=chosen.recents,
-        messages=chosen.messages,
-        history=chosen.history,
-        hard=chosen.mode is not BudgetMode.APPROVAL,
+        max_view_messages=chosen.messages,
+        max_messages=chosen.history,
+        hard_budget=chosen.mode is not BudgetMode.APPROVAL,
         prices=tuple(basis.prices),
         backpressure=settings.backpressure,
         memory=basis.request.memory or settings.memory_scope,
@@ -175,11 +178,13 @@ def _context(works: ModelOptions, window: int, role: Role, affordable: int | Non
     `affordable`: tokens of reply that the agent's budget covers in total; None: any number.
     """
     aside, facts = get_thinking_tokens(works.thinking), get_model_profile(works.model)
-    longest = facts.max_output - aside if facts.known else facts.max_output
+    longest = facts.max_output - aside if facts.is_known else facts.max_output
     default = LONG_OUTPUT if role == "writing" or works.effort in DEEP else MAX_OUTPUT
     reply = max(SMALLEST_REPLY_TOKENS, min(default, window // 4, longest))
     return _Context(
-        window=window, max_output=aside + reply, output_floor=aside + min(reply, compute_min_reply_tokens(affordable))
+        window=window,
+        max_output=aside + reply,
+        min_reply_tokens=aside + min(reply, compute_min_reply_tokens(affordable)),
     )
 
 
@@ -306,12 +311,12 @@ def build_task_config(
         ceiling=request.ceiling,
         unattended=request.unattended,
         mode=chosen.mode,
-        agent=agent,
+        default=agent,
         by_role={role: own for role, own in agents.items() if own != agent},
         plan_model=_plan_model(settings),
         remembered_characters=settings.remembered_characters,
         review_model=_review_model(settings),
-        floor=_floor(basis, agents),
+        minimum_reserve=_floor(basis, agents),
         minimum_reserves=_minimum_reserves(basis, agents),
         review_plan=settings.review_plan if request.review_plan is None else request.review_plan,
         revisions=settings.revisions,
@@ -343,7 +348,7 @@ def describe_budget_in_tokens(terms: TaskConfig, today: date) -> str:
     """Describe in a sentence what a task's budget buys of its agents' model, or for a budget in tokens how they are
     counted. Empty if nothing needs to be said.
     """
-    agent, micro_usd = terms.agent, terms.budget.micro_usd
+    agent, micro_usd = terms.default, terms.budget.micro_usd
     rates = find_worst_rates(agent.model, 0, today, agent.prices)
     if micro_usd is None:
         others = agent.condense_model != agent.model or bool(terms.by_role)
@@ -378,7 +383,10 @@ async def build_task_row(
         request = request.replace(servers=before.request.servers)
     told = await earlier.estimate_max_tokens(ref, now if known is None else known.submitted_at)
     return TaskRow(
-        ref=ref, request=request, terms=build_task_config(request, settings, prices, now.date(), told), submitted_at=now
+        ref=ref,
+        request=request,
+        config=build_task_config(request, settings, prices, now.date(), told),
+        submitted_at=now,
     )
 
 
@@ -392,8 +400,8 @@ def _floor(basis: ConfigInputs, agents: Mapping[Role, AgentConfig]) -> Amount:
     """Return what an agent needs to deliver something: its first call, and a few short replies."""
     asked, floors = estimate_first_turn_tokens(basis.request), list[Amount]()
     for terms in agents.values():
-        told = min(basis.earlier, terms.window // WINDOW_SHARE)
-        reply = max(FLOOR_REPLIES * 2 * SMALLEST_REPLY_TOKENS, terms.output_floor)
+        told = min(basis.earlier_tasks_tokens, terms.window // WINDOW_SHARE)
+        reply = max(FLOOR_REPLIES * 2 * SMALLEST_REPLY_TOKENS, terms.min_reply_tokens)
         rates = find_worst_rates(terms.model, 0, basis.today, basis.prices)
         floors.append(CallCostBound(input_tokens=asked + told, rates=rates).compute_worst_case(reply))
     return Amount(tokens=max(one.tokens for one in floors), micro_usd=max(one.micro_usd for one in floors))
@@ -518,7 +526,7 @@ def _adjustments(request: TaskRequest, settings: Settings, role: Role) -> Iterat
 
 def collect_config_warnings(terms: TaskConfig) -> tuple[str, ...]:
     """Return sentences on what is permitted but will probably disappoint; each once."""
-    agents = (terms.agent, *terms.by_role.values())
+    agents = (terms.default, *terms.by_role.values())
     warnings = [*_small_reserves(terms)] + [sentence for agent in agents for sentence in _about_agent(agent, terms)]
     tokens = terms.budget.tokens
     if terms.mode is BudgetMode.HARD and tokens is not None and tokens <= SMALL_HARD_BUDGET:
@@ -548,7 +556,7 @@ def _small_reserves(terms: TaskConfig) -> Iterator[str]:
 
 def _about_agent(agent: AgentConfig, terms: TaskConfig) -> Iterator[str]:
     facts = get_model_profile(agent.model)
-    if not facts.known and not terms.offline:
+    if not facts.is_known and not terms.offline:
         yield (
             f"The model {facts.name} is unknown: it has no price, and its window is assumed to be {facts.window:,} "
             "tokens."

@@ -173,13 +173,17 @@ class AgentSettings(BaseSettings):
         """Limits within which agents delegate; None if they do not."""
         if not self.subagent_depth:
             return None
-        return DelegationConfig(depth=self.subagent_depth, width=self.subagent_width, share=self.subagent_share)
+        return DelegationConfig(
+            max_depth=self.subagent_depth, max_concurrent=self.subagent_width, budget_percent=self.subagent_share
+        )
 
     @property
     def tool_policy(self) -> ToolPolicy:
         """The operator's policy for tools."""
         more = self.web or self.tool_servers is not None
-        return ToolPolicy(tokens=self.tool_tokens, more=more, denied=self.tools_denied, limits=self._limits)
+        return ToolPolicy(
+            definition_tokens=self.tool_tokens, has_external_tools=more, denied=self.tools_denied, limits=self._limits
+        )
 
     @property
     def _limits(self) -> Mapping[str, ParameterLimits]:

@@ -414,9 +414,9 @@ def _environment() -> dict[str, str]:
 class TraceTarget(NamedTuple):
     """Where spans go, by OpenTelemetry's own variables."""
 
-    place: str
+    endpoint: str
     """Scheme, host and port."""
-    said: bool
+    include_content: bool
     """Whether conversation content is included, redacted."""
 
 
@@ -446,7 +446,7 @@ def resolve_trace_target() -> TraceTarget | None:
     if fault := next(iter_trace_setting_faults(given), ""):
         raise BadInput(fault)
     said = given.get("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "").strip().lower()
-    return TraceTarget(_shown(endpoint or "http://localhost:4318"), said=said in CAPTURE_CONTENT_VALUES)
+    return TraceTarget(_shown(endpoint or "http://localhost:4318"), include_content=said in CAPTURE_CONTENT_VALUES)
 
 
 def _shown(endpoint: str) -> str:

@@ -171,13 +171,13 @@ def validate_model_options(role: Role, works: ModelOptions, names: OptionSetting
 
     `names`: the settings that apply to the role.
     """
-    takes = get_model_profile(works.model).takes
+    takes = get_model_profile(works.model).supported_options
     refused = takes.find_unsupported_option(works.effort, works.thinking) if takes is not None else None
     if refused is not None:
         allowed = ", ".join((*refused.allowed, "default"))
         setting = names.effort if refused.setting == "effort" else names.thinking
         raise BadInput(
-            f"{works.model}, the model of {role}, does not support {refused.asked}: set "
+            f"{works.model}, the model of {role}, does not support {refused.requested}: set "
             f"{_variables(setting, role)} to one of {allowed}, or choose another model in "
             f"{make_variable_name(f'roles.{role}.model')}"
         )
@@ -192,7 +192,7 @@ def validate_thinking_tokens(
     """
     tokens, facts = get_thinking_tokens(works.thinking), get_model_profile(works.model)
     part = agent_budget.divide_by(THINKING_PART)
-    most = [facts.max_output // 2] if facts.known else []
+    most = [facts.max_output // 2] if facts.is_known else []
     if part.tokens is not None:
         most.append(part.tokens)
     if part.micro_usd is not None and rates is not None and rates.output:

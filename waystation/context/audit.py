@@ -45,7 +45,7 @@ class RedactedConversation(Value):
 
     texts: Mapping[str, str]
     """Rendering of each message of the log, by its ID."""
-    said: Mapping[str, Message]
+    user_messages: Mapping[str, Message]
     """Text of each message of the user's role in the log, and of each summary and marker, by ID."""
     view: Mapping[str, str]
     """Rendering of each message of the view, by its ID."""
@@ -141,13 +141,15 @@ def _found(
     for kind, values in extract_identifiers(text).items():
         yield from ((kind, value) for value, _ in values.most_common())
     # Only decisions that an earlier summary recorded: in the raw conversation, only a model could recognise one.
-    yield from ((DECISIONS, line) for line in extract_recorded_decisions([redaction.said[name] for name in earlier]))
-    said = [redaction.said[message_id] for message_id in messages if message_id in redaction.said]
+    yield from (
+        (DECISIONS, line) for line in extract_recorded_decisions([redaction.user_messages[name] for name in earlier])
+    )
+    said = [redaction.user_messages[message_id] for message_id in messages if message_id in redaction.user_messages]
     yield from ((CONSTRAINTS, sentence) for sentence in extract_user_constraints(said))
 
 
 def _places(standing: Message, redaction: RedactedConversation) -> dict[_Place, SearchableText]:
-    text = strip_summary_frame(redaction.said[standing.id])
+    text = strip_summary_frame(redaction.user_messages[standing.id])
     body = without_ledger(text)
     others = "\n".join(shown for message_id, shown in redaction.view.items() if message_id != standing.id)
     return {
@@ -187,7 +189,7 @@ class CompactionView(Value):
     """IDs of the original messages behind those, in order. The first one determines its place."""
     added: tuple[str, ...]
     removed: tuple[str, ...]
-    stand_in: str | None
+    replacement: str | None
     """ID of the summary or marker in the view."""
     text: str
     """Text of the summary or marker; empty for a mask."""
@@ -221,7 +223,7 @@ def build_transcript_view(transcript: Transcript) -> AnnotatedTranscript:
                 role=message.role,
                 blocks=message.blocks,
                 task_message=message.task_message,
-                updates=message.updates,
+                documents_update_number=message.documents_update_number,
                 hidden_by=hiding.get(message.id),
                 masked_by={call: masks[call] for call in _answered(message) if call in masks},
                 pinned=message.id in pins,
@@ -258,7 +260,7 @@ def _compaction(
         originals=tuple(message.id for message in transcript.messages if message.id in hidden),
         added=summarised.added if summarised else (),
         removed=summarised.removed if summarised else (),
-        stand_in=replacement.id if replacement else None,
+        replacement=replacement.id if replacement else None,
         text=replacement.text if replacement else "",
         hidden_by=hiding.get(replacement.id) if replacement and not undone else None,
         undone=undone,

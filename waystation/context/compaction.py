@@ -73,7 +73,7 @@ class CompactionTotals(Value):
     """Totals of several compactions: what remains of those that are no longer listed."""
 
     count: int = 0
-    made_room: int = 0
+    effective_count: int = 0
     """Number of those that made the view smaller; the fields below count these alone."""
     hidden_tokens: int = 0
     passages: int = 0
@@ -96,7 +96,7 @@ class CompactionTotals(Value):
         """Return the sum of both."""
         return CompactionTotals(
             count=self.count + other.count,
-            made_room=self.made_room + other.made_room,
+            effective_count=self.effective_count + other.effective_count,
             hidden_tokens=self.hidden_tokens + other.hidden_tokens,
             passages=self.passages + other.passages,
             redactions=self.redactions + other.redactions,
@@ -165,7 +165,7 @@ class ContextEdit(Value):
     action: ContextEditAction
     message: Identifier = ""
     """ID of the message to pin, unpin or rewind to."""
-    keep: bool = True
+    keep_message: bool = True
     """Whether the message that is rewound to stays."""
     compaction: Identifier = ""
     """ID, or its beginning, of the compaction to restore."""
@@ -175,7 +175,7 @@ class ContextEdit(Value):
     """The name that the person gave: a claim, not a proof."""
     note: str = ""
     answer_id: Identifier = ""
-    asked_at: datetime
+    requested_at: datetime
     state: Literal["waiting", "done", "refused"] = "waiting"
     reason: str = ""
     """Result; for a refused edit, why nothing was changed."""
@@ -189,7 +189,7 @@ class ContextEdit(Value):
             case "pin" | "unpin":
                 return f"{self.action} {self.message}"
             case "rewind":
-                return f"rewind {'to' if self.keep else 'before'} {self.message}"
+                return f"rewind {'to' if self.keep_message else 'before'} {self.message}"
             case "restore":
                 return f"restore {self.compaction}"
 

@@ -46,7 +46,7 @@ def get_effective_transcript(transcript: Transcript) -> Transcript:
         if not isinstance(record, RewindRecord):
             trail.append(record)
         elif (target := places.get(record.message_id)) is not None:
-            messages = [message for message in messages if places[message.id] < target + record.kept]
+            messages = [message for message in messages if places[message.id] < target + record.keeps_message]
             trail = _until(trail, transcript, target, messages)
     messages += transcript.messages[taken:]
     undone = {record.record_id for record in trail if isinstance(record, RestoreRecord)}
@@ -69,7 +69,7 @@ def get_pinned_message_ids(transcript: Transcript) -> frozenset[str]:
 def build_rewind_record(transcript: Transcript, message_id: str, record_id: str, *, keep: bool) -> RewindRecord:
     """Build the record that rewinds the conversation to a message, which stays if `keep`. Raises BadInput."""
     validate_message_id(message_id, get_effective_transcript(transcript))
-    return RewindRecord(id=record_id, message_id=message_id, kept=keep)
+    return RewindRecord(id=record_id, message_id=message_id, keeps_message=keep)
 
 
 def build_restore_record(transcript: Transcript, compaction: str, record_id: str) -> RestoreRecord:
@@ -225,9 +225,9 @@ def _masked_block(block: Block, calls: frozenset[str], names: dict[str, str]) ->
     if not isinstance(block, ToolResult) or block.tool_use_id not in calls:
         return block
     shown = render_masked_result(names[block.tool_use_id], block.content)
-    if estimate_text(shown) >= estimate_text(block.content) and not block.attached:
+    if estimate_text(shown) >= estimate_text(block.content) and not block.attachments:
         return block
-    return block.replace(content=shown, attached=())
+    return block.replace(content=shown, attachments=())
 
 
 def _replaced(

@@ -94,26 +94,32 @@ class CannotFitDecision(_Decision):
 
     limit: int
     """Limit that the request must stay under."""
-    fixed: int
+    fixed_tokens: int
     """System prompt and tools."""
-    contract: int
-    latest: int
+    brief_tokens: int
+    latest_message_tokens: int
     """The user's latest message."""
-    pending: int
+    pending_call_tokens: int
     """Calls that wait for their results."""
-    pinned: int = 0
+    pinned_tokens: int = 0
 
     @property
     def min_tokens(self) -> int:
         """Tokens of all parts together."""
-        return self.fixed + self.contract + self.latest + self.pending + self.pinned
+        return (
+            self.fixed_tokens
+            + self.brief_tokens
+            + self.latest_message_tokens
+            + self.pending_call_tokens
+            + self.pinned_tokens
+        )
 
     @property
     def text(self) -> str:
         """The sizes in a sentence for people."""
         return (
-            f"These parts cannot be made smaller: system prompt and tools {self.fixed:,} tokens, contract "
-            f"{self.contract:,}, latest request {self.latest:,}, pins {self.pinned:,}; limit {self.limit:,}."
+            f"These parts cannot be made smaller: system prompt and tools {self.fixed_tokens:,} tokens, contract "
+            f"{self.brief_tokens:,}, latest request {self.latest_message_tokens:,}, pins {self.pinned_tokens:,}; limit {self.limit:,}."
         )
 
 
@@ -138,7 +144,7 @@ def select_next_stage(
         skip_summary: Whether no summary can be had.
     """
     shown = build_layout(transcript)
-    before = measure.scale_estimate(measure.fixed + shown.tokens)
+    before = measure.scale_estimate(measure.fixed_tokens + shown.tokens)
     if before <= policy.target:
         return NoopDecision(tokens_before=before, status=CompactionStatus.NOOP)
     full = before >= policy.trigger
@@ -169,8 +175,8 @@ def _mask(
     masks = mask_tool_results(transcript, shown, policy, rereadable)
     if masks is None:
         return None
-    before = measure.scale_estimate(measure.fixed + shown.tokens)
-    after = measure.scale_estimate(measure.fixed + shown.tokens - masks.saved)
+    before = measure.scale_estimate(measure.fixed_tokens + shown.tokens)
+    after = measure.scale_estimate(measure.fixed_tokens + shown.tokens - masks.saved_tokens)
     if after > policy.target or before - after < policy.min_saving_tokens:
         return None
     return MaskDecision(tokens_before=before, record=masks.record, tokens_after=after)
@@ -181,10 +187,10 @@ def _summarise(
 ) -> SummariseDecision | None:
     """Return None if the saving is not worth a model call, or if what stays leaves no space for a summary."""
     everything = measure.scale_estimate(shown.tokens)
-    middle = STRATEGIES[policy.strategy].middle
+    middle = STRATEGIES[policy.strategy].select_units
     covered = middle(shown, policy, measure, _largest(compute_summary_token_range(everything), measure))
     tokens = sum(unit.tokens for unit in covered)
-    stays = measure.scale_estimate(measure.fixed + shown.tokens - tokens)
+    stays = measure.scale_estimate(measure.fixed_tokens + shown.tokens - tokens)
     length = _fitting(compute_summary_token_range(measure.scale_estimate(tokens)), stays, measure, policy)
     if (
         length[1] < SMALLEST_SUMMARY
@@ -193,7 +199,7 @@ def _summarise(
         return None
     messages = tuple(message for unit in covered for message in unit.messages)
     return SummariseDecision(
-        tokens_before=measure.scale_estimate(measure.fixed + shown.tokens),
+        tokens_before=measure.scale_estimate(measure.fixed_tokens + shown.tokens),
         compaction_id=compute_compaction_id(transcript, [message.id for message in messages], policy),
         middle=messages,
         middle_tokens=tokens,
@@ -208,10 +214,10 @@ def _largest(length: tuple[int, int], measure: TokenEstimator) -> int:
 
 def _fitting(length: tuple[int, int], stays: int, measure: TokenEstimator, policy: CompactionPolicy) -> tuple[int, int]:
     """Return the length, or a shorter one that does not fill the context again. `stays`: tokens besides the summary."""
-    if policy.crowded or stays + _largest(length, measure) < policy.trigger:
+    if policy.too_many_messages or stays + _largest(length, measure) < policy.trigger:
         return length
     room = policy.trigger - stays - measure.scale_estimate(FRAME_TOKENS) - 2  # rounding takes less than two
-    most = max(0, int(room / (1 + measure.scale / LEDGER_SHARE)))
+    most = max(0, int(room / (1 + measure.token_ratio / LEDGER_SHARE)))
     return most // 2, most
 
 
@@ -224,10 +230,10 @@ def _truncate(
         return None
     gone = frozenset(record.covered)
     left = sum(unit.tokens for unit in shown.units if unit.message_ids[0] not in gone)
-    after = measure.scale_estimate(measure.fixed + left + estimate_message(record.marker))
-    if after >= policy.trigger and not policy.crowded:
+    after = measure.scale_estimate(measure.fixed_tokens + left + estimate_message(record.marker))
+    if after >= policy.trigger and not policy.too_many_messages:
         return None
-    before = measure.scale_estimate(measure.fixed + shown.tokens)
+    before = measure.scale_estimate(measure.fixed_tokens + shown.tokens)
     return TruncateDecision(tokens_before=before, record=record, tokens_after=after)
 
 
@@ -235,16 +241,16 @@ def _unfit(shown: TranscriptLayout, measure: TokenEstimator, policy: CompactionP
     def size(index: int | None, *named: int | None) -> int:
         return 0 if index is None or index in named else measure.scale_estimate(shown.units[index].tokens)
 
-    named = {shown.contract, shown.latest, shown.pending_index}
+    named = {shown.brief, shown.latest, shown.pending_index}
 
     return CannotFitDecision(
-        tokens_before=measure.scale_estimate(measure.fixed + shown.tokens),
+        tokens_before=measure.scale_estimate(measure.fixed_tokens + shown.tokens),
         limit=policy.trigger,
-        fixed=measure.scale_estimate(measure.fixed),
-        contract=size(shown.contract),
-        latest=size(shown.latest, shown.contract),
-        pending=size(shown.pending_index, shown.contract, shown.latest),
-        pinned=sum(size(index) for index in shown.pinned - named),
+        fixed_tokens=measure.scale_estimate(measure.fixed_tokens),
+        brief_tokens=size(shown.brief),
+        latest_message_tokens=size(shown.latest, shown.brief),
+        pending_call_tokens=size(shown.pending_index, shown.brief, shown.latest),
+        pinned_tokens=sum(size(index) for index in shown.pinned - named),
     )
 
 

@@ -34,13 +34,13 @@ class CompactionPolicy(Value):
     """Percentage of the size that `snapshot` covers, as closely as whole units allow."""
     keep_last: int | None = None
     """Maximum number of last messages that stay with `ends` and `replace`. None: 3 with `ends`, 0 with `replace`."""
-    mask_over: int = 1_000
+    min_masked_tokens: int = 1_000
     """Results up to this many tokens are not worth masking."""
-    mask_keep: int = 3
+    unmasked_results: int = 3
     """Number of the last maskable results that stay."""
-    recall: bool = True
+    can_recall: bool = True
     """Whether the agent can recall hidden messages; what is in no store cannot be found again."""
-    crowded: bool = False
+    too_many_messages: bool = False
     """Whether there are too many messages, whatever their size: any saving is then worth a compaction."""
 
     @property
@@ -51,7 +51,7 @@ class CompactionPolicy(Value):
     @property
     def min_saving_tokens(self) -> int:
         """Minimum saving in tokens that is worth a compaction, especially one that costs a model call."""
-        return 1 if self.crowded else min(MAX_MIN_SAVING_TOKENS, self.window // 10)
+        return 1 if self.too_many_messages else min(MAX_MIN_SAVING_TOKENS, self.window // 10)
 
     def for_too_many_messages(self, request_tokens: int) -> "CompactionPolicy":
         """Return the policy for a context with too many messages.
@@ -61,6 +61,6 @@ class CompactionPolicy(Value):
         return self.replace(
             trigger=min(self.trigger, request_tokens),
             target=min(self.target, request_tokens - 1),
-            mask_over=self.window,
-            crowded=True,
+            min_masked_tokens=self.window,
+            too_many_messages=True,
         )

@@ -75,7 +75,7 @@ def with_files(
     The request then stays within `target` tokens and smaller than before the compaction.
     """
     before, after = (measure.request(build_model_view(log)) for log in (transcript, with_record(transcript, record)))
-    room = int((min(target, before - 1) - after) / measure.scale)
+    room = int((min(target, before - 1) - after) / measure.token_ratio)
     frames = list(_framed(files[:_MOST_FILES], min(room * _SURE_SHARE // 100, ALL_TOKENS) - _FRAME_TOKENS))
     while frames:
         section = wrap_untrusted("restored_files", _NOTE, *frames)

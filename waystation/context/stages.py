@@ -75,7 +75,7 @@ class MaskingResult:
     """A mask record and the tokens that it saves (plain estimate)."""
 
     record: MaskRecord
-    saved: int
+    saved_tokens: int
 
 
 def mask_tool_results(
@@ -88,20 +88,20 @@ def mask_tool_results(
     done = get_masked_call_ids(transcript)
     savings: dict[str, int] = {}
     for index, unit in enumerate(layout.units[:-1]):
-        if unit.tokens <= policy.mask_over or index in layout.pinned:
+        if unit.tokens <= policy.min_masked_tokens or index in layout.pinned:
             continue
         names = {call.id: call.name for call in unit.messages[0].tool_uses}
         for result in (result for message in unit.messages for result in message.tool_results):
             name = names[result.tool_use_id]
             if name not in rereadable or result.tool_use_id in done:
                 continue
-            tokens = estimate_text(result.content) + sum(part.tokens for part in result.attached)
-            if tokens <= policy.mask_over:
+            tokens = estimate_text(result.content) + sum(part.tokens for part in result.attachments)
+            if tokens <= policy.min_masked_tokens:
                 continue
             saved = tokens - estimate_text(render_masked_result(name, result.content))
             if saved > 0:
                 savings[result.tool_use_id] = saved
-    calls = tuple(savings)[: max(0, len(savings) - policy.mask_keep)]
+    calls = tuple(savings)[: max(0, len(savings) - policy.unmasked_results)]
     if not calls:
         return None
     record = MaskRecord(id=compute_compaction_id(transcript, calls, policy), tool_use_ids=calls)
@@ -123,13 +123,13 @@ def truncate_oldest_units(
     """
     may_go = list(_bearable(layout, policy.max_pinned_tokens))
     hidden = may_go[: (len(may_go) + 1) // 2]
-    left = measure.fixed + MARKER_TOKENS + layout.tokens
-    left -= sum(hiding.saved for hiding in hidden)
+    left = measure.fixed_tokens + MARKER_TOKENS + layout.tokens
+    left -= sum(hiding.saved_tokens for hiding in hidden)
     for hiding in may_go[len(hidden) :]:
         if measure.scale_estimate(left) < policy.trigger:
             break
         hidden.append(hiding)
-        left -= hiding.saved
+        left -= hiding.saved_tokens
     record = _record(transcript, hidden, policy)
     return record if estimate_message(record.marker) < sum(hiding.unit.tokens for hiding in hidden) else None
 
@@ -138,7 +138,7 @@ class _Hiding(NamedTuple):
     unit: MessageUnit
     demands: tuple[str, ...]
     """Demands that the marker does not have yet."""
-    saved: int
+    saved_tokens: int
     """Tokens saved (plain estimate)."""
 
 
@@ -160,7 +160,7 @@ def _record(transcript: Transcript, hidden: Sequence[_Hiding], policy: Compactio
     covered = tuple(message_id for hiding in hidden for message_id in hiding.unit.message_ids)
     record_id = compute_compaction_id(transcript, covered, policy)
     demands = [demand for hiding in hidden for demand in hiding.demands]
-    marker = _marker(record_id, _said(transcript, covered), demands, recall=policy.recall)
+    marker = _marker(record_id, _said(transcript, covered), demands, recall=policy.can_recall)
     return TruncationRecord(id=record_id, covered=covered, marker=marker)
 
 

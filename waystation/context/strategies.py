@@ -23,7 +23,7 @@ def compute_retainable_tokens(policy: CompactionPolicy, measure: TokenEstimator,
 
     With a summary of `summary_room` tokens, the request is then within the target.
     """
-    return policy.target - measure.scale_estimate(measure.fixed) - summary_room
+    return policy.target - measure.scale_estimate(measure.fixed_tokens) - summary_room
 
 
 @dataclass
@@ -31,7 +31,7 @@ class _Kept:
     """The units chosen to stay. Initially those that no compaction covers."""
 
     layout: TranscriptLayout
-    measure: TokenEstimator
+    token_estimator: TokenEstimator
     indices: set[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -54,7 +54,7 @@ class _Kept:
             if index in self.indices:
                 continue
             size += unit.tokens
-            if unit.stand_in or self.measure.scale_estimate(size) > room:
+            if unit.is_replacement or self.token_estimator.scale_estimate(size) > room:
                 return
             self.indices.add(index)
 
@@ -62,7 +62,7 @@ class _Kept:
     def rest(self) -> tuple[MessageUnit, ...]:
         """The units to cover, in order; empty if there are only earlier summaries and markers."""
         covered = tuple(unit for index, unit in enumerate(self.layout.units) if index not in self.indices)
-        return covered if any(not unit.stand_in for unit in covered) else ()
+        return covered if any(not unit.is_replacement for unit in covered) else ()
 
 
 LAST = 3
@@ -127,8 +127,8 @@ def _cuts(layout: TranscriptLayout, policy: CompactionPolicy) -> list[tuple[int,
     It must begin after every earlier summary and not be empty; with too many messages, it has at most half of them.
     """
     units = layout.units
-    first = max((index for index, unit in enumerate(units) if unit.stand_in), default=0) + 1
-    if policy.crowded and units:
+    first = max((index for index, unit in enumerate(units) if unit.is_replacement), default=0) + 1
+    if policy.too_many_messages and units:
         counts = list(accumulate(len(unit.messages) for unit in units))
         first = max(first, bisect_left(counts, counts[-1] / 2) + 1)
     goes = accumulate(0 if index in layout.protected_indices else unit.tokens for index, unit in enumerate(units))
@@ -165,7 +165,7 @@ def select_window_units(
 class CompactionStrategy(NamedTuple):
     """A compaction strategy."""
 
-    middle: Callable[[TranscriptLayout, CompactionPolicy, TokenEstimator, int], tuple[MessageUnit, ...]]
+    select_units: Callable[[TranscriptLayout, CompactionPolicy, TokenEstimator, int], tuple[MessageUnit, ...]]
     """Returns the units to cover, in order, given the tokens of a summary; empty if there is nothing to cover."""
     prompt: str
     """Name of the summary's prompt."""

@@ -39,19 +39,19 @@ class SummaryCheckInput(Value):
     """The middle as the summariser reads it."""
     tokens: int
     """Plain estimate of the middle in the view."""
-    room: int
+    target_tokens: int
     """Maximum tokens that the summary was asked to have."""
-    cap: int
+    max_constraint_tokens: int
     """Maximum tokens of the user's constraints, and likewise of open work: a fifth of the window."""
     constraints: tuple[str, ...] = ()
     """See `extract_user_constraints`."""
-    asked: tuple[str, ...] = ()
+    requests: tuple[str, ...] = ()
     """See `extract_user_requests`."""
     decisions: tuple[str, ...] = ()
     """See `extract_recorded_decisions`."""
     open_work: tuple[str, ...] = ()
     """Unfinished work: pending approvals, running subagents, unfinished items of the plan."""
-    user_said: tuple[str, ...] = ()
+    user_texts: tuple[str, ...] = ()
     """All messages of the user in the conversation so far: what may be quoted as the user's words."""
     sources: str = ""
     """The ledger's line about the passages behind the summary; see `build_sources_line`."""
@@ -69,7 +69,7 @@ class LedgerSection(Value):
     """Lines of a ledger with their kinds and counts."""
 
     lines: tuple[str, ...]
-    what: tuple[str, ...]
+    kinds: tuple[str, ...]
 
 
 def build_required_section(replaced: SummaryCheckInput) -> LedgerSection:
@@ -81,15 +81,15 @@ def build_required_section(replaced: SummaryCheckInput) -> LedgerSection:
     demanded = tuple(f"{CONSTRAINT_PREFIX}{sentence}" for sentence in replaced.constraints)
     undone = tuple(f"{OPEN_ITEM_PREFIX}{format_ledger_line(item)}" for item in replaced.open_work)
     what = ((len(demanded), "constraints of the user"), (len(undone), "open items"))
-    return LedgerSection(lines=demanded + undone, what=tuple(f"{kind}: {count:,}" for count, kind in what if count))
+    return LedgerSection(lines=demanded + undone, kinds=tuple(f"{kind}: {count:,}" for count, kind in what if count))
 
 
 def build_recovered_section(body: str, replaced: SummaryCheckInput) -> LedgerSection:
     """Build the section with decisions that the summary lost, the user's requests, and identifiers that it lost."""
-    room = compute_ledger_token_limit(replaced.room)
+    room = compute_ledger_token_limit(replaced.target_tokens)
     written = normalise_words(body)
     undecided = [decision for decision in replaced.decisions if not contains_phrase(written, decision)]
-    decided, asked = (select_newest_fitting(texts, room // SHARE) for texts in (undecided, replaced.asked))
+    decided, asked = (select_newest_fitting(texts, room // SHARE) for texts in (undecided, replaced.requests))
     sources = filter(None, [replaced.sources])
     lines = (
         *(f"{DECISION_PREFIX}{text}" for text in decided),
@@ -101,12 +101,12 @@ def build_recovered_section(body: str, replaced: SummaryCheckInput) -> LedgerSec
     kept = _kept(lost, room - sum(map(estimate_line_tokens, lines)))
     what = (
         ("lost decisions", len(decided), len(undecided)),
-        ("requests of the user", len(asked), len(replaced.asked)),
+        ("requests of the user", len(asked), len(replaced.requests)),
         ("lost identifiers", sum(map(len, kept.values())), sum(map(len, lost.values()))),
     )
     return LedgerSection(
         lines=(*lines, *(f"{kind}: {' | '.join(values)}" for kind, values in kept.items() if values)),
-        what=tuple(f"{kind}: {count:,} of {found:,}" for kind, count, found in what if found),
+        kinds=tuple(f"{kind}: {count:,} of {found:,}" for kind, count, found in what if found),
     )
 
 
@@ -285,7 +285,7 @@ class _Draft(NamedTuple):
     text: str
     """The summary with its ledger."""
     added: tuple[str, ...]
-    replaced: SummaryCheckInput
+    middle: SummaryCheckInput
 
 
 def check_summary(summary: str, replaced: SummaryCheckInput) -> AcceptedSummary | RejectedSummary:
@@ -295,7 +295,7 @@ def check_summary(summary: str, replaced: SummaryCheckInput) -> AcceptedSummary 
     """
     if hopeless := check_middle(replaced):
         return hopeless
-    checked = remove_invented_quotations(_plain(summary), replaced.user_said)
+    checked = remove_invented_quotations(_plain(summary), replaced.user_texts)
     needed, lost = build_required_section(replaced), build_recovered_section(checked.text, replaced)
     full = _draft(checked.text, replaced, needed, lost)
     # Optional entries may be what makes it too long.
@@ -323,11 +323,11 @@ def _pins(replaced: SummaryCheckInput) -> str | None:
 
 
 def _constraints(replaced: SummaryCheckInput) -> str | None:
-    return _over_cap(replaced.constraints, replaced.cap, "what the user demanded, word for word,")
+    return _over_cap(replaced.constraints, replaced.max_constraint_tokens, "what the user demanded, word for word,")
 
 
 def _open_work(replaced: SummaryCheckInput) -> str | None:
-    return _over_cap(replaced.open_work, replaced.cap, "the list of open work")
+    return _over_cap(replaced.open_work, replaced.max_constraint_tokens, "the list of open work")
 
 
 def _empty(draft: _Draft) -> str | None:
@@ -339,12 +339,12 @@ def _error_text(draft: _Draft) -> str | None:
 
 
 def _inflated(draft: _Draft) -> str | None:
-    smaller = estimate_message(build_summary_message("", draft.text)) < draft.replaced.tokens
+    smaller = estimate_message(build_summary_message("", draft.text)) < draft.middle.tokens
     return None if smaller else "the summary is not smaller than what it replaces"
 
 
 def _target_size(draft: _Draft) -> str | None:
-    size, room = estimate_text(draft.body), draft.replaced.room
+    size, room = estimate_text(draft.body), draft.middle.target_tokens
     return f"the summary has {size:,} tokens; {room:,} were asked for" if size > MOST_TIMES_ROOM * room else None
 
 
@@ -364,7 +364,7 @@ RULES_OF_SUMMARIES: Mapping[SummaryRule, Callable[[_Draft], str | None]] = {
 
 def _draft(body: str, replaced: SummaryCheckInput, *entries: LedgerSection) -> _Draft:
     lines = [line for part in entries for line in part.lines]
-    added = tuple(what for part in entries for what in part.what)
+    added = tuple(what for part in entries for what in part.kinds)
     return _Draft(body, "\n\n".join(filter(None, [body, render_ledger(lines)])), added, replaced)
 
 

@@ -141,17 +141,17 @@ def compute_reply_upper_bound(blocks: Iterable[Block], max_output: int) -> int:
 class TokenEstimator(Value):
     """Estimates requests of one agent run as its provider would count them."""
 
-    fixed: int
+    fixed_tokens: int
     """Estimated tokens of system prompt and tools."""
-    scale: float = 1.0
+    token_ratio: float = 1.0
 
     def request(self, messages: Iterable[Message]) -> int:
         """Return the tokens of the whole request."""
-        return estimate_request_tokens(self.fixed, messages, self.scale)
+        return estimate_request_tokens(self.fixed_tokens, messages, self.token_ratio)
 
     def scale_estimate(self, estimated: int) -> int:
         """Return the corrected tokens of a part of a request, given its plain estimate."""
-        return math.ceil(estimated * self.scale)
+        return math.ceil(estimated * self.token_ratio)
 
 
 def _estimate_block(block: Block) -> int:
@@ -160,7 +160,7 @@ def _estimate_block(block: Block) -> int:
         case "text":
             return estimate_text(block.text)
         case "tool_result":
-            return estimate_text(block.content) + sum([part.tokens for part in block.attached])
+            return estimate_text(block.content) + sum([part.tokens for part in block.attachments])
         case "tool_use":
             return estimate_text(f"{block.name} {_JSON.encode(block.input)}")
         case "thinking":

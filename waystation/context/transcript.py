@@ -155,7 +155,7 @@ class ToolResult(Value):
     tool_use_id: Identifier
     content: str
     is_error: bool = False
-    attached: tuple[OpaqueBlock, ...] = ()
+    attachments: tuple[OpaqueBlock, ...] = ()
     """Blocks in addition to the text."""
 
 
@@ -180,9 +180,9 @@ class Message(Value):
     blocks: tuple[Block, ...]
     task_message: int = 0
     """Number of the person's message to the running task that it carries; 0 for every other message."""
-    updates: int = 0
+    documents_update_number: int = 0
     """Number of the newest document update that it reports; 0 for every other message."""
-    said_by: str = ""
+    fallback_model: str = ""
     """Full name of the fallback model that said it; empty for every other message."""
 
     @property
@@ -354,7 +354,7 @@ class RewindRecord(_Record):
 
     type: Literal["rewound"] = "rewound"
     message_id: Identifier
-    kept: bool = True
+    keeps_message: bool = True
     """Whether the message itself stays."""
 
 
@@ -406,7 +406,7 @@ class Transcript(Value):
                     block = block.replace(id=f"{block.id}_{self.next_message_id}")  # noqa: PLW2901
                 known.add(block.id)
             own.append(block)
-        return Message(id=self.next_message_id, role="assistant", blocks=tuple(own), said_by=said_by)
+        return Message(id=self.next_message_id, role="assistant", blocks=tuple(own), fallback_model=said_by)
 
     def find_message_index(self, message_id: str) -> int | None:
         """Return the index of a message, or None."""

@@ -34,7 +34,7 @@ class MessageUnit:
     """One message, or an assistant message with its calls' results, which may not be separated."""
 
     messages: tuple[Message, ...]
-    stand_in: bool = False
+    is_replacement: bool = False
     """Whether it is a summary or marker of an earlier compaction."""
 
     @cached_property
@@ -60,7 +60,7 @@ class TranscriptLayout:
     """A transcript's view, cut into units. Indices are `None` if there is no such unit."""
 
     units: tuple[MessageUnit, ...]
-    contract: int | None
+    brief: int | None
     """Index of the unit with the first message that the user wrote: the task brief."""
     latest: int | None
     """Index of the unit with the last message that the user wrote."""
@@ -80,7 +80,7 @@ class TranscriptLayout:
     @cached_property
     def protected_indices(self) -> frozenset[int]:
         """Indices of the units that no compaction covers: task brief, latest user text, pending calls, pins."""
-        named = frozenset(index for index in (self.contract, self.latest, self.pending_index) if index is not None)
+        named = frozenset(index for index in (self.brief, self.latest, self.pending_index) if index is not None)
         return named | self.pinned
 
 
@@ -89,12 +89,13 @@ def build_layout(transcript: Transcript) -> TranscriptLayout:
     now = get_effective_transcript(transcript)
     stand_ins = get_replacement_ids(now)
     units = tuple(
-        MessageUnit(messages=unit, stand_in=unit[0].id in stand_ins) for unit in split_into_units(build_model_view(now))
+        MessageUnit(messages=unit, is_replacement=unit[0].id in stand_ins)
+        for unit in split_into_units(build_model_view(now))
     )
     places = {message.id: index for index, unit in enumerate(units) for message in unit.messages}
     return TranscriptLayout(
         units=units,
-        contract=places.get(_first_said(now.messages)),
+        brief=places.get(_first_said(now.messages)),
         latest=places.get(_first_said(reversed(now.messages))),
         pinned=frozenset(places[name] for name in get_pinned_message_ids(now) if name in places),
     )

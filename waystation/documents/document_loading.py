@@ -115,7 +115,7 @@ class DocumentLoadResult(Value):
     """
 
     documents: tuple[SourceDocument, ...]
-    left_out: tuple[SkippedItem, ...] = ()
+    skipped_items: tuple[SkippedItem, ...] = ()
     unread: tuple[UnchangedFile, ...] = ()
     """Files that have not changed since they were read before."""
 
@@ -132,9 +132,9 @@ class _Given(NamedTuple):
     """A file or a folder."""
     files: Sequence[Path]
     """Files that were not listed for an earlier path."""
-    met: int
+    already_listed: int
     """Number of files that were."""
-    left_out: list[SkippedItem]
+    skipped_items: list[SkippedItem]
 
 
 class _Reader(NamedTuple):
@@ -189,8 +189,10 @@ def load_documents(
             unread.append(UnchangedFile(name=name, source=item.source))
             continue
         documents.append(SourceDocument(name=name, text=item.extracted.text, source=item.source))
-        left_out += [SkippedItem(name=f"{name}, {part.name}", reason=part.reason) for part in item.extracted.left_out]
-    return DocumentLoadResult(documents=tuple(documents), left_out=tuple(left_out), unread=tuple(unread))
+        left_out += [
+            SkippedItem(name=f"{name}, {part.name}", reason=part.reason) for part in item.extracted.skipped_items
+        ]
+    return DocumentLoadResult(documents=tuple(documents), skipped_items=tuple(left_out), unread=tuple(unread))
 
 
 def _listed(path: Path, seen: set[str], closed: Path | None) -> _Given:
@@ -209,7 +211,7 @@ def _single(given: _Given, reader: _Reader) -> list[_Read]:
 
 
 def _folder(given: _Given, left_out: list[SkippedItem], reader: _Reader) -> list[_Read]:
-    folder, without = given.path, given.left_out
+    folder, without = given.path, given.skipped_items
     read: list[_Read] = []
     for path in given.files:
         short = path.relative_to(folder).as_posix()
@@ -217,7 +219,7 @@ def _folder(given: _Given, left_out: list[SkippedItem], reader: _Reader) -> list
             read.append(reader.read(path, DocumentNamePair(short=short, long=path.as_posix())))
         except UnreadableFileError as unreadable:
             without.append(SkippedItem(name=sanitize_document_name(short), reason=str(unreadable)))
-    if not read and not given.met:
+    if not read and not given.already_listed:
         raise BadInput(
             f"cannot use {folder}: no file in it can be read{_reasons(without)}. Give a file or folder of {_USABLE}."
         )
@@ -365,8 +367,8 @@ def _procedure_files(given: Path) -> Iterator[tuple[Path, DocumentNamePair]]:
 class SkillLoadResult(NamedTuple):
     """Skills, and what in their folders no agent can read."""
 
-    given: tuple[ProcedureSource, ...]
-    left_out: tuple[SkippedItem, ...]
+    skills: tuple[ProcedureSource, ...]
+    skipped_items: tuple[SkippedItem, ...]
 
 
 def load_skills(paths: Sequence[Path]) -> SkillLoadResult:

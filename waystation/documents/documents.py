@@ -57,7 +57,7 @@ class DocumentMatch(Value):
     score: float
     blob: str = ""
     """Content hash of the version that was searched."""
-    shown: bool = False
+    is_redacted: bool = False
     """Whether the text is of the redacted document, not of the original."""
     first_character: int = 0
     """For a part of one long line, the position at which it begins, from 1; 0 for whole lines."""
@@ -76,7 +76,7 @@ class ShownDocument(NamedTuple):
     """Content hash of the original."""
     name: str
     """Name as submitted."""
-    called: str
+    shown_name: str
     """Name as agents know it."""
     text: str
 
@@ -223,13 +223,13 @@ class DocumentsUpdate(Value):
 
     number: int
     """Number in the task, from 1. In a forked task, the updates of the first task come before its own."""
-    given: Identifier
+    document_set: Identifier
     """Content hash of the `DocumentSet` in the store."""
     by: str = ""
     """The name that the person gave: a claim, not a proof."""
     answer_id: Identifier = ""
     updated_at: datetime
-    kept: bool = False
+    stored: bool = False
     """Whether the store has it."""
     changed: int = 0
     added: int = 0
@@ -252,11 +252,11 @@ class RecordedDocumentsUpdate(DocumentsUpdate):
         """The update without names."""
         return DocumentsUpdate(
             number=self.number,
-            given=self.given,
+            document_set=self.document_set,
             by=self.by,
             answer_id=self.answer_id,
             updated_at=self.updated_at,
-            kept=self.kept,
+            stored=self.stored,
             changed=self.changed,
             added=self.added,
             removed=self.removed,

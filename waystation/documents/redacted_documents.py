@@ -49,7 +49,7 @@ class DocumentNames:
     """The documents of one task, by both of their names."""
 
     documents: Sequence[Document]
-    shown: Mapping[str, str]
+    shown_names: Mapping[str, str]
     """Names for agents, by the name as submitted."""
     vault: Vault | None
     tenant: str
@@ -65,7 +65,7 @@ class DocumentNames:
     @cached_property
     def shown_documents(self) -> tuple[Document, ...]:
         """The documents under the names that agents know."""
-        return tuple([_under(self.shown[one.name], one) for one in self.documents])
+        return tuple([_under(self.shown_names[one.name], one) for one in self.documents])
 
     async def resolve_original_name(self, words: str) -> str:
         """Return the submitted name of the document with this name; for other words, resolve the placeholders in them.
@@ -96,7 +96,7 @@ class DocumentNames:
     @cached_property
     def _called(self) -> Mapping[str, str]:
         """Replacements of private names, as they were submitted and as tools write them on one line."""
-        private = {name: sanitize_line(shown) for name, shown in self.shown.items() if name != shown}
+        private = {name: sanitize_line(shown) for name, shown in self.shown_names.items() if name != shown}
         return {sanitize_line(name): shown for name, shown in private.items()} | private
 
     @cached_property
@@ -185,7 +185,7 @@ class RedactedDocumentStore:
     store: OriginalTextStore
     redactor: Redactor
     rules: RedactionConfig = UNVERSIONED
-    keeps: bool = True
+    stores_results: bool = True
     """Whether results are stored. False without a vault: no one could restore what is stored."""
     _withheld: dict[RedactedTextKey, RedactedText] = field(
         default_factory=dict[RedactedTextKey, RedactedText], init=False
@@ -208,7 +208,7 @@ class RedactedDocumentStore:
         key = RedactedTextKey(
             blob=blob,
             tenant=reader.tenant,
-            treatment=get_redaction_level(place, self.rules.policy),
+            level=get_redaction_level(place, self.rules.policy),
             version=self.rules.version,
         )
         async with self._turns.setdefault(key, asyncio.Lock()):
@@ -228,7 +228,7 @@ class RedactedDocumentStore:
             RedactionFailed: the name could not be redacted.
         """
         parts = shown.results if isinstance(shown, RedactedText) else shown
-        named = any(part.put_aside for part in parts)
+        named = any(part.timed_out for part in parts)
         return build_redaction_notes(
             *parts, of=await redact_display_name(called, self.redactor, tenant) if named else ""
         )
@@ -253,7 +253,7 @@ class RedactedDocumentStore:
             self._withheld[key] = shown
             if len(self._withheld) > MAX_WITHHELD_TEXTS:
                 self._withheld.pop(next(iter(self._withheld)))
-        elif self.keeps:
+        elif self.stores_results:
             await self.store.save_redacted_text(key, shown)
         return shown
 

@@ -247,7 +247,7 @@ class _Index:
         """Return the index with these documents in their redacted form; those of other versions change nothing."""
         versions = {document.name: document.blob for document in self.documents}
         there = [one for one in shown if versions.get(one.name) == one.blob]
-        found = {one.name: _passages(one.name, one.text, one.called) for one in there}
+        found = {one.name: _passages(one.name, one.text, one.shown_name) for one in there}
         return _Index(self.documents, self._originals, {**self._shown, **found})
 
     def search(self, query: str, limit: int, among: range | None) -> tuple[DocumentMatch, ...]:
@@ -270,7 +270,7 @@ class _Index:
                 text=passage.text,
                 score=score,
                 blob=versions[passage.name],
-                shown=passage.name in self._shown,
+                is_redacted=passage.name in self._shown,
                 first_character=passage.first_character,
             )
             for score, passage in hits[: max(0, limit)]

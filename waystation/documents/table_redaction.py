@@ -72,7 +72,7 @@ class RedactedTable(NamedTuple):
 
     table: Table
     notes: tuple[str, ...]
-    put_aside: tuple[RedactionResult, ...] = ()
+    timed_out: tuple[RedactionResult, ...] = ()
     """Parts whose redaction took too long, to be named by code that knows the document."""
 
 
@@ -111,8 +111,8 @@ class ColumnRedactor:
             renamed = await self._replaced([name], own, tenant)
             replaced = await self._replaced(sought.replaceable, verdict, tenant)
             columns.append(_replaced_in(column, renamed, replaced))
-        aside = tuple([result for result in search.results if result.put_aside])
-        notes = build_redaction_notes(*[result for result in search.results if not result.put_aside])
+        aside = tuple([result for result in search.results if result.timed_out])
+        notes = build_redaction_notes(*[result for result in search.results if not result.timed_out])
         return RedactedTable(table.replace(columns=tuple(columns)), notes, aside)
 
     async def _replaced(self, values: Sequence[str], verdict: "_ColumnVerdict", tenant: str) -> dict[str, str]:
@@ -154,18 +154,22 @@ class _ColumnValues(NamedTuple):
 class _ColumnVerdict(NamedTuple):
     """What is private in a column."""
 
-    finds: _Finds
+    detections: _Finds
     type: str = ""
     """Type of the whole column; empty if some of its values may be seen."""
 
     async def merge(self, values: Sequence[str], hidden: _Finds, finds: _Finds) -> "_ColumnVerdict":
         """Add what was found in other ways; of two placeholders for one range, the document's stays."""
-        merged = await asyncio.to_thread(_merged, values, hidden, self.finds, finds) if hidden or finds else self.finds
+        merged = (
+            await asyncio.to_thread(_merged, values, hidden, self.detections, finds)
+            if hidden or finds
+            else self.detections
+        )
         return _ColumnVerdict(merged, self.type)
 
     def get_ranges(self, value: str) -> Sequence[ReplacedRange]:
         """Return what is to be replaced in a value."""
-        found = self.finds.get(value, [])
+        found = self.detections.get(value, [])
         if not self.type or (len(found) == 1 and found[0][:2] == _ends(value)):
             return found
         return [ReplacedRange(*_ends(value), self.type, "")]

@@ -166,7 +166,7 @@ async def load_task_documents(connection: AsyncConnection, task_id: str, reader:
 
 def make_redacted_text_row_id(key: RedactedTextKey) -> str:
     """Return the row id of a redacted text, used instead of a content hash."""
-    return REDACTED_ROW_MARK.join((key.blob, key.tenant, str(int(key.treatment)), key.version))
+    return REDACTED_ROW_MARK.join((key.blob, key.tenant, str(int(key.level)), key.version))
 
 
 async def list_redacted_text_row_ids(

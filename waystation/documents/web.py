@@ -237,13 +237,13 @@ class WebFetchConfig(Value):
     user_agent: str = Field(min_length=1)
     """Product token, version, and how to reach the operator. The token identifies us in robots.txt."""
     domains: DomainPolicy = DomainPolicy()
-    most_bytes: int = 10_000_000
+    max_bytes: int = 10_000_000
     """Maximum bytes of one page, unpacked."""
-    seconds: float = 30.0
+    timeout_s: float = 30.0
     """Time limit in seconds for robots.txt, redirects, waiting for the host and the page together."""
     pause_s: float = 1.0
     """Pause in seconds between two requests to one host."""
-    reachable: tuple[IPv4Network | IPv6Network, ...] = ()
+    reachable_networks: tuple[IPv4Network | IPv6Network, ...] = ()
     """Networks that may be connected to although they are not public, such as an intranet."""
 
 
@@ -278,12 +278,12 @@ class DirectWebPageFetcher:
         """
         asked = parse_web_address(url)
         try:
-            async with asyncio.timeout(self._terms.seconds):
+            async with asyncio.timeout(self._terms.timeout_s):
                 body = await self._body(asked)
         except aiohttp.ClientError as error:
             raise _failure(asked.host, error) from None
         except TimeoutError:
-            raise WebUnavailable(f"{asked.host} did not answer within {self._terms.seconds:g} s") from None
+            raise WebUnavailable(f"{asked.host} did not answer within {self._terms.timeout_s:g} s") from None
         text = await self._reader.read(body.content, body.suffix, body.charset)
         return build_web_page(body.address.url, text, self._clock())
 
@@ -327,12 +327,12 @@ class DirectWebPageFetcher:
 
     async def _content(self, host: str, answer: aiohttp.ClientResponse) -> bytes:
         content = bytearray()
-        too_large = (answer.content_length or 0) > self._terms.most_bytes
+        too_large = (answer.content_length or 0) > self._terms.max_bytes
         while not too_large and (piece := await answer.content.readany()):
             content += piece
-            too_large = len(content) > self._terms.most_bytes
+            too_large = len(content) > self._terms.max_bytes
         if too_large:
-            most = self._terms.most_bytes / 1e6
+            most = self._terms.max_bytes / 1e6
             raise WebFetchRejectedError(
                 f"The page of {host} is larger than {most:g} MB", "Use a smaller page or a part of it."
             )
@@ -356,7 +356,7 @@ class DirectWebPageFetcher:
                 connector=aiohttp.TCPConnector(
                     resolver=self._resolver,
                     use_dns_cache=False,
-                    socket_factory=PublicSocketFactory(self._terms.reachable),
+                    socket_factory=PublicSocketFactory(self._terms.reachable_networks),
                 ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers={**_HEADERS, "User-Agent": self._terms.user_agent},

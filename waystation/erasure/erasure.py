@@ -70,7 +70,7 @@ class PersonErasureOrder(Value):
     store_id: str
     tenant: str
     """Hash of the tenant."""
-    wanted: str
+    wanted_placeholder: str
     """Placeholder under which the vault holds the value as it was entered."""
     placeholders: tuple[str, ...]
     """All placeholders of the value."""
@@ -82,7 +82,7 @@ class PersonErasureOrder(Value):
     @property
     def workflow_id(self) -> str:
         """Id of the workflow that carries it out: the same for the same value."""
-        return make_erasure_workflow_id(self.tenant, self.wanted)
+        return make_erasure_workflow_id(self.tenant, self.wanted_placeholder)
 
     @property
     def histories_to_delete(self) -> tuple[MatchedHistory, ...]:
@@ -93,7 +93,7 @@ class PersonErasureOrder(Value):
 class ErasureMatches(Value):
     """Everything that was found."""
 
-    traces: tuple[ErasureMatch, ...] = ()
+    matches: tuple[ErasureMatch, ...] = ()
 
 
 class ErasureResult(Value):
@@ -103,7 +103,7 @@ class ErasureResult(Value):
     id: str
     at: datetime
     found: tuple[ErasureMatch, ...]
-    left: tuple[ErasureMatch, ...]
+    remaining: tuple[ErasureMatch, ...]
     """What was still there afterwards."""
     originals: int
     """Number of originals removed from the vault."""
@@ -315,13 +315,13 @@ class CleanupStep(Value):
     """An order of which nothing is left in the store and memory."""
 
     order: ForgetOrder
-    forgotten: ForgetCounts
+    removed: ForgetCounts
 
 
 class ErasureReceipt(Value):
     """Result of an order."""
 
-    forgotten: ForgetCounts
+    removed: ForgetCounts
     histories: int = 0
     """Workflow histories that the server was told to delete."""
     files: int = 0

@@ -13,7 +13,7 @@ class DeferredSignal(Value):
 
     signal: str
     """Name of the signal."""
-    sent: JsonValue
+    argument: JsonValue
     """The argument as it arrived; it is validated when the signal is handled."""
     readable: bool
     """Whether it arrived encrypted if the installation requires that."""

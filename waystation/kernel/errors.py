@@ -123,11 +123,11 @@ class StoreUnavailable(StoreError):
 class ModelError(WaystationError):
     """A model call did not give a usable reply."""
 
-    reported: "Usage | None" = None
+    reported_usage: "Usage | None" = None
     """Upper bound of what the call used, from what its provider reported before it failed: input as counted, output as
     a bound. None if nothing was reported.
     """
-    asked: str = ""
+    called_model: str = ""
     """Full name of the model that failed, if it was called as a fallback for another one."""
 
 

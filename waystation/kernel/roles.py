@@ -23,7 +23,7 @@ AgentActivity = Literal["RunResearchAgent", "RunAnalysisAgent", "RunWritingAgent
 class RoleSpec(Value):
     """One kind of agent."""
 
-    step: str = ""
+    purpose: str = ""
     """What a step of this role is for, as the planner is shown it; empty if plans have no such steps."""
     prompt: str
     """File name of its system prompt in `waystation/agents/prompts`, without the suffix."""
@@ -50,14 +50,14 @@ ROLES: Mapping[str, RoleSpec] = MappingProxyType(
     {
         "planning": RoleSpec(prompt="plan", phase="planning"),
         "research": RoleSpec(
-            step="finds out what the documents say about a part of the question",
+            purpose="finds out what the documents say about a part of the question",
             prompt="research",
             form="Findings: one claim each with the places it stands at, and what stayed open; by submit_findings.",
             permissions=frozenset({"read", "note", "hand_in", "delegate", "compute", "web", "foreign"}),
             tools=(*_READING, *_NOTING, "web", "submit_findings", "delegate"),
         ),
         "analysis": RoleSpec(
-            step="weighs findings against each other",
+            purpose="weighs findings against each other",
             prompt="analysis",
             form="Conclusions with the places they rest on, contradictions and gaps; by submit_analysis.",
             permissions=frozenset({"read", "note", "hand_in", "delegate", "compute", "foreign"}),
@@ -66,7 +66,7 @@ ROLES: Mapping[str, RoleSpec] = MappingProxyType(
             reserve_tokens=25_000,
         ),
         "writing": RoleSpec(
-            step="writes the report",
+            purpose="writes the report",
             prompt="writing",
             form="A report in Markdown, every claim with its citation: section by section with write_section, then "
             "submit_report.",
@@ -96,7 +96,7 @@ def list_agent_roles() -> tuple[str, ...]:
 
 def list_step_roles() -> tuple[str, ...]:
     """Return the roles that steps of a plan can have."""
-    return tuple(name for name, spec in ROLES.items() if spec.step)
+    return tuple(name for name, spec in ROLES.items() if spec.purpose)
 
 
 @dataclass(frozen=True)

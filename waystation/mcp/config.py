@@ -107,7 +107,7 @@ class McpServerConfig(Value):
     """One server, and what may be done with it."""
 
     name: str
-    place: StdioTransportConfig | HttpTransportConfig
+    transport: StdioTransportConfig | HttpTransportConfig
     allow: tuple[str, ...] = ("*",)
     """Patterns of permitted tool names."""
     ask: ToolApprovalMode = "all"
@@ -237,7 +237,7 @@ def _server(name: str, entry: _Entry, expansion: VariableExpander) -> McpServerC
         raise BadInput(f"mcpServers.{name}: {error}") from None
     return McpServerConfig(
         name=name,
-        place=place,
+        transport=place,
         secrets=frozenset(expansion.secrets),
         timeout_s=entry.timeout,
         start_s=entry.start_timeout,

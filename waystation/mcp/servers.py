@@ -200,7 +200,7 @@ def _spec(server: McpServerConfig, tool: Tool) -> UntrustedToolSpec:
         input_schema=_schema(server, tool.input_schema),
         read_only=read_only,
         idempotent=hints is not None and hints.idempotent_hint is True,
-        asks=_asks(server, tool.name, read_only=read_only),
+        requires_approval=_asks(server, tool.name, read_only=read_only),
         roles=server.roles,
     )
 
@@ -327,15 +327,15 @@ LISTING_CACHE_S = 2.0
 
 @dataclass(frozen=True)
 class _Listing:
-    told: str = ""
+    tools_hash: str = ""
     """Hash of the tool list; empty if it cannot be serialised. The tools themselves may be large."""
     specs: Sequence[UntrustedToolSpec] = ()
     hidden: Sequence[HiddenTool] = ()
-    told_on: int = 0
+    connection_number: int = 0
     """Number of the server's connection on which it was listed."""
-    true_until: float = 0.0
+    valid_until: float = 0.0
     """Monotonic time in seconds; after it, a tool is checked before it is called."""
-    again_at: float = 0.0
+    retry_at: float = 0.0
     """Monotonic time in seconds; after it, the server is asked again for an agent that starts."""
 
 
@@ -392,7 +392,7 @@ class McpServers:
         """
         server = session.server
         known = self._listings.get(server.name, _Listing())
-        if known.told_on != session.opened or known.true_until < monotonic():
+        if known.connection_number != session.opened or known.valid_until < monotonic():
             known = self._listings[server.name] = await self._told(session, client, known)
         now = next((one for one in known.specs if one.tool == spec.tool), None)
         if now is None or not now.is_same_definition(spec):
@@ -408,7 +408,7 @@ class McpServers:
         name = session.server.name
         async with self._listing[name]:
             known = self._listings.get(name, _Listing())
-            if known.told_on != session.opened or known.again_at < monotonic():
+            if known.connection_number != session.opened or known.retry_at < monotonic():
                 known = self._listings[name] = await self._asked(session, known)
             return known
 
@@ -427,14 +427,18 @@ class McpServers:
             reason = f"the tool server {server.name} does not list its tools"
         missed = before.hidden if before.specs else (HiddenTool(server=server.name, tool="", reason=reason),)
         return replace(
-            before, hidden=missed, told_on=session.opened, true_until=0.0, again_at=monotonic() + RETRY_LISTING_AFTER_S
+            before,
+            hidden=missed,
+            connection_number=session.opened,
+            valid_until=0.0,
+            retry_at=monotonic() + RETRY_LISTING_AFTER_S,
         )
 
     async def _told(self, session: McpServerSession, client: Client, before: _Listing) -> _Listing:
         tools, told, is_cut = await _all_tools(client)
         until = monotonic() + self._fresh_s
-        if before.specs and told and told == before.told:
-            return replace(before, told_on=session.opened, true_until=until, again_at=until)
+        if before.specs and told and told == before.tools_hash:
+            return replace(before, connection_number=session.opened, valid_until=until, retry_at=until)
         specs, hidden = await asyncio.to_thread(filter_server_tools, session.server, tools, is_cut=is_cut)
         return _Listing(told, specs, hidden, session.opened, until, until)
 
@@ -456,8 +460,8 @@ async def _called(client: Client, tool: str, arguments: dict[str, JsonValue]) ->
 
 
 class _Tools(NamedTuple):
-    found: Sequence[Tool]
-    told: str
+    tools: Sequence[Tool]
+    tools_hash: str
     """See `_Listing`."""
     is_cut: bool
     """Whether the server has more tools than are accepted."""

@@ -288,13 +288,13 @@ async def open_server_streams(
     Raises:
         ToolServerFailed: there is no such program or folder.
     """
-    match server.place:
+    match server.transport:
         case StdioTransportConfig():
             transport: AbstractAsyncContextManager[tuple[IncomingStream, OutgoingStream]] = _started(
-                server.name, server.place, traffic
+                server.name, server.transport, traffic
             )
         case HttpTransportConfig():
-            transport = _spoken_to(server.place, traffic)
+            transport = _spoken_to(server.transport, traffic)
     async with transport as (incoming, outgoing):
         calls = CallTrackingStream(outgoing)
         yield CallResponseStream(incoming, calls, traffic), calls

@@ -207,7 +207,7 @@ class DocumentIndexer:
     store: DocumentIndexerStore
     redactor: Redactor
     redacted_documents: RedactedDocumentStore
-    cut: DocumentSplitter
+    splitter: DocumentSplitter
     outbox_drainer: OutboxDrainer
     clock: Clock
 
@@ -223,7 +223,7 @@ class DocumentIndexer:
         ref = so_far.ref
         documents = await self.store.list_documents(ref.task_id, ref.scope)
         names = await build_document_names(documents, self.redactor, ref.tenant, place=TextDestination.COMPRESSED)
-        if not so_far.slices and not await self.store.begin_document_indexing(ref, names.shown):
+        if not so_far.slices and not await self.store.begin_document_indexing(ref, names.shown_names):
             return so_far.replace(done=True)
         if so_far.document == len(documents):
             return _ended(so_far, documents)
@@ -234,7 +234,7 @@ class DocumentIndexer:
             await self.outbox_drainer.drain(make_documents_run_id(ref.task_id))
             line = find_next_unindexed_line(there, lines)
             return so_far.after_slice(len(there), _size(lines[:line])).at_line(line, lines, document.blob)
-        end = find_slice_end(lines, so_far.line, so_far.most_characters - so_far.characters)
+        end = find_slice_end(lines, so_far.line, so_far.max_characters - so_far.characters)
         if so_far.line == end < len(lines):
             return _ended(so_far, documents)
         redacted, readable = await self._redacted(document, ref.scope, slice(so_far.line, end))
@@ -279,7 +279,7 @@ class DocumentIndexer:
         created = self.clock()
         return [
             build_document_passage(so_far.ref, _moved(cut, so_far.line), document.blob, place, created)
-            for place, cut in enumerate(self.cut(document.name, text), start=so_far.place)
+            for place, cut in enumerate(self.splitter(document.name, text), start=so_far.place)
         ]
 
 
@@ -294,7 +294,7 @@ def _size(lines: Sequence[str]) -> int:
 def _ended(so_far: IndexingState, documents: Sequence[Document]) -> IndexingState:
     there = sum(document.characters for document in documents if not document.removed)
     beyond = max(0, there - so_far.characters)
-    return so_far.replace(left_out=so_far.left_out + beyond, done=True)
+    return so_far.replace(skipped_characters=so_far.skipped_characters + beyond, done=True)
 
 
 ProgressCallback = Callable[[int, int], None]
@@ -329,7 +329,7 @@ class Reindexer:
     progress: ProgressCallback
     with_refused: bool = False
     """Whether to try rejected passages again."""
-    _there: set[str] = field(default_factory=set[str])
+    _present: set[str] = field(default_factory=set[str])
     _refused: set[str] = field(default_factory=set[str])
     _embedded: int = 0
 
@@ -340,36 +340,36 @@ class Reindexer:
             MemoryUnavailable: the embedder or memory does not answer; the current memory stays in use.
             RedactionFailed: a text could not be redacted; the current memory stays in use.
         """
-        self._there = set(await self.draft.list_point_ids())
+        self._present = set(await self.draft.list_point_ids())
         await self._fill()
         await self.draft.publish()
         # Add what workers wrote into the old memory until the last moment. From now on they cannot write there.
         await self._fill()
-        taken = self._there.intersection(await self.store.list_rejected_passage_ids())
+        taken = self._present.intersection(await self.store.list_rejected_passage_ids())
         await self.store.mark_passages_stored(sorted(taken))
-        return ReindexResult(passages=len(self._there), embedded=self._embedded, refused=tuple(sorted(self._refused)))
+        return ReindexResult(passages=len(self._present), embedded=self._embedded, refused=tuple(sorted(self._refused)))
 
     async def _fill(self) -> None:
         """Fill the draft until it has every valid passage and no invalid one."""
         while missing := await self._missing():
             for ids in _batches(missing):
                 await self._embed(ids)
-                self.progress(len(self._there), len(self._there | missing) - len(self._refused))
-        gone = self._there & await self.store.list_deleted_passage_ids()
+                self.progress(len(self._present), len(self._present | missing) - len(self._refused))
+        gone = self._present & await self.store.list_deleted_passage_ids()
         for ids in _batches(gone):
             await self.draft.delete(ids)
-        self._there -= gone
+        self._present -= gone
 
     async def _missing(self) -> frozenset[str]:
-        return await self.store.list_passage_ids(refused=self.with_refused) - self._there - self._refused
+        return await self.store.list_passage_ids(refused=self.with_refused) - self._present - self._refused
 
     async def _embed(self, ids: list[str]) -> None:
         passages = await self.store.get_passages(ids, SystemScope())
         clean = await exclude_private_passages(self.redactor, passages)
         taken = await _written(self.draft, await embed_passages(self.embedder, clean)) if clean else frozenset[str]()
-        if clean and not taken and not self._there:  # the memory may be at fault rather than the passages
+        if clean and not taken and not self._present:  # the memory may be at fault rather than the passages
             raise MemoryUnavailable(f"the new memory accepted none of {len(passages)} passages")
-        self._there |= taken
+        self._present |= taken
         self._embedded += len(taken)
         self._refused |= {passage.id for passage in passages} - taken
 
@@ -449,7 +449,7 @@ class MemoryRecall:
         without = tuple(sorted({document.blob for document in own}.union(*earlier.values())))
         (called,) = await redact_document_names([text], own, self.redactor, run.tenant, TextDestination.QUERY)
         session = None if scope == "team" else run.session
-        return MemoryQuery(tenant=run.tenant, session=session, without=without, text=called, dense=None)
+        return MemoryQuery(tenant=run.tenant, session=session, excluded_hashes=without, text=called, dense=None)
 
     async def search(self, query: MemoryQuery, tokens: int) -> tuple[MemoryExcerpt, ...]:
         """Return the best passages that the query admits; its text is redacted and embedded here.
@@ -501,7 +501,7 @@ class MemoryRecall:
             turn.turn_key: replace_placeholders_with_types(turn.with_names(called.read).unlabelled_text)
             for turn in turns
         }
-        spoken = with_speakers(said, {turn.turn_key for turn in turns if turn.goes_on})
+        spoken = with_speakers(said, {turn.turn_key for turn in turns if turn.is_continuation})
         alike = await self.embedder.compute_similarity(asked, spoken, headings)
         return select_excerpts([turn.with_names(called.shown) for turn in turns], alike, tokens)
 

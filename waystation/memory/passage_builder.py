@@ -78,7 +78,7 @@ def _render_block(message: Message, block: Block, names: Mapping[str, str]) -> s
         case ToolUse():
             return f"{head} {json.dumps(block.input, ensure_ascii=False)}"
         case ToolResult():
-            attached = [f"(attached: {one.kind}) {one.readable_text}".rstrip() for one in block.attached]
+            attached = [f"(attached: {one.kind}) {one.readable_text}".rstrip() for one in block.attachments]
             said = "\n".join([*([block.content] if block.content else []), *attached])
             return f"{head} of {names.get(block.tool_use_id, 'a tool')}] {with_quoted_labels(said, message.id)}"
         case OpaqueBlock() if block.kind != SYSTEM_MESSAGE_TYPE and (words := block.readable_text):
@@ -242,7 +242,7 @@ class IndexingState(Value):
     """How far the documents of a task are indexed: references and numbers, no text."""
 
     ref: TaskRef
-    most_characters: int
+    max_characters: int
     """Maximum characters of all documents together; the rest is left out."""
     slices: int = 0
     """Finished slices."""
@@ -256,7 +256,7 @@ class IndexingState(Value):
     """Passages of that document so far."""
     characters: int = 0
     """Characters in the slices so far."""
-    left_out: int = 0
+    skipped_characters: int = 0
     """Characters that are not in memory: beyond the limit, or not redactable. Known at the end."""
     passages: int = 0
     done: bool = False
@@ -273,7 +273,7 @@ class IndexingState(Value):
             slices=self.slices + 1,
             place=self.place + passages,
             characters=self.characters + characters,
-            left_out=self.left_out + withheld,
+            skipped_characters=self.skipped_characters + withheld,
             passages=self.passages + passages,
         )
 
@@ -289,33 +289,36 @@ class IndexingState(Value):
 class UnindexedDocuments(Value):
     """Documents that do not fit into memory completely because of the configured limit."""
 
-    partly: str | None
+    partial_document: str | None
     """Name of the document of which only the first lines are in memory."""
-    wholly: tuple[str, ...]
+    missing_documents: tuple[str, ...]
     """Names of the documents that are not in memory at all, in their order."""
-    all_characters: int
-    most: int
+    total_characters: int
+    max_characters: int
 
     @property
     def sentence(self) -> str:
         """Warning for the person who submits them, with the setting that decides."""
         return (
-            f"Memory accepts {self.most:,} characters of a task's documents "
-            f"(WAYSTATION_REMEMBERED_CHARACTERS), and these have {self.all_characters:,}: later tasks do not "
+            f"Memory accepts {self.max_characters:,} characters of a task's documents "
+            f"(WAYSTATION_REMEMBERED_CHARACTERS), and these have {self.total_characters:,}: later tasks do not "
             f"recall {self.name_summary}. This task's agents read everything."
         )
 
     @property
     def name_summary(self) -> str:
         """The first of them by name, and how many more."""
-        names = [*([f"the end of {self.partly}"] if self.partly else []), *self.wholly]
+        names = [*([f"the end of {self.partial_document}"] if self.partial_document else []), *self.missing_documents]
         more = len(names) - _MOST_NAMED
         return ", ".join(names[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
     @property
     def lines(self) -> tuple[str, ...]:
         """One list item for each."""
-        return (*([f"- {self.partly}: the end of it"] if self.partly else []), *(f"- {name}" for name in self.wholly))
+        return (
+            *([f"- {self.partial_document}: the end of it"] if self.partial_document else []),
+            *(f"- {name}" for name in self.missing_documents),
+        )
 
 
 def find_unindexed_documents(documents: Sequence[Document], most: int) -> UnindexedDocuments | None:
@@ -333,7 +336,12 @@ def find_unindexed_documents(documents: Sequence[Document], most: int) -> Uninde
         if document.characters > room:
             first, rest = document.name, tuple(one.name for one in there[number + 1 :])
             wholly = tuple(one.name for one in there[number:]) if not room else rest
-            return UnindexedDocuments(partly=first if room else None, wholly=wholly, all_characters=total, most=most)
+            return UnindexedDocuments(
+                partial_document=first if room else None,
+                missing_documents=wholly,
+                total_characters=total,
+                max_characters=most,
+            )
         room -= document.characters
     return None
 

@@ -90,7 +90,11 @@ class Passage(Value):
         labelled = [(label["place"], line[label.end() :]) for line in lines if (label := TURN_LABEL.match(line))]
         return tuple(
             PassageTurn(
-                self, number, place.removesuffix(CONTINUATION_SUFFIX), text, goes_on=place.endswith(CONTINUATION_SUFFIX)
+                self,
+                number,
+                place.removesuffix(CONTINUATION_SUFFIX),
+                text,
+                is_continuation=place.endswith(CONTINUATION_SUFFIX),
             )
             for number, (place, text) in enumerate(labelled, self.turn)
         )
@@ -138,7 +142,7 @@ class MemoryQuery(Value):
     agents: tuple[str, ...] = ()
     """Ids of steps."""
     kinds: tuple[PassageKind, ...] = ()
-    without: tuple[str, ...] = ()
+    excluded_hashes: tuple[str, ...] = ()
     """Content hashes of documents that the searcher has already: nothing of them is returned."""
     since: datetime | None = None
     """Only passages created at this time or later."""
@@ -210,11 +214,11 @@ class PassageTurn:
     label: str
     """Its message and speaker, without brackets; empty if the passage is not split."""
     text: str
-    goes_on: bool = False
+    is_continuation: bool = False
     """Whether it continues the line of the previous turn."""
     score: float = 0.0
     """Score of its passage, from 0 to 1."""
-    restored: frozenset[str] = frozenset()
+    restored_placeholders: frozenset[str] = frozenset()
     """Placeholders that were replaced by names in its text."""
 
     @property
@@ -237,12 +241,16 @@ class PassageTurn:
         """Replace placeholders by these names, put on one line so that a name with a line end cannot start a line."""
         on_one_line = {placeholder: sanitize_line(name) for placeholder, name in names.items()}
         there = names.keys() & PLACEHOLDER_PATTERN.findall(self.text)
-        return replace(self, text=restore_originals(self.text, on_one_line).text, restored=self.restored | there)
+        return replace(
+            self,
+            text=restore_originals(self.text, on_one_line).text,
+            restored_placeholders=self.restored_placeholders | there,
+        )
 
     @property
     def text_with_label(self) -> str:
         """Text as shown at the start of a stretch, or when the speaker changes."""
-        return f"[{self.label}] {GAP_MARK if self.goes_on else ''}{self.text}" if self.label else self.text
+        return f"[{self.label}] {GAP_MARK if self.is_continuation else ''}{self.text}" if self.label else self.text
 
     @property
     def ends_with_question(self) -> bool:
@@ -262,7 +270,7 @@ class PassageTurn:
 def join_turns(turns: Iterable[PassageTurn]) -> str:
     """Join the texts of the turns without labels."""
     return "".join(
-        turn.unlabelled_text if turn.goes_on else f"\n{turn.unlabelled_text}" for turn in turns
+        turn.unlabelled_text if turn.is_continuation else f"\n{turn.unlabelled_text}" for turn in turns
     ).removeprefix("\n")
 
 
@@ -299,7 +307,7 @@ class MemoryExcerpt:
                 text += f"\n{GAP_MARK}\n{turn.text_with_label}"
             elif not turn.label:
                 text = _joined(text, turn.text)
-            elif turn.goes_on:
+            elif turn.is_continuation:
                 text += turn.text
             else:
                 known = turn.speaker == before.speaker and not looks_like_label(turn.text)

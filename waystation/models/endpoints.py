@@ -219,7 +219,7 @@ class ModelEndpoint(Value):
     url: str = PROVIDER_URL
     """Without who may use it: a password is nobody's name."""
     kind: EndpointKindName = "anthropic"
-    rows: Mapping[str, ModelCapabilities] = {}
+    capabilities: Mapping[str, ModelCapabilities] = {}
     """Capabilities by the model's name."""
 
     @property
@@ -235,11 +235,15 @@ class ModelEndpoint(Value):
     def get_capabilities(self, model: str) -> ModelCapabilities:
         """Return its capabilities for a model: as configured, or else as known."""
         known = KNOWN_CAPABILITIES.get(PROVIDER_URL if self.is_provider else self.url)
-        return self.rows.get(parse_model_name(model).model) or known or _BY_KIND.get(self.kind, UNKNOWN_CAPABILITIES)
+        return (
+            self.capabilities.get(parse_model_name(model).model)
+            or known
+            or _BY_KIND.get(self.kind, UNKNOWN_CAPABILITIES)
+        )
 
     def has_documented_capabilities(self, model: str) -> bool:
         """Whether its capabilities for a model are configured, or documented by the vendor."""
-        return parse_model_name(model).model in self.rows or self.is_provider
+        return parse_model_name(model).model in self.capabilities or self.is_provider
 
 
 class EndpointRegistry(Value):
@@ -248,7 +252,7 @@ class EndpointRegistry(Value):
     base_url: str | None = None
     """Address for models without an endpoint in their names."""
     named: Mapping[str, NamedEndpoint] = {}
-    rows: Mapping[str, Mapping[str, ModelCapabilities]] = {}
+    capabilities: Mapping[str, Mapping[str, ModelCapabilities]] = {}
     """Capabilities by address and model."""
     default: str = ""
     """The named endpoint of models without one; if empty, the one at `base_url`."""
@@ -261,13 +265,13 @@ class EndpointRegistry(Value):
         """
         named = parse_model_name(model).endpoint
         if not named:
-            return build_model_endpoint(self.base_url, self.rows)
+            return build_model_endpoint(self.base_url, self.capabilities)
         if (endpoint := self.named.get(named)) is None:
             raise BadInput(
                 f"{model} names an endpoint that is not configured: add [endpoints.{named}] to the config "
                 "file (docs/how-to/use-another-endpoint.md)"
             )
-        return build_model_endpoint(endpoint.url, self.rows).replace(kind=endpoint.kind)
+        return build_model_endpoint(endpoint.url, self.capabilities).replace(kind=endpoint.kind)
 
     def qualify_model_name(self, model: str, endpoint: str = "", *, given: bool = True) -> str:
         """Return the full name of a model at an endpoint, or at the default one.
@@ -307,14 +311,14 @@ class EndpointRegistry(Value):
 
     def _knows(self, model: str) -> bool:
         place = parse_model_name(model).endpoint
-        return place in self.named if place else model == OFFLINE_MODEL or get_model_profile(model).known
+        return place in self.named if place else model == OFFLINE_MODEL or get_model_profile(model).is_known
 
 
 def build_model_endpoint(base_url: str | None, written: Mapping[str, Mapping[str, ModelCapabilities]]) -> ModelEndpoint:
     """Return the endpoint at an address, with what the settings say about it."""
     url = _address(base_url or PROVIDER_URL)
     rows = {model: row for place, rows in written.items() if _address(place) == url for model, row in rows.items()}
-    return ModelEndpoint(url=url, rows=rows)
+    return ModelEndpoint(url=url, capabilities=rows)
 
 
 def _address(base_url: str) -> str:

@@ -221,7 +221,7 @@ class VendorErrorResponse(NamedTuple):
     """HTTP status; below 300 if a stream had begun."""
     kind: str
     """The vendor's name for the error; empty if it has none."""
-    words: str
+    message: str
     request: str
     """Id of the request; empty if there is none."""
     headers: Mapping[str, str]
@@ -235,7 +235,7 @@ class VendorErrorResponse(NamedTuple):
     @property
     def meaning(self) -> str:
         """Meaning for a person."""
-        row, said = self.row, f"{self.kind} {self.words}".lower()
+        row, said = self.row, f"{self.kind} {self.message}".lower()
         status = self.status if self.status >= 400 else 400 if row is STATUS_TABLE[400] else 0
         found = next((cause for sign, cause in _CAUSES.items() if sign in said), "")
         fitting = status in _OF_A_REQUEST or (status in _SAYS_LITTLE and found in _OF_AN_ACCOUNT)

@@ -48,12 +48,15 @@ class ModelRequest(Value):
         another model can read or accept.
         """
         facts, there = get_model_profile(model), parse_model_name(model).model
-        messages = tuple(_readable(message, message.said_by or self.model, model) for message in self.messages)
+        messages = tuple(_readable(message, message.fallback_model or self.model, model) for message in self.messages)
         placed = self.replace(model=there, messages=messages, fallbacks=())
         if model != self.model:
-            most = min(self.max_output, facts.max_output if facts.known else self.max_output)
+            most = min(self.max_output, facts.max_output if facts.is_known else self.max_output)
             placed = placed.replace(previous_reply="", max_output=most)
-            if facts.takes is None or facts.takes.find_unsupported_option(self.effort, self.thinking) is not None:
+            if (
+                facts.supported_options is None
+                or facts.supported_options.find_unsupported_option(self.effort, self.thinking) is not None
+            ):
                 placed = placed.replace(effort=None, thinking=None)
         if isinstance(self.thinking, int) and messages != self.messages:
             placed = placed.replace(thinking="off")  # it is rejected if the last reply does not begin with thinking
@@ -77,9 +80,9 @@ class ModelResponse(Value):
     usage: Usage
     model: str
     """The model that answered, as the provider names it."""
-    asked: str = ""
+    called_model: str = ""
     """Full name of the model that was called in the end, if it is a fallback."""
-    thought: bool = False
+    hidden_thinking: bool = False
     """Whether there may be thinking that is in none of its blocks."""
     id: str = ""
     """The provider's id of the reply; empty if there is none."""
@@ -166,7 +169,7 @@ class WebSearchResponse(Value):
     usage: Usage
     model: str = ""
     """The model that answered, as the provider names it."""
-    asked: str = ""
+    called_model: str = ""
     """Always empty: searches have no fallback."""
     fault: str = ""
     """Why it found nothing although it was billed, as the provider names it."""

@@ -50,7 +50,7 @@ class _Refused(NamedTuple):
     """An option that a model does not support, and what it supports instead."""
 
     setting: Literal["effort", "thinking"]
-    asked: str
+    requested: str
     allowed: tuple[str, ...]
 
 
@@ -110,9 +110,9 @@ class ModelProfile(Value):
     """Whether `tool_choice` may name a tool. Some newer models reject such a request; they are asked in words."""
     binds_thinking: bool = False
     """Whether its thinking is signed over everything before it, so that it becomes invalid if that changes."""
-    takes: SupportedOptions | None = None
+    supported_options: SupportedOptions | None = None
     """Supported effort and thinking; None if unknown."""
-    known: bool = True
+    is_known: bool = True
     """If False, the numbers are conservative guesses, and code that relies on them must say so."""
 
 
@@ -133,11 +133,11 @@ def _current(name: str, takes: SupportedOptions, *, forces_tools: bool) -> Model
 
 
 def _large(name: str, takes: SupportedOptions) -> ModelProfile:
-    return ModelProfile(name=name, window=1_000_000, max_output=128_000, forces_tools=True, takes=takes)
+    return ModelProfile(name=name, window=1_000_000, max_output=128_000, forces_tools=True, supported_options=takes)
 
 
 def _small(name: str, takes: SupportedOptions) -> ModelProfile:
-    return ModelProfile(name=name, window=200_000, max_output=64_000, forces_tools=True, takes=takes)
+    return ModelProfile(name=name, window=200_000, max_output=64_000, forces_tools=True, supported_options=takes)
 
 
 KNOWN_MODELS = (
@@ -222,7 +222,7 @@ def get_model_profile(model: str) -> ModelProfile:
     if known is not None:
         return known
     return ModelProfile(
-        name=model, window=UNKNOWN_WINDOW, max_output=UNKNOWN_MAX_OUTPUT, forces_tools=False, known=False
+        name=model, window=UNKNOWN_WINDOW, max_output=UNKNOWN_MAX_OUTPUT, forces_tools=False, is_known=False
     )
 
 

@@ -328,7 +328,7 @@ class PlanEdit(Value):
     """A person's plan in place of the one that they were asked about, not read yet."""
 
     request_id: str
-    given: str
+    plan: str
     """Content hash of a `Plan` in the store, including goals."""
     by: str = ""
     note: str = ""
@@ -337,7 +337,7 @@ class PlanEdit(Value):
     @property
     def made_by(self) -> str:
         """Author of that plan version: the answer to a request, with this content."""
-        return f"{self.request_id}/{self.given}"
+        return f"{self.request_id}/{self.plan}"
 
 
 class PlanEditResult(Value):
@@ -444,7 +444,7 @@ class PlanRevision(Value):
     added: tuple[Identifier, ...] = ()
     dropped: tuple[Identifier, ...] = ()
     changed: tuple[Identifier, ...] = ()
-    seen: tuple[Identifier, ...] = ()
+    reviewed_steps: tuple[Identifier, ...] = ()
     """The research steps whose findings it saw."""
 
     @property
@@ -474,7 +474,7 @@ class ReportReview(Value):
     faults: int
     sent_back: bool = False
     """Whether its writer was to fix the faults."""
-    found: str | None = None
+    faults_hash: str | None = None
     """Content hash of the faults."""
 
     @property
@@ -494,13 +494,13 @@ class OversightState(Value):
     """Cost of each of its agent runs, by ID."""
     shares: dict[str, Limit] = {}
     """Initial budgets of the steps that a revision added, by step ID."""
-    under_way: str = ""
+    current_run: str = ""
     """ID of the agent run whose cost is not booked yet."""
-    sent_back: int = 0
+    times_sent_back: int = 0
     """How often the report went back to its writer since the task last started or was reopened."""
-    mending: bool = False
+    fixing_faults: bool = False
     """Whether the writer is fixing what the last review found."""
-    gave_up: bool = False
+    fixing_failed: bool = False
     """Whether the writer could not go on fixing."""
 
     @property
@@ -510,4 +510,4 @@ class OversightState(Value):
 
     def after_reopening(self) -> "OversightState":
         """Reset for a reopened task. The plan stays as revised; the report is reviewed again."""
-        return self.replace(shares={}, under_way="", sent_back=0, mending=False, gave_up=False)
+        return self.replace(shares={}, current_run="", times_sent_back=0, fixing_faults=False, fixing_failed=False)

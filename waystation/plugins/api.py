@@ -109,7 +109,7 @@ class ChatModelContext:
 
     endpoint: NamedEndpoint
     """Its table `[endpoints.NAME]`, with what it says of address, region, project and the like."""
-    row: ModelEndpoint
+    model_endpoint: ModelEndpoint
     """What is known of its models' capabilities."""
     key: str | None = field(default=None, repr=False)
     """What the variable has that the endpoint's `key_from` names."""

@@ -208,7 +208,7 @@ class RedactionResult(Value):
     languages_without_names: tuple[str, ...] = ()
     """Languages (ISO 639-1) of passages in which names were only looked up in lists, because they have no model."""
 
-    put_aside: bool = False
+    timed_out: bool = False
     """Whether this is a placeholder for a text that took too long twice."""
 
     @property
@@ -221,7 +221,7 @@ def make_failed_redaction(text: str, fingerprint: str, *, put_aside: bool = Fals
     """Build the result for a text that could not be redacted; it contains nothing of the text."""
     placeholder = f"<{UNREDACTABLE_TYPE}_{fingerprint[:FINGERPRINT_DIGITS]}>"
     span = Span(type=UNREDACTABLE_TYPE, start=0, end=len(text), score=1, placeholder=placeholder)
-    return RedactionResult(text=placeholder, spans=(span,), put_aside=put_aside)
+    return RedactionResult(text=placeholder, spans=(span,), timed_out=put_aside)
 
 
 def get_placeholder_type(placeholder: str) -> str:
@@ -277,9 +277,9 @@ def build_redaction_notes(*texts: RedactionResult, of: str = "") -> tuple[str, .
     notes += [
         f"1 text could not be redacted in time and was replaced by {text.text}{named}."
         for text in texts
-        if text.put_aside
+        if text.timed_out
     ]
-    if any(text.redaction_failed and not text.put_aside for text in texts):
+    if any(text.redaction_failed and not text.timed_out for text in texts):
         notes.append(TEXT_LEFT_OUT)
     return tuple(notes)
 
@@ -353,7 +353,7 @@ class RedactedTextKey(Value):
     blob: str
     """Content hash of the original."""
     tenant: str
-    treatment: RedactionLevel
+    level: RedactionLevel
     version: str
     """Version of the rules."""
 
@@ -369,7 +369,7 @@ class RedactedText(Value):
     """See `RedactionResult`."""
     withheld: bool = False
     """Whether it could not be redacted, so that all its lines are blank."""
-    put_aside: str = ""
+    timeout_placeholder: str = ""
     """Placeholder of a text whose redaction took too long repeatedly; empty for any other text."""
 
     @property
@@ -381,8 +381,12 @@ class RedactedText(Value):
     def results(self) -> tuple[RedactionResult, ...]:
         """What a person should know of its redaction, as input of `build_redaction_notes`."""
         if self.withheld:
-            hidden = Span(type=UNREDACTABLE_TYPE, start=0, end=0, score=1, placeholder=self.put_aside)
-            return (RedactionResult(text=self.put_aside, spans=(hidden,), put_aside=bool(self.put_aside)),)
+            hidden = Span(type=UNREDACTABLE_TYPE, start=0, end=0, score=1, placeholder=self.timeout_placeholder)
+            return (
+                RedactionResult(
+                    text=self.timeout_placeholder, spans=(hidden,), timed_out=bool(self.timeout_placeholder)
+                ),
+            )
         return (RedactionResult(text="", languages_without_names=self.languages_without_names),)
 
 
@@ -393,7 +397,7 @@ def build_redacted_text(text: str, redacted: RedactionResult) -> RedactedText:
         replaced=tuple([ReplacedRange(span.start, span.end, span.type, span.placeholder) for span in redacted.spans]),
         languages_without_names=redacted.languages_without_names,
         withheld=redacted.redaction_failed,
-        put_aside=redacted.text if redacted.put_aside else "",
+        timeout_placeholder=redacted.text if redacted.timed_out else "",
     )
 
 

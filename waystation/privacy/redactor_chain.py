@@ -87,7 +87,7 @@ def merge_redactions(text: str, first: RedactionResult, second: RedactionResult)
     merged = with_placeholders(text, _merged_spans(first.spans, second.spans)) if second.spans else first
     return merged.replace(
         languages_without_names=tuple(sorted({*first.languages_without_names, *second.languages_without_names})),
-        put_aside=first.put_aside or second.put_aside,
+        timed_out=first.timed_out or second.timed_out,
     )
 
 

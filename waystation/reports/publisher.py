@@ -126,8 +126,8 @@ class CitationCheckResult:
 
     markdown: str
     """The text with quotations as the documents have them, and failed citations marked."""
-    called: DocumentNames
-    meant: Mapping[str, Document]
+    document_names: DocumentNames
+    task_documents: Mapping[str, Document]
     """Documents of the task, by their names as cited."""
     documents: Mapping[str, CitedDocument]
     """The cited documents that exist, by their names as cited."""
@@ -244,7 +244,7 @@ class PublishedReport(Value):
     version: ReportVersion
     citations: int
     failed: int
-    short: str = ""
+    partial_reason: str = ""
     """Why the task is partial although its work is complete; empty if it is not."""
 
 
@@ -254,9 +254,9 @@ class ComposedReport(Value):
     markdown: str
     citations: int
     failed: int
-    written: str
+    agent_text: str
     """The part that agents wrote."""
-    nothing: bool
+    is_empty: bool
     """Whether no agent has noted, found or written anything."""
 
 
@@ -286,8 +286,8 @@ class ReportPublisher:
         composed = await self.compose(ref, progress)
         report = await self.store.put_text(composed.markdown, ref.scope)
         kept = await self.store.put_text(state.model_dump_json(), ref.scope) if state is not None else None
-        if self.report_indexer is not None and not composed.nothing:
-            await self.report_indexer.enqueue_results(ref, composed.written, report, progress.reused)
+        if self.report_indexer is not None and not composed.is_empty:
+            await self.report_indexer.enqueue_results(ref, composed.agent_text, report, progress.reused)
             await self.report_indexer.drain_results(ref.task_id)
         short = (
             describe_failed_citations(composed.failed, composed.citations) if progress.phase is TaskPhase.DONE else ""
@@ -301,7 +301,7 @@ class ReportPublisher:
             ref.task_id, progress.replace(report=report, reports=(*earlier, version), state=kept)
         )
         made, failed = composed.citations, composed.failed
-        return PublishedReport(report=report, version=version, citations=made, failed=failed, short=short)
+        return PublishedReport(report=report, version=version, citations=made, failed=failed, partial_reason=short)
 
     async def compose(self, ref: TaskRef, progress: TaskProgress) -> ComposedReport:
         """Build the report from what agents have submitted so far; a draft while the task is not over.
@@ -318,7 +318,7 @@ class ReportPublisher:
             checked.markdown,
             await asyncio.to_thread(render_sources_section, checked.valid_citations, checked.documents),
             "\n\n".join(
-                filter(None, (render_skipped_section(parts.left_out), await self._not_remembered(ref, progress)))
+                filter(None, (render_skipped_section(parts.skipped_items), await self._not_remembered(ref, progress)))
             ),
             await self._oversight(ref, progress),
             await self._criteria(ref, parts.draft, checked),
@@ -327,7 +327,9 @@ class ReportPublisher:
         ]
         cited = [failed.citation.document for failed in checked.failed_citations]
         names = [*cited, *(one.name for one in parts.procedures)]
-        shown = [await asyncio.to_thread(checked.called.replace_private_names, text) for text in (*sections, *names)]
+        shown = [
+            await asyncio.to_thread(checked.document_names.replace_private_names, text) for text in (*sections, *names)
+        ]
         written, sources, not_used, oversight, criteria, asked, versions, *names = await self._redacted(
             shown, ref.tenant
         )
@@ -340,7 +342,7 @@ class ReportPublisher:
             checked=count,
             failed=failed,
             criteria=criteria,
-            asked=asked,
+            requests=asked,
             versions=versions,
             sources=sources,
             not_used=not_used,
@@ -354,8 +356,8 @@ class ReportPublisher:
             markdown=await self._prepend_changes(ref, render_report(parts, written, apparatus)),
             citations=count,
             failed=len(failed),
-            written=written,
-            nothing=parts.is_empty,
+            agent_text=written,
+            is_empty=parts.is_empty,
         )
 
     async def _prepend_changes(self, ref: TaskRef, composed: str) -> str:
@@ -393,8 +395,8 @@ class ReportPublisher:
             findings=tuple(StepFindings(title=titles[step], findings=found) for step, found in there.findings.items()),
             analysis=there.analysis,
             task=TaskView.from_progress(progress),
-            offline=row.terms.offline,
-            left_out=row.request.left_out,
+            offline=row.config.offline,
+            skipped_items=row.request.skipped_items,
             procedures=row.request.procedures,
             senders=tuple(message.by for message in progress.task_messages),
         )
@@ -408,7 +410,7 @@ class ReportPublisher:
         """Render the list of unindexed documents for a task that has delivered: other tasks index no documents."""
         if progress.phase not in {TaskPhase.DONE, TaskPhase.PARTIAL}:
             return ""
-        most = (await self.store.get_task(ref.task_id, ref.scope)).terms.remembered_characters
+        most = (await self.store.get_task(ref.task_id, ref.scope)).config.remembered_characters
         return render_unindexed_section(
             find_unindexed_documents(await self.store.list_documents(ref.task_id, ref.scope), most)
         )
@@ -419,7 +421,7 @@ class ReportPublisher:
             version.number: version.reason for version in await self.store.list_plan_versions(ref.task_id, ref.scope)
         }
         last = progress.reviews[-1] if progress.reviews else None
-        found = last.found if last is not None and not last.sent_back else None
+        found = last.faults_hash if last is not None and not last.sent_back else None
         faults = FaultList() if found is None else await self._faults(found, ref)
         changed = "- A person changed the plan before its steps began" if PERSON_EDIT_REASON in reasons.values() else ""
         told = render_oversight_lines(progress.revisions, reasons, progress.reviews, faults)
@@ -440,7 +442,7 @@ class ReportPublisher:
     async def _render_versions(self, ref: TaskRef, checked: CitationCheckResult) -> str:
         """Render which versions of which documents are cited."""
         earlier = get_earlier_versions(await self.store.list_document_updates(ref.task_id, ref.scope))
-        meant = (checked.meant.get(one.document) for one in checked.valid_citations)
+        meant = (checked.task_documents.get(one.document) for one in checked.valid_citations)
         cited = {document.name: document for document in meant if document is not None}
         return render_document_versions([*cited.values()], earlier)
 

@@ -73,7 +73,7 @@ class ReportParts(Value):
     analysis: Analysis | None
     task: TaskView
     offline: bool
-    left_out: tuple[SkippedItem, ...] = ()
+    skipped_items: tuple[SkippedItem, ...] = ()
     procedures: tuple[ProcedureSource, ...] = ()
     """Procedures that agents were told to follow."""
     senders: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ class ReportAppendix(Value):
     """Lines of the account: revisions, reviews, and faults that were not fixed."""
     procedures: str = ""
     """Lines of the account: procedures that agents were told to follow."""
-    asked: str = ""
+    requests: str = ""
     """Line of the account: who asked and when."""
     versions: str = ""
     """The appendix: which versions of which documents are cited."""
@@ -200,8 +200,8 @@ def render_unindexed_section(left_out: UnindexedDocuments | None) -> str:
     if len(left_out.lines) > MAX_SKIPPED_LINES:
         lines.append(f"- and {len(left_out.lines) - MAX_SKIPPED_LINES:,} more")
     said = (
-        f"The agents of this task could read all documents. Memory keeps {left_out.most:,} of their "
-        f"{left_out.all_characters:,} characters for later tasks (WAYSTATION_REMEMBERED_CHARACTERS). It lacks:"
+        f"The agents of this task could read all documents. Memory keeps {left_out.max_characters:,} of their "
+        f"{left_out.total_characters:,} characters for later tasks (WAYSTATION_REMEMBERED_CHARACTERS). It lacks:"
     )
     return "\n".join([NOT_IN_MEMORY, "", said, "", *lines])
 
@@ -312,7 +312,7 @@ def _account(parts: ReportParts, apparatus: ReportAppendix) -> str:
         f"{usage.output:,} output; cost: {format_task_cost(task)}",
         f"- Budget: {format_used_amount(task.budget.spent, task.budget.limit)}",
     ]
-    lines += filter(None, [apparatus.asked])
+    lines += filter(None, [apparatus.requests])
     if usage.searches:
         lines.append(f"- Web searches by the provider: {usage.searches:,}")
     if usage.estimated:
@@ -348,10 +348,10 @@ def _account(parts: ReportParts, apparatus: ReportAppendix) -> str:
 
 def _compactions(task: TaskView) -> list[str]:
     made = task.sum_compactions()
-    if not made.made_room:
+    if not made.effective_count:
         return []
     return [
-        f"- Compactions: {made.made_room}; they replaced {made.hidden_tokens:,} tokens, stored {made.passages:,} "
+        f"- Compactions: {made.effective_count}; they replaced {made.hidden_tokens:,} tokens, stored {made.passages:,} "
         f"passages in memory and redacted {made.redactions:,} private values"
     ]
 
@@ -396,7 +396,7 @@ class DraftUnderReview(Value):
     """A draft with everything that it is compared with."""
 
     draft: ReportDraft
-    asked: tuple[str, ...]
+    requirements: tuple[str, ...]
     """The questions of the plan, and the person's criteria."""
     findings: tuple[ResearchFindings, ...]
     analysis: Analysis | None
@@ -438,7 +438,7 @@ def _citation_faults(drafted: DraftUnderReview) -> Iterator[Fault]:
 
 def _uncovered(drafted: DraftUnderReview) -> Iterator[Fault]:
     said = _stems(drafted.text)
-    for asked in dict.fromkeys(drafted.asked):
+    for asked in dict.fromkeys(drafted.requirements):
         if (wanted := _stems(asked)) and not wanted & said:
             yield Fault(kind="uncovered", text=f"The report does not mention this: {_short(asked)}")
 

@@ -113,7 +113,7 @@ class PlanReviser:
                 notes = (answer.format_note(REVISION_NOTES),)
             elif not answer.is_empty:
                 await self._save(run, request, answer)
-        revision, plan = PlanRevision(number=request.number, seen=request.seen), None
+        revision, plan = PlanRevision(number=request.number, reviewed_steps=request.reviewed_steps), None
         if (versions := await self._find_revised_versions(run)) is not None:
             before, after = versions
             plan = after.plan.without_goals()
@@ -133,7 +133,7 @@ class PlanReviser:
             version = PlanVersion(number=number, plan=pair[0].plan, made_by=made_by, reason=reason)
             await self.store.save_plan_version(run.task_id, version)
         note = f"Revision {request.number} of the plan was not agreed to: the plan stays as it was."
-        revision = PlanRevision(number=request.number, seen=request.seen)
+        revision = PlanRevision(number=request.number, reviewed_steps=request.reviewed_steps)
         return RevisionResult(revision=revision, totals=await self.store.get_run_usage(run.run_id), notes=(note,))
 
     async def _find_revised_versions(self, run: RunRef) -> tuple[PlanVersion, PlanVersion] | None:
@@ -142,11 +142,11 @@ class PlanReviser:
         return next(((before, after) for before, after in pairwise(versions) if after.made_by == run.step_id), None)
 
     async def _answer(self, run: RunRef, request: RevisionRequest) -> RevisePlanInput | NoAnswer:
-        plan, begun = await self._newest(run), frozenset(request.begun)
+        plan, begun = await self._newest(run), frozenset(request.started_steps)
 
         def read(arguments: Mapping[str, JsonValue]) -> RevisePlanInput:
             wanted = RevisePlanInput.model_validate(arguments)
-            if not wanted.is_empty and (errors := find_plan_change_errors(plan, wanted, begun, request.room)):
+            if not wanted.is_empty and (errors := find_plan_change_errors(plan, wanted, begun, request.max_new_steps)):
                 raise UnusableAnswerError(*errors)
             return wanted
 
@@ -155,17 +155,17 @@ class PlanReviser:
             kind="plan",
             system=load_prompt("revise"),
             tool=REVISE_PLAN,
-            opening=lambda: self._opening(run, request),
-            place=TextDestination.CONTRACT,
-            read=read,
-            refusal="This revision cannot be run",
+            build_first_message=lambda: self._opening(run, request),
+            destination=TextDestination.CONTRACT,
+            parse=read,
+            rejection_heading="This revision cannot be run",
         )
         means = CallOptions(request.model, request.limit, request.prices)
         return await StructuredCaller(self.model, self.store, self.redactor).request_answer(matter, means)
 
     async def _save(self, run: RunRef, request: RevisionRequest, wanted: RevisePlanInput) -> None:
         versions = await self.store.list_plan_versions(run.task_id, run.scope)
-        plan = apply_plan_change(versions[-1].plan, wanted, frozenset(request.begun))
+        plan = apply_plan_change(versions[-1].plan, wanted, frozenset(request.started_steps))
         known = [step.id for step in versions[-1].plan.steps]
         redactor = build_task_redactor(self.redactor, self.store, run.scope)
         (reason,) = await redactor.redact([wanted.reason], TextDestination.TITLE, run.tenant)
@@ -182,12 +182,12 @@ class PlanReviser:
 
     async def _opening(self, run: RunRef, request: RevisionRequest) -> str:
         there = await load_task_deliverables(run.scope, self.store)
-        steps = [_step(step, begun=step.id in request.begun) for step in there.plan.steps]
+        steps = [_step(step, begun=step.id in request.started_steps) for step in there.plan.steps]
         parts = [
             await render_task_with_messages(request.ref, self.store, self.redactor),
             wrap_untrusted("plan", *steps),
             *render_step_results(there),
-            wrap_untrusted_line("room", f"There is budget for {request.room} new steps."),
+            wrap_untrusted_line("room", f"There is budget for {request.max_new_steps} new steps."),
         ]
         return "\n".join(parts)
 
@@ -206,7 +206,7 @@ def _lines(handed_in: AgentResultSummary) -> Iterable[str]:
     """Yield the lines. If there are many, claims are cut, and what remained open is not."""
     more = len(handed_in.claims) - _MOST_LINES
     shown = [*handed_in.claims[:_MOST_LINES], *([f"({more} more findings)"] if more > 0 else [])]
-    return [f"- {_short(line)}" for line in (*shown, *handed_in.left_open)]
+    return [f"- {_short(line)}" for line in (*shown, *handed_in.open_questions)]
 
 
 def _short(line: str) -> str:
@@ -277,7 +277,7 @@ class ReportReviewer:
             await self._send_faults_to_writer(request, faults)
         found = await self.store.put_text(FaultList(faults=faults).model_dump_json(), ref.scope) if faults else None
         return ReviewResult(
-            review=ReportReview(number=request.number, faults=len(faults), sent_back=sent_back, found=found),
+            review=ReportReview(number=request.number, faults=len(faults), sent_back=sent_back, faults_hash=found),
             totals=await self.store.get_run_usage(run.run_id),
             notes=notes,
         )
@@ -286,7 +286,10 @@ class ReportReviewer:
         asked = (await self.store.get_task(ref.task_id, ref.scope)).request
         drafted = DraftUnderReview(
             draft=there.draft,
-            asked=(*asked.accept, *(f"{one.title}: {one.goal}" for one in there.plan.steps if one.role == "research")),
+            requirements=(
+                *asked.accept,
+                *(f"{one.title}: {one.goal}" for one in there.plan.steps if one.role == "research"),
+            ),
             findings=tuple(there.findings.values()),
             analysis=there.analysis,
         )
@@ -301,10 +304,10 @@ class ReportReviewer:
             kind="review",
             system=load_prompt("review"),
             tool=REVIEW_REPORT,
-            opening=opening,
-            place=TextDestination.CONTRACT,
-            read=ReviewReportInput.model_validate,
-            refusal="This review cannot be used",
+            build_first_message=opening,
+            destination=TextDestination.CONTRACT,
+            parse=ReviewReportInput.model_validate,
+            rejection_heading="This review cannot be used",
         )
         means = CallOptions(request.model, request.limit, request.prices)
         return await StructuredCaller(self.model, self.store, self.redactor).request_answer(matter, means)

@@ -39,7 +39,7 @@ class SecretUrlClient:
     def __init__(self, address: SecretStr, patience_s: float) -> None:
         """Prepare the client. `patience_s`: seconds from the first packet to the status of the answer."""
         self._url = httpx2.URL(address.get_secret_value())
-        self._patience_s = patience_s
+        self._timeout_s = patience_s
         self._client = httpx2.AsyncClient(timeout=None, follow_redirects=False)
         logging.getLogger("httpx2").addFilter(self._keeps_the_secret)
 
@@ -56,7 +56,7 @@ class SecretUrlClient:
         """
         headers = {"Content-Type": "application/json"}
         async with (
-            asyncio.timeout(self._patience_s),
+            asyncio.timeout(self._timeout_s),
             self._client.stream("POST", self._url, content=body, headers=headers) as response,
         ):
             yield response
@@ -86,7 +86,7 @@ class HttpCompactionHook:
             patience_s: Timeout in seconds.
         """
         self._address = SecretUrlClient(address, patience_s)
-        self._patience_s = patience_s
+        self._timeout_s = patience_s
         self._name = f"{setting} ({self._address.host})"
 
     async def call(self, event: CompactionEvent) -> None:
@@ -97,7 +97,7 @@ class HttpCompactionHook:
                     why = ", a redirect, which is not followed" if response.is_redirect else ""
                     raise HookFailed(f"{self._name} answered {response.status_code}{why}")
         except TimeoutError:
-            raise HookFailed(f"{self._name} did not answer within {self._patience_s:g} s") from None
+            raise HookFailed(f"{self._name} did not answer within {self._timeout_s:g} s") from None
         except httpx2.HTTPError as error:
             raise HookFailed(f"the connection to {self._name} failed: {describe_connection_error(error)}") from None
 
@@ -120,7 +120,7 @@ class WebhookNotifier:
     def __init__(self, address: SecretStr, patience_s: float = PATIENCE_S) -> None:
         """Prepare the notifier. `address`: an http or https URL."""
         self._address = SecretUrlClient(address, patience_s)
-        self._patience_s = patience_s
+        self._timeout_s = patience_s
 
     @property
     def name(self) -> str:
@@ -133,7 +133,7 @@ class WebhookNotifier:
             async with self._address.post(json.dumps(_body(notice, link))) as response:
                 self._check(response)
         except TimeoutError:
-            raise WebhookUnavailable(f"{self.name} did not answer within {self._patience_s:g} s") from None
+            raise WebhookUnavailable(f"{self.name} did not answer within {self._timeout_s:g} s") from None
         except httpx2.HTTPError as error:
             raise WebhookUnavailable(
                 f"the connection to {self.name} failed: {describe_connection_error(error)}"
@@ -266,7 +266,7 @@ class AppriseNotifier:
         """Name for messages, without the secret."""
         self._inbox, self._gather_s, self._patience_s = inbox, gather_s, patience_s
         self._together = _MessageBatch()
-        self._told: dict[str, _MessageBatch] = {}
+        self._batches: dict[str, _MessageBatch] = {}
         """Batch of each notification whose outcome no attempt has received yet."""
 
     async def send(self, notice: TaskNotification, link: str | None) -> None:
@@ -287,20 +287,20 @@ class AppriseNotifier:
 
     async def _fate(self, delivery_id: str) -> bool:
         """Wait for the outcome. A waiter may be cancelled; the message is not."""
-        together = self._told.get(delivery_id)
+        together = self._batches.get(delivery_id)
         if together is None or together.sending is None:
             return False
         taken = await asyncio.shield(together.sending)
-        self._told.pop(delivery_id, None)
+        self._batches.pop(delivery_id, None)
         return taken
 
     def _join(self, notice: TaskNotification, link: str | None) -> None:
-        together = self._told[notice.delivery_id] = self._together
+        together = self._batches[notice.delivery_id] = self._together
         together.notices[notice.delivery_id] = notice, link
         if together.sending is None:
             together.sending = asyncio.create_task(self._tell(together))
-        while len(self._told) > REMEMBERED:
-            del self._told[next(iter(self._told))]
+        while len(self._batches) > REMEMBERED:
+            del self._batches[next(iter(self._batches))]
 
     async def _tell(self, together: _MessageBatch) -> bool:
         await asyncio.sleep(self._gather_s)
@@ -334,7 +334,7 @@ class AppriseNotifier:
 
     async def aclose(self) -> None:
         """Cancel what still waits: the next attempt sends it, perhaps on another worker."""
-        sending = {one.sending for one in (self._together, *self._told.values()) if one.sending is not None}
+        sending = {one.sending for one in (self._together, *self._batches.values()) if one.sending is not None}
         for one in sending:
             one.cancel()
         await asyncio.gather(*sending, return_exceptions=True)
@@ -383,16 +383,16 @@ class CommandCompactionHook:
             )
         self._arguments = (program, *arguments[1:])
         self._name = f"{setting} ({Path(program).name})"
-        self._patience_s = patience_s
+        self._timeout_s = patience_s
 
     async def call(self, event: CompactionEvent) -> None:
         """See `CompactionHook`."""
         process = await self._started()
         try:
-            async with asyncio.timeout(self._patience_s):
+            async with asyncio.timeout(self._timeout_s):
                 await process.communicate(event.json_line.encode())
         except TimeoutError:
-            raise HookFailed(f"{self._name} did not end within {self._patience_s:g} s") from None
+            raise HookFailed(f"{self._name} did not end within {self._timeout_s:g} s") from None
         finally:
             await _end(process)
         if process.returncode:

@@ -100,7 +100,7 @@ class SqlStore(
                 database = Database(url, at_rest=at_rest)
                 on_failure.push_async_callback(database.aclose)
                 store_id = await run_to_completion(open_ready_store(database, clock, new_store_id))
-                if await run_to_completion(is_row_encrypted(database, clock, seals=at_rest.seals)):
+                if await run_to_completion(is_row_encrypted(database, clock, seals=at_rest.encrypts)):
                     database.enforce_encryption()
             on_failure.pop_all()
         return cls(database, clock, store_id)

@@ -122,7 +122,9 @@ class SdkSpanBuilder:
                 else contexts.Context(),
                 kind=SpanKind.CLIENT if span.client else SpanKind.INTERNAL,
                 attributes={**span.attributes},
-                links=[Link(_context(one.trace_id, one.span_id), {"waystation.link": one.why}) for one in span.links],
+                links=[
+                    Link(_context(one.trace_id, one.span_id), {"waystation.link": one.reason}) for one in span.links
+                ],
                 start_time=_nanoseconds(span.start),
             )
             for event in span.events:
@@ -184,12 +186,12 @@ class TraceFeed:
 
     store: TraceSource
     exporter: SpanExporter
-    maker: SdkSpanBuilder
+    span_builder: SdkSpanBuilder
     holder: str
     """Identifies this process as the holder of the lease."""
     providers: Mapping[str, str]
     """Provider behind each endpoint, by endpoint name."""
-    redactor_of: Callable[[TaskScope], Redactor] | None = None
+    get_redactor: Callable[[TaskScope], Redactor] | None = None
     """Returns the redactor of a task's texts; None: texts are not exported."""
     people: KnownPeopleRedactor | None = None
     """Also hides known people in texts; None: names are shown."""
@@ -211,7 +213,9 @@ class TraceFeed:
     async def _sent(self, place: TraceCursor) -> bool:
         spans = [one for task_id in place.tasks for one in await self._spans(place, task_id)]
         for first in range(0, len(spans), _SPANS_AT_ONCE):
-            batch = self.maker.build_spans([await self._spoken(*one) for one in spans[first : first + _SPANS_AT_ONCE]])
+            batch = self.span_builder.build_spans(
+                [await self._spoken(*one) for one in spans[first : first + _SPANS_AT_ONCE]]
+            )
             taken = not batch or await asyncio.to_thread(self.exporter.export, batch) is SpanExportResult.SUCCESS
             self._tell(taken=taken)
             if not taken or not await self.store.acquire_trace_lease(self.holder, _LEASE):
@@ -241,13 +245,13 @@ class TraceFeed:
 
         A text that cannot be redacted is left out, and delays no other span. Raises StoreError.
         """
-        if self.redactor_of is None or not span.said:
+        if self.get_redactor is None or not span.content:
             return span
-        said = {**span.said}
+        said = {**span.content}
         found = {text for body in said.values() for _, text in iter_strings(body, ARGUMENTS, is_unusual_name)}
         texts = sorted(found - _OF_THE_FORM)
         try:
-            redacted = await self.redactor_of(task).redact(texts, TextDestination.TITLE, task.tenant)
+            redacted = await self.get_redactor(task).redact(texts, TextDestination.TITLE, task.tenant)
         except RedactionFailed:
             return span.replace(attributes={**span.attributes, "waystation.said": "not redacted"})
         shown = {text: one.text for text, one in zip(texts, redacted, strict=True)}

@@ -336,9 +336,9 @@ class UntrustedToolSpec(Value):
     """The server's claim that the tool changes nothing; it is not verified."""
     idempotent: bool = False
     """The server's claim that calling the tool twice has no more effect than calling it once."""
-    asks: bool = True
+    requires_approval: bool = True
     """Whether a person is asked before each call."""
-    changed: tuple[str, ...] = ()
+    changed_parts: tuple[str, ...] = ()
     """Parts that changed since its task first had the tool: a person is asked about them, whatever was answered
     before.
     """
@@ -351,7 +351,7 @@ class UntrustedToolSpec(Value):
             "its description": self.description,
             "its arguments": self.input_schema,
             "what it says of its effects": [self.read_only, self.idempotent],
-            "whether it asks": self.asks,
+            "whether it asks": self.requires_approval,
         }
         return ToolDefinition(
             server=self.server, tool=self.tool, parts={name: _digest(part) for name, part in parts.items()}
@@ -365,7 +365,7 @@ class UntrustedToolSpec(Value):
     def with_changes_since(self, first: ToolDefinition) -> "UntrustedToolSpec":
         """Return the tool with its changes since `first`; if there are any, a person is asked before each call."""
         changed = first.list_changes(self.definition)
-        return self if not changed else self.replace(changed=changed, asks=True)
+        return self if not changed else self.replace(changed_parts=changed, requires_approval=True)
 
 
 class HiddenTool(Value):
@@ -458,7 +458,9 @@ def render_approval_question(spec: UntrustedToolSpec, arguments: Mapping[str, Js
     `build_action_question` spells them out.
     """
     sent = json.dumps(arguments, indent=2, ensure_ascii=False)
-    other = f"It has changed since this task first had it: {', '.join(spec.changed)}.\n" if spec.changed else ""
+    other = (
+        f"It has changed since this task first had it: {', '.join(spec.changed_parts)}.\n" if spec.changed_parts else ""
+    )
     return f"{other}May the tool {spec.tool} of the tool server {spec.server} be called with these arguments?\n{sent}"
 
 

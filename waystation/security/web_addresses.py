@@ -103,7 +103,7 @@ class DomainPolicy(Value):
     """Domains that are read without approval. Any other needs a person's approval."""
     deny: tuple[str, ...] = ()
     """Domains that are never read, whatever else is set."""
-    asks: WebApprovalMode = "always"
+    approval_mode: WebApprovalMode = "always"
     """With `never`, any address of an allowed domain is fetched, whatever it looks like."""
 
     @field_validator("allow", "deny")

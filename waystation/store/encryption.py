@@ -45,7 +45,7 @@ class EncryptionConfig:
 
     cipher: Cipher | None = None
     """None if there is no key; encrypted values then cannot be read."""
-    seals: bool = False
+    encrypts: bool = False
     """Whether new values are encrypted; requires a cipher."""
     strict: bool = False
     """Whether plain values are rejected."""
@@ -115,7 +115,7 @@ class EncryptedText(TypeDecorator[str]):
         if not value and (self.empty or not isinstance(value, RowBoundText)):
             return value  # nothing is written, or a query asks which rows have a value
         at_rest = get_encryption(dialect)
-        if not at_rest.seals or at_rest.cipher is None:
+        if not at_rest.encrypts or at_rest.cipher is None:
             require_encryption(at_rest)
             plain = value.replace("\x00", "\ufffd")
             return "\ufffd" + plain[1:] if plain.startswith(TEXT_MARK) else plain
@@ -168,7 +168,7 @@ class RowProofType(EncryptedString):
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         """Return the proof of the row that the value is bound to, whatever the value; empty without encryption."""
         at_rest = get_encryption(dialect)
-        if not at_rest.seals or at_rest.cipher is None:
+        if not at_rest.encrypts or at_rest.cipher is None:
             require_encryption(at_rest)
             return ""
         if not isinstance(value, RowBoundText):
@@ -195,7 +195,7 @@ class EncryptedBytes(TypeDecorator[bytes]):
     def process_bind_param(self, value: bytes | None, dialect: Dialect) -> bytes | None:
         """Encrypt the value if this engine encrypts."""
         at_rest = get_encryption(dialect)
-        if not value or not at_rest.seals or at_rest.cipher is None:
+        if not value or not at_rest.encrypts or at_rest.cipher is None:
             require_encryption(at_rest)
             return value
         return BYTES_MARK + at_rest.cipher.encrypt(value, self.place.encode())

@@ -31,7 +31,7 @@ class EventOwner(NamedTuple):
 class _Untold(NamedTuple):
     place: str
     """Of a task, or of an agent run."""
-    happening: UnnumberedEvent
+    event: UnnumberedEvent
     at: datetime
 
 
@@ -141,5 +141,5 @@ def _numbering(count: int) -> Insert:
 
 
 def _row(owner: EventOwner, one: _Untold) -> Mapping[str, object]:
-    told = one.happening.model_dump()
+    told = one.event.model_dump()
     return {**told, "task_id": owner.task_id, "agent": told["agent"] or owner.agent, "at": one.at}

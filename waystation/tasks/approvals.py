@@ -184,7 +184,7 @@ def deny(standing: ApprovalContext, given: DenyInput, now: datetime) -> Approval
 class AnswerBatch(Value):
     """Results of a message that answers several requests, one each."""
 
-    each: tuple[ApprovalRequest | RejectedMessage, ...]
+    results: tuple[ApprovalRequest | RejectedMessage, ...]
 
 
 GivenT = TypeVar("GivenT", ApproveInput, DenyInput)
@@ -211,7 +211,7 @@ def answer_each_request(
         else:
             standing = standing.replace(limit=standing.limit.increase_by(answered.granted))
             answers.append(answered)
-    return AnswerBatch(each=tuple(answers))
+    return AnswerBatch(results=tuple(answers))
 
 
 def build_plan_edit(standing: ApprovalContext, given: ReviewPlanInput) -> PlanEdit:
@@ -228,7 +228,7 @@ def build_plan_edit(standing: ApprovalContext, given: ReviewPlanInput) -> PlanEd
         raise ValueError("this is a revision of the plan: approve it, or deny it to keep the plan as it was")
     _none_being_read(standing)
     return PlanEdit(
-        request_id=request.request_id, given=given.plan, by=given.by, note=given.note, answer_id=given.answer_id
+        request_id=request.request_id, plan=given.plan, by=given.by, note=given.note, answer_id=given.answer_id
     )
 
 
@@ -326,11 +326,11 @@ def is_amount_rejection(reason: str) -> bool:
 def _granted(given: ApproveInput, request: ApprovalRequest) -> Amount:
     """Return the amount. Raises ValueError if it is in another unit than requested."""
     if given.tokens is None and given.usd is None:
-        return request.asked
+        return request.requested
     granted = Amount(tokens=given.tokens or 0, micro_usd=int((given.usd or 0) * 1_000_000))
-    if request.asked.tokens and not granted.tokens:
+    if request.requested.tokens and not granted.tokens:
         raise ValueError(f"tokens {_HOW_MUCH} how many, like `--add 50k`, or `tokens` in a signal")
-    if request.asked.micro_usd and not granted.micro_usd:
+    if request.requested.micro_usd and not granted.micro_usd:
         raise ValueError(f"dollars {_HOW_MUCH} how many, like `--add '$0.10'`, or `usd` in a signal")
     return granted
 

@@ -243,7 +243,7 @@ class SqlTraceRepository(SqlRepository):
             task_id=task_id,
             tenant=place.tenant,
             session=row.session,
-            model=TaskConfig.model_validate_json(row.terms).agent.model,
+            model=TaskConfig.model_validate_json(row.terms).default.model,
             events=events,
             runs=await _runs(connection, task_id, find_touched_agents(events, after)),
             definitions=tuple((await _defined(connection, task_id)).values()),

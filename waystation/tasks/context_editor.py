@@ -44,7 +44,7 @@ class TranscriptRewinder:
         if not any(record.id == record_id for record in transcript.records):
             rewind = build_transcript_rewind(transcript, message_id, record_id, keep=keep)
             stays = get_effective_transcript(with_record(transcript, rewind.record)).messages
-            rewind = rewind.replace(handed_in=extract_deliverable(stays))
+            rewind = rewind.replace(deliverable=extract_deliverable(stays))
             fence = await self.store.acquire_fence(run.run_id)
             await self.store.commit_rewind(fence, transcript.version, rewind)
         await self.outbox_drainer.drain(run.run_id)
@@ -81,9 +81,9 @@ class TaskRewinder:
         if row.progress is None or row.progress.state is None:
             raise StoreError(f"{asked.ref.task_id} has not ended: there is no state to continue from yet")
         ended = TaskState.model_validate_json(await self.store.get_text(row.progress.state, row.ref.scope))
-        state, edit = build_reopened_state(ended, asked, row.terms.agent_budget)
-        await self.rewinder.rewind(state.runs[asked.agent].run, asked.message, edit.id, keep=asked.keep)
-        for shelved in state.shelved.values():
+        state, edit = build_reopened_state(ended, asked, row.config.agent_budget)
+        await self.rewinder.rewind(state.runs[asked.agent].run, asked.message, edit.id, keep=asked.keep_message)
+        for shelved in state.suspended_runs.values():
             await self.rewinder.rewind_to_start(shelved.run, f"{asked.agent}-{edit.id}")
         await self.store.add_audit_entry(asked.ref.task_id, edit)
         # Delivered reports stay readable, even if the reopened task comes to nothing.
@@ -112,7 +112,7 @@ class ContextEditor:
                     return await self._compact(request)
                 case "pin":
                     log = await self._opened(request)
-                    policy, measure = request.terms.compaction_policy, await self._measure(request, log)
+                    policy, measure = request.config.compaction_policy, await self._measure(request, log)
                     await self._commit(
                         request, log, lambda: build_pin_record(log, edit.message, policy, measure, edit.id)
                     )
@@ -120,7 +120,7 @@ class ContextEditor:
                     log = await self._opened(request)
                     await self._commit(request, log, lambda: build_unpin_record(log, edit.message, edit.id))
                 case "rewind":
-                    await self._rewinder.rewind(request.run, edit.message, edit.id, keep=edit.keep)
+                    await self._rewinder.rewind(request.run, edit.message, edit.id, keep=edit.keep_message)
                 case "restore":
                     log = await self._opened(request)
                     await self._commit(request, log, lambda: build_restore_record(log, edit.compaction, edit.id))
@@ -131,13 +131,13 @@ class ContextEditor:
     async def _compact(self, request: EditRequest) -> EditOutcome:
         compaction = CompactionRequest(
             run=request.run,
-            terms=request.terms,
+            config=request.config,
             limit=request.limit,
             known_records=request.known_records,
-            give_up_summary=request.give_up_summary,
+            skip_summary=request.skip_summary,
         )
         instructions = await self._instructions(request)
-        manual = ManualCompaction(edit_id=request.edit.id, instructions=instructions, scale=request.scale)
+        manual = ManualCompaction(edit_id=request.edit.id, instructions=instructions, token_ratio=request.token_ratio)
         outcome = await self.compactor.compact(compaction, manual)
         done = outcome.status.made_room
         return EditOutcome(state="done" if done else "refused", reason=_became(outcome), compaction=outcome)
@@ -183,9 +183,10 @@ class ContextEditor:
         return TranscriptRewinder(desk.store, self.compactor.outbox_drainer)
 
     async def _measure(self, request: EditRequest, transcript: Transcript) -> TokenEstimator:
-        toolbox = await self.compactor.deps.build_agent_toolbox(request.run, request.terms, transcript)
+        toolbox = await self.compactor.deps.build_agent_toolbox(request.run, request.config, transcript)
         return TokenEstimator(
-            fixed=toolbox.estimate_prompt_overhead(load_role_prompt(request.run.role)), scale=request.scale
+            fixed_tokens=toolbox.estimate_prompt_overhead(load_role_prompt(request.run.role)),
+            token_ratio=request.token_ratio,
         )
 
 

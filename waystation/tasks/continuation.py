@@ -30,7 +30,7 @@ def build_fork_state(ended: TaskState, origin: ForkOrigin, ref: TaskRef, terms: 
     again = _again(ended, plan, origin.step)
     kept = {agent: _kept(run, ref) for agent, run in ended.runs.items() if get_step_id(agent) not in again}
     begun = TaskState(account=BudgetAccount(limit=terms.budget), runs=kept)
-    begun = begun.replace(task_messages=ended.task_messages, updates=ended.updates)
+    begun = begun.replace(task_messages=ended.task_messages, document_updates=ended.document_updates)
     reused = ReusedWork(task_id=origin.task_id, agents=tuple(kept), payers=_payers(ended, kept))
     steps = [step.id for step in plan.steps if step.id in kept]
     notes = tuple(f"{sentence[0].upper()}{sentence[1:]}." for sentence in reused.format_sentences(steps))
@@ -91,12 +91,12 @@ class TaskRewind(Value):
     agent: str
     """ID of the agent's step."""
     message: str
-    keep: bool
+    keep_message: bool
     """Whether the message itself stays."""
     by: str = ""
     """The name that the person gave: a claim, not a proof."""
     note: str = ""
-    asked_at: datetime
+    requested_at: datetime
 
 
 def build_reopened_state(ended: TaskState, asked: TaskRewind, agent_budget: Limit) -> tuple[TaskState, ContextEdit]:
@@ -126,8 +126,8 @@ def build_reopened_state(ended: TaskState, asked: TaskRewind, agent_budget: Limi
         phase=TaskPhase.WORKING,
         account=account,
         runs={**untouched, asked.agent: agent},
-        shelved=reopened,
-        share=share,
+        suspended_runs=reopened,
+        initial_step_limit=share,
         approvals=tuple(_closed(approval, asked) for approval in ended.approvals),
         oversight=ended.oversight.after_reopening(),
         notes=(*ended.notes, edit.text, *_revised(ended, asked.agent)),
@@ -154,7 +154,7 @@ def _revised(ended: TaskState, agent: str) -> tuple[str, ...]:
 
     It is not undone: the steps that it added may be done and paid for.
     """
-    made = [revision for revision in ended.oversight.revisions if revision.version and agent in revision.seen]
+    made = [revision for revision in ended.oversight.revisions if revision.version and agent in revision.reviewed_steps]
     return (f"The plan stays as revision {made[-1].number} made it.",) if made else ()
 
 
@@ -162,7 +162,7 @@ def _closed(approval: ApprovalRequest, asked: TaskRewind) -> ApprovalRequest:
     """Close a request that was open at the task's end; an agent that works again makes a new one."""
     if approval.decision != "pending":
         return approval
-    return approval.replace(decision="expired", note="the task had ended", answered_at=asked.asked_at)
+    return approval.replace(decision="expired", note="the task had ended", answered_at=asked.requested_at)
 
 
 def _edit(run: AgentRun, asked: TaskRewind) -> ContextEdit:
@@ -171,10 +171,10 @@ def _edit(run: AgentRun, asked: TaskRewind) -> ContextEdit:
         agent=asked.agent,
         action="rewind",
         message=asked.message,
-        keep=asked.keep,
+        keep_message=asked.keep_message,
         by=asked.by,
         note=asked.note,
-        asked_at=asked.asked_at,
+        requested_at=asked.requested_at,
         state="done",
         reason="the task continues from there, and work that built on it starts again",
     )
@@ -184,14 +184,14 @@ class TaskWorkflowInput(Value):
     """Input of the Task workflow: references and configuration."""
 
     ref: TaskRef
-    terms: TaskConfig
+    config: TaskConfig
     title: str
     search_attributes: bool
-    notices: bool = False
+    notifications: bool = False
     """Whether people are notified by webhook."""
     privacy: RedactionPolicy | None = None
     """How much the worker that admitted the task redacts."""
-    sealed_answers: bool = False
+    requires_encrypted_messages: bool = False
     """Whether people's messages must be encrypted with the workers' key; set by the worker that admitted the task, if
     it encrypts.
     """
@@ -205,5 +205,5 @@ class TaskWorkflowInput(Value):
     """Whether the store has a state to continue from: another task's, as far as this one reuses it."""
     state: StateRef | None = None
     """State to continue from, stored by the previous run. Never the state itself: it grows with the task."""
-    held: tuple[DeferredSignal, ...] = ()
+    deferred_signals: tuple[DeferredSignal, ...] = ()
     """Messages that arrived while that state was being stored, in order."""

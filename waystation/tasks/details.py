@@ -313,9 +313,9 @@ def _budget(view: TaskView) -> str:
 
 def _work(view: TaskView) -> str:
     made = view.sum_compactions()
-    if not made.made_room:
+    if not made.effective_count:
         return ""
-    return f"**Context** {format_count(made.made_room, 'compaction')}, {made.hidden_tokens:,} tokens saved"
+    return f"**Context** {format_count(made.effective_count, 'compaction')}, {made.hidden_tokens:,} tokens saved"
 
 
 def format_privacy(view: TaskView) -> str:

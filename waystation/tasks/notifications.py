@@ -136,7 +136,7 @@ def build_webhook_fields(notice: TaskNotification, link: str | None) -> dict[str
         told |= {
             "request_id": notice.request.request_id,
             "agent": notice.request.agent,
-            **_units("asked", notice.request.asked),
+            **_units("asked", notice.request.requested),
         }
         if notice.request.action is not None:
             told["tool"] = strip_invisible_characters(notice.request.action.tool)
@@ -176,7 +176,7 @@ def _event(notice: TaskNotification) -> str:
             f"task is {task}."
         )
     if request.about_plan and notice.event is NotificationEvent.EXPIRED:
-        then = "the task ends" if request.asked.is_zero else "it stays as it was"
+        then = "the task ends" if request.requested.is_zero else "it stays as it was"
         return f"*The plan `{request.request_id}` was not approved by its deadline: {then}.* Its task is {task}."
     expired = "the agent delivers what it has" if request.action is None else "the agent continues without the call"
     outcome = "it still waits" if notice.event is NotificationEvent.OVERDUE else expired
@@ -193,10 +193,10 @@ def _asking(request: ApprovalRequest) -> str:
     if request.action is not None:
         return f"*`{request.agent}` asks to call `{_no_code(request.action.tool)}`.*{until}"
     if request.about_plan:
-        return f"*A {describe_plan_request(request.steps_left, request.asked)[0]}.*{until}"
-    cause = request.outlook.unanswered if request.outlook is not None else ""
+        return f"*A {describe_plan_request(request.steps_left, request.requested)[0]}.*{until}"
+    cause = request.forecast.no_reply_reason if request.forecast is not None else ""
     why = f" Before that, {sanitize_mrkdwn_line(format_unanswered_call(cause))}." if cause else ""
-    return f"*`{request.agent}` asks for {format_amount(request.asked)}.*{why}{until}"
+    return f"*`{request.agent}` asks for {format_amount(request.requested)}.*{why}{until}"
 
 
 def _next_step(notice: TaskNotification) -> str:
@@ -207,8 +207,8 @@ def _next_step(notice: TaskNotification) -> str:
         or notice.request is None
     ):
         return f"Its state: `waystation show {notice.task_id}`"
-    which, seen = f"{notice.task_id} --request {notice.request.request_id}", notice.request.outlook
-    if seen is not None and not seen.grantable:
+    which, seen = f"{notice.task_id} --request {notice.request.request_id}", notice.request.forecast
+    if seen is not None and not seen.covers_next_call:
         return (
             f"No grant under the task's ceiling is enough for its next call: `waystation deny {which}` or "
             f"`waystation cancel {notice.task_id}`"

@@ -91,7 +91,7 @@ def build_task_progress(
         task_id=ref.task_id,
         phase=state.phase,
         title=title,
-        model=terms.agent.model,
+        model=terms.default.model,
         models=terms.models,
         steps=tuple(_steps(state)),
         budget=BudgetProgress(
@@ -110,10 +110,10 @@ def build_task_progress(
         ),
         earlier_compactions={run.run.step_id: run.earlier_compactions for run in runs if run.earlier_compactions.count},
         approvals=state.approvals,
-        refusals=state.refusals,
-        edits=tuple(edit for run in runs for edit in run.edits),
+        rejected_messages=state.rejected_messages,
+        context_edits=tuple(edit for run in runs for edit in run.context_edits),
         task_messages=state.task_messages,
-        updates=state.updates,
+        document_updates=state.document_updates,
         reused=state.reused,
         revisions=state.oversight.revisions,
         reviews=state.oversight.reviews,
@@ -181,10 +181,10 @@ def _newest(progress: TaskProgress, count: int) -> TaskProgress:
         earlier_compactions=earlier,
         steps=tuple(step for step in progress.steps if step.id not in gone),
         approvals=_newest_closed(progress.approvals, count),
-        refusals=_last(progress.refusals, count),
-        edits=tuple(edit.replace(note=_cut(edit.note)) for edit in _last(progress.edits, count)),
+        rejected_messages=_last(progress.rejected_messages, count),
+        context_edits=tuple(edit.replace(note=_cut(edit.note)) for edit in _last(progress.context_edits, count)),
         task_messages=_last(progress.task_messages, count),
-        updates=_last(progress.updates, count),
+        document_updates=_last(progress.document_updates, count),
         reports=_last(progress.reports, max(1, count)),
         revisions=_last(progress.revisions, count),
         reviews=_last(progress.reviews, count),
@@ -244,7 +244,7 @@ def _steps(state: TaskState) -> Iterator[StepProgress]:
 
 def _subagents(state: TaskState, parent: str) -> Iterator[StepProgress]:
     run = state.runs.get(parent)
-    for order in run.orders if run is not None else ():
+    for order in run.subagent_orders if run is not None else ():
         if order.id in state.runs:
             yield _step(state, Step(id=order.id, role=order.role, title=order.title))
             yield from _subagents(state, order.id)

@@ -17,7 +17,7 @@ FREED_BUDGET_NOTE = "budget was released elsewhere, and the agent continues with
 
 def with_reallocation_config(state: TaskState, terms: TaskConfig) -> TaskState:
     """Return the state with the settings for sharing budget between agents."""
-    return state.replace(floor=terms.floor, minimum_reserves=terms.minimum_reserves)
+    return state.replace(minimum_reserve=terms.minimum_reserve, minimum_reserves=terms.minimum_reserves)
 
 
 def draw_budget(state: TaskState, step_id: str) -> TaskState | None:
@@ -48,13 +48,13 @@ def draw_from_task(state: TaskState, step_id: str) -> tuple[TaskState, Amount]:
 def compute_drawable_budget(state: TaskState, step_id: str) -> Amount:
     """Return all that a run could draw now: released by siblings, unreserved, and what others can spare."""
     parent = state.runs.get(get_parent_id(step_id) or "")
-    handed_back = parent.spare if parent is not None and parent.phase == "delegating" else Amount()
+    handed_back = parent.released_budget if parent is not None and parent.phase == "delegating" else Amount()
     return sum(_spare(state, step_id).values(), handed_back + state.account.unreserved.amount)
 
 
 def _to_come(state: TaskState) -> list[Step]:
     """Return the steps that have not begun, except those with a share given by a person."""
-    begun, given = state.runs.keys() | state.shelved.keys(), state.oversight.shares
+    begun, given = state.runs.keys() | state.suspended_runs.keys(), state.oversight.shares
     steps = () if state.plan is None else state.plan.steps
     return [step for step in steps if step.id not in begun and not (step.share and step.id in given)]
 
@@ -71,7 +71,7 @@ def should_wait_for_release(state: TaskState, step_id: str) -> bool:
     It waits while another run is active and may leave it something, or for what other waiting runs can spare; among
     those, the first by ID does not wait.
     """
-    if state.floor is None or state.runs[step_id].halted:
+    if state.minimum_reserve is None or state.runs[step_id].halt_reason:
         return False
     if any(other != step_id and run.phase in ACTIVE_PHASES for other, run in state.runs.items()):
         return True
@@ -87,7 +87,7 @@ def _spare(state: TaskState, step_id: str) -> dict[str, Amount]:
     Those are later steps, other runs that wait for budget without an open request, and the reserve for revisions and
     reviews.
     """
-    if state.floor is None or state.plan is None:
+    if state.minimum_reserve is None or state.plan is None:
         return {}
     finished = [run.totals.spent for run in state.runs.values() if run.phase == "delivered" and not run.partial]
     cheapest = min(finished, key=lambda spent: (spent.tokens, spent.micro_usd), default=Amount())
@@ -95,11 +95,11 @@ def _spare(state: TaskState, step_id: str) -> dict[str, Amount]:
         tokens=cheapest.tokens // LEARNED_RESERVE_DIVISOR, micro_usd=cheapest.micro_usd // LEARNED_RESERVE_DIVISOR
     )
     asked = {request.agent for request in state.pending_approvals}
-    least = state.floor.max_with(learned)
+    least = state.minimum_reserve.max_with(learned)
     keeps = {step.id: least.max_with(state.get_minimum_reserve(step)) for step in _to_come(state)}
     keeps[OVERSIGHT_RESERVATION] = state.planning.spent
     for name, run in state.runs.items():
-        if run.phase == "spent" and not run.halted and name != step_id and name not in asked:
+        if run.phase == "spent" and not run.halt_reason and name != step_id and name not in asked:
             keeps[name] = run.totals.spent
     spare = {name: state.account.reserved.get(name, Amount()).subtract_clamped(least) for name, least in keeps.items()}
     return {name: amount for name, amount in spare.items() if not amount.is_zero}
@@ -122,7 +122,7 @@ def _borrowed(state: TaskState, step_id: str, wanted: Amount, spare: dict[str, A
 def draw_freed_budget(state: TaskState, step_id: str) -> TaskState | None:
     """As `draw_budget`, for a run that waits for a person because of budget and nothing else."""
     run = state.runs[step_id]
-    return draw_budget(state, step_id) if run.phase == "spent" and not run.halted else None
+    return draw_budget(state, step_id) if run.phase == "spent" and not run.halt_reason else None
 
 
 def withdraw_budget_requests(state: TaskState, step_id: str, now: datetime) -> tuple[ApprovalRequest, ...]:
@@ -140,7 +140,7 @@ def _from_parent(state: TaskState, step_id: str) -> TaskState | None:
     if parent is None or parent.phase != "delegating":
         return None
     run, parent_id = state.runs[step_id], parent.run.step_id
-    amount = _taken(run, parent.spare)
+    amount = _taken(run, parent.released_budget)
     if amount.is_zero:
         return None
     account = state.account.transfer(parent_id, step_id, amount)

@@ -47,7 +47,7 @@ def build_plan_approval_request(state: TaskState, now: datetime, deadline: datet
     return ApprovalRequest(
         request_id=f"{PLANNING_ID}-{1 + sum(asked.about_plan for asked in state.approvals)}",
         agent=PLANNING_ID,
-        asked=Amount(),
+        requested=Amount(),
         spent=state.planning.spent,
         task_spent=state.totals.spent,
         steps_left=len(state.plan.steps) if state.plan is not None else 0,
@@ -96,7 +96,7 @@ def compute_oversight_limit(state: TaskState) -> Limit:
 
 def start_oversight_run(state: TaskState, run_id: str) -> TaskState:
     """Mark an oversight run as started: whatever happens, its cost must be booked."""
-    return state.replace(oversight=state.oversight.replace(under_way=run_id))
+    return state.replace(oversight=state.oversight.replace(current_run=run_id))
 
 
 def book_oversight_cost(state: TaskState, run_id: str, totals: RunUsage) -> TaskState:
@@ -109,7 +109,7 @@ def book_oversight_cost(state: TaskState, run_id: str, totals: RunUsage) -> Task
     costs = {**state.oversight.costs, run_id: totals}
     return state.replace(
         account=account.reserve(OVERSIGHT_RESERVATION, rest),
-        oversight=state.oversight.replace(costs=costs, under_way=""),
+        oversight=state.oversight.replace(costs=costs, current_run=""),
     )
 
 
@@ -142,14 +142,14 @@ def is_review_due(state: TaskState) -> bool:
 def build_review_request(state: TaskState, terms: TaskConfig) -> ReviewRequest:
     """Build the next review of a complete report."""
     oversight = state.oversight
-    may_send_back = oversight.sent_back < terms.reviews and not oversight.gave_up
+    may_send_back = oversight.times_sent_back < terms.reviews and not oversight.fixing_failed
     return ReviewRequest(
         writer=_writer(state).run,
         number=len(oversight.reviews) + 1,
         model=terms.review_model or terms.plan_model,
         limit=compute_oversight_limit(state),
         may_send_back=may_send_back and _enough(_writer(state), _for_mending(state)),
-        prices=terms.agent.prices,
+        prices=terms.default.prices,
     )
 
 
@@ -168,7 +168,7 @@ def apply_review(state: TaskState, made: ReviewResult) -> TaskState:
     return state.replace(
         account=account,
         runs={**state.runs, step_id: run.reopen_run(share)},
-        oversight=oversight.replace(sent_back=oversight.sent_back + 1, mending=True),
+        oversight=oversight.replace(times_sent_back=oversight.times_sent_back + 1, fixing_faults=True),
     )
 
 
@@ -178,16 +178,16 @@ def finish_report_repair(state: TaskState) -> TaskState:
     The report was complete before, so a writer that could not go on leaves it complete.
     """
     oversight = state.oversight
-    if not (oversight.mending and state.all_steps_delivered):
+    if not (oversight.fixing_faults and state.all_steps_delivered):
         return state
     run = _writer(state)
     if not run.partial:
-        return state.replace(oversight=oversight.replace(mending=False))
+        return state.replace(oversight=oversight.replace(fixing_faults=False))
     note = f"The faults that the review found were not corrected: {run.reason}."
     whole = run.replace(partial=False, reason="")
     return state.replace(
         runs={**state.runs, run.run.step_id: whole},
-        oversight=oversight.replace(mending=False, gave_up=True),
+        oversight=oversight.replace(fixing_faults=False, fixing_failed=True),
         notes=merge_unique(state.notes, (note,)),
     )
 
@@ -198,7 +198,7 @@ def _writer(state: TaskState) -> AgentRun:
 
 def _for_mending(state: TaskState) -> Amount:
     run = _writer(state)
-    wanted = run.limit.remaining_after(run.totals.spent).amount + run.share.amount
+    wanted = run.limit.remaining_after(run.totals.spent).amount + run.initial_limit.amount
     return wanted.min_with(state.account.unreserved.amount)
 
 
@@ -208,7 +208,7 @@ def _enough(run: AgentRun, more: Amount) -> bool:
     Otherwise a person would be asked for budget for details.
     """
     spent, turns = run.totals.spent, max(1, run.totals.turns)
-    tokens = run.totals.last_prompt * 5 // 4 + run.terms.output_floor
+    tokens = run.totals.last_prompt_tokens * 5 // 4 + run.config.min_reply_tokens
     needed = Amount(tokens=max(tokens, spent.tokens // turns), micro_usd=2 * spent.micro_usd // turns)
     left = run.limit.remaining_after(run.limit.amount).increase_by(more)
     return left.can_cover(needed)
@@ -226,11 +226,11 @@ class RevisionRequest(Value):
     model: str
     limit: Limit
     """What it may spend."""
-    begun: tuple[str, ...]
+    started_steps: tuple[str, ...]
     """IDs of the steps that stay as they are."""
-    seen: tuple[str, ...]
+    reviewed_steps: tuple[str, ...]
     """IDs of the research steps, all of which are done."""
-    room: int
+    max_new_steps: int
     """Number of new steps that the budget allows."""
     denied: bool = False
     """Whether a person denied it: the previous plan then holds again."""
@@ -243,7 +243,7 @@ def is_revision_due(state: TaskState, terms: TaskConfig) -> bool:
     if plan is None or state.cancelled or len(revisions) >= terms.revisions:
         return False
     research = _research(plan)
-    seen = revisions[-1].seen if revisions else ()
+    seen = revisions[-1].reviewed_steps if revisions else ()
     ahead = any(step.id not in _begun(state) for step in plan.steps)
     return ahead and state.delivered_agents.issuperset(research) and not set(research) <= set(seen)
 
@@ -256,10 +256,10 @@ def build_revision_request(state: TaskState, ref: TaskRef, terms: TaskConfig) ->
         number=len(state.oversight.revisions) + 1,
         model=terms.plan_model,
         limit=compute_oversight_limit(state),
-        begun=tuple(step.id for step in plan.steps if step.id in _begun(state)),
-        seen=_research(plan),
-        room=_room(state, plan, terms.agent_budget),
-        prices=terms.agent.prices,
+        started_steps=tuple(step.id for step in plan.steps if step.id in _begun(state)),
+        reviewed_steps=_research(plan),
+        max_new_steps=_room(state, plan, terms.agent_budget),
+        prices=terms.default.prices,
     )
 
 
@@ -287,8 +287,8 @@ def propose_revision(
     cost = sum((share.amount for share in shares.values()), Amount())
     if terms.revision_percent is None or state.account.limit.compute_percent(terms.revision_percent).can_cover(cost):
         return None
-    request = build_plan_approval_request(state, now, deadline).replace(asked=cost, steps_left=steps)
-    return state.replace(proposed=made).with_approval_request(request), request
+    request = build_plan_approval_request(state, now, deadline).replace(requested=cost, steps_left=steps)
+    return state.replace(proposed_revision=made).with_approval_request(request), request
 
 
 def is_plan_approved(state: TaskState) -> bool:
@@ -318,11 +318,11 @@ def _research(plan: Plan) -> tuple[str, ...]:
 
 def _begun(state: TaskState) -> frozenset[str]:
     """Includes steps that restart after a rewind: they know what they were to do."""
-    return frozenset((*state.runs, *state.shelved))
+    return frozenset((*state.runs, *state.suspended_runs))
 
 
 def _room(state: TaskState, plan: Plan, agent_budget: Limit) -> int:
-    least, left = (state.share or agent_budget).divide_by(_LEAST_PART), state.account.unreserved
+    least, left = (state.initial_step_limit or agent_budget).divide_by(_LEAST_PART), state.account.unreserved
     pairs = ((left.tokens, least.tokens), (left.micro_usd, least.micro_usd))
     affordable = [have // each for have, each in pairs if have is not None and each]
     return max(0, min((MAX_STEPS - len(plan.steps), *affordable)))

@@ -82,7 +82,7 @@ class MonthlyBudget(Value):
     limit: Limit
     at: datetime
     """A time in the month."""
-    counted: Mapping[str, Amount]
+    amounts: Mapping[str, Amount]
     """Amounts by task ID. A run without one was registered meanwhile and counts with its whole budget."""
 
     def find_overrun_reason(self, rows: Sequence[TaskRow], budget: Limit) -> str:
@@ -95,16 +95,16 @@ class MonthlyBudget(Value):
             for row in filter_schedule_rows(rows, self.schedule_id)
             if is_in_month(row, self.at) and not row.was_refused
         ]
-        held = [self.counted.get(row.ref.task_id, row.terms.budget.amount) for row in own]
+        held = [self.amounts.get(row.ref.task_id, row.config.budget.amount) for row in own]
         return find_month_overrun_reason(self.limit, sum(held, Amount()), budget)
 
 
 class ScheduledRunOrder(Value):
     """One run of a schedule: references and numbers."""
 
-    own: TaskRef
+    session_ref: TaskRef
     """Tenant and session of its tasks, with the schedule in the place of a task; owner of the text of `wish`."""
-    wish: str
+    definition: str
     """Content hash."""
     request_id: str = ""
     """Schedule and scheduled time."""
@@ -114,11 +114,11 @@ class ScheduledRunInput(Value):
     """Input of the workflow of one run."""
 
     order: ScheduledRunOrder
-    failures: int
+    max_failures: int
     """Number of consecutive failures after which the schedule pauses itself."""
     task: TaskRef | None = None
     """The task that the run waits for, if it continues from an earlier execution."""
-    before: int | None = None
+    previous_failures: int | None = None
     """Consecutive failures up to the previous run, if it continues from an earlier execution."""
 
 
@@ -138,7 +138,7 @@ class ScheduledRunOutcome(Value):
 class ScheduledRunBeginning(Value):
     """Result of starting a run."""
 
-    how: TaskRef | ScheduledRunOutcome
+    result: TaskRef | ScheduledRunOutcome
     """Its task, or the outcome without one."""
 
 
@@ -154,12 +154,12 @@ class PauseScheduleRequest(Value):
     """Which schedule pauses itself, and after how many consecutive failures."""
 
     schedule_id: str
-    failures: int
+    max_failures: int
 
 
 def format_pause_note(order: PauseScheduleRequest) -> str:
     """Format the note, in plain text on the server: no word of a question, no path."""
-    return f"paused after {order.failures} failures in a row: look for the cause in its last run, then resume it"
+    return f"paused after {order.max_failures} failures in a row: look for the cause in its last run, then resume it"
 
 
 class ScheduleView(Value):
@@ -184,7 +184,7 @@ class ScheduleDocuments(Value):
     """The current documents of a schedule."""
 
     documents: tuple[SourceDocument, ...]
-    left_out: tuple[SkippedItem, ...] = ()
+    skipped_items: tuple[SkippedItem, ...] = ()
 
 
 def make_run_request_id(schedule: str, workflow_id: str) -> str:
@@ -259,7 +259,7 @@ def _readable(row: TaskRow) -> bool:
 def _asked(row: TaskRow) -> tuple[TaskRequest, TaskConfig]:
     """Ignore what differs each time: the ID, the previous report, and a reserve that grows with earlier reports."""
     request = row.request.replace(request_id="", since=None)
-    return request, row.terms.replace(floor=None)
+    return request, row.config.replace(minimum_reserve=None)
 
 
 def _digest(text: str) -> str:

@@ -26,7 +26,7 @@ class SessionBudgetRequest(Value):
     """Request of a task for more budget from its session. Answered once per ID, however often it is sent."""
 
     task_id: str
-    ask_id: str
+    request_id: str
     amount: Amount
 
 
@@ -36,7 +36,7 @@ class SessionState(Value):
     account: BudgetAccount = BudgetAccount(limit=Limit())
     open_tasks: tuple[str, ...] = ()
     """Tasks that were started and have not settled."""
-    sealed: bool = False
+    requires_encrypted_messages: bool = False
     """Whether messages must be encrypted with the workers' key. True from the first task that requires it, or if the
     session was started by a client that encrypts.
     """
@@ -74,16 +74,16 @@ class SessionWorkflowInput(Value):
     store_id: str
     tenant: str
     session: str
-    single: bool = False
+    single_task: bool = False
     """Whether the session was made for one task: it ends when no task is open. The store keeps its account."""
     state: SessionState = SessionState()
     epoch: int = 0
     """0: the workflow starts from what the store has. Otherwise it continues an execution of this epoch."""
     version: int = 0
     """Version of the state."""
-    saved: int = 0
+    saved_version: int = 0
     """Version in the store."""
-    held: tuple[DeferredSignal, ...] = ()
+    deferred_signals: tuple[DeferredSignal, ...] = ()
     """Messages that arrived while the previous execution was about to continue as new; applied in this one."""
 
     @property
@@ -96,7 +96,7 @@ def build_session_input_for_row(row: TaskRow) -> SessionWorkflowInput:
     """Build the input for the task's session, which ends with this task if it was made for it alone."""
     request = row.request
     own = request.session == make_own_session_name(request.request_id)
-    return build_session_input(row.ref).replace(single=own)
+    return build_session_input(row.ref).replace(single_task=own)
 
 
 def build_session_input(ref: TaskRef) -> SessionWorkflowInput:
@@ -116,11 +116,11 @@ class WorkerCapabilities(Value):
 
     search_attributes: bool
     """Whether the server has our search attributes. Upserting an unregistered one would hang the workflow."""
-    notices: bool = False
+    notifications: bool = False
     """Whether a webhook is configured."""
     privacy: RedactionPolicy | None = None
     """How much is redacted."""
-    sealed_answers: bool = False
+    requires_encrypted_messages: bool = False
     """Whether this worker encrypts, so that people's messages must be encrypted, too."""
     approvers: tuple[str, ...] = ()
     """Names whose verified answers alone take effect; empty: anyone's do."""
@@ -130,7 +130,7 @@ class AdmissionResult(WorkerCapabilities):
     """Result of admitting a task: what the workflows need to start it, and nothing private."""
 
     ref: TaskRef
-    terms: TaskConfig
+    config: TaskConfig
     title: str
     """The question, redacted and shortened."""
     documents: int
@@ -170,7 +170,7 @@ class TaskSettlement(Value):
 class SessionBudgetAnswer(Value):
     """Answer of a session to a budget request: the amount given, possibly zero."""
 
-    ask_id: str
+    request_id: str
     amount: Amount
     used: Amount = Amount()
     """What the session has spent and reserved for its tasks, including this amount."""
@@ -232,10 +232,12 @@ def admit_or_reopen_task(state: SessionState, task: AdmissionResult) -> SessionS
             f"the session has {len(state.open_tasks):,} open tasks, which is the maximum: wait until some "
             "have ended, or submit to another --session"
         )
-    state = state.replace(sealed=state.sealed or task.sealed_answers)
+    state = state.replace(
+        requires_encrypted_messages=state.requires_encrypted_messages or task.requires_encrypted_messages
+    )
     if task.budget is not None:
         return reopen_task(state, task.ref.task_id, task.budget)
-    return admit_task(state, task.ref.task_id, task.terms.budget)
+    return admit_task(state, task.ref.task_id, task.config.budget)
 
 
 def admit_task(state: SessionState, task_id: str, budget: Limit) -> SessionState:
@@ -341,7 +343,7 @@ def answer_budget_request(
     Returns:
         The state and the answer; None if the request was answered before, and nothing changes.
     """
-    if ask.ask_id in state.answered:
+    if ask.request_id in state.answered:
         return state, None
     account, given = state.account, Amount()
     if _limited(account.limit, ask.amount) and ask.task_id in account.reserved:
@@ -349,10 +351,10 @@ def answer_budget_request(
             account, given = account.reserve(ask.task_id, ask.amount), ask.amount
     changed = state.replace(
         account=account,
-        answered=(*state.answered, ask.ask_id)[-MAX_REMEMBERED_REQUESTS:],
+        answered=(*state.answered, ask.request_id)[-MAX_REMEMBERED_REQUESTS:],
     )
     used = account.spent + account.total_reserved
-    return changed, SessionBudgetAnswer(ask_id=ask.ask_id, amount=given, used=used, limit=account.limit)
+    return changed, SessionBudgetAnswer(request_id=ask.request_id, amount=given, used=used, limit=account.limit)
 
 
 def _limited(limit: Limit, asked: Amount) -> bool:

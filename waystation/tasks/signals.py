@@ -171,24 +171,24 @@ class SignalContext(NamedTuple):
     """The task that a message is sent to."""
 
     state: TaskState
-    standing: ApprovalContext
+    approval_context: ApprovalContext
     now: datetime
 
 
 def _approve(to: SignalContext, given: ApproveInput) -> ApprovalRequest | AnswerBatch:
     if given.also:
-        return answer_each_request(approve, to.standing, given, to.now)
-    return approve(to.standing, given, to.now)
+        return answer_each_request(approve, to.approval_context, given, to.now)
+    return approve(to.approval_context, given, to.now)
 
 
 def _deny(to: SignalContext, given: DenyInput) -> ApprovalRequest | AnswerBatch:
     if given.also:
-        return answer_each_request(deny, to.standing, given, to.now)
-    return deny(to.standing, given, to.now)
+        return answer_each_request(deny, to.approval_context, given, to.now)
+    return deny(to.approval_context, given, to.now)
 
 
 def _review_plan(to: SignalContext, given: ReviewPlanInput) -> PlanEdit:
-    return build_plan_edit(to.standing, given)
+    return build_plan_edit(to.approval_context, given)
 
 
 def _send_message(to: SignalContext, given: TaskMessageInput) -> PendingMessage:
@@ -206,8 +206,8 @@ def _update(to: SignalContext, given: DocumentsUpdateInput) -> DocumentsUpdate:
     if to.state.is_ending:
         raise ValueError("the task is ending or has ended: none of its agents would read the documents again")
     return DocumentsUpdate(
-        number=_next(to.state.updates),
-        given=given.documents,
+        number=_next(to.state.document_updates),
+        document_set=given.documents,
         by=given.by,
         answer_id=given.answer_id,
         updated_at=to.now,
@@ -221,13 +221,13 @@ def _edit(to: SignalContext, given: ContextEditInput) -> ContextEdit:
         agent=given.agent,
         action=given.action,
         message=given.message or "",
-        keep=given.keep is not False,
+        keep_message=given.keep is not False,
         compaction=given.compaction or "",
         instructions=given.instructions or "",
         by=given.by,
         note=given.note,
         answer_id=given.answer_id,
-        asked_at=to.now,
+        requested_at=to.now,
     )
 
 
@@ -322,7 +322,7 @@ def apply_signal(state: TaskState, sent: SignalEffect | TaskMessage | RejectedMe
         case ApprovalRequest():
             return _apply_decision(state.after_answer(sent), sent)
         case AnswerBatch():
-            return reduce(apply_signal, sent.each, state)
+            return reduce(apply_signal, sent.results, state)
         case ContextEdit():
             return state.with_run(state.runs[sent.agent].with_edit(sent))
         case PlanEdit():
@@ -330,7 +330,7 @@ def apply_signal(state: TaskState, sent: SignalEffect | TaskMessage | RejectedMe
         case PendingMessage(task_message=message) | (TaskMessage() as message):
             return state.replace(task_messages=_among(state.task_messages, message))
         case DocumentsUpdate():
-            return state.replace(updates=_among(state.updates, sent))
+            return state.replace(document_updates=_among(state.document_updates, sent))
 
 
 def _apply_decision(state: TaskState, answer: ApprovalRequest) -> TaskState:
@@ -343,7 +343,7 @@ def _apply_decision(state: TaskState, answer: ApprovalRequest) -> TaskState:
             return state.after_grant(answer.agent, answer.granted)
         case "denied":
             if answer.about_plan:
-                ends = state.proposed is None or answer.finish == "cancel"
+                ends = state.proposed_revision is None or answer.finish == "cancel"
                 return state.replace(cancelled=state.cancelled or ends)
             if answer.action is not None:
                 return apply_action_decision(state, answer)
@@ -362,7 +362,7 @@ def reject_unstored(
         case TaskMessage():
             state = state.replace(task_messages=_others(state.task_messages, sent))
         case DocumentsUpdate():
-            state = state.replace(updates=_others(state.updates, sent))
+            state = state.replace(document_updates=_others(state.document_updates, sent))
     return state.after_answer(refused), refused
 
 
@@ -445,9 +445,9 @@ def find_messages(state: TaskState, answer_id: str) -> tuple[FoundMessage, ...]:
     """
     if not answer_id:
         return ()
-    edits = (edit for run in state.all_runs for edit in run.edits)
+    edits = (edit for run in state.all_runs for edit in run.context_edits)
     plans = () if state.plan_edit is None else (state.plan_edit,)
-    known = (*state.refusals, *state.approvals, *state.task_messages, *state.updates, *edits, *plans)
+    known = (*state.rejected_messages, *state.approvals, *state.task_messages, *state.document_updates, *edits, *plans)
     return tuple(one for one in known if one.answer_id == answer_id)
 
 
@@ -489,7 +489,7 @@ def _seen(sent: FoundMessage) -> AnswerResult | None:
         case TaskMessage():
             return AnswerResult(outcome="done") if sent.text else None
         case DocumentsUpdate():
-            return AnswerResult(outcome="done", reason=sent.text) if sent.kept else None
+            return AnswerResult(outcome="done", reason=sent.text) if sent.stored else None
         case ContextEdit():
             return AnswerResult(outcome=sent.state, reason=sent.reason)
 

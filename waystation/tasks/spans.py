@@ -34,7 +34,7 @@ class SpanLink(Value):
 
     trace_id: str
     span_id: str
-    why: str
+    reason: str
 
 
 class SpanEvent(Value):
@@ -64,7 +64,7 @@ class TraceSpan(Value):
     links: tuple[SpanLink, ...] = ()
     error: str = ""
     """Kind of the error that it ended with."""
-    said: Mapping[str, JsonValue] = {}
+    content: Mapping[str, JsonValue] = {}
     """Conversation content by attribute, not redacted: never sent as it is."""
 
 

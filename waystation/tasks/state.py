@@ -47,31 +47,31 @@ class TaskState(Value):
     plan: Plan | None = None
     """Without goals: those stay in the store."""
     plan_edit: PlanEdit | None = None
-    proposed: RevisionResult | None = None
+    proposed_revision: RevisionResult | None = None
     """A revision that waits for approval: until then the current plan holds, and no step begins."""
     planning: RunUsage = RunUsage()
-    share: Limit | None = None
+    initial_step_limit: Limit | None = None
     """What every step started with, once there is a plan."""
-    floor: Amount | None = None
+    minimum_reserve: Amount | None = None
     """Minimum that a later step keeps when others borrow from it; None: borrowing is off."""
     minimum_reserves: dict[str, Amount] = {}
     """Minimum that a step starts with, by role."""
     runs: dict[str, AgentRun] = {}
     """Runs of started steps and subagents, by ID."""
-    shelved: dict[str, AgentRun] = {}
+    suspended_runs: dict[str, AgentRun] = {}
     """Runs that restart once their needs are done again, by step ID: the task was reopened by a rewind."""
     oversight: OversightState = OversightState()
     approvals: tuple[ApprovalRequest, ...] = ()
-    refusals: tuple[RejectedMessage, ...] = ()
+    rejected_messages: tuple[RejectedMessage, ...] = ()
     task_messages: tuple[TaskMessage, ...] = ()
-    updates: tuple[DocumentsUpdate, ...] = ()
+    document_updates: tuple[DocumentsUpdate, ...] = ()
     reused: ReusedWork | None = None
     notes: tuple[str, ...] = ()
-    warned: dict[str, int] = {}
+    budget_warnings: dict[str, int] = {}
     """By level: how often people had raised it when its last warning was noted."""
-    asks: int = 0
+    session_requests: int = 0
     """Number of budget requests to the session; part of a request's ID."""
-    answered_asks: tuple[str, ...] = ()
+    answered_session_requests: tuple[str, ...] = ()
     cancelled: bool = False
     """Whether a person ended the task, or it failed: nothing new is started, not even by an agent whose leg ends
     meanwhile.
@@ -101,7 +101,7 @@ class TaskState(Value):
         if self.cancelled:
             return TaskPhase.CANCELLED
         steps = (run for step_id, run in self.runs.items() if get_parent_id(step_id) is None)
-        return TaskPhase.PARTIAL if any(run.partial or run.lacking for run in steps) else TaskPhase.DONE
+        return TaskPhase.PARTIAL if any(run.partial or run.inputs_incomplete for run in steps) else TaskPhase.DONE
 
     @property
     def is_ending(self) -> bool:
@@ -121,7 +121,7 @@ class TaskState(Value):
     @property
     def all_runs(self) -> tuple[AgentRun, ...]:
         """Started runs, and those that restart."""
-        return (*self.runs.values(), *self.shelved.values())
+        return (*self.runs.values(), *self.suspended_runs.values())
 
     @property
     def totals(self) -> RunUsage:
@@ -144,7 +144,7 @@ class TaskState(Value):
         return state.replace(
             phase=TaskPhase.WORKING,
             plan=plan,
-            share=share,
+            initial_step_limit=share,
             account=account,
             oversight=oversight,
             notes=merge_unique(self.notes, notes),
@@ -158,20 +158,20 @@ class TaskState(Value):
 
     def get_step_share(self, step_id: str) -> Limit | None:
         """Return what a step starts with, once there is a plan."""
-        return self.oversight.shares.get(step_id, self.share)
+        return self.oversight.shares.get(step_id, self.initial_step_limit)
 
     def start_step(self, step: Step, ref: TaskRef, terms: TaskConfig) -> "TaskState":
         """Start the step's agent run with its reserved share."""
-        if (shelved := self.shelved.get(step.id)) is not None:
-            rest = {step_id: run for step_id, run in self.shelved.items() if step_id != step.id}
-            return self.replace(shelved=rest).with_run(shelved)
+        if (shelved := self.suspended_runs.get(step.id)) is not None:
+            rest = {step_id: run for step_id, run in self.suspended_runs.items() if step_id != step.id}
+            return self.replace(suspended_runs=rest).with_run(shelved)
         share = self.get_step_share(step.id) or Limit(tokens=self.account.reserved.get(step.id, Amount()).tokens)
-        state = self if self.floor is None else self._made_good(step.id, share)
+        state = self if self.minimum_reserve is None else self._made_good(step.id, share)
         run = AgentRun(
             run=RunRef(**ref.model_dump(), step_id=step.id, role=step.role),
-            terms=terms.get_config(step.role),
+            config=terms.get_config(step.role),
             limit=state.get_unborrowed_share(step.id) or share,
-            share=share,
+            initial_limit=share,
         )
         return state.with_run(run)
 
@@ -192,7 +192,7 @@ class TaskState(Value):
     def get_unborrowed_share(self, step_id: str) -> Limit | None:
         """Return what a later step would start with now: its share minus what others have borrowed."""
         share = self.get_step_share(step_id)
-        if share is None or self.floor is None:
+        if share is None or self.minimum_reserve is None:
             return share
         held = self.account.reserved.get(step_id, Amount())
         return Limit(
@@ -226,13 +226,13 @@ class TaskState(Value):
             return self.replace(account=self.account.settle(step_id, spent))
         account, rest = self.account.release_to_parent(step_id, parent.run.step_id, spent)
         back = SubagentResult(id=step_id, call_id=order.call_id, partial=run.partial, reason=run.reason)
-        told = parent.after_subagent(back, rest, lacking=run.partial or run.lacking)
+        told = parent.after_subagent(back, rest, lacking=run.partial or run.inputs_incomplete)
         return self.replace(account=account, runs={**self.runs, parent.run.step_id: told})
 
     def with_budget_warnings(self, *levels: BudgetLevel) -> "TaskState":
         """Note each level that is nearly spent, unless it was noted since it was last raised."""
-        warned, notes = collect_budget_warnings(self.warned, levels)
-        return self.replace(warned=warned, notes=merge_unique(self.notes, notes)) if notes else self
+        warned, notes = collect_budget_warnings(self.budget_warnings, levels)
+        return self.replace(budget_warnings=warned, notes=merge_unique(self.notes, notes)) if notes else self
 
     def _raises(self, step_id: str | None = None) -> int:
         """Return how often people have granted more, to one step's agent or to all."""
@@ -254,10 +254,11 @@ class TaskState(Value):
 
     def after_session_answer(self, answer: SessionBudgetAnswer) -> "TaskState":
         """Raise the task by what the session gives, once per request; runs then draw on it."""
-        if answer.ask_id in self.answered_asks:
+        if answer.request_id in self.answered_session_requests:
             return self
         given = self.replace(
-            account=self.account.grant(answer.amount), answered_asks=(*self.answered_asks, answer.ask_id)
+            account=self.account.grant(answer.amount),
+            answered_session_requests=(*self.answered_session_requests, answer.request_id),
         )
         return given.with_budget_warnings(
             BudgetLevel("The session", answer.used, answer.limit, verb="spent or reserved")
@@ -274,7 +275,7 @@ class TaskState(Value):
     def after_answer(self, answer: ApprovalRequest | RejectedMessage) -> "TaskState":
         """Record an answer; a rejected one changes only the list of rejections."""
         if isinstance(answer, RejectedMessage):
-            return self.replace(refusals=(*self.refusals, answer)[-MAX_SHOWN_REJECTIONS:])
+            return self.replace(rejected_messages=(*self.rejected_messages, answer)[-MAX_SHOWN_REJECTIONS:])
         approvals = tuple(answer if known.request_id == answer.request_id else known for known in self.approvals)
         return self.replace(approvals=approvals).with_pause_phase()
 
@@ -300,16 +301,16 @@ class TaskState(Value):
         return ApprovalRequest(
             request_id=f"{step_id}-{number}",
             agent=step_id,
-            asked=run.proposed_grant,
+            requested=run.proposed_grant,
             spent=run.totals.spent,
             limit=run.limit,
             needed=run.needed,
             task_spent=self.totals.spent,
             steps_left=len(plan.steps) - self.delivered_step_count,
-            outlook=build_budget_forecast(run, plan, self.account, self.runs, self.delivered_step_count).with_ceiling(
+            forecast=build_budget_forecast(run, plan, self.account, self.runs, self.delivered_step_count).with_ceiling(
                 ceiling or Limit(), self.account.limit, run.needed
             ),
-            reason=run.halted,
+            reason=run.halt_reason,
             answer_by=deadline,
             requested_at=now,
         )
@@ -318,7 +319,7 @@ class TaskState(Value):
         """End the task: settle all remaining reservations with what was spent of them."""
         account = self.account
         for step_id in tuple(account.reserved):
-            run = self.runs.get(step_id) or self.shelved.get(step_id)
+            run = self.runs.get(step_id) or self.suspended_runs.get(step_id)
             account = account.settle(step_id, run.totals.spent if run else Amount())
         return self.replace(phase=phase, account=account)
 
@@ -369,7 +370,7 @@ def build_action_requests(
             request_id=f"{step_id}-{number}",
             agent=step_id,
             action=question,
-            asked=Amount(),
+            requested=Amount(),
             spent=run.totals.spent,
             limit=run.limit,
             task_spent=state.totals.spent,
@@ -422,9 +423,9 @@ def _taken_on(state: TaskState, parent: AgentRun, order: SubagentOrder, terms: A
     carved = order.limit.amount
     run = AgentRun(
         run=parent.run.replace(step_id=order.id, role=order.role),
-        terms=terms,
+        config=terms,
         limit=order.limit,
-        share=order.limit,
+        initial_limit=order.limit,
     )
     parent_id = parent.run.step_id
     runs = {**state.runs, parent_id: parent.after_transfer(carved), order.id: run}

@@ -138,7 +138,7 @@ class TaskRequest(Value):
     """How compactions choose what a summary replaces; by default `window`."""
     memory: MemoryScope | None = None
     """By default as in the settings."""
-    left_out: tuple[SkippedItem, ...] = ()
+    skipped_items: tuple[SkippedItem, ...] = ()
     """Items given with the documents that could not be used. The report names them."""
     forked_from: ForkOrigin | None = None
     since: str | None = None
@@ -206,7 +206,7 @@ class TaskConfig(AgentConfigByRole):
     """Maximum number of plan revisions after the research."""
     revision_percent: int | None = None  # Percentage of the budget for new steps that needs no approval; None: any.
     review_plan: bool = False
-    floor: Amount | None = None
+    minimum_reserve: Amount | None = None
     """What a later step of any role keeps when others borrow from it; None: borrowing is off."""
     minimum_reserves: dict[str, Amount] = {}
     """Minimum that a step starts with, by role: it is never lent."""
@@ -248,7 +248,7 @@ class ApprovalRequest(Value):
     """ID of the step whose agent asks, or of a subagent."""
     action: ActionQuestion | None = None
     """The call to approve; None for a budget request."""
-    asked: Amount
+    requested: Amount
     granted: Amount = Amount()
     decision: Literal["pending", "approved", "denied", "expired", "withdrawn"] = "pending"
     """Expired: no one answered by the deadline. Withdrawn: its agent no longer needs an answer; the note says why."""
@@ -266,7 +266,7 @@ class ApprovalRequest(Value):
     """The agent's limit at the time of the request."""
     needed: Amount = Amount()
     """What its next call may need beyond that: a smaller grant lets it do nothing."""
-    outlook: BudgetForecast | None = None
+    forecast: BudgetForecast | None = None
     """What the budget is for; None if it is not a budget request."""
     answer_id: Identifier = ""
     reason: str = ""
@@ -360,12 +360,12 @@ class TaskProgress(Value):
     earlier_compactions: dict[str, CompactionTotals] = {}
     """Totals of all earlier compactions, by agent."""
     approvals: tuple[ApprovalRequest, ...] = ()
-    refusals: tuple[RejectedMessage, ...] = ()
-    edits: tuple[ContextEdit, ...] = ()
+    rejected_messages: tuple[RejectedMessage, ...] = ()
+    context_edits: tuple[ContextEdit, ...] = ()
     """People's edits of agents' contexts, including waiting and refused ones."""
     task_messages: tuple[TaskMessage, ...] = ()
     """People's messages to the running task."""
-    updates: tuple[DocumentsUpdate, ...] = ()
+    document_updates: tuple[DocumentsUpdate, ...] = ()
     """Updates of its documents while it was running."""
     reused: ReusedWork | None = None
     revisions: tuple[PlanRevision, ...] = ()
@@ -393,7 +393,7 @@ class TaskRow(Value):
 
     ref: TaskRef
     request: TaskRequest
-    terms: TaskConfig
+    config: TaskConfig
     title: str = ""
     submitted_at: datetime
     ended_at: datetime | None = None
@@ -414,7 +414,7 @@ class TaskRow(Value):
             task_id=self.ref.task_id,
             phase=phase,
             title=self.title,
-            model=self.terms.agent.model,
-            models=self.terms.models,
-            budget=BudgetProgress(limit=self.terms.budget, spent=Amount(), reserved=Amount()),
+            model=self.config.default.model,
+            models=self.config.models,
+            budget=BudgetProgress(limit=self.config.budget, spent=Amount(), reserved=Amount()),
         )

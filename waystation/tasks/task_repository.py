@@ -154,7 +154,7 @@ class SqlTaskRepository(SqlRepository):
         of_month = select(tasks).where(build_owner_filter(tasks, whole), tasks.c.submitted_at >= first)
         others = [parse_task_row(found) for found in (await connection.execute(of_month)).all()]
         if all(other.ref.task_id != row.ref.task_id for other in others) and (
-            reason := month.find_overrun_reason(others, row.terms.budget)
+            reason := month.find_overrun_reason(others, row.config.budget)
         ):
             return reason
         await self._add(connection, row, documents, listed)
@@ -268,7 +268,7 @@ def build_task_columns(row: TaskRow) -> dict[str, object]:
         **ref.model_dump(),
         "request_id": row.request.request_id,
         "request": bind_to_row(row.request.model_dump_json(), task_id),
-        "terms": bind_to_row(row.terms.model_dump_json(), task_id, ref.tenant, ref.session),
+        "terms": bind_to_row(row.config.model_dump_json(), task_id, ref.tenant, ref.session),
         "title": bind_to_row(row.title, task_id),
         "submitted_at": row.submitted_at,
         "ended_at": row.ended_at,
@@ -281,7 +281,7 @@ def parse_task_row(row: Row[tuple[object, ...]]) -> TaskRow:
     return TaskRow(
         ref=TaskRef(store_id=row.store_id, tenant=row.tenant, session=row.session, task_id=row.task_id),
         request=TaskRequest.model_validate_json(row.request),
-        terms=TaskConfig.model_validate_json(row.terms),
+        config=TaskConfig.model_validate_json(row.terms),
         title=row.title,
         submitted_at=row.submitted_at,
         ended_at=row.ended_at,

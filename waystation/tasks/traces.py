@@ -163,7 +163,9 @@ class _SpanBuilder:
         if opened is None or (taken_up := next((event for event in rest if event.kind != "submitted"), None)) is None:
             return
         forked = opened.reference if opened.detail == "fork" else ""
-        links = [SpanLink(trace_id=make_trace_id(forked), span_id=make_span_id(forked), why="fork")] if forked else []
+        links = (
+            [SpanLink(trace_id=make_trace_id(forked), span_id=make_span_id(forked), reason="fork")] if forked else []
+        )
         attributes = {
             "gen_ai.operation.name": "invoke_workflow",
             "gen_ai.agent.name": "task",
@@ -364,7 +366,7 @@ class _SpanBuilder:
         if leg.ordinal > 1:
             answered = any(event.kind == "answered" for event in leg.before)
             before, why = self.id_of(leg.agent, "leg", leg.ordinal - 1), "approval" if answered else "leg before"
-            yield SpanLink(trace_id=trace_id, span_id=before, why=why)
+            yield SpanLink(trace_id=trace_id, span_id=before, reason=why)
         earlier = [
             one.last_event.number for one in self.started_legs if one.agent == leg.agent and one.ordinal < leg.ordinal
         ]
@@ -378,7 +380,7 @@ class _SpanBuilder:
                 ]
                 if ended:
                     last = self.id_of(agent, "leg", ended[-1].ordinal)
-                    yield SpanLink(trace_id=trace_id, span_id=last, why="subagent")
+                    yield SpanLink(trace_id=trace_id, span_id=last, reason="subagent")
 
     def list_leg_events(self, leg: LegEvents) -> tuple[SpanEvent, ...]:
         """List people's actions since the agent's previous leg, events of the task, and takeovers by later attempts."""

@@ -233,7 +233,7 @@ class ContextEditView(Value):
             agent=edit.agent,
             action=edit.action,
             by=edit.by,
-            requested_at=edit.asked_at,
+            requested_at=edit.requested_at,
             state=edit.state,
             text=edit.text,
         )
@@ -271,17 +271,17 @@ class BudgetForecastView(Value):
     def from_forecast(cls, forecast: BudgetForecast, agent: str) -> Self:
         """Build it from the forecast of this agent's request."""
         return cls(
-            calls=forecast.calls,
-            average_call=forecast.each,
-            affordable_calls=forecast.worth,
-            needed_to_finish=forecast.finishing,
-            steps_finished=forecast.finished,
-            steps_to_come=forecast.to_come,
-            reserved_for_later=forecast.kept,
-            work=forecast.made,
-            grantable=forecast.room,
-            can_be_granted=forecast.grantable,
-            unanswered_call=forecast.unanswered,
+            calls=forecast.turns,
+            average_call=forecast.average_turn_cost,
+            affordable_calls=forecast.turns_covered,
+            needed_to_finish=forecast.cost_to_finish,
+            steps_finished=forecast.finished_steps,
+            steps_to_come=forecast.pending_steps,
+            reserved_for_later=forecast.reserved_for_pending,
+            work=forecast.work_counts,
+            grantable=forecast.headroom,
+            can_be_granted=forecast.covers_next_call,
+            unanswered_call=forecast.no_reply_reason,
             if_denied=format_denial_effect(forecast, agent),
         )
 
@@ -294,12 +294,14 @@ def format_work_counts(work: WorkCounts) -> str:
 
 def format_denial_effect(forecast: BudgetForecast, agent: str) -> str:
     """Format what a denial without cancellation delivers; follows `if denied`."""
-    has = format_work_counts(forecast.made)
+    has = format_work_counts(forecast.work_counts)
     if (parent := get_parent_id(agent)) is not None:
         return f"{agent} returns {has} to {parent}, which continues with that; the report is partial"
-    if forecast.needed_by:
-        continue_ = "continues" if len(forecast.needed_by) == 1 else "continue"
-        return f"{agent} ends with {has}; {_listed(forecast.needed_by)} {continue_} with that; the report is partial"
+    if forecast.dependent_steps:
+        continue_ = "continues" if len(forecast.dependent_steps) == 1 else "continue"
+        return (
+            f"{agent} ends with {has}; {_listed(forecast.dependent_steps)} {continue_} with that; the report is partial"
+        )
     return f"{agent} ends with {has}; the report is partial and lists the findings of the other steps"
 
 
@@ -319,7 +321,7 @@ class ActionView(Value):
     @classmethod
     def from_question(cls, question: ActionQuestion) -> Self:
         """Build it from what a person reads of the call."""
-        return cls(tool=question.tool, text=question.text, hidden=question.hidden)
+        return cls(tool=question.tool, text=question.text, hidden=question.hidden_characters)
 
 
 class ApprovalView(Value):
@@ -358,12 +360,12 @@ class ApprovalView(Value):
     @classmethod
     def from_request(cls, request: ApprovalRequest, sent_from: AnswerOrigin | None = None) -> Self:
         """Build it from a request as the workflow keeps it."""
-        forecast = request.outlook
+        forecast = request.forecast
         return cls(
             request_id=request.request_id,
             agent=request.agent,
             action=None if request.action is None else ActionView.from_question(request.action),
-            requested=request.asked,
+            requested=request.requested,
             granted=request.granted,
             needed=request.needed,
             spent=request.spent,
@@ -446,7 +448,7 @@ class DocumentsUpdateView(Value):
             number=update.number,
             by=update.by,
             updated_at=update.updated_at,
-            stored=update.kept,
+            stored=update.stored,
             changed=update.changed,
             added=update.added,
             removed=update.removed,
@@ -660,9 +662,9 @@ class TaskView(Value):
             legs=progress.legs,
             steps=tuple(map(StepView.from_progress, progress.steps)),
             approvals=tuple(map(ApprovalView.from_request, progress.approvals)),
-            rejected_messages=tuple(map(RejectedMessageView.from_rejection, progress.refusals)),
-            document_updates=tuple(map(DocumentsUpdateView.from_update, progress.updates)),
-            context_edits=tuple(map(ContextEditView.from_edit, progress.edits)),
+            rejected_messages=tuple(map(RejectedMessageView.from_rejection, progress.rejected_messages)),
+            document_updates=tuple(map(DocumentsUpdateView.from_update, progress.document_updates)),
+            context_edits=tuple(map(ContextEditView.from_edit, progress.context_edits)),
             compactions=tuple(map(AgentCompactionView.from_compaction, progress.compactions)),
             compaction_totals=_sum_compactions_by_agent(progress),
             revisions=progress.revisions,
@@ -761,7 +763,7 @@ class PendingApproval(Value):
     approval: ApprovalView
     task_budget: BudgetView | None = None
     """The task's current account; None if no worker answers for the task."""
-    then: Literal["partial", "wait"] | None = None
+    at_deadline: Literal["partial", "wait"] | None = None
     """What happens at its deadline; None if unknown here."""
     steps: tuple[StepView, ...] = ()
     """Steps of the plan that a request is about, each with its share."""
@@ -797,7 +799,7 @@ def list_pending_approvals(
             title=view.title,
             approval=approval,
             task_budget=view.budget,
-            then=then,
+            at_deadline=then,
             steps=view.steps if approval.about_plan else (),
         )
         for approval in view.pending_approvals

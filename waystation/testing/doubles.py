@@ -226,7 +226,7 @@ class ListMemory:
             fields, created = item.passage.model_dump(), item.passage.created
             in_time = (query.since is None or query.since <= created) and (query.until is None or created < query.until)
             admitted = all(fields[field] in values for field, values in query.field_filters.items())
-            if in_time and admitted and item.passage.blob not in query.without:
+            if in_time and admitted and item.passage.blob not in query.excluded_hashes:
                 yield item
 
     def _answer(self) -> None:
@@ -316,14 +316,14 @@ class RecordingHook:
     """A `CompactionHook` that records its events."""
 
     def __init__(self) -> None:
-        self.told: list[CompactionEvent] = []
+        self.events: list[CompactionEvent] = []
         """Every event, including those of failed calls."""
         self.failing = False
         """Set to True to make it report a failure."""
 
     async def call(self, event: CompactionEvent) -> None:
         """See `CompactionHook`."""
-        self.told.append(event)
+        self.events.append(event)
         if self.failing:
             raise HookFailed("the hook was told to fail")
 
@@ -335,7 +335,7 @@ class FixedToolServers:
         self, tools: Sequence[UntrustedToolSpec], results: Sequence[UntrustedToolResult | ToolServerFailed] = ()
     ) -> None:
         self._tools, self._results = tuple(tools), list(results)
-        self.called: list[tuple[str, dict[str, JsonValue]]] = []
+        self.calls: list[tuple[str, dict[str, JsonValue]]] = []
         """Name of the tool, as the model knows it, and arguments."""
 
     async def list_tools(
@@ -351,7 +351,7 @@ class FixedToolServers:
 
     async def call_tool(self, spec: UntrustedToolSpec, arguments: dict[str, JsonValue]) -> UntrustedToolResult:
         """See `ToolServers`."""
-        self.called.append((spec.name, arguments))
+        self.calls.append((spec.name, arguments))
         result = self._results.pop(0)
         if isinstance(result, ToolServerFailed):
             raise result

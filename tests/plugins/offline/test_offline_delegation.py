@@ -27,7 +27,7 @@ def request(
     documents: int, left: Limit, *, final: bool, sizes: list[int] | None = None, tools: str = "delegate list_documents"
 ) -> MessagesRequest:
     contract = f'<question>\nWhat?\n</question>\n<documents count="{documents}">\n- a.md (3 lines)\n</documents>'
-    said = [contract, StatusMessage(step_id="research-1", left=left, final=final).shortest_text]
+    said = [contract, StatusMessage(step_id="research-1", remaining=left, final=final).shortest_text]
     told: list[JsonValue] = [{"type": "text", "text": text} for text in said]
     messages: list[JsonValue] = [{"role": "user", "content": told}]
     if sizes is not None:
@@ -90,8 +90,8 @@ def test_nothing_is_divided_without_the_tools_for_it(tools: str) -> None:
 
 def test_a_small_rest_is_no_reason_to_hurry_where_more_is_asked_for() -> None:
     asks, ends = (parse_agent_request(request(1, Limit(tokens=900), final=final)) for final in (False, True))
-    assert (asks.budget_now, asks.must_finish) == (900, False)
-    assert (ends.budget_now, ends.must_finish) == (900, True)
+    assert (asks.remaining_tokens, asks.must_finish) == (900, False)
+    assert (ends.remaining_tokens, ends.must_finish) == (900, True)
 
 
 def test_a_hand_in_names_the_parts_that_subagents_did_not_finish() -> None:
@@ -101,7 +101,7 @@ def test_a_hand_in_names_the_parts_that_subagents_did_not_finish() -> None:
 
     contract = TaskBrief(question="Does it rain?", document_count=300)
     asked = (part("Documents 1 to 75", "partial"), part("Documents 76 to 150", "done"))
-    (handed_in,) = build_research_turn(AgentRequestView(contract=contract, exchanges=asked, max_tokens=2_000)).calls
+    (handed_in,) = build_research_turn(AgentRequestView(brief=contract, exchanges=asked, max_tokens=2_000)).calls
     assert handed_in.input["open_questions"] == [
         "Not read to the end, because their subagents ended early: Documents 1 to 75.",
         "1 of 300 documents is quoted here; the others were not read for this step or had no passage that matched its "
@@ -113,7 +113,7 @@ def test_of_documents_that_nobody_read_it_does_not_say_that_nothing_matched() ->
     result = '<subagent id="r.1" role="research" title="All" state="partial">\nIt has found nothing.'
     asked = ToolCallRecord(name="delegate", input={"title": "Documents 1 to 300"}, result=result)
     contract = TaskBrief(question="Does it rain?", document_count=300)
-    (handed_in,) = build_research_turn(AgentRequestView(contract=contract, exchanges=(asked,), max_tokens=2_000)).calls
+    (handed_in,) = build_research_turn(AgentRequestView(brief=contract, exchanges=(asked,), max_tokens=2_000)).calls
     assert handed_in.input["open_questions"] == [
         "Not read to the end, because their subagents ended early: Documents 1 to 300."
     ]

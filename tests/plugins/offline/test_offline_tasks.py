@@ -141,7 +141,7 @@ def test_sections_that_a_summary_lists_in_one_line_are_not_written_again() -> No
     needs = (UpstreamStep(step="research-1", title="Licences"), UpstreamStep(step="research-2", title="Purposes"))
     told = "Kept: section 1 kept: Licences; section 2 kept: Purposes\nDocuments read: a.md"
     reply = build_writing_turn(
-        AgentRequestView(contract=TaskBrief(needs=needs), gap=True, earlier=told, max_tokens=2_000)
+        AgentRequestView(brief=TaskBrief(needs=needs), gap=True, summaries=told, max_tokens=2_000)
     )
     assert [call.name for call in reply.calls] == ["submit_report"]
 

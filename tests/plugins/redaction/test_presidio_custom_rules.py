@@ -39,7 +39,7 @@ def written(folder: Path, text: str) -> Path:
 async def redacted(
     folder: Path, rules: str, text: str, policy: RedactionPolicy = RedactionPolicy.STANDARD
 ) -> RedactionResult:
-    redactor = PresidioRedactor(KEY, DetectionConfig(policy=policy, own=load_custom_rules(written(folder, rules))))
+    redactor = PresidioRedactor(KEY, DetectionConfig(policy=policy, custom=load_custom_rules(written(folder, rules))))
     try:
         (result,) = await redactor.redact([text], TextDestination.TOOL_RESULT, "t")
     finally:
@@ -128,4 +128,4 @@ def test_a_file_that_cannot_be_used_is_refused_with_line_and_field(tmp_path: Pat
 def test_a_file_that_is_not_there_or_empty(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="cannot be read: No such file"):
         load_custom_rules(tmp_path / "missing.yaml")
-    assert load_custom_rules(written(tmp_path, "")).kinds == ()
+    assert load_custom_rules(written(tmp_path, "")).recognizers == ()

@@ -153,7 +153,7 @@ async def test_processes_end_while_nobody_asks_and_begin_again(monkeypatch: pyte
 
 async def test_what_fails_in_a_process_fails_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "rules.yaml").write_text(SLOW)
-    slow = DetectionConfig(own=load_custom_rules(tmp_path / "rules.yaml"))
+    slow = DetectionConfig(custom=load_custom_rules(tmp_path / "rules.yaml"))
     missing = DetectionConfig(models={"en": "xx_no_such_model"})
     with closing(PresidioRedactor(KEY, slow, processes=2)) as redactor:
         with pytest.raises(TextRedactionError, match="your own recogniser 'slow' took over 2 s"):

@@ -92,7 +92,7 @@ def read(messages: list[Json]) -> RequestBody:
 def test_a_legal_request_with_nothing_to_do_comes_back_equal(messages: list[Json]) -> None:
     body = read(messages)
     assert serialize_messages(body, build_model_view(body.transcript)) == messages
-    assert body.given["messages"] == messages
+    assert body.body["messages"] == messages
 
 
 @settings(max_examples=60)

@@ -21,7 +21,7 @@ def rows(approval: ApprovalRequest, steps: tuple[StepProgress, ...] = ()) -> dic
 
 def test_a_plan_shows_its_steps_with_what_each_may_spend_and_what_the_answers_do() -> None:
     step = build_standard_plan("Why?").steps[0]
-    asked = ApprovalRequest(request_id="plan-1", agent=PLANNING_ID, asked=Amount())
+    asked = ApprovalRequest(request_id="plan-1", agent=PLANNING_ID, requested=Amount())
     assert rows(asked, steps=(build_waiting_step(step, Limit(tokens=9_000), skipped=False),)) == {
         "research": f"{step.title}, with 9,000 tokens",
         "if approved": "its steps begin",

@@ -63,7 +63,7 @@ class DelegateTool(TypedTool[DelegateInput]):
 
     async def run(self, arguments: DelegateInput, at: ToolContext) -> str:
         """Return the subagent's result, cut to half a page; `expand` shows all of it."""
-        back = next((back for back in at.handed_back if back.call_id == at.call_id), None)
+        back = next((back for back in at.subagent_results if back.call_id == at.call_id), None)
         if back is None:
             raise ToolCallRejectedError("This subagent was not started. Do this part yourself.")
         handed_in = await load_agent_result(self._store, at.run.scope, back.id)
@@ -83,7 +83,7 @@ def render_subagent_result(
     ]
     attributes = {"id": back.id, "role": asked.role, "title": asked.title, "state": state}
     framed = len(wrap_untrusted("subagent", *head, **attributes))
-    shown, rest = _fitting([*handed_in.left_open, *found], characters - framed)
+    shown, rest = _fitting([*handed_in.open_questions, *found], characters - framed)
     more = [f'{rest} more lines are not shown here: expand with id "{back.id}" shows all of them.'] if rest else []
     return wrap_untrusted("subagent", *head, *shown, *more, **attributes)
 
@@ -104,7 +104,7 @@ class DelegationRequest:
     """Subagents that an agent's last reply requests."""
 
     orders: tuple[SubagentOrder, ...] = ()
-    refused: Mapping[str, ToolResult] = field(default_factory=dict[str, ToolResult])
+    rejected: Mapping[str, ToolResult] = field(default_factory=dict[str, ToolResult])
     """By ID of the call."""
 
 
@@ -134,10 +134,10 @@ async def extract_subagent_orders(
     Raises:
         RedactionFailed: A title could not be redacted.
     """
-    terms, run = request.terms.delegation, request.run
+    terms, run = request.config.delegation, request.run
     if terms is None or not can_delegate(run.step_id, terms):
         return DelegationRequest()
-    back = {handed.call_id for handed in request.handed_back}
+    back = {handed.call_id for handed in request.subagent_results}
     open_ids = {call.id for call in transcript.messages[-1].tool_uses} - back - set(barred)
     batch = _Batch(terms, left)
     for call, number in _numbered(transcript):
@@ -147,7 +147,7 @@ async def extract_subagent_orders(
     orders = zip(batch.orders, titles, strict=True)
     return DelegationRequest(
         orders=tuple(order.replace(title=truncate_redacted(title.text, _TITLE_CHARACTERS)) for order, title in orders),
-        refused=batch.refused,
+        rejected=batch.refused,
     )
 
 
@@ -165,13 +165,13 @@ class _Batch:
             wanted = DelegateInput.model_validate(call.input)
         except ValidationError:
             return  # the tool itself reports what is wrong with the arguments
-        percent, most = wanted.budget_percent, self._terms.share
+        percent, most = wanted.budget_percent, self._terms.budget_percent
         limit = self._left.compute_percent(percent)
         if percent > most:
             self._refuse(call, f"Subagents may have at most {most} percent of what you have left together.")
         elif not _enough(limit):
             self._refuse(call, f"{format_limit(limit)} are too little for a subagent. Do this part yourself.")
-        elif len(self.orders) < self._terms.width and self._percent + percent <= most:
+        elif len(self.orders) < self._terms.max_concurrent and self._percent + percent <= most:
             self._percent += percent
             self.orders.append(
                 SubagentOrder(id=step_id, call_id=call.id, role=wanted.role, title=wanted.title, limit=limit)

@@ -338,20 +338,20 @@ class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
         query = " ".join(dict.fromkeys(filter(None, (arguments.query, at.get_argument_with_placeholders("query")))))
         hits = await self._search.search(at.run.scope, query, arguments.limit, among, at.documents)
         for _ in range(ROUNDS):
-            if all(hit.shown for hit in hits):
+            if all(hit.is_redacted for hit in hits):
                 break
             await self._search.index_redacted_texts(at.run.task_id, await self._shown(hits, at))
             hits = await self._search.search(at.run.scope, query, arguments.limit, among, at.documents)
-        return [hit for hit in hits if hit.shown]
+        return [hit for hit in hits if hit.is_redacted]
 
     async def _shown(self, hits: Sequence[DocumentMatch], at: ToolContext) -> Sequence[ShownDocument]:
         documents = await at.list_documents(self._store)
         found = {hit.name for hit in hits}
         hit = [one for one in documents if one.name in found]
-        called = (await build_document_names(hit, self._redactor, at.run.tenant)).shown
+        called = (await build_document_names(hit, self._redactor, at.run.tenant)).shown_names
         shown: list[ShownDocument] = []
-        for blob, name in dict.fromkeys((hit.blob, hit.name) for hit in hits if not hit.shown):
+        for blob, name in dict.fromkeys((hit.blob, hit.name) for hit in hits if not hit.is_redacted):
             text = await self._redacted.get_redacted_text(blob, at.run.scope)
-            at.notices.extend(await self._redacted.build_redaction_notes(text, name, at.run.tenant))
-            shown.append(ShownDocument(blob=blob, name=name, called=called.get(name, name), text=text.text))
+            at.notes.extend(await self._redacted.build_redaction_notes(text, name, at.run.tenant))
+            shown.append(ShownDocument(blob=blob, name=name, shown_name=called.get(name, name), text=text.text))
         return shown

@@ -158,7 +158,7 @@ def _record(message_id: str, at: ToolContext, record_id: str, *, take_back: bool
         if take_back:
             record: Record = build_unpin_record(at.transcript, message_id, record_id)
         else:
-            record = build_pin_record(at.transcript, message_id, at.policy, at.measure, record_id)
+            record = build_pin_record(at.transcript, message_id, at.policy, at.token_estimator, record_id)
     except BadInput as refused:
         raise ToolCallRejectedError(f"{refused}\nPins are: {_all_pins(at.transcript)}") from refused
     if build_model_view(with_record(at.transcript, record)) != build_model_view(at.transcript):

@@ -44,18 +44,18 @@ class PluginToolBase(Tool):
     """
     roles: ClassVar[tuple[AgentRole, ...]] = ("research",)
     """Roles of plans' steps whose agents have the tool."""
-    asks: ClassVar[bool] = True
+    requires_approval: ClassVar[bool] = True
     """A person is asked before each call, and sees its arguments. False is for tools that send nothing anywhere, and
     change nothing."""
-    repeatable: bool = False
+    idempotent: bool = False
     """As for any tool; by default a call is never made again after a crash."""
-    seconds: ClassVar[float] = 60.0
+    timeout_seconds: ClassVar[float] = 60.0
     """How long one call may take."""
     urgency: PhaseUrgency = make_urgency(SOON)
 
     def build_approval_question(self, arguments: dict[str, JsonValue]) -> str | None:
         """Everything that the call is given, where it asks. An own question may be shorter, or depend on arguments."""
-        return render_plugin_question(self.name, arguments) if self.asks else None
+        return render_plugin_question(self.name, arguments) if self.requires_approval else None
 
 
 class PluginTool(PluginToolBase, TypedTool[_InputT]):
@@ -94,9 +94,9 @@ class AdaptedPluginTool(Tool):
     def __init__(self, tool: PluginToolBase, redactor: Redactor) -> None:
         self.name = tool.name
         self.description = tool.description
-        self.rereadable, self.repeatable = tool.rereadable, tool.repeatable
+        self.rereadable, self.idempotent = tool.rereadable, tool.idempotent
         self.permission, self.urgency = tool.permission, tool.urgency
-        self.definition = _digest(tool.spec, asks=tool.asks)
+        self.definition = _digest(tool.spec, asks=tool.requires_approval)
         self._tool, self._redactor = tool, redactor
 
     @property
@@ -114,14 +114,14 @@ class AdaptedPluginTool(Tool):
         A plug-in's mistake is an error result, of which the type is told and no word: it may hold an argument.
         """
         try:
-            async with asyncio.timeout(self._tool.seconds):
+            async with asyncio.timeout(self._tool.timeout_seconds):
                 text, refused = await self._tool.call(arguments, at), False
         except ValidationError:
             raise
         except ToolCallRejectedError as refusal:
-            text, refused = refusal.words, True
+            text, refused = refusal.message, True
         except TimeoutError:
-            late = f"The tool did not answer within {self._tool.seconds:g} s. Go on without it."
+            late = f"The tool did not answer within {self._tool.timeout_seconds:g} s. Go on without it."
             raise ToolCallRejectedError(late) from None
         except Exception as error:  # noqa: BLE001 - code of others: its mistakes are not the run's
             raise ToolCallRejectedError(f"The tool failed ({type(error).__name__}). Go on without it.") from None
@@ -133,7 +133,7 @@ class AdaptedPluginTool(Tool):
     async def _framed(self, text: str, at: ToolContext) -> SafeMarkup:
         result = UntrustedToolResult(text=text[: MAX_RESULT_CHARACTERS + _BEYOND], characters=len(text))
         (redacted,) = await self._redactor.redact([result.text], TextDestination.TOOL_RESULT, at.run.tenant)
-        at.notices.extend(build_redaction_notes(redacted))
+        at.notes.extend(build_redaction_notes(redacted))
         return wrap_plugin_result(self.name, truncate_tool_result(result, redacted))
 
 

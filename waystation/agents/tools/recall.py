@@ -65,7 +65,7 @@ class RecallTool(TypedTool[RecallInput]):
         try:
             found = await self._recollection.find(at.run, arguments.query, tokens, at.memory)
         except MemoryUnavailable:
-            at.notices.append("Memory did not answer a recall; the agent went on without it.")
+            at.notes.append("Memory did not answer a recall; the agent went on without it.")
             return "Memory does not answer now. Go on without it, or read the documents again."
         await record_restored_placeholders(self._store, at.run, at.call_id, found)
         return render_recalled_excerpts(found) if found else "Nothing like that is remembered."

@@ -193,12 +193,12 @@ class AgentResultSummary(NamedTuple):
     """An agent's results and open questions, as labelled lines."""
 
     claims: list[str]
-    left_open: list[str]
+    open_questions: list[str]
 
     @property
     def lines(self) -> list[str]:
         """Claims with their citations first, then open questions."""
-        return [*self.claims, *self.left_open]
+        return [*self.claims, *self.open_questions]
 
 
 def summarise_result(deliverable: Deliverable | None, notes: Iterable[Note] = ()) -> AgentResultSummary:
@@ -312,7 +312,7 @@ async def load_task_deliverables(task: TaskScope, store: DeliverableSource) -> T
     draft, analyses, findings = ReportDraft(), dict[str, Analysis](), dict[str, ResearchFindings]()
     runs = await _runs(task, store)
     for step in plan.steps:
-        match runs.handed_in.get(step.id):
+        match runs.deliverables.get(step.id):
             case ReportDraft() as written:
                 draft = written
             case Analysis() as weighed:
@@ -328,17 +328,17 @@ async def load_task_deliverables(task: TaskScope, store: DeliverableSource) -> T
 class _Runs:
     """Deliverables and notes of a task's agent runs, by agent ID."""
 
-    handed_in: dict[str, Deliverable]
+    deliverables: dict[str, Deliverable]
     notes: dict[str, list[Note]]
 
     def collect_findings(self, step_id: str) -> ResearchFindings:
         """Collect what a step's agent has noted, and what its subagents have submitted or noted."""
-        agents = [agent for agent in {*self.handed_in, *self.notes} if get_step_id(agent) == step_id]
+        agents = [agent for agent in {*self.deliverables, *self.notes} if get_step_id(agent) == step_id]
         of_step = [self._found(agent) for agent in sorted(agents, key=_numbers)]
         return ResearchFindings(findings=tuple(finding for found in of_step for finding in found.findings))
 
     def _found(self, agent: str) -> ResearchFindings:
-        handed_in = self.handed_in.get(agent)
+        handed_in = self.deliverables.get(agent)
         return (
             handed_in
             if isinstance(handed_in, ResearchFindings)

@@ -176,7 +176,7 @@ class TableSourceLoader:
             table = redacted.table.slice_lines(part.first, part.last)
             notes = (
                 *redacted.notes,
-                *await self._redacted.build_redaction_notes(redacted.put_aside, document.name, at.run.tenant),
+                *await self._redacted.build_redaction_notes(redacted.timed_out, document.name, at.run.tenant),
             )
             found.append(LocatedTable(table, document.name, part.first, part.last, notes))
         return tuple(found)
@@ -355,7 +355,7 @@ class QueryTableTool(TypedTool[QueryTableInput]):
         """Return the tables' sources, the number of rows, and a Markdown table."""
         try:
             sources = await self._sources.load_sources(at, arguments.tables, arguments.without_heading)
-            at.notices.extend(dict.fromkeys(note for source in sources for note in source.notes))
+            at.notes.extend(dict.fromkeys(note for source in sources for note in source.notes))
             if arguments.sql is not None:
                 lines = await self._queried(arguments.sql, sources, at.page_characters)
             else:

@@ -59,7 +59,7 @@ class ToolCallRejectedError(Exception):
     def __init__(self, words: str) -> None:
         """Initialise. `words` may be `SafeMarkup`."""
         super().__init__(words)
-        self.words = words
+        self.message = words
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class ToolContext:
     transcript: Transcript
     """The conversation so far; its last message makes the call."""
     policy: CompactionPolicy
-    measure: TokenEstimator
-    notices: list[str] = field(default_factory=list[str])
+    token_estimator: TokenEstimator
+    notes: list[str] = field(default_factory=list[str])
     """Notes for people, such as "memory did not answer", shown in the leg's outcome."""
     records: list[Record] = field(default_factory=list[Record])
     """Changes of the conversation by the call, committed before its result."""
@@ -81,7 +81,7 @@ class ToolContext:
     memory: MemoryScope = "session"
     """Scope of the passages that it recalls."""
 
-    handed_back: tuple[SubagentResult, ...] = ()
+    subagent_results: tuple[SubagentResult, ...] = ()
     """Subagents of the run that have ended."""
 
     limit: Limit = field(default_factory=lambda: Limit(tokens=0, micro_usd=0))
@@ -127,7 +127,7 @@ class Tool(ABC):
     """What the model reads of it: what it does, when it is of use, what it returns."""
     rereadable: bool = False
     """Whether calling it again returns the same result, so that an old result may be masked."""
-    repeatable: bool = True
+    idempotent: bool = True
     """Whether running it twice does no more than running it once. If not, it is never rerun after a crash."""
     ends_run: ClassVar[bool] = False
     """A successful call hands in the agent's result."""
@@ -223,7 +223,7 @@ async def load_redacted_text(
         TextNotFoundError: No task in the reader's scope has it.
     """
     shown = await redacted.get_redacted_text(blob, reader or at.run.scope)
-    at.notices.extend(await redacted.build_redaction_notes(shown, called, at.run.tenant))
+    at.notes.extend(await redacted.build_redaction_notes(shown, called, at.run.tenant))
     if shown.withheld:
         raise ToolCallRejectedError(
             f"{called} could not be redacted (it takes too long, or redaction fails at it), so nothing of it is shown. "
@@ -277,7 +277,7 @@ class McpTool(Tool):
         self.name = spec.name
         self.description = spec.description
         self.rereadable = spec.read_only
-        self.repeatable = spec.read_only or spec.idempotent
+        self.idempotent = spec.read_only or spec.idempotent
         self.definition = spec.definition.digest
         self._offered, self._servers, self._redactor = spec, servers, redactor
 
@@ -288,7 +288,7 @@ class McpTool(Tool):
 
     def build_approval_question(self, arguments: dict[str, JsonValue]) -> str | None:
         """Return everything that would be sent, if the config file requires approval."""
-        return render_approval_question(self._offered, arguments) if self._offered.asks else None
+        return render_approval_question(self._offered, arguments) if self._offered.requires_approval else None
 
     async def call(self, arguments: dict[str, JsonValue], at: ToolContext) -> str:
         """Call the tool; the server validates the arguments. The result is redacted as a whole, then cut and framed."""
@@ -297,7 +297,7 @@ class McpTool(Tool):
         except ToolServerFailed as failure:
             raise ToolCallRejectedError(f"{failure}. Go on without it, or try once more later.") from None
         (redacted,) = await self._redactor.redact([result.text], TextDestination.TOOL_RESULT, at.run.tenant)
-        at.notices.extend(build_redaction_notes(redacted))
+        at.notes.extend(build_redaction_notes(redacted))
         text = wrap_tool_result(self._offered, truncate_tool_result(result, redacted))
         if result.is_error:
             raise ToolCallRejectedError(text)

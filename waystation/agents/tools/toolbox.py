@@ -56,7 +56,7 @@ class Toolbox:
     """Without it, placeholders in arguments are not restored."""
     limits: Mapping[str, ParameterLimits] = field(default_factory=dict[str, ParameterLimits])
     """Limits on parameters that the tool has, by tool name."""
-    projection: ToolVisibility | None = None
+    visibility: ToolVisibility | None = None
     """Without it, the agent sees all tools."""
     prefix: PromptPrefixRecord | None = None
     """System prompt and tools sent since the last compaction, to be sent again. None: nothing was sent yet."""
@@ -106,7 +106,7 @@ class Toolbox:
             away = any(spec.name == call.name for spec in self.visible_specs)
             what = "The tool {} is not there at present" if away else "There is no tool {!r}"
             return f"{what.format(sanitize_line(call.name))}. Yours are: {self._names_shown}."
-        if self.projection is not None and (why := self.projection.get_hidden_reason(tool.name)) is not None:
+        if self.visibility is not None and (why := self.visibility.get_hidden_reason(tool.name)) is not None:
             return f"The tool {tool.name} is hidden: {why}. Yours are: {self._names_shown}."
         wrong = find_argument_error(self._complete(call), self.limits.get(tool.name, {}))
         return None if wrong is None else f"These arguments are not allowed here: {wrong}."
@@ -114,7 +114,7 @@ class Toolbox:
     def is_repeatable(self, call: ToolUse) -> bool:
         """Whether the call does no more when it is carried out again, or is not carried out at all."""
         tool = self._tool(call)
-        return tool is None or tool.repeatable
+        return tool is None or tool.idempotent
 
     def build_approval_question(self, call: ToolUse) -> str | None:
         """Return what a person is asked before the call runs.
@@ -136,11 +136,11 @@ class Toolbox:
     async def run(self, call: ToolUse, at: ToolContext) -> ToolResult:
         """Run a call and return its result, redacted and bounded. Raises failures of the platform only."""
         tool, refusal = self._tool(call), self.find_refusal_reason(call)
-        if any(back.call_id == call.id for back in at.handed_back):
+        if any(back.call_id == call.id for back in at.subagent_results):
             refusal = None  # a subagent's finished work is not thrown away
         if tool is None or refusal is not None:
             return build_rejected_call_result(call, refusal or OUTCOME_UNKNOWN)
-        if not tool.repeatable and not await self.store.record_tool_intent(at.fence, call.id):
+        if not tool.idempotent and not await self.store.record_tool_intent(at.fence, call.id):
             return build_rejected_call_result(call, OUTCOME_UNKNOWN)
         names, refused = await self._names(at), False
         try:
@@ -148,7 +148,7 @@ class Toolbox:
         except ValidationError as error:
             text, refused = _complaint(error), True
         except ToolCallRejectedError as refusal:
-            text, refused = refusal.words, True
+            text, refused = refusal.message, True
         content = await self._presentable(text, names, call, at)
         return ToolResult(tool_use_id=call.id, content=content, is_error=refused)
 
@@ -161,7 +161,7 @@ class Toolbox:
 
     @property
     def _shown(self) -> Sequence[Tool]:
-        seen = self.projection
+        seen = self.visibility
         return self.tools if seen is None else [tool for tool in self.tools if tool.name in seen.names]
 
     def _limited(self, spec: ToolSpec) -> ToolSpec:
@@ -211,7 +211,7 @@ class Toolbox:
         """
         named = await asyncio.to_thread(names.replace_private_names, text)
         (redacted,) = await self.redactor.redact([named], TextDestination.TOOL_RESULT, at.run.tenant)
-        at.notices.extend(build_redaction_notes(redacted, of=await self._told(call, at) if redacted.put_aside else ""))
+        at.notes.extend(build_redaction_notes(redacted, of=await self._told(call, at) if redacted.timed_out else ""))
         if redacted.redaction_failed:
             return _UNREADABLE + redacted.text
         shown = redacted.text if isinstance(text, SafeMarkup) else await asyncio.to_thread(escape_tags, redacted.text)

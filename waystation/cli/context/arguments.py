@@ -151,12 +151,12 @@ class CompactionOptions:
             primers=settings.primers,
             recents=settings.recents,
             keep_last=profile.keep_last if settings.keep_last is None else settings.keep_last,
-            recall=False,
+            can_recall=False,
         )
 
     def _window(self, body: RequestBody, settings: Settings) -> int:
         facts = get_model_profile(body.model or "")
-        if not facts.known:
+        if not facts.is_known:
             who = f"The model {body.model} is unknown" if body.model else "The request names no model"
             self.notes.append(f"{who}: assuming a window of {facts.window:,} tokens.")
         usable = facts.window - min(self._max_output(facts), OUTPUT_RESERVE) - facts.window // 10
@@ -207,7 +207,7 @@ def get_profile_layer(body: RequestBody, settings: Settings, strategy: StrategyN
 
 def build_token_estimator(body: RequestBody) -> TokenEstimator:
     """Build the estimator for requests with this body's system prompt and tools."""
-    return TokenEstimator(fixed=estimate_fixed_tokens(body.system, body.tools_json))
+    return TokenEstimator(fixed_tokens=estimate_fixed_tokens(body.system, body.tools_json))
 
 
 def select_summary_model(body: RequestBody, settings: Settings) -> str:

@@ -178,7 +178,7 @@ class ModelSummariser:
                 step_id=rung.compaction_id,
                 role="research",
             ),
-            terms=AgentConfig(
+            config=AgentConfig(
                 model=self.model,
                 condense_model=self.model,
                 window=self.policy.window,
@@ -225,7 +225,7 @@ class CompactionResult:
             "notes": [*self._notes],
             "attempts": [attempt.model_dump(mode="json") for attempt in done.attempts],
         }
-        return found | {key: value for key, value in self.body.given.items() if key not in found}
+        return found | {key: value for key, value in self.body.body.items() if key not in found}
 
     def to_text(self) -> str:
         """Return the result for people, without the messages."""
@@ -257,7 +257,7 @@ class CompactionResult:
         """Number of hidden blocks by type, for types with content besides text, which no summariser read."""
         hidden = {build_message_id(index) for index in self.hidden_indices}
         blocks = [block for one in self.body.transcript.messages if one.id in hidden for block in one.blocks]
-        attached = [part for block in blocks if isinstance(block, ToolResult) for part in block.attached]
+        attached = [part for block in blocks if isinstance(block, ToolResult) for part in block.attachments]
         opaque = [*(block for block in blocks if isinstance(block, OpaqueBlock)), *attached]
         return Counter(block.kind for block in opaque if block.kind != SYSTEM_MESSAGE_TYPE and not block.is_readable)
 
@@ -379,7 +379,7 @@ def compact(
     policy, measure = asked.build_policy(body, settings), build_token_estimator(body)
     conversation = Conversation(
         transcript=_pinned(body, pins or [], policy, measure),
-        measure=measure,
+        token_estimator=measure,
         policy=policy,
         rereadable=frozenset(rereadable or ()),
         readers=find_file_reading_tools(body),
@@ -429,7 +429,7 @@ def mask(file: FileArgument, rereadable: ReadingOption = None, as_json: JsonOpti
     policy = asked.build_policy(body, Settings())
     conversation = Conversation(
         transcript=body.transcript,
-        measure=build_token_estimator(body),
+        token_estimator=build_token_estimator(body),
         policy=policy,
         rereadable=frozenset(rereadable) if rereadable else find_repeatable_tools(body),
         readers={},

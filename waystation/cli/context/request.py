@@ -64,7 +64,7 @@ def _by_kind(message: Message) -> Counter[str]:
     counts = Counter({"overhead": MESSAGE_TOKENS})
     for block in message.blocks:
         whole = estimate_message(message.replace(blocks=(block,))) - MESSAGE_TOKENS
-        attached = block.attached if isinstance(block, ToolResult) else ()
+        attached = block.attachments if isinstance(block, ToolResult) else ()
         for part in attached:
             counts[part.kind] += part.tokens
         counts[block.kind if isinstance(block, OpaqueBlock) else block.type] += whole - sum(

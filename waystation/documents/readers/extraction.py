@@ -42,7 +42,7 @@ class ExtractionResult(NamedTuple):
     """The parts in the order of the document; names in `left_out` are parts of it, such as `sheet Old`."""
 
     parts: Sequence[DocumentPart]
-    left_out: Sequence[SkippedItem] = ()
+    skipped_items: Sequence[SkippedItem] = ()
 
 
 class FileReadRequest(Value):
@@ -62,7 +62,7 @@ class ExtractedText(Value):
     r"""The text of one file with every line end as `\n`, and what of the file is not in it."""
 
     text: str
-    left_out: tuple[SkippedItem, ...] = ()
+    skipped_items: tuple[SkippedItem, ...] = ()
 
 
 class ExtractionFailure(Value):
@@ -79,14 +79,16 @@ def join_extracted_parts(extract: ExtractionResult) -> ExtractedText:
     """
     text = _CONTROLS.sub(" ", join_with_place_markers(extract.parts))
     if not text.strip():
-        first = next((f"nothing in it can be read ({item.name}: {item.reason})" for item in extract.left_out), "empty")
+        first = next(
+            (f"nothing in it can be read ({item.name}: {item.reason})" for item in extract.skipped_items), "empty"
+        )
         raise UnreadableFileError(first)
     if len(text) > _MOST_CHARACTERS:
         limit = _MOST_CHARACTERS // 1_000_000
         raise UnreadableFileError(
             f"has {len(text) / 1e6:.1f} million characters of text; the maximum is {limit} million. Split it"
         )
-    return ExtractedText(text=text, left_out=tuple(extract.left_out))
+    return ExtractedText(text=text, skipped_items=tuple(extract.skipped_items))
 
 
 HEAD_BYTES = 8_192

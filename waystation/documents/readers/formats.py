@@ -101,9 +101,9 @@ def extract_epub(archive: ZipFile) -> ExtractionResult:
         heading = _HEADING.search(text)
         place = f"chapter {_LINK.sub(_LINK_TEXT, heading[1])}" if heading else f"section {number}"
         parts.append(DocumentPart(place, text))
-        if not text.strip() and not extract.left_out:
+        if not text.strip() and not extract.skipped_items:
             left_out.append(SkippedItem(name=place, reason="no text, at most pictures"))
-        left_out += [SkippedItem(name=f"{item.name} of {place}", reason=item.reason) for item in extract.left_out]
+        left_out += [SkippedItem(name=f"{item.name} of {place}", reason=item.reason) for item in extract.skipped_items]
     if left_out and not parts:
         raise UnreadableFileError(left_out[0].reason)
     read = {name for name, _ in spine}

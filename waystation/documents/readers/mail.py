@@ -167,7 +167,9 @@ def _mailbox(messages: Sequence[bytes], readers: MailReaderDeps, depth: int) -> 
             left_out.append(SkippedItem(name=section, reason=str(unreadable)))
             continue
         parts += [DocumentPart(f"{place} of {section}" if place else section, text) for place, text in extract.parts]
-        left_out += [SkippedItem(name=f"{item.name} of {section}", reason=item.reason) for item in extract.left_out]
+        left_out += [
+            SkippedItem(name=f"{item.name} of {section}", reason=item.reason) for item in extract.skipped_items
+        ]
     return ExtractionResult(parts, left_out)
 
 
@@ -179,7 +181,7 @@ def _extract(message: _Part, readers: MailReaderDeps, depth: int) -> ExtractionR
     message, left_out = _repaired(message)
     contents = _Walk(readers).collect_repaired_contents(message)
     parts = [DocumentPart("", text) for text in ("\n".join(_headers(message)), *contents.texts)]
-    left_out += contents.left_out
+    left_out += contents.skipped_items
     for number, file in enumerate(contents.files, 1):
         name = _name(file, number)
         try:
@@ -187,10 +189,10 @@ def _extract(message: _Part, readers: MailReaderDeps, depth: int) -> ExtractionR
         except UnreadableFileError as unreadable:
             left_out.append(SkippedItem(name=_within("", name), reason=str(unreadable)))
             continue
-        if not extract.left_out and not any(part.text.strip() for part in extract.parts):
+        if not extract.skipped_items and not any(part.text.strip() for part in extract.parts):
             left_out.append(SkippedItem(name=_within("", name), reason="empty"))
         parts += [DocumentPart(_within(part.place, name), part.text) for part in extract.parts]
-        left_out += [SkippedItem(name=_within(item.name, name), reason=item.reason) for item in extract.left_out]
+        left_out += [SkippedItem(name=_within(item.name, name), reason=item.reason) for item in extract.skipped_items]
     return ExtractionResult(parts, left_out)
 
 
@@ -223,7 +225,7 @@ class _Contents(NamedTuple):
 
     texts: Sequence[str] = ()
     files: Sequence[_Part] = ()
-    left_out: Sequence[SkippedItem] = ()
+    skipped_items: Sequence[SkippedItem] = ()
 
 
 def _joined(contents: Iterable[_Contents]) -> _Contents:
@@ -231,7 +233,7 @@ def _joined(contents: Iterable[_Contents]) -> _Contents:
     return _Contents(
         [text for item in lists for text in item.texts],
         [file for item in lists for file in item.files],
-        [left_out for item in lists for left_out in item.left_out],
+        [left_out for item in lists for left_out in item.skipped_items],
     )
 
 
@@ -244,7 +246,7 @@ class _Walk:
     def contents(self, part: _Part) -> _Contents:
         """Collect the texts of a part that a reader sees in sequence, and its files."""
         part, broken = _repaired(part)
-        return _joined((_Contents(left_out=broken), self.collect_repaired_contents(part)))
+        return _joined((_Contents(skipped_items=broken), self.collect_repaired_contents(part)))
 
     def collect_repaired_contents(self, part: _Part) -> _Contents:
         """Collect the contents of a part after its repair."""
@@ -293,7 +295,7 @@ class _Walk:
     def _outside(self, text: str, where: str) -> _Contents:
         if not text.strip() or (len(text) < _LONGEST_STOCK and _STOCK.search(text)):
             return _Contents()
-        return _Contents(left_out=[SkippedItem(name=f"text {where} the parts of the message", reason=_UNSHOWN)])
+        return _Contents(skipped_items=[SkippedItem(name=f"text {where} the parts of the message", reason=_UNSHOWN)])
 
     def _fields(self, part: _Part) -> _Contents:
         """Collect machine-readable fields about messages, as in the report of a failed delivery."""
@@ -316,7 +318,7 @@ class _Walk:
             extract = self._inline(content.decode("utf-8", "replace").encode(), kind, "utf-8")
             broken.append(SkippedItem(name=f"signs of {name or 'the message'}, shown as �", reason=str(unreadable)))
         said = "\n\n".join(text for _, text in extract.parts if text.strip())
-        return _Contents([f"{name}:\n{said}" if name and said else said], [], [*extract.left_out, *broken])
+        return _Contents([f"{name}:\n{said}" if name and said else said], [], [*extract.skipped_items, *broken])
 
 
 def _children(part: _Part) -> list[_Part]:

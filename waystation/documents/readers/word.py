@@ -73,7 +73,7 @@ def extract_docx(archive: ZipFile, main: str) -> ExtractionResult:
         # The library expects complete files: whatever one lacks raises an error of a different type.
         raise UnreadableFileError(_DAMAGED) from error
     page = read_html(result.value.replace("↑</a>", "</a>"), labelled=True)
-    told = [*package.left_out, *_messages(result.messages)]
+    told = [*package.skipped_items, *_messages(result.messages)]
     return ExtractionResult([DocumentPart("", page.text)], told)
 
 
@@ -122,7 +122,7 @@ class _Package:
     """The members of a Word file that are read, and what is not."""
 
     def __init__(self, archive: ZipFile, main: str) -> None:
-        self.left_out: list[SkippedItem] = []
+        self.skipped_items: list[SkippedItem] = []
         self._archive, self._main = archive, main
         self._found = self._targets()
 
@@ -152,7 +152,7 @@ class _Package:
                 cleaner.clean(root, targets)
                 members[f"word/_rels/{name}.xml.rels"] = _relations(targets)
             members[f"word/{name}.xml"] = tostring(root)
-        self.left_out += [*cleaner.list_skipped_items(), *self._beside()]
+        self.skipped_items += [*cleaner.list_skipped_items(), *self._beside()]
         file = BytesIO()
         with ZipFile(file, "w") as written:
             for name, content in members.items():
@@ -167,7 +167,7 @@ class _Package:
             linked = read_relationships(self._archive, self._main).values()
         except UnreadableFileError:
             linked = ()
-            self.left_out.append(SkippedItem(name="links", reason="damaged"))
+            self.skipped_items.append(SkippedItem(name="links", reason="damaged"))
         said: dict[str, str] = {}
         for kind, name in linked:
             if name in self._archive.NameToInfo:
@@ -180,7 +180,7 @@ class _Package:
         try:
             return read_xml_member(self._archive, self._found[name])
         except UnreadableFileError:
-            self.left_out.append(SkippedItem(name=name, reason=_OPTIONAL[name]))
+            self.skipped_items.append(SkippedItem(name=name, reason=_OPTIONAL[name]))
             return None
 
     def _links_outside(self, name: str) -> dict[str, str]:

@@ -112,7 +112,7 @@ def answer_query(asked: EngineRequest) -> QueryResult:
                 _load(connection, given.name, table)
             connection.execute("BEGIN TRANSACTION READ ONLY")
             cautions = tuple(caution for table in tables for caution in table.cautions)
-            return _rows(_selected(connection, asked.sql), asked.most_rows, cautions)
+            return _rows(_selected(connection, asked.sql), asked.max_rows, cautions)
         except duckdb.OutOfMemoryException as error:
             raise TableEngineError(f"This needs more than {MEMORY_MB} MB of memory. Query less at once.") from error
         except duckdb.Error as error:

@@ -20,7 +20,7 @@ class EngineRequest(Value):
     text: TableText | None = None
     sql: str = ""
     tables: tuple[Table, ...] = ()
-    most_rows: int = 0
+    max_rows: int = 0
 
 
 class EngineResponse(Value):
@@ -28,7 +28,7 @@ class EngineResponse(Value):
 
     table: Table | None = None
     rows: QueryResult | None = None
-    refused: str = ""
+    rejection: str = ""
 
 
 class TableEngineError(Exception):
@@ -53,14 +53,14 @@ class DuckDbTableEngine:
         """See `TableEngine`."""
         answered = await self._asked(EngineRequest(text=text.replace(text=_encodable(text.text))))
         if answered.table is None:
-            raise TableQueryError(answered.refused)
+            raise TableQueryError(answered.rejection)
         return answered.table
 
     async def query(self, sql: str, tables: Sequence[Table], most_rows: int) -> QueryResult:
         """See `TableEngine`."""
-        answered = await self._asked(EngineRequest(sql=_encodable(sql), tables=tuple(tables), most_rows=most_rows))
+        answered = await self._asked(EngineRequest(sql=_encodable(sql), tables=tuple(tables), max_rows=most_rows))
         if answered.rows is None:
-            raise TableQueryError(answered.refused)
+            raise TableQueryError(answered.rejection)
         return answered.rows
 
     async def _asked(self, asked: EngineRequest) -> EngineResponse:

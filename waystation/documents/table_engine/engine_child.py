@@ -32,8 +32,8 @@ def _answered(asked: EngineRequest) -> EngineResponse:
 
         return EngineResponse(rows=rows_of(asked))
     except TableEngineError as unusable:
-        return EngineResponse(refused=str(unusable))
+        return EngineResponse(rejection=str(unusable))
     except MemoryError:
         return EngineResponse(
-            refused=f"This needs more than {ENGINE_MEMORY_BYTES // 1_000_000_000} GB of memory. Query less at once."
+            rejection=f"This needs more than {ENGINE_MEMORY_BYTES // 1_000_000_000} GB of memory. Query less at once."
         )

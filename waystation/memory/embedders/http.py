@@ -117,16 +117,16 @@ def _checked(url: str) -> str:
 class _Failure:
     """How a request failed."""
 
-    words: str
+    message: str
     """What went wrong, with the server as the subject."""
-    passes: bool
+    retryable: bool
     """Whether trying again may help."""
     wait_s: float = 0.0
     """Seconds that the server asks to wait."""
 
 
-TIMEOUT_FAILURE = _Failure("did not answer in time", passes=True)
-_UNREADABLE = _Failure("sent an unusable answer", passes=False)
+TIMEOUT_FAILURE = _Failure("did not answer in time", retryable=True)
+_UNREADABLE = _Failure("sent an unusable answer", retryable=False)
 
 
 def _failure_of(response: httpx2.Response) -> _Failure:
@@ -134,20 +134,22 @@ def _failure_of(response: httpx2.Response) -> _Failure:
     status = response.status_code
     match status:
         case 401 | 403:
-            return _Failure(f"does not accept the key (HTTP {status})", passes=False)
+            return _Failure(f"does not accept the key (HTTP {status})", retryable=False)
         case 404:
-            return _Failure("does not have this model or address (HTTP 404)", passes=False)
+            return _Failure("does not have this model or address (HTTP 404)", retryable=False)
         case 408 | 429:
-            return _Failure(f"accepts no more requests for now (HTTP {status})", passes=True, wait_s=_delay(response))
+            return _Failure(
+                f"accepts no more requests for now (HTTP {status})", retryable=True, wait_s=_delay(response)
+            )
         case _ if status >= 500:
-            return _Failure(f"failed (HTTP {status})", passes=True, wait_s=_delay(response))
+            return _Failure(f"failed (HTTP {status})", retryable=True, wait_s=_delay(response))
         case _:
-            return _Failure(f"refused the request (HTTP {status})", passes=False)
+            return _Failure(f"refused the request (HTTP {status})", retryable=False)
 
 
 def make_unreachable_failure(error: httpx2.HTTPError) -> _Failure:
     """Return the failure of a request without an answer. Its cause is in our words: the error may quote an address."""
-    return _Failure(f"does not answer: {describe_connection_error(error)}", passes=True)
+    return _Failure(f"does not answer: {describe_connection_error(error)}", retryable=True)
 
 
 def _delay(response: httpx2.Response) -> float:
@@ -174,7 +176,7 @@ class EmbeddingRetryPolicy(Value):
     timeout_s: float = 15.0
     pauses_s: tuple[float, ...] = (0.5, 2.0)
     """Mean pauses between attempts, in seconds; there is one attempt more than pauses."""
-    longest_wait_s: float = 20.0
+    max_wait_s: float = 20.0
     """Longest wait that a server may ask for; beyond that the request fails, and unwritten passages wait in the
     outbox.
     """
@@ -199,7 +201,7 @@ class HttpEmbedder(LexicalSimilarityMixin):
         self.name = endpoint.name
         self.dimension: int | None = endpoint.dimension
         self._endpoint = endpoint
-        self._patience = patience
+        self._retry_policy = patience
         # One time limit applies to the whole request; a redirect would send key and texts elsewhere.
         self._client = httpx2.AsyncClient(timeout=None, follow_redirects=False, headers=endpoint.headers)
 
@@ -221,22 +223,22 @@ class HttpEmbedder(LexicalSimilarityMixin):
         await self._client.aclose()
 
     async def _patiently(self, texts: Sequence[str], use: EmbeddingUse) -> tuple[Vector | None, ...]:
-        pauses = iter(self._patience.pauses_s)
+        pauses = iter(self._retry_policy.pauses_s)
         while True:
             answer = await self._ask(texts, use)
             if not isinstance(answer, _Failure):
                 return answer
             pause_s = next(pauses, None)
-            if pause_s is None or not answer.passes or answer.wait_s > self._patience.longest_wait_s:
+            if pause_s is None or not answer.retryable or answer.wait_s > self._retry_policy.max_wait_s:
                 raise MemoryUnavailable(
-                    f"cannot embed {len(texts)} texts: {self.name} at {self._endpoint.host} {answer.words}"
+                    f"cannot embed {len(texts)} texts: {self.name} at {self._endpoint.host} {answer.message}"
                 )
             await asyncio.sleep(max(answer.wait_s, pause_s * random.uniform(0.5, 1.5)))
 
     async def _ask(self, texts: Sequence[str], use: EmbeddingUse) -> tuple[Vector | None, ...] | _Failure:
         body = self._endpoint.build_request_body(texts, use)
         try:
-            async with asyncio.timeout(self._patience.timeout_s):
+            async with asyncio.timeout(self._retry_policy.timeout_s):
                 response = await self._client.post(f"{self._endpoint.url}/embeddings", json=body)
         except TimeoutError:
             return TIMEOUT_FAILURE
@@ -258,7 +260,7 @@ class HttpEmbedder(LexicalSimilarityMixin):
                 f"returns vectors of {given} dimensions instead of {self.dimension}: set "
                 f"WAYSTATION_EMBEDDER_DIMENSION to {given}"
             )
-            return _Failure(words, passes=False)
+            return _Failure(words, retryable=False)
         return tuple(normalise_vector(row.embedding) for row in rows)
 
 

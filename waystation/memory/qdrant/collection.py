@@ -188,7 +188,7 @@ class QdrantServerConfig(Value):
     grpc_port: int = 0
     """0: REST only."""
     collection: str = "waystation"
-    layout: CollectionStorageOptions = CollectionStorageOptions()
+    storage: CollectionStorageOptions = CollectionStorageOptions()
 
     @property
     def name(self) -> str:
@@ -257,12 +257,12 @@ async def ensure_collection(client: AsyncQdrantClient, server: QdrantServerConfi
     """
     name = server.collection
     if not await client.collection_exists(name):
-        await _create(client, name, MemoryMetadata(**embedding.model_dump()), server.layout)
+        await _create(client, name, MemoryMetadata(**embedding.model_dump()), server.storage)
     found = await client.get_collection(name)
     made = _made_with(name, found.config.metadata)
     made.require_same_embedding(embedding, f"the collection {name}")
     await _index(client, name, found.payload_schema)
-    return made.kept_in or name
+    return made.storage_location or name
 
 
 async def ensure_draft(
@@ -278,12 +278,12 @@ async def ensure_draft(
     name = server.collection
     known = await _known(client, name)
     made = build_draft_metadata(known or MemoryMetadata(**embedding.model_dump()), embedding, name)
-    draft = made.kept_in or name
+    draft = made.storage_location or name
     there = await client.collection_exists(draft)
     if (known is None and not there) or (known is not None and known.embedding == embedding and not anew):
         return await ensure_collection(client, server, embedding)
     if not there:
-        await _create(client, draft, made, server.layout)
+        await _create(client, draft, made, server.storage)
     await _index(client, draft, (await client.get_collection(draft)).payload_schema)
     return draft
 
@@ -296,18 +296,18 @@ async def publish_draft(client: AsyncQdrantClient, name: str, draft: str, embedd
         CLIENT_ERRORS: the server did not do its part.
     """
     known = await _known(client, name)
-    if known is not None and draft == (known.kept_in or name):  # it was filled in place
-        await client.delete_collection(build_draft_metadata(known, embedding, name).kept_in or name)
+    if known is not None and draft == (known.storage_location or name):  # it was filled in place
+        await client.delete_collection(build_draft_metadata(known, embedding, name).storage_location or name)
         return
-    if known is not None and known.kept_in is None:
+    if known is not None and known.storage_location is None:
         await client.delete_collection(name)  # an alias cannot have its name while it exists
     given = models.CreateAliasOperation(create_alias=models.CreateAlias(collection_name=draft, alias_name=name))
-    if known is None or known.kept_in is None:
+    if known is None or known.storage_location is None:
         await client.update_collection_aliases([given])
         return
     taken = models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=name))
     await client.update_collection_aliases([taken, given])
-    await client.delete_collection(known.kept_in)
+    await client.delete_collection(known.storage_location)
 
 
 async def _known(client: AsyncQdrantClient, name: str) -> MemoryMetadata | None:

@@ -55,7 +55,7 @@ def open_shard(path: Path, embedding: EmbeddingSpec) -> qe.EdgeShard:
     make_path_private(path)
     made = read_memory_metadata(path)
     made.require_same_embedding(embedding, f"the memory in {path}")
-    shard = load_shard(path / (made.kept_in or FIRST_SHARD_NAME))
+    shard = load_shard(path / (made.storage_location or FIRST_SHARD_NAME))
     try:  # damaged files can be opened: reading from them raises then
         shard.scroll(qe.ScrollRequest(limit=1, with_payload=True, with_vector=True))
     except BaseException:
@@ -76,7 +76,7 @@ def open_draft(path: Path, embedding: EmbeddingSpec, *, anew: bool) -> tuple[qe.
     if made is not None and made.embedding == embedding and not anew:
         return open_shard(path, embedding), made
     draft = build_draft_metadata(made, embedding, FIRST_SHARD_NAME)
-    place = path / (draft.kept_in or FIRST_SHARD_NAME)
+    place = path / (draft.storage_location or FIRST_SHARD_NAME)
     if not place.exists():
         aside = path / f".{uuid.uuid4().hex}"
         create_shard(aside, embedding)
@@ -95,7 +95,7 @@ def publish_shard(path: Path, made: MemoryMetadata) -> None:
     record.write_text(made.model_dump_json())
     record.replace(path / _RECORD)
     for entry in path.iterdir():
-        if entry.name not in {_RECORD, made.kept_in or FIRST_SHARD_NAME}:
+        if entry.name not in {_RECORD, made.storage_location or FIRST_SHARD_NAME}:
             shutil.rmtree(entry)
 
 
@@ -385,7 +385,7 @@ class QdrantEdgeMemory(QdrantEdgeVectorStore):
             fresh = load_shard(place)
             for operation in self._since or ():
                 fresh.update(operation)
-            made = read_memory_metadata(self._path).replace(kept_in=place.name, indexed=count)
+            made = read_memory_metadata(self._path).replace(storage_location=place.name, indexed=count)
             publish_shard(self._path, made)
             # Not closed: a search may be using it. It is freed with the last of them, and its files are gone.
             self._shard, self._indexed = fresh, count
@@ -450,7 +450,11 @@ def _admitted(query: MemoryQuery) -> qe.Filter:
     if query.since is not None or query.until is not None:
         since, until = (None if time is None else time.isoformat() for time in (query.since, query.until))
         must.append(qe.FieldCondition(CREATED_FIELD, range=qe.RangeDateTime(gte=since, lt=until)))
-    without = [qe.FieldCondition(DOCUMENT_HASH_FIELD, match=qe.MatchAny([*query.without]))] if query.without else []
+    without = (
+        [qe.FieldCondition(DOCUMENT_HASH_FIELD, match=qe.MatchAny([*query.excluded_hashes]))]
+        if query.excluded_hashes
+        else []
+    )
     return qe.Filter(must=[*must], must_not=[*without])
 
 

@@ -74,7 +74,7 @@ class MemoryMetadata(Value):
     embedder: str
     dimension: int | None
     indexing: int
-    kept_in: str | None = None
+    storage_location: str | None = None
     """The collection behind the alias, or the folder of the shard, if the memory was rebuilt."""
 
     @field_validator("kept_in")
@@ -112,8 +112,8 @@ def build_draft_metadata(made: MemoryMetadata | None, embedding: EmbeddingSpec, 
     Its name depends on its embedding alone, so that a run after a crash finds it, and differs from the current one's.
     """
     name = f"{place}-{embedding.digest}"
-    taken = made is None or made.kept_in == name
-    return MemoryMetadata(**embedding.model_dump(), kept_in=f"{name}-anew" if taken else name)
+    taken = made is None or made.storage_location == name
+    return MemoryMetadata(**embedding.model_dump(), storage_location=f"{name}-anew" if taken else name)
 
 
 class Bm25Encoder:

@@ -100,7 +100,7 @@ class QdrantServerVectorStore:
         self._client = client
         self._server = server
         self._embedding = embedding
-        self._patience = patience
+        self._retry_policy = patience
         self._words = Bm25Encoder()
         self._collection: str | None = None
         """Name of the collection after it is set up."""
@@ -171,7 +171,7 @@ class QdrantServerVectorStore:
         await self._client.close()
 
     async def _done(self, work: Callable[[str], Awaitable[_T]], purpose: str) -> _T:
-        return await run_with_retries(lambda: self._on_collection(work), purpose, self._server.name, self._patience)
+        return await run_with_retries(lambda: self._on_collection(work), purpose, self._server.name, self._retry_policy)
 
     async def _on_collection(self, work: Callable[[str], Awaitable[_T]]) -> _T:
         """Concurrent first uses all set up the collection, which is harmless; waiting for each other would be
@@ -235,7 +235,7 @@ class QdrantServerMemory(QdrantServerVectorStore):
 class QdrantServerDraft(QdrantServerVectorStore):
     """Implements the port `MemoryDraft` next to the collection that workers use."""
 
-    anew = False
+    rebuild = False
     """Whether to build a new one even if this embedder made that collection."""
     _draft: str | None = None
     """Name of the draft once it is known: after publishing, a new look-up would return yet another one."""
@@ -265,7 +265,7 @@ class QdrantServerDraft(QdrantServerVectorStore):
 
     async def _set_up(self) -> str:
         if self._draft is None:
-            self._draft = await ensure_draft(self._client, self._server, self._embedding, anew=self.anew)
+            self._draft = await ensure_draft(self._client, self._server, self._embedding, anew=self.rebuild)
         return self._draft
 
     async def _page(self, collection: str, start: PointId | None) -> tuple[list[str], PointId | None]:
@@ -298,8 +298,8 @@ def _admitted(query: MemoryQuery) -> models.Filter:
     if query.since is not None or query.until is not None:
         times = models.DatetimeRange(gte=query.since, lt=query.until)
         must.append(models.FieldCondition(key=CREATED_FIELD, range=times))
-    without = [models.FieldCondition(key=DOCUMENT_HASH_FIELD, match=models.MatchAny(any=[*query.without]))]
-    return models.Filter(must=[*must], must_not=[*without] if query.without else None)
+    without = [models.FieldCondition(key=DOCUMENT_HASH_FIELD, match=models.MatchAny(any=[*query.excluded_hashes]))]
+    return models.Filter(must=[*must], must_not=[*without] if query.excluded_hashes else None)
 
 
 def _of_tenant(tenant: str) -> models.Filter:

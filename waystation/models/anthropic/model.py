@@ -74,7 +74,7 @@ class AnthropicModel:
             no_credentials: errors by which a vendor's libraries say that they found no credentials.
         """
         self._client = client.with_options(max_retries=0)
-        self._patience = patience
+        self._timeouts = patience
         self._endpoint = endpoint or ModelEndpoint(url="")
         self._no_credentials = no_credentials
         self._uncounted: set[str] = set()
@@ -86,7 +86,7 @@ class AnthropicModel:
         # Other endpoints may reject a field that they do not know.
         previous = request.previous_reply if self._endpoint.is_provider else ""
         # Behind another server, any model may go by this name.
-        known = self._endpoint.kind != "compatible" and get_model_profile(request.model).known
+        known = self._endpoint.kind != "compatible" and get_model_profile(request.model).is_known
         partial = StreamUsageTracker(speed_known=known)
         with _reporting(partial, request.max_output), _vendor_errors(self._no_credentials):
             return wire.parse_model_response(await self._streamed(prompt, request.max_output, previous, partial))
@@ -124,7 +124,7 @@ class AnthropicModel:
         Raises:
             InvalidReplyError: the stream ends before that.
         """
-        timeout = build_read_timeout(self._patience.get_first_byte_timeout(thinks=wire.is_thinking_enabled(prompt)))
+        timeout = build_read_timeout(self._timeouts.get_first_byte_timeout(thinks=wire.is_thinking_enabled(prompt)))
         asked = DiagnosticsParam(previous_message_id=previous) if previous else omit
         raw = await self._client.messages.create(
             max_tokens=max_output, timeout=timeout, stream=True, diagnostics=asked, **prompt
@@ -169,7 +169,7 @@ def _reporting(partial: StreamUsageTracker, max_output: int) -> Generator[None]:
         yield
     except ModelError as error:
         if (reported := partial.estimate_max_usage(time.monotonic(), max_output)) is not None:
-            error.reported = reported
+            error.reported_usage = reported
         raise
 
 

@@ -43,7 +43,7 @@ class OpenAIModel:
         of_maker = self._url.startswith(OPENAI_URL)
         body = wire.build_request_body(request, self._endpoint.get_capabilities(request.model), of_maker=of_maker)
         timeout = build_read_timeout(self._patience.get_first_byte_timeout(thinks=request.effort is not None))
-        reply = wire.ChatStreamAccumulator(thought=request.effort is not None)
+        reply = wire.ChatStreamAccumulator(has_thinking=request.effort is not None)
         async with _errors(), self._client.stream("POST", self._url, json=body, timeout=timeout) as response:
             if not response.is_success:
                 raise _refusal(response, parse_vendor_error(await response.aread())).model_error

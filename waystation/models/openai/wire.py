@@ -185,11 +185,11 @@ class ChatStreamAccumulator(BaseModel):
     model: str = ""
     text: str = ""
     calls: list[_Call] = []
-    places: dict[int, int] = {}
+    positions: dict[int, int] = {}
     """By index: position of the call that its newest piece belongs to."""
     stop: str | None = None
-    used: _Used | None = None
-    thought: bool = False
+    usage: _Used | None = None
+    has_thinking: bool = False
     """Whether it was asked to think, or shows that it did. The thinking is dropped; only the usage says how much it
     was.
     """
@@ -197,11 +197,11 @@ class ChatStreamAccumulator(BaseModel):
     def add_chunk(self, chunk: ChatChunk) -> None:
         """Add a chunk. Usage comes with the last one, alone after it, or never."""
         self.model = chunk.model or self.model
-        self.used = chunk.usage or self.used
+        self.usage = chunk.usage or self.usage
         for choice in chunk.choices[:1]:
             self.text += (choice.delta.content or "") + (choice.delta.refusal or "")
             self.stop = choice.finish_reason or self.stop
-            self.thought = self.thought or choice.delta.thinks
+            self.has_thinking = self.has_thinking or choice.delta.thinks
             for piece in choice.delta.tool_calls or ():
                 self._take_call(piece)
 
@@ -211,9 +211,9 @@ class ChatStreamAccumulator(BaseModel):
         Some servers send whole calls, all with index 0 or without one.
         """
         index = len(self.calls) if piece.index is None else piece.index
-        place = self.places.get(index)
+        place = self.positions.get(index)
         if place is None or (piece.id and self.calls[place].id and piece.id != self.calls[place].id):
-            place = self.places[index] = len(self.calls)
+            place = self.positions[index] = len(self.calls)
             self.calls.append(_Call())
         call = self.calls[place]
         call.id = piece.id or call.id
@@ -237,8 +237,10 @@ class ChatStreamAccumulator(BaseModel):
         said = (Text(text=replace_surrogates(self.text)),) if self.text.strip() else ()
         if stop in {StopReason.END_TURN, StopReason.TOOL_USE}:
             stop = StopReason.TOOL_USE if calls else StopReason.END_TURN
-        usage = _usage(self.used)
-        return ModelResponse(blocks=(*said, *calls), stop=stop, usage=usage, model=self.model, thought=self.thought)
+        usage = _usage(self.usage)
+        return ModelResponse(
+            blocks=(*said, *calls), stop=stop, usage=usage, model=self.model, hidden_thinking=self.has_thinking
+        )
 
     def _whole_calls(self, *, cut: bool) -> Iterable[ToolUse]:
         for number, call in enumerate(self.calls):

@@ -57,7 +57,7 @@ class PdfResult(NamedTuple):
     """The file, and what its fonts lack; empty: nothing."""
 
     content: bytes
-    lacking: str
+    missing_characters: str
 
 
 def render_pdf(report: ExportedReport) -> PdfResult:

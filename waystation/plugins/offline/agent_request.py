@@ -78,7 +78,7 @@ class ToolCallRecord(Value):
 class AgentRequestView(Value):
     """An agent's request, parsed."""
 
-    contract: TaskBrief
+    brief: TaskBrief
     opening: str = ""
     """The whole first message."""
     exchanges: tuple[ToolCallRecord, ...] = ()
@@ -86,11 +86,11 @@ class AgentRequestView(Value):
     """Index of the first exchange after the last place where messages may be hidden."""
     gap: bool = False
     """Whether any messages may be hidden."""
-    earlier: str = ""
+    summaries: str = ""
     """Summaries of hidden messages."""
-    budget_now: int | None = None
+    remaining_tokens: int | None = None
     """Tokens left before a person is asked; None if the budget is not in tokens."""
-    can_ask: bool = False
+    may_request_more: bool = False
     """Whether more is requested when the budget is spent."""
     tools: frozenset[str] = frozenset()
     max_tokens: int
@@ -102,12 +102,12 @@ class AgentRequestView(Value):
     @property
     def budget_left(self) -> int | None:
         """Tokens left in total. If more can be requested, a small remainder is no reason to hurry."""
-        return None if self.can_ask else self.budget_now
+        return None if self.may_request_more else self.remaining_tokens
 
     @property
     def is_stalled(self) -> bool:
         """Whether the last parts between compactions brought nothing."""
-        return STALLED in self.earlier
+        return STALLED in self.summaries
 
     @property
     def must_finish(self) -> bool:
@@ -184,14 +184,14 @@ def parse_agent_request(request: MessagesRequest) -> AgentRequestView:
     statuses = [block.text for block in blocks if isinstance(block, TextBlock) and _is_status(block.text)]
     budget = _BUDGET.search(statuses[-1]) if statuses else None
     return AgentRequestView(
-        contract=parse_task_brief(first),
+        brief=parse_task_brief(first),
         opening=first,
         exchanges=tuple(exchanges),
         after_gap=after_gap,
         gap=gap,
-        earlier="\n".join(summaries),
-        budget_now=int(budget.group(1).replace(",", "")) if budget else None,
-        can_ask=budget is not None and budget["asks"] is not None,
+        summaries="\n".join(summaries),
+        remaining_tokens=int(budget.group(1).replace(",", "")) if budget else None,
+        may_request_more=budget is not None and budget["asks"] is not None,
         tools=frozenset(tool.name for tool in request.tools),
         max_tokens=request.max_tokens,
     )

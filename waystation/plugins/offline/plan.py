@@ -45,7 +45,7 @@ def split_clauses(question: str) -> tuple[str, ...]:
 
 def build_plan_turn(view: AgentRequestView) -> OfflineResponse:
     """Build the plan of a question; with only one research step if a plan was refused before."""
-    question = view.contract.question
+    question = view.brief.question
     research = [("Find what answers it", question)] if view.calls("submit_plan") or view.gap else _research(question)
     ids = [f"research-{number}" for number in range(1, len(research) + 1)]
     steps: list[JsonValue] = [

@@ -181,7 +181,7 @@ def build_writing_turn(view: AgentRequestView) -> OfflineResponse:
                 return OfflineResponse(text=f"I read what {need.step} handed in.", calls=(page,))
     if any(made.failed for made in view.calls("submit_report")):
         return OfflineResponse(text="I could not hand in: the report was refused.")
-    title = truncate_at_word(" ".join(view.contract.question.split()), _TITLE_CHARACTERS) or "Report"
+    title = truncate_at_word(" ".join(view.brief.question.split()), _TITLE_CHARACTERS) or "Report"
     return OfflineResponse(
         calls=(build_call("submit_report", title=title, summary="\n".join(_summary(view, kept)) or IN_THE_SECTIONS),)
     )
@@ -189,19 +189,19 @@ def build_writing_turn(view: AgentRequestView) -> OfflineResponse:
 
 def _sections(view: AgentRequestView) -> tuple[UpstreamStep, ...]:
     """Return the steps that have a section; an analysis only if there is nothing else, since the summary repeats it."""
-    research = tuple(need for need in view.contract.needs if not _is_analysis(need))
-    return research or view.contract.needs
+    research = tuple(need for need in view.brief.needs if not _is_analysis(need))
+    return research or view.brief.needs
 
 
 def _summarised(view: AgentRequestView) -> list[UpstreamStep]:
-    return [need for need in view.contract.needs if need not in _sections(view)]
+    return [need for need in view.brief.needs if need not in _sections(view)]
 
 
 def _next_section(view: AgentRequestView, need: UpstreamStep) -> OfflineResponse:
     """Read the step's result, then write its section; at once if there is no budget for reading."""
     if not view.must_finish and (page := build_next_page_call(view, need.step)) is not None:
         return OfflineResponse(text=f"I read what {need.step} handed in.", calls=(page,))
-    looked_for = extract_query_terms(need.title) or extract_query_terms(view.contract.question)
+    looked_for = extract_query_terms(need.title) or extract_query_terms(view.brief.question)
     lines = _lines(_handed_in(view, need.step), _above(view, need), looked_for)
     return _section(view, _heading(view, need), lines)
 
@@ -214,7 +214,7 @@ def _above(view: AgentRequestView, need: UpstreamStep) -> frozenset[_Said]:
 
 
 def _told(view: AgentRequestView) -> Iterator[str]:
-    yield view.earlier
+    yield view.summaries
     yield from (made.result for made in view.calls("write_section") if not made.failed)
 
 
@@ -226,7 +226,7 @@ def _heading(view: AgentRequestView, need: UpstreamStep) -> str:
     """Return the step's title; with its id if two steps have the same."""
     if _is_analysis(need):
         return CONCLUSIONS
-    same = sum(other.title == need.title for other in view.contract.needs)
+    same = sum(other.title == need.title for other in view.brief.needs)
     return need.title if same == 1 and need.title != CONCLUSIONS else f"{need.title} ({need.step})"
 
 
@@ -368,26 +368,24 @@ def _summary(view: AgentRequestView, kept: set[str]) -> Iterator[str]:
         yield from (_bullet(entry, extract_query_terms(topic)) for entry in entries)
     if unwritten := [heading for need in found if (heading := _heading(view, need)) not in kept]:
         yield f"\nNot written: {', '.join(unwritten)}."
-    if view.contract.accept:
+    if view.brief.accept:
         yield f"\n{NOT_JUDGED}"
 
 
 def _share(view: AgentRequestView, need: UpstreamStep, entry: StepResultEntry) -> float:
     """Return the share of its step's terms that a quotation shows, with the name of its document."""
     said = build_stem_set(f"{entry.text} {_name(entry)}")
-    named = match_document_names(view.contract.question, [place.document for place in entry.places])
+    named = match_document_names(view.brief.question, [place.document for place in entry.places])
     names = {compute_stem(word) for words_of in named.values() for word in words_of}
-    every = extract_query_terms(need.title) or extract_query_terms(view.contract.question)
+    every = extract_query_terms(need.title) or extract_query_terms(view.brief.question)
     looked_for = [one for one in every if not one.aside and names.isdisjoint(one.stems)]
     return sum(not one.stems.isdisjoint(said) for one in looked_for) / max(1, len(looked_for)) if looked_for else 1.0
 
 
 def _unsaid_names(view: AgentRequestView, claims: Iterable[StepResultEntry]) -> list[str]:
     """Return the names in an English question that neither a quotation nor a document name has."""
-    told = " ".join(
-        [*(entry.text for entry in claims), *map(format_document_label, view.contract.documents)]
-    ).casefold()
-    names = [name for name in extract_proper_names(view.contract.question) if len(name) > 2]
+    told = " ".join([*(entry.text for entry in claims), *map(format_document_label, view.brief.documents)]).casefold()
+    names = [name for name in extract_proper_names(view.brief.question) if len(name) > 2]
     return [] if any(name.casefold() in told for name in names) else names
 
 
@@ -405,10 +403,10 @@ MAX_CITATIONS = 5
 def build_analysis_turn(view: AgentRequestView) -> OfflineResponse:
     """Build the next turn of an analysis agent: read every needed step, then submit."""
     if not view.must_finish:
-        for need in view.contract.needs:
+        for need in view.brief.needs:
             if (page := build_next_page_call(view, need.step)) is not None:
                 return OfflineResponse(text=f"I read the findings of {need.step}.", calls=(page,))
-    results = [(need, _handed_in(view, need.step)) for need in view.contract.needs]
+    results = [(need, _handed_in(view, need.step)) for need in view.brief.needs]
     refused = sum(made.failed for made in view.calls("submit_analysis"))
     conclusions = [
         build_finding(text, cited) for need, result in results for text, cited in _conclusions(view, need, result)
@@ -426,7 +424,7 @@ def _conclusions(
     """Yield what most documents say in the same words, counted; then the findings nearest to the question."""
     claims = [entry for entry in result.select("claim") if entry.places]
     documents = {place.document for entry in claims for place in entry.places}
-    looked_for = extract_query_terms(need.title) or extract_query_terms(view.contract.question)
+    looked_for = extract_query_terms(need.title) or extract_query_terms(view.brief.question)
     groups = _alike(claims, looked_for)
     shared = [group for group in groups if len(group) > 1]
     counts = sum(map(len, shared)) * 2 >= len(claims) > _FEW

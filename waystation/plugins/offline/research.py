@@ -96,8 +96,8 @@ def build_delegation_turn(view: AgentRequestView) -> OfflineResponse | None:
     if has_delegated(view):
         return _expansion(view)
     listed = view.calls("list_documents")
-    many = view.contract.last_document is None and view.contract.document_count >= MANY_DOCUMENTS
-    rich = view.budget_now is None or view.budget_now * PERCENT // 100 >= MIN_PART_TOKENS
+    many = view.brief.last_document is None and view.brief.document_count >= MANY_DOCUMENTS
+    rich = view.remaining_tokens is None or view.remaining_tokens * PERCENT // 100 >= MIN_PART_TOKENS
     begins = len(view.exchanges) == len(listed) and not view.gap
     if not (many and rich and begins and {"delegate", "list_documents"} <= view.tools):
         return None
@@ -110,18 +110,18 @@ def build_delegation_turn(view: AgentRequestView) -> OfflineResponse | None:
 def _to_read(view: AgentRequestView, page: str) -> int:
     """Estimate the tokens of reading all documents from those on a page of the list."""
     read = [min(int(size.replace(",", "")), READ_CHARACTERS) for size in _SIZE.findall(page)]
-    return characters_to_tokens(sum(read) * view.contract.document_count // max(1, len(read)))
+    return characters_to_tokens(sum(read) * view.brief.document_count // max(1, len(read)))
 
 
 def _delegation(view: AgentRequestView) -> OfflineResponse:
-    count = view.contract.document_count
+    count = view.brief.document_count
     bounds = [count * part // PARTS for part in range(PARTS + 1)]
     calls = tuple(
         build_call(
             "delegate",
             role="research",
             title=f"Documents {first + 1} to {last}",
-            goal=truncate_at_word(view.contract.goal or view.contract.question, GOAL_CHARACTERS),
+            goal=truncate_at_word(view.brief.goal or view.brief.question, GOAL_CHARACTERS),
             context=format_document_range(first + 1, last),
             budget_percent=PERCENT,
         )
@@ -210,16 +210,14 @@ class ResearchTurnBuilder:
 
     def __init__(self, view: AgentRequestView) -> None:
         self._view = view
-        goal = extract_query_terms(view.contract.goal)
-        self._looked_for: Sequence[QueryTerm] = goal or extract_query_terms(view.contract.question)
-        asked = f"{view.contract.goal} {view.contract.question}"
-        self._named = {**match_document_names(asked, view.contract.documents), **self._told_of()}
+        goal = extract_query_terms(view.brief.goal)
+        self._looked_for: Sequence[QueryTerm] = goal or extract_query_terms(view.brief.question)
+        asked = f"{view.brief.goal} {view.brief.question}"
+        self._named = {**match_document_names(asked, view.brief.documents), **self._told_of()}
         self._names = frozenset[str]().union(*self._named.values())
-        self._own = (
-            extract_query_terms(view.contract.question) if view.contract.goal.startswith(EXCEPTIONS_TITLE) else ()
-        )
-        self._every_document = is_about_every_document(view.contract.goal)
-        self._beginnings = self._every_document or is_about_every_document(view.contract.question)
+        self._own = extract_query_terms(view.brief.question) if view.brief.goal.startswith(EXCEPTIONS_TITLE) else ()
+        self._every_document = is_about_every_document(view.brief.goal)
+        self._beginnings = self._every_document or is_about_every_document(view.brief.question)
         self._enough = ENOUGH_OF_EVERY if self._beginnings else ENOUGH_DOCUMENTS
         self._notes = tuple(dict.fromkeys(_visible_notes(view)))
         self._noted = frozenset(note.place.document for note in self._notes)
@@ -323,8 +321,8 @@ class ResearchTurnBuilder:
                 yield from self._around(hit)
         for hit in found.values():
             yield from self._around(hit)
-        if self._every_document and found and self._view.contract.last_document is None:
-            others = (name for name in self._view.contract.documents if name not in found)
+        if self._every_document and found and self._view.brief.last_document is None:
+            others = (name for name in self._view.brief.documents if name not in found)
             yield from (LineRange(document=name, first_line=1, last_line=HEAD_LINES) for name in others)
 
     def _around(self, hit: LineRange) -> Iterator[LineRange]:
@@ -340,7 +338,7 @@ class ResearchTurnBuilder:
     @property
     def _unknown_names(self) -> list[str]:
         """The names in a question for a figure that no document name has: of a company, whose reports they are."""
-        contract = self._view.contract
+        contract = self._view.brief
         called = " ".join(map(format_document_label, contract.documents)).casefold()
         several = (
             contract.document_count > 1 and contract.last_document is None and is_figure_question(contract.question)
@@ -364,7 +362,7 @@ class ResearchTurnBuilder:
 
         Figures are in tables, so for a figure the words around tables are searched for too.
         """
-        documents = self._view.contract.documents
+        documents = self._view.brief.documents
         own, related = self._search_words()
         tables = TABLE_WORDS if any(not one.words for one in self._looked_for) else ()
         return tuple(
@@ -377,7 +375,7 @@ class ResearchTurnBuilder:
     def _searching(self) -> OfflineToolCall | None:
         """Return the next search that was not made yet."""
         made = [search.input for search in self._view.calls("search_documents")]
-        contract = self._view.contract
+        contract = self._view.brief
         own: dict[str, JsonValue] = {}
         if contract.last_document is not None:
             own = dict(zip(_OF_PART, (contract.first_document, contract.last_document), strict=True))
@@ -393,7 +391,7 @@ class ResearchTurnBuilder:
     def _queries(self) -> list[str]:
         """Return the goal in its own words, then in related words, then the words of title and question."""
         own, related = self._search_words()
-        context = iter_words(normalize_question(f"{self._view.contract.title} {self._view.contract.question}"))
+        context = iter_words(normalize_question(f"{self._view.brief.title} {self._view.brief.question}"))
         pool = list(dict.fromkeys([*own, *related]))
         context = [word for word in dict.fromkeys(context) if word not in STOP_WORDS and word not in pool]
         lots = [pool[at : at + WORDS_A_QUERY] for at in range(0, len(pool), WORDS_A_QUERY)]
@@ -460,19 +458,17 @@ class ResearchTurnBuilder:
     @property
     def _proper(self) -> frozenset[str]:
         """Stems of proper names: a text without them is about something else."""
-        asked = _IN_NAME.findall(self._view.contract.question)[1:]
+        asked = _IN_NAME.findall(self._view.brief.question)[1:]
         return frozenset(compute_stem(word) for word in asked if not word.islower() and word.casefold() in self._names)
 
     def _open_questions(self, told: Sequence[NoteRecord], untold: int) -> Iterator[str]:
-        total = self._view.contract.document_count
+        total = self._view.brief.document_count
         quoted = len({note.place.document for note in told})
         unfinished = list_unfinished_parts(self._view)
         if untold:
             yield f"{untold} more quotations did not fit into the reply; they are among the notes of this step."
         elif not told and not unfinished:
-            goal = truncate_at_word(
-                self._view.contract.goal or self._view.contract.question, OPEN_QUESTIONS_CHARACTERS // 2
-            )
+            goal = truncate_at_word(self._view.brief.goal or self._view.brief.question, OPEN_QUESTIONS_CHARACTERS // 2)
             yield f"Nothing in the documents matched: {goal}"
         if unfinished:
             yield f"Not read to the end, because their subagents ended early: {', '.join(unfinished)}."
@@ -496,7 +492,7 @@ class ResearchTurnBuilder:
 
     def _others(self, quoted: Set[str]) -> str:
         """Name the documents if they are few."""
-        contract = self._view.contract
+        contract = self._view.brief
         names = [format_document_label(name) for name in contract.documents if name not in quoted]
         if (
             contract.last_document is not None
@@ -514,7 +510,7 @@ def _search_of_name(name: str) -> OfflineToolCall:
 
 def _visible_notes(view: AgentRequestView) -> Iterator[NoteRecord]:
     if view.is_stalled:
-        yield from parse_summary_notes(view.earlier)
+        yield from parse_summary_notes(view.summaries)
     exchanges: Sequence[ToolCallRecord] = view.exchanges
     for exchange in exchanges:
         if exchange.name == "take_note" and not exchange.failed:

@@ -350,7 +350,12 @@ def _given_and_family(text: str, words: Sequence[NameWord]) -> bool:
 def _family_behind(match: re.Match[str]) -> bool:
     """Return whether the last word is a listed family name, and nothing contradicts the first."""
     first, last = (NameWord.from_span(match.string, *match.span(group)) for group in ("name", "last"))
-    if not first.may_start_name or first.owns or last.part in CALLED_AFTER_PEOPLE or last.part.title() in CITIES:
+    if (
+        not first.may_start_name
+        or first.is_possessive
+        or last.part in CALLED_AFTER_PEOPLE
+        or last.part.title() in CITIES
+    ):
         return False
     return last.part in FAMILY_NAMES and last.may_continue_name
 

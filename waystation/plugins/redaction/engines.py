@@ -103,7 +103,7 @@ def build_format_recognizers(rules: DetectionConfig) -> list[Recogniser]:
         IpAddressRecognizer(),
         MacAddressRecognizer(),
         *build_country_recognizers(rules.countries),
-        *(CustomRecognizer(kind) for kind in rules.own.kinds),
+        *(CustomRecognizer(kind) for kind in rules.custom.recognizers),
     ]
 
 

@@ -196,7 +196,7 @@ class NameWord(NamedTuple):
     end: int
     part: str
     """In lower case and without accents; the first of those that hyphens join; empty for an acronym."""
-    owns: bool
+    is_possessive: bool
     """Whether an `'s` followed."""
 
     @classmethod
@@ -279,7 +279,7 @@ def _last_of_name(words: Sequence[NameWord], first: int) -> int:
     """Return the index of the last word of the name that begins there; `first` itself if there is none."""
     last = first
     for place in range(first + 1, min(first + 1 + _MOST_FOLLOWING, len(words))):
-        if words[place - 1].owns or not words[place].may_continue_name:
+        if words[place - 1].is_possessive or not words[place].may_continue_name:
             break
         last = place
     behind = words[last + 1 : last + 2]

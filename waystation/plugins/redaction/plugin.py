@@ -29,7 +29,7 @@ def build_detection_rules(settings: Settings, policy: RedactionPolicy) -> Detect
         policy=policy,
         models=resolve_spacy_models(settings.languages),
         countries=validate_countries(settings.national_ids),
-        own=load_custom_rules(settings.recognisers.expanduser()) if settings.recognisers else NO_RULES,
+        custom=load_custom_rules(settings.recognisers.expanduser()) if settings.recognisers else NO_RULES,
     )
 
 
@@ -39,9 +39,9 @@ class ConfiguredPresidioRedactor(PresidioRedactor):
     def __init__(self, context: RedactorContext) -> None:
         """Loads no engine. Raises BadInput for settings that cannot be used."""
         self._settings = context.settings
-        self._detected = build_detection_rules(context.settings, context.policy)
+        self._detections = build_detection_rules(context.settings, context.policy)
         super().__init__(
-            context.key, self._detected, seconds=context.settings.redaction_seconds, processes=context.processes
+            context.key, self._detections, seconds=context.settings.redaction_seconds, processes=context.processes
         )
 
     @cached_property
@@ -49,7 +49,7 @@ class ConfiguredPresidioRedactor(PresidioRedactor):
         """Of rules, models and libraries. Our own recognisers count by their source, so that no change of them can be
         forgotten here.
         """
-        rules, settings = self._detected, self._settings
+        rules, settings = self._detections, self._settings
         told = {
             "models": [(language, model, version(model)) for language, model in rules.models.items()],
             "countries": sorted(rules.countries),
@@ -64,16 +64,16 @@ class ConfiguredPresidioRedactor(PresidioRedactor):
         """What placeholders call values, of every country and of rules of your own. Loads Presidio and spaCy."""
         from waystation.plugins.redaction.engines import build_format_recognizers  # noqa: PLC0415
 
-        rules = replace(self._detected, countries=sorted(COUNTRIES))
+        rules = replace(self._detections, countries=sorted(COUNTRIES))
         found = {found for recogniser in build_format_recognizers(rules) for found in recogniser.supported_entities}
         return frozenset({SHORT_TYPES.get(one, one) for one in found} | NAME_TYPES)
 
     @property
     def description(self) -> str:
         """For people."""
-        rules = self._detected
+        rules = self._detections
         models = ", ".join(f"{one} by {model}" for one, model in rules.models.items())
-        own = f"; {len(rules.own.kinds)} recognisers of your own" if rules.own.kinds else ""
+        own = f"; {len(rules.custom.recognizers)} recognisers of your own" if rules.custom.recognizers else ""
         return (
             f"policy {rules.policy}; names in {models}, elsewhere those that are listed; national ids of "
             f"{', '.join(rules.countries)}{own}"

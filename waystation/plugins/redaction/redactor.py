@@ -146,7 +146,7 @@ class PresidioRedactor:
         found = await self._found(text, wanted, limit)
         finds = [find for one in found for find in one.detections]
         result = await self._lane.run(lambda: self._replace(text, finds, tenant), limit)
-        languages = frozenset[str]().union(*(one.not_sought for one in found))
+        languages = frozenset[str]().union(*(one.unsearched_languages for one in found))
         result = result.replace(languages_without_names=tuple(sorted(languages)))
         self._cache.put(text, wanted, tenant, result)
         return result

@@ -124,14 +124,14 @@ class _File(BaseModel):
 class CustomDetectionConfig:
     """What a file adds to the detections, and what it allows."""
 
-    kinds: Sequence[CustomRecognizerSpec] = ()
+    recognizers: Sequence[CustomRecognizerSpec] = ()
     values: frozenset[str] = frozenset()
     patterns: Sequence[str] = ()
 
     @property
     def types(self) -> frozenset[str]:
         """Types that its recognisers find."""
-        return frozenset(kind.supported_entity for kind in self.kinds)
+        return frozenset(kind.supported_entity for kind in self.recognizers)
 
     def is_allowed(self, value: str) -> bool:
         """Return whether this value stays in the text. Raises TextRedactionError for a pattern that takes too long."""
@@ -202,7 +202,7 @@ def load_custom_rules(path: Path) -> CustomDetectionConfig:
     values = frozenset(item for item in file.allow if isinstance(item, str))
     patterns = tuple(item.regex for item in file.allow if isinstance(item, AllowedPattern))
     return CustomDetectionConfig(
-        kinds=tuple(kind for kind in file.recognizers if kind.enabled), values=values, patterns=patterns
+        recognizers=tuple(kind for kind in file.recognizers if kind.enabled), values=values, patterns=patterns
     )
 
 
@@ -257,7 +257,7 @@ class DetectionConfig:
     policy: RedactionPolicy = RedactionPolicy.STANDARD
     models: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({"en": ENGLISH_MODEL}))
     countries: Sequence[str] = DEFAULT_COUNTRIES
-    own: CustomDetectionConfig = NO_RULES
+    custom: CustomDetectionConfig = NO_RULES
 
 
 def validate_countries(countries: Sequence[str]) -> tuple[str, ...]:

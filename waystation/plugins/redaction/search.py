@@ -177,7 +177,7 @@ class TextContext:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.kept = ProtectedSpanIndex(text)
+        self.protected = ProtectedSpanIndex(text)
         self.names = NameFilter(text)
 
     @cached_property
@@ -203,7 +203,7 @@ def _first_place(prose: UnescapedSpan) -> int:
 class _Part(NamedTuple):
     """A part that is read without its surroundings: a chunk, or a sentence that the text quotes."""
 
-    searched: TextContext
+    context: TextContext
     start: int
     end: int
     quoted: UnescapedSpan | None = None
@@ -217,18 +217,19 @@ class _Part(NamedTuple):
 class DetectionResult(NamedTuple):
     """The detections in chunks of a text."""
 
-    finds: list[Detection]
-    not_sought: frozenset[str]
+    detections: list[Detection]
+    unsearched_languages: frozenset[str]
     """Languages of chunks in which names were searched for by lists only, since there is no model."""
 
     def merge(self, more: "DetectionResult") -> "DetectionResult":
         """Return both results combined."""
-        return DetectionResult(self.finds + more.finds, self.not_sought | more.not_sought)
+        return DetectionResult(self.detections + more.detections, self.unsearched_languages | more.unsearched_languages)
 
     def map_to_original(self, view: NormalizedView) -> "DetectionResult":
         """Return the result in positions of the text of the view."""
         return DetectionResult(
-            [_between(find, *view.to_original_range(find.start, find.end)) for find in self.finds], self.not_sought
+            [_between(find, *view.to_original_range(find.start, find.end)) for find in self.detections],
+            self.unsearched_languages,
         )
 
 
@@ -253,7 +254,7 @@ class PresidioSearch:
         hits = (Detection(*hit) for hit in (*find_whole_text_matches(text), *_hits_in_escapes(text)))
         finds = (find for find in hits if find.type == SECRET or wanted is not RedactionLevel.SECRETS)
         return DetectionResult(
-            [find for find in finds if not self._rules.own.is_allowed(text[find.start : find.end])], frozenset()
+            [find for find in finds if not self._rules.custom.is_allowed(text[find.start : find.end])], frozenset()
         )
 
     def search_chunks(self, searched: TextContext, chunks: Sequence[Chunk], wanted: RedactionLevel) -> DetectionResult:
@@ -262,7 +263,7 @@ class PresidioSearch:
         if wanted is not RedactionLevel.NAMES:
             return DetectionResult(formats, frozenset())
         names = self.find_names(searched, chunks)
-        return DetectionResult(formats + names.finds, names.not_sought)
+        return DetectionResult(formats + names.detections, names.unsearched_languages)
 
     def find_formats(self, searched: TextContext, chunks: Sequence[Chunk], *, secrets_only: bool) -> list[Detection]:
         """Detect secrets, and direct identifiers if requested.
@@ -285,7 +286,7 @@ class PresidioSearch:
                     searched_again.append((offset, mask_detections(piece, found)))
             pieces = searched_again
         dense += [(offset, offset + len(piece)) for offset, piece in pieces]
-        return finds + [rest for start, end in dense for rest in searched.kept.iter_gaps_as_secrets(start, end)]
+        return finds + [rest for start, end in dense for rest in searched.protected.iter_gaps_as_secrets(start, end)]
 
     def _formats_of(
         self, searched: TextContext, offset: int, piece: str, *, secrets_only: bool
@@ -306,8 +307,8 @@ class PresidioSearch:
         by_language: dict[str, list[_Part]] = {}
         quoted = (_Part.from_quoted(one) for start, end in chunks for one in searched.get_json_prose(start, end))
         for part in (*(_Part(searched, start, end) for start, end in chunks), *quoted):
-            if part.searched.names.has_candidate_in(part.start, part.end):
-                language = detect_language(strip_names(part.searched.text[part.start : part.end])) or self._unclear
+            if part.context.names.has_candidate_in(part.start, part.end):
+                language = detect_language(strip_names(part.context.text[part.start : part.end])) or self._unclear
                 by_language.setdefault(language, []).append(part)
         not_sought = frozenset(by_language) - frozenset(self._rules.models)
         finds = [
@@ -328,15 +329,15 @@ class PresidioSearch:
         parts = [_Part.from_quoted(same[0].reading) for same in by_text.values()]
         names = list[Detection]()
         for part, finds, same in zip(parts, self._seen_in(parts, self._unclear), by_text.values(), strict=True):
-            text = part.searched.text
+            text = part.context.text
             both = (*finds, *_listed(text, part.start, part.end, self._unclear))
-            candidates = [name for find in both if (name := part.searched.names.extract_name(find))]
-            for name in self._people_and_places(part.searched, candidates):
+            candidates = [name for find in both if (name := part.context.names.extract_name(find))]
+            for name in self._people_and_places(part.context, candidates):
                 if " " not in text[name.start : name.end]:
                     continue
                 for one in same if name.type == "PERSON" else [one for one in same if one.is_file]:
                     found = _of_quoted(name, one.reading)
-                    if not searched.kept.should_keep_joined_name(found, in_file_name=one.is_file):
+                    if not searched.protected.should_keep_joined_name(found, in_file_name=one.is_file):
                         names.append(found)
         return [one for one in names if not self._allows(searched, one)]
 
@@ -345,17 +346,17 @@ class PresidioSearch:
         seen = self._seen_in(parts, language) if language else [list[Detection]() for _ in parts]
         own, names = list[Detection](), list[Detection]()
         for part, finds in zip(parts, seen, strict=True):
-            text = part.searched.text
+            text = part.context.text
             both = (*finds, *_listed(text, part.start, part.end, language))
-            candidates = [name for find in both if (name := part.searched.names.extract_name(find))]
+            candidates = [name for find in both if (name := part.context.names.extract_name(find))]
             around = [
-                find for find in find_people_by_context(text, part.start, part.end) if self._counts(part.searched, find)
+                find for find in find_people_by_context(text, part.start, part.end) if self._counts(part.context, find)
             ]
             if part.quoted is None:
                 own += candidates
                 names += around
             else:
-                quoted = (*around, *self._people_and_places(part.searched, candidates))
+                quoted = (*around, *self._people_and_places(part.context, candidates))
                 names += (_of_quoted(name, part.quoted) for name in quoted)
         names += self._people_and_places(searched, own)
         persons = [name for name in names if name.type == "PERSON"]
@@ -368,7 +369,7 @@ class PresidioSearch:
 
     def _seen_in(self, parts: Sequence[_Part], language: str) -> list[list[Detection]]:
         """Return what the model takes for names in each part."""
-        pieces = [_SEPARATOR.sub("\n", part.searched.text[part.start : part.end]) for part in parts]
+        pieces = [_SEPARATOR.sub("\n", part.context.text[part.start : part.end]) for part in parts]
         answers = _analyse(self._name_engine(language), pieces)
         return [[_moved(hit, part.start) for hit in hits] for part, hits in zip(parts, answers, strict=True)]
 
@@ -382,12 +383,12 @@ class PresidioSearch:
 
     def _counts(self, searched: TextContext, find: Detection) -> bool:
         """Return whether a detection is to be replaced. That of a custom recogniser may be in a reference."""
-        if searched.kept.should_keep(find, though_a_reference=find.type in self._rules.own.types):
+        if searched.protected.should_keep(find, though_a_reference=find.type in self._rules.custom.types):
             return False
         return not self._allows(searched, find)
 
     def _allows(self, searched: TextContext, find: Detection) -> bool:
-        return self._rules.own.is_allowed(searched.text[find.start : find.end])
+        return self._rules.custom.is_allowed(searched.text[find.start : find.end])
 
     def _formats_in(self, piece: str, *, secrets_only: bool) -> list[Detection]:
         found = [

@@ -72,14 +72,14 @@ class TextSearch:
         self._held.move_to_end(stretch.digest)
         read = held.reads[stretch.view]
         found = self._search.search_chunks(
-            read.searched, read.chunks[stretch.first : stretch.first + STRETCH_CHUNKS], stretch.wanted
+            read.searched, read.chunks[stretch.first : stretch.first + STRETCH_CHUNKS], stretch.level
         )
         if stretch.first == 0:
-            found = self._search.search_whole_text(read.view.text, stretch.wanted).merge(found)
-        finds = found.map_to_original(read.view).finds
+            found = self._search.search_whole_text(read.view.text, stretch.level).merge(found)
+        finds = found.map_to_original(read.view).detections
         return ChunkSearchResult(
             finds=tuple([(find.type, find.start, find.end, find.score) for find in finds]),
-            not_sought=found.not_sought,
+            unsearched_languages=found.unsearched_languages,
             chunks=len(read.chunks),
             views=len(held.reads),
         )

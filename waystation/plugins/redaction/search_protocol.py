@@ -183,7 +183,7 @@ class ChunkSearchRequest(Value):
     kind: Literal["stretch"] = "stretch"
     digest: str
     """Identifies the text."""
-    wanted: RedactionLevel
+    level: RedactionLevel
     view: int = 0
     first: int = 0
     """Index of the first chunk. Chunk 0 includes the search of the whole text."""
@@ -213,12 +213,12 @@ class LoadRulesRequest(Value):
     @classmethod
     def from_rules(cls, rules: DetectionConfig) -> "LoadRulesRequest":
         """Build it from these rules."""
-        own = rules.own
+        own = rules.custom
         return cls(
             policy=rules.policy,
             models=dict(rules.models),
             countries=tuple(rules.countries),
-            kinds=tuple(own.kinds),
+            kinds=tuple(own.recognizers),
             values=own.values,
             patterns=tuple(own.patterns),
         )
@@ -240,7 +240,7 @@ class ChunkSearchResult(Value):
 
     kind: Literal["searched"] = "searched"
     finds: tuple[tuple[_Type, _Place, _Place, float], ...] = ()
-    not_sought: frozenset[_Language] = frozenset()
+    unsearched_languages: frozenset[_Language] = frozenset()
     """Languages of chunks in which names were searched for by lists only, since there is no model."""
     chunks: _Place = 0
     """Number of chunks of this view."""
@@ -269,7 +269,7 @@ class SearchFailure(Value):
 
     kind: Literal["not searched"] = "not searched"
     reason: Annotated[str, Field(max_length=MAX_REASON_CHARACTERS)]
-    this_text: bool
+    caused_by_text: bool
 
     @classmethod
     def from_error(cls, error: RedactionFailed) -> "SearchFailure":
@@ -279,7 +279,7 @@ class SearchFailure(Value):
     @property
     def error(self) -> RedactionFailed:
         """The error."""
-        return (TextRedactionError if self.this_text else RedactionFailed)(" ".join(self.reason.split()))
+        return (TextRedactionError if self.caused_by_text else RedactionFailed)(" ".join(self.reason.split()))
 
 
 SearchRequest = Annotated[ChunkSearchRequest | LoadRulesRequest, Field(discriminator="kind")]

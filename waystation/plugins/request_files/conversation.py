@@ -56,7 +56,7 @@ class Conversation:
     """A conversation, and what was done to compact it."""
 
     transcript: Transcript
-    measure: TokenEstimator
+    token_estimator: TokenEstimator
     policy: CompactionPolicy
     rereadable: frozenset[str]
     """Tools whose calls can be repeated."""
@@ -70,7 +70,7 @@ class Conversation:
     @property
     def tokens(self) -> int:
         """Tokens of the whole request, as the view has it now."""
-        return self.measure.request(build_model_view(self.transcript))
+        return self.token_estimator.request(build_model_view(self.transcript))
 
     @property
     def status(self) -> CompactionStatus:
@@ -91,7 +91,7 @@ class Conversation:
         summaries = True
         while (before := self.tokens) >= self.policy.trigger:
             rung = select_next_stage(
-                self.transcript, self.measure, self.policy, self.rereadable, skip_summary=not summaries
+                self.transcript, self.token_estimator, self.policy, self.rereadable, skip_summary=not summaries
             )
             match rung:
                 case NoopDecision():
@@ -113,7 +113,7 @@ class Conversation:
         A summary that is refused leaves everything as it was.
         """
         forced = self.policy.for_too_many_messages(self.tokens)
-        rung = select_next_stage(self.transcript, self.measure, forced, frozenset())
+        rung = select_next_stage(self.transcript, self.token_estimator, forced, frozenset())
         if isinstance(rung, SummariseDecision):
             await self._summarise(ask, rung)
         return isinstance(rung, SummariseDecision)
@@ -145,7 +145,7 @@ class Conversation:
             file.replace(changed=self.has_changed(file))
             for file in find_covered_files(self.transcript, record, self.readers)
         ]
-        return with_files(self.transcript, record, files, self.measure, self.policy.target)
+        return with_files(self.transcript, record, files, self.token_estimator, self.policy.target)
 
     def _offload(self, offloaded: Callable[[Transcript], Transcript]) -> None:
         before, previewed = self.tokens, offloaded(self.transcript)
@@ -164,11 +164,11 @@ class Conversation:
 
     def _cannot_fit(self, rung: CannotFitDecision) -> None:
         parts = {
-            "system prompt and tools": rung.fixed,
-            "the first request": rung.contract,
-            "the latest request": rung.latest,
-            "calls without results": rung.pending,
-            "pins": rung.pinned,
+            "system prompt and tools": rung.fixed_tokens,
+            "the first request": rung.brief_tokens,
+            "the latest request": rung.latest_message_tokens,
+            "calls without results": rung.pending_call_tokens,
+            "pins": rung.pinned_tokens,
         }
         named = ", ".join(f"{name} {tokens:,}" for name, tokens in parts.items() if tokens)
         reason = (

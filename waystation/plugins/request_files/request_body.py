@@ -88,7 +88,7 @@ def _read_result(node: JsonNode) -> ToolResult:
         tool_use_id=call,
         content="\n".join(part.require("text").as_text for part, kind in parts if kind == "text"),
         is_error=is_error,
-        attached=tuple(read_opaque(part) for part, kind in parts if kind != "text"),
+        attachments=tuple(read_opaque(part) for part, kind in parts if kind != "text"),
     )
 
 
@@ -112,7 +112,7 @@ def serialize_block(block: Block) -> JsonObject:
 def serialize_result(result: ToolResult) -> JsonObject:
     """Return the content of a result, without the call that it answers."""
     parts: list[JsonValue] = [{"type": "text", "text": result.content}] if result.content else []
-    content: JsonValue = [*parts, *(part.body for part in result.attached)] if result.attached else result.content
+    content: JsonValue = [*parts, *(part.body for part in result.attachments)] if result.attachments else result.content
     return {"content": content, "is_error": True} if result.is_error else {"content": content}
 
 
@@ -145,7 +145,7 @@ class RequestBody:
     transcript: Transcript
     """Ids of messages are their places in the file: `messages[3]`."""
     originals: tuple[_Original, ...]
-    given: JsonObject
+    body: JsonObject
     """The whole body; for an array of messages, an object with only these."""
 
 
@@ -180,7 +180,7 @@ def read_request_body(raw: bytes) -> RequestBody:
         tools_json=json.dumps(listed, ensure_ascii=False) if listed else "",
         transcript=_transcript([original.message for original in originals], root.require(MESSAGES).value),
         originals=originals,
-        given=root.as_object,
+        body=root.as_object,
     )
 
 

@@ -298,7 +298,7 @@ class AccessGuard:
         self._app = app
         self._access = access
         self._identities = identities
-        self._told = told
+        self._client = told
         self._rates, self._tries = RateLimiter(), RateLimiter(TRIES_AT_ONCE, TRIES_A_SECOND)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -369,9 +369,9 @@ class AccessGuard:
             refusal.status, "Refused"
         )
         wants_page = "text/html" in Headers(scope=scope).get("accept", "")
-        if self._told is None or not wants_page or str(scope["path"]).startswith(("/v1/", ASSISTANTS)):
+        if self._client is None or not wants_page or str(scope["path"]).startswith(("/v1/", ASSISTANTS)):
             return build_problem_response(refusal.status, "Refused" if title == "Sign in" else title, refusal.reason)
-        return self._told(Request(scope), refusal.status, title, refusal.reason)
+        return self._client(Request(scope), refusal.status, title, refusal.reason)
 
     async def _signing(self, request: Request, method: str, path: str) -> Response | RejectionInfo | None:
         """Handle signing in, by the printed address or the form, and out; None for other requests.

@@ -90,7 +90,7 @@ class SiteConfig(NamedTuple):
     api: APIRouter
     pages: APIRouter
     files: Path
-    failed: Callable[[Request, int, str, str], Response]
+    render_error: Callable[[Request, int, str, str], Response]
     assistants: MCPServer[Any] | None = None
     """MCP server at /mcp."""
 
@@ -176,7 +176,7 @@ def create_app(site: SiteConfig, client: Client, tenant: str, asked: ServerDeps)
     # Event streams are not compressed.
     app.add_middleware(GZipMiddleware, minimum_size=MIN_COMPRESSED_BYTES, compresslevel=PACKING_LEVEL)
     _tell_errors(app, site)
-    return AccessGuard(app, signs_in, asked.identities, site.failed)
+    return AccessGuard(app, signs_in, asked.identities, site.render_error)
 
 
 def _tell_errors(app: FastAPI, site: SiteConfig) -> None:
@@ -188,7 +188,9 @@ def _tell_errors(app: FastAPI, site: SiteConfig) -> None:
             left_open = "" if "unknown whether" in detail else describe_unknown_outcome(request)
             problem = status, title, "; ".join(filter(None, (detail, left_open)))
         return (
-            build_problem_response(*problem) if request.url.path.startswith("/v1/") else site.failed(request, *problem)
+            build_problem_response(*problem)
+            if request.url.path.startswith("/v1/")
+            else site.render_error(request, *problem)
         )
 
     async def broken(request: Request, error: Exception) -> Response:

@@ -167,7 +167,7 @@ class AssistantGateway:
         page: str | None = None,
     ) -> None:
         self.client = client
-        self.rights = rights
+        self.policy = rights
         self._memory = memory
         self._settings = settings
         self._page = f"{settings.page}/tasks/" if settings.page is not None else page
@@ -175,7 +175,7 @@ class AssistantGateway:
 
     async def list_tasks(self) -> tuple[TaskView, ...]:
         """Return its newest tasks."""
-        return await self.client.list_tasks(TaskFilter(session=self.rights.session_name))
+        return await self.client.list_tasks(TaskFilter(session=self.policy.session_name))
 
     async def require_own_task(self, task_id: str) -> str:
         """Return the id if the task is its own.
@@ -183,11 +183,11 @@ class AssistantGateway:
         Raises UnknownTask, which does not reveal whether others have it.
         """
         try:
-            own = (await self.client.get_last_known_task(task_id)).session == self.rights.session_name
+            own = (await self.client.get_last_known_task(task_id)).session == self.policy.session_name
         except UnknownTask:
             own = False
         if not own:
-            raise UnknownTask(f"{self.rights.name} has no task {task_id!r}: submit_research gives the ids of its tasks")
+            raise UnknownTask(f"{self.policy.name} has no task {task_id!r}: submit_research gives the ids of its tasks")
         return task_id
 
     async def get_task(self, task_id: str) -> TaskView:
@@ -247,23 +247,23 @@ class AssistantGateway:
         request = TaskRequest(
             question=given.question,
             instructions=given.instructions,
-            tenant=self.rights.tenant,
-            session=self.rights.session_name,
+            tenant=self.policy.tenant,
+            session=self.policy.session_name,
             request_id=given.request_id,
             budget=given.budget,
-            left_out=loaded.left_out,
-            servers=self.rights.resolve_servers(given.servers),
+            skipped_items=loaded.skipped_items,
+            servers=self.policy.resolve_servers(given.servers),
             procedures=await asyncio.to_thread(self._skills, given.skills),
         )
         row = await self.client.prepare_task(request)
         async with self._counting():
-            await self._require_room(row.terms.budget, row.ref.task_id)
+            await self._require_room(row.config.budget, row.ref.task_id)
             submitted = await self.client.submit(row, loaded.documents)
-        skipped = tuple(f"{one.name} was left out: {one.reason}" for one in loaded.left_out)
+        skipped = tuple(f"{one.name} was left out: {one.reason}" for one in loaded.skipped_items)
         return AcceptedTask(
             task_id=submitted.task_id,
             page=self._page_of(submitted.task_id, submitted.ui_url),
-            budget=row.terms.budget,
+            budget=row.config.budget,
             documents=len(loaded.documents),
             warnings=(*submitted.warnings, *skipped),
         )
@@ -273,11 +273,11 @@ class AssistantGateway:
 
         Raises BadInput for one that it may not name, or that cannot be followed.
         """
-        there = {one.name: one for one in load_skills(self.rights.skills).given} if wanted else {}
+        there = {one.name: one for one in load_skills(self.policy.skills).skills} if wanted else {}
         if beyond := [name for name in wanted if name not in there]:
             names = ", ".join(there) or "none"
             raise BadInput(
-                f"{self.rights.name} may not name the skill {sanitize_line(beyond[0])!r}: it may name {names} "
+                f"{self.policy.name} may not name the skill {sanitize_line(beyond[0])!r}: it may name {names} "
                 "(WAYSTATION_MCP_SKILLS)"
             )
         return tuple(there[name] for name in dict.fromkeys(wanted))
@@ -293,11 +293,11 @@ class AssistantGateway:
         return DocumentLoadResult(documents=await self._from_task(one, address))
 
     async def _from_files(self, written: str, name: str) -> DocumentLoadResult:
-        path = self.rights.resolve_readable_path(written)
-        loaded = await asyncio.to_thread(load_documents, (path,), without=self.rights.home)
+        path = self.policy.resolve_readable_path(written)
+        loaded = await asyncio.to_thread(load_documents, (path,), without=self.policy.home)
         if path.is_dir():
             return loaded
-        short = name or next(str(path.relative_to(root)) for root in self.rights.roots if path.is_relative_to(root))
+        short = name or next(str(path.relative_to(root)) for root in self.policy.roots if path.is_relative_to(root))
         return loaded.replace(documents=tuple(one.replace(name=short) for one in loaded.documents))
 
     async def _from_task(self, one: DocumentInput, address: SplitResult) -> tuple[SourceDocument, ...]:
@@ -321,10 +321,10 @@ class AssistantGateway:
 
         Raises BadInput, Unreachable: one does not answer.
         """
-        views = await self.client.list_tasks(TaskFilter(session=self.rights.session_name), MAX_ASSISTANT_TASKS)
+        views = await self.client.list_tasks(TaskFilter(session=self.policy.session_name), MAX_ASSISTANT_TASKS)
         if len(views) >= MAX_ASSISTANT_TASKS:
             raise BadInput(
-                f"{self.rights.name} has {MAX_ASSISTANT_TASKS:,} tasks: give it another name, and a budget for that"
+                f"{self.policy.name} has {MAX_ASSISTANT_TASKS:,} tasks: give it another name, and a budget for that"
             )
         used = Amount()
         for view in views:
@@ -338,22 +338,22 @@ class AssistantGateway:
 
     async def _require_room(self, wanted: Limit, but: str) -> None:
         """Raise BadInput if a task with this budget does not fit."""
-        limit = self.rights.budget
+        limit = self.policy.budget
         unlimited = (limit.tokens is not None and wanted.tokens is None) or (
             limit.micro_usd is not None and wanted.micro_usd is None
         )
         if unlimited:
             raise BadInput(
-                f"{self.rights.name} may spend {format_limit(limit)} in all: give a budget in the same unit, or set "
+                f"{self.policy.name} may spend {format_limit(limit)} in all: give a budget in the same unit, or set "
                 "WAYSTATION_MCP_BUDGET in that of tasks"
             )
         await self._require(wanted.amount, but)
 
     async def _require(self, wanted: Amount, but: str = "") -> None:
-        used, limit = await self.compute_committed_amount(but), self.rights.budget
+        used, limit = await self.compute_committed_amount(but), self.policy.budget
         if not limit.can_cover(used + wanted):
             raise BadInput(
-                f"{format_amount(limit.restrict_to_limited_units(wanted))} more are beyond what {self.rights.name} "
+                f"{format_amount(limit.restrict_to_limited_units(wanted))} more are beyond what {self.policy.name} "
                 "may spend: of "
                 f"{format_limit(limit)} {format_limit(limit.remaining_after(used))} are left, since its tasks at "
                 "work count "
@@ -364,7 +364,7 @@ class AssistantGateway:
     @asynccontextmanager
     async def _counting(self) -> AsyncGenerator[None]:
         """Serialise submissions over all processes of this home folder: two at once could both fit."""
-        path = create_private_folder(self._settings.home) / f"mcp-{self.rights.name}.lock"
+        path = create_private_folder(self._settings.home) / f"mcp-{self.policy.name}.lock"
         with open_private_file(path) as lock:
             await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
             yield
@@ -373,7 +373,7 @@ class AssistantGateway:
 
     async def list_requests(self) -> tuple[PendingApproval, ...]:
         """Return pending requests of its tasks, the most urgent first. Raises Unreachable."""
-        return await self.client.list_approvals(self.rights.session_name)
+        return await self.client.list_approvals(self.policy.session_name)
 
     async def find_request(self, task: str, request_id: str | None) -> PendingApproval:
         """Return the named request, or the only one. Raises BadInput, as `require_own_task`, Unreachable."""
@@ -399,7 +399,7 @@ class AssistantGateway:
                 one.task_id,
                 request_id=one.approval.request_id,
                 amount=None if amount.is_zero else amount,
-                by=self.rights.signature,
+                by=self.policy.signature,
                 note=note,
             )
 
@@ -408,7 +408,7 @@ class AssistantGateway:
     ) -> AnswerResult:
         """Deny the request for good. Raises BadInput, Unreachable."""
         return await self.client.deny(
-            one.task_id, request_id=one.approval.request_id, finish=finish, by=self.rights.signature, note=note
+            one.task_id, request_id=one.approval.request_id, finish=finish, by=self.policy.signature, note=note
         )
 
     async def answer_request(self, one: PendingApproval, said: AnswerForm) -> AnswerResult:
@@ -421,7 +421,7 @@ class AssistantGateway:
         """Search memory as agents of its tasks do. Raises BadInput, Unreachable, MemoryUnavailable."""
         if not query.strip():
             raise BadInput("there is nothing to look for: give a few words")
-        tenant, session = self.rights.tenant, self.rights.session_name
+        tenant, session = self.policy.tenant, self.policy.session_name
         wanted = MemoryQuery(tenant=tenant_hash(tenant), session=session_hash(tenant, session), text=query, dense=None)
         found = await self._memory.search(wanted, tokens)
         return await asyncio.to_thread(lambda: tuple(MemoryMatchJson.from_excerpt(one, query) for one in found))
@@ -469,8 +469,8 @@ def parse_optional_budget(text: str | None) -> Limit | None:
 def _with_names(parts: Sequence[DocumentLoadResult]) -> DocumentLoadResult:
     """Merge the documents, under unique names that a citation can have."""
     documents = [one for part in parts for one in part.documents]
-    left_out: list[SkippedItem] = [one for part in parts for one in part.left_out]
+    left_out: list[SkippedItem] = [one for part in parts for one in part.skipped_items]
     return DocumentLoadResult(
         documents=assign_unique_names(documents),
-        left_out=tuple(left_out),
+        skipped_items=tuple(left_out),
     )

@@ -42,7 +42,7 @@ class RejectedForm:
     typed: Mapping[str, str] = field(default_factory=dict[str, str])
     faults: Mapping[str, str] = field(default_factory=dict[str, str])
     """Errors by field name, as sentences."""
-    left_out: Sequence[SkippedItem] = ()
+    skipped_items: Sequence[SkippedItem] = ()
     """Files that cannot be used, and parts of files: the others would be accepted."""
     status: int = 0
     """Status of the response; 0: none was sent."""
@@ -83,7 +83,7 @@ class FormErrorCollector:
 
     def __init__(self) -> None:
         self._found: dict[str, str] = {}
-        self.left_out: Sequence[SkippedItem] = ()
+        self.skipped_items: Sequence[SkippedItem] = ()
 
     @contextmanager
     def collecting_errors_of(self, name: str) -> Generator[None]:
@@ -106,7 +106,7 @@ class FormErrorCollector:
     @property
     def error(self) -> FormValidationError:
         """All collected errors."""
-        return FormValidationError(self._found, self.left_out)
+        return FormValidationError(self._found, self.skipped_items)
 
     def raise_if_any(self) -> None:
         """Raise FormValidationError if there are any errors."""

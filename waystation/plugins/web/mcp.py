@@ -181,7 +181,7 @@ RequestMeant = Annotated[PendingApproval, Resolve(find_approval_request)]
 async def build_approval_form(ctx: Ctx, one: RequestMeant) -> Elicit[GrantForm] | None:
     """Build a form for a person; None if the assistant may answer by itself. Raises ToolError if no one can approve."""
     assistant = get_assistant(ctx)
-    answers = assistant.rights.answers
+    answers = assistant.policy.answers
     why_not = get_approval_block_reason(one, answers, forms=can_show_forms(ctx.client_capabilities))
     if why_not is not None:
         raise ToolError(why_not)
@@ -246,7 +246,7 @@ async def send_task_message(
     """Send the agents of a running task a message, which each receives at its next turn."""
     assistant = get_assistant(ctx)
     return _unless_refused(
-        await assistant.client.send_message(await assistant.require_own_task(task), message, assistant.rights.signature)
+        await assistant.client.send_message(await assistant.require_own_task(task), message, assistant.policy.signature)
     )
 
 

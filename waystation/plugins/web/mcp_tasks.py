@@ -229,7 +229,7 @@ class TasksExtension(Extension):
 
     def _why_not(self, one: PendingApproval, ctx: _Request) -> str | None:
         forms = can_show_forms(ctx.session.client_capabilities)
-        return get_approval_block_reason(one, self._assistant.rights.answers, forms=forms)
+        return get_approval_block_reason(one, self._assistant.policy.answers, forms=forms)
 
     async def _inlined(self, status: str, view: TaskView) -> dict[str, Any]:
         if status == "input_required":

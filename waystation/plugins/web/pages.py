@@ -555,7 +555,7 @@ async def _hand_in(client: Client, who: Principal, form: FormData) -> Response:
     with faults.collecting_errors_of("documents"):
         loaded = await load_uploads(files)
         documents = await use_session_documents(client, session, loaded.documents)
-    faults.left_out = loaded.left_out
+    faults.skipped_items = loaded.skipped_items
     with faults.collecting_errors_of("budget"):
         parse_task_budget(_field(form, "budget"))
     new = faults.build_or_raise(
@@ -566,10 +566,10 @@ async def _hand_in(client: Client, who: Principal, form: FormData) -> Response:
             review_plan=True if _field(form, "review_plan") else None,
         )
     )
-    asked = build_task_request(who.tenant, new, session, request_id, loaded.left_out)
+    asked = build_task_request(who.tenant, new, session, request_id, loaded.skipped_items)
     if cause := await _impossible(client, asked):
         about_budget = asked.budget and not await _impossible(client, asked.replace(budget=None))
-        raise FormValidationError({"budget" if about_budget else WHOLE_FORM: cause}, loaded.left_out)
+        raise FormValidationError({"budget" if about_budget else WHOLE_FORM: cause}, loaded.skipped_items)
     submitted = await client.submit(asked, documents)
     return RedirectResponse(f"/tasks/{submitted.task_id}", 303)
 

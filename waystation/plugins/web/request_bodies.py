@@ -245,8 +245,8 @@ async def load_uploads(files: Sequence[UploadFile]) -> DocumentLoadResult:
     names = compute_unique_names([DocumentNamePair(path.rpartition("/")[2], path) for path in paths])
     documents = [one.replace(name=name) for one, name in zip(loaded.documents, names, strict=True)]
     called = {one.name: name for one, name in zip(loaded.documents, names, strict=True)}
-    left_out = [one.replace(name=_left_out_name(one.name, called, given)) for one in loaded.left_out]
-    return DocumentLoadResult(documents=tuple(documents), left_out=tuple(left_out))
+    left_out = [one.replace(name=_left_out_name(one.name, called, given)) for one in loaded.skipped_items]
+    return DocumentLoadResult(documents=tuple(documents), skipped_items=tuple(left_out))
 
 
 def _short(name: str) -> str:
@@ -331,7 +331,7 @@ async def get_default_task_config(client: Client, tenant: str) -> TaskConfig | N
     """Return the configuration of a task without choices; None if the settings allow none."""
     try:
         request = TaskRequest.model_validate({"question": "?", "tenant": tenant, "request_id": "usual"})
-        return (await client.prepare_task(request)).terms
+        return (await client.prepare_task(request)).config
     except BadInput:
         return None
 
@@ -535,7 +535,7 @@ def _of_tenant(request: TaskRequest, who: Principal) -> TaskRequest:
 async def _same(client: Client, row: TaskRow, who: Principal) -> TaskRow:
     """Prepare the row again: a caller could have changed it. Raises BadInput if its configuration differs by now."""
     made = await client.prepare_task(_of_tenant(row.request, who))
-    if made.terms != row.terms:
+    if made.config != row.config:
         raise BadInput("the terms of this task are others now than were shown: hand it in again")
     return made
 

@@ -49,7 +49,7 @@ class CodecAccessPolicy:
     """The secret path segment; empty if only the token protects the server."""
     token: SecretStr | None = None
     """Required as `Authorization: Bearer`."""
-    encodes: bool = False
+    may_encrypt: bool = False
     """Whether it also encrypts, which a UI needs in order to send signals."""
 
     def is_secret_path(self, given: str) -> bool:
@@ -123,7 +123,7 @@ class CodecServer:
     def _coding(self, request: web.Request) -> PayloadTransform:
         if request.match_info["action"] == "decode":
             return self.codec.decode
-        if not self.access.encodes:
+        if not self.access.may_encrypt:
             raise _Refused(
                 FORBIDDEN, "it only decrypts: `waystation codec-server --encode` lets signals be sent through it"
             )

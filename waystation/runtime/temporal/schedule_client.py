@@ -62,7 +62,7 @@ class TemporalScheduleClient:
         Raises:
             BadInput: The name is taken, or the server cannot parse the cron expression or time zone.
         """
-        name = start.order.own.task_id
+        name = start.order.session_ref.task_id
         action = ScheduleActionStartWorkflow(  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
             SCHEDULED_RUN_WORKFLOW, start, id=name, task_queue=WORKFLOWS_QUEUE
         )

@@ -248,7 +248,7 @@ class _SessionUpdate(NamedTuple):
     start: SessionWorkflowInput
     workflow_id: str
     name: str
-    sent: TaskRef | TaskRewind
+    argument: TaskRef | TaskRewind
     id: str
 
 
@@ -288,11 +288,11 @@ class TaskRun(Value):
     run_id: str
     progress: TaskProgress | None = None
     """None if no worker answers, or the workflow ended without a result."""
-    waits: tuple[str, ...] = ()
+    retry_reasons: tuple[str, ...] = ()
     """Why activities are retried, a sentence each."""
-    doing: tuple[AgentStatus, ...] = ()
+    agent_statuses: tuple[AgentStatus, ...] = ()
     """What agents are doing, subagents included."""
-    ended: TaskPhase | None = None
+    final_phase: TaskPhase | None = None
     """Set if the workflow ended without a result."""
 
 
@@ -317,7 +317,7 @@ class TemporalTaskClient:
     def _begun(self, start: SessionWorkflowInput) -> SessionWorkflowInput:
         """Return the start input of a session: one that is started with encryption accepts only encrypted messages."""
         sealed = is_encryption_enabled(self._client.data_converter)
-        return start.replace(state=start.state.replace(sealed=sealed))
+        return start.replace(state=start.state.replace(requires_encrypted_messages=sealed))
 
     @property
     def has_ended(self) -> bool:
@@ -452,7 +452,11 @@ class TemporalTaskClient:
         try:
             client = await self._without_retries()
             admission: SubmissionResult = await client.execute_update_with_start_workflow(  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
-                update.name, update.sent, start_workflow_operation=session, id=update.id, result_type=SubmissionResult
+                update.name,
+                update.argument,
+                start_workflow_operation=session,
+                id=update.id,
+                result_type=SubmissionResult,
             )
         except WorkflowUpdateFailedError as error:
             raise _failed(error) from error
@@ -483,7 +487,7 @@ class TemporalTaskClient:
         if found.status == WorkflowExecutionStatus.COMPLETED:
             return run.replace(progress=await self._result(handle))
         if found.status is not None and found.status in ENDED_AS:
-            return run.replace(ended=ENDED_AS[found.status])
+            return run.replace(final_phase=ENDED_AS[found.status])
         return await self._at_work(run.replace(progress=await self.query_progress(task_id)), found)
 
     async def _at_work(self, run: TaskRun, task: WorkflowExecutionDescription) -> TaskRun:
@@ -493,7 +497,7 @@ class TemporalTaskClient:
         why = [sentence for one in found for sentence in await describe_retries(one, converter)]
         doing = [said for one in found for said in await list_agent_statuses(one, converter)]
         doing.sort(key=lambda said: said.agent)
-        return run.replace(waits=tuple(why), doing=tuple(doing))
+        return run.replace(retry_reasons=tuple(why), agent_statuses=tuple(doing))
 
     async def run_id(self, task_id: str) -> str | None:
         """Return the task's run id; None if the server does not know the task, or no longer."""
