@@ -100,15 +100,17 @@ class ScheduleActivities:
                 "the question of this schedule is no longer in the store: remove the schedule and add it again"
             ) from None
 
-    async def _month(self, wish: ScheduleDefinition, own: Sequence[TaskRow], session: TenantScope) -> MonthlyBudget:
+    async def _month(
+        self, definition: ScheduleDefinition, own: Sequence[TaskRow], session: TenantScope
+    ) -> MonthlyBudget:
         """Return this month's budget, with what its runs so far have spent or hold."""
-        now, schedule = self.clock(), wish.schedule_id
+        now, schedule = self.clock(), definition.schedule_id
         counted = {
             row.ref.task_id: await self._held(row, schedule, session)
             for row in own
-            if is_in_month(row, now) and not wish.monthly.is_unlimited
+            if is_in_month(row, now) and not definition.monthly.is_unlimited
         }
-        return MonthlyBudget(schedule_id=schedule, limit=wish.monthly, at=now, amounts=counted)
+        return MonthlyBudget(schedule_id=schedule, limit=definition.monthly, at=now, amounts=counted)
 
     async def _held(self, row: TaskRow, schedule: str, session: TenantScope) -> Amount:
         """Return what a task has spent; until it is settled, at least what it may spend."""

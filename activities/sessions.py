@@ -160,7 +160,7 @@ class RewindActivities:
         self._rewinder, self._store = rewinder, store
 
     @activity.defn(name="ReopenTask")
-    async def reopen_task(self, asked: TaskRewind) -> StateRef:
+    async def reopen_task(self, rewind: TaskRewind) -> StateRef:
         """Rewind the agent, reset the agents that built on it, and store the state to continue from."""
         with translating_errors():
-            return await store_state(self._store, await self._rewinder.reopen_task(asked), asked.ref.scope)
+            return await store_state(self._store, await self._rewinder.reopen_task(rewind), rewind.ref.scope)

@@ -198,9 +198,9 @@ class NotificationActivities:
                 # all.
                 raise next((error for error in failed if isinstance(error, WebhookUnavailable)), failed[0])
 
-    async def _tell(self, to: Notifier, notice: TaskNotification, taken: list[str]) -> None:
-        await to.send(notice, self._link(notice.task_id))
-        taken.append(to.name)
+    async def _tell(self, notifier: Notifier, notice: TaskNotification, taken: list[str]) -> None:
+        await notifier.send(notice, self._link(notice.task_id))
+        taken.append(notifier.name)
         activity.heartbeat(*taken)
 
 

@@ -142,11 +142,11 @@ class AsyncWaystation:
         return await self._get_client().get_task(await self._id(task))
 
     async def tasks(
-        self, *, session: str | None = None, phases: Sequence[TaskPhase | str] = (), text: str = "", most: int = 50
+        self, *, session: str | None = None, phases: Sequence[TaskPhase | str] = (), text: str = "", maximum: int = 50
     ) -> ValueRows[TaskView]:
         """Return the newest tasks, or all tasks of a session, in these phases, or with this text in their titles."""
         wanted = _valid(TaskFilter, session=session, phases=_phases(phases), text=text)
-        return ValueRows(await self._get_client().list_tasks(wanted, most), TaskFrameRow.from_view)
+        return ValueRows(await self._get_client().list_tasks(wanted, maximum), TaskFrameRow.from_view)
 
     async def wait(
         self, task: TaskView | str, *, seconds: float | None = None, through_pauses: bool = False

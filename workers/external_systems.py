@@ -68,9 +68,9 @@ class ExternalDataEraser:
         """See `ExternalTaskData`."""
         return delete_task_files(self.settings.reports_folder, task_ids)
 
-    def erase_from_report_files(self, task_ids: Sequence[str], sought: ErasureQuery) -> int:
+    def erase_from_report_files(self, task_ids: Sequence[str], query: ErasureQuery) -> int:
         """See `ExternalTaskData`."""
-        return rewrite_matching_reports(self.settings.reports_folder, task_ids, sought)
+        return rewrite_matching_reports(self.settings.reports_folder, task_ids, query)
 
 
 @dataclass(frozen=True)

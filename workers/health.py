@@ -22,7 +22,7 @@ from waystation.kernel.errors import BadInput, WaystationError
 from waystation.memory.ports import Memory
 from waystation.runtime.sql_store import SqlStore
 
-_PATIENCE = timedelta(seconds=2)
+_CHECK_TIMEOUT = timedelta(seconds=2)
 NOT_ANSWERED = (WaystationError, RPCError, SQLAlchemyError, OSError, TimeoutError)
 """Failures of external systems: Temporal, store or memory."""
 
@@ -30,7 +30,7 @@ NOT_ANSWERED = (WaystationError, RPCError, SQLAlchemyError, OSError, TimeoutErro
 async def is_responding(look: Awaitable[object]) -> bool:
     """Return whether a check ends in time and without an error."""
     try:
-        await asyncio.wait_for(look, _PATIENCE.total_seconds())
+        await asyncio.wait_for(look, _CHECK_TIMEOUT.total_seconds())
     except NOT_ANSWERED:
         return False
     return True
@@ -38,7 +38,7 @@ async def is_responding(look: Awaitable[object]) -> bool:
 
 async def check_temporal(client: Client) -> None:
     """Make the cheapest call that every server answers. Raises RPCError."""
-    await client.workflow_service.get_system_info(GetSystemInfoRequest(), timeout=_PATIENCE)
+    await client.workflow_service.get_system_info(GetSystemInfoRequest(), timeout=_CHECK_TIMEOUT)
 
 
 async def check_store(store: SqlStore) -> None:

@@ -25,7 +25,7 @@ from waystation.runtime.temporal.erasure_client import ActivityMemorySearch
 from waystation.tasks.task import build_reader_scope
 from waystation.workers.health import NOT_ANSWERED
 
-LOOK_SECONDS, LOOK_AGAIN_SECONDS = 10.0, 0.05
+LOCK_WAIT_SECONDS, LOCK_POLL_SECONDS = 10.0, 0.05
 """Seconds to wait for processes that read embedded memory, each briefly, and between two attempts."""
 DRAIN_EVERY = timedelta(seconds=30)
 """Maximum time that passages wait once memory is available again."""
@@ -123,7 +123,7 @@ async def has_memory(settings: Settings) -> bool:
     return await has_server_memory(settings, settings.qdrant_url)
 
 
-FAR_FEWER = 0.9
+MIN_COMPLETE_SHARE = 0.9
 """If memory has a smaller share of its passages than this, search results say so."""
 
 
@@ -148,7 +148,7 @@ class PassageCounts(NamedTuple):
     @property
     def major_loss_note(self) -> str:
         """The loss note if far fewer passages remain; else empty."""
-        return self.loss_note if self.points < FAR_FEWER * self.stored else ""
+        return self.loss_note if self.points < MIN_COMPLETE_SHARE * self.stored else ""
 
 
 async def get_passage_counts(settings: Settings, store: SqlStore, memory: MemorySearch | None) -> PassageCounts:
@@ -228,9 +228,9 @@ def _who_has_it(settings: Settings) -> str:
 async def _looking(settings: Settings) -> AsyncGenerator[None]:
     """Hold the readers' lock: the owner of the main lock then knows that memory is only open for brief reads."""
     try:
-        async with asyncio.timeout(LOOK_SECONDS):
+        async with asyncio.timeout(LOCK_WAIT_SECONDS):
             while (lock := _locked(settings, ".look.lock")) is None:  # noqa: ASYNC110  the kernel tells nobody
-                await asyncio.sleep(LOOK_AGAIN_SECONDS)
+                await asyncio.sleep(LOCK_POLL_SECONDS)
     except TimeoutError:
         words = (
             f"other processes keep searching the memory of {settings.home}: try again, or set QDRANT_URL to a "
@@ -310,7 +310,7 @@ class MemoryReader:
         """Close everything that was opened."""
         await self._stack.aclose()
 
-    async def search(self, wanted: MemoryQuery, tokens: int) -> tuple[MemoryExcerpt, ...]:
+    async def search(self, query: MemoryQuery, tokens: int) -> tuple[MemoryExcerpt, ...]:
         """Return what agents would recall, the best first, within `tokens`; nothing if no worker has made memory yet.
 
         Raises as `open_memory_for_search` does, RedactionFailed, StoreError.
@@ -322,7 +322,7 @@ class MemoryReader:
             return ()
         store, embedder, redactor = await self._tools()
         async with open_memory_for_search(self._settings, store, embedder) as memory:
-            found = await MemoryRecall(memory, embedder, redactor).search(wanted, tokens)
+            found = await MemoryRecall(memory, embedder, redactor).search(query, tokens)
             if self._compares:
                 await self._compare(store, memory)
             return found

@@ -17,7 +17,7 @@ from waystation.memory.qdrant.collection import (
 )
 from waystation.memory.qdrant.server import QdrantServerDraft, QdrantServerMemory
 
-_LOOK_SECONDS = 3
+_CHECK_SECONDS = 3
 """Seconds that the server may take to say whether memory exists."""
 
 
@@ -58,7 +58,7 @@ async def open_server_draft(
 async def has_server_memory(settings: Settings, url: str) -> bool:
     """Return whether a worker has made the memory already. Raises BadInput, MemoryUnavailable."""
     server = build_qdrant_server(settings, url)
-    client = server.create_client(_LOOK_SECONDS)
+    client = server.create_client(_CHECK_SECONDS)
     try:
         return await client.collection_exists(server.collection)
     except CLIENT_ERRORS as error:

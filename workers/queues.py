@@ -93,16 +93,18 @@ DEV_TIMING = WorkerTiming(
     graceful_shutdown_timeout=timedelta(seconds=20), heartbeat_throttle_interval=timedelta(seconds=4)
 )
 """For one person on one machine: stopping and cancelling are quick, and server load does not matter."""
-HEARTBEATS = timedelta(seconds=20)
+HEARTBEAT_THROTTLE_INTERVAL = timedelta(seconds=20)
 """Each heartbeat is a write on the server. Well below the timeout (`workflows/options.py`): one may be lost."""
 
 
 def get_worker_timing(settings: Settings) -> WorkerTiming:
     """Return the timing of workers that serve a team."""
-    return WorkerTiming(graceful_shutdown_timeout=settings.worker_grace, heartbeat_throttle_interval=HEARTBEATS)
+    return WorkerTiming(
+        graceful_shutdown_timeout=settings.worker_grace, heartbeat_throttle_interval=HEARTBEAT_THROTTLE_INTERVAL
+    )
 
 
-NOTICES_HEARD_WITHIN = timedelta(milliseconds=100)
+NOTIFICATION_HEARTBEAT_INTERVAL = timedelta(milliseconds=100)
 """Heartbeat interval of notifications: the attempt after a killed worker's knows who has received them already."""
 
 
@@ -197,7 +199,7 @@ def create_workflows_worker(shop: WorkerContext) -> Worker:
             schedules.pause_schedule,
         ],
         interceptors=[*shop.interceptors, PayloadLimit()],
-        max_heartbeat_throttle_interval=NOTICES_HEARD_WITHIN,
+        max_heartbeat_throttle_interval=NOTIFICATION_HEARTBEAT_INTERVAL,
         workflow_runner=shop.runner,
         graceful_shutdown_timeout=shop.timing.graceful_shutdown_timeout,
         deployment_config=DEPLOYMENT_CONFIG,

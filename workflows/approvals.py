@@ -135,7 +135,7 @@ async def open_plan_approval_request(runtime: TaskRuntime, planned: TaskState) -
     await persist_and_notify(runtime, planned.with_approval_request(request), NotificationEvent.ASKED, request)
 
 
-async def request_revision_approval(runtime: TaskRuntime, made: RevisionResult) -> bool | None:
+async def request_revision_approval(runtime: TaskRuntime, revision: RevisionResult) -> bool | None:
     """Return whether the task adopts a revised plan. If the revision may be expensive, a person decides.
 
     Returns:
@@ -143,7 +143,7 @@ async def request_revision_approval(runtime: TaskRuntime, made: RevisionResult) 
     """
     if runtime.state.proposed_revision is None:
         now, terms = workflow.now(), runtime.start.config
-        asking = propose_revision(runtime.state, made, terms, now, terms.unattended.compute_deadline(now))
+        asking = propose_revision(runtime.state, revision, terms, now, terms.unattended.compute_deadline(now))
         if asking is None:
             return True
         await persist_and_notify(runtime, asking[0], NotificationEvent.ASKED, asking[1])

@@ -4,7 +4,7 @@ from temporalio import workflow
 
 from waystation.activities.tasks import NotificationActivities
 from waystation.tasks.notifications import TaskNotification
-from waystation.workflows.options import NOTICE, with_summary
+from waystation.workflows.options import NOTIFICATION, with_summary
 
 
 @workflow.defn(name="Notice")
@@ -15,5 +15,5 @@ class NotificationWorkflow:
     async def run(self, notice: TaskNotification) -> None:
         """Send the notification."""
         await workflow.execute_activity_method(
-            NotificationActivities.send_notification, notice, **with_summary(NOTICE, "post to the webhook")
+            NotificationActivities.send_notification, notice, **with_summary(NOTIFICATION, "post to the webhook")
         )

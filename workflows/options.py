@@ -10,7 +10,7 @@ from temporalio.workflow import ActivityCancellationType, ActivityConfig
 
 from waystation.kernel.temporal_names import AGENTS_QUEUE, CONTEXT_QUEUE, WORKFLOWS_QUEUE
 
-PATIENT = RetryPolicy(
+UNLIMITED_RETRIES = RetryPolicy(
     initial_interval=timedelta(seconds=1), backoff_coefficient=2.0, maximum_interval=timedelta(minutes=1)
 )
 """Retries without end: a provider may be down for hours, and a waiting task costs nothing. Errors that retries cannot
@@ -23,7 +23,7 @@ LEG = ActivityConfig(
     task_queue=AGENTS_QUEUE,
     start_to_close_timeout=timedelta(minutes=30),
     heartbeat_timeout=HEARTBEAT,
-    retry_policy=PATIENT,
+    retry_policy=UNLIMITED_RETRIES,
     cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
 )
 CONTEXT: ActivityConfig = {**LEG, "task_queue": CONTEXT_QUEUE}
@@ -34,7 +34,7 @@ queue `context`, and many schedules fire at the same moment.
 SHORT = ActivityConfig(
     task_queue=WORKFLOWS_QUEUE,
     start_to_close_timeout=timedelta(minutes=2),
-    retry_policy=PATIENT,
+    retry_policy=UNLIMITED_RETRIES,
 )
 """Options for reads and writes of the store."""
 RECONCILIATION: ActivityConfig = {**SHORT, "heartbeat_timeout": HEARTBEAT}
@@ -55,7 +55,7 @@ ADMISSION = ActivityConfig(
     heartbeat_timeout=HEARTBEAT,
     retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=500), maximum_interval=timedelta(seconds=10)),
 )
-NOTICE = ActivityConfig(
+NOTIFICATION = ActivityConfig(
     task_queue=WORKFLOWS_QUEUE,
     start_to_close_timeout=timedelta(seconds=90),
     schedule_to_close_timeout=timedelta(hours=24),

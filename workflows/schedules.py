@@ -27,7 +27,7 @@ from waystation.tasks.signals import parse_signal_input
 from waystation.tasks.task import TaskPhase
 from waystation.workflows.options import DOCUMENTS, SESSION_ANSWER, SHORT, with_summary
 
-FIRST_LOOK, LAST_LOOK = timedelta(seconds=1), timedelta(minutes=5)
+MIN_POLL_PAUSE, MAX_POLL_PAUSE = timedelta(seconds=1), timedelta(minutes=5)
 """Shortest and longest pause between two looks at the task; each pause doubles the previous one."""
 FAILED = "ScheduledRunFailed"
 
@@ -87,7 +87,7 @@ class ScheduledRunWorkflow:
 
     async def _ended(self, start: ScheduledRunInput, task: TaskRef) -> ScheduledRunOutcome:
         workflow.set_current_details(f"waits for {task.task_id}")
-        pause = FIRST_LOOK
+        pause = MIN_POLL_PAUSE
         while not (
             seen := await workflow.execute_activity_method(
                 ScheduleActivities.get_task_status, task, **with_summary(SHORT, f"look at {task.task_id}")
@@ -96,7 +96,7 @@ class ScheduledRunWorkflow:
             if workflow.info().is_continue_as_new_suggested():
                 workflow.continue_as_new(start.replace(task=task, previous_failures=_failures_before(start)))
             await workflow.sleep(pause, summary=f"until the next look at {task.task_id}")
-            pause = min(2 * pause, LAST_LOOK)
+            pause = min(2 * pause, MAX_POLL_PAUSE)
         if seen.phase is None or seen.phase is TaskPhase.FAILED:
             how = "failed" if seen.phase is not None else "was ended in Temporal, without a report"
             await self._fail(start, "TaskFailed", f"{task.task_id} {how}")

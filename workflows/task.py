@@ -197,9 +197,9 @@ class SignalHandler:
         held, self._deferred_signals, self._leaving = self.held_signals, None, False
         await self.handle_held(held)
 
-    async def handle_held(self, held: tuple[DeferredSignal, ...]) -> None:
+    async def handle_held(self, deferred_signals: tuple[DeferredSignal, ...]) -> None:
         """Apply messages that arrived while the previous run stored its state."""
-        for message in held:
+        for message in deferred_signals:
             await self._handle(message)
 
     async def _handle(self, message: DeferredSignal) -> tuple[FoundMessage, ...]:

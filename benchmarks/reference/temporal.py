@@ -14,7 +14,7 @@ from benchmarks.reference.markdown import fill_paragraphs, render_page, render_t
 from waystation import activities, workflows
 from waystation.kernel.temporal_names import QUEUES
 from waystation.runtime.temporal.connect import FIELDS, SEARCH_ATTRIBUTE_TYPES
-from waystation.workflows.options import ACCOUNT, ADMISSION, LEG, NOTICE, REPORT, SHORT
+from waystation.workflows.options import ACCOUNT, ADMISSION, LEG, NOTIFICATION, REPORT, SHORT
 
 INTRODUCTION = """
 The names that the Temporal server and its UI show. [For Temporal users](../temporal.md) explains how they work
@@ -28,7 +28,7 @@ OPTIONS: Mapping[str, ActivityConfig] = {
     "admission of a task": ADMISSION,
     "reads and writes of the store": SHORT,
     "account of a session": ACCOUNT,
-    "notifications": NOTICE,
+    "notifications": NOTIFICATION,
 }
 """Options by the activities that have them."""
 WORKFLOW, ACTIVITY = "__temporal_workflow_definition", "__temporal_activity_definition"

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.agents.agent_run import (
-    LISTED_COMPACTIONS,
     MAX_FUTILE_COMPACTIONS,
+    MAX_LISTED_COMPACTIONS,
     AgentRun,
     ApplyContextEdit,
     CompactContext,
@@ -172,7 +172,7 @@ def test_a_run_lists_its_newest_compactions_and_adds_up_all_others() -> None:
     for turn in range(1, 41):
         run = run.after_leg(ContextFull(state=after_turns(turn), request_tokens=38_000))
         run = run.after_compaction(compaction(CompactionStatus.COMPRESSED, turn, f"Note {turn}."))
-    assert len(run.compactions) == LISTED_COMPACTIONS
+    assert len(run.compactions) == MAX_LISTED_COMPACTIONS
     assert run.compactions[-1].notes == ("Note 40.",)
     assert (run.all_compactions.count, run.committed_compaction_count) == (40, 40)
     assert run.all_compactions.passages == 40 * run.compactions[0].passages

@@ -6,8 +6,8 @@ from inline_snapshot import snapshot
 
 from waystation.agents.delegation import TeammateState, list_teammates
 from waystation.agents.prompt_sections import (
-    SHOWN_FAILURES,
-    WHY_CHARACTERS,
+    MAX_REASON_CHARACTERS,
+    MAX_SHOWN_FAILURES,
     PromptSection,
     StatusMessage,
     ToolFailure,
@@ -96,8 +96,8 @@ def test_failures_are_recent_few_short_and_open_no_tags() -> None:
     failed = find_recent_failures(results("old", "a", "b", "b", "</failed> " + "x" * 500))
     assert [failure.reason for failure in failed[1:]] == ["b", "a"]
     assert failed[0].reason.startswith("(/failed) xxx")
-    assert len(failed[0].reason) == WHY_CHARACTERS
-    assert len(failed) == SHOWN_FAILURES
+    assert len(failed[0].reason) == MAX_REASON_CHARACTERS
+    assert len(failed) == MAX_SHOWN_FAILURES
     assert find_recent_failures(results("a", failed=False)) == ()
     assert find_recent_failures([*results("long ago"), *results(*"abcdefghijklm", failed=False)]) == ()
 

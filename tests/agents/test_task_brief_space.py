@@ -7,7 +7,7 @@ import pytest
 from tests.support.agent_environment import NOON, TASK, TASK_REQUEST, TENANT, AgentEnvironment, make_tool_use
 from waystation.agents.action_approvals import UnattendedPolicy
 from waystation.agents.prompt_sections import SECTION_SHARES, PromptSection, compute_request_limit
-from waystation.agents.task_brief import HELD, MAX_LISTED_DOCUMENTS, PromptSpace
+from waystation.agents.task_brief import MAX_LISTED_DOCUMENTS, RESERVED_SECTIONS, PromptSpace
 from waystation.context.tokens import estimate_text
 from waystation.documents.documents import SourceDocument
 from waystation.documents.procedures import ProcedureSource
@@ -38,7 +38,7 @@ def many(count: int) -> list[SourceDocument]:
 @pytest.mark.parametrize("window", [4_000, 6_000, 8_000, 16_000])
 async def test_a_contract_leaves_the_conversation_its_room(bare_env: AgentEnvironment, window: int) -> None:
     await bare_env.open_task(many(300), asked=TASK_REQUEST.replace(procedures=(REVIEW, COOK)))
-    held = sum(SECTION_SHARES[layer] for layer in HELD)
+    held = sum(SECTION_SHARES[layer] for layer in RESERVED_SECTIONS)
     others = (
         100 - SECTION_SHARES[PromptSection.SYSTEM]
     )  # prompt and tools are over their share, so the rest is shared by the others

@@ -22,7 +22,7 @@ from tests.support.send_letter_tool import SendLetterTool
 from waystation.agents.action_approvals import MAX_OPEN_QUESTIONS, ActionDecision, ActionQuestion
 from waystation.agents.compaction_request import EditRequest
 from waystation.agents.leg import AgentFinished, ApprovalRequired, LegOutcome, LegRequest
-from waystation.agents.loop import EXPIRED, GO_ON, NO_APPROVER, QUESTION_NOT_REDACTABLE
+from waystation.agents.loop import CONTINUE_WITHOUT_IT, EXPIRED, NO_APPROVER, QUESTION_NOT_REDACTABLE
 from waystation.context.compaction import ContextEdit
 from waystation.context.transcript import Message, ToolResult
 from waystation.kernel.errors import TextRedactionError
@@ -126,7 +126,7 @@ async def test_a_call_that_nobody_decided_on_in_time_is_not_carried_out(letters:
 async def test_a_refusal_without_a_note_says_how_to_go_on(letters: LettersEnvironment) -> None:
     (question,) = await letters.asked(ASKING)
     await letters.leg([SUBMIT], decision(question, allowed=False))
-    assert (await letters.results())[1].content.endswith(f"carried out. {GO_ON}")
+    assert (await letters.results())[1].content.endswith(f"carried out. {CONTINUE_WITHOUT_IT}")
 
 
 async def test_a_decision_on_another_call_lets_nothing_pass(letters: LettersEnvironment) -> None:

@@ -350,7 +350,7 @@ ODD_TEXT: Any = "many"
 ODDITIES: tuple[tuple[Callable[[AsyncWaystation], Awaitable[object]], str], ...] = (
     (lambda ws: ws.task(ODD), "a task is what was given back for it"),
     (lambda ws: ws.approve(ODD), "a task is what was given back for it"),
-    (lambda ws: ws.tasks(most=ODD_TEXT), "most cannot be used: it should be a whole number"),
+    (lambda ws: ws.tasks(maximum=ODD_TEXT), "most cannot be used: it should be a whole number"),
     (lambda ws: ws.tasks(phases=ODD), "there are no phases 5"),
     (lambda ws: ws.tasks(text=ODD), "text: it should be text"),
     (lambda ws: ws.submit(ODD), "question: it should be text"),

@@ -15,7 +15,7 @@ from waystation.cli.options import (
     parse_limit,
     parse_tokens,
 )
-from waystation.kernel.amount import LARGEST_AMOUNT, Amount, Limit, format_tokens_short
+from waystation.kernel.amount import MAX_AMOUNT, Amount, Limit, format_tokens_short
 from waystation.kernel.errors import BadInput
 
 TOKENS = {
@@ -69,9 +69,7 @@ def test_tokens_are_shown_at_a_glance(tokens: int, text: str) -> None:
     assert format_tokens_short(tokens) == text
 
 
-AMOUNTS = st.builds(
-    Amount, tokens=st.integers(0, LARGEST_AMOUNT.tokens), micro_usd=st.integers(0, LARGEST_AMOUNT.micro_usd)
-)
+AMOUNTS = st.builds(Amount, tokens=st.integers(0, MAX_AMOUNT.tokens), micro_usd=st.integers(0, MAX_AMOUNT.micro_usd))
 
 
 @given(AMOUNTS.filter(lambda amount: not amount.is_zero))

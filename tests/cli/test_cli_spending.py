@@ -11,7 +11,13 @@ from waystation.cli.main import run
 from waystation.cli.tasks import build_spending_rows, format_spending_line
 from waystation.kernel.errors import BadInput
 from waystation.kernel.usage import Usage
-from waystation.plugins.web.charts import APART, DAYS_FOOT, DAYS_HEIGHT, DAYS_LEFT, build_daily_spending_chart
+from waystation.plugins.web.charts import (
+    DAYS_FOOT,
+    DAYS_HEIGHT,
+    DAYS_LEFT,
+    MAX_COLOURED_GROUPS,
+    build_daily_spending_chart,
+)
 from waystation.plugins.web.diagrams import WIDTH
 from waystation.tasks.progress import MAX_DAYS, DayRange, SpendingLine, build_spending_report
 
@@ -57,7 +63,7 @@ def test_every_amount_is_in_the_picture_once_whatever_it_is_grouped_by(spent: li
     assert sum(group.spent.calls for group in drawn.groups) == sum(line.calls for line in spent)
     assert sum((bar.spent.usage for bar in drawn.bars), Usage()) == sum((line.usage for line in spent), Usage())
     assert [bar.day for bar in drawn.bars] == list(WHOLE.dates)
-    assert all(group.colour == min(place, APART) for place, group in enumerate(drawn.groups))
+    assert all(group.colour == min(place, MAX_COLOURED_GROUPS) for place, group in enumerate(drawn.groups))
 
 
 @given(SPENT)

@@ -15,7 +15,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from tests.support.scopes import SYSTEM_SCOPE
 from tests.support.stub_workflows import PENDING_APPROVAL, StubSessionWorkflow, StubTaskWorkflow
 from waystation.client import Client
-from waystation.client.approvals import NOT_TAKEN, UNSEEN
+from waystation.client.approvals import NOT_ADMITTED_REMARK, UNSEEN_RESULT
 from waystation.config.settings import Settings
 from waystation.documents.citations import parse_citations
 from waystation.documents.documents import SourceDocument
@@ -83,7 +83,7 @@ async def test_without_a_worker_it_is_unknown_whether_a_task_was_accepted_and_re
         await client.submit(request, DOCUMENTS, start_timeout=SHORT)
     stored = await client.get_task(make_task_id(request))
     assert stored.phase is TaskPhase.SUBMITTED
-    assert stored.remark == NOT_TAKEN
+    assert stored.remark == NOT_ADMITTED_REMARK
     async with run_stub_worker(temporal_client):
         submitted = await client.submit(request, DOCUMENTS)
     assert submitted.task_id == make_task_id(request)
@@ -160,7 +160,7 @@ async def test_a_denial_is_told(client: Client, temporal_client: TemporalClient)
 async def test_an_answer_that_no_worker_reads_waits_for_one(client: Client, temporal_client: TemporalClient) -> None:
     async with run_stub_worker(temporal_client):
         task_id = (await client.submit(make_task_request(), DOCUMENTS)).task_id
-    assert await client.deny(task_id) == UNSEEN
+    assert await client.deny(task_id) == UNSEEN_RESULT
     async with run_stub_worker(temporal_client):
         (answered,) = (await temporal_client.get_workflow_handle_for(StubTaskWorkflow.run, task_id).result()).approvals
     assert answered.decision == "denied"

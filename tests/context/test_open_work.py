@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.conversations import make_call_message, make_research_turns, make_text_message
-from waystation.context.constraints import MOST_ITEMS, OPEN_WORK_CHARACTERS, STEP_ITEM_PREFIX, find_open_items
+from waystation.context.constraints import MAX_ITEMS, OPEN_WORK_CHARACTERS, STEP_ITEM_PREFIX, find_open_items
 from waystation.context.summary import build_summary_message, render_ledger
 from waystation.context.transcript import Message, ToolUse, build_user_message
 
@@ -75,7 +75,7 @@ def test_a_list_is_bounded_and_each_item_is_one_line_without_frames() -> None:
         "m2", "\n".join([*(f"[TODO] item {n} {'x' * 500}" for n in range(50)), "[TODO] a </ledger> b"])
     )
     items = find_open_items([long], [CONTRACT, long])
-    assert len(items) == MOST_ITEMS
+    assert len(items) == MAX_ITEMS
     assert max(map(len, items)) == OPEN_WORK_CHARACTERS
     framed = make_text_message("m2", "[TODO] a </ledger> b")
     assert find_open_items([framed], [framed]) == ("[TODO] a b",)

@@ -27,7 +27,7 @@ from tests.support.temporal_platform import (
     wait_until,
 )
 from tests.support.workflow_history import fetch_current_details
-from waystation.context.compaction import TOO_LATE, CompactionStatus, ContextEdit
+from waystation.context.compaction import TOO_LATE_REASON, CompactionStatus, ContextEdit
 from waystation.context.history import build_model_view
 from waystation.context.message_rules import find_violations
 from waystation.context.transcript import Text
@@ -188,7 +188,7 @@ async def test_an_edit_waits_for_the_end_of_a_leg_and_comes_too_late_for_an_agen
         stored = await counter.store.load_transcript(f"{task.id}/write", SYSTEM_SCOPE)
     assert delivered == "harbours has finished: its context can no longer be edited"
     (late,) = ended.context_edits
-    assert (late.state, late.reason) == ("refused", TOO_LATE)
+    assert (late.state, late.reason) == ("refused", TOO_LATE_REASON)
     assert ended.phase is TaskPhase.DONE
     assert [entry.state for entry in trail if isinstance(entry, ContextEdit)] == ["waiting", "refused"]
     assert [record.type for record in stored.records] == ["prompt_prefix"], "nothing was pinned"

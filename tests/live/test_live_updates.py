@@ -31,9 +31,9 @@ from tests.support.temporal_platform import (
 )
 from tests.support.workflow_history import fetch_events, join_all_strings
 from waystation.client import Client
-from waystation.client.approvals import UNSEEN, get_result_of_each
+from waystation.client.approvals import UNSEEN_RESULT, get_result_of_each
 from waystation.config.settings import Settings
-from waystation.context.compaction import TOO_LATE
+from waystation.context.compaction import TOO_LATE_REASON
 from waystation.kernel.errors import BadInput
 from waystation.planning.plan import Plan
 from waystation.privacy.ports import Redactor
@@ -173,7 +173,7 @@ async def test_a_message_that_no_worker_reads_waits_for_one_and_counts_once(
             for request_id in ("harbours-1", "tides-1"):
                 await counter.get_message_client().send(APPROVE_BUDGET, {"request_id": request_id})
             ended = await counter.get_task_handle().result()
-    assert unseen.answer == UNSEEN
+    assert unseen.answer == UNSEEN_RESULT
     assert len(ended.task_messages) == 1
 
 
@@ -202,7 +202,7 @@ async def test_an_edit_is_told_what_it_came_to_also_where_its_task_ends_first(
         await task.result()
     assert pinned.outcome == "done"
     assert (unknown.outcome, "there is no message 'm99'" in unknown.reason) == ("refused", True)
-    assert late == UpdateResult(outcome="refused", reason=TOO_LATE)
+    assert late == UpdateResult(outcome="refused", reason=TOO_LATE_REASON)
 
 
 async def test_an_edit_that_waits_when_its_task_is_cancelled_is_refused(
@@ -227,7 +227,7 @@ async def test_an_edit_that_waits_when_its_task_is_cancelled_is_refused(
             await task.result()
         with pytest.raises(BadInput, match="is not running: it has ended"):
             await sender.send(SEND_MESSAGE, {"text": "Too late."})
-    assert edited == UpdateResult(outcome="refused", reason=TOO_LATE)
+    assert edited == UpdateResult(outcome="refused", reason=TOO_LATE_REASON)
 
 
 async def test_an_update_by_hand_needs_no_id_and_a_malformed_one_is_refused_like_a_signal(

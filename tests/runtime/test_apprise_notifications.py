@@ -18,12 +18,12 @@ from tests.support.webhook_server import NO_RESPONSE, SECRET, WebhookResponse, W
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput, WebhookUnavailable
 from waystation.runtime.apprise_sender import AppriseMessage, send_notification
-from waystation.runtime.hooks import GATHER_S, MESSAGE_PATIENCE_S, AppriseNotifier
+from waystation.runtime.hooks import GATHER_S, MESSAGE_TIMEOUT_S, AppriseNotifier
 from waystation.runtime.temporal.connect import TemporalTarget
 from waystation.tasks.ports import Notifier
 from waystation.tasks.task import TaskPhase
 from waystation.workers.external_systems import build_task_link, create_notifiers
-from waystation.workflows.options import NOTICE
+from waystation.workflows.options import NOTIFICATION
 
 DONE = make_end_notice(TaskPhase.DONE)
 
@@ -210,8 +210,8 @@ def test_mail_gets_the_time_at_each_step_that_mail_servers_take(monkeypatch: pyt
         return True
 
     monkeypatch.setattr(NotifyEmail, "send", send)
-    assert send_notification(AppriseMessage("mailto://u:p@example.org", "T", "B", MESSAGE_PATIENCE_S))
-    assert waits == [MESSAGE_PATIENCE_S]
+    assert send_notification(AppriseMessage("mailto://u:p@example.org", "T", "B", MESSAGE_TIMEOUT_S))
+    assert waits == [MESSAGE_TIMEOUT_S]
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -244,6 +244,6 @@ def test_notices_lead_to_the_page_of_a_task_where_that_is_set() -> None:
 
 
 def test_an_attempt_has_time_to_gather_and_to_be_answered() -> None:
-    attempt = NOTICE.get("start_to_close_timeout")
+    attempt = NOTIFICATION.get("start_to_close_timeout")
     assert attempt is not None
-    assert attempt.total_seconds() > GATHER_S + MESSAGE_PATIENCE_S
+    assert attempt.total_seconds() > GATHER_S + MESSAGE_TIMEOUT_S

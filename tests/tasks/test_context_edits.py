@@ -20,7 +20,7 @@ from tests.support.task_states import (
 from waystation.agents.agent_run import AgentRun, ApplyContextEdit, FinishRun, RequestBudget, RunLeg
 from waystation.agents.compaction_request import EditOutcome
 from waystation.agents.leg import ContextFull
-from waystation.context.compaction import TOO_LATE, CompactionOutcome, CompactionStatus, ContextEdit
+from waystation.context.compaction import TOO_LATE_REASON, CompactionOutcome, CompactionStatus, ContextEdit
 from waystation.tasks.details import render_task_details
 from waystation.tasks.progress import build_task_progress
 from waystation.tasks.signals import (
@@ -180,7 +180,7 @@ def test_an_edit_that_the_agents_end_came_before_is_refused() -> None:
     run = state.runs["research-1"]
     assert isinstance(run.get_next_action(), FinishRun)
     (late,) = run.late_edits
-    assert (late.state, late.reason) == ("refused", TOO_LATE)
+    assert (late.state, late.reason) == ("refused", TOO_LATE_REASON)
 
 
 def test_what_a_summary_cost_is_booked_also_where_its_agent_was_denied_meanwhile() -> None:

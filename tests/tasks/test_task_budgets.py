@@ -13,7 +13,7 @@ from waystation.kernel.usage import Usage
 from waystation.tasks.progress import build_task_progress
 from waystation.tasks.reallocation import draw_budget, draw_from_task, should_wait_for_release
 from waystation.tasks.session import SessionBudgetAnswer
-from waystation.tasks.state import UNFIT_SHARES, TaskState
+from waystation.tasks.state import UNFIT_SHARES_NOTE, TaskState
 
 PLANNING = RunUsage(usage=Usage(input=2_000), turns=1, cost_micro_usd=40_000)
 NUMBERS = st.none() | st.integers(0, 400_000)
@@ -198,7 +198,7 @@ def test_shares_of_a_plan_that_came_from_elsewhere_and_do_not_fit_are_even_and_n
         given, RunUsage(), (), Limit(tokens=90_000)
     )
     assert [held.tokens for held in state.account.reserved.values()] == [20_000] * 4
-    assert state.notes == (UNFIT_SHARES,)
+    assert state.notes == (UNFIT_SHARES_NOTE,)
 
 
 def test_where_nobody_lends_shares_are_walls() -> None:

@@ -27,7 +27,7 @@ from waystation.agents.leg import (
 from waystation.budgets.budget import BudgetAccount, RunUsage
 from waystation.context.compaction import (
     EDIT_PREFIX,
-    TOO_LATE,
+    TOO_LATE_REASON,
     CompactionOutcome,
     CompactionStatus,
     CompactionTotals,
@@ -85,16 +85,16 @@ class FinishRun(Value):
 RunAction = RunLeg | CompactContext | ApplyContextEdit | RequestBudget | StartSubagents | RequestApproval | FinishRun
 
 
-LISTED_COMPACTIONS = 5
+MAX_LISTED_COMPACTIONS = 5
 """Number of newest compactions that a run lists; earlier ones are added up, so that its state does not
 grow with age.
 """
-LISTED_NOTES = 20
+MAX_LISTED_NOTES = 20
 """Number of newest notes that a run lists; its task has taken over all of them."""
 MAX_FUTILE_COMPACTIONS = 3
 """Maximum number of consecutive compactions without a turn in between; after that the agent delivers what it has."""
 
-STRETCH_TURNS, MOST_SHARES = 10, 3
+MIN_REQUESTED_TURNS, MAX_SHARES = 10, 3
 """A budget request covers at least `STRETCH_TURNS` turns, up to `MOST_SHARES` shares: a grant of the requested amount
 must not lead to another pause at once.
 """
@@ -189,8 +189,8 @@ class AgentRun(Value):
         """
         spent, turns, share = self.totals.spent, max(1, self.totals.turns), self.initial_limit.amount
         stretch = Amount(
-            tokens=min(STRETCH_TURNS * spent.tokens // turns, MOST_SHARES * share.tokens),
-            micro_usd=min(STRETCH_TURNS * spent.micro_usd // turns, MOST_SHARES * share.micro_usd),
+            tokens=min(MIN_REQUESTED_TURNS * spent.tokens // turns, MAX_SHARES * share.tokens),
+            micro_usd=min(MIN_REQUESTED_TURNS * spent.micro_usd // turns, MAX_SHARES * share.micro_usd),
         )
         return self._lacking_units.restrict_to_limited_units(share.max_with(stretch)) + self.needed
 
@@ -353,7 +353,7 @@ class AgentRun(Value):
     @property
     def late_edits(self) -> tuple[ContextEdit, ...]:
         """Edits that arrived too late, because the run ended first."""
-        return tuple(edit for edit in self.context_edits if edit.reason == TOO_LATE)
+        return tuple(edit for edit in self.context_edits if edit.reason == TOO_LATE_REASON)
 
     @property
     def committed_compaction_count(self) -> int:
@@ -392,7 +392,7 @@ class AgentRun(Value):
         base = self.replace(phase="delivered", partial=partial, reason=reason)
         for edit in self.context_edits:
             if edit.state == "waiting":
-                base = base.with_edit(edit.replace(state="refused", reason=TOO_LATE))
+                base = base.with_edit(edit.replace(state="refused", reason=TOO_LATE_REASON))
         return base
 
     def _leg_request(self) -> LegRequest:
@@ -418,7 +418,7 @@ class AgentRun(Value):
 
     def _compacted(self, outcome: CompactionOutcome) -> "AgentRun":
         listed = (*self.compactions, outcome)
-        dropped, newest = listed[:-LISTED_COMPACTIONS], listed[-LISTED_COMPACTIONS:]
+        dropped, newest = listed[:-MAX_LISTED_COMPACTIONS], listed[-MAX_LISTED_COMPACTIONS:]
         earlier = self.earlier_compactions + CompactionTotals.from_outcomes(dropped)
         return self.replace(compactions=newest, earlier_compactions=earlier)
 
@@ -429,7 +429,7 @@ class AgentRun(Value):
 
 
 def _newest(known: tuple[str, ...], new: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*known, *new)))[-LISTED_NOTES:]
+    return tuple(dict.fromkeys((*known, *new)))[-MAX_LISTED_NOTES:]
 
 
 def format_unanswered_call(cause: str) -> str:

@@ -227,7 +227,9 @@ EVALUATION_START = datetime(2026, 1, 1, tzinfo=UTC)
 class NoOpRedactor:
     """A `Redactor` that replaces nothing, as a baseline for the cost of redaction."""
 
-    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:  # noqa: ARG002
+    async def redact(
+        self, texts: Sequence[str], destination: TextDestination, tenant: str
+    ) -> tuple[RedactionResult, ...]:  # noqa: ARG002
         """Return the texts unchanged."""
         return tuple(RedactionResult(text=text) for text in texts)
 

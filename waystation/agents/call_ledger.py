@@ -132,7 +132,7 @@ class MeteredModel:
     async def prepare_call(
         self,
         request: ModelRequest,
-        left: Limit,
+        remaining: Limit,
         floor: int,
         prices: Sequence[Price],
         counted: CountedPrompt | None = None,
@@ -160,7 +160,7 @@ class MeteredModel:
         tools = json.dumps(specs)
         bytes_bound = compute_request_upper_bound(request.system, tools, request.messages)
         own = find_worst_rates(request.model, bytes_bound, day, prices)
-        if own is None and left.micro_usd is not None:
+        if own is None and remaining.micro_usd is not None:
             raise BadInput(f"{request.model} has no known price, so no call of it can be held under a limit in dollars")
 
         def bounded(tokens: int) -> CallCostBound:
@@ -168,19 +168,19 @@ class MeteredModel:
             return CallCostBound(input_tokens=tokens, rates=merge_worst_rates(met))
 
         others = self.model.list_fallbacks(request.model) if isinstance(self.model, FallbackChatModel) else ()
-        priced = [one for one in others if left.micro_usd is None or find_price(one, day, prices) is not None]
+        priced = [one for one in others if remaining.micro_usd is None or find_price(one, day, prices) is not None]
         request = request.replace(fallbacks=tuple(priced))
         alike = tuple(one for one in priced if get_family_name(one) == get_family_name(request.model))
         known = bytes_bound if counted is None else min(bytes_bound, counted.compute_token_bound(request, tools))
         bound = bounded(known if len(alike) == len(priced) else bytes_bound)
-        if not left.can_cover(bound.compute_worst_case(request.max_output)):
+        if not remaining.can_cover(bound.compute_worst_case(request.max_output)):
             known = min(known, await self._counted(request) or bytes_bound)
             if known < bytes_bound:
                 request = request.replace(fallbacks=alike)
                 bound = bounded(known)
-        room = bound.compute_max_reply_tokens(left, request.max_output, floor)
+        room = bound.compute_max_reply_tokens(remaining, request.max_output, floor)
         if room is None:
-            return CallNotAffordable(bound.compute_shortfall(left, floor))
+            return CallNotAffordable(bound.compute_shortfall(remaining, floor))
         return PreparedCall(request.replace(max_output=room), bound.compute_worst_case(room), prices, day)
 
     async def run_call(
@@ -351,7 +351,7 @@ def _in_a_row(error: ModelUnavailable, unanswered: int) -> ModelError:
     return ModelUnavailable(str(error), retry_after=RETRY_DELAY_SECONDS)
 
 
-_MOST_BYTES_PER_TOKEN = 16
+_MAX_BYTES_PER_TOKEN = 16
 """Upper bound for any request in any tokeniser, by a wide margin: an endpoint that reports fewer tokens has not
 counted.
 """
@@ -364,7 +364,7 @@ def _reported_cost(call: PricedCall, error: ModelError) -> Amount | None:
     the output is bounded by the code that read the stream. It never exceeds the worst case.
     """
     used = error.reported_usage
-    if used is None or used.prompt_tokens * _MOST_BYTES_PER_TOKEN < call.input_bound:
+    if used is None or used.prompt_tokens * _MAX_BYTES_PER_TOKEN < call.input_bound:
         return None
     worst, cost = call.worst_case, compute_cost_micro_usd(error.called_model or call.model, used, call.day, call.prices)
     micro_usd = worst.micro_usd if cost is None else min(cost, worst.micro_usd)
@@ -388,7 +388,7 @@ class MeteredSearch:
     prices: Sequence[Price]
 
     async def search(
-        self, fence: Fence, call_id: str, query: str, most: int, limit: Limit
+        self, fence: Fence, call_id: str, query: str, maximum: int, limit: Limit
     ) -> WebSearchResponse | CallNotAffordable:
         """Search once, within the run's limit.
 
@@ -413,14 +413,14 @@ class MeteredSearch:
             return CallNotAffordable(limit.remaining_after(spent).compute_excess(call.worst_case))
         books = CallLedger(self.store, self.clock, self.meter)
         found, charge = await books.run_metered_call(
-            fence, CallKey("search", call_id), call, lambda: self._answer(query, most)
+            fence, CallKey("search", call_id), call, lambda: self._answer(query, maximum)
         )
         await self.store.commit_charge(fence, charge)
         return found
 
-    async def _answer(self, query: str, most: int) -> WebSearchResponse:
+    async def _answer(self, query: str, maximum: int) -> WebSearchResponse:
         """Return the results; usage that the endpoint did not report is set to the maximum of any search."""
-        found = await self.web.search(query, most)
+        found = await self.web.search(query, maximum)
         return found.replace(usage=found.usage.fill_missing(SEARCH_INPUT_TOKENS, SEARCH_OUTPUT_TOKENS))
 
     def _priced(self, limit: Limit) -> PricedCall:

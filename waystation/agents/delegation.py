@@ -85,9 +85,9 @@ def get_delegation_depth(step_id: str) -> int:
     return step_id.count(SUBAGENT_ID_SEPARATOR)
 
 
-def can_delegate(step_id: str, terms: DelegationConfig | None) -> bool:
+def can_delegate(step_id: str, config: DelegationConfig | None) -> bool:
     """Return whether an agent at this depth may start subagents. Without a delegation config none may."""
-    return terms is not None and get_delegation_depth(step_id) < terms.max_depth
+    return config is not None and get_delegation_depth(step_id) < config.max_depth
 
 
 def sum_order_limits(orders: Sequence[SubagentOrder]) -> Amount:

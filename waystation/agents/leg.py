@@ -23,8 +23,8 @@ from waystation.models.profiles import MIN_THINKING_TOKENS, Effort, Price, Think
 
 MIN_REPLY_TOKENS = 4_000
 """Minimum reply length in tokens for a normal budget: a shorter reply would be cut mid-thought or mid-call."""
-SMALLEST_REPLY_TOKENS = 256
-REPLY_PART = 16
+REDUCED_MIN_REPLY_TOKENS = 256
+MIN_REPLY_DIVISOR = 16
 """The shortest reply worth a call is at most 1/16 of what the agent's budget pays for."""
 
 
@@ -36,7 +36,7 @@ def compute_min_reply_tokens(affordable: int | None) -> int:
     """
     if affordable is None:
         return MIN_REPLY_TOKENS
-    return max(SMALLEST_REPLY_TOKENS, min(MIN_REPLY_TOKENS, affordable // REPLY_PART))
+    return max(REDUCED_MIN_REPLY_TOKENS, min(MIN_REPLY_TOKENS, affordable // MIN_REPLY_DIVISOR))
 
 
 class AgentConfig(Value):

@@ -112,21 +112,21 @@ class LegAttempt:
         await self.deps.store.commit_outcome(self.fence, self.request.leg, outcome, self.committed_version, said)
         self.uncommitted.clear()
 
-    def get_counted_prompt(self, shown: Sequence[Message]) -> CountedPrompt | None:
+    def get_counted_prompt(self, messages: Sequence[Message]) -> CountedPrompt | None:
         """Return the provider's count of the last turn's request, if the next request begins with all of it.
 
         Returns:
             None before the first reply; after a reply whose input was not reported, or that came from a fallback with
             another tokeniser; and after a change of the conversation, such as a compaction or an edit.
         """
-        replies = [place for place, message in enumerate(shown) if message.role == "assistant"]
+        replies = [place for place, message in enumerate(messages) if message.role == "assistant"]
         said = self.transcript.messages
         newest = max((place for place, message in enumerate(said) if message.role == "assistant"), default=None)
         if (
             newest is None
             or not replies
             or not self.totals.last_prompt_tokens
-            or said[newest].id != shown[replies[-1]].id
+            or said[newest].id != messages[replies[-1]].id
         ):
             return None
         if said[newest].fallback_model:
@@ -237,12 +237,12 @@ async def receive_news(attempt: LegAttempt) -> None:
     await _receive_document_updates(attempt, news.updates)
 
 
-async def _receive_messages(attempt: LegAttempt, told: Sequence[TaskMessage]) -> None:
+async def _receive_messages(attempt: LegAttempt, messages: Sequence[TaskMessage]) -> None:
     """Each thing that this agent has not heard, oldest first, as a message of its own: redacted, else word for word.
     What it has heard stands in its transcript: so nothing is said twice, and what is taken back is said again.
     """
     desk, run, known = attempt.deps, attempt.request.run, list_received_message_numbers(attempt.effective_messages)
-    for message in told:
+    for message in messages:
         if message.number not in known:
             words = await desk.store.get_text(message.text, run.scope)
             (redacted,) = await desk.redactor.redact([words], TextDestination.CONTRACT, run.tenant)
@@ -310,18 +310,18 @@ async def _receive_document_updates(attempt: LegAttempt, updates: Sequence[Recor
     attempt.add(told.replace(documents_update_number=fresh[-1].number))
 
 
-async def _line(change: DocumentChange, shown: Document, store: TextStore, reader: TaskScope) -> str:
-    name = sanitize_line(shown.name)
+async def _line(change: DocumentChange, document: Document, store: TextStore, reader: TaskScope) -> str:
+    name = sanitize_line(document.name)
     match change.kind:
         case "added":
-            return f"- added: {name} ({shown.lines} lines)"
+            return f"- added: {name} ({document.lines} lines)"
         case "removed":
             return f"- removed: {name}"
         case "changed":
             before, after = [
                 (await store.get_text(blob, reader)).splitlines() for blob in (change.before, change.after)
             ]
-            return f"- changed: {name} ({await asyncio.to_thread(_places, before, after)}; {shown.lines} lines now)"
+            return f"- changed: {name} ({await asyncio.to_thread(_places, before, after)}; {document.lines} lines now)"
 
 
 def _places(before: Sequence[str], after: Sequence[str]) -> str:

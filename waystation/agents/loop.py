@@ -148,14 +148,12 @@ def _least_for_a_call(attempt: LegAttempt, day: date) -> Amount:
     return Amount(tokens=round_up_to_step(least.tokens), micro_usd=round_up_to_step(least.micro_usd))
 
 
-GO_ON = "Go on without it, and say in your result what is missing for that."
-QUESTION_NOT_REDACTABLE = (
-    f"What a person would be asked before this call could not be redacted, so it was not carried out. {GO_ON}"
+CONTINUE_WITHOUT_IT = "Go on without it, and say in your result what is missing for that."
+QUESTION_NOT_REDACTABLE = f"What a person would be asked before this call could not be redacted, so it was not carried out. {CONTINUE_WITHOUT_IT}"
+NO_APPROVER = f"A person has to be asked before this call, and this task asks nobody, so it was not carried out. {CONTINUE_WITHOUT_IT}"
+EXPIRED = (
+    f"A person was asked about this call, and nobody answered in time, so it was not carried out. {CONTINUE_WITHOUT_IT}"
 )
-NO_APPROVER = (
-    f"A person has to be asked before this call, and this task asks nobody, so it was not carried out. {GO_ON}"
-)
-EXPIRED = f"A person was asked about this call, and nobody answered in time, so it was not carried out. {GO_ON}"
 DENIED = "A person refused this call, so it was not carried out."
 
 
@@ -219,11 +217,11 @@ async def _words(attempt: LegAttempt, decision: ActionDecision) -> str:
     if decision.expired:
         return EXPIRED
     if not decision.note:
-        return f"{DENIED} {GO_ON}"
+        return f"{DENIED} {CONTINUE_WITHOUT_IT}"
     (note,) = await attempt.deps.redactor.redact(
         [decision.note], TextDestination.TOOL_RESULT, attempt.request.run.tenant
     )
-    return f"{DENIED} They say: {note.text}\n{GO_ON}"
+    return f"{DENIED} They say: {note.text}\n{CONTINUE_WITHOUT_IT}"
 
 
 async def run_open_tool_calls(attempt: LegAttempt, calling: Callable[[str], None]) -> LegOutcome | None:
@@ -462,18 +460,18 @@ class TurnRunner:
             await self.loop.sleep(delay)
 
 
-def _handed_in(said: Sequence[Message], ending: frozenset[str]) -> bool:
-    calls = {call.id: call.name for message in said[-2:] for call in message.tool_uses}
-    return any(not result.is_error and calls.get(result.tool_use_id) in ending for result in said[-1].tool_results)
+def _handed_in(messages: Sequence[Message], ending: frozenset[str]) -> bool:
+    calls = {call.id: call.name for message in messages[-2:] for call in message.tool_uses}
+    return any(not result.is_error and calls.get(result.tool_use_id) in ending for result in messages[-1].tool_results)
 
 
-def _idle_replies(said: Sequence[Message], known: Container[str]) -> int:
+def _idle_replies(messages: Sequence[Message], known: Container[str]) -> int:
     """Return the number of trailing replies that call no known tool.
 
     A tool that was called successfully counts as known, even if its server is away now.
     """
     idle, failed = 0, set[str]()
-    for message in reversed(said):
+    for message in reversed(messages):
         failed |= {result.tool_use_id for result in message.tool_results if result.is_error}
         if any(call.name in known or call.id not in failed for call in message.tool_uses):
             break
@@ -481,16 +479,18 @@ def _idle_replies(said: Sequence[Message], known: Container[str]) -> int:
     return idle
 
 
-def _with_valid_thinking(kept: Message, said: Sequence[Block]) -> Message:
+def _with_valid_thinking(message: Message, said: Sequence[Block]) -> Message:
     """Drop thinking that follows a changed block of the reply: a redacted secret, or a call under another ID.
 
     Thinking is signed over what the model said, so the provider would drop it.
     """
-    changed = next((place for place, (own, its) in enumerate(zip(kept.blocks, said, strict=False)) if own != its), None)
+    changed = next(
+        (place for place, (own, its) in enumerate(zip(message.blocks, said, strict=False)) if own != its), None
+    )
     if changed is None:
-        return kept
-    left = tuple(block for block in kept.blocks[changed:] if not isinstance(block, Thinking | RedactedThinking))
-    return kept.replace(blocks=kept.blocks[:changed] + left)
+        return message
+    left = tuple(block for block in message.blocks[changed:] if not isinstance(block, Thinking | RedactedThinking))
+    return message.replace(blocks=message.blocks[:changed] + left)
 
 
 def _usable(reply: ModelResponse) -> tuple[Block, ...]:

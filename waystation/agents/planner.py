@@ -114,7 +114,7 @@ class Planner:
         kept = await self.store.get_newest_plan(ref.task_id, ref.scope) or plan
         return PlanningResult(plan=kept.without_goals(), totals=await self.store.get_run_usage(run.run_id), notes=notes)
 
-    async def apply_plan_edit(self, ref: TaskRef, edit: PlanEdit, left: Limit) -> PlanEditResult:
+    async def apply_plan_edit(self, ref: TaskRef, edit: PlanEdit, remaining: Limit) -> PlanEditResult:
         """Store a person's plan as the task's newest version. Idempotent. `left`: limit for all its steps.
 
         Raises StoreError, RedactionFailed.
@@ -125,7 +125,7 @@ class Planner:
             return PlanEditResult(reason=UNKNOWN_PLAN)
         if faults := find_plan_errors(plan):
             return PlanEditResult(reason=f"the plan cannot be run ({len(faults)} faults): {SEND_AGAIN}")
-        if faults := find_share_errors(plan, left):
+        if faults := find_share_errors(plan, remaining):
             return PlanEditResult(reason="; ".join(faults))
         versions = await self.store.list_plan_versions(ref.task_id, ref.scope)
         known = next((one.plan for one in versions if one.made_by == edit.made_by), None)

@@ -348,7 +348,7 @@ class Meter(Protocol):
         """Record the end of a compaction."""
         ...
 
-    def record_redactions(self, place: TextDestination, spans: int) -> None:
+    def record_redactions(self, destination: TextDestination, spans: int) -> None:
         """Record the number of private spans replaced in texts for this destination."""
         ...
 

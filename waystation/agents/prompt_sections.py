@@ -219,12 +219,12 @@ def _row(layer: PromptSection, share: int, room: int, parts: Sequence[PromptCand
     )
 
 
-MORE_IS_ASKED_FOR = "more is asked for when it is spent"
+MORE_BUDGET_NOTE = "more is asked for when it is spent"
 """Shown if a person will be asked for more budget: the agent then need not submit early."""
-MOST_TOKENS, MOST_MICRO_USD = 999_999_999_999, 999_999_999_999
-RECENT_RESULTS, SHOWN_FAILURES = 12, 3
+MAX_TOKENS, MAX_MICRO_USD = 999_999_999_999, 999_999_999_999
+RECENT_RESULTS, MAX_SHOWN_FAILURES = 12, 3
 """Failures among this many newest results count as recent; at most `SHOWN_FAILURES` of them are shown."""
-WHY_CHARACTERS = 160
+MAX_REASON_CHARACTERS = 160
 
 
 class ToolFailure(Value):
@@ -246,11 +246,11 @@ def round_down_to_step(amount: int) -> int:
     return next((step for step in ROUNDING_STEPS if step <= digits), digits) * scale
 
 
-def round_limit_down(left: Limit) -> Limit:
+def round_limit_down(remaining: Limit) -> Limit:
     """Round the remaining limit down: the status stays valid, as a lower bound, until the next step is reached."""
     return Limit(
-        tokens=None if left.tokens is None else round_down_to_step(left.tokens),
-        micro_usd=None if left.micro_usd is None else round_down_to_step(left.micro_usd),
+        tokens=None if remaining.tokens is None else round_down_to_step(remaining.tokens),
+        micro_usd=None if remaining.micro_usd is None else round_down_to_step(remaining.micro_usd),
     )
 
 
@@ -302,14 +302,14 @@ class StatusMessage(Value):
     def with_widest_amounts(self) -> "StatusMessage":
         """The status with the widest possible amounts: if this fits, any amount fits."""
         most = Limit(
-            tokens=None if self.remaining.tokens is None else MOST_TOKENS,
-            micro_usd=None if self.remaining.micro_usd is None else MOST_MICRO_USD,
+            tokens=None if self.remaining.tokens is None else MAX_TOKENS,
+            micro_usd=None if self.remaining.micro_usd is None else MAX_MICRO_USD,
         )
         return self.replace(remaining=most, submit_below=most.amount)
 
     @property
     def _head(self) -> PromptCandidate:
-        more = "" if self.final or self.remaining.is_unlimited else f" ({MORE_IS_ASKED_FOR})"
+        more = "" if self.final or self.remaining.is_unlimited else f" ({MORE_BUDGET_NOTE})"
         if self.final and not self.submit_below.is_zero:
             more = f"; submit before less than {format_amount(self.submit_below)} are left"
         said = f"budget left {format_limit(self.remaining)}{more}"
@@ -331,16 +331,16 @@ class StatusMessage(Value):
         return ", ".join(f"{mate.id} {'(you)' if mate.id == self.step_id else mate.state}" for mate in team)
 
 
-def find_latest_status(shown: Iterable[Message]) -> str | None:
+def find_latest_status(messages: Iterable[Message]) -> str | None:
     """Return the last status message of a view, as it was sent."""
-    return next((message.text for message in reversed([*shown]) if message.is_status), None)
+    return next((message.text for message in reversed([*messages]) if message.is_status), None)
 
 
-def with_status(shown: tuple[Message, ...], message_id: str, status: str) -> tuple[Message, ...]:
+def with_status(messages: tuple[Message, ...], message_id: str, status: str) -> tuple[Message, ...]:
     """Return the view, with a new status message appended unless the latest one says the same."""
-    told = find_latest_status(shown)
+    told = find_latest_status(messages)
     same = told is not None and _lines_of(told) == _lines_of(status)
-    return shown if same else (*shown, build_status_message(message_id, status))
+    return messages if same else (*messages, build_status_message(message_id, status))
 
 
 def _lines_of(status: str) -> list[str]:
@@ -358,12 +358,12 @@ def find_recent_failures(messages: Sequence[Message]) -> tuple[ToolFailure, ...]
         for result in reversed(results)
         if result.is_error
     ]
-    return tuple(dict.fromkeys(failed))[:SHOWN_FAILURES]
+    return tuple(dict.fromkeys(failed))[:MAX_SHOWN_FAILURES]
 
 
 def _beginning(text: str) -> str:
     """Return the beginning of a text in one line, without anything that looks like a tag."""
-    return sanitize_line(" ".join(text.split()).translate(_NO_TAGS), WHY_CHARACTERS)
+    return sanitize_line(" ".join(text.split()).translate(_NO_TAGS), MAX_REASON_CHARACTERS)
 
 
 def _status(lines: str) -> str:

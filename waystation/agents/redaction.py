@@ -164,7 +164,7 @@ PAID_DESTINATIONS = frozenset({TextDestination.MODEL_OUTPUT, TextDestination.TOO
 """Texts that a model was paid for. A new attempt at the work would pay again, so redaction is retried here."""
 REQUIRED_DESTINATIONS = frozenset({TextDestination.USER_INPUT, TextDestination.CONTRACT})
 """Texts without which an agent does not know its task."""
-LONGEST_PAUSE_S = 60
+MAX_PAUSE_S = 60
 MAX_TIMEOUTS = 2
 
 _T = TypeVar("_T")
@@ -197,53 +197,55 @@ class RedactionRetryPolicy:
     _read: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def redact_with_retries(
-        self, redact: _Redact, texts: Sequence[str], place: TextDestination, tenant: str
+        self, redact: _Redact, texts: Sequence[str], destination: TextDestination, tenant: str
     ) -> tuple[RedactionResult, ...]:
         """See `Redactor`. Also raises RedactionAbandonedError and RedactionReviewRequiredError."""
-        if place in PAID_DESTINATIONS:
-            return tuple([await self._paid(redact, text, place, tenant) for text in texts])
+        if destination in PAID_DESTINATIONS:
+            return tuple([await self._paid(redact, text, destination, tenant) for text in texts])
         if self.current_attempt() < self.max_attempts:
-            return await self._all(redact, texts, place, tenant)
-        return tuple([await self._last_attempt(redact, text, place, tenant) for text in texts])
+            return await self._all(redact, texts, destination, tenant)
+        return tuple([await self._last_attempt(redact, text, destination, tenant) for text in texts])
 
     async def _all(
-        self, redact: _Redact, texts: Sequence[str], place: TextDestination, tenant: str
+        self, redact: _Redact, texts: Sequence[str], destination: TextDestination, tenant: str
     ) -> tuple[RedactionResult, ...]:
         if len(texts) > 1 and not await self._any_aside(texts, tenant):
             try:
-                return await redact(texts, place, tenant)
+                return await redact(texts, destination, tenant)
             except RedactionTimeoutError:
                 # Only redacting one by one shows which text it was. What was redacted already is instant.
                 pass
-        return tuple([await self._once(redact, text, place, tenant) for text in texts])
+        return tuple([await self._once(redact, text, destination, tenant) for text in texts])
 
     async def _any_aside(self, texts: Sequence[str], tenant: str) -> bool:
         times = await self._known()
         return bool(times) and any(times.get(self._key(text, tenant), 0) >= MAX_TIMEOUTS for text in texts)
 
-    async def _last_attempt(self, redact: _Redact, text: str, place: TextDestination, tenant: str) -> RedactionResult:
+    async def _last_attempt(
+        self, redact: _Redact, text: str, destination: TextDestination, tenant: str
+    ) -> RedactionResult:
         try:
-            return await self._once(redact, text, place, tenant)
+            return await self._once(redact, text, destination, tenant)
         except (RedactionAbandonedError, RedactionReviewRequiredError):
             raise
         except TextRedactionError as failed:
-            if self.failure_mode == "pause" or place in REQUIRED_DESTINATIONS:
+            if self.failure_mode == "pause" or destination in REQUIRED_DESTINATIONS:
                 self._stop(failed)
             return self._placeholder(text, tenant)
 
-    async def _paid(self, redact: _Redact, text: str, place: TextDestination, tenant: str) -> RedactionResult:
+    async def _paid(self, redact: _Redact, text: str, destination: TextDestination, tenant: str) -> RedactionResult:
         failures = pause = 0
         while True:
             try:
-                return await self._once(redact, text, place, tenant)
+                return await self._once(redact, text, destination, tenant)
             except RedactionFailed as failed:
                 failures += isinstance(failed, TextRedactionError)
             if failures == self.max_attempts:
                 return self._placeholder(text, tenant)
-            pause = min(max(1, pause * 2), LONGEST_PAUSE_S)
+            pause = min(max(1, pause * 2), MAX_PAUSE_S)
             await self.sleep(pause)
 
-    async def _once(self, redact: _Redact, text: str, place: TextDestination, tenant: str) -> RedactionResult:
+    async def _once(self, redact: _Redact, text: str, destination: TextDestination, tenant: str) -> RedactionResult:
         """Redact one text.
 
         Raises the redactor's errors, except that a timeout is raised only if a person has to act on it.
@@ -251,23 +253,27 @@ class RedactionRetryPolicy:
         times, key, tried = await self._known(), self._key(text, tenant), False
         while times.get(key, 0) < MAX_TIMEOUTS:
             try:
-                (redacted,) = await redact([text], place, tenant)
+                (redacted,) = await redact([text], destination, tenant)
             except RedactionTimeoutError:
                 times[key], tried = await _kept(self.slow_texts.record_timeout(tenant, key)), True
             else:
                 return redacted
-        if place not in PAID_DESTINATIONS and (self.failure_mode == "pause" or place in REQUIRED_DESTINATIONS):
+        if destination not in PAID_DESTINATIONS and (
+            self.failure_mode == "pause" or destination in REQUIRED_DESTINATIONS
+        ):
             # A person may have acted by the time it comes again.
             await _kept(self.slow_texts.reset_timeouts(tenant, key))
             times.pop(key, None)
             kind = RedactionReviewRequiredError if self.failure_mode == "pause" else RedactionAbandonedError
             raise kind(
-                f"a text ({place}) could not be redacted in time, twice: give less at once, or more time (the setting "
+                f"a text ({destination}) could not be redacted in time, twice: give less at once, or more time (the setting "
                 "redaction_seconds)"
             )
         placeholder = make_failed_redaction(text, key, put_aside=True)
         if tried:
-            _log.warning("a text (%s) could not be redacted in time, twice: %s stands for it", place, placeholder.text)
+            _log.warning(
+                "a text (%s) could not be redacted in time, twice: %s stands for it", destination, placeholder.text
+            )
         return placeholder
 
     async def _known(self) -> dict[str, int]:
@@ -307,7 +313,7 @@ _PERSON = "PERSON"
 _WORD = compile_bounded(rf"{PLACEHOLDER_PATTERN.pattern}|[^\W\d_]+")
 _HALVES = compile_bounded("[\ud800-\udfff]")
 """Lone surrogates: JSON escapes can produce them, and no encoding can store them."""
-_LONGEST_CODE = 3
+_MAX_CODE_LETTERS = 3
 """Words in capitals of up to this many letters keep their spelling."""
 _NO_NAMES = compile_bounded(
     "a|about|after|all|an|and|any|are|as|ask|at|be|between|by|call|can|could|did|do|does|draft|find|for|from"
@@ -338,31 +344,37 @@ class TextRedactor:
     replacing too much costs little there.
     """
 
-    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
+    async def redact(
+        self, texts: Sequence[str], destination: TextDestination, tenant: str
+    ) -> tuple[RedactionResult, ...]:
         """Redact texts; see `Redactor`. For titles only the text is meaningful: spans do not refer to the given text.
 
         Lone surrogates in texts of a model or tool become U+FFFD: they can be neither stored nor hashed.
         """
         texts = [_HALVES.sub("\ufffd", text) for text in texts]
-        if place is not TextDestination.TITLE or self.titles is None:
-            return await self._tried(texts, place, tenant)
+        if destination is not TextDestination.TITLE or self.titles is None:
+            return await self._tried(texts, destination, tenant)
         if self.titles == "none":
             return tuple([RedactionResult(text=NO_TITLE) for _ in texts])
-        once = await self._tried(texts, place, tenant)
-        spelled = await self._tried([_WORD.sub(_as_a_name, one.text) for one in once], place, tenant)
+        once = await self._tried(texts, destination, tenant)
+        spelled = await self._tried([_WORD.sub(_as_a_name, one.text) for one in once], destination, tenant)
         return tuple(_without_names(one, again) for one, again in zip(once, spelled, strict=True))
 
-    async def _tried(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
+    async def _tried(
+        self, texts: Sequence[str], destination: TextDestination, tenant: str
+    ) -> tuple[RedactionResult, ...]:
         if self.retry_policy is None:
-            return await self._replaced(texts, place, tenant)
-        return await self.retry_policy.redact_with_retries(self._replaced, texts, place, tenant)
+            return await self._replaced(texts, destination, tenant)
+        return await self.retry_policy.redact_with_retries(self._replaced, texts, destination, tenant)
 
-    async def _replaced(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
-        results = await self.redactor.redact(texts, place, tenant)
+    async def _replaced(
+        self, texts: Sequence[str], destination: TextDestination, tenant: str
+    ) -> tuple[RedactionResult, ...]:
+        results = await self.redactor.redact(texts, destination, tenant)
         if self.placeholder_factory is not None:
             results = await self.placeholder_factory.store_originals(texts, results, tenant)
         if self.meter is not None:
-            self.meter.record_redactions(place, sum(len(result.spans) for result in results))
+            self.meter.record_redactions(destination, sum(len(result.spans) for result in results))
         return results
 
 
@@ -371,7 +383,7 @@ def _as_a_name(word: re.Match[str]) -> str:
     if _NO_NAMES.fullmatch(written.lower()):
         return written
     spelled = written[0].upper() + written[1:].lower()
-    other = written.islower() or (written.isupper() and len(written) > _LONGEST_CODE)
+    other = written.islower() or (written.isupper() and len(written) > _MAX_CODE_LETTERS)
     return spelled if other and len(spelled) == len(written) else written
 
 
@@ -449,14 +461,16 @@ class _TaskRedactor:
     store: DocumentReader
     task: TaskScope
 
-    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
+    async def redact(
+        self, texts: Sequence[str], destination: TextDestination, tenant: str
+    ) -> tuple[RedactionResult, ...]:
         """Redact texts with the names that documents have at this destination; see `Redactor`.
 
         Raises StoreError, too.
         """
         documents = await self.store.list_documents(self.task.task_id, self.task)
-        called = await redact_document_names(texts, documents, self.redactor, tenant, place)
-        return await self.redactor.redact(called, place, tenant)
+        called = await redact_document_names(texts, documents, self.redactor, tenant, destination)
+        return await self.redactor.redact(called, destination, tenant)
 
 
 def build_task_redactor(redactor: Redactor, store: DocumentReader, task: TaskScope) -> Redactor:

@@ -228,7 +228,7 @@ class AgentDeps:
         return build_task_redactor(self.redactor, self.store, run.scope)
 
     async def build_agent_toolbox(
-        self, run: RunRef, terms: AgentConfig, transcript: Transcript, documents: Sequence[Document] | None = None
+        self, run: RunRef, config: AgentConfig, transcript: Transcript, documents: Sequence[Document] | None = None
     ) -> Toolbox:
         """Return the tools of one agent, and which of them it sees at this point.
 
@@ -255,7 +255,7 @@ class AgentDeps:
         elif asked.servers and set(asked.servers) != {DEFAULT_SERVERS}:
             own = replace(own, notes=(NO_SERVERS,))
         policy = self.policy.replace(has_external_tools=self.policy.has_external_tools or bool(self.plugins))
-        return apply_tool_visibility(own, ToolVisibilityContext(run, terms, transcript), policy)
+        return apply_tool_visibility(own, ToolVisibilityContext(run, config, transcript), policy)
 
     async def _foreign(self, run: RunRef, servers: ToolServers, offered: UntrustedTools) -> Sequence[Tool]:
         """Return the external tools of the role.

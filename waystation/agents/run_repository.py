@@ -67,14 +67,14 @@ from waystation.store.schema import (
 # Statements of every turn are built once, and so is their key in SQLAlchemy's cache. Parameters have names that no
 # column of an updated table has: those would be new values.
 _THIS_RUN = runs.c.run_id == bindparam("this_run")
-_HELD = (_THIS_RUN, runs.c.fence == bindparam("held"))
+_FENCE_IS_HELD = (_THIS_RUN, runs.c.fence == bindparam("held"))
 _OWNER = (runs.c.tenant, runs.c.task_id, runs.c.step_id)
-_TAKE = update(runs).where(_THIS_RUN).values(fence=runs.c.fence + 1).returning(runs.c.fence, *_OWNER)
-_GIVE_BACK = update(runs).where(_THIS_RUN).values(fence=runs.c.fence - 1)
-_LOCK = select(runs.c.version, *_OWNER).where(*_HELD).with_for_update()
+_TAKE_FENCE = update(runs).where(_THIS_RUN).values(fence=runs.c.fence + 1).returning(runs.c.fence, *_OWNER)
+_RELEASE_FENCE = update(runs).where(_THIS_RUN).values(fence=runs.c.fence - 1)
+_LOCK = select(runs.c.version, *_OWNER).where(*_FENCE_IS_HELD).with_for_update()
 _INCREMENT = (
     update(runs)
-    .where(*_HELD, runs.c.version == bindparam("known"))
+    .where(*_FENCE_IS_HELD, runs.c.version == bindparam("known"))
     .values(version=runs.c.version + bindparam("by", type_=Integer))
     .returning(*_OWNER)
 )
@@ -82,7 +82,7 @@ _INCREMENT = (
 
 async def _take(connection: AsyncConnection, run_id: str) -> Fence:
     """The next fence of the run. Raises StoreError for a run that was never opened."""
-    taken = (await connection.execute(_TAKE, {"this_run": run_id})).one_or_none()
+    taken = (await connection.execute(_TAKE_FENCE, {"this_run": run_id})).one_or_none()
     if taken is None:
         raise StoreError(f"agent run {run_id} was never opened in this store")
     number, *owner = taken
@@ -360,7 +360,7 @@ class SqlTranscriptRepository(SqlRepository):
         # Whoever commits the outcome holds this row: it is there by now, or its fence is too old for it.
         fence = await _take(connection, run.run_id)
         if (known := await _outcome(connection, run.run_id, leg, run.scope)) is not None:
-            await connection.execute(_GIVE_BACK, {"this_run": run.run_id})
+            await connection.execute(_RELEASE_FENCE, {"this_run": run.run_id})
             return known
         self._tell(connection, run.run_id, UnnumberedEvent(kind="taken", reference=str(fence.number)))
         return fence
@@ -524,9 +524,9 @@ async def add_intent(connection: AsyncConnection, run_id: str, intent: CallInten
 
 
 _ADD_MESSAGE, _ADD_INTENT = insert(messages), insert(intents)
-_OF_KEY = (intents.c.run_id == bindparam("run_id"), intents.c.key == bindparam("key"))
-_COUNT_INTENTS = select(func.count()).where(*_OF_KEY)
-_NEWEST_INTENT = select(func.max(intents.c.ordinal)).where(*_OF_KEY).scalar_subquery()
+_SAME_KEY = (intents.c.run_id == bindparam("run_id"), intents.c.key == bindparam("key"))
+_COUNT_INTENTS = select(func.count()).where(*_SAME_KEY)
+_NEWEST_INTENT = select(func.max(intents.c.ordinal)).where(*_SAME_KEY).scalar_subquery()
 _DROP_NEWEST_INTENT = delete(intents).where(intents.c.ordinal == _NEWEST_INTENT)
 
 

@@ -61,10 +61,10 @@ HEADROOM = 2
 """Maximum length of a summary, as a multiple of the requested tokens: models do not count exactly."""
 THINKING_ROOM = 2_048
 """Output tokens allowed in addition to the summary: models think first, and thinking counts as output."""
-_REPLY_FLOOR = 128
+_MIN_REPLY_TOKENS = 128
 MAX_TRIES = 2
 """A summary that was cut off is requested once more, shorter and with twice the output."""
-_SURE_SHARE = 75
+_SAFE_PERCENT = 75
 """Percentage of a window that an estimate may fill: mixed texts may have a third more tokens than estimated."""
 
 
@@ -100,11 +100,11 @@ class SummaryModel:
     assignment: str = ""
     """What the agent works on, redacted: the question and its step's goal, each in its tag."""
 
-    def compute_max_input_tokens(self, most: int) -> int:
+    def compute_max_input_tokens(self, maximum: int) -> int:
         """Return how many tokens of conversation it can read for a summary of at most `most` tokens."""
         facts = get_model_profile(self.request.config.condense_model)
         asked = estimate_text(self._system + self.policy.instructions + self.assignment)
-        return max(1, (facts.window - self._most_output(most, MAX_TRIES) - asked) * _SURE_SHARE // 100)
+        return max(1, (facts.window - self._most_output(maximum, MAX_TRIES) - asked) * _SAFE_PERCENT // 100)
 
     async def request_summary(
         self, name: str, conversation: str, length: tuple[int, int], note: str = ""
@@ -168,16 +168,16 @@ class SummaryModel:
             truncated=reply.stop in CUT_OFF,
         )
 
-    def _most_output(self, most: int, attempt: int) -> int:
+    def _most_output(self, maximum: int, attempt: int) -> int:
         """Return the maximum output tokens of a request for a summary of at most `most` tokens."""
         facts = get_model_profile(self.request.config.condense_model)
-        wanted = (most * HEADROOM + THINKING_ROOM) * attempt
+        wanted = (maximum * HEADROOM + THINKING_ROOM) * attempt
         return min(wanted, facts.max_output) if facts.is_known else wanted
 
-    async def _fitted(self, ask: ModelRequest, least: int) -> PreparedCall | CallNotAffordable:
+    async def _fitted(self, ask: ModelRequest, minimum: int) -> PreparedCall | CallNotAffordable:
         """Prepare the call with space for the shortest summary at least: less would only be cut off."""
         left = self.request.limit.remaining_after((await self.model.store.get_run_usage(self.fence.run_id)).spent)
-        floor = min(max(_REPLY_FLOOR, least), ask.max_output)
+        floor = min(max(_MIN_REPLY_TOKENS, minimum), ask.max_output)
         return await self.model.prepare_call(ask, left, floor, self.request.config.prices)
 
     @property

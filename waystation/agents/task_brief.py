@@ -89,7 +89,7 @@ def render_procedure_listing(found: Sequence[Procedure | InvalidProcedure], more
 
 
 MAX_LISTED_DOCUMENTS = 100
-HELD = (
+RESERVED_SECTIONS = (
     PromptSection.RUNTIME,
     PromptSection.SHORT_TERM,
     PromptSection.EPISODIC,
@@ -163,7 +163,7 @@ class BriefContext:
             PromptSection.CONTRACT: [PromptCandidate(name="task", tokens=estimate_text(firm), required=True)],
             **{
                 layer: [PromptCandidate(name="held", tokens=compute_section_tokens(layer, room.window), divisible=True)]
-                for layer in HELD
+                for layer in RESERVED_SECTIONS
             },
             PromptSection.PROCEDURAL: [*self._procedural_parts],
             PromptSection.RETRIEVED: [*self._retrieved_parts],
@@ -267,7 +267,7 @@ class BriefBuilder:
     redactor: Redactor
     earlier_tasks: EarlierTasks
 
-    async def build_message(self, run: RunRef, message_id: str, notices: list[str], room: PromptSpace) -> Message:
+    async def build_message(self, run: RunRef, message_id: str, notes: list[str], room: PromptSpace) -> Message:
         """Build the task brief, as much as fits, redacted like everything that a model sees.
 
         Args:
@@ -284,9 +284,7 @@ class BriefBuilder:
         row = await self.store.get_task(run.task_id, run.scope)
         procedures = parse_procedures(row)
         if unusable := sum(isinstance(one, InvalidProcedure) for one in procedures):
-            notices.append(
-                f"{format_count(unusable, 'procedure')} cannot be used; the contract of each agent says why."
-            )
+            notes.append(f"{format_count(unusable, 'procedure')} cannot be used; the contract of each agent says why.")
         listed = await self.store.list_documents(run.task_id, run.scope)
         parts = BriefContext(
             request=row.request,
@@ -296,10 +294,10 @@ class BriefBuilder:
             role=run.role,
             goal=goal,
             assignment=assigned,
-            recalled=await self._recalled(run, goal, row.terms.default.memory, notices),
+            recalled=await self._recalled(run, goal, row.terms.default.memory, notes),
         )
         (redacted,) = await self.redactor.redact([parts.text(room)], TextDestination.CONTRACT, run.tenant)
-        notices.extend(build_redaction_notes(redacted))
+        notes.extend(build_redaction_notes(redacted))
         return build_user_message(message_id, redacted.text)
 
     async def _assigned(self, run: RunRef) -> tuple[str, Sequence[SafeMarkup]]:
@@ -332,14 +330,12 @@ class BriefBuilder:
             lines.append(f"- step {need.id} ({sanitize_line(need.title)}): {count}read with read_findings")
         return [wrap_untrusted("needs", *lines)] if lines else []
 
-    async def _recalled(
-        self, run: RunRef, goal: str, scope: MemoryScope, notices: list[str]
-    ) -> Sequence[MemoryExcerpt]:
+    async def _recalled(self, run: RunRef, goal: str, scope: MemoryScope, notes: list[str]) -> Sequence[MemoryExcerpt]:
         """Recall earlier work of the session on this goal."""
         try:
             found = await self.memory_recall.find_relevant(run, goal, STARTING_TOKENS, scope)
         except MemoryUnavailable:
-            notices.append("Memory did not answer at the start of a run; the agent went on without it.")
+            notes.append("Memory did not answer at the start of a run; the agent went on without it.")
             return ()
         return await record_restored_placeholders(self.store, run, "", found)
 

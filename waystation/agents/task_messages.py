@@ -41,6 +41,6 @@ def build_transcript_message(message_id: str, number: int, words: str) -> Messag
     return Message(id=message_id, role="user", blocks=(Text(text=words),), task_message=number)
 
 
-def list_received_message_numbers(said: Iterable[Message]) -> frozenset[int]:
+def list_received_message_numbers(messages: Iterable[Message]) -> frozenset[int]:
     """Return the numbers of the messages that an agent has received, by its conversation."""
-    return frozenset(message.task_message for message in said if message.task_message)
+    return frozenset(message.task_message for message in messages if message.task_message)

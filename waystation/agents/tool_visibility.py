@@ -154,7 +154,7 @@ PhaseUrgency = Mapping[AgentPhase, int]
 FIRST, SOON, LATER, LAST = 1, 2, 3, 4
 """Indispensable; specific to this task; convenient; replaceable."""
 TOOL_TOKENS = 2_500
-MORE_PART = 4
+ADDED_TOOLS_DIVISOR = 4
 """With added tools, definitions may take this fraction of the window (1/4), at most twice `TOOL_TOKENS`."""
 
 
@@ -237,7 +237,11 @@ class ToolPolicy(Value):
         """Return the tokens for definitions of an agent with this window: as configured, or what its tools need."""
         if self.definition_tokens is not None:
             return self.definition_tokens
-        return min(2 * TOOL_TOKENS, max(TOOL_TOKENS, window // MORE_PART)) if self.has_external_tools else TOOL_TOKENS
+        return (
+            min(2 * TOOL_TOKENS, max(TOOL_TOKENS, window // ADDED_TOOLS_DIVISOR))
+            if self.has_external_tools
+            else TOOL_TOKENS
+        )
 
 
 class AgentPermissions(Value):
@@ -261,7 +265,7 @@ class AgentPermissions(Value):
         return tool.unusable_reason or None if denial is None else f"the settings deny {denial}"
 
 
-SINCE_THEN = "it came after the tools of this conversation were set: it is shown after the next compaction"
+ADDED_LATER_REASON = "it came after the tools of this conversation were set: it is shown after the next compaction"
 
 
 def retain_sent_tools(now: ToolVisibility, sent: Collection[str]) -> ToolVisibility:
@@ -273,7 +277,7 @@ def retain_sent_tools(now: ToolVisibility, sent: Collection[str]) -> ToolVisibil
     names = {tool.name for tool in shown}
     hidden = [tool for tool in now.hidden if tool.name not in names]
     fresh = [tool for tool in now.shown if tool.name not in names]
-    hidden += [HiddenToolRecord(name=tool.name, tokens=tool.tokens, reason=SINCE_THEN) for tool in fresh]
+    hidden += [HiddenToolRecord(name=tool.name, tokens=tool.tokens, reason=ADDED_LATER_REASON) for tool in fresh]
     return now.replace(shown=shown, hidden=tuple(hidden))
 
 

@@ -14,9 +14,9 @@ from waystation.kernel.errors import InsufficientBudgetError
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
 
-LOWEST_BUDGET, HIGHEST_BUDGET = 2_000, 1_000_000_000
+MIN_BUDGET_TOKENS, MAX_BUDGET_TOKENS = 2_000, 1_000_000_000
 """Minimum and maximum tokens of a task's or session's budget."""
-LOWEST_BUDGET_MICRO_USD, HIGHEST_BUDGET_MICRO_USD = 1_000, 1_000_000 * 1_000_000
+MIN_BUDGET_MICRO_USD, MAX_BUDGET_MICRO_USD = 1_000, 1_000_000 * 1_000_000
 
 
 class BudgetMode(StrEnum):
@@ -92,22 +92,22 @@ class CallCostBound(Value):
         cost = self.input_tokens * self.rates.input + output * self.rates.output
         return Amount(tokens=tokens, micro_usd=int(cost.to_integral_value(rounding=ROUND_CEILING)))
 
-    def compute_max_reply_tokens(self, left: Limit, max_output: int, floor: int) -> int | None:
+    def compute_max_reply_tokens(self, remaining: Limit, max_output: int, floor: int) -> int | None:
         """Return the maximum reply tokens so that the whole call stays within `left`, in each unit.
 
         Returns:
             None if not even `floor` tokens of reply fit.
         """
         room = max_output
-        if left.tokens is not None:
-            room = min(room, left.tokens - self.input_tokens)
-        if left.micro_usd is not None:
-            room = min(room, self._reply_for(left.micro_usd, max_output))
+        if remaining.tokens is not None:
+            room = min(room, remaining.tokens - self.input_tokens)
+        if remaining.micro_usd is not None:
+            room = min(room, self._reply_for(remaining.micro_usd, max_output))
         return room if room >= floor else None
 
-    def compute_shortfall(self, left: Limit, floor: int) -> Amount:
+    def compute_shortfall(self, remaining: Limit, floor: int) -> Amount:
         """Return by how much the smallest useful call exceeds what is left."""
-        return left.compute_excess(self.compute_worst_case(floor))
+        return remaining.compute_excess(self.compute_worst_case(floor))
 
     def _reply_for(self, micro_usd: int, max_output: int) -> int:
         if self.rates is None:
@@ -208,7 +208,7 @@ class BudgetAccount(Value):
         """Grant budget to a child: limit and reservation grow together, even if more is booked than the limit."""
         return self.grant(amount)._holding(child, amount)
 
-    def reserve_available(self, child: str, wanted: Amount) -> tuple["BudgetAccount", Amount]:
+    def reserve_available(self, child: str, amount: Amount) -> tuple["BudgetAccount", Amount]:
         """Reserve up to `wanted` more for a child: as much as is unreserved.
 
         An account without a limit gives nothing here: having no limit is no permission to spend without one.
@@ -216,7 +216,7 @@ class BudgetAccount(Value):
         Returns:
             The account and the amount reserved.
         """
-        drawn = wanted.min_with(self.unreserved.amount)
+        drawn = amount.min_with(self.unreserved.amount)
         return (self if drawn.is_zero else self.reserve(child, drawn)), drawn
 
     def _holding(self, child: str, amount: Amount) -> "BudgetAccount":

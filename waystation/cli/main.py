@@ -17,7 +17,7 @@ from typer.core import TyperGroup
 from waystation import __version__
 from waystation.cli.console import OK, WORK_FAILED, format_error, get_error_exit_code
 from waystation.kernel.imports import pause_gc_for_imports
-from waystation.kernel.value import OURS
+from waystation.kernel.value import VALUE_ERROR_PREFIX
 from waystation.security.untrusted import replace_control_characters
 
 
@@ -110,7 +110,7 @@ class _Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
-            error.message = error.message.removeprefix(OURS)
+            error.message = error.message.removeprefix(VALUE_ERROR_PREFIX)
             raise
 
 

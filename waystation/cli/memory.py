@@ -190,12 +190,12 @@ def _print_found(query: str, found: Sequence[MemoryMatchJson]) -> None:
         result.print(Padding(text, (0, 0, 1, FOUND_INDENT)))
 
 
-async def _found(settings: Settings, wish: MemorySearchRequest) -> tuple[MemoryMatchJson, ...]:
+async def _found(settings: Settings, search: MemorySearchRequest) -> tuple[MemoryMatchJson, ...]:
     if settings.server is not None:
         from waystation.client.remote import RemoteClient  # noqa: PLC0415  nobody else needs what speaks HTTP
 
         async with await RemoteClient.connect(settings) as client:
-            return await client.search_memory(wish)
+            return await client.search_memory(search)
     # Qdrant takes a second to load.
     from waystation.workers.memory import MemoryReader  # noqa: PLC0415
 
@@ -203,9 +203,11 @@ async def _found(settings: Settings, wish: MemorySearchRequest) -> tuple[MemoryM
         async with aclosing(await open_store(settings)) as store:
             return await resolve_task_id(store, build_reader_scope(settings.tenant), task)
 
-    wanted = await wish.to_query(settings.tenant, known)
+    wanted = await search.to_query(settings.tenant, known)
     async with aclosing(MemoryReader(settings, compares=True)) as memory:
-        found = tuple(MemoryMatchJson.from_excerpt(one, wish.query) for one in await memory.search(wanted, wish.tokens))
+        found = tuple(
+            MemoryMatchJson.from_excerpt(one, search.query) for one in await memory.search(wanted, search.tokens)
+        )
     if memory.unavailable_reason:
         print_message(memory.unavailable_reason)
     return found

@@ -20,7 +20,7 @@ from waystation.cli.console import print_json, print_text
 from waystation.cli.context.arguments import read_text
 from waystation.cli.options import JsonOption
 from waystation.config.settings import Settings
-from waystation.kernel.amount import LARGEST_AMOUNT, parse_token_amount
+from waystation.kernel.amount import MAX_AMOUNT, parse_token_amount
 from waystation.kernel.errors import BadInput
 from waystation.kernel.text import format_count
 from waystation.kernel.value import Value, extract_validation_faults, find_duplicate_key
@@ -128,7 +128,7 @@ def _budgets(text: str) -> tuple[int, ...]:
         budgets = {parse_token_amount(part) for part in text.split(",")}
     except ValueError:
         budgets = {0}
-    if not all(0 < budget <= LARGEST_AMOUNT.tokens for budget in budgets):
+    if not all(0 < budget <= MAX_AMOUNT.tokens for budget in budgets):
         raise BadInput(
             f"--tokens {sanitize_line(text)!r} is invalid: write numbers separated by commas, like 1000,2000 or 1k,2k"
         )

@@ -11,9 +11,9 @@ from typing import Annotated, Literal
 import typer
 
 from waystation.agents.action_approvals import TopUpPolicy, UnattendedPolicy
-from waystation.budgets.budget import LOWEST_BUDGET, LOWEST_BUDGET_MICRO_USD
+from waystation.budgets.budget import MIN_BUDGET_MICRO_USD, MIN_BUDGET_TOKENS
 from waystation.kernel.amount import (
-    LARGEST_AMOUNT,
+    MAX_AMOUNT,
     Amount,
     Limit,
     format_comma_hint,
@@ -46,10 +46,10 @@ ByOption = Annotated[str | None, typer.Option("--by", help="Who says so; by defa
 
 
 MIN_LIMIT = Amount(tokens=1, micro_usd=1)
-MIN_BUDGET = Amount(tokens=LOWEST_BUDGET, micro_usd=LOWEST_BUDGET_MICRO_USD)
+MIN_BUDGET = Amount(tokens=MIN_BUDGET_TOKENS, micro_usd=MIN_BUDGET_MICRO_USD)
 
 
-def parse_tokens(text: str, name: str, lowest: int = 1, highest: int = LARGEST_AMOUNT.tokens) -> int:
+def parse_tokens(text: str, name: str, lowest: int = 1, highest: int = MAX_AMOUNT.tokens) -> int:
     """Parse a number of tokens. Raises BadInput with the option's name and its range."""
     allowed = f"{name} takes {lowest:,} to {highest:,} tokens, written like 30k, 1.5M or 600_000"
     try:
@@ -61,13 +61,13 @@ def parse_tokens(text: str, name: str, lowest: int = 1, highest: int = LARGEST_A
     return tokens
 
 
-def parse_limit(text: str, name: str, least: Amount = MIN_LIMIT) -> Limit:
+def parse_limit(text: str, name: str, minimum: Amount = MIN_LIMIT) -> Limit:
     """Parse tokens, dollars or both, at least `least` of each.
 
     Raises BadInput with the option's name and what it accepts.
     """
     try:
-        return parse_bounded_limit(text, least)
+        return parse_bounded_limit(text, minimum)
     except ValueError as error:
         raise BadInput(f"{name} takes {error}") from error
 

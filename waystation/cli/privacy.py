@@ -122,12 +122,12 @@ def redact(
 
 
 async def _redacted(
-    text: str, place: TextDestination, policy: RedactionPolicy | None, settings: Settings
+    text: str, destination: TextDestination, policy: RedactionPolicy | None, settings: Settings
 ) -> RedactionResult:
     from waystation.runtime.redaction_setup import create_redactor  # noqa: PLC0415  it takes seconds, and wrong input should not wait
 
     with closing(create_redactor(settings, await find_placeholder_key(settings), policy)) as redactor:
-        (found,) = await redactor.redact([text], place, tenant_hash(settings.tenant))
+        (found,) = await redactor.redact([text], destination, tenant_hash(settings.tenant))
     return found
 
 
@@ -247,13 +247,13 @@ def _described(one: RelatedValue) -> str:
     return f"{one.text} ({', '.join(filter(None, (one.type, 'similar' if one.alike else '', beside)))})"
 
 
-def _where(place: ErasureLocation, traces: Sequence[ErasureMatch]) -> str:
-    ids = sorted({trace.task_id for trace in traces if trace.place is place and trace.task_id})
+def _where(location: ErasureLocation, traces: Sequence[ErasureMatch]) -> str:
+    ids = sorted({trace.task_id for trace in traces if trace.place is location and trace.task_id})
     more = f" and {len(ids) - MAX_PLACES} more" if len(ids) > MAX_PLACES else ""
     return f": {', '.join(ids[:MAX_PLACES])}{more}" if ids else ""
 
 
-STILL = (
+BACKUP_NOTE = (
     "Backups of the database, memory and Temporal, and copies of reports, are unchanged.\n"
     "If a later text names the person, the same placeholder is used again."
 )
@@ -299,7 +299,7 @@ def erase_person(
     if as_json:
         print_json(receipts if also or len(receipts) > 1 else receipts[0])
     else:
-        print_text("\n\n".join([*map(format_receipt, receipts), STILL]))
+        print_text("\n\n".join([*map(format_receipt, receipts), BACKUP_NOTE]))
 
 
 class ErasureOptions(NamedTuple):
@@ -318,7 +318,7 @@ class ErasureTarget(NamedTuple):
 
 
 async def _erase_all(
-    value: str, kind: str | None, also: Sequence[str], wish: ErasureOptions
+    value: str, kind: str | None, also: Sequence[str], options: ErasureOptions
 ) -> list[PersonErasureReceipt]:
     """Erase the value, those named with it, and those that a person adds at the terminal.
 
@@ -326,21 +326,21 @@ async def _erase_all(
     """
     named = [normalize_search_value(_given(one)) for one in (value, *also)]
     async with AsyncExitStack() as stack:
-        desk = _Desk(stack, await stack.enter_async_context(await Client.connect(Settings())), wish)
+        desk = _Desk(stack, await stack.enter_async_context(await Client.connect(Settings())), options)
         first = await desk.confirm_erasure(named[0], kind)
         agreed = [first, *[await desk.confirm_erasure(one, told_as=one) for one in named[1:]]]
         if first is not None:
             with show_spinner("searching for related values"):
                 near = await first.search.find_near_values()
             # The person confirms each of these by name.
-            others = await select_near_values([one for one in near if one.text not in named], wish)
-            sure = replace(desk, options=wish._replace(yes=True))
+            others = await select_near_values([one for one in near if one.text not in named], options)
+            sure = replace(desk, options=options._replace(yes=True))
             agreed += [await sure.confirm_erasure(one, told_as=one) for one in others]
         orders = [one for one in agreed if one is not None]
         if orders:
             await require_workers(desk.client)
         return [
-            await run_erasure(one.search, one.found, histories=wish.histories, tell=print_message) for one in orders
+            await run_erasure(one.search, one.found, histories=options.histories, tell=print_message) for one in orders
         ]
 
 
@@ -376,11 +376,11 @@ class _Desk:
         return ErasureTarget(search, found)
 
 
-async def select_near_values(near: Sequence[RelatedValue], wish: ErasureOptions) -> list[str]:
+async def select_near_values(near: Sequence[RelatedValue], options: ErasureOptions) -> list[str]:
     """Return the related values that the person confirms as the same person's; without a terminal, they are only
     listed.
     """
-    if not wish.yes:
+    if not options.yes:
         offered = near[:MAX_NEAR_VALUES]
         return [one.text for one in offered if await ask_confirmation(f"Erase {_described(one)}, too? [y/N]")]
     if near:

@@ -43,9 +43,9 @@ PHASE_STYLES = {
     TaskPhase.REFUSED: "red",
 }
 NOTHING = "-"
-OVER = frozenset({"done", "partial", "skipped"})
+ENDED_STEP_STATES = frozenset({"done", "partial", "skipped"})
 """States of a step whose agent's context can no longer be edited."""
-SHOWN_COMPACTIONS = SHOWN_ANSWERS = 3
+MAX_SHOWN_COMPACTIONS = MAX_SHOWN_ANSWERS = 3
 """Number of newest items: a screen that is redrawn in place must not exceed the terminal's height."""
 SHORT_ID = 8
 """Characters of the id of a task or compaction: its beginning is enough to name it."""
@@ -77,11 +77,11 @@ def format_progress(view: TaskView) -> str:
     steps = [step for step in view.steps if get_parent_id(step.id) is None]
     if not steps:
         return "no plan yet" if not view.phase.over else "no step ran"
-    finished = sum(step.state in OVER for step in steps)
+    finished = sum(step.state in ENDED_STEP_STATES for step in steps)
     text = f"{finished} of {format_count(len(steps), 'step')} finished"
     by_state: dict[str, list[str]] = {}
     for step in steps:
-        if step.state not in OVER and step.state != "waiting":
+        if step.state not in ENDED_STEP_STATES and step.state != "waiting":
             by_state.setdefault(step.state, []).append(step.id)
     return "; ".join([text, *(f"{state}: {', '.join(names)}" for state, names in by_state.items())])
 
@@ -195,25 +195,27 @@ def _answered(view: TaskView) -> list[str]:
         format_request_and_answer(
             approval, over=True, origin=approval.sent_from.text if approval.sent_from is not None else ""
         )
-        for approval in answered[-SHOWN_ANSWERS:]
+        for approval in answered[-MAX_SHOWN_ANSWERS:]
     ]
     earlier = len(answered) - len(newest)
     return [format_count(earlier, "earlier answer"), *newest] if earlier else newest
 
 
 def _newest_compactions(view: TaskView) -> list[str]:
-    newest = [format_compaction(compaction) for compaction in view.compactions[-SHOWN_COMPACTIONS:]]
+    newest = [format_compaction(compaction) for compaction in view.compactions[-MAX_SHOWN_COMPACTIONS:]]
     earlier = view.sum_compactions().count - len(newest)
     shown = [format_count(earlier, "earlier compaction"), *newest] if earlier else newest
-    at_work = {step.id for step in view.steps if step.state not in OVER} if not view.phase.over else set[str]()
+    at_work = (
+        {step.id for step in view.steps if step.state not in ENDED_STEP_STATES} if not view.phase.over else set[str]()
+    )
     if undoable := [made for made in view.compactions if made.agent in at_work and made.status.made_room]:
         shown.append(f"To undo one: {format_restore_command(view.task_id, undoable[-1])}")
     return shown
 
 
-def format_restore_command(task_id: str, made: AgentCompactionView) -> str:
+def format_restore_command(task_id: str, compaction: AgentCompactionView) -> str:
     """Format the command that undoes a compaction of a running agent."""
-    return f"waystation restore {task_id} --agent {made.agent} --compaction {made.id[:SHORT_ID]}"
+    return f"waystation restore {task_id} --agent {compaction.agent} --compaction {compaction.id[:SHORT_ID]}"
 
 
 def format_budget(view: TaskView) -> str:
@@ -277,28 +279,28 @@ def format_compaction(compaction: AgentCompactionView) -> str:
     )
 
 
-def render_changes(before: TaskView | None, seen: TaskView, now: datetime, width: int) -> tuple[str, ...]:
+def render_changes(before: TaskView | None, view: TaskView, now: datetime, width: int) -> tuple[str, ...]:
     """Return a sentence or block for each change between two looks, for output that cannot be redrawn.
 
     Compactions, answers and refusals that existed at the first look are only counted: they did not happen now.
     """
-    lines = _steps(before, seen)
-    lines += _compacted(before, seen)
-    lines += [f"Note: {note}" for note in _new(before.notes if before else (), seen.notes)]
-    if before is None or before.phase != seen.phase:
-        lines.append(f"{seen.task_id} is {seen.phase}")
+    lines = _steps(before, view)
+    lines += _compacted(before, view)
+    lines += [f"Note: {note}" for note in _new(before.notes if before else (), view.notes)]
+    if before is None or before.phase != view.phase:
+        lines.append(f"{view.task_id} is {view.phase}")
     known = before.approvals if before else ()
-    lines += [format_request(one, now, width) for one in list_pending_approvals(seen) if one.approval not in known]
-    answered = [one for one in _new(known, seen.approvals) if one.decision != "pending"]
-    refused = _new(before.rejected_messages if before else (), seen.rejected_messages)
+    lines += [format_request(one, now, width) for one in list_pending_approvals(view) if one.approval not in known]
+    answered = [one for one in _new(known, view.approvals) if one.decision != "pending"]
+    refused = _new(before.rejected_messages if before else (), view.rejected_messages)
     if before is None:
         lines += _earlier(len(answered), "answer") + _earlier(len(refused), "rejected message")
     else:
         lines += [format_request_and_answer(one, over=False) for one in answered]
         lines += [f"Rejected: {rejected.signal}: {rejected.reason}" for rejected in refused]
-    lines += _new(before.waiting_for if before is not None else (), seen.waiting_for)
-    if seen.remark and (before is None or before.remark != seen.remark):
-        lines.append(seen.remark)
+    lines += _new(before.waiting_for if before is not None else (), view.waiting_for)
+    if view.remark and (before is None or before.remark != view.remark):
+        lines.append(view.remark)
     return tuple(lines)
 
 

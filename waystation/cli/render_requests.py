@@ -32,12 +32,12 @@ from waystation.tasks.view import (
 
 BAR = "  | "
 """Prefix of every line of the question, however narrow the terminal is."""
-NARROWEST_TEXT = 20
+MIN_TEXT_COLUMNS = 20
 
 
 def format_question(one: PendingApproval, question: ActionView, width: int) -> list[str]:
     """Format the question, and where to read the rest of it."""
-    room = max(width - len(BAR), NARROWEST_TEXT)
+    room = max(width - len(BAR), MIN_TEXT_COLUMNS)
     words = [part for line in question.text.split("\n") for part in wrap(line, room, drop_whitespace=False) or [""]]
     rest = format_hidden_call_hint(one.task_id, one.approval.agent, question)
     return [*(f"{BAR}{part}" for part in words), *([f"  {rest}"] if rest else [])]
@@ -52,7 +52,7 @@ def build_action_rows(one: PendingApproval) -> list[tuple[str, str]]:
     ]
 
 
-NARROWEST = 40
+MIN_COLUMNS = 40
 """Minimum columns at which words are still wrapped."""
 INDENT = "  "
 LABEL = 11
@@ -207,10 +207,10 @@ def _deadline(one: PendingApproval, answer_by: datetime, now: datetime) -> tuple
     return "overdue", f"since {moment}: it keeps waiting until someone answers"
 
 
-def _so_far(seen: BudgetForecastView) -> str:
-    if seen.work != WorkCounts():
-        return f"{format_work_counts(seen.work)}, which the draft contains"
-    return "nothing; the draft contains the findings of other steps" if seen.steps_finished else "nothing"
+def _so_far(forecast: BudgetForecastView) -> str:
+    if forecast.work != WorkCounts():
+        return f"{format_work_counts(forecast.work)}, which the draft contains"
+    return "nothing; the draft contains the findings of other steps" if forecast.steps_finished else "nothing"
 
 
 def _commands(one: PendingApproval) -> list[str]:
@@ -226,7 +226,7 @@ def _commands(one: PendingApproval) -> list[str]:
 def _wrapped(text: str, width: int, lead: str = "") -> list[str]:
     return wrap(
         text,
-        max(width, NARROWEST),
+        max(width, MIN_COLUMNS),
         initial_indent=lead,
         subsequent_indent=" " * len(lead) or INDENT,
         break_long_words=False,

@@ -158,11 +158,11 @@ def _wish(given: Mapping[str, object], request: TaskRequest) -> ScheduleDefiniti
         raise BadInput(f"{'; '.join(faults)} (names have lower-case letters, digits and hyphens)") from None
 
 
-async def _add(settings: Settings, wish: ScheduleDefinition) -> ScheduleDescription:
-    loaded = load_documents([Path(path) for path in wish.paths])
+async def _add(settings: Settings, definition: ScheduleDefinition) -> ScheduleDescription:
+    loaded = load_documents([Path(path) for path in definition.paths])
     print_message(f"{format_count(len(loaded.documents), 'document')} at present")
     async with await Client.connect(settings) as client:
-        return await (await client.get_schedule_client()).add(wish)
+        return await (await client.get_schedule_client()).add(definition)
 
 
 @schedule.command("list")
@@ -240,11 +240,11 @@ def _show(found: Sequence[ScheduleDescription], *, as_json: bool) -> None:
         print_message("No schedules: `waystation schedule add` creates one")
 
 
-def build_schedule_json(known: ScheduleDescription) -> ScheduleJson:
+def build_schedule_json(schedule: ScheduleDescription) -> ScheduleJson:
     """Build the JSON, with stable keys."""
-    wish, seen = known.definition, known.view
+    wish, seen = schedule.definition, schedule.view
     return ScheduleJson(
-        name=known.name,
+        name=schedule.name,
         question=wish.request.question if wish is not None else "",
         session=wish.request.session if wish is not None else "",
         documents=wish.paths if wish is not None else (),
@@ -265,10 +265,10 @@ def build_schedule_json(known: ScheduleDescription) -> ScheduleJson:
     )
 
 
-def _budget(wish: ScheduleDefinition | None) -> str:
-    if wish is None:
+def _budget(definition: ScheduleDefinition | None) -> str:
+    if definition is None:
         return ""
-    return format_limit(wish.request.budget) if wish.request.budget is not None else "the default budget"
+    return format_limit(definition.request.budget) if definition.request.budget is not None else "the default budget"
 
 
 def _beside(request: TaskRequest) -> Iterator[str]:
@@ -284,11 +284,11 @@ def _local(moment: datetime) -> str:
     return f"{moment.astimezone():%Y-%m-%d %H:%M %Z}"
 
 
-def format_schedule(known: ScheduleDescription) -> str:
+def format_schedule(schedule: ScheduleDescription) -> str:
     """Format a schedule in a few lines."""
-    wish, seen = known.definition, known.view
+    wish, seen = schedule.definition, schedule.view
     state = f"paused ({seen.note})" if seen.paused else "on"
-    lines = [f"{known.name}  {f'{wish.timing.cron} {wish.timing.zone}' if wish is not None else ''}  {state}"]
+    lines = [f"{schedule.name}  {f'{wish.timing.cron} {wish.timing.zone}' if wish is not None else ''}  {state}"]
     if wish is None:
         lines.append("  its question is no longer in the store: remove the schedule and add it again")
     else:

@@ -312,13 +312,13 @@ def _by(chosen: ResolvedConfig, *names: str) -> str:
     return f" ({', '.join(named)})" if named else ""
 
 
-def _ceiling(terms: TaskConfig) -> str:
-    return "" if terms.ceiling.is_unlimited else f", which grants may raise to {format_limit(terms.ceiling)}"
+def _ceiling(config: TaskConfig) -> str:
+    return "" if config.ceiling.is_unlimited else f", which grants may raise to {format_limit(config.ceiling)}"
 
 
-def _agent_budget(terms: TaskConfig, chosen: ResolvedConfig) -> str:
-    said = terms.agent_budget == chosen.agent_budget
-    return format_limit(terms.agent_budget) + (_by(chosen, "agent_budget") if said else "")
+def _agent_budget(config: TaskConfig, chosen: ResolvedConfig) -> str:
+    said = config.agent_budget == chosen.agent_budget
+    return format_limit(config.agent_budget) + (_by(chosen, "agent_budget") if said else "")
 
 
 def _window(agent: AgentConfig, chosen: ResolvedConfig) -> str:

@@ -70,7 +70,7 @@ PHASE_MARKS = {
     TaskPhase.FAILED: "✗",
     TaskPhase.REFUSED: "✗",
 }
-WIDE = 100
+WIDE_LIST_COLUMNS = 100
 """Minimum columns at which a list spells out states and shows costs."""
 
 
@@ -78,7 +78,7 @@ def format_task_lines(views: Sequence[TaskView], now: datetime, width: int) -> l
     """Format one line per task, with the question cut to fit: state, short id, time of submission (in the zone of
     `now`), duration of work, spending and budget.
     """
-    return format_columns([_listed(view, now, wide=width >= WIDE) for view in views], width)
+    return format_columns([_listed(view, now, wide=width >= WIDE_LIST_COLUMNS) for view in views], width)
 
 
 def _listed(view: TaskView, now: datetime, *, wide: bool) -> tuple[str | Text, ...]:
@@ -148,7 +148,7 @@ def list_tasks(
         return
     for line in format_task_lines(views, now, result.width):
         result.print(line, soft_wrap=True)
-    if result.width < WIDE and views:
+    if result.width < WIDE_LIST_COLUMNS and views:
         print_message(format_phase_legend(views))
     elif not views:
         print_message(
@@ -156,9 +156,9 @@ def list_tasks(
         )
 
 
-async def _tasks(wanted: TaskFilter) -> tuple[TaskView, ...]:
+async def _tasks(task_filter: TaskFilter) -> tuple[TaskView, ...]:
     async with await connect_client(Settings()) as client:
-        return await client.list_tasks(wanted)
+        return await client.list_tasks(task_filter)
 
 
 @app.command()
@@ -179,7 +179,7 @@ async def _cancel(task: str) -> CancelResult:
         return CancelResult.from_phase(task_id, await client.cancel(task_id))
 
 
-NAMED = 20
+MAX_NAMED_DOCUMENTS = 20
 """Maximum number of documents of a kind that are named."""
 
 
@@ -233,10 +233,10 @@ def _tell_changes(answer: DocumentUpdateAnswer) -> None:
 
 
 def _name(what: str, names: Sequence[str]) -> None:
-    for name in names[:NAMED]:
+    for name in names[:MAX_NAMED_DOCUMENTS]:
         print_message(f"{what}: {name}")
-    if len(names) > NAMED:
-        print_message(f"{what}: {len(names) - NAMED} more")
+    if len(names) > MAX_NAMED_DOCUMENTS:
+        print_message(f"{what}: {len(names) - MAX_NAMED_DOCUMENTS} more")
 
 
 @app.command()
@@ -262,13 +262,13 @@ def fork(
     raise typer.Exit(asyncio.run(_fork(Settings(), task, wish, detach=detach, as_json=as_json)))
 
 
-async def _fork(settings: Settings, task: str, wish: ForkRequest, *, detach: bool, as_json: bool) -> int:
+async def _fork(settings: Settings, task: str, fork: ForkRequest, *, detach: bool, as_json: bool) -> int:
     async with await connect_client(settings) as client:
         await warn_if_unattended(client)
         try:
-            submitted = await client.fork(await client.resolve_task_id(task), wish)
+            submitted = await client.fork(await client.resolve_task_id(task), fork)
         except Unreachable as error:
-            raise Unreachable(f"{error}: --request-id {wish.request_id}") from error
+            raise Unreachable(f"{error}: --request-id {fork.request_id}") from error
         print_submission(submitted)
         return await watch_and_print_result(client, settings, submitted.task_id, detach=detach, as_json=as_json)
 

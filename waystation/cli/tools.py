@@ -146,10 +146,10 @@ async def list_agent_tools(
         return tuple([await _of(desk, run, row.terms.get_config(run.role)) for run in runs])
 
 
-async def _of(desk: AgentDeps, run: RunRef, terms: AgentConfig) -> AgentTools:
-    toolbox = await desk.build_agent_toolbox(run, terms, await desk.store.load_transcript(run.run_id, run.scope))
-    named = (await desk.store.get_task(run.task_id, run.scope)).request.servers
-    kept_back = () if desk.servers is None else (await desk.servers.list_tools(servers=named)).hidden
+async def _of(deps: AgentDeps, run: RunRef, config: AgentConfig) -> AgentTools:
+    toolbox = await deps.build_agent_toolbox(run, config, await deps.store.load_transcript(run.run_id, run.scope))
+    named = (await deps.store.get_task(run.task_id, run.scope)).request.servers
+    kept_back = () if deps.servers is None else (await deps.servers.list_tools(servers=named)).hidden
     seen = toolbox.visibility or ToolVisibility(phase="executing", token_budget=0, shown=(), hidden=())
     limits = {
         tool: tuple(f"{parameter} {limit.description}" for parameter, limit in of_tool.items())

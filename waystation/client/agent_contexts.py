@@ -109,16 +109,16 @@ async def load_agent_contexts(
     return tuple(found)
 
 
-async def _own_tools(desk: AgentDeps, row: TaskRow, step: StepView, transcript: Transcript) -> int:
+async def _own_tools(deps: AgentDeps, row: TaskRow, step: StepView, transcript: Transcript) -> int:
     """Return the estimated tokens of the system prompt and of our own tools."""
     run = RunRef.model_validate({**row.ref.model_dump(), "step_id": step.id, "role": step.role})
-    toolbox = await desk.build_agent_toolbox(run, row.config.get_config(run.role), transcript)
+    toolbox = await deps.build_agent_toolbox(run, row.config.get_config(run.role), transcript)
     return toolbox.estimate_prompt_overhead(load_role_prompt(run.role))
 
 
-def _context(row: TaskRow, step: StepView, transcript: Transcript, standing: LegState) -> NextPromptView:
+def _context(row: TaskRow, step: StepView, transcript: Transcript, state: LegState) -> NextPromptView:
     terms = row.config.get_config(step.role)
-    measure = TokenEstimator(fixed_tokens=standing.fixed_tokens, token_ratio=standing.token_ratio)
+    measure = TokenEstimator(fixed_tokens=state.fixed_tokens, token_ratio=state.token_ratio)
     demands = {
         **compute_prompt_demands(transcript, measure, RESULT_SECTIONS),
         PromptSection.WORK: [PromptCandidate(name="room for the reply", tokens=terms.max_output, divisible=True)],
@@ -227,17 +227,17 @@ async def _gone_on(store: SqlStore, ended: TaskRow) -> None:
         await asyncio.sleep(STORE_POLL_INTERVAL.total_seconds())
 
 
-async def _check(store: SqlStore, row: TaskRow, asked: TaskRewind) -> None:
+async def _check(store: SqlStore, row: TaskRow, rewind: TaskRewind) -> None:
     """Validate a rewind as the worker will, without any effect."""
     if row.progress is None or row.progress.state is None:
         raise BadInput(f"{row.ref.task_id} ended under a release that kept no state: submit it again")
     ended = TaskState.model_validate_json(await store.get_text(row.progress.state, row.ref.scope))
-    build_reopened_state(ended, asked, row.config.agent_budget)
+    build_reopened_state(ended, rewind, row.config.agent_budget)
     build_transcript_rewind(
-        await store.load_transcript(f"{row.ref.task_id}/{asked.agent}", row.ref.scope),
-        asked.message,
+        await store.load_transcript(f"{row.ref.task_id}/{rewind.agent}", row.ref.scope),
+        rewind.message,
         "check",
-        keep=asked.keep_message,
+        keep=rewind.keep_message,
     )
 
 
@@ -259,7 +259,9 @@ class UnavailableMemory:
 class UnavailableRedactor:
     """A `Redactor` and `PlaceholderFactory` that redacts nothing: every text is refused."""
 
-    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:  # noqa: ARG002
+    async def redact(
+        self, texts: Sequence[str], destination: TextDestination, tenant: str
+    ) -> tuple[RedactionResult, ...]:  # noqa: ARG002
         """Raises RedactionFailed."""
         raise RedactionFailed("this process redacts nothing")
 

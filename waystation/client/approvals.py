@@ -48,7 +48,7 @@ from waystation.tasks.view import (
 if TYPE_CHECKING:
     from waystation.runtime.temporal.task_client import TaskRun, TemporalTaskClient
 
-NOT_TAKEN = (
+NOT_ADMITTED_REMARK = (
     "the server does not know this task: no session has accepted it yet. It is safe to submit it again, or to cancel it"
 )
 """Remark on a submitted task that so far exists in the store only."""
@@ -151,7 +151,7 @@ async def find_answer_origins(temporal: "TemporalTaskClient", progress: TaskProg
 def describe_unresponsive_task(run: "TaskRun | None") -> tuple[TaskPhase, str]:
     """Return the phase of a task that does not answer, and a remark on it."""
     if run is None:
-        return TaskPhase.SUBMITTED, NOT_TAKEN
+        return TaskPhase.SUBMITTED, NOT_ADMITTED_REMARK
     if run.final_phase is not None:
         return run.final_phase, "it was ended in Temporal, without a report"
     return TaskPhase.WORKING, "no worker answers. The task continues when one runs; its numbers are unknown until then"
@@ -206,7 +206,7 @@ async def load_planned_task(store: SqlStore, row: TaskRow, view: TaskView) -> Pl
     )
 
 
-UNSEEN = AnswerResult(
+UNSEEN_RESULT = AnswerResult(
     outcome="unseen",
     reason=(
         "no worker has answered yet. A worker reads the message when it runs; `waystation show` then shows the result"
@@ -243,7 +243,7 @@ class TaskMessageClient(NamedTuple):
             if result is not None:
                 return result
         await self.temporal.signal(self.task_id, name, {**message, "answer_id": answer_id})
-        return UpdateResult(outcome=UNSEEN.outcome, reason=UNSEEN.reason)
+        return UpdateResult(outcome=UNSEEN_RESULT.outcome, reason=UNSEEN_RESULT.reason)
 
 
 @contextmanager

@@ -202,7 +202,7 @@ class Client:
         temporal = await TemporalScheduleClient.connect(target, build_client_data_converter(self._settings))
         return ScheduleClient(self._settings, self._store, temporal)
 
-    async def fork(self, task_id: str, wish: ForkRequest) -> SubmittedTask:
+    async def fork(self, task_id: str, fork: ForkRequest) -> SubmittedTask:
         """Start a new task that reuses the finished steps of one that is over. The same request id finds the same task.
 
         Raises:
@@ -210,7 +210,7 @@ class Client:
             UnknownTask: There is no such task.
         """
         temporal = await self._temporal()
-        row = await register_fork(self._settings, self._store, await self._load_row(task_id), wish)
+        row = await register_fork(self._settings, self._store, await self._load_row(task_id), fork)
         return await submit_stored_task(self._settings, self._store, temporal, row)
 
     async def get_session_documents(self, session: str) -> tuple[SourceDocument, ...]:
@@ -322,12 +322,12 @@ class Client:
             yield seen
 
     async def list_tasks(
-        self, wanted: TaskFilter = EVERY_TASK, most: int = store_queries.DEFAULT_TASK_LIMIT
+        self, task_filter: TaskFilter = EVERY_TASK, maximum: int = store_queries.DEFAULT_TASK_LIMIT
     ) -> tuple[TaskView, ...]:
         """Return the newest tasks, or all that match the filter. Without a server, running tasks are as last stored."""
-        rows = await store_queries.list_task_rows(self._store, self._settings.tenant, wanted, most)
+        rows = await store_queries.list_task_rows(self._store, self._settings.tenant, task_filter, maximum)
         found = await asyncio.gather(*map(self._look_up_or_load, rows))
-        return tuple(view for _, view in found if wanted.matches_phase(view.phase))
+        return tuple(view for _, view in found if task_filter.matches_phase(view.phase))
 
     async def list_events(self, after: int, task_id: str | None = None, limit: int = EVENT_PAGE_LIMIT) -> EventPage:
         """Return up to `limit` events after the number `after`, of one task or of all of the tenant's.

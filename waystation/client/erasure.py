@@ -166,7 +166,7 @@ async def _answering() -> AsyncGenerator[None]:
         ) from error
 
 
-_MOST_TASKS = 10_000
+_MAX_TASKS = 10_000
 
 
 class ForgetResult(ErasureReceipt):
@@ -227,7 +227,7 @@ async def _rows(client: Client, store: SqlStore, settings: Settings, selection: 
         rows = [await store.get_task(await client.resolve_task_id(selection.task), build_reader_scope(settings.tenant))]
     else:
         reader = build_reader_scope(settings.tenant, selection.session)
-        rows = await store.list_tasks(reader, _MOST_TASKS, ended_before=selection.ended_before)
+        rows = await store.list_tasks(reader, _MAX_TASKS, ended_before=selection.ended_before)
     return rows
 
 

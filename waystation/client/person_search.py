@@ -45,7 +45,7 @@ from waystation.runtime.temporal.erasure_client import find_histories
 from waystation.security.placeholders import SECRET, build_placeholder
 from waystation.tasks.task import make_session_workflow_id, tenant_hash
 
-_MOST_TASKS = 1_000_000
+_MAX_TASKS = 1_000_000
 MIN_CHARACTERS = 3
 """Letters and digits. A shorter value would match half of every text."""
 
@@ -93,7 +93,7 @@ class PersonSearch:
         Memory itself is not searched: it has what the store's passages have. Raises WrongKey.
         """
         tenant = tenant_hash(self.settings.tenant)
-        rows = await self.store.list_tasks(TenantScope(tenant=tenant), _MOST_TASKS)
+        rows = await self.store.list_tasks(TenantScope(tenant=tenant), _MAX_TASKS)
         task_ids = {row.ref.task_id for row in rows}
         sessions = {make_session_workflow_id(row.request.tenant, row.request.session) for row in rows}
         in_files = count_report_matches(self.settings.reports_folder, task_ids, self.query)

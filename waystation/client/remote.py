@@ -201,9 +201,9 @@ class RemoteClient(Client):
         content = await self.call_method(f"{MESSAGE_PATH}{signal.name}", signal.permission, given)
         return self.parse_answer(_RESULT, content)
 
-    async def search_memory(self, wish: MemorySearchRequest) -> tuple[MemoryMatchJson, ...]:
+    async def search_memory(self, search: MemorySearchRequest) -> tuple[MemoryMatchJson, ...]:
         """Search memory as agents do; best matches first."""
-        asked = wish.model_dump(mode="json", exclude_none=True)
+        asked = search.model_dump(mode="json", exclude_none=True)
         content = await self._answered(self._http.build_request("GET", "/v1/memory", params=asked))
         return self.parse_answer(_FOUND, content)
 

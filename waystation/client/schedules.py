@@ -41,30 +41,32 @@ class ScheduleClient:
         self._settings, self._store, self._temporal = settings, store, temporal
         self._reader: TenantScope = build_reader_scope(settings.tenant)
 
-    async def add(self, wish: ScheduleDefinition) -> ScheduleDescription:
+    async def add(self, definition: ScheduleDefinition) -> ScheduleDescription:
         """Create a schedule. Nothing is stored of one that is refused.
 
         Raises:
             BadInput: The configuration cannot work, the name is taken, or the times cannot be parsed.
         """
-        require_same_tenant(wish.request, self._settings.tenant)
-        row = await prepare_task_row(self._settings, self._store, wish.request)
-        if not row.config.budget.limits_units_of(wish.monthly):
+        require_same_tenant(definition.request, self._settings.tenant)
+        row = await prepare_task_row(self._settings, self._store, definition.request)
+        if not row.config.budget.limits_units_of(definition.monthly):
             raise BadInput(
-                f"{format_unit_mismatch(wish.monthly, row.config.budget)}: give --budget in the unit of --monthly"
+                f"{format_unit_mismatch(definition.monthly, row.config.budget)}: give --budget in the unit of --monthly"
             )
-        if find_month_overrun_reason(wish.monthly, Amount(), row.config.budget):
+        if find_month_overrun_reason(definition.monthly, Amount(), row.config.budget):
             raise BadInput("--monthly is less than one run may spend (--budget): no run would ever start")
-        text = wish.model_dump_json()
-        own = row.ref.replace(task_id=wish.schedule_id)
+        text = definition.model_dump_json()
+        own = row.ref.replace(task_id=definition.schedule_id)
         order = ScheduledRunOrder(session_ref=own, definition=content_hash(text))
-        await self._temporal.create(ScheduledRunInput(order=order, max_failures=wish.failures), wish.timing)
+        await self._temporal.create(ScheduledRunInput(order=order, max_failures=definition.failures), definition.timing)
         await self._store.put_text(text, own.scope)
-        await self._temporal.resume(wish.schedule_id, "added")
-        known = await self._known(await self._temporal.get_schedule(wish.schedule_id))
+        await self._temporal.resume(definition.schedule_id, "added")
+        known = await self._known(await self._temporal.get_schedule(definition.schedule_id))
         if known.view.next_run is None:
-            await self.remove(wish.name)
-            raise BadInput(f"--cron {wish.timing.cron!r} names a time that never comes. The schedule was not added")
+            await self.remove(definition.name)
+            raise BadInput(
+                f"--cron {definition.timing.cron!r} names a time that never comes. The schedule was not added"
+            )
         return known
 
     async def list(self) -> tuple[ScheduleDescription, ...]:
@@ -101,10 +103,10 @@ class ScheduleClient:
     def _id(self, name: str) -> str:
         return make_schedule_id(self._settings.tenant, name)
 
-    async def _known(self, seen: ScheduleView) -> ScheduleDescription:
-        name = seen.schedule_id.removeprefix(make_schedule_id_prefix(self._settings.tenant))
+    async def _known(self, view: ScheduleView) -> ScheduleDescription:
+        name = view.schedule_id.removeprefix(make_schedule_id_prefix(self._settings.tenant))
         try:
-            text = await self._store.get_text(seen.order.definition, self._reader)
+            text = await self._store.get_text(view.order.definition, self._reader)
         except TextNotFoundError:
-            return ScheduleDescription(name=name, view=seen)
-        return ScheduleDescription(name=name, view=seen, definition=ScheduleDefinition.model_validate_json(text))
+            return ScheduleDescription(name=name, view=view)
+        return ScheduleDescription(name=name, view=view, definition=ScheduleDefinition.model_validate_json(text))

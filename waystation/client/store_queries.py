@@ -101,13 +101,13 @@ async def load_plan(store: SqlStore, row: TaskRow) -> Plan:
 DEFAULT_TASK_LIMIT, MAX_TASK_LIMIT = 50, 10_000
 
 
-async def list_task_rows(store: SqlStore, tenant: str, wanted: TaskFilter, most: int) -> list[TaskRow]:
+async def list_task_rows(store: SqlStore, tenant: str, task_filter: TaskFilter, maximum: int) -> list[TaskRow]:
     """Return up to `most` of the tenant's or session's newest tasks; if the filter narrows them later, up to
     `MAX_TASK_LIMIT`.
     """
-    reader = build_reader_scope(tenant, wanted.session)
-    rows = await store.list_tasks(reader, MAX_TASK_LIMIT if wanted.narrows else most, since=wanted.since)
-    return [row for row in rows if wanted.may_match(row)]
+    reader = build_reader_scope(tenant, task_filter.session)
+    rows = await store.list_tasks(reader, MAX_TASK_LIMIT if task_filter.narrows else maximum, since=task_filter.since)
+    return [row for row in rows if task_filter.may_match(row)]
 
 
 async def resolve_task_id(store: SqlStore, reader: TenantScope, prefix: str) -> str:

@@ -220,14 +220,14 @@ async def load_task_messages(
 # ----------------------------------------------------------------------------------------------------------- forking
 
 
-async def register_fork(settings: Settings, store: SqlStore, row: TaskRow, wish: ForkRequest) -> TaskRow:
+async def register_fork(settings: Settings, store: SqlStore, row: TaskRow, fork: ForkRequest) -> TaskRow:
     """Store a task that begins with the finished steps of this one. The same request finds it again.
 
     Raises:
         BadInput: The task is not over, or has no such step.
         RequestConflict: The id was used for another request.
     """
-    request = _request(row, wish)
+    request = _request(row, fork)
     if (known := await _known(store, request)) is not None:
         return known
     if row.progress is None or not row.progress.phase.over:
@@ -236,7 +236,7 @@ async def register_fork(settings: Settings, store: SqlStore, row: TaskRow, wish:
         raise BadInput(f"{row.ref.task_id} no longer has a state to continue from: submit it again")
     ended = TaskState.model_validate_json(await store.get_text(row.progress.state, row.ref.scope))
     new = await prepare_task_row(settings, store, request)
-    state = build_fork_state(ended, ForkOrigin(task_id=row.ref.task_id, step=wish.step), new.ref, new.config)
+    state = build_fork_state(ended, ForkOrigin(task_id=row.ref.task_id, step=fork.step), new.ref, new.config)
     progress = build_task_progress(state, new.ref, new.config, row.title).replace(
         phase=TaskPhase.SUBMITTED, state=await store.put_text(state.model_dump_json(), new.ref.scope)
     )
@@ -247,17 +247,17 @@ async def register_fork(settings: Settings, store: SqlStore, row: TaskRow, wish:
     return new
 
 
-def _request(row: TaskRow, wish: ForkRequest) -> TaskRequest:
+def _request(row: TaskRow, fork: ForkRequest) -> TaskRequest:
     asked = row.request
     changes: dict[str, object] = {
-        "request_id": wish.request_id,
-        "forked_from": ForkOrigin(task_id=row.ref.task_id, step=wish.step),
+        "request_id": fork.request_id,
+        "forked_from": ForkOrigin(task_id=row.ref.task_id, step=fork.step),
         "servers": (DEFAULT_SERVERS,) if asked.servers is None else asked.servers,
     }
-    if wish.instructions is not None:
-        changes["instructions"] = wish.instructions
-    if wish.budget is not None:
-        changes["budget"] = wish.budget
+    if fork.instructions is not None:
+        changes["instructions"] = fork.instructions
+    if fork.budget is not None:
+        changes["budget"] = fork.budget
     if asked.unattended.answer_by is not None and asked.unattended.answer_by <= utc_now():
         changes["unattended"] = UnattendedPolicy()
     return TaskRequest.model_validate({**asked.model_dump(), **changes})

@@ -31,7 +31,7 @@ from waystation.models.profiles import (
 AS_PROVIDED: Literal["default"] = "default"
 """As effort or thinking: use the provider's default, even if another setting applies to all roles."""
 
-LONGEST_SILENCE = 1_200
+MAX_TIMEOUT_SECONDS = 1_200
 """Maximum of the time-outs in seconds. A leg may take half an hour in all."""
 
 
@@ -100,19 +100,19 @@ class ModelSettings(BaseSettings):
     model_patience: float = Field(
         default=180,
         ge=1,
-        le=LONGEST_SILENCE,
+        le=MAX_TIMEOUT_SECONDS,
         description="Maximum seconds until the first byte of a model's reply; then the call is retried.",
     )
     model_patience_thinking: float = Field(
         default=600,
         ge=1,
-        le=LONGEST_SILENCE,
+        le=MAX_TIMEOUT_SECONDS,
         description="Maximum seconds until the first byte of a reply with thinking; then the call is retried.",
     )
     model_stream_patience: float = Field(
         default=90,
         ge=1,
-        le=LONGEST_SILENCE,
+        le=MAX_TIMEOUT_SECONDS,
         description="Maximum seconds between two parts of a reply, pings included; then the reply is abandoned.",
     )
 

@@ -106,7 +106,7 @@ ITSELF: Final = "itself"
 """As `condense_model`: the agent's own model."""
 INHERITED: Final = -1
 """As a threshold: the default's."""
-LEAST_THRESHOLD, MOST_THRESHOLD = 5, 100
+MIN_THRESHOLD, MAX_THRESHOLD = 5, 100
 
 
 class CompactionProfile(Value):
@@ -125,7 +125,7 @@ class CompactionProfile(Value):
     def threshold_percent(self) -> int | None:
         """The threshold, if it is valid."""
         value = self.threshold
-        if isinstance(value, int) and not isinstance(value, bool) and LEAST_THRESHOLD <= value <= MOST_THRESHOLD:
+        if isinstance(value, int) and not isinstance(value, bool) and MIN_THRESHOLD <= value <= MAX_THRESHOLD:
             return value
         return None
 
@@ -136,7 +136,7 @@ class CompactionProfile(Value):
             return None
         said = str(self.threshold)[:40]
         return (
-            f"threshold {said} is neither a whole number from {LEAST_THRESHOLD} to {MOST_THRESHOLD} "
+            f"threshold {said} is neither a whole number from {MIN_THRESHOLD} to {MAX_THRESHOLD} "
             f"nor {INHERITED}: the default, {TRIGGER_PERCENT}, takes its place"
         )
 

@@ -6,7 +6,7 @@ from datetime import date, datetime
 from decimal import ROUND_CEILING
 from typing import TypedDict
 
-from waystation.agents.leg import SMALLEST_REPLY_TOKENS, AgentConfig, compute_min_reply_tokens
+from waystation.agents.leg import REDUCED_MIN_REPLY_TOKENS, AgentConfig, compute_min_reply_tokens
 from waystation.budgets.budget import BudgetMode, CallCostBound, WorstCaseRates
 from waystation.config.model_settings import ModelSettings
 from waystation.config.presets import (
@@ -42,7 +42,7 @@ from waystation.kernel.refs import TaskRef
 from waystation.kernel.roles import Role, get_role_spec, list_step_roles
 from waystation.models.endpoints import ModelEndpoint
 from waystation.models.profiles import (
-    DEEP,
+    DEEP_EFFORTS,
     OFFLINE_MODEL,
     OFFLINE_PRICE,
     ModelOptions,
@@ -65,7 +65,7 @@ MAX_OUTPUT, LONG_OUTPUT = 16_000, 32_000
 """Maximum tokens of a reply: by default, and for the report or the highest efforts, at which a model thinks so long
 that the reply would be cut.
 """
-AGENT_PART = 6
+AGENT_BUDGET_DIVISOR = 6
 """By default an agent starts with one part in this many of a budget in dollars."""
 
 
@@ -179,8 +179,8 @@ def _context(works: ModelOptions, window: int, role: Role, affordable: int | Non
     """
     aside, facts = get_thinking_tokens(works.thinking), get_model_profile(works.model)
     longest = facts.max_output - aside if facts.is_known else facts.max_output
-    default = LONG_OUTPUT if role == "writing" or works.effort in DEEP else MAX_OUTPUT
-    reply = max(SMALLEST_REPLY_TOKENS, min(default, window // 4, longest))
+    default = LONG_OUTPUT if role == "writing" or works.effort in DEEP_EFFORTS else MAX_OUTPUT
+    reply = max(REDUCED_MIN_REPLY_TOKENS, min(default, window // 4, longest))
     return _Context(
         window=window,
         max_output=aside + reply,
@@ -193,7 +193,7 @@ def _replies(basis: ConfigInputs, rates: WorstCaseRates | None) -> int | None:
     return min(
         (
             least
-            for one in (basis.agent_budget, basis.budget.divide_by(AGENT_PART))
+            for one in (basis.agent_budget, basis.budget.divide_by(AGENT_BUDGET_DIVISOR))
             if (least := _output(one, rates)) is not None
         ),
         default=None,
@@ -218,7 +218,7 @@ def _wider(full: int, chosen: ResolvedConfig, agent_budget: Limit, rates: WorstC
         return f"--agent-budget {format_limit(needed)}"
     price = int((2 * least * rates.input).to_integral_value(rounding=ROUND_CEILING))
     needed = needed.replace(micro_usd=price)
-    task = Limit(tokens=chosen.budget.tokens, micro_usd=AGENT_PART * price)
+    task = Limit(tokens=chosen.budget.tokens, micro_usd=AGENT_BUDGET_DIVISOR * price)
     return f"--agent-budget {format_limit(needed)}, or --budget {format_limit(task)}"
 
 
@@ -249,7 +249,7 @@ def compute_usable_window(works: ModelOptions) -> int:
 
 SMALL_HARD_BUDGET = 10_000
 LATE_TRIGGER_PERCENT = 95
-FEW_PRIMERS, MANY_RECENTS = 2, 50
+REDUCED_PRIMERS, RAISED_RECENTS = 2, 50
 NARROW_WINDOW = 8_000
 """Measured with the offline model on the survey of the end-to-end tests: in a session with memory the first message has
 1,850 tokens (three recalled passages), so that 3,900 are used before anything is read. In windows of up to 4,500 the
@@ -344,14 +344,14 @@ def _all_priced(places: Iterable[tuple[str, ModelEndpoint]], prices: Sequence[Pr
     )
 
 
-def describe_budget_in_tokens(terms: TaskConfig, today: date) -> str:
+def describe_budget_in_tokens(config: TaskConfig, today: date) -> str:
     """Describe in a sentence what a task's budget buys of its agents' model, or for a budget in tokens how they are
     counted. Empty if nothing needs to be said.
     """
-    agent, micro_usd = terms.default, terms.budget.micro_usd
+    agent, micro_usd = config.default, config.budget.micro_usd
     rates = find_worst_rates(agent.model, 0, today, agent.prices)
     if micro_usd is None:
-        others = agent.condense_model != agent.model or bool(terms.by_role)
+        others = agent.condense_model != agent.model or bool(config.by_role)
         return "Tokens of all models count equally against the budget, whatever their price." if others else ""
     if rates is None or not rates.input or not rates.output:
         return ""
@@ -390,7 +390,7 @@ async def build_task_row(
     )
 
 
-FLOOR_REPLIES = 4
+MIN_BUDGET_REPLIES = 4
 """Replies for which a step's smallest budget must suffice, each with what it brought in: enough to look at something
 and deliver.
 """
@@ -401,13 +401,13 @@ def _floor(basis: ConfigInputs, agents: Mapping[Role, AgentConfig]) -> Amount:
     asked, floors = estimate_first_turn_tokens(basis.request), list[Amount]()
     for terms in agents.values():
         told = min(basis.earlier_tasks_tokens, terms.window // WINDOW_SHARE)
-        reply = max(FLOOR_REPLIES * 2 * SMALLEST_REPLY_TOKENS, terms.min_reply_tokens)
+        reply = max(MIN_BUDGET_REPLIES * 2 * REDUCED_MIN_REPLY_TOKENS, terms.min_reply_tokens)
         rates = find_worst_rates(terms.model, 0, basis.today, basis.prices)
         floors.append(CallCostBound(input_tokens=asked + told, rates=rates).compute_worst_case(reply))
     return Amount(tokens=max(one.tokens for one in floors), micro_usd=max(one.micro_usd for one in floors))
 
 
-LARGEST_RESERVE_PERCENT = {"analysis": 12, "writing": 25}
+MAX_RESERVE_PERCENT = {"analysis": 12, "writing": 25}
 """Maximum percentage of a small task budget that a role's minimum reserve may take."""
 
 
@@ -419,7 +419,7 @@ def _minimum_reserves(basis: ConfigInputs, agents: Mapping[Role, AgentConfig]) -
         rates = find_worst_rates(terms.model, 0, basis.today, basis.prices)
         by_tokens = CallCostBound(input_tokens=spec.reserve_tokens, rates=rates).compute_worst_case(0)
         by_percent = basis.budget.compute_percent(spec.reserve_percent).amount
-        largest = basis.budget.compute_percent(LARGEST_RESERVE_PERCENT.get(role, 0)).amount
+        largest = basis.budget.compute_percent(MAX_RESERVE_PERCENT.get(role, 0)).amount
         wanted = basis.budget.restrict_to_limited_units(by_tokens.max_with(by_percent)).min_with(largest)
         if not wanted.is_zero:
             reserves[role] = wanted
@@ -468,7 +468,7 @@ def _review_model(settings: Settings) -> str:
 
 def _part_for_an_agent(chosen: ResolvedConfig) -> Limit:
     """Return what one agent starts with if the request does not say: in the units of the task's budget."""
-    budget, own, part = chosen.budget, chosen.agent_budget, chosen.budget.divide_by(AGENT_PART)
+    budget, own, part = chosen.budget, chosen.agent_budget, chosen.budget.divide_by(AGENT_BUDGET_DIVISOR)
     return Limit(
         tokens=None if budget.tokens is None else own.tokens or part.tokens,
         micro_usd=None if budget.micro_usd is None else own.micro_usd or part.micro_usd,
@@ -524,39 +524,39 @@ def _adjustments(request: TaskRequest, settings: Settings, role: Role) -> Iterat
         yield f"In profile {found[0]}, {fault}."
 
 
-def collect_config_warnings(terms: TaskConfig) -> tuple[str, ...]:
+def collect_config_warnings(config: TaskConfig) -> tuple[str, ...]:
     """Return sentences on what is permitted but will probably disappoint; each once."""
-    agents = (terms.default, *terms.by_role.values())
-    warnings = [*_small_reserves(terms)] + [sentence for agent in agents for sentence in _about_agent(agent, terms)]
-    tokens = terms.budget.tokens
-    if terms.mode is BudgetMode.HARD and tokens is not None and tokens <= SMALL_HARD_BUDGET:
+    agents = (config.default, *config.by_role.values())
+    warnings = [*_small_reserves(config)] + [sentence for agent in agents for sentence in _about_agent(agent, config)]
+    tokens = config.budget.tokens
+    if config.mode is BudgetMode.HARD and tokens is not None and tokens <= SMALL_HARD_BUDGET:
         warnings.append(
             f"In mode hard, {tokens:,} tokens will most likely end in a partial report: raise --budget or use "
             "--mode approval."
         )
     # An agent cannot spend more than its task has: only a limit that someone chose is worth a word.
-    if terms.agent_budget != DEFAULT_AGENT_BUDGET and not terms.budget.can_cover(terms.agent_budget.amount):
+    if config.agent_budget != DEFAULT_AGENT_BUDGET and not config.budget.can_cover(config.agent_budget.amount):
         warnings.append(
-            f"One agent may spend {format_limit(terms.agent_budget)}, but the whole task has only "
-            f"{format_limit(terms.budget)}."
+            f"One agent may spend {format_limit(config.agent_budget)}, but the whole task has only "
+            f"{format_limit(config.budget)}."
         )
     return tuple(dict.fromkeys(warnings))
 
 
-def _small_reserves(terms: TaskConfig) -> Iterator[str]:
+def _small_reserves(config: TaskConfig) -> Iterator[str]:
     """Report a budget that is too small for a role's minimum reserve."""
-    for role, reserve in terms.minimum_reserves.items():
-        largest = terms.budget.compute_percent(LARGEST_RESERVE_PERCENT.get(role, 0)).amount
+    for role, reserve in config.minimum_reserves.items():
+        largest = config.budget.compute_percent(MAX_RESERVE_PERCENT.get(role, 0)).amount
         if largest.subtract_clamped(reserve).is_zero and get_role_spec(role).reserve_percent:
             yield (
-                f"A budget of {format_limit(terms.budget)} is small: it reserves {format_amount(reserve)} for {role}, "
+                f"A budget of {format_limit(config.budget)} is small: it reserves {format_amount(reserve)} for {role}, "
                 "and a full report takes more. Raise --budget."
             )
 
 
-def _about_agent(agent: AgentConfig, terms: TaskConfig) -> Iterator[str]:
+def _about_agent(agent: AgentConfig, config: TaskConfig) -> Iterator[str]:
     facts = get_model_profile(agent.model)
-    if not facts.is_known and not terms.offline:
+    if not facts.is_known and not config.offline:
         yield (
             f"The model {facts.name} is unknown: it has no price, and its window is assumed to be {facts.window:,} "
             "tokens."
@@ -576,7 +576,7 @@ def _about_compaction(agent: AgentConfig) -> list[str]:
             f"A context that is full only at {agent.trigger:,} of {agent.window:,} tokens leaves no room for a large "
             "result. Lower WAYSTATION_TRIGGER_PERCENT."
         )
-    if agent.primers < FEW_PRIMERS and agent.recents >= MANY_RECENTS:
+    if agent.primers < REDUCED_PRIMERS and agent.recents >= RAISED_RECENTS:
         warnings.append(
             f"Compactions keep {agent.primers} of the first messages and {agent.recents} of the last, so the start of "
             "the work is lost first. Raise WAYSTATION_PRIMERS or lower WAYSTATION_RECENTS."

@@ -419,7 +419,7 @@ def _export_faults(given: Mapping[str, str]) -> Iterator[str]:
 
 def _whole(written: str) -> int | None:
     digits = written.strip()
-    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) <= _MOST_DIGITS else None
+    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) <= _MAX_DIGITS else None
 
 
 def _number(written: str) -> float:
@@ -430,4 +430,4 @@ def _number(written: str) -> float:
         return -1.0
 
 
-_MOST_DIGITS = 9
+_MAX_DIGITS = 9

@@ -22,7 +22,7 @@ from pydantic_settings import (
 )
 
 from waystation.budgets.budget import BudgetMode
-from waystation.config.model_settings import LONGEST_SILENCE, ModelSettings
+from waystation.config.model_settings import MAX_TIMEOUT_SECONDS, ModelSettings
 from waystation.config.presets import DEFAULT_AGENT_BUDGET, DEFAULT_BUDGET, TRIGGER_PERCENT
 from waystation.config.setting_sections import (
     AccessSettings,
@@ -248,7 +248,7 @@ class Settings(
     stop_grace: float | None = Field(
         default=None,
         ge=0,
-        le=LONGEST_SILENCE,
+        le=MAX_TIMEOUT_SECONDS,
         description="Seconds that a stopping worker waits for calls in progress, which are billed even if it gives "
         "them up. Default: the longest time-out of a model. `dev` and `up` wait 20 seconds.",
     )

@@ -11,7 +11,7 @@ from typing import Literal
 from waystation.budgets.budget import RunUsage
 from waystation.kernel.identifiers import Identifier
 from waystation.kernel.value import Value
-from waystation.security.untrusted import LONGEST_NOTE, render_claimed_name, sanitize_line
+from waystation.security.untrusted import MAX_NOTE_CHARACTERS, render_claimed_name, sanitize_line
 
 
 class CompactionStatus(StrEnum):
@@ -153,7 +153,7 @@ class CompactionEvent(Value):
 
 ContextEditAction = Literal["compact", "pin", "unpin", "restore", "rewind"]
 EDIT_PREFIX = "edit-"
-TOO_LATE = "the agent had delivered before it could be carried out"
+TOO_LATE_REASON = "the agent had delivered before it could be carried out"
 
 
 class ContextEdit(Value):
@@ -201,6 +201,6 @@ class ContextEdit(Value):
             f"{render_claimed_name(self.by)}"
         )
         claim = " (a name as given)" if self.by else ""
-        note = f" [{sanitize_line(self.note, LONGEST_NOTE)}]" if self.note else ""
+        note = f" [{sanitize_line(self.note, MAX_NOTE_CHARACTERS)}]" if self.note else ""
         became = {"waiting": "waits for the end of its leg", "done": "done", "refused": "refused"}[self.state]
         return f"{asked}{claim}{note}: {became}" + (f", {self.reason}" if self.reason else "")

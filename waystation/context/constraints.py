@@ -123,7 +123,7 @@ def _demands(message: Message) -> Iterator[str]:
     )
 
 
-ASKED_CHARACTERS = 500
+MAX_REQUEST_CHARACTERS = 500
 """Maximum characters for one message, so that pasted text does not crowd out the others."""
 _TAG = compile_bounded(r"<([A-Za-z][\w-]{0,40})[^<>]{0,200}>")
 
@@ -143,7 +143,7 @@ def _asked_in(message: Message) -> Iterator[str]:
     elif not _is_wrapped(message.text.strip()):
         said = format_ledger_line(" ".join(sentence for sentence, demands in _sentences(message.text) if not demands))
         if said:
-            yield shorten_text(said, ASKED_CHARACTERS)
+            yield shorten_text(said, MAX_REQUEST_CHARACTERS)
 
 
 def _is_wrapped(text: str) -> bool:
@@ -275,7 +275,7 @@ def contains_phrase(words: str, text: str) -> bool:
     return normalise_words(text.strip(_ENDS)) in words
 
 
-MOST_ITEMS, OPEN_WORK_CHARACTERS = 20, 200
+MAX_ITEMS, OPEN_WORK_CHARACTERS = 20, 200
 STEP_ITEM_PREFIX: Final = "this step: "
 """Prefix of items that the platform itself knows to be open: they are stated afresh each time, not carried over."""
 _ITEM = compile_bounded(
@@ -297,7 +297,7 @@ class _Item(NamedTuple):
         return shorten_text(format_ledger_line(f"[{self.status}] {self.text}"), OPEN_WORK_CHARACTERS)
 
 
-def find_open_items(middle: Sequence[Message], shown: Sequence[Message]) -> tuple[str, ...]:
+def find_open_items(middle: Sequence[Message], messages: Sequence[Message]) -> tuple[str, ...]:
     """Return the open items at the end of the middle; none if a newer list follows it, which stays in view.
 
     Only the newest list counts: an item that an agent omits from it is no longer work. A list is lines such as `[TODO]
@@ -305,11 +305,11 @@ def find_open_items(middle: Sequence[Message], shown: Sequence[Message]) -> tupl
     summary's ledger has the items that were open at its end.
     """
     hidden = {message.id for message in middle}
-    newest_first = list(reversed(shown))
+    newest_first = list(reversed(messages))
     before = list(dropwhile(lambda message: message.id not in hidden, newest_first))
     if any(_items_listed(message) for message in newest_first[: len(newest_first) - len(before)]):
         return ()
-    return tuple(dict.fromkeys(_newest(before)))[:MOST_ITEMS]
+    return tuple(dict.fromkeys(_newest(before)))[:MAX_ITEMS]
 
 
 def _newest(newest_first: Iterable[Message]) -> Sequence[str]:

@@ -25,11 +25,11 @@ from waystation.context.transcript import (
 from waystation.context.units import TranscriptLayout, build_layout
 from waystation.kernel.value import Value
 
-LEAST_SUMMARY, MOST_SUMMARY = 800, 2_000
+MIN_SUMMARY_LIMIT, MAX_SUMMARY_LIMIT = 800, 2_000
 """Maximum length of a summary in tokens, for a small and for a large middle. The minimum is half of it."""
-SMALLEST_SUMMARY = 64
+MIN_SUMMARY_TOKENS = 64
 """A middle whose summary may have fewer tokens than this is not worth a model call."""
-CONDENSED_SHARE, LARGEST_SHARE = 10, 3
+CONDENSED_SHARE, MAX_SUMMARY_SHARE = 10, 3
 """A summary has about 1/10 of its middle's tokens, and never more than 1/3."""
 
 
@@ -160,46 +160,48 @@ def select_next_stage(
 
 def compute_summary_token_range(middle_tokens: int) -> tuple[int, int]:
     """Return minimum and maximum tokens of the summary of a middle of this size."""
-    most = min(max(middle_tokens // CONDENSED_SHARE, LEAST_SUMMARY), MOST_SUMMARY, middle_tokens // LARGEST_SHARE)
+    most = min(
+        max(middle_tokens // CONDENSED_SHARE, MIN_SUMMARY_LIMIT), MAX_SUMMARY_LIMIT, middle_tokens // MAX_SUMMARY_SHARE
+    )
     return most // 2, most
 
 
 def _mask(
     transcript: Transcript,
-    shown: TranscriptLayout,
+    layout: TranscriptLayout,
     policy: CompactionPolicy,
     measure: TokenEstimator,
     rereadable: frozenset[str],
 ) -> MaskDecision | None:
     """Return None if masking would not bring the request under the target, or would save too little."""
-    masks = mask_tool_results(transcript, shown, policy, rereadable)
+    masks = mask_tool_results(transcript, layout, policy, rereadable)
     if masks is None:
         return None
-    before = measure.scale_estimate(measure.fixed_tokens + shown.tokens)
-    after = measure.scale_estimate(measure.fixed_tokens + shown.tokens - masks.saved_tokens)
+    before = measure.scale_estimate(measure.fixed_tokens + layout.tokens)
+    after = measure.scale_estimate(measure.fixed_tokens + layout.tokens - masks.saved_tokens)
     if after > policy.target or before - after < policy.min_saving_tokens:
         return None
     return MaskDecision(tokens_before=before, record=masks.record, tokens_after=after)
 
 
 def _summarise(
-    transcript: Transcript, shown: TranscriptLayout, policy: CompactionPolicy, measure: TokenEstimator
+    transcript: Transcript, layout: TranscriptLayout, policy: CompactionPolicy, measure: TokenEstimator
 ) -> SummariseDecision | None:
     """Return None if the saving is not worth a model call, or if what stays leaves no space for a summary."""
-    everything = measure.scale_estimate(shown.tokens)
+    everything = measure.scale_estimate(layout.tokens)
     middle = STRATEGIES[policy.strategy].select_units
-    covered = middle(shown, policy, measure, _largest(compute_summary_token_range(everything), measure))
+    covered = middle(layout, policy, measure, _largest(compute_summary_token_range(everything), measure))
     tokens = sum(unit.tokens for unit in covered)
-    stays = measure.scale_estimate(measure.fixed_tokens + shown.tokens - tokens)
+    stays = measure.scale_estimate(measure.fixed_tokens + layout.tokens - tokens)
     length = _fitting(compute_summary_token_range(measure.scale_estimate(tokens)), stays, measure, policy)
     if (
-        length[1] < SMALLEST_SUMMARY
+        length[1] < MIN_SUMMARY_TOKENS
         or measure.scale_estimate(tokens) - _largest(length, measure) < policy.min_saving_tokens
     ):
         return None
     messages = tuple(message for unit in covered for message in unit.messages)
     return SummariseDecision(
-        tokens_before=measure.scale_estimate(measure.fixed_tokens + shown.tokens),
+        tokens_before=measure.scale_estimate(measure.fixed_tokens + layout.tokens),
         compaction_id=compute_compaction_id(transcript, [message.id for message in messages], policy),
         middle=messages,
         middle_tokens=tokens,
@@ -222,35 +224,35 @@ def _fitting(length: tuple[int, int], stays: int, measure: TokenEstimator, polic
 
 
 def _truncate(
-    transcript: Transcript, shown: TranscriptLayout, policy: CompactionPolicy, measure: TokenEstimator
+    transcript: Transcript, layout: TranscriptLayout, policy: CompactionPolicy, measure: TokenEstimator
 ) -> TruncateDecision | None:
     """Return None if the context would still be full."""
-    record = truncate_oldest_units(transcript, shown, policy, measure)
+    record = truncate_oldest_units(transcript, layout, policy, measure)
     if record is None:
         return None
     gone = frozenset(record.covered)
-    left = sum(unit.tokens for unit in shown.units if unit.message_ids[0] not in gone)
+    left = sum(unit.tokens for unit in layout.units if unit.message_ids[0] not in gone)
     after = measure.scale_estimate(measure.fixed_tokens + left + estimate_message(record.marker))
     if after >= policy.trigger and not policy.too_many_messages:
         return None
-    before = measure.scale_estimate(measure.fixed_tokens + shown.tokens)
+    before = measure.scale_estimate(measure.fixed_tokens + layout.tokens)
     return TruncateDecision(tokens_before=before, record=record, tokens_after=after)
 
 
-def _unfit(shown: TranscriptLayout, measure: TokenEstimator, policy: CompactionPolicy) -> CannotFitDecision:
+def _unfit(layout: TranscriptLayout, measure: TokenEstimator, policy: CompactionPolicy) -> CannotFitDecision:
     def size(index: int | None, *named: int | None) -> int:
-        return 0 if index is None or index in named else measure.scale_estimate(shown.units[index].tokens)
+        return 0 if index is None or index in named else measure.scale_estimate(layout.units[index].tokens)
 
-    named = {shown.brief, shown.latest, shown.pending_index}
+    named = {layout.brief, layout.latest, layout.pending_index}
 
     return CannotFitDecision(
-        tokens_before=measure.scale_estimate(measure.fixed_tokens + shown.tokens),
+        tokens_before=measure.scale_estimate(measure.fixed_tokens + layout.tokens),
         limit=policy.trigger,
         fixed_tokens=measure.scale_estimate(measure.fixed_tokens),
-        brief_tokens=size(shown.brief),
-        latest_message_tokens=size(shown.latest, shown.brief),
-        pending_call_tokens=size(shown.pending_index, shown.brief, shown.latest),
-        pinned_tokens=sum(size(index) for index in shown.pinned - named),
+        brief_tokens=size(layout.brief),
+        latest_message_tokens=size(layout.latest, layout.brief),
+        pending_call_tokens=size(layout.pending_index, layout.brief, layout.latest),
+        pinned_tokens=sum(size(index) for index in layout.pinned - named),
     )
 
 

@@ -11,16 +11,16 @@ from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 from waystation.security.untrusted import SafeMarkup, sanitize_line, wrap_untrusted
 
-_MOST_FILES = 5
-FILE_TOKENS = 5_000
+_MAX_FILES = 5
+MAX_FILE_TOKENS = 5_000
 """Maximum tokens of one file."""
-ALL_TOKENS = 50_000
+MAX_TOTAL_TOKENS = 50_000
 """Maximum tokens of all files together."""
-_LEAST_TOKENS = 200
+_MIN_FILE_TOKENS = 200
 """Less of a file than this many tokens is not worth its frame."""
 _FRAME_TOKENS = 60
 """Tokens of the frame around a file, and of the one around all of them."""
-_SURE_SHARE = 75
+_SAFE_PERCENT = 75
 """Percentage of the space that is planned with: mixed prose and code may have a third more tokens than estimated."""
 _NAME_CHARACTERS = 200
 
@@ -76,7 +76,7 @@ def with_files(
     """
     before, after = (measure.request(build_model_view(log)) for log in (transcript, with_record(transcript, record)))
     room = int((min(target, before - 1) - after) / measure.token_ratio)
-    frames = list(_framed(files[:_MOST_FILES], min(room * _SURE_SHARE // 100, ALL_TOKENS) - _FRAME_TOKENS))
+    frames = list(_framed(files[:_MAX_FILES], min(room * _SAFE_PERCENT // 100, MAX_TOTAL_TOKENS) - _FRAME_TOKENS))
     while frames:
         section = wrap_untrusted("restored_files", _NOTE, *frames)
         # Before the summary: its ledger, which code parses later, must stay at the end.
@@ -96,8 +96,8 @@ def without_files(text: str) -> str:
 
 def _framed(files: Sequence[RestorableFile], room: int) -> Iterator[SafeMarkup]:
     for file in files:
-        most = min(FILE_TOKENS, room - _FRAME_TOKENS)
-        if most < _LEAST_TOKENS:
+        most = min(MAX_FILE_TOKENS, room - _FRAME_TOKENS)
+        if most < _MIN_FILE_TOKENS:
             return
         changed = {"changed": "since then: read it again"} if file.changed else {}
         head = strip_frame_tags(_head(strip_frame_tags(file.text), most))

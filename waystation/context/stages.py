@@ -31,7 +31,7 @@ from waystation.context.transcript import (
 from waystation.context.units import MessageUnit, TranscriptLayout
 from waystation.privacy.policy import find_cut_position
 
-_MOST_TOKENS = 40_000
+_MAX_TOKENS = 40_000
 _WINDOW_SHARE = 4
 """Maximum share of the working window for one result: 1/4."""
 END_CHARACTERS = 2_000
@@ -39,7 +39,7 @@ END_CHARACTERS = 2_000
 
 def is_too_large(text: str, window: int) -> bool:
     """Return whether a result has more than 40,000 tokens, or more than a quarter of the working window."""
-    return estimate_text(text) > min(_MOST_TOKENS, window // _WINDOW_SHARE)
+    return estimate_text(text) > min(_MAX_TOKENS, window // _WINDOW_SHARE)
 
 
 def build_offload_preview(text: str, blob: str) -> str:

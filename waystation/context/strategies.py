@@ -99,7 +99,7 @@ def select_replace_units(
     return kept.rest
 
 
-REACH = 20
+USER_TURN_REACH_PERCENT = 20
 """In percent of the size: a user turn within this distance from the share is preferred to any other place."""
 
 
@@ -114,7 +114,11 @@ def select_snapshot_units(
     room = compute_retainable_tokens(policy, measure, summary_room)
     fits = [cut for cut, left in _cuts(layout, policy) if measure.scale_estimate(left) <= room]
     distances = _distances(layout, policy.snapshot_share)
-    turns = [cut for cut in fits if layout.units[cut].messages[0].role == "user" and distances[cut] <= REACH]
+    turns = [
+        cut
+        for cut in fits
+        if layout.units[cut].messages[0].role == "user" and distances[cut] <= USER_TURN_REACH_PERCENT
+    ]
     cut = min(turns or fits, key=lambda cut: distances[cut], default=len(layout.units))
     kept = _Kept(layout, measure)
     kept.indices.update(range(cut, len(layout.units)))

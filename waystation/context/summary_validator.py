@@ -59,9 +59,9 @@ class SummaryCheckInput(Value):
     """IDs of pinned messages in the middle: there must be none."""
 
 
-SHARE = 4
+LEDGER_SHARE_DIVISOR = 4
 """Decisions and requests may each take 1/4 of the ledger's limit; identifiers take the rest."""
-LONGEST_IDENTIFIER = 300
+MAX_IDENTIFIER_CHARACTERS = 300
 """Maximum characters of an identifier: a longer one names nothing, and would leave no space for others."""
 
 
@@ -89,7 +89,9 @@ def build_recovered_section(body: str, replaced: SummaryCheckInput) -> LedgerSec
     room = compute_ledger_token_limit(replaced.target_tokens)
     written = normalise_words(body)
     undecided = [decision for decision in replaced.decisions if not contains_phrase(written, decision)]
-    decided, asked = (select_newest_fitting(texts, room // SHARE) for texts in (undecided, replaced.requests))
+    decided, asked = (
+        select_newest_fitting(texts, room // LEDGER_SHARE_DIVISOR) for texts in (undecided, replaced.requests)
+    )
     sources = filter(None, [replaced.sources])
     lines = (
         *(f"{DECISION_PREFIX}{text}" for text in decided),
@@ -120,7 +122,7 @@ def _lost(shown: str, middle: str) -> dict[str, list[str]]:
 
 
 def _most_mentioned(found: Counter[str], there: Counter[str]) -> list[str]:
-    return [value for value, _ in found.most_common() if value not in there and len(value) <= LONGEST_IDENTIFIER]
+    return [value for value, _ in found.most_common() if value not in there and len(value) <= MAX_IDENTIFIER_CHARACTERS]
 
 
 def _kept(lost: Mapping[str, list[str]], room: int) -> dict[str, list[str]]:
@@ -240,7 +242,7 @@ def remove_invented_quotations(text: str, user_said: Sequence[str]) -> Attributi
     )
 
 
-MOST_TIMES_ROOM = 3
+MAX_LENGTH_FACTOR = 3
 """A summary may be this many times as long as requested: neither models nor estimates count exactly."""
 _WORD = compile_bounded(r"\w")
 _THOUGHT = compile_bounded(r"\A(?:\s*<(thinking|analysis)>.*?(?:</\1>|\Z))+", re.DOTALL)
@@ -345,7 +347,7 @@ def _inflated(draft: _Draft) -> str | None:
 
 def _target_size(draft: _Draft) -> str | None:
     size, room = estimate_text(draft.body), draft.middle.target_tokens
-    return f"the summary has {size:,} tokens; {room:,} were asked for" if size > MOST_TIMES_ROOM * room else None
+    return f"the summary has {size:,} tokens; {room:,} were asked for" if size > MAX_LENGTH_FACTOR * room else None
 
 
 RULES_OF_MIDDLES: Mapping[SummaryRule, Callable[[SummaryCheckInput], str | None]] = {

@@ -55,10 +55,10 @@ _JSON = json.JSONEncoder(ensure_ascii=False)
 SEALED_CHARACTERS = 6
 """Characters of a signature or of sealed reasoning per token (base64 of four characters)."""
 
-_KEPT = "estimate"
+_ESTIMATE_KEY = "estimate"
 """Key under which a message memoises its tokens."""
 
-LEAST_CORRECTION, MOST_CORRECTION = 0.5, 2.0
+MIN_CORRECTION, MAX_CORRECTION = 0.5, 2.0
 
 REQUEST_OVERHEAD = 1_000
 """Tokens that a provider adds to any request with tools, with a margin (346 to 700 are published)."""
@@ -87,8 +87,8 @@ def estimate_text(text: str) -> int:
 def estimate_message(message: Message) -> int:
     """Estimate the tokens of a message with its overhead. Memoised in the message, which never changes."""
     kept = message.memoised_counts
-    if (tokens := kept.get(_KEPT)) is None:
-        tokens = kept[_KEPT] = MESSAGE_TOKENS + sum([_estimate_block(block) for block in message.blocks])
+    if (tokens := kept.get(_ESTIMATE_KEY)) is None:
+        tokens = kept[_ESTIMATE_KEY] = MESSAGE_TOKENS + sum([_estimate_block(block) for block in message.blocks])
     return tokens
 
 
@@ -111,7 +111,7 @@ def compute_correction_factor(estimated: int, real: int) -> float:
     """Return the factor for estimates from one request's estimate and its real count, between 0.5 and 2."""
     if estimated <= 0 or real <= 0:
         return 1.0
-    return min(max(real / estimated, LEAST_CORRECTION), MOST_CORRECTION)
+    return min(max(real / estimated, MIN_CORRECTION), MAX_CORRECTION)
 
 
 def compute_request_upper_bound(system: str, tools_json: str, messages: Iterable[Message]) -> int:

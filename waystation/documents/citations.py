@@ -19,18 +19,18 @@ FAILED_CITATION_MARK = " **(failed check)**"
 """Mark after a citation that failed the check."""
 MIN_FOLDED_CHARACTERS = 6
 """Minimum letters and digits of a quotation that is looked for regardless of punctuation."""
-_DEEPEST_QUOTED = 8
+_MAX_QUOTATION_DEPTH = 8
 """Maximum depth of quotations within quotations."""
 CITATION_PATTERN = compile_bounded(r"\[(?P<document>[^\[\]\n]+):(?P<first>\d+)-(?P<last>\d+)\]")
 MIN_QUOTATION_CHARACTERS, MAX_QUOTATION_CHARACTERS = 8, 2_000
 """Minimum and maximum characters between quotation marks."""
 MAX_QUOTATION_DISTANCE = 2_100
 """Maximum characters between a citation and the start of its quotation, including the marks."""
-_MOST_DIGITS = 18
+_MAX_LINE_DIGITS = 18
 """Maximum digits of a line number. Longer ones are lines of no document, and `int` rejects those with thousands of
 digits.
 """
-NO_LINE = 10**_MOST_DIGITS
+NO_LINE = 10**_MAX_LINE_DIGITS
 MAX_PLACEHOLDER_GAP = 400
 """Maximum characters that one placeholder may stand for."""
 MAX_SEARCHED_CHARACTERS = 20_000
@@ -203,7 +203,7 @@ def _citation(match: re.Match[str], markdown: str) -> Citation:
 
 
 def _line(digits: str) -> int:
-    return int(digits) if len(digits) <= _MOST_DIGITS else NO_LINE
+    return int(digits) if len(digits) <= _MAX_LINE_DIGITS else NO_LINE
 
 
 def _quotation_before(end: int, markdown: str) -> str | None:
@@ -232,7 +232,7 @@ def _opening(before: str, *, nests: bool) -> int:
     quotations within it and straight marks.
     """
     place = len(before)
-    for depth in range(_DEEPEST_QUOTED if nests else 0):
+    for depth in range(_MAX_QUOTATION_DEPTH if nests else 0):
         opening = before.rfind("“", 0, place)
         if opening < 0:
             break

@@ -28,7 +28,7 @@ from waystation.kernel.errors import BadInput
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 
-_LONGEST_NAME = 190
+_MAX_NAME_CHARACTERS = 190
 """Maximum characters of a name. A name in a citation has at most 200, and a number may have to be added."""
 
 _NAMELESS = "document"
@@ -84,7 +84,7 @@ def sanitize_document_name(name: str) -> str:
     # A file name may contain bytes that are not text; the store and the model only accept text.
     text = os.fsencode(name).decode("utf-8", "replace")
     whole = _UNPRINTABLE.sub(" ", text.translate(_ENDS_A_CITATION)).strip() or _NAMELESS
-    return whole if len(whole) <= _LONGEST_NAME else f"…{whole[1 - _LONGEST_NAME :]}"
+    return whole if len(whole) <= _MAX_NAME_CHARACTERS else f"…{whole[1 - _MAX_NAME_CHARACTERS :]}"
 
 
 def _free(name: str, taken: set[str]) -> str:
@@ -433,14 +433,14 @@ def _short(text: str) -> str:
     return text
 
 
-def _text(path: Path, option: str = "--procedures", most: int = PROCEDURE_CHARACTERS) -> str:
+def _text(path: Path, option: str = "--procedures", maximum: int = PROCEDURE_CHARACTERS) -> str:
     try:
-        return _content(path, most)
+        return _content(path, maximum)
     except UnreadableFileError as unreadable:
         raise BadInput(f"{option} {path} {unreadable}. Give a text file in UTF-8 that you may read.") from unreadable
 
 
-def _content(path: Path, most: int) -> str:
+def _content(path: Path, maximum: int) -> str:
     """Read a text file of at most about this many characters.
 
     Raises:
@@ -450,9 +450,9 @@ def _content(path: Path, most: int) -> str:
         if not path.is_file():
             raise UnreadableFileError("is not a file")
         with path.open("rb") as file:
-            content = file.read(_BYTES_A_CHARACTER * most + 1)
-        if len(content) > _BYTES_A_CHARACTER * most:
-            raise UnreadableFileError(f"has more than {_BYTES_A_CHARACTER * most:,} bytes")
+            content = file.read(_BYTES_A_CHARACTER * maximum + 1)
+        if len(content) > _BYTES_A_CHARACTER * maximum:
+            raise UnreadableFileError(f"has more than {_BYTES_A_CHARACTER * maximum:,} bytes")
         if b"\0" in content:
             raise UnreadableFileError("is not text")
         return content.decode("utf-8-sig")

@@ -183,7 +183,7 @@ MAX_COMPARED_LINE_PAIRS = 2_500
 """Maximum product of the lines of both versions between two common unique lines; a larger range counts as one
 change.
 """
-_MOST_COMPARED_IN_ALL = 200_000
+_MAX_COMPARED_IN_TOTAL = 200_000
 
 _Kind = Literal["changed", "added", "removed"]
 
@@ -276,15 +276,15 @@ def validate_document_count(count: int, what: str = "documents", *, had: int = 0
         )
 
 
-def apply_document_set(known: Sequence[Document], given: DocumentSet) -> tuple[Document, ...]:
+def apply_document_set(documents: Sequence[Document], document_set: DocumentSet) -> tuple[Document, ...]:
     """Return a task's documents after an update. The same set a second time changes nothing."""
-    by_name = {document.name: document for document in given.documents}
-    names = {document.name for document in known}
+    by_name = {document.name: document for document in document_set.documents}
+    names = {document.name for document in documents}
     kept = [
         document.replace(removed=True)
-        if document.name in given.missing and document.name not in by_name
+        if document.name in document_set.missing and document.name not in by_name
         else by_name.get(document.name, document)
-        for document in known
+        for document in documents
     ]
     return (*kept, *(document for name, document in by_name.items() if name not in names))
 
@@ -354,7 +354,7 @@ class ChangedLineRange(NamedTuple):
 def find_changed_lines(before: Sequence[str], after: Sequence[str]) -> tuple[ChangedLineRange, ...]:
     """Return where two versions differ, in order. The work is about linear in the lines for any input."""
     found: list[ChangedLineRange] = []
-    room = _MOST_COMPARED_IN_ALL
+    room = _MAX_COMPARED_IN_TOTAL
     for old, new in _between_anchors(before, after):
         size = len(old) * len(new)
         if size > min(room, MAX_COMPARED_LINE_PAIRS):

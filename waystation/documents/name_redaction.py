@@ -90,7 +90,9 @@ def replace_separators(name: str, joints: Mapping[int, int] = _JOINTS) -> str:
     return "".join((*parts, name[position:].translate(joints)))
 
 
-async def redact_names(names: Sequence[str], redactor: Redactor, tenant: str, place: TextDestination) -> list[str]:
+async def redact_names(
+    names: Sequence[str], redactor: Redactor, tenant: str, destination: TextDestination
+) -> list[str]:
     """Return the names as they may be shown at this place. Redacting them again finds nothing.
 
     The place must not be that of titles, whose spans are not of the text.
@@ -101,7 +103,7 @@ async def redact_names(names: Sequence[str], redactor: Redactor, tenant: str, pl
     shown = dict.fromkeys(names, "")
     waiting = {name: name for name in shown}
     for _ in range(_ROUNDS):
-        finds = await _find_in_names(list(waiting.values()), redactor, tenant, place)
+        finds = await _find_in_names(list(waiting.values()), redactor, tenant, destination)
         found = dict(zip(waiting, finds, strict=True))
         shown |= {name: _replace_in_name(waiting[name], spans) for name, spans in found.items()}
         waiting = {name: shown[name] for name, spans in found.items() if spans}
@@ -112,19 +114,19 @@ async def redact_names(names: Sequence[str], redactor: Redactor, tenant: str, pl
     return [shown[name] for name in names]
 
 
-async def redact_text(text: str, redactor: Redactor, tenant: str, place: TextDestination) -> RedactionResult:
+async def redact_text(text: str, redactor: Redactor, tenant: str, destination: TextDestination) -> RedactionResult:
     """Redact a text with place markers, in which names of sheets and attachments are read like file names.
 
     Raises:
         RedactionFailed: the text could not be redacted.
     """
-    (redacted,) = await redactor.redact([text], place, tenant)
+    (redacted,) = await redactor.redact([text], destination, tenant)
     named = [] if redacted.redaction_failed else list(_names_of_places(text))
     if not named:
         return redacted
     finds = [_Find(span.start, span.end, span) for span in redacted.spans]
     for (start, _), spans in zip(
-        named, await _find_in_names([name for _, name in named], redactor, tenant, place), strict=True
+        named, await _find_in_names([name for _, name in named], redactor, tenant, destination), strict=True
     ):
         finds += [_Find(start + span.start, start + span.end, span) for span in spans]
     if len(finds) == len(redacted.spans):
@@ -143,11 +145,11 @@ def _names_of_places(text: str) -> Iterator[tuple[int, str]]:
 
 
 async def _find_in_names(
-    names: Sequence[str], redactor: Redactor, tenant: str, place: TextDestination
+    names: Sequence[str], redactor: Redactor, tenant: str, destination: TextDestination
 ) -> Sequence[Sequence[Span]]:
     readings = [list(_readings(name)) for name in names]
     texts = [reading.text for each in readings for reading in each]
-    results = iter(await redactor.redact(texts, place, tenant)) if texts else iter(())
+    results = iter(await redactor.redact(texts, destination, tenant)) if texts else iter(())
     return [
         _united(name, [(reading, next(results)) for reading in each])
         for name, each in zip(names, readings, strict=True)

@@ -101,7 +101,7 @@ class DocumentSearch(Protocol):
         """
         ...
 
-    async def index_redacted_texts(self, task_id: str, shown: Sequence[ShownDocument]) -> None:
+    async def index_redacted_texts(self, task_id: str, documents: Sequence[ShownDocument]) -> None:
         """Search these documents in their redacted form from now on; such matches are marked, and no others found in
         them.
         """

@@ -27,7 +27,7 @@ MAX_SKILL_FILES = 100
 """Maximum files of a skill."""
 MAX_TOTAL_CHARACTERS = 200_000
 """Maximum characters of all procedures of a task including files of skills, since they are part of its request."""
-_LONGEST_NAME = 200
+_MAX_NAME_CHARACTERS = 200
 DESCRIPTION_CHARACTERS = 1_024
 """According to the format of skills: an agent decides by the description alone whether to read on. Other procedures
 have shorter ones.
@@ -51,7 +51,7 @@ _SAY_NOTHING = frozenset({"about", "every", "from", "have", "into", "must", "tha
 class SkillFile(Value):
     """A file beside a skill's `SKILL.md`."""
 
-    name: str = Field(min_length=1, max_length=_LONGEST_NAME)
+    name: str = Field(min_length=1, max_length=_MAX_NAME_CHARACTERS)
     """Path in the folder, like `references/tides.md`; one line."""
     text: str = Field(max_length=SKILL_CHARACTERS)
 
@@ -59,7 +59,7 @@ class SkillFile(Value):
 class ProcedureSource(Value):
     """A procedure as a person hands it in."""
 
-    name: str = Field(min_length=1, max_length=_LONGEST_NAME)
+    name: str = Field(min_length=1, max_length=_MAX_NAME_CHARACTERS)
     """Name of its file, or of a skill's folder; one line."""
     text: str
     """Text; for a skill, that of its `SKILL.md`."""
@@ -154,15 +154,15 @@ Procedures = Annotated[tuple[ProcedureSource, ...], AfterValidator(validate_proc
 """Procedures of a task."""
 
 
-def parse_procedure(given: ProcedureSource) -> Procedure | InvalidProcedure:
+def parse_procedure(source: ProcedureSource) -> Procedure | InvalidProcedure:
     """Parse a procedure, or return why it cannot be followed.
 
     The front matter of a skill names and describes it; any other procedure without a name gets that of its file, and is
     described by its first heading.
     """
-    if (parts := _parts(given.text)) is None:
-        return InvalidProcedure(document=given.name, reason="its front matter is not closed")
-    (fields, body), skill, document = parts, given.skill, given.name
+    if (parts := _parts(source.text)) is None:
+        return InvalidProcedure(document=source.name, reason="its front matter is not closed")
+    (fields, body), skill, document = parts, source.skill, source.name
     signs = [name for name, value in fields.items() if skill and value.startswith(_YAML_SIGNS)]
     fields = {name: _text_of(value) for name, value in fields.items()}
     name = fields.get("name") or ("" if skill else PurePosixPath(document).stem)
@@ -180,7 +180,7 @@ def parse_procedure(given: ProcedureSource) -> Procedure | InvalidProcedure:
     if reason := next((reason for reason, holds in faults.items() if holds), None):
         return InvalidProcedure(document=document, reason=reason)
     about = " ".join(described.split())[:shown]
-    return Procedure(document=document, name=name, description=about, text=body, skill=skill, files=given.files)
+    return Procedure(document=document, name=name, description=about, text=body, skill=skill, files=source.files)
 
 
 def reject_duplicate_names(found: Iterable[Procedure | InvalidProcedure]) -> tuple[Procedure | InvalidProcedure, ...]:

@@ -113,7 +113,7 @@ async def build_document_names(
     documents: Sequence[Document],
     redactor: Redactor,
     tenant: str,
-    place: TextDestination = TextDestination.TOOL_RESULT,
+    destination: TextDestination = TextDestination.TOOL_RESULT,
 ) -> DocumentNames:
     """Build the names for this place. See `redact_names`.
 
@@ -121,12 +121,12 @@ async def build_document_names(
         RedactionFailed: a name could not be redacted.
     """
     names = [one.name for one in documents]
-    shown = await redact_names(names, redactor, tenant, place)
+    shown = await redact_names(names, redactor, tenant, destination)
     return DocumentNames(documents, dict(zip(names, shown, strict=True)), None, tenant)
 
 
 async def redact_document_names(
-    texts: Sequence[str], documents: Sequence[Document], redactor: Redactor, tenant: str, place: TextDestination
+    texts: Sequence[str], documents: Sequence[Document], redactor: Redactor, tenant: str, destination: TextDestination
 ) -> list[str]:
     """Replace names of documents in the texts by those for this place.
 
@@ -136,7 +136,7 @@ async def redact_document_names(
         RedactionFailed: a name could not be redacted.
     """
     there = await asyncio.to_thread(_standing_in, texts, documents)
-    names = await build_document_names(there, redactor, tenant, place)
+    names = await build_document_names(there, redactor, tenant, destination)
     return [await asyncio.to_thread(names.replace_private_names, text) for text in texts]
 
 
@@ -196,7 +196,7 @@ class RedactedDocumentStore:
     """Agents of one task request the same document concurrently: the second finds what the first has stored."""
 
     async def get_redacted_text(
-        self, blob: str, reader: TenantScope, place: TextDestination = TextDestination.TOOL_RESULT
+        self, blob: str, reader: TenantScope, destination: TextDestination = TextDestination.TOOL_RESULT
     ) -> RedactedText:
         """Return the whole text as it may be shown at this place, with as many lines as the original.
 
@@ -208,11 +208,11 @@ class RedactedDocumentStore:
         key = RedactedTextKey(
             blob=blob,
             tenant=reader.tenant,
-            level=get_redaction_level(place, self.rules.policy),
+            level=get_redaction_level(destination, self.rules.policy),
             version=self.rules.version,
         )
         async with self._turns.setdefault(key, asyncio.Lock()):
-            return await self.store.get_redacted_text(key, reader) or await self._redacted(key, reader, place)
+            return await self.store.get_redacted_text(key, reader) or await self._redacted(key, reader, destination)
 
     async def build_redaction_notes(
         self, shown: RedactedText | Sequence[RedactionResult], called: str, tenant: str
@@ -243,11 +243,11 @@ class RedactedDocumentStore:
         except RedactionReviewRequiredError:
             return [""]
 
-    async def _redacted(self, key: RedactedTextKey, reader: TenantScope, place: TextDestination) -> RedactedText:
+    async def _redacted(self, key: RedactedTextKey, reader: TenantScope, destination: TextDestination) -> RedactedText:
         original = normalize_line_endings(await self.store.get_text(key.blob, reader))
         if (withheld := self._withheld.get(key)) is not None:
             return withheld
-        redacted = await redact_text(original, self.redactor, key.tenant, place)
+        redacted = await redact_text(original, self.redactor, key.tenant, destination)
         shown = build_redacted_text(original, redacted)
         if shown.withheld:
             self._withheld[key] = shown

@@ -171,11 +171,11 @@ class Bm25DocumentSearch:
         self._indexes.move_to_end(task.task_id)
         return await asyncio.to_thread(index.search, query, limit, among)
 
-    async def index_redacted_texts(self, task_id: str, shown: Sequence[ShownDocument]) -> None:
+    async def index_redacted_texts(self, task_id: str, documents: Sequence[ShownDocument]) -> None:
         """See `DocumentSearch`. A rebuilt index is one of originals again."""
         async with self._building:
             if (index := self._indexes.get(task_id)) is not None:
-                self._indexes[task_id] = await asyncio.to_thread(index.with_shown, shown)
+                self._indexes[task_id] = await asyncio.to_thread(index.with_shown, documents)
 
     def _index(self, task_id: str, documents: Sequence[Document]) -> "_Index | None":
         """Return the index over these versions, if there is one."""
@@ -243,10 +243,10 @@ class _Index:
             corpus = [one.terms for _, one in indexed]
             self._bm25.index(corpus, show_progress=False)  # pyright: ignore[reportUnknownMemberType] partly typed library
 
-    def with_shown(self, shown: Sequence[ShownDocument]) -> "_Index":
+    def with_shown(self, documents: Sequence[ShownDocument]) -> "_Index":
         """Return the index with these documents in their redacted form; those of other versions change nothing."""
         versions = {document.name: document.blob for document in self.documents}
-        there = [one for one in shown if versions.get(one.name) == one.blob]
+        there = [one for one in documents if versions.get(one.name) == one.blob]
         found = {one.name: _passages(one.name, one.text, one.shown_name) for one in there}
         return _Index(self.documents, self._originals, {**self._shown, **found})
 

@@ -36,7 +36,7 @@ _AT_ONCE = 2_000
 """Maximum placeholders that are made and stored at once."""
 SAMPLE_SIZE = 200
 """Number of values that show what a column holds."""
-_FEW = 2_000
+_MAX_EXAMINED_VALUES = 2_000
 """Maximum values of a column that are examined in every way."""
 PRIVATE_COLUMN_SHARE = 0.5
 """If more than this share of a column's values is private, all are."""
@@ -184,32 +184,32 @@ class _PrivateValueSearch:
     results: list[RedactionResult] = field(default_factory=list[RedactionResult])
     """All redaction results so far."""
 
-    async def verdict(self, sought: _ColumnValues) -> _ColumnVerdict:
+    async def verdict(self, column: _ColumnValues) -> _ColumnVerdict:
         """Judge a column."""
-        sample = sought.sample
+        sample = column.sample
         if not sample:
             return _ColumnVerdict({})
         alone = await self.detect_without_label("", sample)
-        label = sought.label
+        label = column.label
         beside, under = await self.detect_after_label(label, sample), await self.detect_below_label(label, sample)
         shown = await asyncio.to_thread(_merged, sample, beside, under, alone)
-        known = await asyncio.to_thread(_merged, sample, sought.hidden, shown)
+        known = await asyncio.to_thread(_merged, sample, column.hidden, shown)
         private = _private(known)
         whole = await self._is_wholly_private(label, sample, len(private), len(_private(shown) - _private(alone)))
         if whole and len(private) >= UNIFORM_SHARE * len(sample):
             return _ColumnVerdict(known, _type(known))
-        if not whole and not shown and all(map(_FIGURE.fullmatch, sought.values)):
+        if not whole and not shown and all(map(_FIGURE.fullmatch, column.values)):
             return _ColumnVerdict({})
-        few = len(sought.values) <= _FEW
+        few = len(column.values) <= _MAX_EXAMINED_VALUES
         finds = await asyncio.to_thread(
             _merged,
-            sought.values,
-            sought.hidden,
-            await self.detect_after_label(label, sought.values),
-            await self.detect_below_label(label, sought.values) if few or under else {},
-            await self.detect_without_label("", sought.values) if few or alone else {},
+            column.values,
+            column.hidden,
+            await self.detect_after_label(label, column.values),
+            await self.detect_below_label(label, column.values) if few or under else {},
+            await self.detect_without_label("", column.values) if few or alone else {},
         )
-        whole = whole or len(_private(finds)) > PRIVATE_COLUMN_SHARE * len(sought.values)
+        whole = whole or len(_private(finds)) > PRIVATE_COLUMN_SHARE * len(column.values)
         return _ColumnVerdict(finds, _type(finds) if whole else "")
 
     async def _is_wholly_private(self, label: str, sample: Sequence[str], private: int, by_name: int) -> bool:

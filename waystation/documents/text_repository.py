@@ -37,7 +37,7 @@ HASH_DIGITS = 64
 REDACTED_ROW_MARK = "/"
 """Occurs in the key of a redacted text, and in no content hash."""
 
-_KEPT = tuple(Document.model_fields)
+_DOCUMENT_FIELDS = tuple(Document.model_fields)
 
 
 def content_hash(text: str) -> str:
@@ -143,7 +143,7 @@ def build_document_row(task_id: str, position: int, document: Document) -> dict[
 
 
 _DOCUMENTS = (
-    select(*[documents.c[name] for name in _KEPT])
+    select(*[documents.c[name] for name in _DOCUMENT_FIELDS])
     .where(documents.c.task_id == bindparam("task"))
     .order_by(documents.c.position)
 )
@@ -161,7 +161,7 @@ async def load_task_documents(connection: AsyncConnection, task_id: str, reader:
         return ()
     rows = (await connection.execute(_DOCUMENTS, {"task": task_id})).all()
     # Not by mappings: those take as long as all the rest, and an agent of many documents asks before every call.
-    return tuple([Document.model_validate(dict(zip(_KEPT, row, strict=True))) for row in rows])
+    return tuple([Document.model_validate(dict(zip(_DOCUMENT_FIELDS, row, strict=True))) for row in rows])
 
 
 def make_redacted_text_row_id(key: RedactedTextKey) -> str:

@@ -261,14 +261,14 @@ class DirectWebPageFetcher:
         self,
         reader: WebTextExtractor,
         clock: Clock,
-        terms: WebFetchConfig,
+        config: WebFetchConfig,
         resolver: AbstractResolver | None = None,
         wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         """`resolver`: by default the system's. Whatever it returns, only public addresses are connected to."""
-        self._reader, self._clock, self._terms, self._resolver = reader, clock, terms, resolver
-        self._pace = HostRateLimiter(terms.pause_s, wait)
-        self._robots = RobotsPolicy(terms.user_agent, self._robots_file)
+        self._reader, self._clock, self._terms, self._resolver = reader, clock, config, resolver
+        self._pace = HostRateLimiter(config.pause_s, wait)
+        self._robots = RobotsPolicy(config.user_agent, self._robots_file)
         self._open: aiohttp.ClientSession | None = None
 
     async def fetch(self, url: str) -> WebPage:

@@ -199,7 +199,7 @@ def compute_fingerprints(placeholders: Sequence[str]) -> tuple[str, ...]:
 
 
 def find_related_values(
-    sought: ErasureQuery, beside: Mapping[tuple[str, str], int], known: Mapping[str, str]
+    query: ErasureQuery, beside: Mapping[tuple[str, str], int], known: Mapping[str, str]
 ) -> list[RelatedValue]:
     """Return other values that may be the same person's: similar ones first, then those that most often share a line.
 
@@ -212,12 +212,12 @@ def find_related_values(
     """
     counts, spelled = Counter[tuple[str, str]](), dict[tuple[str, str], str]()
     for (kind, text), lines in [*beside.items(), *[((kind, text), 0) for text, kind in known.items()]]:
-        if not sought.count_matches(text) and (lines or sought.is_similar_to(text)):
+        if not query.count_matches(text) and (lines or query.is_similar_to(text)):
             same = (kind, " ".join(text.casefold().split()))
             spelled.setdefault(same, text)
             counts[same] += lines
     near = [
-        RelatedValue(text=spelled[one], type=one[0], lines=lines, alike=sought.is_similar_to(one[1]))
+        RelatedValue(text=spelled[one], type=one[0], lines=lines, alike=query.is_similar_to(one[1]))
         for one, lines in counts.items()
     ]
     return sorted(near, key=lambda one: (not one.alike, -one.lines, one.text))

@@ -49,7 +49,7 @@ class SqlPersonErasure(SqlRepository):
 
     @read_transaction
     async def find_erasure_matches(
-        self, connection: AsyncConnection, tenant: str, sought: ErasureQuery
+        self, connection: AsyncConnection, tenant: str, query: ErasureQuery
     ) -> tuple[ErasureMatch, ...]:
         """Return where the tenant's tasks contain what the query looks for, and how often.
 
@@ -58,10 +58,10 @@ class SqlPersonErasure(SqlRepository):
         """
         counts = Counter[tuple[str, ErasureLocation]]()
         async for cell in iter_task_row_texts(connection, tenant):
-            for place, count in _counted(cell, sought).items():
+            for place, count in _counted(cell, query).items():
                 counts[cell.task_id, place] += count
         async for content in iter_stored_contents(connection, tenant):
-            count = sought.count_matches(content.text)
+            count = query.count_matches(content.text)
             place = ErasureLocation.DOCUMENT if content.is_document else ErasureLocation.TEXT
             counts.update(dict.fromkeys([(owner.task_id, place) for owner in content.owners], count))
         return tuple(
@@ -72,7 +72,7 @@ class SqlPersonErasure(SqlRepository):
 
     @read_transaction
     async def list_matching_lines(
-        self, connection: AsyncConnection, tenant: str, sought: ErasureQuery
+        self, connection: AsyncConnection, tenant: str, query: ErasureQuery
     ) -> tuple[str, ...]:
         """Return the different lines of the tenant's tasks that contain it.
 
@@ -82,12 +82,12 @@ class SqlPersonErasure(SqlRepository):
         found = set[str]()
         async for cell in iter_task_row_texts(connection, tenant):
             for text in _words(cell):
-                found.update(sought.iter_matching_lines(text))
+                found.update(query.iter_matching_lines(text))
         async for content in iter_stored_contents(connection, tenant):
-            found.update(sought.iter_matching_lines(content.text))
+            found.update(query.iter_matching_lines(content.text))
         return tuple(sorted(found))
 
-    async def erase_person(self, order: PersonErasureOrder, sought: ErasureQuery) -> None:
+    async def erase_person(self, order: PersonErasureOrder, query: ErasureQuery) -> None:
         """Replace it by `<ERASED>` in one transaction. A repetition finds nothing more.
 
         Passages that contained it wait again, so that memory gets them as they are now.
@@ -96,20 +96,20 @@ class SqlPersonErasure(SqlRepository):
             WrongStore: the order is for another store.
             WrongKey: no available key decrypts a text.
         """
-        await self._erase(order, sought)
+        await self._erase(order, query)
         with translate_database_errors():
             await run_to_completion(self.database.truncate_write_ahead_log())
 
     @write_transaction
-    async def _erase(self, connection: AsyncConnection, order: PersonErasureOrder, sought: ErasureQuery) -> None:
+    async def _erase(self, connection: AsyncConnection, order: PersonErasureOrder, query: ErasureQuery) -> None:
         self.require_own_store(order.store_id)
-        held = [one async for one in iter_stored_contents(connection, order.tenant) if _may_change(one, sought)]
-        rewritten = _compute_new_hashes({one.blob: one.text for one in held}, sought)
+        held = [one async for one in iter_stored_contents(connection, order.tenant) if _may_change(one, query)]
+        rewritten = _compute_new_hashes({one.blob: one.text for one in held}, query)
         moved = {blob: content_hash(text) for blob, text in rewritten.items()}
         changed = [
             (cell, text)
             async for cell in iter_task_row_texts(connection, order.tenant)
-            if (text := _without(cell, sought, moved)) != cell.text
+            if (text := _without(cell, query, moved)) != cell.text
         ]
         await _replace_contents(connection, held, rewritten)
         for cell, text in changed:
@@ -158,12 +158,12 @@ async def _rebind_documents(connection: AsyncConnection, content: StoredContent,
         await connection.execute(update(documents).where(*this).values(**now, characters=characters))
 
 
-def _counted(cell: TextCell, sought: ErasureQuery) -> Mapping[ErasureLocation, int]:
+def _counted(cell: TextCell, query: ErasureQuery) -> Mapping[ErasureLocation, int]:
     if (value := _parse(cell)) is None:
-        return {cell.source.place: sought.count_matches(cell.text)}
+        return {cell.source.place: query.count_matches(cell.text)}
     return {
-        cell.source.place: sought.count_in_texts(value),
-        ErasureLocation.IDENTIFIER: sought.count_in_identifiers(value),
+        cell.source.place: query.count_in_texts(value),
+        ErasureLocation.IDENTIFIER: query.count_in_identifiers(value),
     }
 
 
@@ -192,15 +192,15 @@ def _parse(cell: TextCell) -> Value | None:
         ) from None
 
 
-def _may_change(content: StoredContent, sought: ErasureQuery) -> bool:
-    return bool(sought.count_matches(content.text) or CONTENT_HASH_PATTERN.search(content.text))
+def _may_change(content: StoredContent, query: ErasureQuery) -> bool:
+    return bool(query.count_matches(content.text) or CONTENT_HASH_PATTERN.search(content.text))
 
 
-def _compute_new_hashes(held: Mapping[str, str], sought: ErasureQuery) -> Mapping[str, str]:
+def _compute_new_hashes(held: Mapping[str, str], query: ErasureQuery) -> Mapping[str, str]:
     """Return, by old hash, every content that changes: it contains the person, or refers to one that changes."""
     moved = dict[str, str]()
     while True:
-        again = {blob: _renamed(sought.erase_text(text), moved) for blob, text in held.items()}
+        again = {blob: _renamed(query.erase_text(text), moved) for blob, text in held.items()}
         changed = {blob: text for blob, text in again.items() if text != held[blob]}
         now = {blob: content_hash(text) for blob, text in changed.items()}
         if now == moved:
@@ -208,12 +208,12 @@ def _compute_new_hashes(held: Mapping[str, str], sought: ErasureQuery) -> Mappin
         moved = now
 
 
-def _without(cell: TextCell, sought: ErasureQuery, moved: Mapping[str, str]) -> str:
+def _without(cell: TextCell, query: ErasureQuery, moved: Mapping[str, str]) -> str:
     """Return the text without the person, and with the new hashes of contents that change."""
     if (value := _parse(cell)) is None:
-        return sought.erase_text(cell.text)
+        return query.erase_text(cell.text)
     # In an unchanged value, hashes are the only thing that may change: the stored text stays as it is.
-    erased = sought.erase_value(value)
+    erased = query.erase_value(value)
     text = cell.text if erased == value else erased.model_dump_json()
     after = _renamed(text, moved)
     return _with_own_hash(after) if after != cell.text and cell.source.place in _PASSAGES else after

@@ -68,6 +68,6 @@ class ExternalTaskData(Protocol):
         """Delete the reports of these tasks and return how many there were."""
         ...
 
-    def erase_from_report_files(self, task_ids: Sequence[str], sought: ErasureQuery) -> int:
+    def erase_from_report_files(self, task_ids: Sequence[str], query: ErasureQuery) -> int:
         """Erase the person from the reports of these tasks and return how many contained them."""
         ...

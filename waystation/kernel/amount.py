@@ -16,7 +16,7 @@ _TOKENS = compile_bounded(rf"({_WHOLE})()|({_WHOLE}(?:\.\d{{1,60}})?)\s*([kKmM])
 """A fraction needs a unit: 2.00 is more likely dollars without the sign than two tokens."""
 _NO_SEPARATORS = str.maketrans("", "", "_,")
 _DOLLARS = compile_bounded(rf"\$\s*({_WHOLE}(?:\.\d{{1,6}})?)", re.ASCII)
-_SHOWN = 100
+_MAX_REPEATED_CHARACTERS = 100
 """Maximum number of characters of the input that an error message repeats."""
 _FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
 
@@ -36,13 +36,13 @@ class Amount(Value):
         """Return the remainder after subtracting `other`, at least zero in each unit."""
         return Amount(tokens=max(0, self.tokens - other.tokens), micro_usd=max(0, self.micro_usd - other.micro_usd))
 
-    def min_with(self, most: "Amount") -> "Amount":
+    def min_with(self, maximum: "Amount") -> "Amount":
         """Return the smaller of both amounts, in each unit."""
-        return Amount(tokens=min(self.tokens, most.tokens), micro_usd=min(self.micro_usd, most.micro_usd))
+        return Amount(tokens=min(self.tokens, maximum.tokens), micro_usd=min(self.micro_usd, maximum.micro_usd))
 
-    def max_with(self, least: "Amount") -> "Amount":
+    def max_with(self, minimum: "Amount") -> "Amount":
         """Return the larger of both amounts, in each unit."""
-        return Amount(tokens=max(self.tokens, least.tokens), micro_usd=max(self.micro_usd, least.micro_usd))
+        return Amount(tokens=max(self.tokens, minimum.tokens), micro_usd=max(self.micro_usd, minimum.micro_usd))
 
     @property
     def usd(self) -> float:
@@ -134,7 +134,7 @@ class Limit(Value):
         return Amount(tokens=self.tokens or 0, micro_usd=self.micro_usd or 0)
 
 
-LARGEST_AMOUNT = Amount(tokens=1_000_000_000, micro_usd=1_000_000 * 1_000_000)
+MAX_AMOUNT = Amount(tokens=1_000_000_000, micro_usd=1_000_000 * 1_000_000)
 """Largest amount that people may write in one place."""
 
 
@@ -222,7 +222,7 @@ def parse_limit(text: str) -> Limit:
     return Limit(**units)
 
 
-def parse_bounded_limit(text: str, least: Amount, most: Amount = LARGEST_AMOUNT) -> Limit:
+def parse_bounded_limit(text: str, minimum: Amount, maximum: Amount = MAX_AMOUNT) -> Limit:
     """Parse a limit in tokens, dollars or both, and check that each given unit lies between `least` and `most`.
 
     Raises:
@@ -232,13 +232,13 @@ def parse_bounded_limit(text: str, least: Amount, most: Amount = LARGEST_AMOUNT)
         limit = parse_limit(text)
     except ValueError as error:
         raise ValueError(
-            f"{LIMIT_FORMAT_HINT}; {text[:_SHOWN]!r} is no such amount{format_comma_hint(text)}"
+            f"{LIMIT_FORMAT_HINT}; {text[:_MAX_REPEATED_CHARACTERS]!r} is no such amount{format_comma_hint(text)}"
         ) from error
-    ranges = ((limit.tokens, least.tokens, most.tokens), (limit.micro_usd, least.micro_usd, most.micro_usd))
+    ranges = ((limit.tokens, minimum.tokens, maximum.tokens), (limit.micro_usd, minimum.micro_usd, maximum.micro_usd))
     if not all(given is None or lowest <= given <= highest for given, lowest, highest in ranges):
         raise ValueError(
-            f"{least.tokens:,} to {most.tokens:,} tokens, {format_usd(least.micro_usd)} to "
-            f"{format_usd(most.micro_usd)}, "
-            f"or both; not {text[:_SHOWN]!r}"
+            f"{minimum.tokens:,} to {maximum.tokens:,} tokens, {format_usd(minimum.micro_usd)} to "
+            f"{format_usd(maximum.micro_usd)}, "
+            f"or both; not {text[:_MAX_REPEATED_CHARACTERS]!r}"
         )
     return limit

@@ -20,8 +20,8 @@ class DeferredSignal(Value):
 
 
 def defer_until_next_execution(
-    held: tuple[DeferredSignal, ...], message: DeferredSignal
+    deferred_signals: tuple[DeferredSignal, ...], message: DeferredSignal
 ) -> tuple[DeferredSignal, ...] | None:
     """Return the signals with one more; None if they would be too large together."""
-    together = (*held, message)
+    together = (*deferred_signals, message)
     return together if sum(len(one.model_dump_json()) for one in together) <= MAX_DEFERRED_BYTES else None

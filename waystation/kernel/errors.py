@@ -68,9 +68,9 @@ class MemoryInUse(BadInput):
 class InsufficientBudgetError(WaystationError):
     """A reservation asks for more than the account has left."""
 
-    def __init__(self, child: str, asked: Amount, left: Limit) -> None:
-        super().__init__(f"{child} asks for {format_amount(asked)}; left: {format_limit(left)}")
-        self.child, self.asked, self.left = child, asked, left
+    def __init__(self, child: str, asked: Amount, remaining: Limit) -> None:
+        super().__init__(f"{child} asks for {format_amount(asked)}; left: {format_limit(remaining)}")
+        self.child, self.asked, self.left = child, asked, remaining
 
 
 class StoreError(WaystationError):

@@ -43,11 +43,11 @@ class StateRef(Value):
     pieces: tuple[str, ...]
 
 
-def split_json(body: JsonValue, most: int = PIECE_BYTES) -> tuple[JsonChunk, ...]:
+def split_json(body: JsonValue, maximum: int = PIECE_BYTES) -> tuple[JsonChunk, ...]:
     """Split the value into chunks of at most `most` bytes each."""
     pieces, parts, size = list[JsonChunk](), list[JsonPart](), 0
-    for part in _parts((), body, most // 2):
-        if parts and size + part.size > most:
+    for part in _parts((), body, maximum // 2):
+        if parts and size + part.size > maximum:
             pieces.append(JsonChunk(parts=tuple(parts)))
             parts, size = [], 0
         parts.append(part)
@@ -55,22 +55,22 @@ def split_json(body: JsonValue, most: int = PIECE_BYTES) -> tuple[JsonChunk, ...
     return (*pieces, JsonChunk(parts=tuple(parts)))
 
 
-def _parts(path: JsonPath, value: JsonValue, most: int) -> Iterator[JsonPart]:
+def _parts(path: JsonPath, value: JsonValue, maximum: int) -> Iterator[JsonPart]:
     text = json.dumps(value)
-    if len(text) <= most:
+    if len(text) <= maximum:
         yield JsonPart(path=path, text=text)
         return
     match value:
         case dict():
             yield JsonPart(path=path, text="{}")
             for key, inside in value.items():
-                yield from _parts((*path, key), inside, most)
+                yield from _parts((*path, key), inside, maximum)
         case list():
             yield JsonPart(path=path, text="[]")
             for index, inside in enumerate(value):
-                yield from _parts((*path, index), inside, most)
+                yield from _parts((*path, index), inside, maximum)
         case str():
-            step = most // 12  # 12 bytes are the longest escape of one character
+            step = maximum // 12  # 12 bytes are the longest escape of one character
             for start in range(0, len(value), step):
                 yield JsonPart(path=path, text=json.dumps(value[start : start + step]))
         case _:

@@ -160,7 +160,7 @@ ARGUMENTS = "input"
 """Field with the arguments of a tool call. The tool's author named the fields in it, while their values are a model's
 words; if the tool accepts any field, the names are a model's words too.
 """
-_LONGEST_NAME, _MOST_DIGITS = 40, 3
+_MAX_NAME_CHARACTERS, _MAX_NAME_DIGITS = 40, 3
 FieldNames = Callable[[str], bool]
 """Predicate: which field names count as strings too."""
 
@@ -177,8 +177,8 @@ def accept_no_name(field: str) -> bool:  # noqa: ARG001
 
 def is_unusual_name(field: str) -> bool:
     """Whether no author would give a field this name."""
-    usual = len(field) <= _LONGEST_NAME and field.replace("-", "_").isidentifier()
-    return not usual or sum(sign.isdigit() for sign in field) > _MOST_DIGITS
+    usual = len(field) <= _MAX_NAME_CHARACTERS and field.replace("-", "_").isidentifier()
+    return not usual or sum(sign.isdigit() for sign in field) > _MAX_NAME_DIGITS
 
 
 def iter_strings(body: JsonValue, key: str = "", names: FieldNames = accept_every_name) -> Iterator[tuple[str, str]]:
@@ -221,10 +221,10 @@ def map_object_strings(
     return {change(key) if names(key) else key: map_strings(part, change, names) for key, part in body.items()}
 
 
-OURS = "Value error, "
+VALUE_ERROR_PREFIX = "Value error, "
 """Prefix that pydantic puts before the message of our own validators."""
 _WORDS = (
-    (OURS, ""),
+    (VALUE_ERROR_PREFIX, ""),
     ("Input should be", "it should be"),
     ("a valid boolean, unable to interpret input", "true or false"),
     ("a valid boolean", "true or false"),
@@ -242,7 +242,7 @@ _WORDS = (
 )
 """Pydantic's words and ours."""
 UNKNOWN_FIELD = "there is no such field"
-_OF_KINDS = {
+_WORDS_BY_KIND = {
     "missing": "it is missing",
     "extra_forbidden": UNKNOWN_FIELD,
     "model_type": "it should be a table of named values",
@@ -278,8 +278,8 @@ def extract_validation_faults(error: ValidationError) -> tuple[_Fault, ...]:
 
 def describe_fault(kind: str, message: str) -> str:
     """Return what pydantic says is wrong, in our words."""
-    if kind in _OF_KINDS:
-        return _OF_KINDS[kind]
+    if kind in _WORDS_BY_KIND:
+        return _WORDS_BY_KIND[kind]
     if kind == "string_too_short" and "at least 1 character" in message:
         return "it is empty"
     for theirs, ours in _WORDS:

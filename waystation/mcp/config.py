@@ -22,7 +22,7 @@ from waystation.kernel.value import Value, extract_validation_faults, find_dupli
 MIN_SECRET_CHARACTERS = 6
 """Minimum length of a secret in characters; a shorter one occurs in too many texts by chance."""
 _VARIABLE = compile_bounded(r"\$\{(env:|secret:)?([A-Za-z_][A-Za-z0-9_]*+)(?::-([^}]{0,8000}+))?\}")
-_OF_VAULT = "secret:"
+_VAULT_PREFIX = "secret:"
 _SECRET_NAME = compile_bounded(
     r"key|tok(en|$|[_-])|secret|pass|pwd|auth|credential|cookie|bearer|(^|[_-])pat($|[_-])", re.IGNORECASE
 )
@@ -53,7 +53,7 @@ class VariableExpander:
 
     def _value(self, found: re.Match[str]) -> str:
         whence, name, default = found.groups()
-        if whence == _OF_VAULT:
+        if whence == _VAULT_PREFIX:
             return self._secret(name)
         value = self._environment.get(name)
         if not value and default is not None:
@@ -191,7 +191,9 @@ def list_secret_names(path: Path) -> frozenset[str]:
     """
     with _told(path):
         written = [entry.model_dump_json() for entry in _enabled(path).values()]
-        return frozenset(name for text in written for whence, name, _ in _VARIABLE.findall(text) if whence == _OF_VAULT)
+        return frozenset(
+            name for text in written for whence, name, _ in _VARIABLE.findall(text) if whence == _VAULT_PREFIX
+        )
 
 
 def list_server_names(path: Path) -> tuple[str, ...]:
@@ -253,7 +255,7 @@ def _place_of(entry: _Entry, expansion: VariableExpander) -> StdioTransportConfi
         return HttpTransportConfig(url=expansion.expand(entry.url), headers=expansion.expand_mapping(entry.headers))
     assert entry.command is not None  # the entry has one of them
     listed = [found for text in (entry.command, *entry.args) for found in _VARIABLE.findall(text)]
-    if kept := [name for whence, name, _ in listed if whence == _OF_VAULT]:
+    if kept := [name for whence, name, _ in listed if whence == _VAULT_PREFIX]:
         raise BadInput(
             f"${{secret:{kept[0]}}} must not be in command or args, which every user of the machine can see "
             "in the process list: put it into env"

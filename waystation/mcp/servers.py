@@ -224,11 +224,11 @@ def _description(server: McpServerConfig, words: str) -> str:
     )
 
 
-def _words(server: McpServerConfig, words: str, most: int) -> str:
+def _words(server: McpServerConfig, words: str, maximum: int) -> str:
     """Clean words of the server into one paragraph: text after an empty line would look like someone else's."""
     seen = strip_invisible_characters(mask_secrets(words, server.secrets))
     plain = mask_secrets(seen, server.secrets)  # one may have been split by invisible characters
-    cut = plain if len(plain) <= most else f"{plain[:most]} (cut here)"
+    cut = plain if len(plain) <= maximum else f"{plain[:maximum]} (cut here)"
     return escape_tags(cut)
 
 

@@ -53,9 +53,9 @@ __all__ = ["TransportStreams"]
 
 REQUESTS_AT_ONCE, REQUESTS_A_SECOND = 100, 5.0
 """Requests of a server: burst, and rate per second. We offer nothing but a sign of life."""
-ASKED_AT_ONCE, ASKED_A_SECOND = 1_000, 50.0
+UNSOLICITED_AT_ONCE, UNSOLICITED_A_SECOND = 1_000, 50.0
 """Server messages that answer no call, including requests. A server that logs every step stays far below."""
-ASKED_BYTES_AT_ONCE, ASKED_BYTES_A_SECOND = 16 * 1024 * 1024, 128.0 * 1024
+UNSOLICITED_BYTES_AT_ONCE, UNSOLICITED_BYTES_A_SECOND = 16 * 1024 * 1024, 128.0 * 1024
 """Bytes of those messages together, counted before they are parsed. Over HTTP an answer to a call has room for one
 message of its own besides. Parsing a megabyte of empty lists takes about half a second.
 """
@@ -97,8 +97,8 @@ class ServerTrafficLimiter:
         self.excess = ""
         """What it sent too much of; empty if nothing."""
         self._requests = TokenBucket(REQUESTS_AT_ONCE, REQUESTS_A_SECOND)
-        self._asked = TokenBucket(ASKED_AT_ONCE, ASKED_A_SECOND)
-        self._bytes = TokenBucket(ASKED_BYTES_AT_ONCE, ASKED_BYTES_A_SECOND)
+        self._asked = TokenBucket(UNSOLICITED_AT_ONCE, UNSOLICITED_A_SECOND)
+        self._bytes = TokenBucket(UNSOLICITED_BYTES_AT_ONCE, UNSOLICITED_BYTES_A_SECOND)
         self._lines = TokenBucket(LINES_AT_ONCE, LINES_A_SECOND)
         self._gets = TokenBucket(GETS_AT_ONCE, GETS_A_SECOND)
         self._unread = 0
@@ -275,7 +275,7 @@ PYTHON_ADDED_VARIABLE = "LC_CTYPE"
 """Variable that Python adds by itself; the supervisor removes it again."""
 _ENDING_S = supervisor.GRACE_S + supervisor.SEARCH_S + 1.0
 """Seconds within which the supervisor ends by itself, with everything that the server started."""
-_LOOK_S = 0.01
+_POLL_S = 0.01
 """Seconds between checks whether it has ended. asyncio would report that only after all of its output."""
 
 
@@ -342,7 +342,7 @@ async def _end(process: Process, into: asyncio.StreamWriter, out: asyncio.Stream
     try:
         async with asyncio.timeout(_ENDING_S):
             while process.returncode is None:  # noqa: ASYNC110  nothing tells it
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(_POLL_S)
     except TimeoutError:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -39,8 +39,8 @@ _ID_LAST = re.compile(rb',\s*"id"\s*:\s*(\d{1,20})\s*\}\s*$')
 class BoundedLine:
     """A message as it arrives: whole, or its two ends."""
 
-    def __init__(self, most: int) -> None:
-        self._most, self.is_too_long = most, False
+    def __init__(self, maximum: int) -> None:
+        self._most, self.is_too_long = maximum, False
         self.held = bytearray()
 
     def add(self, part: bytes) -> None:
@@ -76,15 +76,15 @@ def forward_client_requests(into: IO[bytes]) -> None:
         return
 
 
-def forward_server_messages(source: IO[bytes], most: int) -> None:
+def forward_server_messages(source: IO[bytes], maximum: int) -> None:
     """Forward everything from the server, line by line, until it ends."""
-    line = BoundedLine(most)
+    line = BoundedLine(maximum)
     while chunk := os.read(source.fileno(), CHUNK):
         *ended, rest = chunk.split(b"\n")
         for part in ended:
             line.add(part)
             sys.stdout.buffer.write(line.to_message())
-            line = BoundedLine(most)
+            line = BoundedLine(maximum)
         sys.stdout.buffer.flush()
         line.add(rest)
 
@@ -145,7 +145,7 @@ SERVER_PIDS: list[int] = []
 """Id of the server's process and process group, once it runs."""
 
 
-def supervise_server(most: int, left_out: str, command: list[str]) -> None:
+def supervise_server(maximum: int, left_out: str, command: list[str]) -> None:
     """Run the server to its end. It has its own process group, so that signals it sends to that do not reach us."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -166,7 +166,7 @@ def supervise_server(most: int, left_out: str, command: list[str]) -> None:
     threading.Thread(target=exit_when_client_is_gone, daemon=True).start()
     threading.Thread(target=forward_client_requests, args=(server.stdin,), daemon=True).start()
     try:
-        forward_server_messages(server.stdout, most)
+        forward_server_messages(server.stdout, maximum)
     except (OSError, ValueError):  # no one listens any more, or a message was too long to be answered
         pass
     finally:

@@ -222,7 +222,7 @@ class DocumentIndexer:
         """
         ref = so_far.ref
         documents = await self.store.list_documents(ref.task_id, ref.scope)
-        names = await build_document_names(documents, self.redactor, ref.tenant, place=TextDestination.COMPRESSED)
+        names = await build_document_names(documents, self.redactor, ref.tenant, destination=TextDestination.COMPRESSED)
         if not so_far.slices and not await self.store.begin_document_indexing(ref, names.shown_names):
             return so_far.replace(done=True)
         if so_far.document == len(documents):

@@ -231,11 +231,11 @@ def _passage(
 
 SLICE_CHARACTERS = 40_000
 """About a second of work: a stopping worker waits that long for it, and a crash repeats that much."""
-_MOST_NAMED = 5
+_MAX_NAMED = 5
 """Maximum number of documents named in a sentence."""
 DOCUMENTS_ID = "documents/"
 """Used instead of a step's id; the slash rules out a step."""
-_OF_DOCUMENTS = uuid.UUID("0d6a7a52-2f6e-5b0b-8f43-5f0f5f3c1c77")
+_DOCUMENTS_NAMESPACE = uuid.UUID("0d6a7a52-2f6e-5b0b-8f43-5f0f5f3c1c77")
 
 
 class IndexingState(Value):
@@ -309,8 +309,8 @@ class UnindexedDocuments(Value):
     def name_summary(self) -> str:
         """The first of them by name, and how many more."""
         names = [*([f"the end of {self.partial_document}"] if self.partial_document else []), *self.missing_documents]
-        more = len(names) - _MOST_NAMED
-        return ", ".join(names[:_MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+        more = len(names) - _MAX_NAMED
+        return ", ".join(names[:_MAX_NAMED]) + (f" and {more:,} more" if more > 0 else "")
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -321,7 +321,7 @@ class UnindexedDocuments(Value):
         )
 
 
-def find_unindexed_documents(documents: Sequence[Document], most: int) -> UnindexedDocuments | None:
+def find_unindexed_documents(documents: Sequence[Document], maximum: int) -> UnindexedDocuments | None:
     """Return which documents do not fit into memory if the limit is `most` characters; None if all do.
 
     They are taken in order, and none after the first that does not fit. A limit of 0 keeps documents out of memory, and
@@ -329,9 +329,9 @@ def find_unindexed_documents(documents: Sequence[Document], most: int) -> Uninde
     """
     there = [document for document in documents if not document.removed]
     total = sum(document.characters for document in there)
-    if not most or total <= most:
+    if not maximum or total <= maximum:
         return None
-    room = most
+    room = maximum
     for number, document in enumerate(there):
         if document.characters > room:
             first, rest = document.name, tuple(one.name for one in there[number + 1 :])
@@ -340,7 +340,7 @@ def find_unindexed_documents(documents: Sequence[Document], most: int) -> Uninde
                 partial_document=first if room else None,
                 missing_documents=wholly,
                 total_characters=total,
-                max_characters=most,
+                max_characters=maximum,
             )
         room -= document.characters
     return None
@@ -396,7 +396,7 @@ def make_document_passage_id(ref: TaskRef, name: str, blob: str, place: int) -> 
     """Return the passage id, which is the same for all tasks of a session with this version of a document by
     this name.
     """
-    return str(uuid.uuid5(_OF_DOCUMENTS, "\0".join((ref.tenant, ref.session, name, blob, str(place)))))
+    return str(uuid.uuid5(_DOCUMENTS_NAMESPACE, "\0".join((ref.tenant, ref.session, name, blob, str(place)))))
 
 
 def make_documents_run_id(task_id: str) -> str:
@@ -406,7 +406,7 @@ def make_documents_run_id(task_id: str) -> str:
 
 RESULTS_ID = "results/"
 """Used instead of a step's id; the slash rules out a step."""
-_OF_RESULTS = uuid.UUID("5b0c1d6e-3a0b-5d0f-8a35-6f0f8c1f7d52")
+_RESULTS_NAMESPACE = uuid.UUID("5b0c1d6e-3a0b-5d0f-8a35-6f0f8c1f7d52")
 
 
 class TaskResults(Value):
@@ -443,7 +443,7 @@ def _result_passage(
     ref, (place, text) = results.ref, cut
     content = text_hash(text)
     return Passage(
-        id=str(uuid.uuid5(_OF_RESULTS, "\0".join((ref.task_id, kind, step, str(place), content)))),
+        id=str(uuid.uuid5(_RESULTS_NAMESPACE, "\0".join((ref.task_id, kind, step, str(place), content)))),
         tenant=ref.tenant,
         session=ref.session,
         task_id=ref.task_id,

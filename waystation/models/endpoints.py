@@ -79,7 +79,7 @@ EndpointKindName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-
 """An `EndpointKind`, or the name of a plug-in that has the models of an endpoint."""
 OPENAI_URL = "https://api.openai.com/v1"
 OPENAI_KEY = "OPENAI_API_KEY"
-_BY_KIND: Mapping[str, ModelCapabilities] = {
+_CAPABILITIES_BY_KIND: Mapping[str, ModelCapabilities] = {
     "bedrock": ModelCapabilities(counts=False, source="the SDK, which refuses to count there"),
     "openai": ModelCapabilities(
         caches=False, counts=False, binds_thinking=False, source="chat completions, which have none of these"
@@ -238,7 +238,7 @@ class ModelEndpoint(Value):
         return (
             self.capabilities.get(parse_model_name(model).model)
             or known
-            or _BY_KIND.get(self.kind, UNKNOWN_CAPABILITIES)
+            or _CAPABILITIES_BY_KIND.get(self.kind, UNKNOWN_CAPABILITIES)
         )
 
     def has_documented_capabilities(self, model: str) -> bool:

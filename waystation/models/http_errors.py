@@ -149,11 +149,11 @@ _CAUSES = {
 statuses from 400 on that do not say more themselves.
 """
 _SAYS_LITTLE = frozenset({400, 403, 404, 422, 429})
-_OF_A_REQUEST = frozenset({400, 422})
+_REQUEST_STATUSES = frozenset({400, 422})
 """Statuses whose words may be about the request rather than the account."""
-_OF_A_LONG_REQUEST = frozenset({413, 500})
+_LONG_REQUEST_STATUSES = frozenset({413, 500})
 """Further statuses that some servers use for a request over the window."""
-_OF_AN_ACCOUNT = frozenset({NO_CREDIT, _GONE, _NO_ACCESS, _RETIRED, _NO_CREDENTIALS})
+_ACCOUNT_MEANINGS = frozenset({NO_CREDIT, _GONE, _NO_ACCESS, _RETIRED, _NO_CREDENTIALS})
 
 _NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
@@ -238,8 +238,8 @@ class VendorErrorResponse(NamedTuple):
         row, said = self.row, f"{self.kind} {self.message}".lower()
         status = self.status if self.status >= 400 else 400 if row is STATUS_TABLE[400] else 0
         found = next((cause for sign, cause in _CAUSES.items() if sign in said), "")
-        fitting = status in _OF_A_REQUEST or (status in _SAYS_LITTLE and found in _OF_AN_ACCOUNT)
-        fitting = fitting or (found == OVER_WINDOW and status in _OF_A_LONG_REQUEST)
+        fitting = status in _REQUEST_STATUSES or (status in _SAYS_LITTLE and found in _ACCOUNT_MEANINGS)
+        fitting = fitting or (found == OVER_WINDOW and status in _LONG_REQUEST_STATUSES)
         return found if found and fitting else row.meaning
 
     @property

@@ -290,8 +290,8 @@ def _instead_of_a_call(reply: ModelResponse) -> str:
     return "no call of a tool, only words"
 
 
-def _answered(asked: ModelRequest, reply: ModelResponse) -> ModelRequest:
+def _answered(request: ModelRequest, reply: ModelResponse) -> ModelRequest:
     calls = [block for block in reply.blocks if isinstance(block, ToolUse)]
     results = tuple(ToolResult(tool_use_id=call.id, content="4.1 m at low water") for call in calls)
     said = (Message(id="m2", role="assistant", blocks=reply.blocks), Message(id="m3", role="user", blocks=results))
-    return asked.replace(messages=(*asked.messages, *said))
+    return request.replace(messages=(*request.messages, *said))

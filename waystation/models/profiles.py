@@ -25,9 +25,9 @@ ThinkingSetting = Literal["adaptive", "off"] | Annotated[int, Field(ge=MIN_THINK
 """As the model sees fit, none, or at most so many tokens a reply."""
 ThinkingMode = Literal["adaptive", "off", "a number of tokens"]
 
-TO_HIGH: tuple[Effort, ...] = ("low", "medium", "high")
-EFFORTS: tuple[Effort, ...] = (*TO_HIGH, "xhigh", "max")
-DEEP: tuple[Effort, ...] = ("xhigh", "max")
+EFFORTS_UP_TO_HIGH: tuple[Effort, ...] = ("low", "medium", "high")
+EFFORTS: tuple[Effort, ...] = (*EFFORTS_UP_TO_HIGH, "xhigh", "max")
+DEEP_EFFORTS: tuple[Effort, ...] = ("xhigh", "max")
 """Efforts whose replies are long because of their thinking."""
 
 
@@ -94,7 +94,7 @@ _SNAPSHOT = compile_bounded(r"-\d{8}$")
 _VERSION = compile_bounded(r"-v\d{1,3}(?::\d{1,3})?$")
 """Version suffix of a model at Bedrock."""
 _NAME_SIGNS = frozenset(f"{ascii_letters}{digits}-._:/@+")
-LONGEST_NAME = 120
+MAX_NAME_CHARACTERS = 120
 """Maximum characters of a model name reported by an endpoint."""
 
 
@@ -120,10 +120,12 @@ _ALWAYS_THINKS = SupportedOptions(thinking=("adaptive",))
 """Sonnet could be told to think only between its tool calls. But then its provider cannot be asked to drop outdated
 thinking (`binds_thinking`), and rejects the request after the next compaction.
 """
-_THINKS = SupportedOptions(quiet_efforts=TO_HIGH)
+_THINKS = SupportedOptions(quiet_efforts=EFFORTS_UP_TO_HIGH)
 _THINKS_IF_ASKED = SupportedOptions()
-_THINKS_BOTH_WAYS = SupportedOptions(efforts=(*TO_HIGH, "max"), thinking=("adaptive", "off", "a number of tokens"))
-_COUNTS_EFFORT = SupportedOptions(efforts=TO_HIGH, thinking=("off", "a number of tokens"))
+_THINKS_BOTH_WAYS = SupportedOptions(
+    efforts=(*EFFORTS_UP_TO_HIGH, "max"), thinking=("adaptive", "off", "a number of tokens")
+)
+_COUNTS_EFFORT = SupportedOptions(efforts=EFFORTS_UP_TO_HIGH, thinking=("off", "a number of tokens"))
 _COUNTS = SupportedOptions(efforts=(), thinking=("off", "a number of tokens"))
 
 
@@ -205,7 +207,7 @@ def find_substitute_model(asked: str, answered: str) -> str:
     """Return the name in a reply if it is not the requested model; characters that no model name has become `?`."""
     if get_family_name(answered) == get_family_name(asked):
         return ""
-    return "".join(sign if sign in _NAME_SIGNS else "?" for sign in answered[:LONGEST_NAME])
+    return "".join(sign if sign in _NAME_SIGNS else "?" for sign in answered[:MAX_NAME_CHARACTERS])
 
 
 def merge_worst_rates(rates: Iterable[WorstCaseRates | None]) -> WorstCaseRates | None:

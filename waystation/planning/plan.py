@@ -176,12 +176,12 @@ def build_standard_plan(question: str) -> Plan:
     return Plan(steps=(*research, analysis, writing))
 
 
-def parse_step_share(written: str, left: Limit) -> Limit:
+def parse_step_share(written: str, remaining: Limit) -> Limit:
     """Convert a share to a limit, given what all steps have. Raises ValueError if it is not a share."""
     share, percent = written.strip(), written.strip().removesuffix("%")
     if percent != share:
         if percent.isascii() and percent.isdecimal() and 0 < int(percent) <= MAX_PERCENT:
-            return left.compute_percent(int(percent))
+            return remaining.compute_percent(int(percent))
         raise ValueError(f"{written!r} is not a share: write whole percent, from 1% to {MAX_PERCENT}%")
     given = parse_limit(share)
     if 0 in {given.tokens, given.micro_usd}:
@@ -198,43 +198,43 @@ def _unreadable_shares(plan: Plan) -> Iterator[str]:
             yield f"step {step.id!r} has an invalid share; write an amount, or percent like 25%: {error}"
 
 
-def find_share_errors(plan: Plan, left: Limit) -> tuple[str, ...]:
+def find_share_errors(plan: Plan, remaining: Limit) -> tuple[str, ...]:
     """Return everything that is wrong with a person's (parseable) shares, given what is left for all steps."""
-    given = [parse_step_share(step.share, left) for step in plan.steps if step.share]
+    given = [parse_step_share(step.share, remaining) for step in plan.steps if step.share]
     if not given:
         return ()
     errors, both = list[str](), sum((share.amount for share in given), Amount())
-    if left.restrict_to_limited_units(both) != both:
-        counted = "dollars" if left.tokens is None else "tokens"
+    if remaining.restrict_to_limited_units(both) != both:
+        counted = "dollars" if remaining.tokens is None else "tokens"
         errors.append(f"the budget is only in {counted}: give shares in {counted}, or in percent")
-    elif not left.can_cover(both):
+    elif not remaining.can_cover(both):
         errors.append(
-            f"the shares add up to {format_amount(both)}, but only {format_limit(left)} are left for the steps"
+            f"the shares add up to {format_amount(both)}, but only {format_limit(remaining)} are left for the steps"
         )
-    rest, others = left.remaining_after(both), [step.id for step in plan.steps if not step.share]
+    rest, others = remaining.remaining_after(both), [step.id for step in plan.steps if not step.share]
     if not errors and others and 0 in {rest.tokens, rest.micro_usd}:
         errors.append(f"the shares leave no budget for {', '.join(others)}")
     return tuple(errors)
 
 
 def compute_plan_shares(
-    plan: Plan, left: Limit, agent_budget: Limit, reserves: Mapping[str, Amount]
+    plan: Plan, remaining: Limit, agent_budget: Limit, reserves: Mapping[str, Amount]
 ) -> dict[str, Limit]:
     """Return what each step starts with.
 
     A person's share, or its part of the rest by `compute_shares_with_reserves`.
     """
-    given = {step.id: parse_step_share(step.share, left) if step.share else Limit() for step in plan.steps}
+    given = {step.id: parse_step_share(step.share, remaining) if step.share else Limit() for step in plan.steps}
     wanted = {step.id: Amount() if step.share else reserves.get(step.role, Amount()) for step in plan.steps}
     tokens = _parts(
         {step_id: share.tokens for step_id, share in given.items()},
-        left.tokens,
+        remaining.tokens,
         agent_budget.tokens,
         {step_id: least.tokens for step_id, least in wanted.items()},
     )
     dollars = _parts(
         {step_id: share.micro_usd for step_id, share in given.items()},
-        left.micro_usd,
+        remaining.micro_usd,
         agent_budget.micro_usd,
         {step_id: least.micro_usd for step_id, least in wanted.items()},
     )
@@ -249,19 +249,19 @@ def _parts(
     return {**given, **_shares(rest, own, others)}
 
 
-def compute_even_share(left: Limit, agent_budget: Limit, steps: int) -> Limit:
+def compute_even_share(remaining: Limit, agent_budget: Limit, steps: int) -> Limit:
     """Return what each of `steps` agents may start with, in each unit.
 
     Its own budget, or an even share if that is less.
     """
     return Limit(
-        tokens=_share(left.tokens, agent_budget.tokens, steps),
-        micro_usd=_share(left.micro_usd, agent_budget.micro_usd, steps),
+        tokens=_share(remaining.tokens, agent_budget.tokens, steps),
+        micro_usd=_share(remaining.micro_usd, agent_budget.micro_usd, steps),
     )
 
 
 def compute_shares_with_reserves(
-    left: Limit, agent_budget: Limit, roles: Mapping[str, str], reserves: Mapping[str, Amount]
+    remaining: Limit, agent_budget: Limit, roles: Mapping[str, str], reserves: Mapping[str, Amount]
 ) -> dict[str, Limit]:
     """Return what each agent starts with: `compute_even_share`, or its role's minimum reserve if that is more.
 
@@ -275,9 +275,9 @@ def compute_shares_with_reserves(
         Limits by step ID; together they never exceed `left`.
     """
     wanted = {step_id: reserves.get(role, Amount()) for step_id, role in roles.items()}
-    tokens = _shares(left.tokens, agent_budget.tokens, {step_id: own.tokens for step_id, own in wanted.items()})
+    tokens = _shares(remaining.tokens, agent_budget.tokens, {step_id: own.tokens for step_id, own in wanted.items()})
     dollars = _shares(
-        left.micro_usd, agent_budget.micro_usd, {step_id: own.micro_usd for step_id, own in wanted.items()}
+        remaining.micro_usd, agent_budget.micro_usd, {step_id: own.micro_usd for step_id, own in wanted.items()}
     )
     return {step_id: Limit(tokens=tokens[step_id], micro_usd=dollars[step_id]) for step_id in roles}
 

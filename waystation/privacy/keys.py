@@ -19,7 +19,7 @@ VERSION = b"\x01"
 """First byte of every ciphertext: AES-256-GCM, laid out as described in `AesGcmCipher`."""
 KEY_ID_BYTES, NONCE_BYTES, TAG_BYTES = 4, 12, 16
 _HEADER_BYTES = len(VERSION) + KEY_ID_BYTES
-_SHORTEST = _HEADER_BYTES + NONCE_BYTES + TAG_BYTES
+_MIN_CIPHERTEXT_BYTES = _HEADER_BYTES + NONCE_BYTES + TAG_BYTES
 
 
 def derive_subkey(key: bytes, purpose: KeyPurpose) -> bytes:
@@ -62,7 +62,7 @@ class AesGcmCipher:
         """
         if sealed[:_HEADER_BYTES] != self._header:
             raise WrongKey("it was encrypted with another key")
-        if len(sealed) < _SHORTEST:
+        if len(sealed) < _MIN_CIPHERTEXT_BYTES:
             raise WrongKey("it is encrypted, but incomplete")
         nonce, body = sealed[_HEADER_BYTES : _HEADER_BYTES + NONCE_BYTES], sealed[_HEADER_BYTES + NONCE_BYTES :]
         try:

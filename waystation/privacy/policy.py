@@ -95,9 +95,9 @@ class TextDestination(StrEnum):
     """Except titles."""
 
 
-def get_redaction_level(place: TextDestination, policy: RedactionPolicy) -> RedactionLevel:
+def get_redaction_level(destination: TextDestination, policy: RedactionPolicy) -> RedactionLevel:
     """Return what is replaced in a text before it goes to this place."""
-    match place:
+    match destination:
         case TextDestination.REQUEST | TextDestination.DOCUMENT | TextDestination.VAULT:
             return RedactionLevel.ORIGINAL
         case (
@@ -435,7 +435,7 @@ class NameCandidate(NamedTuple):
     value: str
 
 
-_MOST_WORDS = 5
+_MAX_WORDS = 5
 _WORD, _BETWEEN = compile_bounded(rf"{PLACEHOLDER_PATTERN.pattern}|[^\W_]+"), compile_bounded(r"[\s_]{1,3}|['’-]|\.\s?")
 
 
@@ -445,7 +445,7 @@ def iter_name_candidates(text: str) -> Iterator[NameCandidate]:
     rows = [_BETWEEN.fullmatch(text, one.end(), other.start()) for one, other in pairwise(words)]
     for first, word in enumerate(words):
         last = first
-        while last < len(rows) and rows[last] and last - first < _MOST_WORDS - 1:
+        while last < len(rows) and rows[last] and last - first < _MAX_WORDS - 1:
             last += 1
         for behind in range(last, first - 1, -1):
             end = words[behind].end()

@@ -23,7 +23,9 @@ class Redactor(Protocol):
       and shows nothing of it in errors and logs.
     """
 
-    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
+    async def redact(
+        self, texts: Sequence[str], destination: TextDestination, tenant: str
+    ) -> tuple[RedactionResult, ...]:
         """One result for each text, in order. CPU work happens off the event loop, within a time limit.
 
         Args:

@@ -47,14 +47,16 @@ class RedactorChain:
         """Of all of them. Raises BadInput."""
         return "; then ".join(redactor.description for _, redactor in self.redactors)
 
-    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
+    async def redact(
+        self, texts: Sequence[str], destination: TextDestination, tenant: str
+    ) -> tuple[RedactionResult, ...]:
         """See `Redactor`. Raises RedactionFailed also where a redactor breaks its port's promises."""
-        if get_redaction_level(place, self.policy) in {RedactionLevel.ORIGINAL, RedactionLevel.NO_TEXT}:
-            raise RedactionFailed(f"no redacted text goes to this place: {place}")
+        if get_redaction_level(destination, self.policy) in {RedactionLevel.ORIGINAL, RedactionLevel.NO_TEXT}:
+            raise RedactionFailed(f"no redacted text goes to this place: {destination}")
         results = tuple(RedactionResult(text=text) for text in texts)
         for name, redactor in self.redactors:
             given = [result.text for result in results]
-            found = await redactor.redact(given, place, tenant)
+            found = await redactor.redact(given, destination, tenant)
             if len(found) != len(given) or not all(map(_is_sound, given, found)):
                 raise RedactionFailed(f"the result of the redactor {name} does not match the texts that it was given")
             results = tuple(map(merge_redactions, texts, results, found))

@@ -30,7 +30,7 @@ _PASSED, _FAILED = f"\n\n{CITATIONS}\n\n", f"\n\n{FAILED_CITATIONS}\n\n"
 _LINES = compile_bounded(r"\blines? (?P<numbers>\d{1,18}(?:–\d{1,18})?(?:, \d{1,18}(?:–\d{1,18})?)*)")
 AMBIGUOUS_FILE_STEMS = frozenset({"init", "index", "main", "readme", "license"})
 """Stems of file names that occur in many folders."""
-_LEAST_PARTS = 2
+_MIN_PARTS = 2
 """Minimum parts of the path that are shown for such a file."""
 PREVIOUS_REPORT_SUFFIX = " (last time)"
 """Suffix of a document's name in a citation of the previous report: its lines may say something else now."""
@@ -272,7 +272,7 @@ def _shortest(name: str, parts: Sequence[str], ends: Mapping[tuple[str, ...], in
     if "://" in name or not parts:
         return name
     says_nothing = parts[-1].partition(".")[0].strip("_").lower() in AMBIGUOUS_FILE_STEMS
-    for count in range(min(_LEAST_PARTS if says_nothing else 1, len(parts)), len(parts)):
+    for count in range(min(_MIN_PARTS if says_nothing else 1, len(parts)), len(parts)):
         if ends[tuple(parts[-count:])] == 1:
             return "/".join(parts[-count:])
     return name

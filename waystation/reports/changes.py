@@ -20,7 +20,7 @@ NEW_CLAIM_PREFIX, REMOVED_CLAIM_PREFIX, CHANGED_CLAIM_PREFIX = "New: ", "Gone: "
 """Prefixes that identify the lines of the changes at the top of a report."""
 MIN_CLAIM_SIMILARITY = 0.5
 """Minimum share of common words, of all words of two claims, for one to be a changed version of the other."""
-_MOST_TOLD = 40
+_MAX_LISTED_CHANGES = 40
 """Maximum changes of a kind at the top of a report; `waystation diff` shows all."""
 _COMMON = 50
 """A word that more claims than this contain does not help to identify one."""
@@ -74,7 +74,7 @@ def render_claim_with_citations(claim: Claim) -> str:
 
 
 def _render_change_list(lines: Sequence[str], before: str, after: str) -> list[str]:
-    shown = [f"- {line}" for line in lines[:_MOST_TOLD]]
+    shown = [f"- {line}" for line in lines[:_MAX_LISTED_CHANGES]]
     if more := len(lines) - len(shown):
         shown.append(f"- and {format_count(more, 'more such claim')}: `waystation diff {before} {after}`")
     return ["", *shown] if shown else []

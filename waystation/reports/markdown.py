@@ -40,8 +40,8 @@ from waystation.security.untrusted import neutralize_markdown, replace_control_c
 
 _PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 _NOT_IN_ADDRESSES = frozenset("<\"`'\\|")
-_LONGEST_ADDRESS = 2_000
-_LONGEST_ENTITY = 40
+_MAX_ADDRESS_CHARACTERS = 2_000
+_MAX_ENTITY_CHARACTERS = 40
 _ENDING_CELLS = frozenset("|\n")
 _ACTIVE = frozenset({"html_block", "html_inline", "image", "link_open"})
 _AUTOMATIC = "autolink"
@@ -173,7 +173,7 @@ def _end_of_placeholder(text: str, place: int) -> int:
 
 def _end_of_steering(text: str, place: int) -> int:
     """Return the position after `&#x202e;`, which is a steering character once decoded; 0 if there is none."""
-    end = text.find(";", place, place + _LONGEST_ENTITY) + 1
+    end = text.find(";", place, place + _MAX_ENTITY_CHARACTERS) + 1
     sign = unescape(text[place:end])
     return end if sign != replace_control_characters(sign) else 0
 
@@ -182,7 +182,7 @@ def _end_of_address(text: str, place: int) -> int:
     """Return the position after `<https://…>`, which shows where it leads; 0 if there is none."""
     if not text[place + 1 : place + 9].lower().startswith(("http://", "https://")):
         return 0
-    for end in range(place + 1, min(len(text), place + _LONGEST_ADDRESS)):
+    for end in range(place + 1, min(len(text), place + _MAX_ADDRESS_CHARACTERS)):
         if text[end] == ">":
             return end + 1
         if text[end] in _NOT_IN_ADDRESSES or text[end].isspace():
@@ -215,11 +215,11 @@ def _closing_runs(text: str) -> dict[int, int]:
 
 _CONTAINERS = frozenset({"blockquote", "bullet_list", "ordered_list"})
 _LEADING_OUT = ("http://", "https://", "mailto:")
-_DEEPEST, _DEEPEST_READ = 8, 100
+_MAX_DEPTH, _MAX_PARSED_DEPTH = 8, 100
 """Maximum depth of nested blocks: deeper ones are moved to that depth, and implausibly deep ones are read as not
 indented.
 """
-_LONGEST_INDENT = 60
+_MAX_INDENT = 60
 _INDENTS = " >-*+.)0123456789"
 """Characters that open nested blocks at the beginning of a line."""
 _UNTITLED = "Report"
@@ -281,7 +281,7 @@ def _renumbered(markdown: str, shown: Mapping[str, str]) -> str:
 
 def _citing_reader() -> MarkdownIt:
     """Build a CommonMark parser with tables and citations, whose names are not emphasis: `[a/__init__.py:1-2]`."""
-    reader = MarkdownIt("commonmark", {"html": False, "maxNesting": _DEEPEST_READ}).enable("table")
+    reader = MarkdownIt("commonmark", {"html": False, "maxNesting": _MAX_PARSED_DEPTH}).enable("table")
     reader.inline.ruler.before("link", "citation", _read_citation)
     return reader
 
@@ -299,7 +299,7 @@ def _read_citation(state: StateInline, silent: bool) -> bool:
 def _less_indented(line: str) -> str:
     line = line.expandtabs(4)
     words = line.lstrip(_INDENTS)
-    return words if words and len(line) - len(words) > _LONGEST_INDENT else line
+    return words if words and len(line) - len(words) > _MAX_INDENT else line
 
 
 @dataclass(frozen=True)
@@ -311,7 +311,7 @@ class _Reader:
 
     def blocks(self, text: str) -> tuple[ReportBlock, ...]:
         tokens = self.markdown.parse(replace_control_characters(text))
-        if any(token.level >= _DEEPEST_READ - 1 for token in tokens):
+        if any(token.level >= _MAX_PARSED_DEPTH - 1 for token in tokens):
             # Otherwise the parser drops what is nested deeper, and everything after it.
             tokens = self.markdown.parse("\n".join(map(_less_indented, replace_control_characters(text).split("\n"))))
         return self._blocks(SyntaxTreeNode(tokens).children, 0)
@@ -329,7 +329,7 @@ class _Reader:
         quotes = node.type == "blockquote"
         parts = [node] if quotes else node.children
         inner = tuple(self._blocks(part.children, depth + 1) for part in parts)
-        if depth >= _DEEPEST:
+        if depth >= _MAX_DEPTH:
             return tuple(block for blocks in inner for block in blocks)
         if quotes:
             return (QuoteBlock(blocks=inner[0]),)
@@ -372,7 +372,7 @@ class _Reader:
     def _linked(node: SyntaxTreeNode, marks: Inline) -> Inline:
         address = str(node.attrs.get("href", ""))
         leads_out = address.lower().startswith(_LEADING_OUT)
-        fits = len(address) <= _LONGEST_ADDRESS  # no typesetter accepts addresses of any length
+        fits = len(address) <= _MAX_ADDRESS_CHARACTERS  # no typesetter accepts addresses of any length
         return marks.replace(address=address) if leads_out and fits else marks
 
     def _worded(self, node: SyntaxTreeNode, marks: Inline) -> Inline:

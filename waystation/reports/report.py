@@ -357,7 +357,7 @@ def _compactions(task: TaskView) -> list[str]:
 
 
 FaultKind = Literal["citation", "uncited", "uncovered", "contradiction", "unsupported", "form"]
-_MOST_CHARACTERS = 400
+_MAX_CHARACTERS = 400
 """Maximum characters of one fault."""
 MAX_UNCITED_WORDS = 40
 """A section with more words than this and no citation makes uncited claims."""
@@ -382,7 +382,7 @@ class Fault(Value):
         "say this; form: it is not what was asked for."
     )
     text: str = Field(
-        min_length=1, max_length=_MOST_CHARACTERS, description="What is wrong, and where, in one sentence."
+        min_length=1, max_length=_MAX_CHARACTERS, description="What is wrong, and where, in one sentence."
     )
 
 
@@ -428,7 +428,7 @@ def find_faults(drafted: DraftUnderReview) -> tuple[Fault, ...]:
 
 def _citation_faults(drafted: DraftUnderReview) -> Iterator[Fault]:
     for failed in drafted.failed:
-        yield Fault(kind="citation", text=f"{_short(str(failed.citation))}: {failed.reason}"[:_MOST_CHARACTERS])
+        yield Fault(kind="citation", text=f"{_short(str(failed.citation))}: {failed.reason}"[:_MAX_CHARACTERS])
     for section in drafted.draft.sections:
         if len(section.markdown.split()) > MAX_UNCITED_WORDS and not CITATION_PATTERN.search(section.markdown):
             yield Fault(kind="uncited", text=f"The section {_short(repr(section.heading))} has no citation.")

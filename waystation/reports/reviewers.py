@@ -55,7 +55,7 @@ from waystation.security.untrusted import SafeMarkup, escape_tags, wrap_untruste
 from waystation.tasks.reviews import ReviewRequest, ReviewResult, RevisionRequest
 
 REASON_CHARACTERS = 300
-_MOST_LINES = 40
+_MAX_LINES = 40
 """Maximum lines of what one step submitted: the first claims, and all that remained open."""
 _LINE_CHARACTERS = 400
 
@@ -204,8 +204,8 @@ def render_step_results(there: TaskDeliverables) -> list[SafeMarkup]:
 
 def _lines(handed_in: AgentResultSummary) -> Iterable[str]:
     """Yield the lines. If there are many, claims are cut, and what remained open is not."""
-    more = len(handed_in.claims) - _MOST_LINES
-    shown = [*handed_in.claims[:_MOST_LINES], *([f"({more} more findings)"] if more > 0 else [])]
+    more = len(handed_in.claims) - _MAX_LINES
+    shown = [*handed_in.claims[:_MAX_LINES], *([f"({more} more findings)"] if more > 0 else [])]
     return [f"- {_short(line)}" for line in (*shown, *handed_in.open_questions)]
 
 
@@ -313,7 +313,7 @@ class ReportReviewer:
         return await StructuredCaller(self.model, self.store, self.redactor).request_answer(matter, means)
 
     async def _opening(
-        self, ref: TaskRef, there: TaskDeliverables, drafted: DraftUnderReview, known: tuple[Fault, ...]
+        self, ref: TaskRef, there: TaskDeliverables, drafted: DraftUnderReview, faults: tuple[Fault, ...]
     ) -> str:
         unused = await asyncio.to_thread(lambda: drafted.uncited_finding_count)
         parts = [
@@ -322,7 +322,7 @@ class ReportReviewer:
             wrap_untrusted("draft", drafted.text),
             wrap_untrusted(
                 "checked",
-                render_fault_list(known) or "Code found nothing wrong.",
+                render_fault_list(faults) or "Code found nothing wrong.",
                 f"{unused} of {len(drafted.all_findings)} findings are not cited.",
             ),
         ]

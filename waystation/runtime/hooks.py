@@ -71,13 +71,13 @@ class SecretUrlClient:
         return str(self._url) not in record.getMessage()
 
 
-HOOK_PATIENCE_S = 30.0
+HOOK_TIMEOUT_S = 30.0
 
 
 class HttpCompactionHook:
     """A `CompactionHook` that posts to an address. It is called once; any status but a success is a failure."""
 
-    def __init__(self, setting: str, address: SecretStr, patience_s: float = HOOK_PATIENCE_S) -> None:
+    def __init__(self, setting: str, address: SecretStr, patience_s: float = HOOK_TIMEOUT_S) -> None:
         """Prepare the hook.
 
         Args:
@@ -106,9 +106,9 @@ class HttpCompactionHook:
         await self._address.aclose()
 
 
-PATIENCE_S = 10.0
+WEBHOOK_TIMEOUT_S = 10.0
 """Seconds until the status of the answer."""
-LONGEST_WAIT = timedelta(hours=12)
+MAX_WAIT = timedelta(hours=12)
 """Maximum wait if a server names a later time."""
 _PASSING = frozenset({408, 429})
 """Status codes that the server itself declares temporary, besides 5xx."""
@@ -117,7 +117,7 @@ _PASSING = frozenset({408, 429})
 class WebhookNotifier:
     """A `Notifier` that posts to one webhook. The body of an answer is never read: its status is enough."""
 
-    def __init__(self, address: SecretStr, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, address: SecretStr, patience_s: float = WEBHOOK_TIMEOUT_S) -> None:
         """Prepare the notifier. `address`: an http or https URL."""
         self._address = SecretUrlClient(address, patience_s)
         self._timeout_s = patience_s
@@ -168,11 +168,11 @@ def _retry_after(headers: httpx2.Headers) -> float | None:
     """Return seconds to wait, if the server names them or a date, which is compared with the answer's own date."""
     named = headers.get("retry-after", "")
     if named.isascii() and named.isdigit():
-        return min(float(named), LONGEST_WAIT.total_seconds())
+        return min(float(named), MAX_WAIT.total_seconds())
     until, now = _date(named), _date(headers.get("date", ""))
     if until is None or now is None:
         return None
-    return max(timedelta(), min(until - now, LONGEST_WAIT)).total_seconds()
+    return max(timedelta(), min(until - now, MAX_WAIT)).total_seconds()
 
 
 def _date(text: str) -> datetime | None:
@@ -188,9 +188,9 @@ GATHER_S = 10.0
 
 Together with the timeout, shorter than an attempt.
 """
-MESSAGE_PATIENCE_S = 60.0
+MESSAGE_TIMEOUT_S = 60.0
 """Seconds until a service says whether it accepted a message. Mail servers inspect it first (RFC 5321, 4.5.3.2)."""
-REMEMBERED = 1_000
+MAX_REMEMBERED_NOTIFICATIONS = 1_000
 """Maximum number of notifications with an unknown outcome that are remembered, so that none is sent twice by this
 process.
 """
@@ -204,7 +204,12 @@ MESSENGER_SEES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "REQUEST
 """Environment variables of the sending process, besides those of every child process; the first four also in lower
 case.
 """
-TALKATIVE = ("apprise", "urllib3.connectionpool", "requests_oauthlib.oauth1_auth", "requests_oauthlib.oauth2_session")
+LEAKY_LOGGERS = (
+    "apprise",
+    "urllib3.connectionpool",
+    "requests_oauthlib.oauth1_auth",
+    "requests_oauthlib.oauth2_session",
+)
 """Loggers that log whole addresses, or quote answers."""
 
 
@@ -232,7 +237,7 @@ class AppriseNotifier:
         number: int,
         inbox: str | None = None,
         gather_s: float = GATHER_S,
-        patience_s: float = MESSAGE_PATIENCE_S,
+        patience_s: float = MESSAGE_TIMEOUT_S,
         ends_s: float = MESSAGE_ENDS_S,
         memory: int = MESSAGE_BYTES,
     ) -> None:
@@ -252,7 +257,7 @@ class AppriseNotifier:
         """
         if find_spec("apprise") is None:
             raise BadInput("WAYSTATION_NOTIFY needs the package apprise: `pip install 'waystation[notices]'`")
-        for logger in TALKATIVE:
+        for logger in LEAKY_LOGGERS:
             logging.getLogger(logger).addFilter(_say_nothing)
         written = address.get_secret_value()
         if build_apprise_service(written, patience_s) is None:
@@ -299,7 +304,7 @@ class AppriseNotifier:
         together.notices[notice.delivery_id] = notice, link
         if together.sending is None:
             together.sending = asyncio.create_task(self._tell(together))
-        while len(self._batches) > REMEMBERED:
+        while len(self._batches) > MAX_REMEMBERED_NOTIFICATIONS:
             del self._batches[next(iter(self._batches))]
 
     async def _tell(self, together: _MessageBatch) -> bool:
@@ -352,7 +357,7 @@ def _say_nothing(_: logging.LogRecord) -> bool:
     return False
 
 
-COMMAND_PATIENCE_S = 30.0
+COMMAND_TIMEOUT_S = 30.0
 """Maximum run time in seconds; then the program is ended, with everything that it started."""
 ENVIRONMENT = ("PATH", "HOME", "LANG")
 """All that the program sees of the worker's environment: the rest has keys."""
@@ -364,7 +369,7 @@ class CommandCompactionHook:
     Its output is discarded: it may contain anything, and would be passed on.
     """
 
-    def __init__(self, setting: str, arguments: Sequence[str], patience_s: float = COMMAND_PATIENCE_S) -> None:
+    def __init__(self, setting: str, arguments: Sequence[str], patience_s: float = COMMAND_TIMEOUT_S) -> None:
         """Prepare the hook.
 
         Args:

@@ -57,7 +57,7 @@ def _over_http(settings: Settings, vendor: EmbeddingVendor) -> HttpEmbedder:
 
 VERSION_DIGITS = 16
 """Hexadecimal digits (64 bits) that distinguish versions of the rules."""
-KEPT_FORM = 2
+STORED_FORMAT_VERSION = 2
 """Format of stored redactions, incremented when more of them is needed: stored ones of an older format are ignored."""
 
 
@@ -86,7 +86,7 @@ def describe_redaction(settings: Settings) -> str:
 
 def build_redaction_config(redactor: RedactorChain, key: bytes) -> RedactionConfig:
     """By what a redactor redacts: another version wherever it could find or replace anything else."""
-    told = {"placeholders": compute_key_check(key), "redactors": redactor.version, "kept": KEPT_FORM}
+    told = {"placeholders": compute_key_check(key), "redactors": redactor.version, "kept": STORED_FORMAT_VERSION}
     digest = sha256(json.dumps(told).encode()).hexdigest()[:VERSION_DIGITS]
     return RedactionConfig(policy=redactor.policy, version=digest)
 

@@ -65,7 +65,7 @@ _SPANS_AT_ONCE = 256
 _REDIRECT, _FAULT, _TOO_LARGE = 300, 400, 413
 _CREDENTIALS = tuple(f"OTEL_PYTHON_EXPORTER_OTLP_HTTP_{one}CREDENTIAL_PROVIDER" for one in ("", "TRACES_"))
 _SCOPE = "waystation"
-_OF_THE_FORM = frozenset(
+_CONVENTION_WORDS = frozenset(
     {"text", "tool_call", "tool_call_response", "user", "assistant"}
     | {"type", "role", "parts", "name", "content", "finish_reason"}
 )
@@ -210,8 +210,8 @@ class TraceFeed:
                 if not await self._sent(place):
                     return
 
-    async def _sent(self, place: TraceCursor) -> bool:
-        spans = [one for task_id in place.tasks for one in await self._spans(place, task_id)]
+    async def _sent(self, cursor: TraceCursor) -> bool:
+        spans = [one for task_id in cursor.tasks for one in await self._spans(cursor, task_id)]
         for first in range(0, len(spans), _SPANS_AT_ONCE):
             batch = self.span_builder.build_spans(
                 [await self._spoken(*one) for one in spans[first : first + _SPANS_AT_ONCE]]
@@ -220,12 +220,12 @@ class TraceFeed:
             self._tell(taken=taken)
             if not taken or not await self.store.acquire_trace_lease(self.holder, _LEASE):
                 return False
-        await self.store.mark_traces_sent(place)
+        await self.store.mark_traces_sent(cursor)
         return True
 
-    async def _spans(self, place: TraceCursor, task_id: str) -> Sequence[tuple[TaskScope, TraceSpan]]:
+    async def _spans(self, cursor: TraceCursor, task_id: str) -> Sequence[tuple[TaskScope, TraceSpan]]:
         """Return spans that have finished since, and their tasks."""
-        found = await self.store.load_task_trace_data(place, task_id)
+        found = await self.store.load_task_trace_data(cursor, task_id)
         if found is None:
             return ()
         task, after = found
@@ -249,7 +249,7 @@ class TraceFeed:
             return span
         said = {**span.content}
         found = {text for body in said.values() for _, text in iter_strings(body, ARGUMENTS, is_unusual_name)}
-        texts = sorted(found - _OF_THE_FORM)
+        texts = sorted(found - _CONVENTION_WORDS)
         try:
             redacted = await self.get_redactor(task).redact(texts, TextDestination.TITLE, task.tenant)
         except RedactionFailed:

@@ -122,13 +122,13 @@ def _request(line: socket.socket) -> tuple[bytes, Sequence[int]]:
     return _received(line, LENGTH_HEADER.unpack(head)[0]), files
 
 
-def receive_chunk(line: socket.socket, most: int) -> bytes:
+def receive_chunk(line: socket.socket, maximum: int) -> bytes:
     """Return the available data, at most `most` bytes.
 
     Raises:
         EOFError: the other side is gone.
     """
-    part = line.recv(min(_CHUNK, most))
+    part = line.recv(min(_CHUNK, maximum))
     if not part:
         raise EOFError
     return part

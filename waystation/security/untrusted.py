@@ -62,7 +62,7 @@ def escape_control_characters_in_json(written: str) -> str:
     return _STRAY.sub(lambda found: json.dumps(found[0])[1:-1], written).translate(_IN_JSON)
 
 
-_MOST_CHARACTERS, LONGEST_NOTE = 300, 2_000
+_MAX_NAME_CHARACTERS, MAX_NOTE_CHARACTERS = 300, 2_000
 """Maximum characters of a displayed name or title, and of what a person writes into an answer."""
 PROMPT_TAGS = frozenset({
     *("task", "question", "instructions", "accept", "output", "deadline", "session", "documents", "documentschanged"),
@@ -117,12 +117,12 @@ def join_safe_markup(*parts: str) -> SafeMarkup:
     return SafeMarkup("\n".join(_inside(parts)))
 
 
-def sanitize_line(text: str, most: int = _MOST_CHARACTERS) -> str:
+def sanitize_line(text: str, maximum: int = _MAX_NAME_CHARACTERS) -> str:
     """Return an untrusted name or title without line ends, our tags and invisible characters, cut to `most`
     characters.
     """
-    words = _defused(strip_invisible_characters(text[: 4 * most]), PROMPT_TAGS, "(")
-    return words if len(words) <= most and len(text) <= 4 * most else f"{words[: most - 1]}…"
+    words = _defused(strip_invisible_characters(text[: 4 * maximum]), PROMPT_TAGS, "(")
+    return words if len(words) <= maximum and len(text) <= 4 * maximum else f"{words[: maximum - 1]}…"
 
 
 def strip_invisible_characters(text: str) -> str:
@@ -136,9 +136,9 @@ def render_claimed_name(by: str) -> str:
     return sanitize_line(by) or "nobody named"
 
 
-def sanitize_attribute(text: str, most: int = _MOST_CHARACTERS) -> str:
+def sanitize_attribute(text: str, maximum: int = _MAX_NAME_CHARACTERS) -> str:
     """Return the line as the value of an attribute, between double quotes."""
-    return _around_placeholders(sanitize_line(text, most), _IN_ATTRIBUTES)
+    return _around_placeholders(sanitize_line(text, maximum), _IN_ATTRIBUTES)
 
 
 def escape_tags(text: str, *names: str) -> str:

@@ -33,7 +33,7 @@ _NEVER_IN_AN_ADDRESS = compile_bounded(r"[\s\\\x00-\x1f\x7f\ud800-\udfff]")
 name. Lone surrogates have no bytes.
 """
 _HOST = compile_bounded(r"[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]*[a-z0-9_])?)*")
-_LONGEST_HOST, _LONGEST_LABEL = 253, 63
+_MAX_HOST_CHARACTERS, _MAX_LABEL_CHARACTERS = 253, 63
 """Maximum characters of a host name and of its labels (RFC 1035): no resolver is asked for longer ones."""
 _NUMBER = compile_bounded(r"\d+|0x[0-9a-f]*")
 _KEPT_IN_PATHS = "/%:@!$&'()*+,;=~"
@@ -90,7 +90,11 @@ def _host(name: str) -> str:
     if ":" in name:
         return f"[{IPv6Address(name).compressed}]"
     plain = (name if name.isascii() else name.encode("idna").decode()).lower().removesuffix(".")
-    if not _HOST.fullmatch(plain) or len(plain) > _LONGEST_HOST or max(map(len, plain.split("."))) > _LONGEST_LABEL:
+    if (
+        not _HOST.fullmatch(plain)
+        or len(plain) > _MAX_HOST_CHARACTERS
+        or max(map(len, plain.split("."))) > _MAX_LABEL_CHARACTERS
+    ):
         raise ValueError
     # Numbers are addresses, with a single accepted spelling: others would bypass a list of domains.
     return str(IPv4Address(plain)) if _NUMBER.fullmatch(plain.rpartition(".")[2]) else plain

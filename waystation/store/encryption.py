@@ -53,18 +53,18 @@ class EncryptionConfig:
 
 UNENCRYPTED = EncryptionConfig()
 
-_OF_ENGINES: WeakKeyDictionary[Dialect, EncryptionConfig] = WeakKeyDictionary()
+_CONFIG_BY_DIALECT: WeakKeyDictionary[Dialect, EncryptionConfig] = WeakKeyDictionary()
 """A column's type only gets the dialect, of which each engine has its own."""
 
 
 def set_encryption(dialect: Dialect, at_rest: EncryptionConfig) -> None:
     """Set how this engine reads and writes from now on."""
-    _OF_ENGINES[dialect] = at_rest
+    _CONFIG_BY_DIALECT[dialect] = at_rest
 
 
 def get_encryption(dialect: Dialect) -> EncryptionConfig:
     """Return how this engine reads and writes."""
-    return _OF_ENGINES.get(dialect, UNENCRYPTED)
+    return _CONFIG_BY_DIALECT.get(dialect, UNENCRYPTED)
 
 
 class RowBoundText(str):

@@ -35,7 +35,7 @@ class _Untold(NamedTuple):
     at: datetime
 
 
-_UNTOLD = "waystation_untold"
+_PENDING_EVENTS = "waystation_untold"
 """Connection key: events of the transaction so far, in order."""
 _OWNERS = "waystation_owners"
 """Connection key: owners of the tasks and runs that the transaction has read."""
@@ -43,7 +43,7 @@ _OWNERS = "waystation_owners"
 
 def queue_event(connection: AsyncConnection, place: str, happening: UnnumberedEvent, at: datetime) -> None:
     """Queue an event of this task or agent run; it is written only if the transaction commits."""
-    connection.info.setdefault(_UNTOLD, []).append(_Untold(place, happening, at))
+    connection.info.setdefault(_PENDING_EVENTS, []).append(_Untold(place, happening, at))
 
 
 def note_owner(connection: AsyncConnection, place: str, owner: EventOwner) -> None:
@@ -53,13 +53,13 @@ def note_owner(connection: AsyncConnection, place: str, owner: EventOwner) -> No
 
 def discard_queued_events(connection: AsyncConnection) -> None:
     """Drop what an earlier transaction left on a pooled connection."""
-    connection.info.pop(_UNTOLD, None)
+    connection.info.pop(_PENDING_EVENTS, None)
     connection.info.pop(_OWNERS, None)
 
 
 async def insert_queued_events(connection: AsyncConnection) -> None:
     """Number and insert the transaction's events, as its last statements: see above."""
-    untold: list[_Untold] = connection.info.pop(_UNTOLD, [])
+    untold: list[_Untold] = connection.info.pop(_PENDING_EVENTS, [])
     owners: dict[str, EventOwner] = connection.info.pop(_OWNERS, {})
     if not untold:
         return

@@ -18,7 +18,7 @@ _UPGRADE_LOCK = 0x57415953
 """Key of the advisory lock under which a PostgreSQL database is upgraded."""
 
 _REVISION = compile_bounded(r"\d{4}")
-_OF_HOME = ("key", "temporal.db", "run.json")
+_HOME_FILES = ("key", "temporal.db", "run.json")
 """Other contents of a Waystation home folder. A database next to one of these is set aside with the whole folder, since
 Temporal and memory refer to tasks that no other store has.
 """
@@ -74,7 +74,7 @@ class SchemaState(Value):
         if self.file is None:
             return "Create a new database for Waystation, and name it in WAYSTATION_STORE_URL or DATABASE_URL"
         file = Path(self.file).absolute()
-        in_home = file.name == "waystation.db" and any((file.parent / name).exists() for name in _OF_HOME)
+        in_home = file.name == "waystation.db" and any((file.parent / name).exists() for name in _HOME_FILES)
         aside = file.parent if in_home else file
         return f"Set it aside: `mv {quote(str(aside))} {quote(f'{aside}.old')}`"
 

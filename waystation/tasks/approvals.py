@@ -130,36 +130,38 @@ class ApprovalContext(Value):
     """Names whose verified answers alone take effect; empty: anyone's do."""
 
 
-def approve(standing: ApprovalContext, given: ApproveInput, now: datetime) -> ApprovalRequest:
+def approve(approval_context: ApprovalContext, message: ApproveInput, now: datetime) -> ApprovalRequest:
     """Return the request as approved. Raises ValueError, with the reason, if the approval has no effect."""
-    request = get_open_request(standing, given)
+    request = get_open_request(approval_context, message)
     if request.about_plan:
-        granted = _agreement(given, standing)
+        granted = _agreement(message, approval_context)
     else:
-        granted = _permission(given, request) if request.action is not None else _grant(given, request, standing)
+        granted = (
+            _permission(message, request) if request.action is not None else _grant(message, request, approval_context)
+        )
     return request.replace(
         decision="approved",
         granted=granted,
-        by=given.by,
-        verified=given.verified,
-        note=given.note,
-        answer_id=given.answer_id,
+        by=message.by,
+        verified=message.verified,
+        note=message.note,
+        answer_id=message.answer_id,
         answered_at=now,
     )
 
 
 def grant_in_advance(
-    standing: ApprovalContext, request: ApprovalRequest, top_up: TopUpPolicy | None, now: datetime
+    approval_context: ApprovalContext, request: ApprovalRequest, top_up: TopUpPolicy | None, now: datetime
 ) -> ApprovalRequest | None:
     """Grant the request by what was authorised in advance.
 
     Returns:
         None if that is used up, too little, or above the ceiling: then a person is asked.
     """
-    used = sum(approval.by == AUTHORISED_IN_ADVANCE for approval in standing.approvals)
+    used = sum(approval.by == AUTHORISED_IN_ADVANCE for approval in approval_context.approvals)
     if top_up is None or used >= top_up.times or not request.needed.subtract_clamped(top_up.amount).is_zero:
         return None
-    if not standing.ceiling.can_cover(standing.limit.increase_by(top_up.amount).amount):
+    if not approval_context.ceiling.can_cover(approval_context.limit.increase_by(top_up.amount).amount):
         return None
     note = f"{used + 1} of {top_up.times}"
     return request.replace(
@@ -167,16 +169,16 @@ def grant_in_advance(
     )
 
 
-def deny(standing: ApprovalContext, given: DenyInput, now: datetime) -> ApprovalRequest:
+def deny(approval_context: ApprovalContext, message: DenyInput, now: datetime) -> ApprovalRequest:
     """Return the request as denied. Raises ValueError, with the reason, if the denial has no effect."""
-    request = get_open_request(standing, given)
+    request = get_open_request(approval_context, message)
     return request.replace(
         decision="denied",
-        finish=given.finish,
-        by=given.by,
-        verified=given.verified,
-        note=given.note,
-        answer_id=given.answer_id,
+        finish=message.finish,
+        by=message.by,
+        verified=message.verified,
+        note=message.note,
+        answer_id=message.answer_id,
         answered_at=now,
     )
 
@@ -192,43 +194,43 @@ AnswerOne = Callable[[ApprovalContext, GivenT, datetime], ApprovalRequest]
 
 
 def answer_each_request(
-    answer: AnswerOne[GivenT], standing: ApprovalContext, given: GivenT, now: datetime
+    answer: AnswerOne[GivenT], approval_context: ApprovalContext, message: GivenT, now: datetime
 ) -> AnswerBatch:
     """Answer each named request; earlier grants count against the task's ceiling.
 
     A request that cannot be answered does not affect the others. Raises ValueError without `request_id`.
     """
-    if given.request_id is None:
+    if message.request_id is None:
         raise ValueError("`also` names other requests than `request_id`, which is missing")
-    signal = APPROVE_BUDGET if isinstance(given, ApproveInput) else DENY_BUDGET
+    signal = APPROVE_BUDGET if isinstance(message, ApproveInput) else DENY_BUDGET
     answers: list[ApprovalRequest | RejectedMessage] = []
-    for one in dict.fromkeys((given.request_id, *given.also)):
+    for one in dict.fromkeys((message.request_id, *message.also)):
         try:
-            answered = answer(standing, given.replace(request_id=one), now)
+            answered = answer(approval_context, message.replace(request_id=one), now)
         except ValueError as error:
-            refused = build_rejection(signal, {"answer_id": given.answer_id}, error, now)
+            refused = build_rejection(signal, {"answer_id": message.answer_id}, error, now)
             answers.append(refused.replace(request_id=one))
         else:
-            standing = standing.replace(limit=standing.limit.increase_by(answered.granted))
+            approval_context = approval_context.replace(limit=approval_context.limit.increase_by(answered.granted))
             answers.append(answered)
     return AnswerBatch(results=tuple(answers))
 
 
-def build_plan_edit(standing: ApprovalContext, given: ReviewPlanInput) -> PlanEdit:
+def build_plan_edit(approval_context: ApprovalContext, message: ReviewPlanInput) -> PlanEdit:
     """Return the plan edit to read. Raises ValueError if no plan waits for a person."""
-    if standing.approvers:
+    if approval_context.approvers:
         raise ValueError(
             "the name of a person who edits a plan cannot be verified, and WAYSTATION_APPROVERS requires "
             "verified names: an approver can approve or deny the plan as it is through `waystation serve`"
         )
-    request = _open_request(standing, given.request_id)
+    request = _open_request(approval_context, message.request_id)
     if not request.about_plan:
         raise ValueError(f"{request.request_id} does not ask about a plan: approve or deny it")
-    if standing.revising:
+    if approval_context.revising:
         raise ValueError("this is a revision of the plan: approve it, or deny it to keep the plan as it was")
-    _none_being_read(standing)
+    _none_being_read(approval_context)
     return PlanEdit(
-        request_id=request.request_id, plan=given.plan, by=given.by, note=given.note, answer_id=given.answer_id
+        request_id=request.request_id, plan=message.plan, by=message.by, note=message.note, answer_id=message.answer_id
     )
 
 
@@ -247,9 +249,9 @@ def get_open_request(standing: ApprovalContext, given: AnswerInput) -> ApprovalR
     return _open_request(standing, given.request_id)
 
 
-def _by_an_approver(standing: ApprovalContext, by: str, proof: str) -> None:
+def _by_an_approver(approval_context: ApprovalContext, by: str, proof: str) -> None:
     """Raise ValueError unless an approver answers, if the workers name approvers."""
-    if not standing.approvers:
+    if not approval_context.approvers:
         return
     if not proof:
         raise ValueError(
@@ -257,23 +259,23 @@ def _by_an_approver(standing: ApprovalContext, by: str, proof: str) -> None:
             "answers through `waystation serve`, with an API key (`waystation keys make NAME --role "
             "approve`) or a token of a provider"
         )
-    if by not in standing.approvers:
+    if by not in approval_context.approvers:
         raise ValueError(
             f"{sanitize_line(by)} is verified but is not one of the approvers in the workers' "
             "WAYSTATION_APPROVERS: one of them has to answer"
         )
 
 
-def _agreement(given: ApproveInput, standing: ApprovalContext) -> Amount:
+def _agreement(message: ApproveInput, approval_context: ApprovalContext) -> Amount:
     """Return a zero amount. Raises ValueError if an amount is given, or another plan is about to replace this one."""
-    if given.tokens is not None or given.usd is not None or given.action is not None:
+    if message.tokens is not None or message.usd is not None or message.action is not None:
         raise ValueError("the request asks about a plan: approve it without an amount or an action")
-    _none_being_read(standing)
+    _none_being_read(approval_context)
     return Amount()
 
 
-def _none_being_read(standing: ApprovalContext) -> None:
-    if standing.editing:
+def _none_being_read(approval_context: ApprovalContext) -> None:
+    if approval_context.editing:
         raise ValueError("another edited plan arrived first and is being read: look at its result")
 
 
@@ -293,25 +295,25 @@ def make_answer_id(update_id: str) -> str:
     return update_id if len(update_id) <= MAX_ANSWER_ID_CHARACTERS else short_hash("update", update_id)
 
 
-def _permission(given: ApproveInput, request: ApprovalRequest) -> Amount:
+def _permission(message: ApproveInput, request: ApprovalRequest) -> Amount:
     """Return a zero amount. Raises ValueError if an amount is given, or it is not certain that this call is meant."""
     tool = request.action.tool if request.action is not None else ""
-    if given.tokens is not None or given.usd is not None:
+    if message.tokens is not None or message.usd is not None:
         raise ValueError(f"{request.request_id} asks to call {tool}, not for budget: approve it without an amount")
-    if given.request_id is None:
+    if message.request_id is None:
         raise ValueError(f"{request.request_id} asks to call {tool}: look at it, and name it by request_id")
-    if given.action not in {None, tool}:
+    if message.action not in {None, tool}:
         raise ValueError(f"{request.request_id} asks to call {tool}, not the tool that `action` names")
     return Amount()
 
 
-def _grant(given: ApproveInput, request: ApprovalRequest, standing: ApprovalContext) -> Amount:
+def _grant(message: ApproveInput, request: ApprovalRequest, approval_context: ApprovalContext) -> Amount:
     """Return the granted amount. Raises ValueError if it is not possible."""
-    if given.action is not None:
+    if message.action is not None:
         raise ValueError(f"{request.request_id} asks for budget, not to call a tool: approve it without `action`")
-    granted = _granted(given, request)
-    _stay_in_units(standing, granted)
-    _stay_under(standing, granted)
+    granted = _granted(message, request)
+    _stay_in_units(approval_context, granted)
+    _stay_under(approval_context, granted)
     return granted
 
 
@@ -323,11 +325,11 @@ def is_amount_rejection(reason: str) -> bool:
     return any(words in reason for words in (_HOW_MUCH, _OTHER_UNIT, _ABOVE))
 
 
-def _granted(given: ApproveInput, request: ApprovalRequest) -> Amount:
+def _granted(message: ApproveInput, request: ApprovalRequest) -> Amount:
     """Return the amount. Raises ValueError if it is in another unit than requested."""
-    if given.tokens is None and given.usd is None:
+    if message.tokens is None and message.usd is None:
         return request.requested
-    granted = Amount(tokens=given.tokens or 0, micro_usd=int((given.usd or 0) * 1_000_000))
+    granted = Amount(tokens=message.tokens or 0, micro_usd=int((message.usd or 0) * 1_000_000))
     if request.requested.tokens and not granted.tokens:
         raise ValueError(f"tokens {_HOW_MUCH} how many, like `--add 50k`, or `tokens` in a signal")
     if request.requested.micro_usd and not granted.micro_usd:
@@ -335,32 +337,32 @@ def _granted(given: ApproveInput, request: ApprovalRequest) -> Amount:
     return granted
 
 
-def _stay_in_units(standing: ApprovalContext, granted: Amount) -> None:
+def _stay_in_units(approval_context: ApprovalContext, granted: Amount) -> None:
     """Reject a grant in a unit that the budget does not count, where it would have no effect."""
-    if standing.limit.restrict_to_limited_units(granted) != granted:
-        counted, other = ("dollars", "tokens") if standing.limit.tokens is None else ("tokens", "dollars")
+    if approval_context.limit.restrict_to_limited_units(granted) != granted:
+        counted, other = ("dollars", "tokens") if approval_context.limit.tokens is None else ("tokens", "dollars")
         raise ValueError(f"{_OTHER_UNIT} {counted} only: give {counted} and no {other}")
 
 
-def _stay_under(standing: ApprovalContext, granted: Amount) -> None:
-    raised = standing.limit.increase_by(granted)
-    if not standing.ceiling.can_cover(raised.amount):
-        room = standing.ceiling.remaining_after(standing.limit.amount)
+def _stay_under(approval_context: ApprovalContext, granted: Amount) -> None:
+    raised = approval_context.limit.increase_by(granted)
+    if not approval_context.ceiling.can_cover(raised.amount):
+        room = approval_context.ceiling.remaining_after(approval_context.limit.amount)
         raise ValueError(
-            f"it would raise the task to {format_limit(raised)}{_ABOVE}{format_limit(standing.ceiling)}: "
+            f"it would raise the task to {format_limit(raised)}{_ABOVE}{format_limit(approval_context.ceiling)}: "
             f"{format_limit(room)} left"
         )
 
 
-def _open_request(standing: ApprovalContext, request_id: str | None) -> ApprovalRequest:
-    if standing.ending:
+def _open_request(approval_context: ApprovalContext, request_id: str | None) -> ApprovalRequest:
+    if approval_context.ending:
         raise ValueError("the task is ending or has ended")
-    pending = [approval for approval in standing.approvals if approval.decision == "pending"]
+    pending = [approval for approval in approval_context.approvals if approval.decision == "pending"]
     if request_id is None:
         if len(pending) == 1:
             return pending[0]
         raise ValueError(f"request_id is missing, and {_open(pending)}" if pending else _open(pending))
-    for approval in standing.approvals:
+    for approval in approval_context.approvals:
         if approval.request_id == request_id:
             if approval.decision != "pending":
                 raise ValueError(f"{request_id} was already {approval.decision}")
@@ -425,9 +427,9 @@ class AnswerOrigin(Value):
         return "; ".join(filter(None, (f"sent from {' or '.join(self.identities)}", vouched)))
 
 
-def find_answer_origin(approval: ApprovalRequest, sent: Sequence[RecordedAnswer]) -> AnswerOrigin | None:
+def find_answer_origin(approval: ApprovalRequest, answers: Sequence[RecordedAnswer]) -> AnswerOrigin | None:
     """Return the origin of a request's answer; None if no one answered, or the answer is not among those sent."""
-    fitting = [answer for answer in sent if _settles(approval, answer)]
+    fitting = [answer for answer in answers if _settles(approval, answer)]
     identities = dict.fromkeys(answer.identity[:MAX_IDENTITY_CHARACTERS] or "an unnamed program" for answer in fitting)
     principals = dict.fromkeys(answer.principal for answer in fitting if answer.principal)
     return AnswerOrigin(identities=tuple(identities), principals=tuple(principals)) if fitting else None

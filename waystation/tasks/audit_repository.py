@@ -219,7 +219,7 @@ class SqlTraceRepository(SqlRepository):
 
     @read_transaction
     async def load_task_trace_data(
-        self, connection: AsyncConnection, place: TraceCursor, task_id: str
+        self, connection: AsyncConnection, cursor: TraceCursor, task_id: str
     ) -> tuple[TaskTraceData, int] | None:
         """Load the data of a task's trace, with empty transcripts.
 
@@ -228,20 +228,20 @@ class SqlTraceRepository(SqlRepository):
         Returns:
             None if the tenant has no such task.
         """
-        reader = TenantScope(tenant=place.tenant)
+        reader = TenantScope(tenant=cursor.tenant)
         own = select(tasks.c.session, tasks.c.terms).where(
             tasks.c.task_id == task_id, build_owner_filter(tasks, reader)
         )
         if (row := (await connection.execute(own)).one_or_none()) is None:
             return None
-        mine = (task_events.c.tenant == place.tenant, task_events.c.task_id == task_id)
-        told = select(task_events).where(*mine, task_events.c.number <= place.upto).order_by(task_events.c.number)
+        mine = (task_events.c.tenant == cursor.tenant, task_events.c.task_id == task_id)
+        told = select(task_events).where(*mine, task_events.c.number <= cursor.upto).order_by(task_events.c.number)
         rows = (await connection.execute(told)).mappings()
         events = tuple(TaskEvent.model_validate(row, extra="ignore") for row in rows)
-        after = place.get_sent_up_to(events)
+        after = cursor.get_sent_up_to(events)
         task = TaskTraceData(
             task_id=task_id,
-            tenant=place.tenant,
+            tenant=cursor.tenant,
             session=row.session,
             model=TaskConfig.model_validate_json(row.terms).default.model,
             events=events,
@@ -251,12 +251,14 @@ class SqlTraceRepository(SqlRepository):
         return task, after
 
     @write_transaction
-    async def mark_traces_sent(self, connection: AsyncConnection, place: TraceCursor) -> None:
+    async def mark_traces_sent(self, connection: AsyncConnection, cursor: TraceCursor) -> None:
         """Mark everything up to the cursor as sent."""
-        row = {"tenant": place.tenant, "since": place.since, "sent": place.upto}
+        row = {"tenant": cursor.tenant, "since": cursor.since, "sent": cursor.upto}
         if not await insert_if_absent(connection, trace_places, row):
-            moved = update(trace_places).where(trace_places.c.tenant == place.tenant, trace_places.c.sent < place.upto)
-            await connection.execute(moved.values(sent=place.upto))
+            moved = update(trace_places).where(
+                trace_places.c.tenant == cursor.tenant, trace_places.c.sent < cursor.upto
+            )
+            await connection.execute(moved.values(sent=cursor.upto))
 
 
 async def _runs(connection: AsyncConnection, task_id: str, agents: frozenset[str]) -> Mapping[str, RunTraceData]:
@@ -275,7 +277,7 @@ class SqlDocumentsUpdateRepository(SqlRepository):
 
     @write_transaction
     async def update_documents(
-        self, connection: AsyncConnection, task_id: str, update: DocumentsUpdate, given: DocumentSet
+        self, connection: AsyncConnection, task_id: str, update: DocumentsUpdate, document_set: DocumentSet
     ) -> RecordedDocumentsUpdate:
         """Replace the task's documents by these versions. The same number twice changes nothing.
 
@@ -288,7 +290,7 @@ class SqlDocumentsUpdateRepository(SqlRepository):
         if update.number in known:
             return known[update.number]
         before = await load_task_documents(connection, task_id, SystemScope())
-        after = apply_document_set(before, given)
+        after = apply_document_set(before, document_set)
         kept = _kept(update, compute_document_changes(before, after))
         await _put(connection, task_id, before, after)
         if await insert_if_absent(connection, audit, build_audit_row(task_id, kept)):
@@ -313,11 +315,11 @@ def _parsed_updates(entries: Iterable[str]) -> tuple[RecordedDocumentsUpdate, ..
     return tuple(sorted(kept, key=lambda one: one.number))
 
 
-def _kept(update: DocumentsUpdate, made: Sequence[DocumentChange]) -> RecordedDocumentsUpdate:
-    kinds = [change.kind for change in made]
+def _kept(update: DocumentsUpdate, changes: Sequence[DocumentChange]) -> RecordedDocumentsUpdate:
+    kinds = [change.kind for change in changes]
     counts = {kind: kinds.count(kind) for kind in ("changed", "added", "removed")}
     return RecordedDocumentsUpdate.model_validate(
-        {**update.model_dump(), **counts, "kept": True, "changes": tuple(made)}
+        {**update.model_dump(), **counts, "kept": True, "changes": tuple(changes)}
     )
 
 

@@ -20,7 +20,7 @@ from waystation.tasks.state import TaskState
 from waystation.tasks.task import ApprovalRequest, ForkOrigin, ReusedWork, TaskConfig, TaskPhase
 
 
-def build_fork_state(ended: TaskState, origin: ForkOrigin, ref: TaskRef, terms: TaskConfig) -> TaskState:
+def build_fork_state(ended: TaskState, origin: ForkOrigin, ref: TaskRef, config: TaskConfig) -> TaskState:
     """Build the state in which a fork starts.
 
     The plan is the other task's as last revised; its messages from people apply here, too. Raises BadInput for a step
@@ -29,14 +29,14 @@ def build_fork_state(ended: TaskState, origin: ForkOrigin, ref: TaskRef, terms: 
     plan = _plan_with_step(ended, origin)
     again = _again(ended, plan, origin.step)
     kept = {agent: _kept(run, ref) for agent, run in ended.runs.items() if get_step_id(agent) not in again}
-    begun = TaskState(account=BudgetAccount(limit=terms.budget), runs=kept)
+    begun = TaskState(account=BudgetAccount(limit=config.budget), runs=kept)
     begun = begun.replace(task_messages=ended.task_messages, document_updates=ended.document_updates)
     reused = ReusedWork(task_id=origin.task_id, agents=tuple(kept), payers=_payers(ended, kept))
     steps = [step.id for step in plan.steps if step.id in kept]
     notes = tuple(f"{sentence[0].upper()}{sentence[1:]}." for sentence in reused.format_sentences(steps))
     remaining = Plan(steps=tuple(step for step in plan.steps if step.id in again))
-    planned = reserve_oversight_budget(begun, RunUsage(), terms).with_plan(
-        remaining, RunUsage(), notes, terms.agent_budget
+    planned = reserve_oversight_budget(begun, RunUsage(), config).with_plan(
+        remaining, RunUsage(), notes, config.agent_budget
     )
     oversight = _oversight(ended, again, plan).replace(shares=planned.oversight.shares)
     return planned.replace(plan=plan, reused=reused, oversight=oversight)
@@ -99,16 +99,16 @@ class TaskRewind(Value):
     requested_at: datetime
 
 
-def build_reopened_state(ended: TaskState, asked: TaskRewind, agent_budget: Limit) -> tuple[TaskState, ContextEdit]:
+def build_reopened_state(ended: TaskState, rewind: TaskRewind, agent_budget: Limit) -> tuple[TaskState, ContextEdit]:
     """Build the state from which the task continues, and the edit that it records as done. Spending stays booked.
 
     What the task has left is shared among the agents that work again; one with too little requests more. The plan stays
     as revised, even if research that a revision has seen is rewound: that is noted. Raises BadInput for an agent that
     never began, and for a subagent, whose work is part of its step's result.
     """
-    plan = _plan_with_agent(ended, asked.agent)
+    plan = _plan_with_agent(ended, rewind.agent)
     missing = (step.id for step in plan.steps if step.id not in ended.runs)
-    again = tuple(dict.fromkeys((asked.agent, *plan.list_dependent_ids(asked.agent), *missing)))
+    again = tuple(dict.fromkeys((rewind.agent, *plan.list_dependent_ids(rewind.agent), *missing)))
     worked = {run.run.step_id: run for run in ended.all_runs if run.run.step_id in again}
     account = ended.account
     for step_id, run in worked.items():
@@ -119,18 +119,18 @@ def build_reopened_state(ended: TaskState, asked: TaskRewind, agent_budget: Limi
     for step_id in again:
         account = account.reserve(step_id, shares[step_id].amount)
     reopened = {step_id: run.reopen_run(shares[step_id]) for step_id, run in worked.items()}
-    edit = _edit(reopened[asked.agent], asked)
-    agent = reopened.pop(asked.agent).with_edit(edit)
+    edit = _edit(reopened[rewind.agent], rewind)
+    agent = reopened.pop(rewind.agent).with_edit(edit)
     untouched = {step_id: run for step_id, run in ended.runs.items() if step_id not in again}
     state = ended.replace(
         phase=TaskPhase.WORKING,
         account=account,
-        runs={**untouched, asked.agent: agent},
+        runs={**untouched, rewind.agent: agent},
         suspended_runs=reopened,
         initial_step_limit=share,
-        approvals=tuple(_closed(approval, asked) for approval in ended.approvals),
+        approvals=tuple(_closed(approval, rewind) for approval in ended.approvals),
         oversight=ended.oversight.after_reopening(),
-        notes=(*ended.notes, edit.text, *_revised(ended, asked.agent)),
+        notes=(*ended.notes, edit.text, *_revised(ended, rewind.agent)),
         cancelled=False,
         report=None,
     )
@@ -158,23 +158,23 @@ def _revised(ended: TaskState, agent: str) -> tuple[str, ...]:
     return (f"The plan stays as revision {made[-1].number} made it.",) if made else ()
 
 
-def _closed(approval: ApprovalRequest, asked: TaskRewind) -> ApprovalRequest:
+def _closed(approval: ApprovalRequest, rewind: TaskRewind) -> ApprovalRequest:
     """Close a request that was open at the task's end; an agent that works again makes a new one."""
     if approval.decision != "pending":
         return approval
-    return approval.replace(decision="expired", note="the task had ended", answered_at=asked.requested_at)
+    return approval.replace(decision="expired", note="the task had ended", answered_at=rewind.requested_at)
 
 
-def _edit(run: AgentRun, asked: TaskRewind) -> ContextEdit:
+def _edit(run: AgentRun, rewind: TaskRewind) -> ContextEdit:
     return ContextEdit(
         id=run.next_edit_id,
-        agent=asked.agent,
+        agent=rewind.agent,
         action="rewind",
-        message=asked.message,
-        keep_message=asked.keep_message,
-        by=asked.by,
-        note=asked.note,
-        requested_at=asked.requested_at,
+        message=rewind.message,
+        keep_message=rewind.keep_message,
+        by=rewind.by,
+        note=rewind.note,
+        requested_at=rewind.requested_at,
         state="done",
         reason="the task continues from there, and work that built on it starts again",
     )

@@ -15,7 +15,7 @@ from waystation.agents.delegation import get_delegation_depth
 from waystation.kernel.amount import Amount, Limit, format_amount, format_limit, format_usd, format_used_amount
 from waystation.kernel.errors import BadInput
 from waystation.kernel.text import format_count
-from waystation.security.untrusted import LONGEST_NOTE, neutralize_markdown, render_claimed_name, sanitize_line
+from waystation.security.untrusted import MAX_NOTE_CHARACTERS, neutralize_markdown, render_claimed_name, sanitize_line
 from waystation.tasks.approvals import describe_plan_request
 from waystation.tasks.task import TaskPhase
 from waystation.tasks.view import (
@@ -71,25 +71,25 @@ def format_in_units_of(amount: Amount, limit: Limit) -> str:
     )
 
 
-def format_budget_forecast(seen: BudgetForecastView, asked: Amount) -> str:
+def format_budget_forecast(forecast: BudgetForecastView, asked: Amount) -> str:
     """Format what the requested amount buys, what finishing may take, and what the ceiling leaves.
 
     For example `about 7 more calls at 4,200 tokens each; finishing the task may take about 60,000 more tokens`.
     """
     parts: list[str] = []
-    if seen.unanswered_call:
-        parts.append(format_unanswered_call(seen.unanswered_call))
-    if not seen.can_be_granted:
-        room = f"the task's ceiling leaves {format_limit(seen.grantable)} for grants, too little for its next call"
+    if forecast.unanswered_call:
+        parts.append(format_unanswered_call(forecast.unanswered_call))
+    if not forecast.can_be_granted:
+        room = f"the task's ceiling leaves {format_limit(forecast.grantable)} for grants, too little for its next call"
         return "; ".join([*parts, f"{room}: deny it, or cancel the task"])
-    if seen.calls and seen.affordable_calls:
-        each = format_amount(_about(seen.average_call))
-        parts.append(f"about {format_count(seen.affordable_calls, 'more call')} at {each} each, its average so far")
-    if not seen.needed_to_finish.subtract_clamped(asked).is_zero:
-        needed = format_amount(_about(seen.needed_to_finish))
+    if forecast.calls and forecast.affordable_calls:
+        each = format_amount(_about(forecast.average_call))
+        parts.append(f"about {format_count(forecast.affordable_calls, 'more call')} at {each} each, its average so far")
+    if not forecast.needed_to_finish.subtract_clamped(asked).is_zero:
+        needed = format_amount(_about(forecast.needed_to_finish))
         parts.append(f"finishing the task may take about {needed} in all, at the pace so far")
-    if not seen.grantable.can_cover(asked):
-        left = format_limit(seen.grantable)
+    if not forecast.grantable.can_cover(asked):
+        left = format_limit(forecast.grantable)
         parts.append(f"the task's ceiling leaves {left} for grants: approve no more than that")
     return "; ".join(parts) or "no estimate yet"
 
@@ -139,7 +139,7 @@ def format_request_and_answer(approval: ApprovalView, *, over: bool, origin: str
     known = f"verified by {sanitize_line(approval.verified)}" if approval.verified else "a name as given"
     claim = "; ".join(filter(None, (known if approval.by else "", origin)))
     by = f" by {render_claimed_name(approval.by)} ({claim})" if claim else ""
-    note = f": {sanitize_line(approval.note, LONGEST_NOTE)}" if approval.note else ""
+    note = f": {sanitize_line(approval.note, MAX_NOTE_CHARACTERS)}" if approval.note else ""
     granted = "" if approval.granted.is_zero else f"{format_amount(approval.granted)} "
     match approval.decision:
         case "pending":

@@ -120,7 +120,7 @@ class TraceSource(Protocol):
         """Return the next unsent events of each tenant that has some, at most `limit` each. Raises StoreError."""
         ...
 
-    async def load_task_trace_data(self, place: TraceCursor, task_id: str) -> tuple[TaskTraceData, int] | None:
+    async def load_task_trace_data(self, cursor: TraceCursor, task_id: str) -> tuple[TaskTraceData, int] | None:
         """Load the data of a task's trace, without transcripts, and the event number up to which its spans were sent.
 
         Returns:
@@ -135,7 +135,7 @@ class TraceSource(Protocol):
         """Load a transcript as a `TranscriptReader` does."""
         ...
 
-    async def mark_traces_sent(self, place: TraceCursor) -> None:
+    async def mark_traces_sent(self, cursor: TraceCursor) -> None:
         """Mark everything up to the cursor as sent. Raises StoreError."""
         ...
 

@@ -83,7 +83,7 @@ def _state_of(run: AgentRun, *, asked: bool) -> StepState:
 
 
 def build_task_progress(
-    state: TaskState, ref: TaskRef, terms: TaskConfig, title: str, privacy: RedactionPolicy | None = None
+    state: TaskState, ref: TaskRef, config: TaskConfig, title: str, privacy: RedactionPolicy | None = None
 ) -> TaskProgress:
     """Build the progress that people see."""
     runs = state.all_runs
@@ -91,8 +91,8 @@ def build_task_progress(
         task_id=ref.task_id,
         phase=state.phase,
         title=title,
-        model=terms.default.model,
-        models=terms.models,
+        model=config.default.model,
+        models=config.models,
         steps=tuple(_steps(state)),
         budget=BudgetProgress(
             limit=state.account.limit,
@@ -137,17 +137,17 @@ TRUNCATION_NOTE = (
 _EntryT = TypeVar("_EntryT")
 
 
-def truncate_progress(progress: TaskProgress, most: int = MAX_PROGRESS_BYTES) -> TaskProgress:
+def truncate_progress(progress: TaskProgress, maximum: int = MAX_PROGRESS_BYTES) -> TaskProgress:
     """Return the progress if it has at most `most` bytes.
 
     Otherwise only the newest entries of its lists, with a note.
     """
-    if _size(progress) <= most:
+    if _size(progress) <= maximum:
         return progress
     shorter = progress
     for count in (200, 100, 50, 25, 10, 5, 0):
         shorter = _newest(progress, count)
-        if _size(shorter) <= most:
+        if _size(shorter) <= maximum:
             return shorter
     while shorter.steps or shorter.approvals:  # only open requests and running agents are left
         earlier = {"": sum(shorter.earlier_compactions.values(), CompactionTotals())}
@@ -156,7 +156,7 @@ def truncate_progress(progress: TaskProgress, most: int = MAX_PROGRESS_BYTES) ->
             approvals=shorter.approvals[: len(shorter.approvals) // 2],
             steps=_half(shorter.steps),
         )
-        if _size(shorter) <= most:
+        if _size(shorter) <= maximum:
             break
     return shorter
 

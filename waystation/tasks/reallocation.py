@@ -15,9 +15,9 @@ from waystation.tasks.task import ApprovalRequest, TaskConfig
 FREED_BUDGET_NOTE = "budget was released elsewhere, and the agent continues with it"
 
 
-def with_reallocation_config(state: TaskState, terms: TaskConfig) -> TaskState:
+def with_reallocation_config(state: TaskState, config: TaskConfig) -> TaskState:
     """Return the state with the settings for sharing budget between agents."""
-    return state.replace(minimum_reserve=terms.minimum_reserve, minimum_reserves=terms.minimum_reserves)
+    return state.replace(minimum_reserve=config.minimum_reserve, minimum_reserves=config.minimum_reserves)
 
 
 def draw_budget(state: TaskState, step_id: str) -> TaskState | None:
@@ -105,15 +105,15 @@ def _spare(state: TaskState, step_id: str) -> dict[str, Amount]:
     return {name: amount for name, amount in spare.items() if not amount.is_zero}
 
 
-def _borrowed(state: TaskState, step_id: str, wanted: Amount, spare: dict[str, Amount]) -> TaskState:
+def _borrowed(state: TaskState, step_id: str, amount: Amount, spare: dict[str, Amount]) -> TaskState:
     """Transfer reservations to the run: the same from each, as far as it can spare that."""
     left = dict(sorted(spare.items(), key=lambda item: (item[1].tokens, item[1].micro_usd, item[0])))
     account, runs = state.account, dict(state.runs)
     while left:
         name, lenders = next(iter(left)), len(left)
-        even = Amount(tokens=-(-wanted.tokens // lenders), micro_usd=-(-wanted.micro_usd // lenders))
+        even = Amount(tokens=-(-amount.tokens // lenders), micro_usd=-(-amount.micro_usd // lenders))
         part = left.pop(name).min_with(even)
-        account, wanted = account.transfer(name, step_id, part), wanted.subtract_clamped(part)
+        account, amount = account.transfer(name, step_id, part), amount.subtract_clamped(part)
         if name in runs:
             runs[name] = runs[name].after_reallocation(part)
     return state.replace(account=account, runs=runs)
@@ -149,12 +149,12 @@ def _from_parent(state: TaskState, step_id: str) -> TaskState | None:
     )
 
 
-def _taken(run: AgentRun, left: Amount) -> Amount:
+def _taken(run: AgentRun, remaining: Amount) -> Amount:
     """Return what a run takes of `left`; zero if that does not cover its next call.
 
     Beyond its next call it takes half of what it wants, so that several runs can draw before one is refused.
     """
-    if not run.needed.subtract_clamped(left).is_zero:
+    if not run.needed.subtract_clamped(remaining).is_zero:
         return Amount()
     more = run.top_up_amount.subtract_clamped(run.needed)
-    return (run.needed + Amount(tokens=more.tokens // 2, micro_usd=more.micro_usd // 2)).min_with(left)
+    return (run.needed + Amount(tokens=more.tokens // 2, micro_usd=more.micro_usd // 2)).min_with(remaining)

@@ -31,9 +31,9 @@ OVERSIGHT_BUDGET_DIVISOR = 10
 """They may spend 1/10 of the task's budget."""
 
 
-def reserve_oversight_budget(state: TaskState, planning: RunUsage, terms: TaskConfig) -> TaskState:
+def reserve_oversight_budget(state: TaskState, planning: RunUsage, config: TaskConfig) -> TaskState:
     """Reserve what planning left of its share for revisions and reviews, before the steps get theirs."""
-    if not (terms.revisions or terms.reviews):
+    if not (config.revisions or config.reviews):
         return state
     state = state.with_planning_cost(planning)
     left = state.account.limit.divide_by(OVERSIGHT_BUDGET_DIVISOR).remaining_after(planning.spent)
@@ -63,7 +63,7 @@ def compute_limit_for_steps(state: TaskState) -> Limit:
 
 
 def apply_plan_edit_result(
-    state: TaskState, edit: PlanEdit, made: PlanEditResult, terms: TaskConfig, now: datetime
+    state: TaskState, edit: PlanEdit, result: PlanEditResult, config: TaskConfig, now: datetime
 ) -> tuple[TaskState, ApprovalRequest | RejectedMessage]:
     """Apply a person's plan, which is thereby approved, and return the audit entry.
 
@@ -71,15 +71,15 @@ def apply_plan_edit_result(
     """
     state = state.replace(plan_edit=None)
     request = next((asked for asked in state.pending_approvals if asked.request_id == edit.request_id), None)
-    if request is None or made.plan is None:
-        reason = made.reason or f"{edit.request_id} was closed before the edited plan was read"
+    if request is None or result.plan is None:
+        reason = result.reason or f"{edit.request_id} was closed before the edited plan was read"
         refused = RejectedMessage(signal=REVIEW_PLAN, reason=reason, at=now, answer_id=edit.answer_id)
         return state.after_answer(refused), refused
     account = state.account
     for step in state.plan.steps if state.plan is not None else ():
         account = account.settle(step.id, Amount())
     answer = request.replace(decision="approved", answered_at=now, by=edit.by, note=edit.note, answer_id=edit.answer_id)
-    state = state.replace(account=account).with_plan(made.plan, state.planning, (), terms.agent_budget)
+    state = state.replace(account=account).with_plan(result.plan, state.planning, (), config.agent_budget)
     return state.after_answer(answer), answer
 
 
@@ -139,17 +139,17 @@ def is_review_due(state: TaskState) -> bool:
     return state.all_steps_delivered and not state.cancelled and not _writer(state).partial
 
 
-def build_review_request(state: TaskState, terms: TaskConfig) -> ReviewRequest:
+def build_review_request(state: TaskState, config: TaskConfig) -> ReviewRequest:
     """Build the next review of a complete report."""
     oversight = state.oversight
-    may_send_back = oversight.times_sent_back < terms.reviews and not oversight.fixing_failed
+    may_send_back = oversight.times_sent_back < config.reviews and not oversight.fixing_failed
     return ReviewRequest(
         writer=_writer(state).run,
         number=len(oversight.reviews) + 1,
-        model=terms.review_model or terms.plan_model,
+        model=config.review_model or config.plan_model,
         limit=compute_oversight_limit(state),
         may_send_back=may_send_back and _enough(_writer(state), _for_mending(state)),
-        prices=terms.default.prices,
+        prices=config.default.prices,
     )
 
 
@@ -214,7 +214,7 @@ def _enough(run: AgentRun, more: Amount) -> bool:
     return left.can_cover(needed)
 
 
-_LEAST_PART = 2
+_MIN_PART = 2
 """A new step that would start with less than 1/2 of what the others had is not worth starting."""
 
 
@@ -237,10 +237,10 @@ class RevisionRequest(Value):
     prices: tuple[Price, ...] = ()
 
 
-def is_revision_due(state: TaskState, terms: TaskConfig) -> bool:
+def is_revision_due(state: TaskState, config: TaskConfig) -> bool:
     """Return whether all research is done, no revision has seen all of it, and some steps have not begun."""
     plan, revisions = state.plan, state.oversight.revisions
-    if plan is None or state.cancelled or len(revisions) >= terms.revisions:
+    if plan is None or state.cancelled or len(revisions) >= config.revisions:
         return False
     research = _research(plan)
     seen = revisions[-1].reviewed_steps if revisions else ()
@@ -248,44 +248,44 @@ def is_revision_due(state: TaskState, terms: TaskConfig) -> bool:
     return ahead and state.delivered_agents.issuperset(research) and not set(research) <= set(seen)
 
 
-def build_revision_request(state: TaskState, ref: TaskRef, terms: TaskConfig) -> RevisionRequest:
+def build_revision_request(state: TaskState, ref: TaskRef, config: TaskConfig) -> RevisionRequest:
     """Build the next revision of the plan."""
     plan = state.plan or Plan(steps=())
     return RevisionRequest(
         ref=ref,
         number=len(state.oversight.revisions) + 1,
-        model=terms.plan_model,
+        model=config.plan_model,
         limit=compute_oversight_limit(state),
         started_steps=tuple(step.id for step in plan.steps if step.id in _begun(state)),
         reviewed_steps=_research(plan),
-        max_new_steps=_room(state, plan, terms.agent_budget),
-        prices=terms.default.prices,
+        max_new_steps=_room(state, plan, config.agent_budget),
+        prices=config.default.prices,
     )
 
 
 def _for_new_steps(
-    state: TaskState, made: RevisionResult, agent_budget: Limit
+    state: TaskState, revision: RevisionResult, agent_budget: Limit
 ) -> tuple[BudgetAccount, dict[str, Limit]]:
     """Return the account without the reservations of dropped steps, and the share of each new step.
 
     A share is at least the minimum reserve of the step's role while the account has that.
     """
-    account, steps = state.account, () if made.plan is None else made.plan.steps
-    for step_id in made.revision.dropped:
+    account, steps = state.account, () if revision.plan is None else revision.plan.steps
+    for step_id in revision.revision.dropped:
         account = account.settle(step_id, Amount())
-    roles = {step.id: step.role for step in steps if step.id in made.revision.added}
+    roles = {step.id: step.role for step in steps if step.id in revision.revision.added}
     return account, compute_shares_with_reserves(account.unreserved, agent_budget, roles, state.minimum_reserves)
 
 
 def propose_revision(
-    state: TaskState, made: RevisionResult, terms: TaskConfig, now: datetime, deadline: datetime | None
+    state: TaskState, made: RevisionResult, config: TaskConfig, now: datetime, deadline: datetime | None
 ) -> tuple[TaskState, ApprovalRequest] | None:
     """Ask a person to approve a revision; return the state and the request. None if no approval is needed."""
     revision, steps = made.revision, 0 if made.plan is None else len(made.plan.steps)
     state = book_oversight_cost(state, make_revision_id(revision.number), made.totals)
-    _, shares = _for_new_steps(state, made, terms.agent_budget)
+    _, shares = _for_new_steps(state, made, config.agent_budget)
     cost = sum((share.amount for share in shares.values()), Amount())
-    if terms.revision_percent is None or state.account.limit.compute_percent(terms.revision_percent).can_cover(cost):
+    if config.revision_percent is None or state.account.limit.compute_percent(config.revision_percent).can_cover(cost):
         return None
     request = build_plan_approval_request(state, now, deadline).replace(requested=cost, steps_left=steps)
     return state.replace(proposed_revision=made).with_approval_request(request), request
@@ -322,7 +322,7 @@ def _begun(state: TaskState) -> frozenset[str]:
 
 
 def _room(state: TaskState, plan: Plan, agent_budget: Limit) -> int:
-    least, left = (state.initial_step_limit or agent_budget).divide_by(_LEAST_PART), state.account.unreserved
+    least, left = (state.initial_step_limit or agent_budget).divide_by(_MIN_PART), state.account.unreserved
     pairs = ((left.tokens, least.tokens), (left.micro_usd, least.micro_usd))
     affordable = [have // each for have, each in pairs if have is not None and each]
     return max(0, min((MAX_STEPS - len(plan.steps), *affordable)))

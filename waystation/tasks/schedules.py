@@ -239,7 +239,7 @@ def find_last_reported_task(rows: Sequence[TaskRow], question: str) -> TaskRow |
     return next((row for row in rows if _readable(row) and row.request.question == question), None)
 
 
-def would_repeat(last: TaskRow, new: TaskRow, listed: Sequence[Document], given: Sequence[SourceDocument]) -> bool:
+def would_repeat(last: TaskRow, new: TaskRow, listed: Sequence[Document], documents: Sequence[SourceDocument]) -> bool:
     """Return whether a new task would repeat the last one.
 
     The request, configuration and documents are the same, and the last one is done.
@@ -248,7 +248,7 @@ def would_repeat(last: TaskRow, new: TaskRow, listed: Sequence[Document], given:
         last.progress is not None
         and last.progress.phase is TaskPhase.DONE
         and _asked(last) == _asked(new)
-        and {(one.name, one.blob) for one in listed} == {(one.name, _digest(one.text)) for one in given}
+        and {(one.name, one.blob) for one in listed} == {(one.name, _digest(one.text)) for one in documents}
     )
 
 

@@ -9,7 +9,7 @@ from typing import Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 
-from waystation.budgets.budget import LOWEST_BUDGET, BudgetAccount
+from waystation.budgets.budget import MIN_BUDGET_TOKENS, BudgetAccount
 from waystation.kernel.amount import Amount, Limit, format_amount, format_limit, format_usd, format_used_amount
 from waystation.kernel.deferred_signals import DeferredSignal
 from waystation.kernel.errors import BadInput, InsufficientBudgetError
@@ -283,22 +283,22 @@ def format_insufficient_budget(account: BudgetAccount, asked: Amount, *, again: 
     return f"{words}: {', or '.join(steps)}"
 
 
-def _left_text(left: Limit, limit: Limit) -> str:
+def _left_text(remaining: Limit, limit: Limit) -> str:
     parts: list[str] = []
     if limit.tokens is not None:
-        parts.append(f"{left.tokens or 0:,} of {limit.tokens:,} tokens")
+        parts.append(f"{remaining.tokens or 0:,} of {limit.tokens:,} tokens")
     if limit.micro_usd is not None:
-        parts.append(f"{format_usd(left.micro_usd or 0)} of {format_usd(limit.micro_usd)}")
+        parts.append(f"{format_usd(remaining.micro_usd or 0)} of {format_usd(limit.micro_usd)}")
     return " and ".join(parts)
 
 
-def _fitting_budget(left: Limit, asked: Amount) -> str:
+def _fitting_budget(remaining: Limit, asked: Amount) -> str:
     """Return a budget that fits, as written in a shell; empty if it is too little for any task."""
-    tokens = asked.tokens if left.tokens is None else min(asked.tokens, left.tokens)
-    micro_usd = asked.micro_usd if left.micro_usd is None else min(asked.micro_usd, left.micro_usd)
-    if (asked.tokens and tokens < LOWEST_BUDGET) or (asked.micro_usd and micro_usd < _CENT):
+    tokens = asked.tokens if remaining.tokens is None else min(asked.tokens, remaining.tokens)
+    micro_usd = asked.micro_usd if remaining.micro_usd is None else min(asked.micro_usd, remaining.micro_usd)
+    if (asked.tokens and tokens < MIN_BUDGET_TOKENS) or (asked.micro_usd and micro_usd < _CENT):
         return ""
-    parts = [str(max(LOWEST_BUDGET, tokens - tokens % 1_000))] if asked.tokens else []
+    parts = [str(max(MIN_BUDGET_TOKENS, tokens - tokens % 1_000))] if asked.tokens else []
     parts += [f"${(micro_usd - micro_usd % _CENT) / 1_000_000:.2f}"] if asked.micro_usd else []
     written = "+".join(parts)
     return f"'{written}'" if "$" in written else written

@@ -175,20 +175,20 @@ class SignalContext(NamedTuple):
     now: datetime
 
 
-def _approve(to: SignalContext, given: ApproveInput) -> ApprovalRequest | AnswerBatch:
-    if given.also:
-        return answer_each_request(approve, to.approval_context, given, to.now)
-    return approve(to.approval_context, given, to.now)
+def _approve(context: SignalContext, message: ApproveInput) -> ApprovalRequest | AnswerBatch:
+    if message.also:
+        return answer_each_request(approve, context.approval_context, message, context.now)
+    return approve(context.approval_context, message, context.now)
 
 
-def _deny(to: SignalContext, given: DenyInput) -> ApprovalRequest | AnswerBatch:
-    if given.also:
-        return answer_each_request(deny, to.approval_context, given, to.now)
-    return deny(to.approval_context, given, to.now)
+def _deny(context: SignalContext, message: DenyInput) -> ApprovalRequest | AnswerBatch:
+    if message.also:
+        return answer_each_request(deny, context.approval_context, message, context.now)
+    return deny(context.approval_context, message, context.now)
 
 
-def _review_plan(to: SignalContext, given: ReviewPlanInput) -> PlanEdit:
-    return build_plan_edit(to.approval_context, given)
+def _review_plan(context: SignalContext, message: ReviewPlanInput) -> PlanEdit:
+    return build_plan_edit(context.approval_context, message)
 
 
 def _send_message(to: SignalContext, given: TaskMessageInput) -> PendingMessage:
@@ -201,33 +201,33 @@ def _send_message(to: SignalContext, given: TaskMessageInput) -> PendingMessage:
     return PendingMessage(task_message=task_message, text=given.text, message=given.message)
 
 
-def _update(to: SignalContext, given: DocumentsUpdateInput) -> DocumentsUpdate:
+def _update(context: SignalContext, message: DocumentsUpdateInput) -> DocumentsUpdate:
     """Return the update with the next number, not stored yet."""
-    if to.state.is_ending:
+    if context.state.is_ending:
         raise ValueError("the task is ending or has ended: none of its agents would read the documents again")
     return DocumentsUpdate(
-        number=_next(to.state.document_updates),
-        document_set=given.documents,
-        by=given.by,
-        answer_id=given.answer_id,
-        updated_at=to.now,
+        number=_next(context.state.document_updates),
+        document_set=message.documents,
+        by=message.by,
+        answer_id=message.answer_id,
+        updated_at=context.now,
     )
 
 
-def _edit(to: SignalContext, given: ContextEditInput) -> ContextEdit:
+def _edit(context: SignalContext, message: ContextEditInput) -> ContextEdit:
     """Return the edit, which waits from now on."""
     return ContextEdit(
-        id=_editable(to.state, given.agent).next_edit_id,
-        agent=given.agent,
-        action=given.action,
-        message=given.message or "",
-        keep_message=given.keep is not False,
-        compaction=given.compaction or "",
-        instructions=given.instructions or "",
-        by=given.by,
-        note=given.note,
-        answer_id=given.answer_id,
-        requested_at=to.now,
+        id=_editable(context.state, message.agent).next_edit_id,
+        agent=message.agent,
+        action=message.action,
+        message=message.message or "",
+        keep_message=message.keep is not False,
+        compaction=message.compaction or "",
+        instructions=message.instructions or "",
+        by=message.by,
+        note=message.note,
+        answer_id=message.answer_id,
+        requested_at=context.now,
     )
 
 
@@ -252,12 +252,12 @@ class TaskSignal(Generic[InputT]):
     the client stores those first, and has a permission of its own.
     """
 
-    def evaluate(self, to: SignalContext, sent: JsonValue) -> SignalEffect | RejectedMessage:
+    def evaluate(self, context: SignalContext, sent: JsonValue) -> SignalEffect | RejectedMessage:
         """Return the meaning of a message, or why it has no effect."""
         try:
-            return self.decide(to, self.model.model_validate(sent))
+            return self.decide(context, self.model.model_validate(sent))
         except ValueError as error:
-            return build_rejection(self.name, sent, error, to.now)
+            return build_rejection(self.name, sent, error, context.now)
 
 
 APPROVAL = TaskSignal(

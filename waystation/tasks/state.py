@@ -34,7 +34,7 @@ from waystation.tasks.session import SessionBudgetAnswer
 from waystation.tasks.task import ApprovalRequest, RejectedMessage, ReportVersion, ReusedWork, TaskConfig, TaskPhase
 
 MAX_SHOWN_REJECTIONS = 20
-UNFIT_SHARES = "The shares of the plan's steps do not fit this budget; every step gets an equal part."
+UNFIT_SHARES_NOTE = "The shares of the plan's steps do not fit this budget; every step gets an equal part."
 OVERSIGHT_RESERVATION = "(oversight)"
 """Key of the reservation for revisions and reviews in the task's account; no step has this name."""
 
@@ -135,7 +135,7 @@ class TaskState(Value):
         share = compute_even_share(account.unreserved, agent_budget, len(plan.steps))
         shared = plan
         if any(step.share for step in plan.steps) and find_share_errors(plan, account.unreserved):
-            notes, shared = (*notes, UNFIT_SHARES), plan.without_shares()
+            notes, shared = (*notes, UNFIT_SHARES_NOTE), plan.without_shares()
         shares = compute_plan_shares(shared, account.unreserved, agent_budget, self.minimum_reserves)
         given = {step.id: shares[step.id] for step in plan.steps if step.share or shares[step.id] != share}
         for step in plan.steps:
@@ -160,7 +160,7 @@ class TaskState(Value):
         """Return what a step starts with, once there is a plan."""
         return self.oversight.shares.get(step_id, self.initial_step_limit)
 
-    def start_step(self, step: Step, ref: TaskRef, terms: TaskConfig) -> "TaskState":
+    def start_step(self, step: Step, ref: TaskRef, config: TaskConfig) -> "TaskState":
         """Start the step's agent run with its reserved share."""
         if (shelved := self.suspended_runs.get(step.id)) is not None:
             rest = {step_id: run for step_id, run in self.suspended_runs.items() if step_id != step.id}
@@ -169,7 +169,7 @@ class TaskState(Value):
         state = self if self.minimum_reserve is None else self._made_good(step.id, share)
         run = AgentRun(
             run=RunRef(**ref.model_dump(), step_id=step.id, role=step.role),
-            config=terms.get_config(step.role),
+            config=config.get_config(step.role),
             limit=state.get_unborrowed_share(step.id) or share,
             initial_limit=share,
         )
@@ -407,23 +407,23 @@ def expire_obsolete_requests(state: TaskState, step_id: str, now: datetime) -> t
     )
 
 
-def start_subagents(state: TaskState, parent_id: str, terms: TaskConfig) -> TaskState:
+def start_subagents(state: TaskState, parent_id: str, config: TaskConfig) -> TaskState:
     """Add the subagents that an agent requested to the task's runs.
 
     They get a part of its budget and the config of their roles. Subagents that exist already stay as they are.
     """
     for order in state.runs[parent_id].open_orders:
         if order.id not in state.runs:
-            own = _terms(terms.get_config(order.role), order)
+            own = _terms(config.get_config(order.role), order)
             state = _taken_on(state, state.runs[parent_id], order, own)
     return state
 
 
-def _taken_on(state: TaskState, parent: AgentRun, order: SubagentOrder, terms: AgentConfig) -> TaskState:
+def _taken_on(state: TaskState, parent: AgentRun, order: SubagentOrder, config: AgentConfig) -> TaskState:
     carved = order.limit.amount
     run = AgentRun(
         run=parent.run.replace(step_id=order.id, role=order.role),
-        config=terms,
+        config=config,
         limit=order.limit,
         initial_limit=order.limit,
     )
@@ -432,15 +432,15 @@ def _taken_on(state: TaskState, parent: AgentRun, order: SubagentOrder, terms: A
     return state.replace(runs=runs, account=state.account.transfer(parent_id, order.id, carved))
 
 
-def _terms(terms: AgentConfig, order: SubagentOrder) -> AgentConfig:
+def _terms(config: AgentConfig, order: SubagentOrder) -> AgentConfig:
     """Return the config with a share for thinking and with replies that the budget pays for.
 
     The window is the role's: a context is full when the model's window is, not when budget is short.
     """
     tokens = order.limit.tokens
     if tokens is None:
-        return terms
-    return terms.with_thinking_limit(tokens // THINKING_PART).with_scaled_min_reply(tokens)
+        return config
+    return config.with_thinking_limit(tokens // THINKING_PART).with_scaled_min_reply(tokens)
 
 
 def apply_subagent_progress(state: TaskState, news: SubagentProgress) -> TaskState:

@@ -12,10 +12,10 @@ from waystation.agents.agent_run import BudgetForecast
 from waystation.agents.leg import AgentConfigByRole
 from waystation.agents.task_messages import TaskMessage
 from waystation.budgets.budget import (
-    HIGHEST_BUDGET,
-    HIGHEST_BUDGET_MICRO_USD,
-    LOWEST_BUDGET,
-    LOWEST_BUDGET_MICRO_USD,
+    MAX_BUDGET_MICRO_USD,
+    MAX_BUDGET_TOKENS,
+    MIN_BUDGET_MICRO_USD,
+    MIN_BUDGET_TOKENS,
     BudgetMode,
     RunUsage,
 )
@@ -78,10 +78,10 @@ OWN_SESSION_DIGITS = 12
 def _in_range(budget: Limit) -> Limit:
     if budget.is_unlimited:
         raise ValueError("a budget is limited in tokens, in dollars, or in both")
-    if budget.tokens is not None and not LOWEST_BUDGET <= budget.tokens <= HIGHEST_BUDGET:
-        raise ValueError(f"from {LOWEST_BUDGET:,} to {HIGHEST_BUDGET:,} tokens")
+    if budget.tokens is not None and not MIN_BUDGET_TOKENS <= budget.tokens <= MAX_BUDGET_TOKENS:
+        raise ValueError(f"from {MIN_BUDGET_TOKENS:,} to {MAX_BUDGET_TOKENS:,} tokens")
     dollars = budget.micro_usd
-    if dollars is not None and not LOWEST_BUDGET_MICRO_USD <= dollars <= HIGHEST_BUDGET_MICRO_USD:
+    if dollars is not None and not MIN_BUDGET_MICRO_USD <= dollars <= MAX_BUDGET_MICRO_USD:
         raise ValueError("from $0.001 to $1,000,000")
     return budget
 

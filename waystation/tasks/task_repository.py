@@ -221,11 +221,11 @@ class SqlTaskRepository(SqlRepository):
         await self._set(task_id, build_phase_event(progress.phase), progress=body, ended_at=ended_at)
 
     @write_transaction
-    async def _set(self, connection: AsyncConnection, task_id: str, told: UnnumberedEvent, **values: object) -> None:
+    async def _set(self, connection: AsyncConnection, task_id: str, event: UnnumberedEvent, **values: object) -> None:
         changed = await connection.execute(update(tasks).where(tasks.c.task_id == task_id).values(**values))
         if changed.rowcount != 1:
             raise build_unknown_task_error(task_id)
-        self._tell(connection, task_id, told)
+        self._tell(connection, task_id, event)
 
 
 async def require_task(connection: AsyncConnection, task_id: str) -> None:

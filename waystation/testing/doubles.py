@@ -116,15 +116,18 @@ class PlainRedactor:
         self.failing_at: frozenset[TextDestination] = frozenset()
         """Destinations for which redaction fails as if because of the text itself."""
 
-    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
+    async def redact(
+        self, texts: Sequence[str], destination: TextDestination, tenant: str
+    ) -> tuple[RedactionResult, ...]:
         """See `Redactor`."""
         self.tenants.add(tenant)
         if self.failing:
             raise RedactionFailed("the redactor was told to fail")
-        if place in self.failing_at:
+        if destination in self.failing_at:
             raise TextRedactionError("the redactor was told to fail at this text")
         return tuple(
-            _replaced(text, self._placeholders[get_redaction_level(place, RedactionPolicy.STANDARD)]) for text in texts
+            _replaced(text, self._placeholders[get_redaction_level(destination, RedactionPolicy.STANDARD)])
+            for text in texts
         )
 
     async def make_placeholders(self, type_: str, values: Sequence[str], tenant: str) -> dict[str, str]:
@@ -278,9 +281,9 @@ class RecordingMeter:
         """See `Meter`."""
         self.compactions.append(outcome)
 
-    def record_redactions(self, place: TextDestination, spans: int) -> None:
+    def record_redactions(self, destination: TextDestination, spans: int) -> None:
         """See `Meter`."""
-        self.redactions[place] += spans
+        self.redactions[destination] += spans
 
     def set_pending_passages(self, count: int) -> None:
         """See `Meter`."""

@@ -24,7 +24,7 @@ from waystation.models.anthropic.sse import StreamEvent, encode_error_event, ite
 from waystation.models.ports import ModelResponse
 
 CACHE_LIFETIME = timedelta(minutes=5)
-_LEAST_TOKENS = 1_024
+_MIN_TOKENS = 1_024
 """Minimum tokens of a cached prefix; more for some models."""
 LOOK_BACK = 20
 """Blocks before a mark at which a prefix is still found."""
@@ -69,7 +69,7 @@ class _Request(NamedTuple):
 class PrefixCache:
     """The provider's prompt cache as a double. Times are arguments; it has no clock."""
 
-    least: int = _LEAST_TOKENS
+    least: int = _MIN_TOKENS
     breaks: list[CacheMissEvent] = field(default_factory=list[CacheMissEvent])
     _dies: dict[str, datetime] = field(default_factory=dict[str, datetime])
     _requests: dict[str, list[_Request]] = field(default_factory=dict[str, list[_Request]])

@@ -6,7 +6,7 @@ import pytest
 
 from tests.plugins.offline.plan_runner import MAX_TURNS, InMemoryTask, OfflinePlanRunner
 from waystation.agents.deliverables import Analysis, ResearchFindings
-from waystation.agents.prompt_sections import MORE_IS_ASKED_FOR
+from waystation.agents.prompt_sections import MORE_BUDGET_NOTE
 from waystation.models.ports import ChatModel
 from waystation.planning.plan import build_standard_plan, find_plan_errors
 from waystation.plugins.offline.agent_request import AgentRequestView, TaskBrief, UpstreamStep
@@ -148,7 +148,7 @@ def test_sections_that_a_summary_lists_in_one_line_are_not_written_again() -> No
 
 async def test_where_more_is_asked_for_a_small_rest_is_no_reason_to_hand_in(model: ChatModel) -> None:
     team = OfflinePlanRunner(model, InMemoryTask(packages(5)))
-    team.status = f"<status>budget left 3,900 tokens ({MORE_IS_ASKED_FOR})\n<plan>research-1 (you)</plan></status>"
+    team.status = f"<status>budget left 3,900 tokens ({MORE_BUDGET_NOTE})\n<plan>research-1 (you)</plan></status>"
     await team.run_task(QUESTION)
     assert team.turns["research-1"] > 2
 

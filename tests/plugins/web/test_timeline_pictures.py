@@ -7,7 +7,7 @@ import pytest
 from waystation.plugins.web.diagrams import (
     LEFT,
     MAX_CALL_MARKS,
-    THINNEST,
+    MIN_SPAN_WIDTH,
     WIDTH,
     TimelineSpan,
     build_timeline,
@@ -73,7 +73,7 @@ def test_an_attempt_that_was_killed_is_told_apart_from_one_that_made_room() -> N
 def test_planning_ends_with_what_it_paid_for() -> None:
     planned = [happened(1, "taken", "plan"), happened(2, "called", "plan"), happened(3, "charged", "plan", tokens=5)]
     (leg,) = marks([*planned, happened(9, "ended", "")], NOON + timedelta(hours=1))["leg"]
-    assert leg.width <= max(THINNEST, WIDTH / 100)
+    assert leg.width <= max(MIN_SPAN_WIDTH, WIDTH / 100)
 
 
 def test_a_line_shows_how_full_the_context_was_at_each_call() -> None:
@@ -87,7 +87,7 @@ def test_a_task_of_which_no_agent_has_begun_has_no_picture() -> None:
 
 
 def test_everything_at_one_moment_can_be_drawn() -> None:
-    assert marks([WORK[1]])["leg"][0].width == THINNEST
+    assert marks([WORK[1]])["leg"][0].width == MIN_SPAN_WIDTH
 
 
 def test_of_many_calls_neighbours_are_one_mark_that_leads_to_the_first() -> None:

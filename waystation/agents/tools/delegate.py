@@ -18,7 +18,7 @@ from waystation.agents.ports import WorkRepository
 from waystation.agents.tool_visibility import FIRST, SOON
 from waystation.agents.tools.submissions import AgentResultSummary, load_agent_result
 from waystation.agents.tools.tool import ToolCallRejectedError, ToolContext, ToolInput, TypedTool
-from waystation.budgets.budget import LOWEST_BUDGET, LOWEST_BUDGET_MICRO_USD
+from waystation.budgets.budget import MIN_BUDGET_MICRO_USD, MIN_BUDGET_TOKENS
 from waystation.context.transcript import ToolResult, ToolUse, Transcript, build_rejected_call_result
 from waystation.documents.citations import parse_citations
 from waystation.kernel.amount import Limit, format_limit
@@ -61,13 +61,13 @@ class DelegateTool(TypedTool[DelegateInput]):
     def __init__(self, store: WorkRepository) -> None:
         self._store = store
 
-    async def run(self, arguments: DelegateInput, at: ToolContext) -> str:
+    async def run(self, arguments: DelegateInput, ctx: ToolContext) -> str:
         """Return the subagent's result, cut to half a page; `expand` shows all of it."""
-        back = next((back for back in at.subagent_results if back.call_id == at.call_id), None)
+        back = next((back for back in ctx.subagent_results if back.call_id == ctx.call_id), None)
         if back is None:
             raise ToolCallRejectedError("This subagent was not started. Do this part yourself.")
-        handed_in = await load_agent_result(self._store, at.run.scope, back.id)
-        return render_subagent_result(back, arguments, handed_in, at.page_characters // 2)
+        handed_in = await load_agent_result(self._store, ctx.run.scope, back.id)
+        return render_subagent_result(back, arguments, handed_in, ctx.page_characters // 2)
 
 
 def render_subagent_result(
@@ -118,7 +118,7 @@ def parse_assignment(of_parent: Transcript, step_id: str) -> DelegateInput:
 
 
 async def extract_subagent_orders(
-    request: LegRequest, transcript: Transcript, left: Limit, redactor: Redactor, barred: Collection[str]
+    request: LegRequest, transcript: Transcript, remaining: Limit, redactor: Redactor, barred: Collection[str]
 ) -> DelegationRequest:
     """Build the orders for the subagents that the last reply requests and that have not ended.
 
@@ -139,7 +139,7 @@ async def extract_subagent_orders(
         return DelegationRequest()
     back = {handed.call_id for handed in request.subagent_results}
     open_ids = {call.id for call in transcript.messages[-1].tool_uses} - back - set(barred)
-    batch = _Batch(terms, left)
+    batch = _Batch(terms, remaining)
     for call, number in _numbered(transcript):
         if call.id in open_ids:
             batch.add_call(call, make_subagent_id(run.step_id, number))
@@ -154,8 +154,8 @@ async def extract_subagent_orders(
 class _Batch:
     """Orders that are placed together."""
 
-    def __init__(self, terms: DelegationConfig, left: Limit) -> None:
-        self._terms, self._left, self._percent = terms, left, 0
+    def __init__(self, config: DelegationConfig, remaining: Limit) -> None:
+        self._terms, self._left, self._percent = config, remaining, 0
         self.orders: list[SubagentOrder] = []
         self.refused: dict[str, ToolResult] = {}
 
@@ -188,6 +188,6 @@ def _numbered(transcript: Transcript) -> Iterable[tuple[ToolUse, int]]:
 
 
 def _enough(limit: Limit) -> bool:
-    return (limit.tokens is None or limit.tokens >= LOWEST_BUDGET) and (
-        limit.micro_usd is None or limit.micro_usd >= LOWEST_BUDGET_MICRO_USD
+    return (limit.tokens is None or limit.tokens >= MIN_BUDGET_TOKENS) and (
+        limit.micro_usd is None or limit.micro_usd >= MIN_BUDGET_MICRO_USD
     )

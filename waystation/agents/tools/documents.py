@@ -48,12 +48,12 @@ class ListDocumentsTool(TypedTool[ListDocumentsInput]):
     def __init__(self, store: DocumentReader) -> None:
         self._store = store
 
-    async def run(self, arguments: ListDocumentsInput, at: ToolContext) -> str:
+    async def run(self, arguments: ListDocumentsInput, ctx: ToolContext) -> str:
         """One line a document, and where to go on."""
-        documents = await at.list_documents(self._store)
+        documents = await ctx.list_documents(self._store)
         start = arguments.first - 1
         lines = [_line(document) for document in documents[start : start + arguments.count]]
-        taken, _ = select_page_lines(lines, at.page_characters)
+        taken, _ = select_page_lines(lines, ctx.page_characters)
         shown = start + len(taken)
         if not taken:
             return f"There are {len(documents)} documents; none from number {arguments.first} on."
@@ -99,26 +99,26 @@ class ReadDocumentTool(TypedTool[ReadDocumentInput]):
     def __init__(self, store: DocumentReader, redacted: RedactedDocumentStore) -> None:
         self._store, self._redacted = store, redacted
 
-    async def run(self, arguments: ReadDocumentInput, at: ToolContext) -> str:
+    async def run(self, arguments: ReadDocumentInput, ctx: ToolContext) -> str:
         """A header, numbered lines, and where to go on."""
-        document = find_document(arguments.name, await at.list_documents(self._store))
+        document = find_document(arguments.name, await ctx.list_documents(self._store))
         if arguments.first_line > document.lines:
             raise ToolCallRejectedError(
                 f"{sanitize_line(document.name)} has {document.lines} lines; there is no line {arguments.first_line}."
             )
         if arguments.last_line is not None and arguments.last_line < arguments.first_line:
             raise ToolCallRejectedError("last_line is before first_line.")
-        lines = await load_redacted_lines(self._redacted, document.blob, document.name, at)
+        lines = await load_redacted_lines(self._redacted, document.blob, document.name, ctx)
         line = lines[arguments.first_line - 1]
         if arguments.first_character > 1 or (
             arguments.last_line == arguments.first_line and len(line) > LINE_CHARACTERS
         ):
-            return _within_line(document, arguments, line, at)
+            return _within_line(document, arguments, line, ctx)
         last = min(arguments.last_line or document.lines, arguments.first_line + _LINES_A_PAGE - 1, document.lines)
         # Before lines are numbered: a tag may start on one line and end on another.
         shown_ones = escape_tags("\n".join(map(_cut, lines[arguments.first_line - 1 : last]))).split("\n")
         numbered = [f"{number}| {line}" for number, line in enumerate(shown_ones, arguments.first_line)]
-        taken, _ = select_page_lines(numbered, at.page_characters)
+        taken, _ = select_page_lines(numbered, ctx.page_characters)
         shown = arguments.first_line + len(taken) - 1
         header = f"{sanitize_line(document.name)}, lines {arguments.first_line}-{shown} of {document.lines}"
         wanted = min(arguments.last_line or document.lines, document.lines)
@@ -145,7 +145,7 @@ def find_document(name: str, documents: tuple[Document, ...]) -> Document:
     raise ToolCallRejectedError(f"There is no document {name!r}. {hint}")
 
 
-def _within_line(document: Document, arguments: ReadDocumentInput, line: str, at: ToolContext) -> str:
+def _within_line(document: Document, arguments: ReadDocumentInput, line: str, ctx: ToolContext) -> str:
     """Return a part of one long line, and where it continues. Raises ToolCallRejectedError."""
     number, first = arguments.first_line, arguments.first_character
     if first > max(1, len(line)):
@@ -156,7 +156,7 @@ def _within_line(document: Document, arguments: ReadDocumentInput, line: str, at
         f"{sanitize_line(document.name)}, line {number} of {document.lines}, {len(line):,} characters, from {first:,}"
     )
     start = find_cut_position(line, first - 1)
-    end = find_slice_end(line, start, at)
+    end = find_slice_end(line, start, ctx)
     rest = [_GOES_ON.format(number=number, character=end + 1)] if end < len(line) else []
     return "\n".join([head, f"{number}| {escape_tags(line[start:end])}", *rest])
 
@@ -192,19 +192,19 @@ class ReadSkillTool(TypedTool[ReadSkillInput]):
     def __init__(self, store: AgentTaskReader) -> None:
         self._store = store
 
-    async def run(self, arguments: ReadSkillInput, at: ToolContext) -> str:
+    async def run(self, arguments: ReadSkillInput, ctx: ToolContext) -> str:
         """Return its text in its tag."""
         return render_procedure(
-            await _procedure(arguments.name, at.get_argument_with_placeholders("name"), self._store, at)
+            await _procedure(arguments.name, ctx.get_argument_with_placeholders("name"), self._store, ctx)
         )
 
 
-async def _procedure(name: str, written: str, store: AgentTaskReader, at: ToolContext) -> Procedure:
+async def _procedure(name: str, written: str, store: AgentTaskReader, ctx: ToolContext) -> Procedure:
     """Find a procedure by its own name, or that of its file or folder. Raises ToolCallRejectedError.
 
     The name as the model wrote it is tried, too: a document of a similar name may have replaced it.
     """
-    found = parse_procedures(await store.get_task(at.run.task_id, at.run.scope))
+    found = parse_procedures(await store.get_task(ctx.run.task_id, ctx.run.scope))
     known = [one for one in found if isinstance(one, Procedure)]
     for one in known:
         if {name, written} & {one.name, one.document}:
@@ -233,10 +233,10 @@ class ReadSkillFileTool(TypedTool[ReadSkillFileInput]):
     def __init__(self, store: AgentTaskReader) -> None:
         self._store = store
 
-    async def run(self, arguments: ReadSkillFileInput, at: ToolContext) -> str:
+    async def run(self, arguments: ReadSkillFileInput, ctx: ToolContext) -> str:
         """Return its text in its tag."""
-        skill = await _procedure(arguments.skill, at.get_argument_with_placeholders("skill"), self._store, at)
-        wanted = {name.removeprefix("./") for name in (arguments.file, at.get_argument_with_placeholders("file"))}
+        skill = await _procedure(arguments.skill, ctx.get_argument_with_placeholders("skill"), self._store, ctx)
+        wanted = {name.removeprefix("./") for name in (arguments.file, ctx.get_argument_with_placeholders("file"))}
         for file in skill.files:
             if file.name in wanted:
                 return wrap_untrusted(
@@ -267,10 +267,10 @@ class ReadStoredResultTool(TypedTool[ReadStoredInput]):
     def __init__(self, redacted: RedactedDocumentStore) -> None:
         self._redacted = redacted
 
-    async def run(self, arguments: ReadStoredInput, at: ToolContext) -> str:
+    async def run(self, arguments: ReadStoredInput, ctx: ToolContext) -> str:
         """Return the page, and where to continue."""
         try:
-            text = "\n".join(await load_redacted_lines(self._redacted, arguments.id, "This result", at))
+            text = "\n".join(await load_redacted_lines(self._redacted, arguments.id, "This result", ctx))
         except TextNotFoundError as error:
             raise ToolCallRejectedError(
                 f"Nothing is stored under {arguments.id!r}. Use the whole id of the pointer."
@@ -279,10 +279,10 @@ class ReadStoredResultTool(TypedTool[ReadStoredInput]):
             raise ToolCallRejectedError(
                 f"It has {len(text):,} characters; there is none from number {arguments.first:,} on."
             )
-        return render_text_slice(text, arguments.first, at)
+        return render_text_slice(text, arguments.first, ctx)
 
 
-ROUNDS = 5
+MAX_REDACTION_ROUNDS = 5
 """Maximum rounds in which the documents of the best hits are redacted, before the passages found so far
 must suffice.
 """
@@ -315,19 +315,19 @@ class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
     ) -> None:
         self._search, self._store, self._redactor, self._redacted = search, store, redactor, redacted
 
-    async def run(self, arguments: SearchDocumentsInput, at: ToolContext) -> str:
+    async def run(self, arguments: SearchDocumentsInput, ctx: ToolContext) -> str:
         """Return one block per passage."""
-        hits = await self._found(arguments, at)
+        hits = await self._found(arguments, ctx)
         if not hits:
             return "No passage matches. Try other words, or list_documents."
         blocks = [
             f"[{sanitize_line(hit.name)}:{hit.first_line}-{hit.last_line}]{hit.citation_suffix}\n{escape_tags(hit.text)}\n"
             for hit in hits
         ]
-        taken, whole = select_page_lines(blocks, at.page_characters)
+        taken, whole = select_page_lines(blocks, ctx.page_characters)
         return "\n".join(taken if whole else [*taken, f"{len(hits) - len(taken)} more passages; narrow the query"])
 
-    async def _found(self, arguments: SearchDocumentsInput, at: ToolContext) -> Sequence[DocumentMatch]:
+    async def _found(self, arguments: SearchDocumentsInput, ctx: ToolContext) -> Sequence[DocumentMatch]:
         """Search the documents as shown: a hit on a redacted word would confirm it.
 
         Documents with hits that are not redacted yet are redacted now and searched again.
@@ -335,23 +335,23 @@ class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
         last = arguments.last_document
         among = range(arguments.first_document, last + 1 if last is not None else sys.maxsize)
         # Original documents contain what placeholders stand for; documents as shown contain the placeholders.
-        query = " ".join(dict.fromkeys(filter(None, (arguments.query, at.get_argument_with_placeholders("query")))))
-        hits = await self._search.search(at.run.scope, query, arguments.limit, among, at.documents)
-        for _ in range(ROUNDS):
+        query = " ".join(dict.fromkeys(filter(None, (arguments.query, ctx.get_argument_with_placeholders("query")))))
+        hits = await self._search.search(ctx.run.scope, query, arguments.limit, among, ctx.documents)
+        for _ in range(MAX_REDACTION_ROUNDS):
             if all(hit.is_redacted for hit in hits):
                 break
-            await self._search.index_redacted_texts(at.run.task_id, await self._shown(hits, at))
-            hits = await self._search.search(at.run.scope, query, arguments.limit, among, at.documents)
+            await self._search.index_redacted_texts(ctx.run.task_id, await self._shown(hits, ctx))
+            hits = await self._search.search(ctx.run.scope, query, arguments.limit, among, ctx.documents)
         return [hit for hit in hits if hit.is_redacted]
 
-    async def _shown(self, hits: Sequence[DocumentMatch], at: ToolContext) -> Sequence[ShownDocument]:
-        documents = await at.list_documents(self._store)
+    async def _shown(self, hits: Sequence[DocumentMatch], ctx: ToolContext) -> Sequence[ShownDocument]:
+        documents = await ctx.list_documents(self._store)
         found = {hit.name for hit in hits}
         hit = [one for one in documents if one.name in found]
-        called = (await build_document_names(hit, self._redactor, at.run.tenant)).shown_names
+        called = (await build_document_names(hit, self._redactor, ctx.run.tenant)).shown_names
         shown: list[ShownDocument] = []
         for blob, name in dict.fromkeys((hit.blob, hit.name) for hit in hits if not hit.is_redacted):
-            text = await self._redacted.get_redacted_text(blob, at.run.scope)
-            at.notes.extend(await self._redacted.build_redaction_notes(text, name, at.run.tenant))
+            text = await self._redacted.get_redacted_text(blob, ctx.run.scope)
+            ctx.notes.extend(await self._redacted.build_redaction_notes(text, name, ctx.run.tenant))
             shown.append(ShownDocument(blob=blob, name=name, shown_name=called.get(name, name), text=text.text))
         return shown

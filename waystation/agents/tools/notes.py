@@ -55,24 +55,24 @@ class TakeNoteTool(TypedTool[TakeNoteInput]):
     def __init__(self, store: NoteStore, redacted: RedactedDocumentStore) -> None:
         self._store, self._redacted = store, redacted
 
-    async def run(self, arguments: TakeNoteInput, at: ToolContext) -> str:
+    async def run(self, arguments: TakeNoteInput, ctx: ToolContext) -> str:
         """Store a note and return its number. The call's ID is the note's, so a repeated call keeps one note."""
-        name, lines = await self._source(arguments.document, at)
+        name, lines = await self._source(arguments.document, ctx)
         if not arguments.first_line <= arguments.last_line <= lines:
             raise ToolCallRejectedError(
                 f"Lines {arguments.first_line}-{arguments.last_line} are not in {name}, which has {lines} lines."
             )
         found = arguments.replace(document=name)
-        note = Note(id=f"{at.run.run_id}/{at.call_id}", run_id=at.run.run_id, **found.model_dump())
-        await self._store.add_note(at.fence, at.run.task_id, note)
-        notes = await self._store.list_notes(at.run.task_id, at.run.scope, at.run.run_id)
+        note = Note(id=f"{ctx.run.run_id}/{ctx.call_id}", run_id=ctx.run.run_id, **found.model_dump())
+        await self._store.add_note(ctx.fence, ctx.run.task_id, note)
+        notes = await self._store.list_notes(ctx.run.task_id, ctx.run.scope, ctx.run.run_id)
         return f"note {len(notes)} kept"
 
-    async def _source(self, name: str, at: ToolContext) -> tuple[str, int]:
+    async def _source(self, name: str, ctx: ToolContext) -> tuple[str, int]:
         """Return the name and number of lines of a fetched page or a document. Raises ToolCallRejectedError."""
-        if fetched := extract_stored_web_pages(at.transcript.messages).get(name):
-            return name, len(split_page_lines(await load_redacted_lines(self._redacted, fetched.blob, name, at)))
-        document = find_document(name, await at.list_documents(self._store))
+        if fetched := extract_stored_web_pages(ctx.transcript.messages).get(name):
+            return name, len(split_page_lines(await load_redacted_lines(self._redacted, fetched.blob, name, ctx)))
+        document = find_document(name, await ctx.list_documents(self._store))
         return document.name, document.lines
 
 
@@ -94,9 +94,9 @@ class ReadNotesTool(TypedTool[ReadNotesInput]):
     def __init__(self, store: WorkRepository) -> None:
         self._store = store
 
-    async def run(self, arguments: ReadNotesInput, at: ToolContext) -> str:
+    async def run(self, arguments: ReadNotesInput, ctx: ToolContext) -> str:
         """Return one line per note."""
-        notes = await self._store.list_notes(at.run.task_id, at.run.scope, at.run.run_id)
+        notes = await self._store.list_notes(ctx.run.task_id, ctx.run.scope, ctx.run.run_id)
         start = arguments.first - 1
         lines = [
             f"{number}. [{note.document}:{note.first_line}-{note.last_line}] {' '.join(note.text.split())}"
@@ -104,7 +104,7 @@ class ReadNotesTool(TypedTool[ReadNotesInput]):
         ]
         if not lines:
             return f"You have {len(notes)} notes; none from number {arguments.first} on."
-        taken, _ = select_page_lines(lines, at.page_characters)
+        taken, _ = select_page_lines(lines, ctx.page_characters)
         shown = start + len(taken)
         return "\n".join([*taken, *([f"continues at note {shown + 1} of {len(notes)}"] if shown < len(notes) else [])])
 
@@ -136,32 +136,32 @@ class PinMessageTool(TypedTool[PinMessageInput]):
     urgency = make_urgency(LAST)
     input_model = PinMessageInput
 
-    async def run(self, arguments: PinMessageInput, at: ToolContext) -> str:
+    async def run(self, arguments: PinMessageInput, ctx: ToolContext) -> str:
         """Pin the message and return a description of it.
 
         The record's ID derives from the call, so a repeated call pins once.
         """
-        calls = {call.id: call for message in at.transcript.messages for call in message.tool_uses}
-        message = _quoted(arguments.quote, at.transcript)
+        calls = {call.id: call for message in ctx.transcript.messages for call in message.tool_uses}
+        message = _quoted(arguments.quote, ctx.transcript)
         done = f"{'no longer pinned' if arguments.take_back else 'pinned'}: {_in_words(message, calls)}"
-        record_id = f"{_ID_PREFIX}{at.call_id}"
-        if not any(record.id == record_id for record in at.transcript.records):
-            at.records.append(_record(message.id, at, record_id, take_back=arguments.take_back))
+        record_id = f"{_ID_PREFIX}{ctx.call_id}"
+        if not any(record.id == record_id for record in ctx.transcript.records):
+            ctx.records.append(_record(message.id, ctx, record_id, take_back=arguments.take_back))
         return done
 
 
-def _record(message_id: str, at: ToolContext, record_id: str, *, take_back: bool) -> Record:
-    own = {pinned.message_id for pinned in _pins(at.transcript) if pinned.id.startswith(_ID_PREFIX)}
+def _record(message_id: str, ctx: ToolContext, record_id: str, *, take_back: bool) -> Record:
+    own = {pinned.message_id for pinned in _pins(ctx.transcript) if pinned.id.startswith(_ID_PREFIX)}
     if take_back and message_id not in own:
-        raise ToolCallRejectedError(f"This is no pin of yours.\nPins are: {_all_pins(at.transcript)}")
+        raise ToolCallRejectedError(f"This is no pin of yours.\nPins are: {_all_pins(ctx.transcript)}")
     try:
         if take_back:
-            record: Record = build_unpin_record(at.transcript, message_id, record_id)
+            record: Record = build_unpin_record(ctx.transcript, message_id, record_id)
         else:
-            record = build_pin_record(at.transcript, message_id, at.policy, at.token_estimator, record_id)
+            record = build_pin_record(ctx.transcript, message_id, ctx.policy, ctx.token_estimator, record_id)
     except BadInput as refused:
-        raise ToolCallRejectedError(f"{refused}\nPins are: {_all_pins(at.transcript)}") from refused
-    if build_model_view(with_record(at.transcript, record)) != build_model_view(at.transcript):
+        raise ToolCallRejectedError(f"{refused}\nPins are: {_all_pins(ctx.transcript)}") from refused
+    if build_model_view(with_record(ctx.transcript, record)) != build_model_view(ctx.transcript):
         # The sent view must not change: a result that reappears would cost the model all its thinking.
         raise ToolCallRejectedError(
             "A part of this message, or of its results, is not shown any more: read it again, and pin that."

@@ -80,7 +80,7 @@ class PluginTool(PluginToolBase, TypedTool[_InputT]):
     """
 
     @abstractmethod
-    async def run(self, arguments: _InputT, at: ToolContext) -> str:
+    async def run(self, arguments: _InputT, ctx: ToolContext) -> str:
         """Carry out one call. What blocks is done in a thread (`asyncio.to_thread`).
 
         Raises:
@@ -108,14 +108,14 @@ class AdaptedPluginTool(Tool):
         """The plug-in's own."""
         return self._tool.build_approval_question(arguments)
 
-    async def call(self, arguments: dict[str, JsonValue], at: ToolContext) -> str:
+    async def call(self, arguments: dict[str, JsonValue], ctx: ToolContext) -> str:
         """What it returns is redacted as it is, then cut and framed; its refusals likewise.
 
         A plug-in's mistake is an error result, of which the type is told and no word: it may hold an argument.
         """
         try:
             async with asyncio.timeout(self._tool.timeout_seconds):
-                text, refused = await self._tool.call(arguments, at), False
+                text, refused = await self._tool.call(arguments, ctx), False
         except ValidationError:
             raise
         except ToolCallRejectedError as refusal:
@@ -125,15 +125,15 @@ class AdaptedPluginTool(Tool):
             raise ToolCallRejectedError(late) from None
         except Exception as error:  # noqa: BLE001 - code of others: its mistakes are not the run's
             raise ToolCallRejectedError(f"The tool failed ({type(error).__name__}). Go on without it.") from None
-        shown = text if isinstance(text, SafeMarkup) else await self._framed(text, at)
+        shown = text if isinstance(text, SafeMarkup) else await self._framed(text, ctx)
         if refused:
             raise ToolCallRejectedError(shown)
         return shown
 
-    async def _framed(self, text: str, at: ToolContext) -> SafeMarkup:
+    async def _framed(self, text: str, ctx: ToolContext) -> SafeMarkup:
         result = UntrustedToolResult(text=text[: MAX_RESULT_CHARACTERS + _BEYOND], characters=len(text))
-        (redacted,) = await self._redactor.redact([result.text], TextDestination.TOOL_RESULT, at.run.tenant)
-        at.notes.extend(build_redaction_notes(redacted))
+        (redacted,) = await self._redactor.redact([result.text], TextDestination.TOOL_RESULT, ctx.run.tenant)
+        ctx.notes.extend(build_redaction_notes(redacted))
         return wrap_plugin_result(self.name, truncate_tool_result(result, redacted))
 
 

@@ -56,18 +56,18 @@ class RecallTool(TypedTool[RecallInput]):
     def __init__(self, recollection: MemoryRecall, store: PlaceholderAudit) -> None:
         self._recollection, self._store = recollection, store
 
-    async def run(self, arguments: RecallInput, at: ToolContext) -> str:
+    async def run(self, arguments: RecallInput, ctx: ToolContext) -> str:
         """Return passages, or that there are none, or that memory is down: the agent goes on either way.
 
         Restored names are recorded in the audit trail before they are shown.
         """
-        tokens = min(RECALLED_TOKENS, at.window // _WINDOW_SHARE) - FRAMED_TOKENS
+        tokens = min(RECALLED_TOKENS, ctx.window // _WINDOW_SHARE) - FRAMED_TOKENS
         try:
-            found = await self._recollection.find(at.run, arguments.query, tokens, at.memory)
+            found = await self._recollection.find(ctx.run, arguments.query, tokens, ctx.memory)
         except MemoryUnavailable:
-            at.notes.append("Memory did not answer a recall; the agent went on without it.")
+            ctx.notes.append("Memory did not answer a recall; the agent went on without it.")
             return "Memory does not answer now. Go on without it, or read the documents again."
-        await record_restored_placeholders(self._store, at.run, at.call_id, found)
+        await record_restored_placeholders(self._store, ctx.run, ctx.call_id, found)
         return render_recalled_excerpts(found) if found else "Nothing like that is remembered."
 
 
@@ -107,62 +107,62 @@ class ExpandReferenceTool(TypedTool[ExpandInput]):
     def __init__(self, store: ReferenceSource, redacted: RedactedDocumentStore, earlier: EarlierTasks) -> None:
         self._store, self._redacted, self._earlier = store, redacted, earlier
 
-    async def run(self, arguments: ExpandInput, at: ToolContext) -> str:
+    async def run(self, arguments: ExpandInput, ctx: ToolContext) -> str:
         """Return a page of them, and where to continue."""
         wanted = arguments.id.strip("<>[] ,;").lower()
         # Escape our own tags, too: they were instructions then and are a record now.
-        text = await asyncio.to_thread(escape_tags, await self._text(wanted, at))
+        text = await asyncio.to_thread(escape_tags, await self._text(wanted, ctx))
         if arguments.first >= len(text):
             raise ToolCallRejectedError(
                 f"They have {len(text):,} characters; there is none from number {arguments.first:,} on."
             )
-        return render_text_slice(text, arguments.first, at)
+        return render_text_slice(text, arguments.first, ctx)
 
-    async def _text(self, wanted: str, at: ToolContext) -> str:
+    async def _text(self, wanted: str, ctx: ToolContext) -> str:
         if _MESSAGE.fullmatch(wanted):
-            return await self._message(wanted, at)
+            return await self._message(wanted, ctx)
         if wanted.startswith("task-"):
-            return await self._report(wanted, at)
-        if get_parent_id(wanted) == at.run.step_id:
-            return await self._handed_in(wanted, at)
-        return await self._passage(wanted, at)
+            return await self._report(wanted, ctx)
+        if get_parent_id(wanted) == ctx.run.step_id:
+            return await self._handed_in(wanted, ctx)
+        return await self._passage(wanted, ctx)
 
-    async def _handed_in(self, wanted: str, at: ToolContext) -> str:
-        lines = (await load_agent_result(self._store, at.run.scope, wanted)).lines
+    async def _handed_in(self, wanted: str, ctx: ToolContext) -> str:
+        lines = (await load_agent_result(self._store, ctx.run.scope, wanted)).lines
         if not lines:
             raise ToolCallRejectedError(f"{wanted} has handed in nothing.")
         return "\n".join(lines)
 
-    async def _report(self, task: str, at: ToolContext) -> str:
-        if (report := await self._earlier.load_report(at.run, task, at.memory)) is None:
+    async def _report(self, task: str, ctx: ToolContext) -> str:
+        if (report := await self._earlier.load_report(ctx.run, task, ctx.memory)) is None:
             raise ToolCallRejectedError(f"No earlier task that you may look into is called {task!r} and has a report.")
         return report
 
-    async def _message(self, wanted: str, at: ToolContext) -> str:
-        shown = _between(at.transcript.messages, wanted, wanted)
+    async def _message(self, wanted: str, ctx: ToolContext) -> str:
+        shown = _between(ctx.transcript.messages, wanted, wanted)
         if not shown:
             raise ToolCallRejectedError(f"This conversation has no message {wanted}.")
-        return _rendered(shown, at.transcript.messages)
+        return _rendered(shown, ctx.transcript.messages)
 
-    async def _passage(self, wanted: str, at: ToolContext) -> str:
+    async def _passage(self, wanted: str, ctx: ToolContext) -> str:
         """Return the text of a passage. Passages of another tenant or session appear not to exist."""
-        reader, (passage, _, message) = at.run.scope.get_recall_scope(at.memory), wanted.partition("/")
+        reader, (passage, _, message) = ctx.run.scope.get_recall_scope(ctx.memory), wanted.partition("/")
         found = await self._store.find_passages(passage.removeprefix("p"), reader)
         if len(found) != 1:
             raise ToolCallRejectedError(f"No passage is called {wanted!r}. Use an id that recall or a summary gives.")
         if found[0].kind == "document":
-            return await self._document(found[0], at, reader)
+            return await self._document(found[0], ctx, reader)
         if found[0].kind != "conversation":
-            return await self._report(found[0].task_id, at)
+            return await self._report(found[0].task_id, ctx)
         said = (await self._store.load_transcript(found[0].run_id, reader)).messages
         shown = _between(said, message, message) if message else _of(found[0], said)
         if message and not shown:
             raise ToolCallRejectedError(f"The conversation of {passage} has no message {message}.")
         return _rendered(shown, said)
 
-    async def _document(self, passage: Passage, at: ToolContext, reader: TenantScope) -> str:
+    async def _document(self, passage: Passage, ctx: ToolContext, reader: TenantScope) -> str:
         try:
-            lines = await load_redacted_lines(self._redacted, passage.blob, passage.document, at, reader)
+            lines = await load_redacted_lines(self._redacted, passage.blob, passage.document, ctx, reader)
         except TextNotFoundError:
             raise ToolCallRejectedError(f"The document behind {passage.short_id} is not kept any more.") from None
         first = max(1, passage.first_line - LINES_AROUND)
@@ -170,13 +170,13 @@ class ExpandReferenceTool(TypedTool[ExpandInput]):
         return "\n".join([f"[{passage.document}:{first}-{first + len(shown) - 1}]", *shown])
 
 
-def _of(passage: Passage, said: Sequence[Message]) -> Sequence[Message]:
-    return _between(said, passage.first_message, passage.last_message)
+def _of(passage: Passage, messages: Sequence[Message]) -> Sequence[Message]:
+    return _between(messages, passage.first_message, passage.last_message)
 
 
-def _between(said: Sequence[Message], first: str, last: str) -> list[Message]:
+def _between(messages: Sequence[Message], first: str, last: str) -> list[Message]:
     """Return the messages from the first to the last; results together with their calls."""
-    units = split_into_units(said)
+    units = split_into_units(messages)
     places = {message.id: place for place, unit in enumerate(units) for message in unit}
     if first not in places or last not in places:
         return []

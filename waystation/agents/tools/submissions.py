@@ -256,24 +256,24 @@ class ReadFindingsTool(TypedTool[ReadFindingsInput]):
     def __init__(self, store: DeliverableSource) -> None:
         self._store = store
 
-    async def run(self, arguments: ReadFindingsInput, at: ToolContext) -> str:
+    async def run(self, arguments: ReadFindingsInput, ctx: ToolContext) -> str:
         """Return a header and one line per finding; for a step that was stopped, its notes."""
-        lines = [_line(number, text) for number, text in enumerate(await self._texts(arguments.step, at), 1)]
+        lines = [_line(number, text) for number, text in enumerate(await self._texts(arguments.step, ctx), 1)]
         start = arguments.first - 1
-        taken, _ = select_page_lines(lines[start : start + arguments.count], at.page_characters)
+        taken, _ = select_page_lines(lines[start : start + arguments.count], ctx.page_characters)
         if not taken:
             return f"Step {arguments.step} has {len(lines)} findings; none from number {arguments.first} on."
         shown = start + len(taken)
         header = f"findings {arguments.first}-{shown} of {len(lines)} of step {arguments.step}"
         return "\n".join([header, *taken])
 
-    async def _texts(self, step_id: str, at: ToolContext) -> list[str]:
-        plan = await self._store.get_newest_plan(at.run.task_id, at.run.scope)
+    async def _texts(self, step_id: str, ctx: ToolContext) -> list[str]:
+        plan = await self._store.get_newest_plan(ctx.run.task_id, ctx.run.scope)
         if plan is None or step_id not in {step.id for step in plan.steps}:
             raise ToolCallRejectedError(
                 f"There is no step {step_id!r}. Your contract names the steps that you build on."
             )
-        return (await load_agent_result(self._store, at.run.scope, step_id)).lines
+        return (await load_agent_result(self._store, ctx.run.scope, step_id)).lines
 
 
 def _line(number: int, text: str) -> str:

@@ -70,7 +70,7 @@ class CalculatorTool(TypedTool[CalculateInput]):
     def __init__(self, engine: TableEngine) -> None:
         self._engine = engine
 
-    async def run(self, arguments: CalculateInput, at: ToolContext) -> str:  # noqa: ARG002 - it is the same everywhere
+    async def run(self, arguments: CalculateInput, ctx: ToolContext) -> str:  # noqa: ARG002 - it is the same everywhere
         """Return the value after `=`, or after `≈` if it is not exact."""
         # The line break ends a comment at the end of the expression.
         try:
@@ -96,7 +96,7 @@ def _holds_others(type_name: str) -> bool:
     return type_name.startswith(_SEVERAL) or "]" in type_name
 
 
-_MOST_CHARACTERS = 20_000_000
+_MAX_CHARACTERS = 20_000_000
 """Total characters of all tables of a query."""
 PARTS_NAMED = 20
 SUFFIXES = frozenset({".csv", ".tsv", ".xlsx", ".xlsm", ".xls", ".ods"})
@@ -139,7 +139,7 @@ class TableSourceLoader:
         self._store, self._redacted, self._tables = store, redacted, tables
 
     async def load_sources(
-        self, at: ToolContext, wanted: Mapping[str, str], headless: Sequence[str]
+        self, ctx: ToolContext, wanted: Mapping[str, str], headless: Sequence[str]
     ) -> tuple[LocatedTable, ...]:
         """Load tables.
 
@@ -154,34 +154,34 @@ class TableSourceLoader:
             TableQueryError: It is not a table.
             RedactionFailed: It could not be redacted, so it may not be queried.
         """
-        documents = await at.list_documents(self._store)
+        documents = await ctx.list_documents(self._store)
         found: list[LocatedTable] = []
-        room = _MOST_CHARACTERS
+        room = _MAX_CHARACTERS
         for name, source in wanted.items():
             asked = None if find_document_by_name(source, documents) else _WITH_LINES.fullmatch(source)
             document = find_document(asked["document"] if asked else source, documents)
-            lines = (await self._store.get_text(document.blob, at.run.scope)).splitlines() or [""]
+            lines = (await self._store.get_text(document.blob, ctx.run.scope)).splitlines() or [""]
             ends = (int(asked["first"]), int(asked["last"])) if asked else (1, len(lines))
-            part = await self._part(document, lines, ends, at)
+            part = await self._part(document, lines, ends, ctx)
             room -= sum(map(len, lines[part.first - 1 : part.last]))
             if room < 0:
                 raise ToolCallRejectedError(
-                    f"These tables have more than {_MOST_CHARACTERS:,} characters. Query fewer lines at once, such as "
+                    f"These tables have more than {_MAX_CHARACTERS:,} characters. Query fewer lines at once, such as "
                     f"{document.name}:{part.first}-10000."
                 )
-            shown = await load_redacted_text(self._redacted, document.blob, document.name, at)
+            shown = await load_redacted_text(self._redacted, document.blob, document.name, ctx)
             whole = await asyncio.to_thread(_whole, document.name, lines, part) if asked else part
             view = await asyncio.to_thread(_Lines, name, lines, shown.replaced)
-            redacted = await self._read(view.texts(part, whole, heading=name not in headless), at.run)
+            redacted = await self._read(view.texts(part, whole, heading=name not in headless), ctx.run)
             table = redacted.table.slice_lines(part.first, part.last)
             notes = (
                 *redacted.notes,
-                *await self._redacted.build_redaction_notes(redacted.timed_out, document.name, at.run.tenant),
+                *await self._redacted.build_redaction_notes(redacted.timed_out, document.name, ctx.run.tenant),
             )
             found.append(LocatedTable(table, document.name, part.first, part.last, notes))
         return tuple(found)
 
-    async def _part(self, document: Document, lines: Sequence[str], ends: tuple[int, int], at: ToolContext) -> _Part:
+    async def _part(self, document: Document, lines: Sequence[str], ends: tuple[int, int], ctx: ToolContext) -> _Part:
         """Return the place between these lines, both included."""
         first, last = ends
         if not 1 <= first <= last <= len(lines):
@@ -190,7 +190,7 @@ class TableSourceLoader:
             )
         parts = await asyncio.to_thread(list, _parts(lines[:last], first))
         if len(parts) > 1:
-            shown = await load_redacted_text(self._redacted, document.blob, document.name, at)
+            shown = await load_redacted_text(self._redacted, document.blob, document.name, ctx)
             raise ToolCallRejectedError(_in_parts(document.name, parts, shown.lines))
         return parts[0]
 
@@ -200,7 +200,7 @@ class TableSourceLoader:
         The context shows what the lines contain.
         """
         for text in texts[:-1]:
-            if len(text.text) <= _MOST_CHARACTERS:
+            if len(text.text) <= _MAX_CHARACTERS:
                 with suppress(TableQueryError):
                     return await self._tables.read(text, run)
         return await self._tables.read(texts[-1], run)
@@ -351,15 +351,15 @@ class QueryTableTool(TypedTool[QueryTableInput]):
         if wanted:
             self.urgency = make_urgency(SOON)
 
-    async def run(self, arguments: QueryTableInput, at: ToolContext) -> str:
+    async def run(self, arguments: QueryTableInput, ctx: ToolContext) -> str:
         """Return the tables' sources, the number of rows, and a Markdown table."""
         try:
-            sources = await self._sources.load_sources(at, arguments.tables, arguments.without_heading)
-            at.notes.extend(dict.fromkeys(note for source in sources for note in source.notes))
+            sources = await self._sources.load_sources(ctx, arguments.tables, arguments.without_heading)
+            ctx.notes.extend(dict.fromkeys(note for source in sources for note in source.notes))
             if arguments.sql is not None:
-                lines = await self._queried(arguments.sql, sources, at.page_characters)
+                lines = await self._queried(arguments.sql, sources, ctx.page_characters)
             else:
-                room = at.page_characters // len(sources)
+                room = ctx.page_characters // len(sources)
                 lines = [line for source in sources for line in await self._looked_at(source, room)]
         except TableQueryError as refused:
             raise ToolCallRejectedError(str(refused)) from refused

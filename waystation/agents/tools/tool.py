@@ -154,7 +154,7 @@ class Tool(ABC):
         """The tool as the model sees it."""
 
     @abstractmethod
-    async def call(self, arguments: dict[str, JsonValue], at: ToolContext) -> str:
+    async def call(self, arguments: dict[str, JsonValue], ctx: ToolContext) -> str:
         """Run a call with the arguments that the model wrote.
 
         Raises:
@@ -197,17 +197,17 @@ class TypedTool(Tool, Generic[_InputT]):
         """Name, description, and the input model's JSON schema."""
         return ToolSpec(name=self.name, description=self.description, input_schema=_schema(self.input_model))
 
-    async def call(self, arguments: dict[str, JsonValue], at: ToolContext) -> str:
+    async def call(self, arguments: dict[str, JsonValue], ctx: ToolContext) -> str:
         """Validate the arguments, then run the call."""
-        return await self.run(self.input_model.model_validate(arguments), at)
+        return await self.run(self.input_model.model_validate(arguments), ctx)
 
     @abstractmethod
-    async def run(self, arguments: _InputT, at: ToolContext) -> str:
+    async def run(self, arguments: _InputT, ctx: ToolContext) -> str:
         """Run a call. Raises ToolCallRejectedError."""
 
 
 async def load_redacted_text(
-    redacted: RedactedDocumentStore, blob: str, called: str, at: ToolContext, reader: TenantScope | None = None
+    redacted: RedactedDocumentStore, blob: str, called: str, ctx: ToolContext, reader: TenantScope | None = None
 ) -> RedactedText:
     """Load a text as the agent may see it.
 
@@ -222,8 +222,8 @@ async def load_redacted_text(
         ToolCallRejectedError: It could not be redacted, so nothing of it is shown.
         TextNotFoundError: No task in the reader's scope has it.
     """
-    shown = await redacted.get_redacted_text(blob, reader or at.run.scope)
-    at.notes.extend(await redacted.build_redaction_notes(shown, called, at.run.tenant))
+    shown = await redacted.get_redacted_text(blob, reader or ctx.run.scope)
+    ctx.notes.extend(await redacted.build_redaction_notes(shown, called, ctx.run.tenant))
     if shown.withheld:
         raise ToolCallRejectedError(
             f"{called} could not be redacted (it takes too long, or redaction fails at it), so nothing of it is shown. "
@@ -233,10 +233,10 @@ async def load_redacted_text(
 
 
 async def load_redacted_lines(
-    redacted: RedactedDocumentStore, blob: str, called: str, at: ToolContext, reader: TenantScope | None = None
+    redacted: RedactedDocumentStore, blob: str, called: str, ctx: ToolContext, reader: TenantScope | None = None
 ) -> list[str]:
     """Load the text's lines, at least one. Raises as `load_redacted_text` does."""
-    return (await load_redacted_text(redacted, blob, called, at, reader)).lines
+    return (await load_redacted_text(redacted, blob, called, ctx, reader)).lines
 
 
 def select_page_lines(lines: list[str], characters: int) -> tuple[list[str], bool]:
@@ -253,16 +253,16 @@ def select_page_lines(lines: list[str], characters: int) -> tuple[list[str], boo
     return taken, len(taken) == len(lines)
 
 
-def render_text_slice(text: str, first: int, at: ToolContext) -> str:
+def render_text_slice(text: str, first: int, ctx: ToolContext) -> str:
     """Return at most half a page of a text from this character on, and where it continues."""
-    end = find_slice_end(text, first, at)
+    end = find_slice_end(text, first, ctx)
     rest = f"\ncontinues at character {end:,} of {len(text):,}" if end < len(text) else ""
     return f"{text[first:end]}{rest}"
 
 
-def find_slice_end(text: str, first: int, at: ToolContext) -> int:
+def find_slice_end(text: str, first: int, ctx: ToolContext) -> int:
     """Return the end of a slice that starts at this character: at most half a page, and not inside a placeholder."""
-    room = min(at.page_characters // 2, at.window // _WINDOW_SHARE)
+    room = min(ctx.page_characters // 2, ctx.window // _WINDOW_SHARE)
     end = find_cut_position(text, min(len(text), first + room))
     return end if end > first else len(text)
 
@@ -290,14 +290,14 @@ class McpTool(Tool):
         """Return everything that would be sent, if the config file requires approval."""
         return render_approval_question(self._offered, arguments) if self._offered.requires_approval else None
 
-    async def call(self, arguments: dict[str, JsonValue], at: ToolContext) -> str:
+    async def call(self, arguments: dict[str, JsonValue], ctx: ToolContext) -> str:
         """Call the tool; the server validates the arguments. The result is redacted as a whole, then cut and framed."""
         try:
             result = await self._servers.call_tool(self._offered, arguments)
         except ToolServerFailed as failure:
             raise ToolCallRejectedError(f"{failure}. Go on without it, or try once more later.") from None
-        (redacted,) = await self._redactor.redact([result.text], TextDestination.TOOL_RESULT, at.run.tenant)
-        at.notes.extend(build_redaction_notes(redacted))
+        (redacted,) = await self._redactor.redact([result.text], TextDestination.TOOL_RESULT, ctx.run.tenant)
+        ctx.notes.extend(build_redaction_notes(redacted))
         text = wrap_tool_result(self._offered, truncate_tool_result(result, redacted))
         if result.is_error:
             raise ToolCallRejectedError(text)

@@ -133,23 +133,23 @@ class Toolbox:
         tool = self._tool(call)
         return "" if tool is None else tool.definition
 
-    async def run(self, call: ToolUse, at: ToolContext) -> ToolResult:
+    async def run(self, call: ToolUse, ctx: ToolContext) -> ToolResult:
         """Run a call and return its result, redacted and bounded. Raises failures of the platform only."""
         tool, refusal = self._tool(call), self.find_refusal_reason(call)
-        if any(back.call_id == call.id for back in at.subagent_results):
+        if any(back.call_id == call.id for back in ctx.subagent_results):
             refusal = None  # a subagent's finished work is not thrown away
         if tool is None or refusal is not None:
             return build_rejected_call_result(call, refusal or OUTCOME_UNKNOWN)
-        if not tool.idempotent and not await self.store.record_tool_intent(at.fence, call.id):
+        if not tool.idempotent and not await self.store.record_tool_intent(ctx.fence, call.id):
             return build_rejected_call_result(call, OUTCOME_UNKNOWN)
-        names, refused = await self._names(at), False
+        names, refused = await self._names(ctx), False
         try:
-            text = await tool.call(await self._with_originals(tool, self._complete(call), names, at), at)
+            text = await tool.call(await self._with_originals(tool, self._complete(call), names, ctx), ctx)
         except ValidationError as error:
             text, refused = _complaint(error), True
         except ToolCallRejectedError as refusal:
             text, refused = refusal.message, True
-        content = await self._presentable(text, names, call, at)
+        content = await self._presentable(text, names, call, ctx)
         return ToolResult(tool_use_id=call.id, content=content, is_error=refused)
 
     def _tool(self, call: ToolUse) -> Tool | None:
@@ -179,16 +179,16 @@ class Toolbox:
             else with_defaults(call.input, self.specs_by_name[call.name].input_schema, limits)
         )
 
-    async def _names(self, at: ToolContext) -> DocumentNames:
-        documents = await at.list_documents(self.store)
+    async def _names(self, ctx: ToolContext) -> DocumentNames:
+        documents = await ctx.list_documents(self.store)
         names = next((known for known in self._known_names if known.documents is documents), None)
         if names is None:
-            names = await build_document_names(documents, self.redactor, at.run.tenant)
+            names = await build_document_names(documents, self.redactor, ctx.run.tenant)
             self._known_names[:] = [names]
-        return names.with_vault(self.vault, at.run.session)
+        return names.with_vault(self.vault, ctx.run.session)
 
     async def _with_originals(
-        self, tool: Tool, given: dict[str, JsonValue], names: DocumentNames, at: ToolContext
+        self, tool: Tool, given: dict[str, JsonValue], names: DocumentNames, ctx: ToolContext
     ) -> dict[str, JsonValue]:
         """Restore placeholders in granted arguments.
 
@@ -199,34 +199,34 @@ class Toolbox:
         if names.resolved:
             placeholders = tuple(sorted(names.resolved))
             entry = PlaceholderResolution(
-                agent=at.run.step_id, tool=tool.name, call_id=at.call_id, placeholders=placeholders
+                agent=ctx.run.step_id, tool=tool.name, call_id=ctx.call_id, placeholders=placeholders
             )
-            await self.store.add_audit_entry(at.run.task_id, entry)
+            await self.store.add_audit_entry(ctx.run.task_id, entry)
         return arguments
 
-    async def _presentable(self, text: str, names: DocumentNames, call: ToolUse, at: ToolContext) -> str:
+    async def _presentable(self, text: str, names: DocumentNames, call: ToolUse, ctx: ToolContext) -> str:
         """Redact, escape and bound a result. Our own tags survive only in `SafeMarkup`.
 
         Runs in threads, since a result may be long and crafted to be slow.
         """
         named = await asyncio.to_thread(names.replace_private_names, text)
-        (redacted,) = await self.redactor.redact([named], TextDestination.TOOL_RESULT, at.run.tenant)
-        at.notes.extend(build_redaction_notes(redacted, of=await self._told(call, at) if redacted.timed_out else ""))
+        (redacted,) = await self.redactor.redact([named], TextDestination.TOOL_RESULT, ctx.run.tenant)
+        ctx.notes.extend(build_redaction_notes(redacted, of=await self._told(call, ctx) if redacted.timed_out else ""))
         if redacted.redaction_failed:
             return _UNREADABLE + redacted.text
         shown = redacted.text if isinstance(text, SafeMarkup) else await asyncio.to_thread(escape_tags, redacted.text)
-        if not is_too_large(shown, at.window):
+        if not is_too_large(shown, ctx.window):
             return shown
         # With line feeds, as `read_stored` reads it: the pointer's character numbers then match.
         whole = normalize_line_endings(shown)
-        return build_offload_preview(whole, await self.store.put_text(whole, at.run.scope))
+        return build_offload_preview(whole, await self.store.put_text(whole, ctx.run.scope))
 
-    async def _told(self, call: ToolUse, at: ToolContext) -> str:
+    async def _told(self, call: ToolUse, ctx: ToolContext) -> str:
         """Return how people see this call's result named: by its document, if it has one."""
         name = call.input.get(FILE_READING_TOOLS.get(call.name, ""))
         if not isinstance(name, str):
             return call.name
-        return f"{call.name} of {await redact_display_name(name, self.redactor, at.run.tenant)}"
+        return f"{call.name} of {await redact_display_name(name, self.redactor, ctx.run.tenant)}"
 
 
 async def _original(value: JsonValue, names: DocumentNames) -> JsonValue:

@@ -86,14 +86,14 @@ class FetchPageTool(TypedTool[FetchPageInput]):
         # Show the whole address: everything in it is sent to the owner of the domain.
         return f"Fetch a page of {host}, which is not on the list of allowed domains?\n{address.url}"
 
-    async def run(self, arguments: FetchPageInput, at: ToolContext) -> str:
+    async def run(self, arguments: FetchPageInput, ctx: ToolContext) -> str:
         """Return a header, numbered lines, and where to continue."""
         if PLACEHOLDER_PATTERN.search(arguments.url):
             raise ToolCallRejectedError(
                 "The address has a placeholder in it. What that stands for is private and is not sent."
             )
-        found, first = await self._page(arguments.url, at), arguments.first_line
-        shown = await load_redacted_lines(self._redacted, found.blob, "The page", at)
+        found, first = await self._page(arguments.url, ctx), arguments.first_line
+        shown = await load_redacted_lines(self._redacted, found.blob, "The page", ctx)
         lines = await asyncio.to_thread(split_page_lines, shown)  # up to 10 MB
         if first > len(lines):
             raise ToolCallRejectedError(f"The page has {len(lines)} lines; there is no line {first}.")
@@ -102,24 +102,24 @@ class FetchPageTool(TypedTool[FetchPageInput]):
         words = "\n".join(lines[first - 1 : first - 1 + _LINES_A_PAGE])
         defused = (await asyncio.to_thread(escape_tags, words)).split("\n")
         taken, _ = select_page_lines(
-            [f"{number}| {line}" for number, line in enumerate(defused, first)], at.page_characters
+            [f"{number}| {line}" for number, line in enumerate(defused, first)], ctx.page_characters
         )
         last = first + len(taken) - 1
         rest = [f"continues at line {last + 1}"] if last < len(lines) else []
         return join_safe_markup(wrap_untrusted_page(found, taken, f"{first}-{last} of {len(lines)}"), *rest)
 
-    async def _page(self, url: str, at: ToolContext) -> StoredWebPage:
+    async def _page(self, url: str, ctx: ToolContext) -> StoredWebPage:
         """Return the page, fetched now or earlier in the run. Raises ToolCallRejectedError."""
         try:
             address = parse_web_address(url).url
-            if known := extract_stored_web_pages(at.transcript.messages).get(address):
+            if known := extract_stored_web_pages(ctx.transcript.messages).get(address):
                 return known
             fetched = await self._web.fetch(address)
         except WebFetchRejectedError as refused:
             raise ToolCallRejectedError(str(refused)) from refused
         except WebUnavailable as unavailable:
             raise ToolCallRejectedError(f"{unavailable}. Try again later, or use another source.") from unavailable
-        return make_stored_web_page(fetched, await self._store.put_text(fetched.text, at.run.scope))
+        return make_stored_web_page(fetched, await self._store.put_text(fetched.text, ctx.run.scope))
 
 
 MAX_EXCERPT_CHARACTERS = 600
@@ -160,14 +160,14 @@ class WebSearchTool(TypedTool[WebSearchInput]):
             return None
         return f"Search the web for these words, which leave this house?\n{query}"
 
-    async def run(self, arguments: WebSearchInput, at: ToolContext) -> str:
+    async def run(self, arguments: WebSearchInput, ctx: ToolContext) -> str:
         """Return one block per page."""
         if PLACEHOLDER_PATTERN.search(arguments.query):
             raise ToolCallRejectedError(
                 "The query has a placeholder in it. What that stands for is private: search without it."
             )
         try:
-            found = await self._search.search(at.fence, at.call_id, arguments.query, arguments.limit, at.limit)
+            found = await self._search.search(ctx.fence, ctx.call_id, arguments.query, arguments.limit, ctx.limit)
         except (ModelError, BadInput) as error:
             raise ToolCallRejectedError(f"The search failed: {error}. Go on without it, or try again later.") from error
         if isinstance(found, CallNotAffordable):
@@ -178,13 +178,13 @@ class WebSearchTool(TypedTool[WebSearchInput]):
             raise ToolCallRejectedError(
                 f"Nothing was found{f' ({found.fault})' if found.fault else ''}. Try other words."
             )
-        return render_web_results(await self._redacted(found.hits, at), at.page_characters)
+        return render_web_results(await self._redacted(found.hits, ctx), ctx.page_characters)
 
-    async def _redacted(self, hits: Sequence[WebSearchResult], at: ToolContext) -> list[WebSearchResult]:
+    async def _redacted(self, hits: Sequence[WebSearchResult], ctx: ToolContext) -> list[WebSearchResult]:
         """Redact each part separately: on one line with others it would be read differently."""
         parts = [part for hit in hits for part in (hit.title, hit.excerpt)]
-        redacted = await self._redactor.redact(parts, TextDestination.TOOL_RESULT, at.run.tenant)
-        at.notes.extend(build_redaction_notes(*redacted))
+        redacted = await self._redactor.redact(parts, TextDestination.TOOL_RESULT, ctx.run.tenant)
+        ctx.notes.extend(build_redaction_notes(*redacted))
         texts = [one.text for one in redacted]
         return [
             hit.replace(title=title, excerpt=truncate_redacted(excerpt, MAX_EXCERPT_CHARACTERS))

@@ -12,8 +12,8 @@ import typer
 from waystation.cli.options import parse_tokens
 from waystation.config.presets import (
     INHERITED,
-    LEAST_THRESHOLD,
-    MOST_THRESHOLD,
+    MAX_THRESHOLD,
+    MIN_THRESHOLD,
     ConfigLayer,
     build_profile_layer,
     find_compaction_profile,
@@ -189,11 +189,11 @@ class CompactionOptions:
             percent = float(self.threshold.removesuffix("%"))
         except ValueError:
             percent = 0.0
-        if LEAST_THRESHOLD <= percent <= MOST_THRESHOLD:
+        if MIN_THRESHOLD <= percent <= MAX_THRESHOLD:
             return percent
         if percent != INHERITED:
             self.notes.append(
-                f"--threshold takes {LEAST_THRESHOLD} to {MOST_THRESHOLD}, or {INHERITED} for the default: using the "
+                f"--threshold takes {MIN_THRESHOLD} to {MAX_THRESHOLD}, or {INHERITED} for the default: using the "
                 f"default, {default}."
             )
         return default

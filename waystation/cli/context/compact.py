@@ -96,7 +96,9 @@ from waystation.security.untrusted import escape_control_characters_in_json
 class NoOpRedactor:
     """A redactor for texts that are sent nowhere: it replaces nothing."""
 
-    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:  # noqa: ARG002
+    async def redact(
+        self, texts: Sequence[str], destination: TextDestination, tenant: str
+    ) -> tuple[RedactionResult, ...]:  # noqa: ARG002
         """See `Redactor`."""
         return tuple(RedactionResult(text=text) for text in texts)
 
@@ -191,7 +193,7 @@ class ModelSummariser:
         )
 
 
-SHOWN_FAULTS = 20
+MAX_SHOWN_FAULTS = 20
 
 
 @dataclass(frozen=True)
@@ -282,10 +284,10 @@ class CompactionResult:
     @property
     def _notes(self) -> list[str]:
         mended = find_violations(self.body.transcript.messages, pending_allowed=True)
-        notes = [f"Repaired: {fault}." for fault in mended[:SHOWN_FAULTS]]
-        if len(mended) > SHOWN_FAULTS:
+        notes = [f"Repaired: {fault}." for fault in mended[:MAX_SHOWN_FAULTS]]
+        if len(mended) > MAX_SHOWN_FAULTS:
             notes.append(
-                f"Repaired: {len(mended) - SHOWN_FAULTS:,} more faults; `waystation context check` lists them."
+                f"Repaired: {len(mended) - MAX_SHOWN_FAULTS:,} more faults; `waystation context check` lists them."
             )
         if self._shown and find_violations(self._shown):
             notes.append("The last calls have no results yet: the API accepts the messages when you add them.")

@@ -36,10 +36,10 @@ def _places(content: bytes) -> Iterator[tuple[int, int, int, int]]:
         yield kind, start, begin, end
 
 
-def _varied(content: bytes, at: int, most: int) -> tuple[int, int]:
+def _varied(content: bytes, at: int, maximum: int) -> tuple[int, int]:
     """Read a variable-length number, whose bytes but the last have the highest bit set; return it and what follows."""
     number = 0
-    for place in range(most):
+    for place in range(maximum):
         if at >= len(content):
             break
         byte = content[at]

@@ -13,7 +13,7 @@ from waystation.documents.readers.extraction import UnreadableFileError
 _END_OF_CHAIN = 0xFFFFFFFA
 """Sector numbers from here on are not sectors."""
 _ENTRY = 128
-_MOST_ENTRIES = 100_000
+_MAX_ENTRIES = 100_000
 _HEADER = 512
 _DIFAT = 76
 _STREAM = 2
@@ -54,7 +54,7 @@ class CompoundFile:
             if sector < _END_OF_CHAIN:
                 self._next += struct.unpack(f"<{self._size // 4}I", self._sector(sector))
         listed = self._chain(first_entry)
-        self._entries = [_entry(listed, at) for at in range(min(len(listed) // _ENTRY, _MOST_ENTRIES))]
+        self._entries = [_entry(listed, at) for at in range(min(len(listed) // _ENTRY, _MAX_ENTRIES))]
         mini = self._chain(first_mini)
         self._next_mini = struct.unpack(f"<{len(mini) // 4}I", mini)
         self._mini = self._chain(self._entries[0].start)

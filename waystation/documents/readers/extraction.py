@@ -12,7 +12,7 @@ from waystation.documents.documents import SkippedItem, join_with_place_markers
 from waystation.kernel.patterns import compile_bounded, compile_linear
 from waystation.kernel.value import Value
 
-_MOST_CHARACTERS = 20_000_000
+_MAX_CHARACTERS = 20_000_000
 """Maximum characters of the text of a document."""
 _CONTROLS = compile_bounded(r"[\x00-\x08\x0e-\x1b\x7f\ud800-\udfff\ufffe\uffff]")
 """Characters that no text has, and lone surrogates, which no file can contain."""
@@ -83,8 +83,8 @@ def join_extracted_parts(extract: ExtractionResult) -> ExtractedText:
             (f"nothing in it can be read ({item.name}: {item.reason})" for item in extract.skipped_items), "empty"
         )
         raise UnreadableFileError(first)
-    if len(text) > _MOST_CHARACTERS:
-        limit = _MOST_CHARACTERS // 1_000_000
+    if len(text) > _MAX_CHARACTERS:
+        limit = _MAX_CHARACTERS // 1_000_000
         raise UnreadableFileError(
             f"has {len(text) / 1e6:.1f} million characters of text; the maximum is {limit} million. Split it"
         )

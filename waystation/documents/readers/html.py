@@ -44,7 +44,7 @@ _DRAWING_TEXTS = frozenset({"text", "title", "desc"})
 _ONLY_USED = frozenset({"defs", "symbol", "clippath", "mask", "pattern", "marker"})
 """Parts of a drawing that are only visible where others refer to them."""
 _PICTURES = frozenset({"img", "area"})
-_MOST_FRAMES = 3
+_MAX_FRAMES = 3
 """Maximum depth of pages within pages."""
 
 # Noncharacters, which no text may contain.
@@ -66,13 +66,13 @@ _STARTS_ITEM = compile_bounded(f"{_ITEM}([^{_ITEM}{_ITEM_END}]*+){_ITEM_END}")
 _HEADING_SIGN = compile_bounded(r"#{1,6} ")
 _LABELLED = compile_bounded(f"{LABEL}([^{LABEL}{LABEL_END}]*+){LABEL_END}")
 
-_MOST_REPEATED = 100_000
+_MAX_REPEATED = 100_000
 """Maximum cells of a table that repeat one above or next to them."""
 _REPEATED_CHARACTERS = 100
 """Maximum characters of a repeated cell; a longer one is only written where it begins."""
 _REPEATED_PIECES = 200
 """Maximum elements and texts that are examined in a repeated cell or another element."""
-_MOST_SPAN = 1_000
+_MAX_SPAN = 1_000
 
 
 class HtmlContent(NamedTuple):
@@ -351,7 +351,7 @@ class _Walk:
         if not page.strip():
             return
         soup = _parsed(page)
-        if self._frames >= _MOST_FRAMES or around.invisible:
+        if self._frames >= _MAX_FRAMES or around.invisible:
             self._hide(soup)
             # Pages within it are not searched.
             self.hidden += [1] * ("srcdoc" in page.lower())
@@ -641,7 +641,7 @@ def _slots(table: Tag, styles: StyleSheet) -> dict[int, _Slot]:
     width = max((at + 1 for rows in placed for row in rows for at, _ in row.own), default=0)
     columns = _columns([row for rows in placed for row in rows], width)
     slots: dict[int, _Slot] = {}
-    room = _MOST_REPEATED
+    room = _MAX_REPEATED
     for row in (row for rows in placed for row in rows):
         at, before = 0, list[Tag]()
         last: _Slot | None = None
@@ -695,7 +695,7 @@ def _joint(signs: Mapping[int, str | None], columns: Sequence[int], at: int) -> 
 
 _OPENING = frozenset({"$", "€", "£", "¥", "(", "$(", "-", "US$", "C$", "A$", "HK$", "R$", "CHF", "EUR", "USD", "GBP"})
 _CLOSING = frozenset({")", "%", ")%", "% )", "%)", "€", "£", "¥", "pts", "bps", "pp", "x"})
-_LONGEST_SIGN = 4
+_MAX_SIGN_CHARACTERS = 4
 _SHOWING = frozenset({"img", "input", "math"})
 
 
@@ -704,7 +704,7 @@ def _sign(cell: Tag) -> str | None:
     text = ""
     for piece in _first_pieces(cell):
         text += piece if isinstance(piece, _SHOWN) else ""
-        if len(text.strip()) > _LONGEST_SIGN or (isinstance(piece, Tag) and piece.name in _SHOWING):
+        if len(text.strip()) > _MAX_SIGN_CHARACTERS or (isinstance(piece, Tag) and piece.name in _SHOWING):
             return None
     sign = text.strip()
     return sign if not sign or sign in _OPENING or sign in _CLOSING else None
@@ -765,7 +765,7 @@ def _placed(rows: Sequence[Sequence[Tag]]) -> Iterator[_Placed]:
 
 def _span(cell: Tag, name: str) -> int:
     value = _whole(cell.get(name))
-    return 1 if value is None or value < 0 else min(value, _MOST_SPAN)
+    return 1 if value is None or value < 0 else min(value, _MAX_SPAN)
 
 
 def _shortened(pieces: Iterable[str]) -> str:

@@ -32,7 +32,7 @@ MAX_NESTED_EMAILS = 3
 MAX_ATTACHMENT_NAME_CHARACTERS = 60
 """Maximum characters of an attachment's name."""
 _HEADERS = ("From", "To", "Cc", "Date", "Subject")
-_LONGEST_PARSED_HEADER = 20_000
+_MAX_HEADER_CHARACTERS = 20_000
 """Maximum characters of a parsed header. The library's parser of addresses is slow for longer ones, which are shown
 raw.
 """
@@ -49,10 +49,10 @@ _MESSAGES = frozenset({"message/rfc822", "message/global", "message/news", "mess
 _UNSHOWN = "no mail program shows it"
 _STOCK = compile_bounded(r"mime|multi-?part|cryptographically signed|openpgp", re.IGNORECASE)
 """Text before the first part, written for programs of the 1990s."""
-_LONGEST_STOCK = 1_000
+_MAX_STOCK_CHARACTERS = 1_000
 _WORD = compile_bounded(r"[\w^~]+")
 _ADDRESS = compile_bounded(r"(?:https?://|mailto:|cid:)[^\s)\]>]*+")
-_MOST_OTHER_WORDS = 3
+_MAX_OTHER_WORDS = 3
 """Words that a form may have of its own and still count as the same message; then only the lines with them are read."""
 _LINK_TEXT = compile_bounded(r"\[[^\[\]\n]{0,200}+(?:\[[^\[\]\n]{0,200}+\][^\[\]\n]{0,200}+){0,2}+\](?=\()")
 """May contain a picture."""
@@ -60,8 +60,8 @@ _STOCK_LINE = compile_bounded(
     r"unsubscribe|abmelden|désabonn|view (?:it|this|in|online)|trouble (?:viewing|reading)|im browser", re.IGNORECASE
 )
 """Boilerplate above and below newsletters, in the forms that need it."""
-_LONGEST_STOCK_LINE = 150
-_MOST_OWN_LINES = 200
+_MAX_STOCK_LINE_CHARACTERS = 150
+_MAX_OWN_LINES = 200
 """A form with more own lines is another message."""
 _FIELD = compile_bounded(rb"\A([!-9;-~]++)[ \t]*+:")
 _KNOWN_FIELD = compile_bounded(
@@ -293,7 +293,7 @@ class _Walk:
         return _joined([*found, self._outside(text or "", where)])
 
     def _outside(self, text: str, where: str) -> _Contents:
-        if not text.strip() or (len(text) < _LONGEST_STOCK and _STOCK.search(text)):
+        if not text.strip() or (len(text) < _MAX_STOCK_CHARACTERS and _STOCK.search(text)):
             return _Contents()
         return _Contents(skipped_items=[SkippedItem(name=f"text {where} the parts of the message", reason=_UNSHOWN)])
 
@@ -344,7 +344,7 @@ def _says(form: str, other: str) -> bool:
     missing = words.difference(_words(form))
     if any(any(sign.isdigit() or sign in "^~" for sign in word) for word in missing):
         return False
-    return len(missing) <= max(_MOST_OTHER_WORDS, len(words) // 10)
+    return len(missing) <= max(_MAX_OTHER_WORDS, len(words) // 10)
 
 
 def _own_lines(text: str, forms: Sequence[str]) -> str:
@@ -363,10 +363,10 @@ def _own_lines(text: str, forms: Sequence[str]) -> str:
     found: list[str] = []
     for line in text.split("\n"):
         words = [*_words(_LINK_TEXT.sub(" ", line))]
-        is_stock = len(line) < _LONGEST_STOCK_LINE and _STOCK_LINE.search(line)
+        is_stock = len(line) < _MAX_STOCK_LINE_CHARACTERS and _STOCK_LINE.search(line)
         if own.keys().isdisjoint(words) or is_stock:
             continue
-        if len(found) == _MOST_OWN_LINES:
+        if len(found) == _MAX_OWN_LINES:
             return text
         # Lines break elsewhere in another form.
         if not any(f" {' '.join(words)} " in one for one in flat):
@@ -404,7 +404,7 @@ def _shown(name: str, raw: object) -> str:
 
 
 def _structured(name: str, value: str) -> str:
-    if len(value) > _LONGEST_PARSED_HEADER:
+    if len(value) > _MAX_HEADER_CHARACTERS:
         return _encoded_words(name, value)
     return str(policy.default.header_factory(name, value))
 

@@ -27,7 +27,7 @@ from waystation.documents.readers.pdf_notes import (
 )
 from waystation.kernel.patterns import compile_bounded
 
-_MOST_PAGES = 5_000
+_MAX_PAGES = 5_000
 UNKNOWN = "\ufffd"
 """Replaces a character whose font does not say what it is."""
 _HYPHENS = {0xFFFE: None, 0xAD: None}
@@ -45,7 +45,7 @@ _PUNCTUATION = frozenset("‘’‚“”„–—…•·")
 _ARABIC = compile_bounded(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _RUN = compile_bounded(rf"{UNKNOWN}(?:[ \t]?{UNKNOWN})++")
 _NO_SIGNS = frozenset({"Cc", "Cn", "Co", "Cs"})
-_LEAST_TRUSTED = 20
+_MIN_LATIN_LETTERS = 20
 """Minimum Latin letters of a font without a map for judging whether they are meant."""
 _FREQUENT = dict(
     zip(
@@ -55,13 +55,13 @@ _FREQUENT = dict(
     )
 )
 """Frequency of letters in European languages, per hundred."""
-_LEAST_USUAL, _SURELY_USUAL = 4.5, 4.9
+_MIN_MEAN_FREQUENCY, _SURELY_USUAL = 4.5, 4.9
 """Mean frequency: text in such a language has 6 on average, glyph numbers have 4."""
-_LONGEST_WORD = 40
+_MAX_WORD_CHARACTERS = 40
 """If spaces are numbered glyphs too, there are none between words."""
-_MOST_ASKED = 500
+_MAX_LOOKED_UP_CHARACTERS = 500
 """Maximum characters of a page whose font is looked up, which is slow: those of one font are adjacent."""
-_LEAST_LETTERS = 0.6
+_MIN_LETTER_SHARE = 0.6
 """Minimum share of letters and digits for codes to be taken for letters; glyph numbers have fewer."""
 _NO_LETTERS = "its fonts do not map its glyphs to letters"
 _RECOGNISE = "Run text recognition (OCR) on it"
@@ -120,8 +120,8 @@ def extract_pdf(content: bytes) -> ExtractionResult:
     """
     document = _opened(content)
     form = load_form(document)
-    if len(document) > _MOST_PAGES:
-        raise UnreadableFileError(f"has {len(document):,} pages; the maximum is {_MOST_PAGES:,}. Split it")
+    if len(document) > _MAX_PAGES:
+        raise UnreadableFileError(f"has {len(document):,} pages; the maximum is {_MAX_PAGES:,}. Split it")
     parts: list[DocumentPart] = []
     lost = _Lost()
     for number in range(1, len(document) + 1):
@@ -265,7 +265,7 @@ def _hide_unmapped(page: object, signs: list[str], codes: Sequence[int], unmappe
     trust = {font: trusted for font, its in said.items() if (trusted := _trust(its)) is not _Trust.NONE}
     if trust:
         mapped = [index for index, sign in enumerate(signs) if sign.strip() and not unmapped[index]]
-        for index in mapped[:: 1 + len(mapped) // _MOST_ASKED]:
+        for index in mapped[:: 1 + len(mapped) // _MAX_LOOKED_UP_CHARACTERS]:
             trust.pop(_font(page, index), None)
     doubtful = 0
     for index, font in without.items():
@@ -296,13 +296,13 @@ def _trust(said: str) -> _Trust:
     black = "".join(said.split())
     if UNKNOWN in said or any(unicodedata.category(sign) in _NO_SIGNS for sign in said):
         return _Trust.NONE
-    if sum(map(str.isalnum, black)) < _LEAST_LETTERS * len(black):
+    if sum(map(str.isalnum, black)) < _MIN_LETTER_SHARE * len(black):
         return _Trust.NONE
     latin = [sign.lower() for sign in black if unicodedata.name(sign, "").startswith("LATIN")]
-    if len(latin) < max(_LEAST_TRUSTED, len(black) / 3):
+    if len(latin) < max(_MIN_LATIN_LETTERS, len(black) / 3):
         return _Trust.DOUBT
     usual = sum(_FREQUENT.get(sign, 0) for sign in latin) / len(latin)
-    if usual < _LEAST_USUAL or max(map(len, said.split())) > _LONGEST_WORD:
+    if usual < _MIN_MEAN_FREQUENCY or max(map(len, said.split())) > _MAX_WORD_CHARACTERS:
         return _Trust.NONE
     return _Trust.FULL if usual > _SURELY_USUAL else _Trust.DOUBT
 

@@ -14,7 +14,7 @@ _NO_COMMENTS = frozenset(
 _UNSEEN = raw.FPDF_ANNOT_FLAG_HIDDEN | raw.FPDF_ANNOT_FLAG_NOVIEW
 _CHECKED = frozenset({raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON})
 _VALUED = frozenset({raw.FPDF_FORMFIELD_TEXTFIELD, raw.FPDF_FORMFIELD_COMBOBOX, raw.FPDF_FORMFIELD_LISTBOX})
-_MOST = 5_000
+_MAX_ANNOTATIONS = 5_000
 """Maximum annotations of a page that are examined, and bytes of one text."""
 
 
@@ -86,7 +86,7 @@ def read_page_annotations(loaded: object, form: object) -> PageAnnotationSummary
     fields: list[str] = []
     added: list[str] = []
     comments = struck = stamps = files = hidden = 0
-    for index in range(min(_PDFIUM.FPDFPage_GetAnnotCount(page), _MOST)):
+    for index in range(min(_PDFIUM.FPDFPage_GetAnnotCount(page), _MAX_ANNOTATIONS)):
         note = _PDFIUM.FPDFPage_GetAnnot(page, index)
         kind = _PDFIUM.FPDFAnnot_GetSubtype(note)
         said = _text(lambda at, size, note=note: _PDFIUM.FPDFAnnot_GetStringValue(note, b"Contents", at, size))
@@ -139,7 +139,7 @@ def _text(ask: Callable[[object, int], int]) -> str:
 def list_attachments(document: object) -> Iterator[SkippedItem]:
     """Yield the attached files of a PDF."""
     opened = cast("_Document", document).raw
-    for index in range(min(_PDFIUM.FPDFDoc_GetAttachmentCount(opened), _MOST)):
+    for index in range(min(_PDFIUM.FPDFDoc_GetAttachmentCount(opened), _MAX_ANNOTATIONS)):
         found = _PDFIUM.FPDFDoc_GetAttachment(opened, index)
         name = _text(lambda at, size, found=found: _PDFIUM.FPDFAttachment_GetName(found, at, size))
         yield SkippedItem(

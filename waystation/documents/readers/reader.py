@@ -34,7 +34,7 @@ READER_MODULE = "waystation.documents.readers.reader_child"
 _ANSWER = TypeAdapter[ExtractedText | ExtractionFailure](ExtractedText | ExtractionFailure)
 
 
-_MOST_BROKEN = 3
+_MAX_BROKEN_ATTACHMENTS = 3
 """Maximum attachments of one e-mail that may crash their parsers, each within a file's time limit."""
 
 
@@ -86,7 +86,7 @@ class SubprocessFileReader:
         """Process id of the child, while there is one."""
         return self._child.pid if self._child else None
 
-    def read(self, file: int, given: FileReadRequest) -> ExtractedText:
+    def read(self, file: int, request: FileReadRequest) -> ExtractedText:
         """Return the text of an open file, whose content is not examined here.
 
         Raises:
@@ -97,25 +97,25 @@ class SubprocessFileReader:
         with _Announced() as begun:
             while True:
                 try:
-                    return self._read_once(file, given.replace(broken=tuple(broken)), begun.entrance)
+                    return self._read_once(file, request.replace(broken=tuple(broken)), begun.entrance)
                 except ParserCrashError as broke:
                     # One attachment must not cost the message, nor the other attachments.
                     last = begun.drain_last_number()
-                    if last is None or last in broken or len(broken) == _MOST_BROKEN:
-                        return self._without_attachments(file, given, begun.entrance, broke)
+                    if last is None or last in broken or len(broken) == _MAX_BROKEN_ATTACHMENTS:
+                        return self._without_attachments(file, request, begun.entrance, broke)
                     broken.append(last)
 
     def _without_attachments(
-        self, file: int, given: FileReadRequest, begun: int, broke: ParserCrashError
+        self, file: int, request: FileReadRequest, begun: int, broke: ParserCrashError
     ) -> ExtractedText:
         try:
-            return self._read_once(file, given.replace(attachments=False), begun)
+            return self._read_once(file, request.replace(attachments=False), begun)
         except UnreadableFileError as unreadable:
             raise (broke if str(unreadable) == BREAKS else unreadable) from None
 
-    def _read_once(self, file: int, given: FileReadRequest, begun: int) -> ExtractedText:
+    def _read_once(self, file: int, request: FileReadRequest, begun: int) -> ExtractedText:
         try:
-            said = self._running().send_request(given.model_dump_json().encode(), self._seconds, [file, begun])
+            said = self._running().send_request(request.model_dump_json().encode(), self._seconds, [file, begun])
             answer = _ANSWER.validate_json(said)
         except (ChildProcessFailedError, ValidationError) as failed:
             self._end()

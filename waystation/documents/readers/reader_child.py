@@ -53,8 +53,8 @@ def answer(request: bytes, files: Sequence[int]) -> bytes:
 class _Attachments:
     """Reads the attachments of an e-mail, and announces each to the parent first: the last one may crash this child."""
 
-    def __init__(self, given: FileReadRequest, begun: int) -> None:
-        self._given = given
+    def __init__(self, request: FileReadRequest, begun: int) -> None:
+        self._given = request
         self._begun = begun
         self._count = 0
 
@@ -72,9 +72,9 @@ class _Attachments:
         return extract_file(content, name, depth, self.read)
 
 
-def _read(given: FileReadRequest, file: int, begun: int) -> ExtractedText | ExtractionFailure:
+def _read(request: FileReadRequest, file: int, begun: int) -> ExtractedText | ExtractionFailure:
     try:
-        return _extracted(given, file, begun)
+        return _extracted(request, file, begun)
     except UnreadableFileError as unreadable:
         return ExtractionFailure(reason=str(unreadable))
     except MemoryError:
@@ -85,25 +85,27 @@ def _read(given: FileReadRequest, file: int, begun: int) -> ExtractedText | Extr
         return ExtractionFailure(reason=f"cannot be read ({error.strerror})")
 
 
-def _extracted(given: FileReadRequest, file: int, begun: int) -> ExtractedText:
+def _extracted(request: FileReadRequest, file: int, begun: int) -> ExtractedText:
     size = os.fstat(file).st_size
     # The declared charset also determines what the first bytes are.
-    content = _in_utf8(_content(file), given.charset) if given.charset else b""
-    kind = detect_file_kind(content[:HEAD_BYTES] or os.pread(file, HEAD_BYTES, 0), PurePath(given.name).suffix.lower())
+    content = _in_utf8(_content(file), request.charset) if request.charset else b""
+    kind = detect_file_kind(
+        content[:HEAD_BYTES] or os.pread(file, HEAD_BYTES, 0), PurePath(request.name).suffix.lower()
+    )
     _check_size(size, MAX_TEXT_BYTES if kind in {FileKind.TEXT, FileKind.HTML} else MAX_FILE_BYTES)
     content = content or _content(file)
     if kind is not FileKind.TEXT:
-        _check_again(given, kind)
-        return join_extracted_parts(extract_file(content, given.name, attached=_Attachments(given, begun).read))
+        _check_again(request, kind)
+        return join_extracted_parts(extract_file(content, request.name, attached=_Attachments(request, begun).read))
     text = "\n".join(decode_text(content).splitlines()).rstrip()
     if not text.strip():
         raise UnreadableFileError("empty")
     return ExtractedText(text=text)
 
 
-def _check_again(given: FileReadRequest, kind: FileKind) -> None:
+def _check_again(request: FileReadRequest, kind: FileKind) -> None:
     """Read a file again after a crash only if something can be left out: the attachments of an e-mail."""
-    if (given.broken or not given.attachments) and kind is not FileKind.MAIL:
+    if (request.broken or not request.attachments) and kind is not FileKind.MAIL:
         raise UnreadableFileError(BREAKS)
 
 

@@ -283,7 +283,7 @@ def _marked(item: Element) -> str:
 _OPEN_CONTENT = "content.xml"
 _OPEN_TELLING = (b"spanned", b"visibility", b"annotation", b"line-through", b"text-position", b'"error"', b"draw:")
 _HIDDEN = frozenset({"collapse", "filter"})
-_MOST_REPEATED = 1_048_576
+_MAX_REPEATED = 1_048_576
 
 
 def read_opendocument_sheet_infos(archive: ZipFile) -> dict[str, SheetInfo]:
@@ -414,4 +414,4 @@ class _OpenTable:
 
 
 def _times(element: Element, name: str) -> int:
-    return min(max(parse_whole_number(_said(element, name) or None, 1), 1), _MOST_REPEATED)
+    return min(max(parse_whole_number(_said(element, name) or None, 1), 1), _MAX_REPEATED)

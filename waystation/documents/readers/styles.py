@@ -24,8 +24,8 @@ _USED = frozenset({
     *("text-decoration", "text-decoration-line", "vertical-align", "list-style", "list-style-type"),
 })  # fmt: skip
 _SIZES = ("height", "max-height", "width", "max-width")
-_MOST_RULES = 20_000
-_MOST_ANCESTORS = 200
+_MAX_RULES = 20_000
+_MAX_ANCESTORS = 200
 
 
 class ElementStyle(NamedTuple):
@@ -65,7 +65,7 @@ class StyleSheet:
         for selectors, said in (rule for sheet in sheets for rule in _rules(_without_comments(sheet))):
             for selector in selectors.split(","):
                 compounds = selector.replace(">", " ").split()
-                if count >= _MOST_RULES or not compounds or not all(map(_COMPOUND.fullmatch, compounds)):
+                if count >= _MAX_RULES or not compounds or not all(map(_COMPOUND.fullmatch, compounds)):
                     continue
                 count += 1
                 self._by_key.setdefault(_key(compounds[-1]), []).append(
@@ -154,7 +154,7 @@ def _matches(tag: Tag, selector: Sequence[str]) -> bool:
         return False
     left = len(selector) - 1
     at = tag.parent
-    for _ in range(_MOST_ANCESTORS):
+    for _ in range(_MAX_ANCESTORS):
         if not left or at is None:
             break
         left -= _is(at, selector[left - 1])

@@ -103,16 +103,16 @@ _TEXT, _GIVEN, _WITHOUT_ERRORS = "_text", "_given", "_without_errors"
 """Intermediate tables; no agent's table name begins like that."""
 
 
-def answer_query(asked: EngineRequest) -> QueryResult:
+def answer_query(request: EngineRequest) -> QueryResult:
     """Load the tables and run the query. Raises TableEngineError."""
     with duckdb.connect(":memory:", config=_CONFIGURATION) as connection:
         try:
-            tables = [build_queryable_table(table) for table in asked.tables]
-            for given, table in zip(asked.tables, tables, strict=True):
+            tables = [build_queryable_table(table) for table in request.tables]
+            for given, table in zip(request.tables, tables, strict=True):
                 _load(connection, given.name, table)
             connection.execute("BEGIN TRANSACTION READ ONLY")
             cautions = tuple(caution for table in tables for caution in table.cautions)
-            return _rows(_selected(connection, asked.sql), asked.max_rows, cautions)
+            return _rows(_selected(connection, request.sql), request.max_rows, cautions)
         except duckdb.OutOfMemoryException as error:
             raise TableEngineError(f"This needs more than {MEMORY_MB} MB of memory. Query less at once.") from error
         except duckdb.Error as error:

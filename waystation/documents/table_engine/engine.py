@@ -63,9 +63,9 @@ class DuckDbTableEngine:
             raise TableQueryError(answered.rejection)
         return answered.rows
 
-    async def _asked(self, asked: EngineRequest) -> EngineResponse:
+    async def _asked(self, request: EngineRequest) -> EngineResponse:
         async with self._free:
-            return await self._answered((await asyncio.to_thread(asked.model_dump_json)).encode())
+            return await self._answered((await asyncio.to_thread(request.model_dump_json)).encode())
 
     async def _answered(self, asked: bytes) -> EngineResponse:
         # Started by the event loop's thread, with which it ends.

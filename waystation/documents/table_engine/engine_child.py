@@ -23,14 +23,14 @@ def answer(request: bytes, _files: Sequence[int]) -> bytes:
     return _answered(EngineRequest.model_validate_json(request)).model_dump_json().encode()
 
 
-def _answered(asked: EngineRequest) -> EngineResponse:
+def _answered(request: EngineRequest) -> EngineResponse:
     try:
-        if asked.text is not None:
-            return EngineResponse(table=read_grid(asked.text))
+        if request.text is not None:
+            return EngineResponse(table=read_grid(request.text))
         # DuckDB takes longer to load than most tables take to be read.
         from waystation.documents.table_engine.database import answer_query as rows_of  # noqa: PLC0415
 
-        return EngineResponse(rows=rows_of(asked))
+        return EngineResponse(rows=rows_of(request))
     except TableEngineError as unusable:
         return EngineResponse(rejection=str(unusable))
     except MemoryError:

@@ -182,7 +182,7 @@ class EmbeddingRetryPolicy(Value):
     """
 
 
-_PATIENCE = EmbeddingRetryPolicy()
+_RETRY_POLICY = EmbeddingRetryPolicy()
 
 
 class _Embedded(Value, allow_inf_nan=False):
@@ -197,7 +197,7 @@ class _Answer(Value):
 class HttpEmbedder(LexicalSimilarityMixin):
     """Implements the port `Embedder`. No request is made before the first text."""
 
-    def __init__(self, endpoint: EmbeddingEndpoint, patience: EmbeddingRetryPolicy = _PATIENCE) -> None:
+    def __init__(self, endpoint: EmbeddingEndpoint, patience: EmbeddingRetryPolicy = _RETRY_POLICY) -> None:
         self.name = endpoint.name
         self.dimension: int | None = endpoint.dimension
         self._endpoint = endpoint

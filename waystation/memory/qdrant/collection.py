@@ -176,7 +176,7 @@ class CollectionStorageOptions(Value):
 
 REST_PORT = 6333
 """Used if the URL names none, whatever its scheme: Qdrant Cloud uses it too."""
-_LONGEST_RECONNECT_MS = 5_000
+_MAX_RECONNECT_MS = 5_000
 """Otherwise gRPC waits up to two minutes after a long outage, and answers nothing in between."""
 
 
@@ -215,7 +215,7 @@ class QdrantServerConfig(Value):
                 prefer_grpc=self.grpc_port != 0,
                 api_key=None if self.api_key is None else self.api_key.get_secret_value(),
                 timeout=math.ceil(timeout_s),
-                grpc_options={"grpc.max_reconnect_backoff_ms": _LONGEST_RECONNECT_MS},
+                grpc_options={"grpc.max_reconnect_backoff_ms": _MAX_RECONNECT_MS},
                 check_compatibility=False,
             )
 
@@ -316,12 +316,14 @@ async def _known(client: AsyncQdrantClient, name: str) -> MemoryMetadata | None:
     return _made_with(name, (await client.get_collection(name)).config.metadata)
 
 
-async def _create(client: AsyncQdrantClient, name: str, made: MemoryMetadata, layout: CollectionStorageOptions) -> None:
+async def _create(
+    client: AsyncQdrantClient, name: str, metadata: MemoryMetadata, layout: CollectionStorageOptions
+) -> None:
     cosine, on_disk = models.Distance.COSINE, layout.on_disk
     dense = (
         {}
-        if made.dimension is None
-        else {DENSE_VECTOR_NAME: models.VectorParams(size=made.dimension, distance=cosine, on_disk=on_disk)}
+        if metadata.dimension is None
+        else {DENSE_VECTOR_NAME: models.VectorParams(size=metadata.dimension, distance=cosine, on_disk=on_disk)}
     )
     try:
         await client.create_collection(
@@ -332,7 +334,7 @@ async def _create(client: AsyncQdrantClient, name: str, made: MemoryMetadata, la
             shard_number=layout.shards,
             replication_factor=layout.replicas,
             on_disk_payload=on_disk,
-            metadata=made.model_dump(exclude_unset=True),
+            metadata=metadata.model_dump(exclude_unset=True),
         )
     except CLIENT_ERRORS as error:
         if classify_failure(error).trouble is not QdrantErrorKind.TAKEN:  # then another worker was first

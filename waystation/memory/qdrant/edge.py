@@ -89,17 +89,17 @@ def make_shard_path(path: Path) -> Path:
     return path / f"{FIRST_SHARD_NAME}-{uuid.uuid4().hex}"
 
 
-def publish_shard(path: Path, made: MemoryMetadata) -> None:
+def publish_shard(path: Path, metadata: MemoryMetadata) -> None:
     """Put the shard named by the metadata into use and delete every other one. May be repeated."""
     record = path / f".{_RECORD}"
-    record.write_text(made.model_dump_json())
+    record.write_text(metadata.model_dump_json())
     record.replace(path / _RECORD)
     for entry in path.iterdir():
-        if entry.name not in {_RECORD, made.storage_location or FIRST_SHARD_NAME}:
+        if entry.name not in {_RECORD, metadata.storage_location or FIRST_SHARD_NAME}:
             shutil.rmtree(entry)
 
 
-def create_shard(place: Path, embedding: EmbeddingSpec) -> None:
+def create_shard(path: Path, embedding: EmbeddingSpec) -> None:
     """Create a shard without points."""
     vectors = (
         {}
@@ -107,14 +107,14 @@ def create_shard(place: Path, embedding: EmbeddingSpec) -> None:
         else {DENSE_VECTOR_NAME: qe.EdgeVectorParams(embedding.dimension, qe.Distance.Cosine)}
     )
     sparse = {SPARSE_VECTOR_NAME: qe.EdgeSparseVectorParams(modifier=qe.Modifier.Idf)}
-    shard = qe.EdgeShard.create(str(place), qe.EdgeConfig(vectors=vectors, sparse_vectors=sparse))
+    shard = qe.EdgeShard.create(str(path), qe.EdgeConfig(vectors=vectors, sparse_vectors=sparse))
     _index(shard)
     shard.close()
 
 
-def load_shard(place: Path) -> qe.EdgeShard:
+def load_shard(path: Path) -> qe.EdgeShard:
     """Open the shard in this folder."""
-    shard = qe.EdgeShard.load(str(place))
+    shard = qe.EdgeShard.load(str(path))
     _index(shard)
     return shard
 
@@ -167,14 +167,14 @@ OPTIMISER_MODULE = "waystation.memory.qdrant.optimiser"
 _logger = logging.getLogger(__name__)
 
 
-def copy_shard(shard: qe.EdgeShard, place: Path, embedding: EmbeddingSpec) -> int:
+def copy_shard(shard: qe.EdgeShard, path: Path, embedding: EmbeddingSpec) -> int:
     """Copy the shard's points into a new one in this folder and return how many. Points may come and go meanwhile."""
-    create_shard(place, embedding)
-    fresh = load_shard(place)
+    create_shard(path, embedding)
+    fresh = load_shard(path)
     try:
         count = sum(_copied(shard, fresh))
     except BaseException:
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)
         raise
     finally:
         fresh.close()
@@ -194,13 +194,13 @@ def _copied(shard: qe.EdgeShard, fresh: qe.EdgeShard) -> Iterator[int]:
             return
 
 
-async def build_shard_index(place: Path) -> None:
+async def build_shard_index(path: Path) -> None:
     """Build the index of the shard in this folder, which must not be open.
 
     Without an index a search scans every point, so a failure is no reason to give up the shard.
     """
     child = await asyncio.create_subprocess_exec(
-        *build_module_command(OPTIMISER_MODULE, str(os.getpid()), str(place)),
+        *build_module_command(OPTIMISER_MODULE, str(os.getpid()), str(path)),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
@@ -375,17 +375,17 @@ class QdrantEdgeMemory(QdrantEdgeVectorStore):
         with self._writing:
             super()._close()
 
-    def _copy(self, place: Path) -> int:
+    def _copy(self, path: Path) -> int:
         with self._writing:
             self._since = []
-        return copy_shard(self._shard, place, self._embedding)
+        return copy_shard(self._shard, path, self._embedding)
 
-    def _go_on_in(self, place: Path, count: int) -> None:
+    def _go_on_in(self, path: Path, count: int) -> None:
         with self._writing:
-            fresh = load_shard(place)
+            fresh = load_shard(path)
             for operation in self._since or ():
                 fresh.update(operation)
-            made = read_memory_metadata(self._path).replace(storage_location=place.name, indexed=count)
+            made = read_memory_metadata(self._path).replace(storage_location=path.name, indexed=count)
             publish_shard(self._path, made)
             # Not closed: a search may be using it. It is freed with the last of them, and its files are gone.
             self._shard, self._indexed = fresh, count
@@ -394,9 +394,9 @@ class QdrantEdgeMemory(QdrantEdgeVectorStore):
 class QdrantEdgeDraft(QdrantEdgeVectorStore):
     """Implements the port `MemoryDraft`. Created by `open_beside`."""
 
-    def __init__(self, shard: qe.EdgeShard, path: Path, made: MemoryMetadata) -> None:
-        super().__init__(shard, path, made.embedding)
-        self._made = made
+    def __init__(self, shard: qe.EdgeShard, path: Path, metadata: MemoryMetadata) -> None:
+        super().__init__(shard, path, metadata.embedding)
+        self._made = metadata
 
     @classmethod
     async def open_beside(cls, path: Path, embedder_name: str, dimension: int | None, *, anew: bool = False) -> Self:

@@ -92,27 +92,27 @@ class MemoryMetadata(Value):
         """What its vectors were made with, except those that a later release has added."""
         return EmbeddingSpec(embedder=self.embedder, dimension=self.dimension, indexing=self.indexing)
 
-    def require_same_embedding(self, wanted: EmbeddingSpec, what: str) -> None:
+    def require_same_embedding(self, spec: EmbeddingSpec, what: str) -> None:
         """Check that vectors of the wanted embedding can be compared with those of `what`.
 
         Raises:
             OtherEmbedder: they cannot.
         """
-        if (self.embedder, self.dimension) != (wanted.embedder, wanted.dimension):
+        if (self.embedder, self.dimension) != (spec.embedder, spec.dimension):
             raise OtherEmbedder(
-                f"{what} was made with the embedder {self.embedding}, not with {wanted}: rebuild it with "
+                f"{what} was made with the embedder {self.embedding}, not with {spec}: rebuild it with "
                 "`waystation memory reindex`, or set WAYSTATION_EMBEDDER and its model to their earlier "
                 "values"
             )
 
 
-def build_draft_metadata(made: MemoryMetadata | None, embedding: EmbeddingSpec, place: str) -> MemoryMetadata:
+def build_draft_metadata(metadata: MemoryMetadata | None, embedding: EmbeddingSpec, place: str) -> MemoryMetadata:
     """Return the metadata of the memory that is to replace the one with metadata `made` (None if unknown).
 
     Its name depends on its embedding alone, so that a run after a crash finds it, and differs from the current one's.
     """
     name = f"{place}-{embedding.digest}"
-    taken = made is None or made.storage_location == name
+    taken = metadata is None or metadata.storage_location == name
     return MemoryMetadata(**embedding.model_dump(), storage_location=f"{name}-anew" if taken else name)
 
 

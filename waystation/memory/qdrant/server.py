@@ -48,7 +48,7 @@ class QdrantRetryPolicy(Value):
     """Mean pauses between attempts, in seconds; there is one attempt more than pauses."""
 
 
-_PATIENCE = QdrantRetryPolicy()
+_RETRY_POLICY = QdrantRetryPolicy()
 
 
 async def run_with_retries(
@@ -95,7 +95,7 @@ class QdrantServerVectorStore:
         client: AsyncQdrantClient,
         server: QdrantServerConfig,
         embedding: EmbeddingSpec,
-        patience: QdrantRetryPolicy = _PATIENCE,
+        patience: QdrantRetryPolicy = _RETRY_POLICY,
     ) -> None:
         self._client = client
         self._server = server
@@ -111,7 +111,7 @@ class QdrantServerVectorStore:
         server: QdrantServerConfig,
         embedder_name: str,
         dimension: int | None,
-        patience: QdrantRetryPolicy = _PATIENCE,
+        patience: QdrantRetryPolicy = _RETRY_POLICY,
     ) -> Self:
         """Return the memory on this server. No request is made yet.
 

@@ -106,76 +106,76 @@ def _watched(http_client: httpx2.AsyncClient | None, patience: ModelTimeouts) ->
     return install_stream_watchdog(http_client or DefaultAsyncHttpxClient(), patience.stream)
 
 
-def _messages(given: _Open) -> PlatformClient:
+def _messages(options: _Open) -> PlatformClient:
     """Create a client for the provider or a compatible server.
 
     Without a key the SDK would look for the provider's in the environment, and send it to that server.
     """
     client = AsyncAnthropic(
-        api_key=given.key or NO_KEY,
-        base_url=given.endpoint.url,
-        http_client=given.http,
-        timeout=given.timeout,
+        api_key=options.key or NO_KEY,
+        base_url=options.endpoint.url,
+        http_client=options.http,
+        timeout=options.timeout,
         open_telemetry=False,
     )
     return PlatformClient(client)
 
 
-def _bedrock(given: _Open) -> PlatformClient:
+def _bedrock(options: _Open) -> PlatformClient:
     client = AsyncAnthropicBedrock(
-        aws_region=given.endpoint.region,
-        aws_profile=given.endpoint.profile or None,
-        api_key=given.key,
-        base_url=given.endpoint.url,
-        http_client=given.http,
-        timeout=given.timeout,
+        aws_region=options.endpoint.region,
+        aws_profile=options.endpoint.profile or None,
+        api_key=options.key,
+        base_url=options.endpoint.url,
+        http_client=options.http,
+        timeout=options.timeout,
         open_telemetry=False,
     )
     return PlatformClient(client, _errors("botocore.exceptions", "BotoCoreError", "bedrock"))
 
 
-def _mantle(given: _Open) -> PlatformClient:
+def _mantle(options: _Open) -> PlatformClient:
     client = AsyncAnthropicBedrockMantle(
-        aws_region=given.endpoint.region,
-        aws_profile=given.endpoint.profile or None,
-        api_key=given.key,
-        base_url=given.endpoint.url,
-        http_client=given.http,
-        timeout=given.timeout,
+        aws_region=options.endpoint.region,
+        aws_profile=options.endpoint.profile or None,
+        api_key=options.key,
+        base_url=options.endpoint.url,
+        http_client=options.http,
+        timeout=options.timeout,
         open_telemetry=False,
     )
     return PlatformClient(client, _errors("botocore.exceptions", "BotoCoreError", "bedrock"))
 
 
-def _vertex(given: _Open) -> PlatformClient:
+def _vertex(options: _Open) -> PlatformClient:
     no_credentials = _errors("google.auth.exceptions", "GoogleAuthError", "vertex")
     client = AsyncAnthropicVertex(
-        region=given.endpoint.region,
-        base_url=given.endpoint.url,
-        access_token=given.key,
-        http_client=given.http,
-        timeout=given.timeout,
+        region=options.endpoint.region,
+        base_url=options.endpoint.url,
+        access_token=options.key,
+        http_client=options.http,
+        timeout=options.timeout,
         open_telemetry=False,
-        project_id=given.endpoint.project or NOT_GIVEN,
+        project_id=options.endpoint.project or NOT_GIVEN,
     )
     return PlatformClient(client, no_credentials)
 
 
-def _foundry(given: _Open) -> PlatformClient:
+def _foundry(options: _Open) -> PlatformClient:
     """Create a Foundry client with its key, or else with Entra tokens."""
     no_credentials: tuple[type[Exception], ...] = ()
-    if given.key is None:
+    if options.key is None:
         if find_spec("azure") is None or _absent("azure.identity"):
             raise BadInput(
-                f"{given.endpoint.missing_key_message}, or `pip install 'waystation[foundry]'` for Entra's tokens"
+                f"{options.endpoint.missing_key_message}, or `pip install 'waystation[foundry]'` for Entra's tokens"
             )
         no_credentials = _errors("azure.core.exceptions", "AzureError", "foundry")
     client = AsyncAnthropicFoundry(
-        base_url=given.endpoint.url,
-        api_key=given.key,
-        azure_ad_token_provider=None if given.key is not None else _entra_tokens(),
-        http_client=given.http,
-        timeout=given.timeout,
+        base_url=options.endpoint.url,
+        api_key=options.key,
+        azure_ad_token_provider=None if options.key is not None else _entra_tokens(),
+        http_client=options.http,
+        timeout=options.timeout,
         open_telemetry=False,
     )
     return PlatformClient(client, no_credentials)

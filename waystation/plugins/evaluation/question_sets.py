@@ -14,7 +14,7 @@ from waystation.kernel.value import extract_validation_faults
 from waystation.plugins.evaluation.scores import GoldQuestion, QuestionSet
 
 SHIPPED = Path(__file__).parent / "shipped"
-_MOST_BYTES = 4_000_000
+_MAX_BYTES = 4_000_000
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 
@@ -52,9 +52,9 @@ def load_question_set(path: Path) -> QuestionSet:
 def _text(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
-        if len(content) > _MOST_BYTES:
-            raise BadInput(f"{path} has more than {_MOST_BYTES:,} bytes, which is too large for a question set")
+            content = file.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
+            raise BadInput(f"{path} has more than {_MAX_BYTES:,} bytes, which is too large for a question set")
         return content.decode("utf-8-sig")
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {(error.strerror or 'it cannot be opened').lower()}") from error
@@ -131,7 +131,7 @@ class EvaluationQuestion(NamedTuple):
         return {document.name: document.text.split("\n") for document in self.documents}
 
 
-def load_evaluation_questions(asked: QuestionSet, folder: Path, scratch: Path) -> tuple[EvaluationQuestion, ...]:
+def load_evaluation_questions(question_set: QuestionSet, folder: Path, scratch: Path) -> tuple[EvaluationQuestion, ...]:
     """Load each question with its documents, whose paths are relative to the folder.
 
     `scratch`: folder for the descriptions of installed packages.
@@ -140,10 +140,10 @@ def load_evaluation_questions(asked: QuestionSet, folder: Path, scratch: Path) -
         BadInput: Something is missing, or a gold document is not among the question's documents; the message names the
             question.
     """
-    shelf = _Shelf(asked, folder, scratch)
+    shelf = _Shelf(question_set, folder, scratch)
     found: list[EvaluationQuestion] = []
-    for gold in asked.questions:
-        documents = shelf.documents(_own(asked, gold))
+    for gold in question_set.questions:
+        documents = shelf.documents(_own(question_set, gold))
         names = [document.name for document in documents]
         if not documents:
             raise BadInput(
@@ -160,9 +160,9 @@ def load_evaluation_questions(asked: QuestionSet, folder: Path, scratch: Path) -
     return tuple(found)
 
 
-def _own(asked: QuestionSet, gold: GoldQuestion) -> GoldQuestion | QuestionSet:
+def _own(question_set: QuestionSet, gold: GoldQuestion) -> GoldQuestion | QuestionSet:
     """Return where the documents of the question are named: the question itself, or its set."""
-    return gold if gold.documents or gold.packages else asked
+    return gold if gold.documents or gold.packages else question_set
 
 
 def _inside(folder: Path, entry: str, question: str) -> Path:
@@ -184,13 +184,13 @@ def _inside(folder: Path, entry: str, question: str) -> Path:
 class _Shelf:
     """All documents of a set, read once and together: starting a reader for each would wait for each."""
 
-    def __init__(self, asked: QuestionSet, folder: Path, scratch: Path) -> None:
+    def __init__(self, question_set: QuestionSet, folder: Path, scratch: Path) -> None:
         """Read the documents. Raises BadInput, naming the question, if something is missing."""
         self._folders: dict[str, tuple[SourceDocument, ...]] = {}
         self._files: dict[str, Path] = {}
         installed = {path.stem: path for path in write_package_documents(scratch)}
-        for gold in asked.questions:
-            own = _own(asked, gold)
+        for gold in question_set.questions:
+            own = _own(question_set, gold)
             for package in own.packages:
                 if package not in installed:
                     raise BadInput(f"question {gold.id}: the package {package} is not installed")

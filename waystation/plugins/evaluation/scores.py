@@ -40,10 +40,10 @@ _MONTHS = (
     *("july", "august", "september", "october", "november", "december"),
 )
 _MONTH = {name: number for number, month in enumerate(_MONTHS, 1) for name in (month, month[:3])} | {"sept": 9}
-_MOST_DIGITS = 18
+_MAX_DIGITS = 18
 """Maximum digits of a number whose value matters; longer ones are identifiers, and are kept as written."""
 TELLING_LETTERS = 4
-HELD_SHARE = 0.5
+MIN_SUPPORTED_SHARE = 0.5
 """Minimum share of a sentence's content words that its cited lines must have, besides all of its figures."""
 
 
@@ -134,7 +134,7 @@ def _amount_at(words: Sequence[str], at: int) -> _Meant | None:
 
 def _decimal(word: str) -> Decimal | None:
     try:
-        return Decimal(word) if word[0].isdecimal() and len(word) <= _MOST_DIGITS else None
+        return Decimal(word) if word[0].isdecimal() and len(word) <= _MAX_DIGITS else None
     except InvalidOperation:
         return None
 
@@ -377,7 +377,7 @@ def is_claim_lexically_supported(claim: Claim, documents: Mapping[str, Sequence[
     digits = {figure for word in _WORD.findall(text) for figure in _figures(word)}
     figures = {word for word in said if word[0].isdecimal() and (len(word) > len("12") or word in digits)}
     telling, there = _stems(said), _stems(lines)
-    return figures <= set(lines) and len(telling & there) >= HELD_SHARE * len(telling)
+    return figures <= set(lines) and len(telling & there) >= MIN_SUPPORTED_SHARE * len(telling)
 
 
 def _lines(citation: Citation, documents: Mapping[str, Sequence[str]]) -> Sequence[str]:

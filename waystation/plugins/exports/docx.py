@@ -42,16 +42,16 @@ _WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml"
 _NO_XML = dict.fromkeys([*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF, *range(0xD800, 0xE000)])
 _LEFT_TO_RIGHT = "\u200e"
 _BREAKS = {"\n": "<w:br/>", "\t": "<w:tab/>"}
-_LOWEST_HEADING = 4
-_DEEPEST, _INDENT = 9, 360
+_MAX_HEADING_LEVEL = 4
+_MAX_LIST_LEVEL, _INDENT = 9, 360
 """Maximum list level, and indentation per level; here and below in twentieths of a point."""
 _BULLETS, _NUMBERS = 1, 2
 """Numbering ids; lists that restart their numbering have the following ids."""
-_MOST_COLUMNS, _WIDTH = 63, 8846
+_MAX_COLUMNS, _WIDTH = 63, 8846
 """Maximum columns of a table in Word, and the width of the text on a page."""
 _NARROW, _WIDE = 8, 60
 """Minimum and maximum characters of a column's width."""
-_LONGEST_PROPERTY = 255
+_MAX_PROPERTY_CHARACTERS = 255
 _MANY = 24
 """From this number on, sources are listed in two columns."""
 _ROOM = 300
@@ -99,7 +99,7 @@ def render_docx(report: ExportedReport) -> bytes:
     for address, key in writer.addresses.items():
         main.load_rel(KIND.HYPERLINK, address, key, is_external=True)
     about = package.core_properties
-    about.title, about.subject = _clean(report.title)[:_LONGEST_PROPERTY], report.imprint.task_id
+    about.title, about.subject = _clean(report.title)[:_MAX_PROPERTY_CHARACTERS], report.imprint.task_id
     about.author = about.last_modified_by = "Waystation"
     if (at := report.imprint.stored_at) is not None:
         # python-docx takes whole seconds of UTC, without a time zone.
@@ -116,8 +116,8 @@ def _root(name: str, inside: str) -> bytes:
 
 def _numbering(firsts: Iterable[tuple[int, int]]) -> str:
     """Define bullets, numbers, and a list for each restart: its level and first number."""
-    bullets = _levels("bullet", ["–" if level % 2 else "•" for level in range(_DEEPEST)])
-    numbers = _levels("decimal", [f"%{level}." for level in range(1, _DEEPEST + 1)])
+    bullets = _levels("bullet", ["–" if level % 2 else "•" for level in range(_MAX_LIST_LEVEL)])
+    numbers = _levels("decimal", [f"%{level}." for level in range(1, _MAX_LIST_LEVEL + 1)])
     lists = [(_BULLETS, ""), (_NUMBERS, "")] + [
         (_NUMBERS, f'<w:lvlOverride w:ilvl="{level}"><w:startOverride w:val="{first}"/></w:lvlOverride>')
         for level, first in firsts
@@ -205,7 +205,7 @@ class _Writer:
                 return self._paragraph(style, inlines, indent=_indent(where))
             case HeadingBlock(level=level, inlines=inlines):
                 level = max(1, level - 1) + (where.style == "Account")
-                return self._paragraph(f"Heading{min(level, _LOWEST_HEADING)}", inlines)
+                return self._paragraph(f"Heading{min(level, _MAX_HEADING_LEVEL)}", inlines)
             case CodeBlock(text=text):
                 return self._paragraph("Code", [Inline(text=text)], indent=_indent(where))
             case RuleBlock():
@@ -218,7 +218,7 @@ class _Writer:
                 return self._table(rows)
 
     def _list(self, block: ListBlock, where: _Where) -> str:
-        level = min(where.depth, _DEEPEST - 1)
+        level = min(where.depth, _MAX_LIST_LEVEL - 1)
         number, style = _BULLETS, where.style or "ListBullet"
         if block.first is not None:
             self.firsts.append((level, block.first))
@@ -235,7 +235,7 @@ class _Writer:
     def _table(self, rows: Iterable[tuple[tuple[Inline, ...], ...]]) -> str:
         lines = list(rows)
         columns = max(map(len, lines), default=0)
-        if not 0 < columns <= _MOST_COLUMNS:
+        if not 0 < columns <= _MAX_COLUMNS:
             bar = Inline(text=" | ")
             return "".join(self._paragraph("", [part for cell in line for part in (*cell, bar)]) for line in lines)
         widths = _widths(lines, columns)
@@ -308,7 +308,7 @@ def _ends(columns: int) -> str:
 
 def _indent(where: _Where) -> str:
     """Return the indentation of a list item's continuation, which is aligned with its text."""
-    return f'<w:ind w:left="{_INDENT * min(where.depth, _DEEPEST)}"/>' if where.depth else ""
+    return f'<w:ind w:left="{_INDENT * min(where.depth, _MAX_LIST_LEVEL)}"/>' if where.depth else ""
 
 
 def _widths(rows: Iterable[tuple[tuple[Inline, ...], ...]], columns: int) -> list[int]:

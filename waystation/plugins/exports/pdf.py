@@ -44,13 +44,13 @@ _NOWHERE = "\U0010fffe"
 """A character that no font has: its glyph is that of missing characters."""
 _EVERYWHERE = frozenset(map(chr, range(0x180)))
 """Latin characters, which the typesetter's own fonts have."""
-_MOST_NAMED = 3
+_MAX_NAMED = 3
 """Maximum number of consecutive characters that are described by name."""
-_MOST_KINDS = 5
-_LONGEST_WORD, _PART = 60, 20
+_MAX_KINDS = 5
+_MAX_WORD_CHARACTERS, _PART = 60, 20
 """Characters: a longer word may be broken after each such part, or it would run off the page."""
 _MAY_BREAK = "\u200b"
-_LOWEST_HEADING = 4
+_MAX_HEADING_LEVEL = 4
 
 
 class PdfResult(NamedTuple):
@@ -121,7 +121,7 @@ def _kind(sign: str) -> str:
 def _description(kind: str, run: str) -> str:
     if kind == "mark":
         return ""
-    if kind == "sign" and len(run) <= _MOST_NAMED:
+    if kind == "sign" and len(run) <= _MAX_NAMED:
         return "".join(f"‹{unicodedata.name(sign, f'U+{ord(sign):04X}').lower()}›" for sign in run)
     return f"‹{len(run)} signs›" if kind == "sign" else f"‹{format_count(len(run), f'{kind} character')}›"
 
@@ -130,18 +130,20 @@ def _lacking(missing: Set[str]) -> str:
     kinds = sorted({_kind(sign) for sign in missing} - {"mark"})
     if not kinds:
         return ""
-    some = ", ".join("signs" if kind == "sign" else kind for kind in kinds[:_MOST_KINDS])
+    some = ", ".join("signs" if kind == "sign" else kind for kind in kinds[:_MAX_KINDS])
     return (
         "No font on the machine that made this PDF has some of its characters "
-        f"({some}{' and others' if len(kinds) > _MOST_KINDS else ''}). They are described between ‹ and ›. "
+        f"({some}{' and others' if len(kinds) > _MAX_KINDS else ''}). They are described between ‹ and ›. "
         "Install a font that has them, or send the report as HTML."
     )
 
 
 def _breakable(text: str) -> str:
-    if len(text) <= _LONGEST_WORD:
+    if len(text) <= _MAX_WORD_CHARACTERS:
         return text
-    return " ".join(_MAY_BREAK.join(_parts(word)) if len(word) > _LONGEST_WORD else word for word in text.split(" "))
+    return " ".join(
+        _MAY_BREAK.join(_parts(word)) if len(word) > _MAX_WORD_CHARACTERS else word for word in text.split(" ")
+    )
 
 
 def _parts(word: str) -> list[str]:
@@ -184,7 +186,7 @@ class _Writer:
             case ParagraphBlock(inlines=inlines):
                 return {"inlines": self._inlines(inlines), "rtl": is_right_to_left(inlines)}
             case HeadingBlock(level=level, inlines=inlines):
-                level = min(max(1, level - 1), _LOWEST_HEADING)
+                level = min(max(1, level - 1), _MAX_HEADING_LEVEL)
                 return {"level": level, "inlines": self._inlines(inlines), "rtl": is_right_to_left(inlines)}
             case CodeBlock(text=text):
                 return {"text": self._shown(text)}

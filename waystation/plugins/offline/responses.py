@@ -18,7 +18,7 @@ from waystation.plugins.offline.language import truncate_at_word
 CHARACTERS_A_TOKEN = 4
 MIN_CACHED_TOKENS = 256
 """Minimum tokens of a cached prefix."""
-KEPT_PREFIXES = 1_024
+MAX_CACHED_PREFIXES = 1_024
 
 
 def characters_to_tokens(characters: int) -> int:
@@ -51,7 +51,7 @@ class PromptCache:
     def _keep(self, digest: str) -> None:
         self._known[digest] = None
         self._known.move_to_end(digest)
-        while len(self._known) > KEPT_PREFIXES:
+        while len(self._known) > MAX_CACHED_PREFIXES:
             self._known.popitem(last=False)
 
 

@@ -136,7 +136,7 @@ _IS = compile_bounded(
 _AMPERSAND = r"&(?![\w.%\[\]-]{0,60}=|#?\w{1,8};|[&\s]|\Z)"
 """`&` within a value: not before the next field of a query, in an HTML entity, or as a shell operator."""
 _PLAIN = r"[^\s\"'`\\,;()<>&|。、]"
-_LONGEST_VALUE = 400
+_MAX_VALUE_CHARACTERS = 400
 _VALUE = compile_bounded(
     r"[fbru]{0,2}(?:(?P<plain>[\"'`])(?P<escaped>(?:(?!(?P=plain))[^\n\\]|\\[^\n]){1,400}+)(?P=plain)"
     r"|\\(?P<inner>[\"'])(?P<nested>(?:[^\"'\n\\]|\\\\(?:\\[\"']|[^\n\"'])){1,400}+)\\(?P=inner)"
@@ -167,7 +167,7 @@ _ARGUMENT_LINE = compile_bounded(r",[ \t]{0,400}+(?:\n|\Z)")
 _SPACE = compile_bounded(r"\s")
 _KEY_CHARACTERS = compile_bounded(r"\A[\w.~+/=:%-]+\Z")
 _WORD = compile_bounded(r"\A(?!\w+\.\w)\S*[^\s:]\Z")
-_SHORTEST_PASSWORD = 4
+_MIN_PASSWORD_CHARACTERS = 4
 _PHRASE = compile_bounded(
     r"^[ \t>*|-]*+(?:\d++[.|)]?[ \t]++)?[\"'*_]*+(?:[^\W\d]{1,60}[ _-])?"
     rf"(?:{PASSWORD}|(?<=[_-])pass(?=[\"']?\s?[:=]))(?<!s)"
@@ -324,12 +324,12 @@ def _end_of_word(text: str, start: int, end: int, label: str) -> int:
     if not label.isascii() and _CJK.search(label):
         foreign = _CJK.search(text, start, end)
         end = foreign.start() if foreign else end
-    return start + len(text[start : min(end, start + _LONGEST_VALUE)].rstrip(_NOT_ITS_END))
+    return start + len(text[start : min(end, start + _MAX_VALUE_CHARACTERS)].rstrip(_NOT_ITS_END))
 
 
 def _end_of_long(text: str, found: _Value) -> int:
     """Return the end of an unquoted value that is longer than the searched span, with its whole rest."""
-    rest = None if found.quoted or found.end - found.start < _LONGEST_VALUE else _REST.match(text, found.end)
+    rest = None if found.quoted or found.end - found.start < _MAX_VALUE_CHARACTERS else _REST.match(text, found.end)
     return rest.end() if rest else found.end
 
 
@@ -367,7 +367,7 @@ def _quoted_counts(value: str, found: _Value) -> bool:
 
 
 def _is_password_at_all(value: str, found: _Value) -> bool:
-    return len(value) >= _SHORTEST_PASSWORD and not (found.label == "pwd" and _PATH.match(value))
+    return len(value) >= _MIN_PASSWORD_CHARACTERS and not (found.label == "pwd" and _PATH.match(value))
 
 
 def _password_counts(text: str, value: str, found: _Value) -> bool:
@@ -386,7 +386,7 @@ def _weak_counts(text: str, value: str, found: _Value) -> bool:
     if found.operator in {"", ":", "="} and found.label != "clave" and _is_unlike_prose(value):
         return not (_PATH.match(value) or is_inside_code(text, found.start))
     if found.operator == "=" and found.label != "pass" and value.isalpha():
-        return len(value) >= _SHORTEST_PASSWORD and _is_bare_word_a_password(text, found)
+        return len(value) >= _MIN_PASSWORD_CHARACTERS and _is_bare_word_a_password(text, found)
     if found.operator in {":", "="} and _WITH_DIGITS_INSIDE.match(value):
         return _LAST_ON_LINE.match(text, found.end) is not None and not is_inside_code(text, found.start)
     return len(value) >= 6 and value.isalnum() and _is_mixed(value) and found.operator != "|"
@@ -396,7 +396,7 @@ def _is_unlike_prose(value: str) -> bool:
     """Return whether a value has a character that words, identifiers and dotted paths do not have, or a hyphen between
     an upper and a lower case letter.
     """
-    if len(value) <= _SHORTEST_PASSWORD or value.rstrip("!?").isalpha():
+    if len(value) <= _MIN_PASSWORD_CHARACTERS or value.rstrip("!?").isalpha():
         return False
     return (_SIGN.search(value) is not None and _LETTER.search(value) is not None) or _HYPHENED.match(value) is not None
 

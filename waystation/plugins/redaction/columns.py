@@ -57,7 +57,7 @@ _GAP = compile_bounded(r" {2,}+|\t++")
 _QUOTABLE = "\t;,"
 """Separators of formats in which quoted cells may have separators and line ends."""
 _END_OF_DUMP = "\\."
-_LONGEST_ROW = 4_000
+_MAX_ROW_CHARACTERS = 4_000
 """Maximum characters to the end of a quoted cell."""
 _FIELD_NAME = compile_bounded(
     r"\A(?:\s*(?:[A-Za-z_][\w.-]*|\"[\w .-]+\"|'[\w .-]+')\s*"
@@ -176,7 +176,7 @@ def _row_end(text: str, position: int, separator: str) -> int:
     end = _end_of_line(text, position)
     if separator not in _QUOTABLE or text.count('"', position, end) % 2 == 0:
         return end
-    last = min(len(text), position + _LONGEST_ROW)
+    last = min(len(text), position + _MAX_ROW_CHARACTERS)
     quotes, longer = 1, end
     while quotes % 2 and longer < last:
         begin, longer = longer + 1, _end_of_line(text, longer + 1)
@@ -275,7 +275,7 @@ _SPOKEN_OF = compile_bounded(
 )
 _ITEM = compile_bounded(rf"^[ \t]{{0,20}}+(?:[-*+]|\d{{1,3}}[.)])[ \t]\[[ xX]\][ \t]{_ONE}:[ \t]", re.MULTILINE)
 _AROUND_ONE = (_SPOKEN_TO, _SPOKEN_OF, _ITEM)
-_SHORTEST = 3
+_MIN_CHARACTERS = 3
 _CELL_BEFORE_AN_ADDRESS = compile_bounded(
     rf"(?:^|(?<=[,;\t|\"]))[\" ]{{0,2}}{_ONE}\"?[,;\t|][ \"]{{0,2}}(?:(?P<local>[\w.+-]{{1,64}})@|<EMAIL_)",
     re.MULTILINE,
@@ -323,7 +323,7 @@ def _single(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     for pattern in _AROUND_ONE:
         for match in pattern.finditer(text, start, end):
             word = NameWord.from_span(text, *match.span("name"))
-            if word.is_listed and len(word.part) >= _SHORTEST:
+            if word.is_listed and len(word.part) >= _MIN_CHARACTERS:
                 yield word.start, word.end
     for match in _CELL_BEFORE_AN_ADDRESS.finditer(text, start, end):
         word = NameWord.from_span(text, *match.span("name"))
@@ -408,14 +408,14 @@ def _in_other_scripts(text: str, start: int, end: int) -> Iterator[Detection]:
             yield Detection("PERSON", *match.span(match.lastgroup or 0), _SCORE)
 
 
-_LONGEST_NAME = 60
+_MAX_NAME_CHARACTERS = 60
 
 
 def expand_to_full_name(text: str, find: Detection) -> Detection:
     """Extend a detection to adjacent capitalised words of its script: the language model sees half of such names."""
     if text[find.start : find.end].isascii():
         return find
-    around = max(0, find.start - _LONGEST_NAME), min(len(text), find.end + _LONGEST_NAME)
+    around = max(0, find.start - _MAX_NAME_CHARACTERS), min(len(text), find.end + _MAX_NAME_CHARACTERS)
     for match in _OTHER_SCRIPT.finditer(text, *around):
         if match.start() <= find.start and find.end <= match.end():
             return find._replace(start=match.start(), end=match.end())

@@ -177,7 +177,7 @@ _OPENS_NOTHING = compile_bounded(
     re.IGNORECASE,
 )
 _CHANGE = compile_bounded(r"(?<=[A-Za-z])\d|(?<=\d)[A-Za-z]")
-_LEAST_CHANGES = 5
+_MIN_CHANGES = 5
 """Minimum changes between letters and digits: names and dates have fewer."""
 _A_UUID = compile_bounded(r"\A[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\Z")
 
@@ -189,7 +189,7 @@ def find_service_keys(text: str, lowered: str) -> Iterator[RecognizerMatch]:
             value = match["secret"]
             if _OPENS_NOTHING.search(match["name"]) or _A_UUID.match(value):
                 continue
-            if len(_CHANGE.findall(value)) >= _LEAST_CHANGES:
+            if len(_CHANGE.findall(value)) >= _MIN_CHANGES:
                 yield RecognizerMatch("SECRET", *match.span("secret"), 0.9)
 
 

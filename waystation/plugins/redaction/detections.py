@@ -47,7 +47,7 @@ def resolve_overlaps(text: str, finds: Iterable[Detection]) -> tuple[Detection, 
 
 _TOKEN, _WORD_OR_MORE = compile_bounded(r"[\w-]++"), compile_bounded(r"[^\s\"'`<>,;()\[\]{}]++")
 _DIGIT, _LETTER = compile_bounded(r"\d"), compile_bounded(r"[^\W\d_]")
-_LEAST_REPEATED = 10
+_MIN_REPEATED_CHARACTERS = 10
 """Minimum characters: a shorter secret may also be a word of the text."""
 
 
@@ -56,7 +56,7 @@ def find_repeated_secrets(text: str, finds: Iterable[Detection]) -> Iterator[Det
     below.
     """
     values = {text[find.start : find.end] for find in finds if find.type == SECRET}
-    known = {value for value in values if len(value) >= _LEAST_REPEATED and _is_mixed(value)}
+    known = {value for value in values if len(value) >= _MIN_REPEATED_CHARACTERS and _is_mixed(value)}
     for pattern in (_TOKEN, _WORD_OR_MORE) if known else ():
         for token in pattern.finditer(text):
             for value in {token[0], token[0].rstrip(".:!?"), token[0].rpartition("=")[2]} & known:
@@ -244,12 +244,12 @@ _STRING = compile_bounded(r"(?<!\\)\"(?P<inside>(?:[^\"\\\n]|\\.)*+)\"(?P<key>\s
 _ESCAPE_OF_JSON = compile_bounded(r"\\(?:u(?P<number>[0-9a-fA-F]{4})|(?P<sign>.))")
 _SIGNS_OF_JSON = {"n": "\n", "r": "\n", "t": "\t", "b": " ", "f": "\n"}
 _LOWER_WORD = compile_bounded(r"(?<![\w-])[^\W\d_A-Z]{2}")
-_FEWEST_BLANKS = 2
-_MOST_LAYERS = 3
+_MIN_BLANKS = 2
+_MAX_JSON_DEPTH = 3
 """Maximum depth of JSON within JSON strings."""
 
 
-def extract_json_prose(text: str, layers: int = _MOST_LAYERS) -> Iterator[UnescapedSpan]:
+def extract_json_prose(text: str, layers: int = _MAX_JSON_DEPTH) -> Iterator[UnescapedSpan]:
     """Yield JSON values that have a sentence, decoded; also from JSON within a value."""
     end, in_value, of_array = 0, False, False
     for string in _STRING.finditer(text):
@@ -262,7 +262,7 @@ def extract_json_prose(text: str, layers: int = _MOST_LAYERS) -> Iterator[Unesca
 
 
 def _prose_of(text: str, start: int, end: int, layers: int) -> Iterator[UnescapedSpan]:
-    if text.count(" ", start, end) + text.count("\\n", start, end) < _FEWEST_BLANKS:
+    if text.count(" ", start, end) + text.count("\\n", start, end) < _MIN_BLANKS:
         return
     value = _unescaped_json(text, start, end)
     inner = extract_json_prose(value.text, layers - 1) if layers and "\\" in text[start:end] else ()

@@ -78,8 +78,8 @@ _BEFORE_KEY = compile_bounded(
 """Excludes the beginning of a block of code."""
 _BEFORE_SECTION = compile_bounded(r"\A[ \t]{0,8}\[{1,2}[^\[\]\n]{0,80}\Z")
 _BEFORE_TITLE = compile_bounded(r"\A#{1,6}[ \t][^\n]{0,80}\Z")
-_LONGEST_KEY = 100
-_LONGEST_VALUE = 4_000
+_MAX_KEY_CHARACTERS = 100
+_MAX_VALUE_CHARACTERS = 4_000
 _QUOTED = r"(?P<quote>\"|`|'(?<![^\W_]{2}'))(?P<quoted>(?:(?!(?P=quote))[^\n\\]|\\[^\n]){0,4000}+)(?P=quote)"
 _TOKEN = compile_bounded(
     rf"\\[^\n]|{_QUOTED}|(?P<open>[{{\[(])|(?P<close>[}}\])])|(?P<part>[,;\n])|(?P<bare>[^\s,;{{}}\[\]()\"'`\\]++)"
@@ -179,20 +179,20 @@ _LONE_NUMBER = compile_bounded(r"\A\d{6,64}\Z")
 _LONG_WORD = 16
 """Letters: shorter unlikely words also occur among words of code."""
 _AROUND_VALUE = " \t\r,;*"
-_MOST_WORDS = 4
+_MAX_WORDS = 4
 """Maximum words of a value of which one may be a secret: `bob / Tr0ub4dor`. More are prose."""
 
 
 @lru_cache(4_096)
 def _kind_of(key: str) -> _Kind:
     """Return what a key says about its values."""
-    label = _KEY_OF_HEADING.search(to_lower_same_length(key[-_LONGEST_KEY:]))
+    label = _KEY_OF_HEADING.search(to_lower_same_length(key[-_MAX_KEY_CHARACTERS:]))
     return _Kind[(label.lastgroup or "none").upper()] if label else _Kind.NONE
 
 
 @lru_cache(4_096)
 def _last_word(key: str) -> str:
-    words = _WORD_OF_KEY.findall(_HUMP.sub("_", key[-_LONGEST_KEY:]))
+    words = _WORD_OF_KEY.findall(_HUMP.sub("_", key[-_MAX_KEY_CHARACTERS:]))
     return words[-1].lower() if words else ""
 
 
@@ -243,14 +243,14 @@ def _secrets_in(
     text: str, start: int, end: int, key: str, kind: _Kind, *, quoted: bool, strict: bool
 ) -> Iterator[_Span]:
     """Yield the secrets in a value: the whole of it, or one word if it has a few."""
-    value = text[start : min(end, start + _LONGEST_VALUE)]
+    value = text[start : min(end, start + _MAX_VALUE_CHARACTERS)]
     start, value = start + len(value) - len(value.lstrip(_AROUND_VALUE)), value.strip(_AROUND_VALUE)
-    words = value.split(None, _MOST_WORDS)
+    words = value.split(None, _MAX_WORDS)
     if len(words) == 1:
         is_name = not quoted and bool(value) and is_code_expression(text, start, start + len(value))
         if not is_name and _is_secret(value, key, kind, quoted=quoted, strict=strict):
             yield start, start + len(value)
-    elif len(words) <= _MOST_WORDS and not is_dummy_value(value):
+    elif len(words) <= _MAX_WORDS and not is_dummy_value(value):
         place = start
         for word in words:
             place = text.index(word, place)
@@ -281,7 +281,7 @@ class _Level:
             if not quoted and (self.closing == ")" or not (key or self.closing == "]")):
                 return
             yield from _secrets_in(text, start, end, key, self.kind, quoted=quoted, strict=self.strict)
-        elif len(items) <= _MOST_WORDS:
+        elif len(items) <= _MAX_WORDS:
             for start, end, quoted in items:
                 yield from _secrets_in(text, start, end, key, self.kind, quoted=quoted, strict=True)
 
@@ -305,7 +305,7 @@ class _Level:
     def take_key(self, text: str) -> None:
         """Take the last item as a key."""
         start, end, _ = self.items[-1]
-        self.key = text[max(start, end - _LONGEST_KEY) : end]
+        self.key = text[max(start, end - _MAX_KEY_CHARACTERS) : end]
         self.items = []
 
 
@@ -408,7 +408,7 @@ def _behind_label(text: str, start: int, end: int, kind: _Kind) -> tuple[list[_S
     """Return the secrets under the heading whose label is here, and the end; None if it is no heading."""
     if opens := _OPENS.match(text, end):
         return _in_brackets(text, opens.start("bracket"), kind)
-    begin = max(text.rfind("\n", 0, start) + 1, start - _LONGEST_KEY)
+    begin = max(text.rfind("\n", 0, start) + 1, start - _MAX_KEY_CHARACTERS)
     if (line := _ENDS_LINE.match(text, end)) and (key := _BEFORE_KEY.match(text[begin:start])):
         return _in_lines(text, line.end(), kind, len(key["indent"]), None)
     if (line := _ENDS_SECTION.match(text, end)) and _BEFORE_SECTION.match(text[begin:start]):

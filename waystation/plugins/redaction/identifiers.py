@@ -130,9 +130,9 @@ _VERSION_LABEL = compile_bounded(
 _VERSION_TAIL = compile_bounded(
     r"[-+_.]?(?:a|b|rc|dev|post|alpha|beta|tar|zip|whl|egg|exe|msi|deb|rpm|jar)(?![A-Za-z])"
 )
-_LOWEST_FIRST_OCTET = 10
+_MIN_FIRST_OCTET = 10
 """Below this, four numbers with dots are a version or a section unless a word nearby concerns networks."""
-_FEWEST_IPV6_GROUPS = 3
+_MIN_IPV6_GROUPS = 3
 _IPV4_IN_IPV6 = Pattern(
     "IPv4 in IPv6", r"(?<![\w:.])(?:::(?:ffff:(?:0:)?)?|64:ff9b::)(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)", 0.6
 )
@@ -185,7 +185,7 @@ def _is_address(text: str, start: int, end: int) -> bool:
         if "." in text[start:end]:
             return not ipaddress.IPv4Address(address.packed[-4:]).is_loopback
         groups = [group for group in text[start:end].split(":") if group]
-        return len(groups) >= _FEWEST_IPV6_GROUPS or (len(groups[0]) > 2 and any(map(str.isdigit, groups[0])))
+        return len(groups) >= _MIN_IPV6_GROUPS or (len(groups[0]) > 2 and any(map(str.isdigit, groups[0])))
     if _DIGITS_BEFORE.search(text, max(0, start - 2), start) or _DIGITS_AFTER.match(text, end):
         return False
     return not _is_mask(address) and not _is_version(text, start, end, address)
@@ -199,7 +199,7 @@ def _is_version(text: str, start: int, end: int, address: ipaddress.IPv4Address)
     if _VERSION_LABEL.search(text, max(0, start - 12), start) or _VERSION_TAIL.match(text, end):
         return True
     of_network = _IP_LABEL.search(text, max(0, start - 40), start) or _IP_TAIL.match(text, end)
-    return address.packed[0] < _LOWEST_FIRST_OCTET and not of_network
+    return address.packed[0] < _MIN_FIRST_OCTET and not of_network
 
 
 _NUMBER_IS = r"(?:\s?(?:numbers?|nos?\.?|num\.?|nr\.?|#|id))?(?:\s(?:is|was))?\s{0,2}[:=#]?\s{0,2}"

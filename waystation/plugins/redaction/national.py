@@ -105,11 +105,11 @@ FORMS: Mapping[str, Sequence[_Form]] = MappingProxyType(
 )
 """Left out: forms that phone, order or version numbers have too often (NHS, NPI, MBI), and ids not of persons."""
 
-_LEAST_SCORE = 0.5
+_MIN_SCORE = 0.5
 """Minimum score of an unmistakable form: Presidio's weaker patterns of the same id lack word boundaries or check
 digits.
 """
-_LONGEST_ID = 20
+_MAX_ID_CHARACTERS = 20
 """Characters, with a margin: Italy's fiscal code and a British driving licence have 16."""
 _WHOLE = compile_bounded(r"[^\W_]|[-_.](?=\w)")
 _GROUPS = compile_bounded(r"(?<![\w.-])[A-Z0-9]{1,11}(?:[ .\-/][A-Z0-9]{1,11}){1,8}(?!\w)")
@@ -149,11 +149,9 @@ class NationalIdRecognizer(FormatRecognizer):
             if not _is_whole(text, found.start, found.end):
                 continue
             value = text[found.start : found.end]
-            clear = (
-                self._unmistakable and found.score >= _LEAST_SCORE and not value.isdigit() and value == value.upper()
-            )
+            clear = self._unmistakable and found.score >= _MIN_SCORE and not value.isdigit() and value == value.upper()
             if clear or self._is_labelled(text, found.start):
-                yield RecognizerMatch(found.entity_type, found.start, found.end, max(found.score, _LEAST_SCORE))
+                yield RecognizerMatch(found.entity_type, found.start, found.end, max(found.score, _MIN_SCORE))
 
     def _in_groups(self, text: str) -> Iterator[RecognizerMatch]:
         """Yield ids after their label, grouped by blanks, dots or dashes as in official documents."""
@@ -170,11 +168,11 @@ class NationalIdRecognizer(FormatRecognizer):
     def _whole_in(self, text: str, start: int, ends: Sequence[int]) -> Iterator[RecognizerMatch]:
         for end in ends:
             value = _BETWEEN_GROUPS.sub("", text[start:end])
-            if len(value) > _LONGEST_ID or not _ANY_DIGIT.search(value):
+            if len(value) > _MAX_ID_CHARACTERS or not _ANY_DIGIT.search(value):
                 continue
             found = self._recogniser.analyze(value, list(self._recogniser.supported_entities))
             if any(hit.start == 0 and hit.end == len(value) and hit.score > 0 for hit in found):
-                yield RecognizerMatch(self._recogniser.supported_entities[0], start, end, _LEAST_SCORE)
+                yield RecognizerMatch(self._recogniser.supported_entities[0], start, end, _MIN_SCORE)
                 return
 
     def _is_labelled(self, text: str, start: int) -> bool:
@@ -209,7 +207,7 @@ _REGIONS_OF_CALLS = (
     "PT",
 )
 _REGIONS = ("US", "GB", "DE", "FR", "IN", "BR", "IL")
-_FEWEST_DIGITS, _MOST_DIGITS = 7, 15
+_MIN_DIGITS, _MAX_DIGITS = 7, 15
 
 _GLUED_EXTENSION = (
     r"(?:[ \t]{0,2}[;,]?[ \t]{0,2}(?:[xX]|#|(?i:ext(?:ension|n)?|xtn|poste|durchwahl|dw|доб))"
@@ -297,7 +295,7 @@ def _end_of_extension(text: str, start: int, end: int) -> int:
 def _plausible(text: str, start: int, end: int, *, must_be_assigned: bool) -> bool:
     number = text[start:end]
     digits = sum(character.isdigit() for character in number)
-    if not _FEWEST_DIGITS <= digits <= _MOST_DIGITS or _DATE.match(number):
+    if not _MIN_DIGITS <= digits <= _MAX_DIGITS or _DATE.match(number):
         return False
     if _OTHER_LABEL.search(text, max(0, start - 30), start):
         return False

@@ -68,8 +68,8 @@ SAID_OF_SECRETS = PROSE | _words("said_of_secrets.txt")
 
 _AROUND = 240
 """Characters before and after a name that are checked for code: about three lines each."""
-_FEWEST_MARKS = 2
-_SHORTEST, _SHORTEST_STEM = 3, 3
+_MIN_MARKS = 2
+_MIN_CHARACTERS, _MIN_STEM_CHARACTERS = 3, 3
 _PREFIX = compile_bounded(r"\A(?:un|re|in|non|de|dis|pre|sub|multi|auto|over)")
 _BEFORE, _AFTER = 40, 70
 _PART = compile_bounded(r"[^\W\d_]+\.?")
@@ -184,7 +184,7 @@ _SEVERAL_WORDS = compile_bounded(rf"{STANDING_APART}{CAPITALISED}(?:{_FURTHER}){
 _ONE_WORD = compile_bounded(rf"{STANDING_APART}(?<![\w]['’]){CAPITALISED}")
 _WORD_OF_SEVERAL = compile_bounded(CAPITALISED)
 _OWNED, _NEW = compile_bounded(r"['’]s\Z"), compile_bounded(r"\b[Nn]ew \Z")
-_MOST_FOLLOWING, _LONGEST_CITY = 3, 4
+_MAX_FOLLOWING, _MAX_CITY_WORDS = 3, 4
 _NO_GIVEN_NAMES, CALLED_AFTER_PEOPLE = _words("no_given_names.txt"), _words("called_after_people.txt")
 """Listed names that other things also begin with; and words after a name that show that it is no person."""
 
@@ -229,11 +229,11 @@ class NameWord(NamedTuple):
     @property
     def may_start_name(self) -> bool:
         """Whether it is a given name, or may be an unlisted one."""
-        if len(self.part) < _SHORTEST - 1 or self.part in _NO_GIVEN_NAMES:
+        if len(self.part) < _MIN_CHARACTERS - 1 or self.part in _NO_GIVEN_NAMES:
             return False
         if self.part in GIVEN_NAMES:
             return not _is_ordinary(self.part) or self.part in NAMES_THAT_ARE_WORDS
-        return len(self.part) >= _SHORTEST and self.may_continue_name and not _is_ordinary(self.part)
+        return len(self.part) >= _MIN_CHARACTERS and self.may_continue_name and not _is_ordinary(self.part)
 
     @property
     def may_continue_name(self) -> bool:
@@ -269,7 +269,7 @@ def find_listed_people(text: str, start: int, end: int, *, by_all_words: bool = 
 
 def _words_of_city(text: str, words: Sequence[NameWord]) -> int:
     """Return the number of words of a city name that begins with the first word, if it is more than one."""
-    for count in range(min(len(words), _LONGEST_CITY), 1, -1):
+    for count in range(min(len(words), _MAX_CITY_WORDS), 1, -1):
         if text[words[0].start : words[count - 1].end] in CITIES:
             return count
     return 0
@@ -278,7 +278,7 @@ def _words_of_city(text: str, words: Sequence[NameWord]) -> int:
 def _last_of_name(words: Sequence[NameWord], first: int) -> int:
     """Return the index of the last word of the name that begins there; `first` itself if there is none."""
     last = first
-    for place in range(first + 1, min(first + 1 + _MOST_FOLLOWING, len(words))):
+    for place in range(first + 1, min(first + 1 + _MAX_FOLLOWING, len(words))):
         if words[place - 1].is_possessive or not words[place].may_continue_name:
             break
         last = place
@@ -371,7 +371,7 @@ def _words_kept(text: str, person: Detection) -> Iterator[NameWord]:
     ]
     for word in words if len(words) > 1 or (words and words[0].is_listed and words[0].part in GIVEN_NAMES) else ():
         is_name = word.is_listed or (word is words[-1] and word.may_continue_name and word.is_unambiguous_name)
-        if is_name and len(word.part) >= _SHORTEST:
+        if is_name and len(word.part) >= _MIN_CHARACTERS:
             yield word
 
 
@@ -390,7 +390,7 @@ def _without_verb(text: str, name: Detection) -> Detection:
     if not first or not rest or _TITLE.search(text, name.start, rest.end()):
         return name
     word = strip_accents_and_case(first[0])
-    if _is_known(word) or not _is_ordinary(word) or len(word) == 1 or name.end - rest.end() < _SHORTEST:
+    if _is_known(word) or not _is_ordinary(word) or len(word) == 1 or name.end - rest.end() < _MIN_CHARACTERS:
         return name
     begins = _begins_sentence(text, name) or _is_in_code(text, name)
     return name._replace(start=rest.end()) if begins else name
@@ -432,10 +432,10 @@ def _is_in_code(text: str, name: Detection) -> bool:
     marks = 0
     for mark in _CODE.finditer(text, *around):
         on_its_line = "\n" not in text[min(mark.start(), name.start) : max(mark.end(), name.end)]
-        marks += _FEWEST_MARKS if on_its_line else 1
-        if marks >= _FEWEST_MARKS:
+        marks += _MIN_MARKS if on_its_line else 1
+        if marks >= _MIN_MARKS:
             return True
-    return marks + sum(1 for _ in _PERHAPS_CODE.finditer(text, *around)) >= _FEWEST_MARKS
+    return marks + sum(1 for _ in _PERHAPS_CODE.finditer(text, *around)) >= _MIN_MARKS
 
 
 def _is_known(part: str) -> bool:
@@ -448,7 +448,7 @@ def _is_ordinary(part: str) -> bool:
     if _is_known(part):
         return False
     stem = _PREFIX.sub("", part.removesuffix("s"))
-    return len(stem) >= _SHORTEST_STEM and stem in ORDINARY_WORDS
+    return len(stem) >= _MIN_STEM_CHARACTERS and stem in ORDINARY_WORDS
 
 
 def strip_accents_and_case(word: str) -> str:

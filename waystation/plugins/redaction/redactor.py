@@ -42,20 +42,20 @@ class RedactionCache:
         self._characters = 0
         self._results: OrderedDict[_Key, RedactionResult] = OrderedDict()
 
-    def get(self, text: str, wanted: RedactionLevel, tenant: str) -> RedactionResult | None:
+    def get(self, text: str, level: RedactionLevel, tenant: str) -> RedactionResult | None:
         """Return the cached result for this text."""
-        key = _key(text, wanted, tenant)
+        key = _key(text, level, tenant)
         if key in self._results:
             self._results.move_to_end(key)
         return self._results.get(key)
 
-    def put(self, text: str, wanted: RedactionLevel, tenant: str, result: RedactionResult) -> None:
+    def put(self, text: str, level: RedactionLevel, tenant: str, result: RedactionResult) -> None:
         """Store the result, and that redacting it again changes nothing: a placeholder can make a recogniser see a name
         next to it that it did not see before.
         """
-        self._keep(_key(text, wanted, tenant), result)
+        self._keep(_key(text, level, tenant), result)
         if result.spans:
-            self._keep(_key(result.text, wanted, tenant), RedactionResult(text=result.text))
+            self._keep(_key(result.text, level, tenant), RedactionResult(text=result.text))
 
     def _keep(self, key: _Key, result: RedactionResult) -> None:
         if key in self._results:
@@ -67,8 +67,8 @@ class RedactionCache:
             self._characters -= len(oldest.text)
 
 
-def _key(text: str, wanted: RedactionLevel, tenant: str) -> _Key:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), wanted, tenant
+def _key(text: str, level: RedactionLevel, tenant: str) -> _Key:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest(), level, tenant
 
 
 REDACTION_SECONDS = 60.0
@@ -111,7 +111,9 @@ class PresidioRedactor:
         """Load the engines now (a few seconds) instead of with the first text. Raises RedactionFailed."""
         await self._searcher.load()
 
-    async def redact(self, texts: Sequence[str], place: TextDestination, tenant: str) -> tuple[RedactionResult, ...]:
+    async def redact(
+        self, texts: Sequence[str], destination: TextDestination, tenant: str
+    ) -> tuple[RedactionResult, ...]:
         """Return one result per text, in order. Text that this returned before comes back unchanged.
 
         Raises:
@@ -119,9 +121,9 @@ class PresidioRedactor:
                 it.
             RedactionFailed: No text can be redacted now.
         """
-        wanted = get_redaction_level(place, self._rules.policy)
+        wanted = get_redaction_level(destination, self._rules.policy)
         if wanted in {RedactionLevel.ORIGINAL, RedactionLevel.NO_TEXT}:
-            raise RedactionFailed(f"no redacted text goes to this place: {place}")
+            raise RedactionFailed(f"no redacted text goes to this place: {destination}")
         waiting = iter(dict.fromkeys(texts))
         done: dict[str, RedactionResult] = {}
 
@@ -138,24 +140,24 @@ class PresidioRedactor:
         self._lane.close()
         self._searcher.close()
 
-    async def _redact_one(self, text: str, wanted: RedactionLevel, tenant: str) -> RedactionResult:
-        known = self._cache.get(text, wanted, tenant)
+    async def _redact_one(self, text: str, level: RedactionLevel, tenant: str) -> RedactionResult:
+        known = self._cache.get(text, level, tenant)
         if known:
             return known
         limit = TimeLimit.for_text(text, self._seconds)
-        found = await self._found(text, wanted, limit)
+        found = await self._found(text, level, limit)
         finds = [find for one in found for find in one.detections]
         result = await self._lane.run(lambda: self._replace(text, finds, tenant), limit)
         languages = frozenset[str]().union(*(one.unsearched_languages for one in found))
         result = result.replace(languages_without_names=tuple(sorted(languages)))
-        self._cache.put(text, wanted, tenant, result)
+        self._cache.put(text, level, tenant, result)
         return result
 
-    async def _found(self, text: str, wanted: RedactionLevel, limit: TimeLimit) -> Sequence[ChunkSearchResult]:
+    async def _found(self, text: str, level: RedactionLevel, limit: TimeLimit) -> Sequence[ChunkSearchResult]:
         """Return everything to replace, in positions of the text, over all ways to read it."""
         found, rest = list[ChunkSearchResult](), text
         for _ in range(MAX_TEXT_VIEWS):
-            fresh = await self._found_in_views(rest, wanted, limit)
+            fresh = await self._found_in_views(rest, level, limit)
             found += fresh
             finds = [find for one in fresh for find in one.detections]
             if fresh[0].views == 1 or not finds:
@@ -166,9 +168,9 @@ class PresidioRedactor:
             f"each of {MAX_TEXT_VIEWS} passes found more than the one before: the text was made to cause that"
         )
 
-    async def _found_in_views(self, text: str, wanted: RedactionLevel, limit: TimeLimit) -> Sequence[ChunkSearchResult]:
+    async def _found_in_views(self, text: str, level: RedactionLevel, limit: TimeLimit) -> Sequence[ChunkSearchResult]:
         """Return the detections in every way to read the text."""
-        begin = ChunkSearchRequest.for_text(text, wanted)
+        begin = ChunkSearchRequest.for_text(text, level)
         found = [one async for one in self._found_in(text, begin, limit)]
         for view in range(1, found[0].views):
             more = begin.replace(view=view)

@@ -30,7 +30,7 @@ from pydantic import (
 
 from waystation.kernel.errors import BadInput, TextRedactionError
 from waystation.kernel.patterns import LinearPattern, compile_bounded
-from waystation.kernel.value import OURS
+from waystation.kernel.value import VALUE_ERROR_PREFIX
 from waystation.privacy.policy import RedactionPolicy
 
 _LINEAR_FLAGS = re.DOTALL | re.MULTILINE | re.IGNORECASE
@@ -197,7 +197,7 @@ def load_custom_rules(path: Path) -> CustomDetectionConfig:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = [step for step in first["loc"] if step not in {_VALUE, _PATTERN}]
         field = ".".join(map(str, place)) or "the file"
-        line, fault = _line(_composed(written), place), first["msg"].removeprefix(OURS)
+        line, fault = _line(_composed(written), place), first["msg"].removeprefix(VALUE_ERROR_PREFIX)
         raise BadInput(f"the recognisers {path}, line {line}: {field}: {fault}") from None
     values = frozenset(item for item in file.allow if isinstance(item, str))
     patterns = tuple(item.regex for item in file.allow if isinstance(item, AllowedPattern))

@@ -141,7 +141,7 @@ class NameFilter:
 
 _SCORE = 0.5
 """Below the language model's score: `Florence` and `Austin` are people if it says so."""
-_MOST_WORDS = 4
+_MAX_WORDS = 4
 _CAPITALISED = compile_bounded(r"(?<!\w)[^\W\d_a-z][^\W\d_]*+(?:['’-][^\W\d_]++)*+")
 
 
@@ -152,7 +152,7 @@ def find_cities(text: str, start: int, end: int) -> Iterator[Detection]:
     for first, (begin, _) in enumerate(words):
         if begin < position:
             continue
-        for _, last in reversed(words[first : first + _MOST_WORDS]):
+        for _, last in reversed(words[first : first + _MAX_WORDS]):
             if text[begin:last] in CITIES:
                 yield Detection("LOCATION", begin, last, _SCORE)
                 position = last
@@ -249,18 +249,18 @@ class PresidioSearch:
             detect_language("")
             self._name_engine(self._unclear)
 
-    def search_whole_text(self, text: str, wanted: RedactionLevel) -> DetectionResult:
+    def search_whole_text(self, text: str, level: RedactionLevel) -> DetectionResult:
         """Detect what only the text as a whole shows. Raises TextRedactionError."""
         hits = (Detection(*hit) for hit in (*find_whole_text_matches(text), *_hits_in_escapes(text)))
-        finds = (find for find in hits if find.type == SECRET or wanted is not RedactionLevel.SECRETS)
+        finds = (find for find in hits if find.type == SECRET or level is not RedactionLevel.SECRETS)
         return DetectionResult(
             [find for find in finds if not self._rules.custom.is_allowed(text[find.start : find.end])], frozenset()
         )
 
-    def search_chunks(self, searched: TextContext, chunks: Sequence[Chunk], wanted: RedactionLevel) -> DetectionResult:
+    def search_chunks(self, searched: TextContext, chunks: Sequence[Chunk], level: RedactionLevel) -> DetectionResult:
         """Detect everything to replace in these chunks. Raises RedactionFailed."""
-        formats = self.find_formats(searched, chunks, secrets_only=wanted is RedactionLevel.SECRETS)
-        if wanted is not RedactionLevel.NAMES:
+        formats = self.find_formats(searched, chunks, secrets_only=level is RedactionLevel.SECRETS)
+        if level is not RedactionLevel.NAMES:
             return DetectionResult(formats, frozenset())
         names = self.find_names(searched, chunks)
         return DetectionResult(formats + names.detections, names.unsearched_languages)

@@ -23,7 +23,7 @@ from waystation.plugins.redaction.search_protocol import (
 )
 from waystation.privacy.policy import RedactionPolicy
 
-HELD_CHARACTERS = 5_000_000
+MAX_CACHED_CHARACTERS = 5_000_000
 """Maximum characters of texts that are kept because their other chunks are likely to come next.
 
 The last text is kept however long it is.
@@ -86,7 +86,7 @@ class TextSearch:
 
     def _hold(self, digest: str, text: str) -> _Held:
         self._held[digest] = held = _Held(len(text), [_Read(view) for view in iter_normalized_views(text)])
-        while len(self._held) > 1 and sum(one.characters for one in self._held.values()) > HELD_CHARACTERS:
+        while len(self._held) > 1 and sum(one.characters for one in self._held.values()) > MAX_CACHED_CHARACTERS:
             self._held.popitem(last=False)
         return held
 

@@ -35,7 +35,7 @@ starts one again.
 """
 MAX_SPARE_PROCESSES = 2
 """Maximum number of children at once besides the configured ones."""
-LONG = 50_000
+MIN_UNSENT_CHARACTERS = 50_000
 """Minimum characters of a text that is not sent if the child may still have it."""
 _TRIES = 2
 _PROGRAM = "waystation.plugins.redaction.search_child"
@@ -223,7 +223,7 @@ class _Searching:
 
     async def _found(self, text: str, stretch: ChunkSearchRequest, limit: TimeLimit) -> ChunkSearchResult:
         assert self._child is not None
-        is_there = len(text) > LONG and (stretch.first, stretch.view) != (0, 0)
+        is_there = len(text) > MIN_UNSENT_CHARACTERS and (stretch.first, stretch.view) != (0, 0)
         for given in (None, text) if is_there else (text,):
             answer = await self._ask(self._child, encode_search_request(stretch, given), text, limit.seconds_left)
             if isinstance(answer, ChunkSearchResult):

@@ -189,9 +189,9 @@ class ChunkSearchRequest(Value):
     """Index of the first chunk. Chunk 0 includes the search of the whole text."""
 
     @classmethod
-    def for_text(cls, text: str, wanted: RedactionLevel) -> "ChunkSearchRequest":
+    def for_text(cls, text: str, level: RedactionLevel) -> "ChunkSearchRequest":
         """Build the first request for a text."""
-        return cls(digest=text_hash(text), wanted=wanted)
+        return cls(digest=text_hash(text), wanted=level)
 
     def remaining_requests(self, chunks: int) -> Sequence["ChunkSearchRequest"]:
         """Return all further requests for a view of this many chunks."""

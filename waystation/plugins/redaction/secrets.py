@@ -120,7 +120,7 @@ _ORACLE = PrefilteredPattern(
     ("sqlplus", "jdbc:oracle"),
     compile_bounded(r"\b(?:sqlplus\s(?:-\w\s){0,3}|jdbc:oracle:\w{1,10}:)[\w$#]{1,60}/(?P<secret>[^\s/@\"']{1,100})@"),
 )
-_SHORTEST_KEY, _LONG_COOKIE = 6, 16
+_MIN_KEY_CHARACTERS, _LONG_COOKIE = 6, 16
 _DIGIT = compile_bounded(r"\d")
 _INNER_CAPITAL, _CAPITALS, _SMALL = (
     compile_bounded(r"[a-z][A-Z]"),
@@ -162,7 +162,7 @@ def _is_mixed(value: str) -> bool:
 
 def _in_queries(text: str, lowered: str) -> Iterator[tuple[int, int]]:
     for match in _IN_QUERY.matches(text, lowered):
-        if match["sure"] or (len(match["secret"]) >= _SHORTEST_KEY and _DIGIT.search(match["secret"])):
+        if match["sure"] or (len(match["secret"]) >= _MIN_KEY_CHARACTERS and _DIGIT.search(match["secret"])):
             yield match.span("secret")
 
 
@@ -202,7 +202,7 @@ _CONTEXT = compile_bounded(r"env|config|setting|default|propert|props\.|\$\{")
 """In lower case: every look-up begins with one of these."""
 _ONE_DIGIT, _LETTER, _SPACE = compile_bounded(r"\d"), compile_bounded(r"[^\W\d_]"), compile_bounded(r"\s")
 _PLACE = compile_bounded(r"\A(?:https?://|[~.]{0,2}/)|\A[\w-]+\.(?:json|pem|key|ya?ml|txt|crt)\Z", re.IGNORECASE)
-_SHORTEST = {"password": 4, "key": 8}
+_MIN_CHARACTERS = {"password": 4, "key": 8}
 
 
 def find_environment_fallbacks(text: str) -> Iterator[RecognizerMatch]:
@@ -234,7 +234,7 @@ def _stretches(lowered: str) -> Iterator[tuple[int, int]]:
 
 def _counts(text: str, start: int, end: int, kind: str) -> bool:
     value = text[start:end]
-    if len(value) < _SHORTEST[kind] or _SPACE.search(value) or _PLACE.match(value):
+    if len(value) < _MIN_CHARACTERS[kind] or _SPACE.search(value) or _PLACE.match(value):
         return False
     if is_dummy_value(value) or is_code_expression(text, start, end):
         return False
@@ -445,7 +445,7 @@ _LIKELY = compile_bounded(
     r"(?<![\w/.@-])(?P<secret>(?=[\w+/=-]{0,60}\d)[A-Za-z0-9+/=_-]{20,200})(?![\w@.-])",
     re.IGNORECASE,
 )
-_LEAST_ENTROPY = 3.7
+_MIN_ENTROPY = 3.7
 """Minimum bits per character. Identifiers of code and paths have less, or lack capitals or digits in between."""
 
 
@@ -493,4 +493,4 @@ def _is_random(value: str) -> bool:
     if not any(map(str.isupper, value)) or not any(map(str.islower, value)):
         return False
     shares = [count / len(value) for count in Counter(value).values()]
-    return -sum(share * log2(share) for share in shares) >= _LEAST_ENTROPY
+    return -sum(share * log2(share) for share in shares) >= _MIN_ENTROPY

@@ -328,7 +328,7 @@ _VALUE = (
     r"|[^,()'\"]*+(?:\([^()]*+\)\s*+)?)"
 )
 _ROW = compile_bounded(rf"(?<!\s)\s*+(?:,\s*+)?\({_VALUE}(?:,{_VALUE})*+\)")
-_LONGEST_ROW = 40_000
+_MAX_ROW_CHARACTERS = 40_000
 """Maximum characters: otherwise an unclosed row would be read to the end of the text, once for each statement in it."""
 _CELL = compile_bounded(rf"[(,]({_VALUE})")
 _WRITTEN = compile_bounded(r"(?<!\s)\s*+N?(?P<quote>['\"])(?P<secret>.{2,400})(?P=quote)\s*+", re.DOTALL)
@@ -345,7 +345,7 @@ def find_sql_insert_passwords(text: str) -> Iterator[RecognizerMatch]:
 
 
 def _row(text: str, start: int) -> re.Match[str] | None:
-    return _ROW.match(text, start, start + _LONGEST_ROW)
+    return _ROW.match(text, start, start + _MAX_ROW_CHARACTERS)
 
 
 def _passwords(text: str, row: re.Match[str], columns: list[bool]) -> Iterator[RecognizerMatch]:

@@ -13,7 +13,7 @@ from waystation.kernel.errors import BadInput
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import find_duplicate_key
 
-_MOST_BYTES = 256 * 1024 * 1024
+_MAX_BYTES = 256 * 1024 * 1024
 _ESCAPED_SURROGATE = compile_bounded(r"\\u[dD][89a-fA-F]")
 _SURROGATE = compile_bounded("[\ud800-\udfff]")
 
@@ -31,8 +31,8 @@ def read_json(raw: bytes) -> JsonValue:
         BadInput: For anything else, and for NaN, infinities, duplicate keys, lone surrogates, and nesting that is too
             deep.
     """
-    if len(raw) > _MOST_BYTES:
-        raise BadInput(f"it has {len(raw):,} bytes; the maximum is {_MOST_BYTES:,}")
+    if len(raw) > _MAX_BYTES:
+        raise BadInput(f"it has {len(raw):,} bytes; the maximum is {_MAX_BYTES:,}")
     if not raw.strip():
         raise BadInput("it is empty: give a request body of the Messages API, as JSON")
     text = _decoded(raw)

@@ -15,7 +15,7 @@ from waystation.context.transcript import Block, Message, ToolResult, Transcript
 from waystation.kernel.errors import BadInput
 from waystation.kernel.files import create_private_folder, write_private_file
 
-_LEAST_CHARACTERS = 2 * END_CHARACTERS + 500
+_MIN_CHARACTERS = 2 * END_CHARACTERS + 500
 """A shorter text is about as long as its preview; nor is a preview shortened again."""
 
 
@@ -67,11 +67,11 @@ class ResultOffloader:
 
 def _is_long(block: Block, window: int) -> bool:
     return (
-        isinstance(block, ToolResult) and len(block.content) > _LEAST_CHARACTERS and is_too_large(block.content, window)
+        isinstance(block, ToolResult) and len(block.content) > _MIN_CHARACTERS and is_too_large(block.content, window)
     )
 
 
-_MOST_BYTES = 10_000_000
+_MAX_BYTES = 10_000_000
 """Maximum size of a file that is read, in bytes."""
 
 
@@ -94,7 +94,7 @@ class FileChangeDetector:
         try:
             path = Path(os.path.realpath(self.folder / file.name))
             inside = path.is_relative_to(os.path.realpath(self.folder))
-            if not inside or not path.is_file() or path.stat().st_size > _MOST_BYTES:
+            if not inside or not path.is_file() or path.stat().st_size > _MAX_BYTES:
                 return False
             return has_file_changed(file.text, path.read_text(encoding="utf-8", errors="replace"))
         except (OSError, ValueError):

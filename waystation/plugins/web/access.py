@@ -501,12 +501,12 @@ def get_max_body_bytes(path: str) -> int:
     )
 
 
-def build_body_too_large_message(most: int) -> str:
+def build_body_too_large_message(maximum: int) -> str:
     """Build the message for a body over the limit."""
-    return f"a request has at most {most:,} bytes here: hand larger documents in by `waystation submit` at the store"
+    return f"a request has at most {maximum:,} bytes here: hand larger documents in by `waystation submit` at the store"
 
 
-def _bounded(receive: Receive, most: int) -> Receive:
+def _bounded(receive: Receive, maximum: int) -> Receive:
     """Wrap `receive` to fail when a body is longer than allowed, whatever was announced, or takes too long."""
     taken = 0
     until: float | None = monotonic() + BODY_SECONDS
@@ -521,8 +521,8 @@ def _bounded(receive: Receive, most: int) -> Receive:
         if not message.get("more_body", False):
             until = None  # the next message is the end of the connection, however late
         taken += len(message.get("body", b""))
-        if taken > most:
-            raise HTTPException(413, build_body_too_large_message(most))
+        if taken > maximum:
+            raise HTTPException(413, build_body_too_large_message(maximum))
         return message
 
     return bounded

@@ -70,10 +70,10 @@ MAX_PAGE_SIZE = 100
 LAST_NUMBER = 10**15 - 1
 
 
-async def get_tenant_feed(request: Request, who: CurrentPrincipal) -> EventFeed:
+async def get_tenant_feed(request: Request, principal: CurrentPrincipal) -> EventFeed:
     """Return the event feed that all listeners of the tenant share."""
     tenants: TenantServiceProvider = request.app.state.tenants
-    return await tenants.get_feed(who.tenant)
+    return await tenants.get_feed(principal.tenant)
 
 
 def resolve_start_after(
@@ -98,11 +98,11 @@ AgentPath = Annotated[str, Path(pattern="^[a-z0-9.-]{1,60}$", description="Id of
 
 
 async def search_memory_for_tenant(
-    request: Request, client: Client, who: Principal, wish: MemorySearchRequest
+    request: Request, client: Client, principal: Principal, search: MemorySearchRequest
 ) -> tuple[MemoryExcerpt, ...]:
     """Search memory as that tenant's agents do. Raises BadInput, UnknownTask, MemoryUnavailable, Unreachable."""
     tenants: TenantServiceProvider = request.app.state.tenants
-    return await tenants.search_memory(await wish.to_query(who.tenant, client.resolve_task_id), wish.tokens)
+    return await tenants.search_memory(await search.to_query(principal.tenant, client.resolve_task_id), search.tokens)
 
 
 _REASONS = {
@@ -150,12 +150,12 @@ async def get_tasks(client: TenantClient, query: Annotated[TaskQuery, Query()]) 
 @v1.post("/tasks", status_code=201)
 async def post_submit(
     client: TenantClient,
-    who: CurrentPrincipal,
+    principal: CurrentPrincipal,
     new: NewTask,
     idempotency_key: RequestKey = None,
 ) -> SubmittedTask:
     """Hand in a task. The same `Idempotency-Key` finds the same task."""
-    return await submit_new_task(client, who.tenant, new, idempotency_key or secrets.token_hex(8))
+    return await submit_new_task(client, principal.tenant, new, idempotency_key or secrets.token_hex(8))
 
 
 @v1.get("/tasks/{task}")
@@ -179,29 +179,29 @@ async def post_message(client: TenantClient, who: CurrentPrincipal, task: TaskPa
 
 
 @v1.post("/tasks/{task}/edit")
-async def post_edit(client: TenantClient, who: CurrentPrincipal, task: TaskPath, wanted: NewEdit) -> AnswerResult:
+async def post_edit(client: TenantClient, principal: CurrentPrincipal, task: TaskPath, body: NewEdit) -> AnswerResult:
     """Compact, pin, unpin, restore or rewind an agent's context; a rewind of a task that is over makes it go on."""
-    return raise_if_refused(await edit_agent_context(client, task, wanted, who))
+    return raise_if_refused(await edit_agent_context(client, task, body, principal))
 
 
 @v1.post("/tasks/{task}/fork", status_code=201)
 async def post_fork(
-    client: TenantClient, task: TaskPath, wanted: NewFork, idempotency_key: RequestKey = None
+    client: TenantClient, task: TaskPath, body: NewFork, idempotency_key: RequestKey = None
 ) -> SubmittedTask:
     """Hand in a task that begins with what one that is over has finished. The same key finds the same task."""
-    return await fork_task(client, task, wanted, idempotency_key or secrets.token_hex(8))
+    return await fork_task(client, task, body, idempotency_key or secrets.token_hex(8))
 
 
 @v1.post("/tasks/{task}/approve")
-async def post_approve(client: TenantClient, who: CurrentPrincipal, task: TaskPath, given: Grant) -> AnswerResult:
+async def post_approve(client: TenantClient, principal: CurrentPrincipal, task: TaskPath, body: Grant) -> AnswerResult:
     """Grant a request, or let its agent call a tool, once. 409 where it has been answered."""
-    return raise_if_refused(await grant_task_request(client, task, given, who))
+    return raise_if_refused(await grant_task_request(client, task, body, principal))
 
 
 @v1.post("/tasks/{task}/deny")
-async def post_deny(client: TenantClient, who: CurrentPrincipal, task: TaskPath, given: Denial) -> AnswerResult:
+async def post_deny(client: TenantClient, principal: CurrentPrincipal, task: TaskPath, body: Denial) -> AnswerResult:
     """Refuse a request. 409 where it has been answered."""
-    return raise_if_refused(await deny_task_request(client, task, given, who))
+    return raise_if_refused(await deny_task_request(client, task, body, principal))
 
 
 @v1.get("/tasks/{task}/report", response_model=ReportView, responses=FILES)
@@ -318,12 +318,12 @@ async def get_spending(client: TenantClient, query: Annotated[SpendingQuery, Que
 
 @v1.get("/memory")
 async def get_search_memory(
-    request: Request, client: TenantClient, who: CurrentPrincipal, wish: Annotated[MemorySearchRequest, Query()]
+    request: Request, client: TenantClient, principal: CurrentPrincipal, wish: Annotated[MemorySearchRequest, Query()]
 ) -> tuple[MemoryMatchJson, ...]:
     """What agents would recall, the best first; names stay replaced. Where none `has_words` of the query, perhaps none
     of it fits.
     """
-    found = await search_memory_for_tenant(request, client, who, wish)
+    found = await search_memory_for_tenant(request, client, principal, wish)
     return await run_in_threadpool(lambda: tuple(MemoryMatchJson.from_excerpt(one, wish.query) for one in found))
 
 
@@ -341,17 +341,17 @@ async def get_sessions(
 
 @v1.put("/sessions/{session:path}/limit")
 async def put_limit_session(
-    client: TenantClient, session: Annotated[str, Path(min_length=1, max_length=200)], wanted: SessionLimit
+    client: TenantClient, session: Annotated[str, Path(min_length=1, max_length=200)], body: SessionLimit
 ) -> SessionLimitView:
     """Set what all tasks of a session may spend together."""
-    limit = await set_session_limit(client, session, wanted.budget)
+    limit = await set_session_limit(client, session, body.budget)
     return SessionLimitView(session=session, limit=limit)
 
 
 @v1.post("/client/{role}/{name}", include_in_schema=False)
 async def call_client(
     client: TenantClient,
-    who: CurrentPrincipal,
+    principal: CurrentPrincipal,
     role: ClientPermission,
     name: str,
     given: Annotated[dict[str, JsonValue], Body()],
@@ -362,7 +362,7 @@ async def call_client(
     _require_same_version(version)
     if called is None or called.role != role:
         raise HTTPException(404, f"a client does not ask for {role} {replace_control_characters(name)}")
-    return Response(await invoke_client_method(client, who, called, given), media_type="application/json")
+    return Response(await invoke_client_method(client, principal, called, given), media_type="application/json")
 
 
 @v1.post(f"/client/{{role}}/{MESSAGE_PATH}{{name}}", include_in_schema=False)

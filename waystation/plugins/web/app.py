@@ -98,11 +98,11 @@ class SiteConfig(NamedTuple):
 class TenantRegistry:
     """Clients by tenant, opened on a tenant's first request, and their event feeds."""
 
-    def __init__(self, client: Client, tenant: str, asked: "ServerDeps") -> None:
+    def __init__(self, client: Client, tenant: str, deps: "ServerDeps") -> None:
         self._clients = {tenant: client}
         self._feeds = {tenant: EventFeed(client)}
-        self._opener = asked.opener
-        self._memory = asked.memory
+        self._opener = deps.opener
+        self._memory = deps.memory
         self._own = tenant
         self._opening = asyncio.Lock()
 
@@ -124,9 +124,9 @@ class TenantRegistry:
         await self.get_client(tenant)
         return self._feeds[tenant]
 
-    async def search_memory(self, wanted: MemoryQuery, tokens: int) -> tuple[MemoryExcerpt, ...]:
+    async def search_memory(self, query: MemoryQuery, tokens: int) -> tuple[MemoryExcerpt, ...]:
         """Search memory as agents do. Raises as `MemoryReader.search` does."""
-        return () if self._memory is None else await self._memory.search(wanted, tokens)
+        return () if self._memory is None else await self._memory.search(query, tokens)
 
     async def aclose(self) -> None:
         """Close the clients that were opened here."""
@@ -145,9 +145,9 @@ class ServerDeps(NamedTuple):
     """None: there is no memory here."""
 
 
-def create_app(site: SiteConfig, client: Client, tenant: str, asked: ServerDeps) -> ASGIApp:
+def create_app(site: SiteConfig, client: Client, tenant: str, deps: ServerDeps) -> ASGIApp:
     """Create the whole application, behind its guard."""
-    tenants = TenantRegistry(client, tenant, asked)
+    tenants = TenantRegistry(client, tenant, deps)
 
     @asynccontextmanager
     async def lasting(_: FastAPI) -> AsyncGenerator[None]:
@@ -157,7 +157,7 @@ def create_app(site: SiteConfig, client: Client, tenant: str, asked: ServerDeps)
                 await stack.enter_async_context(site.assistants.session_manager.run())
             yield
 
-    signs_in = asked.access.replace(tenant=tenant)
+    signs_in = deps.access.replace(tenant=tenant)
     app = FastAPI(
         title="Waystation",
         version=__version__,
@@ -176,7 +176,7 @@ def create_app(site: SiteConfig, client: Client, tenant: str, asked: ServerDeps)
     # Event streams are not compressed.
     app.add_middleware(GZipMiddleware, minimum_size=MIN_COMPRESSED_BYTES, compresslevel=PACKING_LEVEL)
     _tell_errors(app, site)
-    return AccessGuard(app, signs_in, asked.identities, site.render_error)
+    return AccessGuard(app, signs_in, deps.identities, site.render_error)
 
 
 def _tell_errors(app: FastAPI, site: SiteConfig) -> None:

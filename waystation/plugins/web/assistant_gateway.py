@@ -349,11 +349,11 @@ class AssistantGateway:
             )
         await self._require(wanted.amount, but)
 
-    async def _require(self, wanted: Amount, but: str = "") -> None:
+    async def _require(self, amount: Amount, but: str = "") -> None:
         used, limit = await self.compute_committed_amount(but), self.policy.budget
-        if not limit.can_cover(used + wanted):
+        if not limit.can_cover(used + amount):
             raise BadInput(
-                f"{format_amount(limit.restrict_to_limited_units(wanted))} more are beyond what {self.policy.name} "
+                f"{format_amount(limit.restrict_to_limited_units(amount))} more are beyond what {self.policy.name} "
                 "may spend: of "
                 f"{format_limit(limit)} {format_limit(limit.remaining_after(used))} are left, since its tasks at "
                 "work count "
@@ -411,11 +411,11 @@ class AssistantGateway:
             one.task_id, request_id=one.approval.request_id, finish=finish, by=self.policy.signature, note=note
         )
 
-    async def answer_request(self, one: PendingApproval, said: AnswerForm) -> AnswerResult:
+    async def answer_request(self, one: PendingApproval, form: AnswerForm) -> AnswerResult:
         """Approve or deny. Raises as they do."""
-        if said.decision == "deny":
-            return await self.deny(one, said.note)
-        return await self.approve(one, said.amount, said.note)
+        if form.decision == "deny":
+            return await self.deny(one, form.note)
+        return await self.approve(one, form.amount, form.note)
 
     async def search_memory(self, query: str, tokens: int) -> tuple[MemoryMatchJson, ...]:
         """Search memory as agents of its tasks do. Raises BadInput, Unreachable, MemoryUnavailable."""

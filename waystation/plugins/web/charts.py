@@ -150,7 +150,7 @@ class _Heights(NamedTuple):
 
 DAYS_HEIGHT, DAYS_LEFT, DAYS_FOOT = 220, 84, 24
 """Chart of days: total height, space for amounts at the left, space for dates below."""
-APART = 6
+MAX_COLOURED_GROUPS = 6
 """Number of groups with a colour of their own; the others share one."""
 MAX_DATE_LABELS, MAX_AXIS_STEPS = 8, 4
 
@@ -229,7 +229,7 @@ def build_daily_spending_chart(spending: SpendingReport, by: SpendingGrouping) -
     whole = group_spending(spending.lines, by)
     dearest = sorted(whole, key=lambda name: (-scale.size(whole[name]), -whole[name].usage.total, name))
     groups = {
-        name: SpentGroup(name, spending.titles.get(name) or name, whole[name], min(place, APART))
+        name: SpentGroup(name, spending.titles.get(name) or name, whole[name], min(place, MAX_COLOURED_GROUPS))
         for place, name in enumerate(dearest)
     }
     days = spending.days.dates

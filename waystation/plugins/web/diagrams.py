@@ -13,7 +13,7 @@ from waystation.tasks.events import TaskEvent
 
 WIDTH, LEFT, ROW, TOP = 960, 150, 30, 22
 """Timeline, in its own units: total width, space for names, height of a lane, space for times above."""
-THINNEST = 3.0
+MIN_SPAN_WIDTH = 3.0
 """Minimum width of a span, however short it was."""
 MAX_CALL_MARKS = 80
 """Maximum marks of calls in a lane.
@@ -168,7 +168,9 @@ def _marks(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) -
         if one.kind in {"compacted", "rewound"}:
             kind: MarkKind = "rewound" if one.kind == "rewound" else "compacted"
             found.append(
-                TimelineSpan(kind, clock.to_x(one.at), THINNEST, f"{one.detail}, {one.reference}", f"c-{one.reference}")
+                TimelineSpan(
+                    kind, clock.to_x(one.at), MIN_SPAN_WIDTH, f"{one.detail}, {one.reference}", f"c-{one.reference}"
+                )
             )
     return tuple(found)
 
@@ -184,7 +186,9 @@ def _legs(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) ->
                 if began is not None and not passed_on:
                     # The previous attempt was killed, or lost its worker.
                     found.append(
-                        TimelineSpan("again", clock.to_x(one.at), THINNEST, f"taken over by attempt {one.reference}")
+                        TimelineSpan(
+                            "again", clock.to_x(one.at), MIN_SPAN_WIDTH, f"taken over by attempt {one.reference}"
+                        )
                     )
                 began, passed_on = began or one.at, False
             case "compacted" | "edited" | "rewound":
@@ -257,7 +261,7 @@ def _stretch(
     kind: MarkKind, first: datetime, last: datetime, clock: TimeAxis, title: str, message: str = ""
 ) -> TimelineSpan:
     x = clock.to_x(first)
-    return TimelineSpan(kind, x, max(THINNEST, round(clock.to_x(last) - x, 1)), title, message)
+    return TimelineSpan(kind, x, max(MIN_SPAN_WIDTH, round(clock.to_x(last) - x, 1)), title, message)
 
 
 def _context(events: Sequence[TaskEvent], clock: TimeAxis, y: int, fullest: int) -> str:

@@ -18,7 +18,7 @@ from waystation.tasks.events import EventPage, TaskEvent
 
 EVENT_STREAM = "text/event-stream"
 POLL_SECONDS = 0.2
-RECENT = 1_000
+MAX_RECENT_EVENTS = 1_000
 """Number of events in memory. A listener further behind reads from the store."""
 EVENTS_AT_ONCE, MAX_CACHED_EVENTS = 5_000, 20_000
 """Events of tasks whose pages are viewed: per read of the store, and in memory."""
@@ -184,7 +184,7 @@ class EventFeed:
                 await asyncio.sleep(POLL_SECONDS)
                 continue
             self._recent.extend(page.events)
-            while len(self._recent) > RECENT:
+            while len(self._recent) > MAX_RECENT_EVENTS:
                 self._since = self._recent.popleft().number
             self._upto = page.upto
             self._wake()

@@ -82,7 +82,7 @@ from waystation.tasks.view import CancelResult, PendingApproval, PendingApproval
 
 MAX_WAIT_SECONDS, DEFAULT_WAIT_SECONDS = 600, 50
 """Seconds: many clients time out a call after a minute."""
-LOOK_AGAIN_SECONDS = 1.0
+POLL_SECONDS = 1.0
 REVOKED = (
     "the key was revoked meanwhile: what was submitted goes on. `waystation keys make NAME --role assistant` "
     "makes another"
@@ -160,7 +160,7 @@ async def wait_for_task(
         if (line := format_progress_line(view)) != told:
             told = line
             await ctx.report_progress(waited, seconds, line)
-        await asyncio.sleep(min(LOOK_AGAIN_SECONDS, seconds - waited))
+        await asyncio.sleep(min(POLL_SECONDS, seconds - waited))
 
 
 async def list_approvals(ctx: Ctx) -> PendingApprovals:

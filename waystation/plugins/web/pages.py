@@ -108,7 +108,7 @@ from waystation.tasks.view import TaskFilter, list_pending_approvals
 AT_ONCE = 50
 """Maximum number of requests that one confirmation answers."""
 MAX_FILES, MAX_FORM_FIELDS = 200, AT_ONCE + 20
-GOING_ON_SECONDS, GOING_ON_LOOK_SECONDS = 10.0, 0.2
+RESUME_WAIT_SECONDS, RESUME_POLL_SECONDS = 10.0, 0.2
 """Maximum seconds to wait until a worker has resumed a finished task, and polling interval."""
 
 _NOT_TAKEN = "what you sent was not taken: sign in, then go back to where you wrote it and send it again"
@@ -204,14 +204,14 @@ class TasksPageQuery(TaskQuery):
 
 @pages.get("/")
 async def render_home_page(
-    request: Request, client: TenantClient, who: CurrentPrincipal, query: Annotated[TasksPageQuery, Query()]
+    request: Request, client: TenantClient, principal: CurrentPrincipal, query: Annotated[TasksPageQuery, Query()]
 ) -> HTMLResponse:
     """Render pending requests, the newest or matching tasks, and the form for a new one."""
-    return await _front(request, client, who, query)
+    return await _front(request, client, principal, query)
 
 
 async def _front(
-    request: Request, client: Client, who: Principal, query: TasksPageQuery, back: RejectedForm = NO_REJECTED_FORM
+    request: Request, client: Client, principal: Principal, query: TasksPageQuery, back: RejectedForm = NO_REJECTED_FORM
 ) -> HTMLResponse:
     seen = await client.get_newest_event_number()
     views = await client.list_tasks(query.task_filter)
@@ -236,7 +236,7 @@ async def _front(
         most_bytes=MAX_BODY_BYTES,
         most_files=MAX_FILES,
         now=utc_now(),
-        terms=await get_default_task_config(client, who.tenant),
+        terms=await get_default_task_config(client, principal.tenant),
     )
 
 
@@ -262,7 +262,7 @@ async def _answers(
 
 @pages.post("/answers/approve")
 @pages.post("/answers/deny")
-async def answer_by_form(request: Request, client: TenantClient, who: CurrentPrincipal) -> Response:
+async def answer_by_form(request: Request, client: TenantClient, principal: CurrentPrincipal) -> Response:
     """Approve or deny all requests that the form names, each by itself, and show the result of each."""
     chosen: list[str] = []
 
@@ -271,7 +271,7 @@ async def answer_by_form(request: Request, client: TenantClient, who: CurrentPri
         said = Grant(**_answer_of(form) | {"request_id": "each"})
         answer_each = grant_task_requests if request.url.path.endswith("/approve") else deny_task_requests
         return _page(
-            request, "answered.html", each=await answer_selected_requests(client, chosen, said, who, answer_each)
+            request, "answered.html", each=await answer_selected_requests(client, chosen, said, principal, answer_each)
         )
 
     return await _taken(request, act, lambda sent: _answers(request, client, chosen, sent), "answers")
@@ -374,7 +374,7 @@ class MemoryMatchView(NamedTuple):
 async def render_memory_page(
     request: Request,
     client: TenantClient,
-    who: CurrentPrincipal,
+    principal: CurrentPrincipal,
     query: Annotated[str, Query(max_length=MAX_QUERY_CHARACTERS)] = "",
     session: Annotated[str, Query(max_length=200)] = "",
 ) -> HTMLResponse:
@@ -383,7 +383,7 @@ async def render_memory_page(
     wish = MemorySearchRequest(query=asked, session=session.strip() or None) if asked else None
     found, status, remark = (), 200, ""
     try:
-        found = () if wish is None else await search_memory_for_tenant(request, client, who, wish)
+        found = () if wish is None else await search_memory_for_tenant(request, client, principal, wish)
     except (BadInput, MemoryUnavailable, Unreachable) as error:
         status, _, remark = convert_exception_to_problem(error)
     hits = await run_in_threadpool(lambda: [build_memory_match_view(asked, one) for one in found])
@@ -533,16 +533,16 @@ async def render_compactions_page(
 
 
 @pages.post("/tasks")
-async def submit_by_form(request: Request, client: TenantClient, who: CurrentPrincipal) -> Response:
+async def submit_by_form(request: Request, client: TenantClient, principal: CurrentPrincipal) -> Response:
     """Submit the form's task. Files that cannot be used are left out, and the task's page names them."""
 
     async def act(form: FormData) -> Response:
-        return await _hand_in(client, who, form)
+        return await _hand_in(client, principal, form)
 
-    return await _taken(request, act, lambda sent: _front(request, client, who, TasksPageQuery(), sent), NEW_TASK)
+    return await _taken(request, act, lambda sent: _front(request, client, principal, TasksPageQuery(), sent), NEW_TASK)
 
 
-async def _hand_in(client: Client, who: Principal, form: FormData) -> Response:
+async def _hand_in(client: Client, principal: Principal, form: FormData) -> Response:
     """Submit a task. Raises FormValidationError, and as `Client.submit` does."""
     files = [one for one in form.getlist("documents") if isinstance(one, UploadFile) and one.filename]
     request_id, faults, loaded = (
@@ -566,7 +566,7 @@ async def _hand_in(client: Client, who: Principal, form: FormData) -> Response:
             review_plan=True if _field(form, "review_plan") else None,
         )
     )
-    asked = build_task_request(who.tenant, new, session, request_id, loaded.skipped_items)
+    asked = build_task_request(principal.tenant, new, session, request_id, loaded.skipped_items)
     if cause := await _impossible(client, asked):
         about_budget = asked.budget and not await _impossible(client, asked.replace(budget=None))
         raise FormValidationError({"budget" if about_budget else WHOLE_FORM: cause}, loaded.skipped_items)
@@ -574,10 +574,10 @@ async def _hand_in(client: Client, who: Principal, form: FormData) -> Response:
     return RedirectResponse(f"/tasks/{submitted.task_id}", 303)
 
 
-async def _impossible(client: Client, asked: TaskRequest) -> str:
+async def _impossible(client: Client, request: TaskRequest) -> str:
     """Return why the configuration cannot work; empty: it can."""
     try:
-        await client.prepare_task(asked)
+        await client.prepare_task(request)
     except BadInput as error:
         return str(error)
     return ""
@@ -590,7 +590,7 @@ def _answers_form(task: str) -> Named:
 
 @pages.post("/tasks/{task}/approve")
 async def approve_by_form(
-    request: Request, client: TenantClient, feed: TenantFeed, who: CurrentPrincipal, task: TaskPath
+    request: Request, client: TenantClient, feed: TenantFeed, principal: CurrentPrincipal, task: TaskPath
 ) -> Response:
     """Approve the request that the form names."""
 
@@ -599,26 +599,26 @@ async def approve_by_form(
         with faults.collecting_errors_of("add"):
             parse_grant_limit(_field(form, "add"))
         given = faults.build_or_raise(lambda: Grant(**_answer_of(form), add=_field(form, "add") or None))
-        return _after(task, await grant_task_request(client, task, given, who))
+        return _after(task, await grant_task_request(client, task, given, principal))
 
     return await _taken(request, act, lambda sent: _task(request, client, feed, task, back=sent), _answers_form(task))
 
 
 @pages.post("/tasks/{task}/deny")
 async def deny_by_form(
-    request: Request, client: TenantClient, feed: TenantFeed, who: CurrentPrincipal, task: TaskPath
+    request: Request, client: TenantClient, feed: TenantFeed, principal: CurrentPrincipal, task: TaskPath
 ) -> Response:
     """Deny the request that the form names."""
 
     async def act(form: FormData) -> Response:
-        return _after(task, await deny_task_request(client, task, Denial.model_validate(_answer_of(form)), who))
+        return _after(task, await deny_task_request(client, task, Denial.model_validate(_answer_of(form)), principal))
 
     return await _taken(request, act, lambda sent: _task(request, client, feed, task, back=sent), _answers_form(task))
 
 
 @pages.post("/tasks/{task}/message")
 async def send_message_by_form(
-    request: Request, client: TenantClient, feed: TenantFeed, who: CurrentPrincipal, task: TaskPath
+    request: Request, client: TenantClient, feed: TenantFeed, principal: CurrentPrincipal, task: TaskPath
 ) -> Response:
     """Send the task's agents a message."""
 
@@ -626,7 +626,7 @@ async def send_message_by_form(
         task_id, faults = await client.resolve_task_id(task), FormErrorCollector()
         said = faults.build_or_raise(lambda: NewMessage(message=_field(form, "message"), by=_field(form, "by")))
         with faults.collecting_errors_of("message"):
-            return _after(task, await client.send_message(task_id, said.message, who.name or said.by))
+            return _after(task, await client.send_message(task_id, said.message, principal.name or said.by))
         raise faults.error
 
     return await _taken(request, act, lambda sent: _task(request, client, feed, task, back=sent), "message")
@@ -634,7 +634,7 @@ async def send_message_by_form(
 
 @pages.post("/tasks/{task}/agents/{agent}/edit")
 async def edit_by_form(
-    request: Request, client: TenantClient, who: CurrentPrincipal, task: TaskPath, agent: AgentPath
+    request: Request, client: TenantClient, principal: CurrentPrincipal, task: TaskPath, agent: AgentPath
 ) -> Response:
     """Compact, pin, or rewind an agent's context."""
 
@@ -644,7 +644,7 @@ async def edit_by_form(
         )
         task_id, since = await client.resolve_task_id(task), await client.get_newest_event_number()
         over = await client.is_over(task_id)
-        answer = await edit_agent_context(client, task_id, wanted, who)
+        answer = await edit_agent_context(client, task_id, wanted, principal)
         if answer.outcome == "refused" or not over:
             return _after(task, answer)
         await _going_on(client, task_id, since)
@@ -656,9 +656,9 @@ async def edit_by_form(
 async def _going_on(client: Client, task_id: str, since: int) -> None:
     """Wait a moment until the task has an event after that one: its page then follows further events."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(GOING_ON_SECONDS):
+        async with asyncio.timeout(RESUME_WAIT_SECONDS):
             while not (await client.list_events(since, task_id, 1)).events:  # noqa: ASYNC110  the store gives none
-                await asyncio.sleep(GOING_ON_LOOK_SECONDS)
+                await asyncio.sleep(RESUME_POLL_SECONDS)
 
 
 @pages.post("/tasks/{task}/fork")

@@ -44,7 +44,7 @@ ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 """Signatures by a key pair only: neither `none`, nor one whose key would be the published one."""
 KEYS_TIMEOUT = 10
 """Timeout of fetching the provider's keys, in seconds."""
-KEYS_KEPT, AFTER_A_FAILURE = timedelta(minutes=5), timedelta(seconds=10)
+KEYS_MAX_AGE, RETRY_AFTER_FAILURE = timedelta(minutes=5), timedelta(seconds=10)
 """Maximum age of the keys, and the time without another attempt after a failed one."""
 
 
@@ -105,7 +105,7 @@ class ApiKey(Value):
         return Principal(name=self.name, tenant=self.tenant, role=self.role, proof=f"API key {self.id}")
 
 
-_KEPT = TypeAdapter(tuple[ApiKey, ...])
+_KEYS_ADAPTER = TypeAdapter(tuple[ApiKey, ...])
 
 
 class ApiKeyStore:
@@ -121,7 +121,7 @@ class ApiKeyStore:
             found = self.path.stat()
             stamp = (found.st_mtime_ns, found.st_ino)
             if stamp != self._read[0]:
-                self._read = (stamp, _KEPT.validate_json(self.path.read_bytes()))
+                self._read = (stamp, _KEYS_ADAPTER.validate_json(self.path.read_bytes()))
         except FileNotFoundError:
             return ()
         except (OSError, ValidationError) as error:
@@ -172,7 +172,7 @@ class ApiKeyStore:
             yield
 
     def _keep(self, keys: tuple[ApiKey, ...]) -> None:
-        write_private_file(self.path, _KEPT.dump_json(keys, indent=1))
+        write_private_file(self.path, _KEYS_ADAPTER.dump_json(keys, indent=1))
 
 
 def _digest(opened: str) -> str:
@@ -204,8 +204,8 @@ class OpenIdTokenVerifier:
     Anyone may send any token: none causes a request soon after one that failed, and all wait in one thread.
     """
 
-    def __init__(self, wanted: OpenIdConfig) -> None:
-        self._wanted, self._keys = wanted, _published(wanted.jwks)
+    def __init__(self, config: OpenIdConfig) -> None:
+        self._wanted, self._keys = config, _published(config.jwks)
         self._thread = ThreadPoolExecutor(1, "tokens")
 
     async def find_principal(self, token: str) -> Principal | None:
@@ -255,7 +255,7 @@ def _published(address: str) -> "PyJWKClient":
 
         def fetch_data(self) -> Any:
             """See base class, which would fetch for every token if the provider does not answer. Raises PyJWTError."""
-            if monotonic() < self.failed + AFTER_A_FAILURE.total_seconds():
+            if monotonic() < self.failed + RETRY_AFTER_FAILURE.total_seconds():
                 raise jwt.PyJWKClientError("the provider's keys could not be had a moment ago")
             try:
                 return super().fetch_data()
@@ -263,7 +263,7 @@ def _published(address: str) -> "PyJWKClient":
                 self.failed = monotonic()
                 raise jwt.PyJWKClientError("the provider's keys could not be had") from error
 
-    return Published(address, lifespan=KEYS_KEPT.total_seconds(), timeout=KEYS_TIMEOUT)
+    return Published(address, lifespan=KEYS_MAX_AGE.total_seconds(), timeout=KEYS_TIMEOUT)
 
 
 class Authenticator:

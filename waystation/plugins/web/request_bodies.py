@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
-from waystation.budgets.budget import LOWEST_BUDGET, LOWEST_BUDGET_MICRO_USD, BudgetMode
+from waystation.budgets.budget import MIN_BUDGET_MICRO_USD, MIN_BUDGET_TOKENS, BudgetMode
 from waystation.client import Client
 from waystation.client.remote import RemoteMethod
 from waystation.client.submission import CONTROL_CHARACTERS, ForkRequest
@@ -27,7 +27,7 @@ from waystation.documents.documents import MAX_TASK_DOCUMENTS, SkippedItem, Sour
 from waystation.documents.procedures import Procedures
 from waystation.kernel.amount import UNLIMITED, Amount, Limit, parse_bounded_limit, parse_limit
 from waystation.kernel.errors import BadInput, WaystationError
-from waystation.kernel.value import OURS, Value, describe_fault
+from waystation.kernel.value import VALUE_ERROR_PREFIX, Value, describe_fault
 from waystation.memory.passages import MemoryExcerpt, MemoryQuery
 from waystation.plugins.web.access import CurrentPrincipal
 from waystation.plugins.web.event_feed import EventFeed
@@ -67,15 +67,15 @@ class TenantServiceProvider(Protocol):
         """Return the tenant's event feed."""
         ...
 
-    async def search_memory(self, wanted: MemoryQuery, tokens: int) -> tuple[MemoryExcerpt, ...]:
+    async def search_memory(self, query: MemoryQuery, tokens: int) -> tuple[MemoryExcerpt, ...]:
         """Search memory as agents do."""
         ...
 
 
-async def get_tenant_client(request: Request, who: CurrentPrincipal) -> Client:
+async def get_tenant_client(request: Request, principal: CurrentPrincipal) -> Client:
     """Return the client of the principal's tenant."""
     tenants: TenantServiceProvider = request.app.state.tenants
-    return await tenants.get_client(who.tenant)
+    return await tenants.get_client(principal.tenant)
 
 
 TenantClient = Annotated[Client, Depends(get_tenant_client)]
@@ -178,7 +178,7 @@ class SessionLimit(Value):
 
 def format_fault_message(message: str) -> str:
     """Format pydantic's message, in our words if it is an error of ours."""
-    return replace_control_characters(message.removeprefix(OURS))
+    return replace_control_characters(message.removeprefix(VALUE_ERROR_PREFIX))
 
 
 _SHAPES: Mapping[str, str] = {
@@ -343,19 +343,19 @@ async def set_session_limit(client: Client, session: str, budget: str | None) ->
     return limit
 
 
-_LEAST_BUDGET = Amount(tokens=LOWEST_BUDGET, micro_usd=LOWEST_BUDGET_MICRO_USD)
+_MIN_BUDGET = Amount(tokens=MIN_BUDGET_TOKENS, micro_usd=MIN_BUDGET_MICRO_USD)
 
 
 def parse_session_limit(budget: str | None) -> Limit:
     """Parse a limit; empty or `unlimited`: no limit. Raises BadInput."""
     if budget is None or budget == UNLIMITED:
         return Limit()
-    return _bounded("a session's budget", budget, _LEAST_BUDGET)
+    return _bounded("a session's budget", budget, _MIN_BUDGET)
 
 
 def parse_task_budget(written: str) -> Limit | None:
     """Parse a budget; empty: the settings' default. Raises BadInput."""
-    return _bounded("a budget", written, _LEAST_BUDGET) if written else None
+    return _bounded("a budget", written, _MIN_BUDGET) if written else None
 
 
 def parse_grant_limit(written: str) -> Limit | None:
@@ -367,9 +367,9 @@ def parse_grant_limit(written: str) -> Limit | None:
     return limit
 
 
-def _bounded(what: str, written: str, least: Amount) -> Limit:
+def _bounded(what: str, written: str, minimum: Amount) -> Limit:
     try:
-        return parse_bounded_limit(written, least)
+        return parse_bounded_limit(written, minimum)
     except ValueError as error:
         raise BadInput(f"{what} is {error}") from error
 
@@ -380,37 +380,37 @@ async def cancel_task(client: Client, task: str) -> CancelResult:
     return CancelResult.from_phase(task_id, await client.cancel(task_id))
 
 
-async def grant_task_request(client: Client, task: str, given: Grant, who: Principal) -> AnswerResult:
+async def grant_task_request(client: Client, task: str, body: Grant, principal: Principal) -> AnswerResult:
     """Approve one request, by its id."""
-    limit, by = parse_optional_limit(given.add), who.resolve_signature(given.by)
+    limit, by = parse_optional_limit(body.add), principal.resolve_signature(body.by)
     task_id, amount = await client.resolve_task_id(task), None if limit is None else limit.amount
-    return await client.approve(task_id, request_id=given.request_id, amount=amount, by=by, note=given.note)
+    return await client.approve(task_id, request_id=body.request_id, amount=amount, by=by, note=body.note)
 
 
-async def deny_task_request(client: Client, task: str, given: Denial, who: Principal) -> AnswerResult:
+async def deny_task_request(client: Client, task: str, body: Denial, principal: Principal) -> AnswerResult:
     """Deny one request, by its id."""
-    task_id, by = await client.resolve_task_id(task), who.resolve_signature(given.by)
-    return await client.deny(task_id, request_id=given.request_id, finish=given.finish, note=given.note, by=by)
+    task_id, by = await client.resolve_task_id(task), principal.resolve_signature(body.by)
+    return await client.deny(task_id, request_id=body.request_id, finish=body.finish, note=body.note, by=by)
 
 
 async def grant_task_requests(
-    client: Client, task: str, request_ids: Sequence[str], said: Grant, who: Principal
+    client: Client, task: str, request_ids: Sequence[str], grant: Grant, principal: Principal
 ) -> Mapping[str, AnswerResult]:
     """Approve these requests of one task in one signal, each with its requested amount. Returns each result by id."""
     try:
-        task_id, by = await client.resolve_task_id(task), who.resolve_signature(said.by)
-        return await client.approve_many(task_id, request_ids, by=by, note=said.note)
+        task_id, by = await client.resolve_task_id(task), principal.resolve_signature(grant.by)
+        return await client.approve_many(task_id, request_ids, by=by, note=grant.note)
     except WaystationError as error:
         return dict.fromkeys(request_ids, _failed(error))
 
 
 async def deny_task_requests(
-    client: Client, task: str, request_ids: Sequence[str], said: Grant, who: Principal
+    client: Client, task: str, request_ids: Sequence[str], grant: Grant, principal: Principal
 ) -> Mapping[str, AnswerResult]:
     """Deny these requests of one task in one signal. Returns each result by id."""
     try:
-        task_id, by = await client.resolve_task_id(task), who.resolve_signature(said.by)
-        return await client.deny_many(task_id, request_ids, by=by, note=said.note)
+        task_id, by = await client.resolve_task_id(task), principal.resolve_signature(grant.by)
+        return await client.deny_many(task_id, request_ids, by=by, note=grant.note)
     except WaystationError as error:
         return dict.fromkeys(request_ids, _failed(error))
 
@@ -427,7 +427,7 @@ class RequestAnswerResult(NamedTuple):
 
 
 async def answer_selected_requests(
-    client: Client, chosen: Sequence[str], said: Grant, who: Principal, answer_each: AnswersEach
+    client: Client, chosen: Sequence[str], grant: Grant, principal: Principal, answer_each: AnswersEach
 ) -> tuple[RequestAnswerResult, ...]:
     """Answer all these requests, named by task and id, those of different tasks concurrently.
 
@@ -436,7 +436,7 @@ async def answer_selected_requests(
     by_task: dict[str, list[str]] = {}
     for task, _, request_id in (one.partition("/") for one in dict.fromkeys(chosen)):
         by_task.setdefault(task, []).append(request_id)
-    found = await asyncio.gather(*(answer_each(client, task, ids, said, who) for task, ids in by_task.items()))
+    found = await asyncio.gather(*(answer_each(client, task, ids, grant, principal) for task, ids in by_task.items()))
     return tuple(
         RequestAnswerResult(task, request_id, answer)
         for task, answers in zip(by_task, found, strict=True)
@@ -449,7 +449,7 @@ def _failed(error: WaystationError) -> AnswerResult:
 
 
 async def invoke_client_method(
-    client: Client, who: Principal, called: RemoteMethod[Any, Any], sent: Mapping[str, JsonValue]
+    client: Client, principal: Principal, called: RemoteMethod[Any, Any], sent: Mapping[str, JsonValue]
 ) -> bytes:
     """Call a method of the client for a caller over HTTP, and return its result as JSON.
 
@@ -461,17 +461,17 @@ async def invoke_client_method(
         _stay_in_bounds(name, value)
         match value:
             case TaskRequest():
-                given[name] = _of_tenant(value, who)
+                given[name] = _of_tenant(value, principal)
             case TaskRow():
-                given[name] = await _same(client, value, who)
+                given[name] = await _same(client, value, principal)
             case ContextEditInput():
-                given[name] = value.replace(by=who.name or value.by)
+                given[name] = value.replace(by=principal.name or value.by)
             case _:
                 pass
     if "by" in called.parameters:
         claimed = given.get("by", "")
         name = claimed.name if isinstance(claimed, VerifiedName) else str(claimed)
-        given["by"] = who.resolve_signature(name) if called.signs else who.name or name
+        given["by"] = principal.resolve_signature(name) if called.signs else principal.name or name
     return called.serialize_result(await called.method(client, **given))
 
 
@@ -523,44 +523,44 @@ def _amount_in_bounds(name: str, value: Limit | Amount) -> None:
         raise BadInput(f"{name}: an amount is from 0 to {MAX_NUMBER:,}")
 
 
-def _of_tenant(request: TaskRequest, who: Principal) -> TaskRequest:
+def _of_tenant(request: TaskRequest, principal: Principal) -> TaskRequest:
     """Check the tenant. Raises BadInput for a request that builds on a task implicitly: only its own method checks
     whose that is.
     """
     if request.forked_from is not None or request.since is not None:
         raise BadInput("what a task builds on is not said in a request: fork that task, or go on in its session")
-    return request.replace(tenant=who.tenant)
+    return request.replace(tenant=principal.tenant)
 
 
-async def _same(client: Client, row: TaskRow, who: Principal) -> TaskRow:
+async def _same(client: Client, row: TaskRow, principal: Principal) -> TaskRow:
     """Prepare the row again: a caller could have changed it. Raises BadInput if its configuration differs by now."""
-    made = await client.prepare_task(_of_tenant(row.request, who))
+    made = await client.prepare_task(_of_tenant(row.request, principal))
     if made.config != row.config:
         raise BadInput("the terms of this task are others now than were shown: hand it in again")
     return made
 
 
-async def edit_agent_context(client: Client, task: str, wanted: NewEdit, who: Principal) -> AnswerResult:
+async def edit_agent_context(client: Client, task: str, body: NewEdit, principal: Principal) -> AnswerResult:
     """Edit an agent's context. Raises BadInput for fields that do not fit the action."""
     try:
         edit = ContextEditInput(
-            action=wanted.action,
-            agent=wanted.agent,
-            message=wanted.message,
-            keep=wanted.keep,
-            compaction=wanted.compaction,
-            by=who.name or wanted.by,
-            note=wanted.note,
+            action=body.action,
+            agent=body.agent,
+            message=body.message,
+            keep=body.keep,
+            compaction=body.compaction,
+            by=principal.name or body.by,
+            note=body.note,
         )
     except ValidationError as error:
         raise BadInput("; ".join(format_fault_message(str(fault["msg"])) for fault in error.errors())) from error
-    return await client.edit_context(await client.resolve_task_id(task), edit, wanted.instructions)
+    return await client.edit_context(await client.resolve_task_id(task), edit, body.instructions)
 
 
-async def fork_task(client: Client, task: str, wanted: NewFork, request_id: str) -> SubmittedTask:
+async def fork_task(client: Client, task: str, body: NewFork, request_id: str) -> SubmittedTask:
     """Start a new task that reuses finished steps of one that is over."""
-    limit = parse_optional_limit(wanted.budget)
-    wish = ForkRequest(step=wanted.step, request_id=request_id, instructions=wanted.instructions, budget=limit)
+    limit = parse_optional_limit(body.budget)
+    wish = ForkRequest(step=body.step, request_id=request_id, instructions=body.instructions, budget=limit)
     return await client.fork(await client.resolve_task_id(task), wish)
 
 

@@ -129,7 +129,7 @@ async def delete_execution(client: Client, workflow_id: str, run_id: str = "") -
     return True
 
 
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 ERASURE_STEPS = {
     "FindPerson": "looking through what the store has",
     "EraseFromStore": "taking it out of the store",
@@ -179,7 +179,7 @@ async def _tell_steps(handle: WorkflowHandle[object, ErasureResult], tell: Calla
             if step != told:
                 tell(step)
                 told = step
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
 
 
 async def get_last_erasure(client: Client, workflow_id: str) -> ErasureResult | None:
@@ -263,8 +263,8 @@ def _parts(message: object) -> Iterator[str | Payload]:
             pass
 
 
-TAKEN_WITHIN = timedelta(seconds=5)
-DONE_WITHIN = timedelta(seconds=60)
+ACCEPT_TIMEOUT = timedelta(seconds=5)
+COMPLETION_TIMEOUT = timedelta(seconds=60)
 _T = TypeVar("_T")
 
 
@@ -307,8 +307,8 @@ class ActivityMemorySearch:
                 id=activity_id,
                 task_queue=CONTEXT_QUEUE,
                 result_type=kind,
-                schedule_to_start_timeout=TAKEN_WITHIN,
-                start_to_close_timeout=DONE_WITHIN,
+                schedule_to_start_timeout=ACCEPT_TIMEOUT,
+                start_to_close_timeout=COMPLETION_TIMEOUT,
                 retry_policy=RetryPolicy(maximum_attempts=1),
             )
         except ActivityFailureError as error:

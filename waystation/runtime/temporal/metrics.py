@@ -26,7 +26,7 @@ from waystation.models.ports import CallKind
 from waystation.privacy.policy import TextDestination
 
 SECONDS_BETWEEN = 60.0
-AWAY = "the Temporal server does not answer. The worker tries again, and work continues when it does"
+SERVER_AWAY_MESSAGE = "the Temporal server does not answer. The worker tries again, and work continues when it does"
 _RETRIES = "temporalio_client::retry"
 
 
@@ -41,7 +41,7 @@ class OutageFilter(logging.Filter):
             return True
         if record.created < self._told + SECONDS_BETWEEN:
             return False
-        self._told, record.msg = record.created, AWAY
+        self._told, record.msg = record.created, SERVER_AWAY_MESSAGE
         return True
 
 
@@ -126,9 +126,9 @@ class TemporalMeter:
         if outcome.status.made_room:
             self._saved.add(max(0, outcome.tokens_before - outcome.tokens_after))
 
-    def record_redactions(self, place: TextDestination, spans: int) -> None:
+    def record_redactions(self, destination: TextDestination, spans: int) -> None:
         """See `Meter`."""
-        self._redactions.add(spans, {"place": place.value})
+        self._redactions.add(spans, {"place": destination.value})
 
     def set_pending_passages(self, count: int) -> None:
         """See `Meter`."""

@@ -40,7 +40,7 @@ OVERLAPS: Mapping[Overlap, ScheduleOverlapPolicy] = {
     "buffer-all": ScheduleOverlapPolicy.BUFFER_ALL,
     "allow-all": ScheduleOverlapPolicy.ALLOW_ALL,
 }
-SPREAD = timedelta(seconds=50)
+MAX_JITTER = timedelta(seconds=50)
 """Maximum jitter of a run's start, so that schedules due together spread out. The server derives it from the id."""
 BEING_STORED = "what it asks is being stored"
 
@@ -68,7 +68,7 @@ class TemporalScheduleClient:
         )
         schedule = Schedule(
             action=action,
-            spec=ScheduleSpec(cron_expressions=[timing.cron], time_zone_name=timing.zone, jitter=SPREAD),
+            spec=ScheduleSpec(cron_expressions=[timing.cron], time_zone_name=timing.zone, jitter=MAX_JITTER),
             policy=SchedulePolicy(overlap=OVERLAPS[timing.overlap], catchup_window=timing.catch_up),
             state=ScheduleState(paused=True, note=BEING_STORED),
         )

@@ -117,7 +117,7 @@ async def _why(pending: PendingActivityInfo, converter: DataConverter) -> str:
 ANSWERS = frozenset(name for names_of_decision in SIGNALS_BY_DECISION.values() for name in names_of_decision)
 """Names of the messages that answer requests, signals and Updates."""
 PAGE_EVENTS = 500
-_MOST_PAGES = 20
+_MAX_PAGES = 20
 """Pages of history that are read: one of more than 10,000 events is not read to its beginning."""
 _FIELDS: TypeAdapter[tuple[RecordedAnswerFields, ...]] = TypeAdapter(tuple[RecordedAnswerFields, ...])
 
@@ -160,7 +160,7 @@ async def fetch_sent_answers(client: Client, task_id: str, since: datetime) -> t
 async def _newest_first(client: Client, task_id: str) -> AsyncGenerator[HistoryEvent]:
     """Yield the events of the newest run, then those of the run that it continues, and so on."""
     run_id, token = "", b""
-    for _ in range(_MOST_PAGES):
+    for _ in range(_MAX_PAGES):
         page = await client.workflow_service.get_workflow_execution_history_reverse(
             GetWorkflowExecutionHistoryReverseRequest(
                 namespace=client.namespace,
