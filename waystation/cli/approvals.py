@@ -36,7 +36,7 @@ from waystation.cli.render_requests import (
 from waystation.client import Client, connect_client
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Amount, format_amount
-from waystation.kernel.clock import utc_now
+from waystation.kernel.clock import local_now
 from waystation.kernel.errors import BadInput
 from waystation.kernel.text import format_count
 from waystation.tasks.details import format_request_and_answer
@@ -58,7 +58,7 @@ def approvals(
 ) -> None:
     """List the requests that wait for an answer, one line each. With a task, show what each is about."""
     waiting = asyncio.run(_approvals(task))
-    now = utc_now().astimezone()
+    now = local_now()
     if as_json:
         print_json(waiting)
     elif not waiting:
@@ -173,7 +173,7 @@ def _only_one(typed: AnswerCommand, view: TaskView) -> str | None:
             "--all for all that ask for money"
         )
     if waiting and waiting[0].approval.action is not None and typed.command == "approve":
-        print_message(format_request(waiting[0], utc_now().astimezone(), console.progress.width))
+        print_message(format_request(waiting[0], local_now(), console.progress.width))
         raise BadInput(f"{waiting[0].approval.agent} asks for no money: name the call by --request, as above")
     return waiting[0].approval.request_id if waiting else None
 

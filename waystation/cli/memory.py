@@ -27,7 +27,7 @@ from waystation.client.agent_contexts import (
 from waystation.client.erasure import ForgetResult, TaskSelection, forget_selected_tasks, select_task_ids
 from waystation.client.store_queries import resolve_task_id
 from waystation.config.settings import Settings
-from waystation.kernel.clock import utc_now
+from waystation.kernel.clock import local_now
 from waystation.kernel.errors import BadInput, MemoryUnavailable, Unreachable
 from waystation.kernel.files import create_private_folder
 from waystation.kernel.value import Value
@@ -64,7 +64,7 @@ def forget_tasks(
     as_json: JsonOption = False,
 ) -> None:
     """Delete finished tasks from memory, or with --everything from the store as well. This cannot be undone."""
-    ended_before = parse_past_moment(before, "--before", utc_now().astimezone())
+    ended_before = parse_past_moment(before, "--before", local_now())
     selection = TaskSelection(session=session, task=task, all_of_tenant=all_of_tenant, ended_before=ended_before)
     gone = asyncio.run(_forget(selection, everything=everything, yes=yes))
     if gone is None:
@@ -130,7 +130,7 @@ def search(
 
     If workers have the embedded memory open, the search goes through them.
     """
-    settings, now = Settings(), utc_now().astimezone()
+    settings, now = Settings(), local_now()
     _require_given(session=session, task=task, agent=agent)
     if not query.strip():
         raise BadInput("the query is empty: give a few words")

@@ -5,7 +5,7 @@ Every error names its option.
 """
 
 import re
-from datetime import datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import Annotated, Literal
 
 import typer
@@ -121,7 +121,8 @@ DATE_OR_MOMENT = "a date (2026-11-01) or a moment (2026-11-01T07:00)"
 
 
 def parse_moment(text: str | None, option: str, now: datetime, takes: str = DATE_OR_MOMENT) -> datetime | None:
-    """Parse a time; None if none is given. A date is its first moment; without a zone, that of `now` holds.
+    """Parse a time; None if none is given. A date is its first moment; without a zone, that of `now` holds,
+    with its offset at that time.
 
     Raises BadInput.
     """
@@ -146,14 +147,14 @@ def _in_time(found: datetime, option: str) -> datetime:
 def parse_moment_or_age(text: str | None, option: str, now: datetime) -> datetime | None:
     """Parse a time, or an age such as 2d. Raises BadInput."""
     if text is not None and _SPAN.fullmatch(text.strip()):
-        return now - parse_span(text, option)
+        return now.astimezone(UTC) - parse_span(text, option)
     return parse_moment(text, option, now, "a date (2026-11-01), a moment (2026-11-01T07:00) or how long ago (2d)")
 
 
 def parse_past_moment(text: str | None, option: str, now: datetime) -> datetime | None:
     """Parse a time in the past, or an age. Raises BadInput."""
     found = parse_moment_or_age(text, option, now)
-    if found is not None and found > now:
+    if found is not None and found.astimezone(UTC) > now:
         raise BadInput(f"{option} {text} has not come yet: it is {now:%Y-%m-%dT%H:%M} now")
     return found
 
@@ -210,8 +211,10 @@ def _moment(text: str, now: datetime) -> datetime:
         clock = time.fromisoformat(text)
     except ValueError:
         return _date(text, now)
-    today = datetime.combine(now.date(), clock, tzinfo=now.tzinfo)
-    return today if today > now else today + timedelta(days=1)
+    there = now.astimezone(clock.tzinfo or now.tzinfo)
+    today = datetime.combine(there.date(), clock, tzinfo=there.tzinfo)
+    # Two times of one zone are compared as the clock shows them, which is wrong in the hour that happens twice.
+    return today if to_utc(today) > now else today + timedelta(days=1)
 
 
 def _date(text: str, now: datetime) -> datetime:
@@ -223,6 +226,6 @@ def _date(text: str, now: datetime) -> datetime:
             f"{sanitize_line(text)!r} is none"
         ) from error
     moment = _in_time(moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo), "--answer-by")
-    if moment <= now:
+    if to_utc(moment) <= now:
         raise BadInput(f"--answer-by {text} is over already")
     return moment

@@ -38,7 +38,7 @@ from waystation.config.validation import filter_endpoint_prices
 from waystation.context.audit import build_transcript_view
 from waystation.context.history import build_model_view
 from waystation.context.transcript import Transcript
-from waystation.kernel.clock import utc_now
+from waystation.kernel.clock import local_now, utc_now
 from waystation.kernel.errors import BadInput
 from waystation.kernel.files import write_private_file
 from waystation.kernel.value import Value
@@ -137,7 +137,7 @@ async def _show(settings: Settings, task: str, *, verbose: bool, as_json: bool) 
         print_json(view.with_report_path(path))
         return
     if verbose:
-        result.print(render_task_screen(view, utc_now().astimezone(), result.width), soft_wrap=True)
+        result.print(render_task_screen(view, local_now(), result.width), soft_wrap=True)
     else:
         result.print(render_task_summary(view), soft_wrap=True)
     if remark := describe_shown_version(view.task_id, view.phase, view.reports):

@@ -33,7 +33,7 @@ from waystation.documents.document_loading import DocumentLoadResult, load_docum
 from waystation.documents.documents import SkippedItem, SourceDocument
 from waystation.documents.procedures import ProcedureSource, is_procedure_file_name, validate_procedures
 from waystation.kernel.amount import Limit, format_amount, format_limit
-from waystation.kernel.clock import utc_now
+from waystation.kernel.clock import local_now
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.roles import list_step_roles
 from waystation.memory.passages import MemoryScope
@@ -133,7 +133,7 @@ def submit(
         tenant=settings.tenant,
         session=make_own_session_name(identity) if session is None else session,
         request_id=identity,
-        unattended=parse_unattended_options(top_up, answer_by, then, utc_now().astimezone()),
+        unattended=parse_unattended_options(top_up, answer_by, then, local_now()),
         review_plan=review_plan or None,
         procedures=load_task_procedures(settings, procedures or [], skills or []),
     )

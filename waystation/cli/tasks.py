@@ -39,7 +39,7 @@ from waystation.kernel.amount import (
     format_tokens_short,
     format_usd_short,
 )
-from waystation.kernel.clock import utc_now
+from waystation.kernel.clock import local_now, utc_now
 from waystation.kernel.errors import Unreachable
 from waystation.security.untrusted import sanitize_line
 from waystation.tasks.details import STEP_STATE_MARKS, format_task_cost, format_time_span
@@ -138,7 +138,7 @@ def list_tasks(
     as_json: JsonOption = False,
 ) -> None:
     """List the newest tasks, also those that Temporal has forgotten; or all of a state, a time, a text."""
-    now = utc_now().astimezone()
+    now = local_now()
     submitted = parse_past_moment(since, "--since", now)
     views = asyncio.run(_tasks(TaskFilter(session=session, phases=frozenset(state or ()), since=submitted, text=text)))
     for remark in sorted({task.remark for task in views if task.remark}):
@@ -294,7 +294,7 @@ def list_sessions(as_json: JsonOption = False) -> None:
     if as_json:
         print_json(found)
         return
-    now = utc_now().astimezone()
+    now = local_now()
     rows = [
         (
             format_moment(one.last_at, now),
@@ -373,7 +373,7 @@ def spending(
     as_json: JsonOption = False,
 ) -> None:
     """Show what all tasks have spent since some day, the dearest first; `--json` has it by day, too."""
-    now = utc_now().astimezone()
+    now = local_now()
     first, last = (parse_past_moment(text, name, now) for text, name in ((since, "--since"), (until, "--until")))
     days = DayRange.resolve(
         *(one.astimezone(UTC).date() if one else None for one in (first, last)), today=utc_now().date()
