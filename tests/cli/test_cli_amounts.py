@@ -78,10 +78,20 @@ def test_an_amount_that_is_written_out_is_taken_back_as_the_same(amount: Amount)
     assert shlex.split(shlex.quote(format_amount_option(amount))) == [format_amount_option(amount)]
 
 
+def test_a_plain_small_number_is_no_grant_since_its_unit_was_probably_forgotten() -> None:
+    for text in ("5", "1999"):
+        hint = f"--add {text} is {text} tokens, too few to be worth a grant: did you mean {text}k or '${text}'?"
+        with pytest.raises(BadInput, match=re.escape(hint)):
+            parse_amount(text, "--add")
+    taken = {"5k": 5_000, "1_500": 1_500, "0.5k": 500, "2000": 2_000}
+    assert {text: parse_amount(text, "--add").tokens for text in taken} == taken
+
+
 @pytest.mark.parametrize(
     ("amount", "text"),
     [
         (Amount(tokens=30_000), "30000"),
+        (Amount(tokens=1_999), "1.999k"),
         (Amount(micro_usd=500_000), "$0.50"),
         (Amount(tokens=30_000, micro_usd=1_500_000), "30000+$1.50"),
     ],

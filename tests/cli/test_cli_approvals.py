@@ -12,6 +12,7 @@ from waystation.cli.approvals import (
     describe_previous_answer,
     format_announcement,
     format_answer_outcome,
+    print_answer,
     select_requests,
 )
 from waystation.cli.main import run
@@ -149,6 +150,14 @@ def test_what_cannot_be_meant_of_several_is_bad_usage(
 
 APPROVED = AnswerResult(outcome="approved")
 ASKED = ApprovalView.from_request(PENDING_APPROVAL)
+
+
+def test_an_answer_is_printed_with_the_request_and_the_agent_that_it_answers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_answer(APPROVED, ASKED)
+    print_answer(AnswerResult(outcome="refused", reason="no open request"))
+    assert capsys.readouterr().err == f"{ASKED.request_id} (research-1): approved\nrefused: no open request\n"
 
 
 def test_a_grant_under_what_the_next_call_may_need_is_warned_of() -> None:

@@ -116,8 +116,8 @@ async def answer_request(client: Client, typed: AnswerCommand, send: Send) -> An
     view = await load_answerable_task(client, typed)
     meant = typed.request_ids[0] if typed.request_ids else _only_one(typed, view)
     answer = await send_answer(client, typed, view.task_id, meant, send)
-    print_answer(answer)
     asked = next((one for one in view.pending_approvals if one.request_id == meant), None)
+    print_answer(answer, asked)
     if asked is not None and (short := describe_insufficient_grant(typed.amount, asked, answer)):
         print_message(short)
     return answer
@@ -207,9 +207,14 @@ def _answered_line(approval: ApprovalView) -> str:
     return f"{told} ({approval.answered_at:{MOMENT}})" if approval.answered_at is not None else told
 
 
-def print_answer(answer: AnswerResult) -> None:
-    """Print the outcome of an answer."""
-    print_message(format_answer_outcome(answer))
+def print_answer(answer: AnswerResult, asked: ApprovalView | None = None) -> None:
+    """Print the outcome of an answer; with the request that it answers, if it is one."""
+    outcome = format_answer_outcome(answer)
+    print_message(f"{_format_request_name(asked)}: {outcome}" if asked is not None else outcome)
+
+
+def _format_request_name(asked: ApprovalView) -> str:
+    return f"{asked.request_id} ({asked.agent})"
 
 
 def format_answer_outcome(answer: AnswerResult) -> str:
@@ -303,7 +308,8 @@ async def answer_several(client: Client, typed: AnswerCommand, send: SendSeveral
         answer = await _refused_late(client, typed, view.task_id, request_id, sent)
         asked = meant.open_requests.get(request_id)
         short = describe_insufficient_grant(typed.amount, asked, answer) if asked is not None else ""
-        print_message(f"{request_id}: {'; '.join(filter(None, (format_answer_outcome(answer), short)))}")
+        name = _format_request_name(asked) if asked is not None else request_id
+        print_message(f"{name}: {'; '.join(filter(None, (format_answer_outcome(answer), short)))}")
         answers.append(_Answered(request_id=request_id, **answer.model_dump()))
     return answers
 

@@ -193,7 +193,7 @@ async def _ask_for_money(client: Client, task_id: str, approval: ApprovalView) -
             case "l" | "later" | "":
                 return
             case "d" | "deny" | "n" | "no":
-                print_answer(await client.deny(task_id, request_id=approval.request_id, by=getuser()))
+                print_answer(await client.deny(task_id, request_id=approval.request_id, by=getuser()), approval)
                 return
             case _:
                 try:
@@ -203,7 +203,7 @@ async def _ask_for_money(client: Client, task_id: str, approval: ApprovalView) -
                     print_message(str(error))
                     continue
                 answer = await client.approve(task_id, request_id=approval.request_id, amount=amount, by=getuser())
-                print_answer(answer)
+                print_answer(answer, approval)
                 if short := describe_insufficient_grant(amount, approval, answer):
                     print_message(short)
                 return
@@ -242,10 +242,10 @@ async def _ask_yes_or_no(client: Client, task_id: str, approval: ApprovalView, q
             case "l" | "later" | "":
                 return
             case "d" | "deny" | "n" | "no":
-                print_answer(await client.deny(task_id, request_id=approval.request_id, by=getuser()))
+                print_answer(await client.deny(task_id, request_id=approval.request_id, by=getuser()), approval)
                 return
             case "y" | "yes":
-                print_answer(await client.approve(task_id, request_id=approval.request_id, by=getuser()))
+                print_answer(await client.approve(task_id, request_id=approval.request_id, by=getuser()), approval)
                 return
             case _:
                 continue
@@ -265,17 +265,19 @@ class DemoApprovalResponder:
         """
         if approval.about_plan:
             print_message("No terminal to ask at: the demo approves its plan.")
-            print_answer(await client.approve(task_id, request_id=approval.request_id, by="demo"))
+            print_answer(await client.approve(task_id, request_id=approval.request_id, by="demo"), approval)
             return
         if approval.action is not None:
             print_message(f"No terminal to ask at: the demo denies the call of {approval.action.tool}.")
-            print_answer(await client.deny(task_id, request_id=approval.request_id, by="demo", note="nobody looked"))
+            print_answer(
+                await client.deny(task_id, request_id=approval.request_id, by="demo", note="nobody looked"), approval
+            )
             return
         asked, room = approval.requested, self._room
         amount = asked if room is None else asked.min_with(room)
         if amount.is_zero:
             print_message("No terminal to ask at, and the cap is used up: the task ends with what it has.")
-            print_answer(await client.deny(task_id, request_id=approval.request_id, by="demo"))
+            print_answer(await client.deny(task_id, request_id=approval.request_id, by="demo"), approval)
             return
         print_message(
             f"No terminal to ask at: the demo grants {format_amount(amount)} itself, as `waystation approve` would."
@@ -283,7 +285,8 @@ class DemoApprovalResponder:
         print_answer(
             await client.approve(
                 task_id, request_id=approval.request_id, amount=amount, by="demo", note="approved by the demo itself"
-            )
+            ),
+            approval,
         )
         if room is not None:
             self._room = room.subtract_clamped(amount)

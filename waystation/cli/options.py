@@ -6,6 +6,7 @@ Every error names its option.
 
 import re
 from datetime import UTC, datetime, time, timedelta
+from decimal import Decimal
 from typing import Annotated, Literal
 
 import typer
@@ -74,22 +75,27 @@ def parse_limit(text: str, name: str, minimum: Amount = MIN_LIMIT) -> Limit:
 
 def parse_budget(text: str, name: str) -> Limit:
     """Parse the budget of a session, a task or an agent: enough to start with. Raises BadInput."""
-    number = text.strip()
-    if number.isdecimal() and int(number) and len(number) < len(str(MIN_BUDGET.tokens)):
-        raise BadInput(
-            f"{name} {number} is {number} tokens, too few to start with: did you mean {number}k or '${number}'?"
-        )
+    _refuse_forgotten_unit(text, name, "too few to start with", below=1_000)
     return parse_limit(text, name, MIN_BUDGET)
 
 
 def parse_amount(text: str, name: str) -> Amount:
-    """Parse an amount to grant."""
+    """Parse an amount to grant. Raises BadInput; also for a plain small number, whose unit was probably forgotten."""
+    _refuse_forgotten_unit(text, name, "too few to be worth a grant", below=MIN_BUDGET.tokens)
     return parse_limit(text, name).amount
 
 
+def _refuse_forgotten_unit(text: str, name: str, why: str, below: int) -> None:
+    number = text.strip()
+    # The length comes first: `int` refuses numbers of thousands of digits.
+    if number.isdecimal() and len(number) <= len(str(below)) and 0 < int(number) < below:
+        raise BadInput(f"{name} {number} is {number} tokens, {why}: did you mean {number}k or '${number}'?")
+
+
 def format_amount_option(amount: Amount) -> str:
-    """Format the amount as an option accepts it."""
-    parts = [str(amount.tokens)] if amount.tokens else []
+    """Format the amount as an option accepts it: few tokens with a unit, as `parse_amount` requires."""
+    tokens = str(amount.tokens) if amount.tokens >= MIN_BUDGET.tokens else f"{Decimal(amount.tokens) / 1_000}k"
+    parts = [tokens] if amount.tokens else []
     return "+".join([*parts, *([format_usd(amount.micro_usd)] if amount.micro_usd else [])])
 
 
