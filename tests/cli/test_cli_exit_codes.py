@@ -74,6 +74,8 @@ BAD_USAGE = [
         ["approve", "abc", "--add", "0"],
         "--add takes 1 to 1,000,000,000 tokens, $0.000001 to $1,000,000.00, or both",
     ),
+    (["submit", "What?", "--docs", "DOCUMENTS", "--request-id", ""], "--request-id is empty"),
+    (["fork", "abc", "--from", "writing", "--request-id", " "], "--request-id is empty"),
     (["submit", "What?", "--docs", "DOCUMENTS", "--budget", "0"], "--budget takes 2,000 to 1,000,000,000 tokens"),
     (["submit", "What?", "--docs", "DOCUMENTS", "--budget", "$2,50"], "write decimals with a point"),
     (["submit", "What?", "--docs", "DOCUMENTS", "--mode", "nope"], "'hard',"),

@@ -3,16 +3,23 @@ from datetime import UTC, datetime
 from inline_snapshot import snapshot
 from rich.console import Console, RenderableType
 
+from tests.support.progress_values import make_step_progress
 from tests.support.view_values import PAUSED_PROGRESS_IN_DOLLARS, PAUSED_VIEW, PENDING_APPROVAL, USAGE, VIEWED_PROGRESS
 from waystation.budgets.budget import RunUsage
-from waystation.cli.render import format_budget, render_changes, render_task_screen, render_task_summary
+from waystation.cli.render import (
+    format_budget,
+    format_progress,
+    render_changes,
+    render_task_screen,
+    render_task_summary,
+)
 from waystation.documents.documents import DocumentsUpdate
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.usage import Usage
 from waystation.models.profiles import OFFLINE_MODEL
 from waystation.tasks.approvals import AnswerOrigin
 from waystation.tasks.details import format_task_cost
-from waystation.tasks.task import BudgetProgress, RejectedMessage, ReusedWork, TaskPhase, TaskProgress
+from waystation.tasks.task import BudgetProgress, RejectedMessage, ReusedWork, StepState, TaskPhase, TaskProgress
 from waystation.tasks.view import TaskView
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -147,7 +154,7 @@ def test_a_summary_has_state_progress_cost_what_waits_and_the_next_command() -> 
 
     assert summary(VIEWED_PROGRESS) == snapshot("""\
 task-0123456789abcdef  paused  Which licences [red]do[/red] they carry?
-Progress   0 of 2 steps finished; paused: research-1
+Progress   0 of 2 steps done; paused: research-1
 Cost       $0.123456; 41,200 of 200,000 tokens spent
 Waits      research-1: 30,000 tokens more
 Note       memory is down
@@ -156,13 +163,21 @@ Next       waystation approvals task-0123456789abcdef\
     ended = VIEWED_PROGRESS.replace(phase=TaskPhase.DONE, approvals=(), notes=())
     assert summary(ended.replace(report="a" * 64)) == snapshot("""\
 task-0123456789abcdef  done  Which licences [red]do[/red] they carry?
-Progress   0 of 2 steps finished; paused: research-1
+Progress   0 of 2 steps done; paused: research-1
 Cost       $0.123456; 41,200 of 200,000 tokens spent
 Next       waystation report task-0123456789abcdef\
 """)
     assert summary(ended.replace(phase=TaskPhase.FAILED)).endswith("waystation show task-0123456789abcdef --verbose")
     assert summary(ended.replace(phase=TaskPhase.WORKING)).endswith("waystation watch task-0123456789abcdef")
     assert summary(ended.replace(phase=TaskPhase.PLANNING, steps=())).splitlines()[1] == "Progress   no plan yet"
+
+
+def test_only_steps_that_are_done_count_as_done_and_the_other_ends_are_named() -> None:
+    ends: tuple[StepState, ...] = ("done", "done", "partial", "skipped")
+    steps = tuple(make_step_progress(f"research-{number}", state) for number, state in enumerate(ends))
+    cancelled = VIEWED_PROGRESS.replace(phase=TaskPhase.CANCELLED, steps=steps)
+    assert format_progress(TaskView.from_progress(cancelled)) == "2 of 4 steps done, 1 partial, 1 skipped"
+    assert format_progress(TaskView.from_progress(cancelled.replace(steps=steps[:2]))) == "2 of 2 steps done"
 
 
 def test_answers_and_refusals_are_told() -> None:

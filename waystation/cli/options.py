@@ -5,6 +5,7 @@ Every error names its option.
 """
 
 import re
+import secrets
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from typing import Annotated, Literal
@@ -90,6 +91,17 @@ def _refuse_forgotten_unit(text: str, name: str, why: str, below: int) -> None:
     # The length comes first: `int` refuses numbers of thousands of digits.
     if number.isdecimal() and len(number) <= len(str(below)) and 0 < int(number) < below:
         raise BadInput(f"{name} {number} is {number} tokens, {why}: did you mean {number}k or '${number}'?")
+
+
+def choose_request_id(given: str | None) -> str:
+    """Return the id of a retry that is safe; a new one if none is given. Raises BadInput for an empty one."""
+    if given is None:
+        return secrets.token_hex(8)
+    if not given.strip():
+        raise BadInput(
+            "--request-id is empty, and a retry would not find its task: give an id, or leave the option out"
+        )
+    return given
 
 
 def format_amount_option(amount: Amount) -> str:

@@ -3,6 +3,7 @@
 Pure: values in, text out.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -73,12 +74,13 @@ def render_task_summary(view: TaskView) -> RenderableType:
 
 
 def format_progress(view: TaskView) -> str:
-    """Format how many steps are finished, and what the others are doing."""
+    """Format how many steps are done, and what became of the others or what they are doing."""
     steps = [step for step in view.steps if get_parent_id(step.id) is None]
     if not steps:
         return "no plan yet" if not view.phase.over else "no step ran"
-    finished = sum(step.state in ENDED_STEP_STATES for step in steps)
-    text = f"{finished} of {format_count(len(steps), 'step')} finished"
+    states = Counter[str](step.state for step in steps)
+    ended = [f"{states[state]} {state}" for state in ("partial", "skipped") if states[state]]
+    text = ", ".join([f"{states['done']} of {format_count(len(steps), 'step')} done", *ended])
     by_state: dict[str, list[str]] = {}
     for step in steps:
         if step.state not in ENDED_STEP_STATES and step.state != "waiting":

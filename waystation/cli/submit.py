@@ -1,7 +1,6 @@
 """`waystation submit`: creates a task from a question and documents."""
 
 import asyncio
-import secrets
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -17,6 +16,7 @@ from waystation.cli.follow import print_submission, warn_if_unattended, watch_an
 from waystation.cli.options import (
     Deadline,
     JsonOption,
+    choose_request_id,
     parse_budget,
     parse_limit,
     parse_tokens,
@@ -125,7 +125,7 @@ def submit(
 
     When the budget is spent, the task pauses. It asks here, or waits for `waystation approve`.
     """
-    settings, identity = Settings(), request_id or secrets.token_hex(8)
+    settings, identity = Settings(), choose_request_id(request_id)
     request = TaskRequest(
         question=question,
         instructions=read_instructions(instructions) if instructions else "",

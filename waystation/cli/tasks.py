@@ -3,7 +3,6 @@ their spending, and operations on tasks.
 """
 
 import asyncio
-import secrets
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from getpass import getuser
@@ -20,6 +19,7 @@ from waystation.cli.options import (
     ByOption,
     JsonOption,
     TaskArgument,
+    choose_request_id,
     format_moment,
     parse_budget,
     parse_past_moment,
@@ -255,7 +255,7 @@ def fork(
     """
     wish = ForkRequest(
         step=step,
-        request_id=request_id or secrets.token_hex(8),
+        request_id=choose_request_id(request_id),
         instructions=read_instructions(instructions) if instructions else None,
         budget=parse_budget(budget, "--budget") if budget is not None else None,
     )
