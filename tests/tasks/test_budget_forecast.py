@@ -106,7 +106,7 @@ def test_what_finishing_may_take_is_said_only_if_it_is_more_than_what_is_asked_f
     text = format_budget_forecast(
         BudgetForecastView.from_forecast(told.replace(cost_to_finish=more), "research-1"), run.proposed_grant
     )
-    assert text.endswith("; finishing the task may take about 71,000 tokens in all, at the pace so far")
+    assert text.endswith("; finishing may take about 71,000 tokens more than the steps have, at the pace so far")
 
 
 def test_where_the_provider_stopped_nothing_is_said_of_what_an_amount_is_worth() -> None:
@@ -136,7 +136,7 @@ def test_a_call_without_a_reply_that_spent_the_budget_is_named_where_money_is_as
 )
 def test_an_average_is_told_as_precisely_as_it_is_meant(each: Amount, told: str) -> None:
     outlook_of_it = seen(asking_run(100, 1, 900, 30_000)).replace(average_turn_cost=each)
-    assert f" at {told} each, its average so far" in format_budget_forecast(
+    assert f" at its average of {told}, with room for the longest reply" in format_budget_forecast(
         BudgetForecastView.from_forecast(outlook_of_it, "research-1"), Amount(tokens=1)
     )
 
@@ -144,8 +144,8 @@ def test_an_average_is_told_as_precisely_as_it_is_meant(each: Amount, told: str)
 @pytest.mark.parametrize(
     ("ceiling", "told"),
     [
-        (Limit(), " at 1,000 tokens each"),
-        (Limit(tokens=230_900), " at 1,000 tokens each"),
+        (Limit(), " at its average of 1,000 tokens, "),
+        (Limit(tokens=230_900), " at its average of 1,000 tokens, "),
         (Limit(tokens=230_899), "the task's ceiling leaves 30,899 tokens for grants: approve no more than that"),
         (Limit(tokens=200_900), "the task's ceiling leaves 900 tokens for grants: approve no more than that"),
         (

@@ -74,7 +74,8 @@ def format_in_units_of(amount: Amount, limit: Limit) -> str:
 def format_budget_forecast(forecast: BudgetForecastView, asked: Amount) -> str:
     """Format what the requested amount buys, what finishing may take, and what the ceiling leaves.
 
-    For example `about 7 more calls at 4,200 tokens each; finishing the task may take about 60,000 more tokens`.
+    For example `about 7 more calls at its average of 4,200 tokens, with room for the longest reply; finishing may take
+    about 60,000 tokens more than the steps have, at the pace so far`.
     """
     parts: list[str] = []
     if forecast.unanswered_call:
@@ -84,10 +85,12 @@ def format_budget_forecast(forecast: BudgetForecastView, asked: Amount) -> str:
         return "; ".join([*parts, f"{room}: deny it, or cancel the task"])
     if forecast.calls and forecast.affordable_calls:
         each = format_amount(_about(forecast.average_call))
-        parts.append(f"about {format_count(forecast.affordable_calls, 'more call')} at {each} each, its average so far")
+        calls = format_count(forecast.affordable_calls, "more call")
+        # The last call is only made if its worst case fits, so that the amount is more than calls times average.
+        parts.append(f"about {calls} at its average of {each}, with room for the longest reply")
     if not forecast.needed_to_finish.subtract_clamped(asked).is_zero:
         needed = format_amount(_about(forecast.needed_to_finish))
-        parts.append(f"finishing the task may take about {needed} in all, at the pace so far")
+        parts.append(f"finishing may take about {needed} more than the steps have, at the pace so far")
     if not forecast.grantable.can_cover(asked):
         left = format_limit(forecast.grantable)
         parts.append(f"the task's ceiling leaves {left} for grants: approve no more than that")
@@ -96,7 +99,9 @@ def format_budget_forecast(forecast: BudgetForecastView, asked: Amount) -> str:
 
 def format_minimum_grant(approval: ApprovalView) -> str:
     """Format the smallest useful grant, and what a smaller one does; follows `minimum`."""
-    return f"{format_amount(approval.needed)}, the worst case of its next call; after less it asks again"
+    return (
+        f"{format_amount(approval.needed)} more than it has left, so that its next call fits; after less it asks again"
+    )
 
 
 def format_spending_and_steps(approval: ApprovalView) -> str:
