@@ -97,6 +97,14 @@ def test_terms_that_will_disappoint_are_warned_about(request_: TaskRequest, word
     assert words in " ".join(collect_config_warnings(terms_of(request_, Settings())))
 
 
+def test_a_budget_that_just_allows_the_whole_reserve_is_not_small() -> None:
+    warnings = {
+        tokens: collect_config_warnings(terms_of(asked(budget=tokens), Settings())) for tokens in (199_000, 200_000)
+    }
+    assert "A budget of 199,000 tokens is small" in " ".join(warnings[199_000])
+    assert warnings[200_000] == ()
+
+
 def test_a_late_trigger_is_warned_about() -> None:
     words = "full only at 163,217 of 171,808 tokens leaves no room"
     assert words in " ".join(collect_config_warnings(terms_of(asked(), Settings(trigger_percent=95))))

@@ -546,8 +546,11 @@ def collect_config_warnings(config: TaskConfig) -> tuple[str, ...]:
 def _small_reserves(config: TaskConfig) -> Iterator[str]:
     """Report a budget that is too small for a role's minimum reserve."""
     for role, reserve in config.minimum_reserves.items():
+        spec = get_role_spec(role)
         largest = config.budget.compute_percent(MAX_RESERVE_PERCENT.get(role, 0)).amount
-        if largest.subtract_clamped(reserve).is_zero and get_role_spec(role).reserve_percent:
+        # A budget whose part for the role is just the whole reserve is enough.
+        reduced = config.budget.tokens is None or reserve.tokens < spec.reserve_tokens
+        if reduced and largest.subtract_clamped(reserve).is_zero and spec.reserve_percent:
             yield (
                 f"A budget of {format_limit(config.budget)} is small: it reserves {format_amount(reserve)} for {role}, "
                 "and a full report takes more. Raise --budget."
