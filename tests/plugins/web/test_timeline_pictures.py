@@ -58,6 +58,21 @@ def test_an_agent_has_a_lane_in_which_replies_and_compactions_open_their_message
     assert [one.title for one in drawn["pause"]] == ["waits for a person"]
 
 
+def test_of_two_open_requests_the_pause_ends_with_the_second_answer() -> None:
+    two = (
+        happened(9, "asked", reference="e1", detail="pending"),
+        happened(9, "asked", reference="e2", detail="pending"),
+    )
+    first = happened(11, "answered", reference="e3", detail="approved")
+    second = happened(15, "answered", reference="e4", detail="denied")
+    end = NOON + timedelta(seconds=200)
+    (pause,) = marks([*WORK[:8], *two, first, second], end)["pause"]
+    (waiting,) = marks([*WORK[:8], *two, first], end)["pause"]
+    (one,) = marks([*WORK[:8], two[0], second], end)["pause"]
+    assert (pause.x, pause.width) == (one.x, one.width)
+    assert waiting.width > pause.width
+
+
 def test_a_pause_ends_with_its_answer_and_an_unanswered_call_is_told_apart() -> None:
     drawn = marks([*WORK, happened(10, "answered", detail="approved"), happened(11, "called", reference="turn-3")])
     assert [one.title for one in drawn["pause"]] == ["waited for a person: approved"]

@@ -209,15 +209,18 @@ def _legs(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) ->
 
 
 def _pauses(events: Sequence[TaskEvent], clock: TimeAxis, now: datetime | None) -> list[TimelineSpan]:
-    """Return spans from each request to its answer."""
+    """Return spans from the first open request of the agent to the answer after which none is open."""
     found: list[TimelineSpan] = []
     asked: datetime | None = None
+    pending = 0
     for one in events:
         if one.kind == "asked":
-            asked = asked or one.at
+            asked, pending = asked or one.at, pending + 1
         elif one.kind == "answered" and asked is not None:
-            found.append(_stretch("pause", asked, one.at, clock, f"waited for a person: {one.detail}"))
-            asked = None
+            pending -= 1
+            if not pending:
+                found.append(_stretch("pause", asked, one.at, clock, f"waited for a person: {one.detail}"))
+                asked = None
     if asked is not None and now is not None:
         found.append(_stretch("pause", asked, now, clock, "waits for a person"))
     return found
