@@ -151,7 +151,7 @@ def test_a_cancelled_task_says_so_and_a_task_without_anything_says_that() -> Non
     assert render_written_part(empty) == snapshot("""\
 # Why did the harbour silt up?
 
-> **Partial.** This report was not finished (the task was cancelled). The findings follow.
+> **Partial.** This report was not finished (the task was cancelled).
 
 Nothing was found before the work stopped.\
 """)

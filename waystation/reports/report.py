@@ -121,12 +121,12 @@ def insert_after_title(report: str, part: str) -> str:
 def render_written_part(parts: ReportParts) -> str:
     """Render what the agents wrote; if the writing was not finished, the findings instead."""
     draft = parts.draft
-    whole = bool(draft.title)
+    whole, findings = bool(draft.title), _render_findings(parts)
     lines = [f"# {draft.title or _title(parts) or 'Report'}"]
     if not parts.task.phase.over:
         lines.append(_why_draft(parts.task))
     elif not whole:
-        lines.append(f"> **Partial.** {_why_partial(parts.task)}")
+        lines.append(f"> **Partial.** {_why_partial(parts.task, has_findings=bool(findings))}")
     elif early := [
         f"{step.id} ({neutralize_markdown(step.reason)})" for step in parts.task.steps if step.state == "partial"
     ]:
@@ -135,7 +135,7 @@ def render_written_part(parts: ReportParts) -> str:
     lines += ["" if said else f"{_QUESTION} {parts.question}", draft.summary]
     lines += [f"## {section.heading}\n\n{section.markdown}" for section in draft.sections]
     if not whole:
-        lines += _render_findings(parts)
+        lines += findings or ["Nothing was found before the work stopped."]
     return "\n\n".join(filter(None, lines))
 
 
@@ -251,12 +251,12 @@ def _title(parts: ReportParts) -> str:
     return question if 0 < len(question) <= MAX_TITLE_CHARACTERS else parts.task.title
 
 
-def _why_partial(task: TaskView) -> str:
+def _why_partial(task: TaskView, *, has_findings: bool) -> str:
     reasons = [f"{step.id}: {neutralize_markdown(step.reason)}" for step in _list_plan_steps(task) if step.reason]
     if task.phase is TaskPhase.CANCELLED:
         reasons.insert(0, "the task was cancelled")
     why = "; ".join(reasons) or "the writing step did not run"
-    return f"This report was not finished ({why}). The findings follow."
+    return f"This report was not finished ({why}).{' The findings follow.' if has_findings else ''}"
 
 
 def _some(agents: Sequence[str]) -> str:
@@ -284,7 +284,7 @@ def _render_findings(parts: ReportParts) -> list[str]:
     ]
     if parts.analysis is not None and parts.analysis.conclusions:
         blocks.append("## Conclusions\n\n" + "\n".join(map(_bullet, parts.analysis.conclusions)))
-    return blocks or ["Nothing was found before the work stopped."]
+    return blocks
 
 
 def _bullet(finding: Finding) -> str:
