@@ -41,7 +41,7 @@ SET: dict[str, JsonValue] = {"documents": "d" * 64, "by": "Ada", "answer_id": "a
 def test_the_workflow_takes_each_row_as_a_signal_and_as_an_update_of_the_same_name(name: str) -> None:
     row: TaskSignal[MessageInput] = getattr(signals, name)
     signal = getattr(TaskWorkflow, f"{row.name}_signal").__temporal_signal_definition
-    update = getattr(TaskWorkflow, f"{row.name}_update")._defn  # noqa: SLF001: as the SDK finds it
+    update = getattr(TaskWorkflow, f"{row.name}_update")._defn
     assert (signal.name, signal.description) == (row.name, row.description)
     assert (update.name, update.description, update.validator) == (row.name, row.description, None)
     assert signals.SIGNALS[row.name] is row
