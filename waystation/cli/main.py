@@ -19,6 +19,7 @@ from waystation.cli.console import OK, WORK_FAILED, format_error, get_error_exit
 from waystation.kernel.imports import pause_gc_for_imports
 from waystation.kernel.value import VALUE_ERROR_PREFIX
 from waystation.security.untrusted import replace_control_characters
+from waystation.workers.shutdown import INTERRUPTED
 
 
 class CommandInfo(NamedTuple):
@@ -187,6 +188,8 @@ def run(arguments: Sequence[str]) -> int:
         app(given, prog_name="waystation")
     except SystemExit as left:
         return left.code if isinstance(left.code, int) else WORK_FAILED
+    except KeyboardInterrupt:  # while modules are imported; later, commands and their library take it
+        return INTERRUPTED
     except Exception as error:  # noqa: BLE001  the entry point: every error becomes a sentence
         if DEBUG in arguments:
             sys.stderr.write(replace_control_characters("".join(traceback.format_exception(error))))

@@ -421,6 +421,13 @@ async def _up(settings: Settings) -> RunFile:
                     process = _start(log)
                     print_message("Starting a Temporal dev server, workers and pages …")
                 await asyncio.sleep(READY_POLL_SECONDS)
+    except asyncio.CancelledError:
+        if process is not None and process.poll() is None:
+            print_message(
+                "The platform goes on starting in the background: `waystation status` shows when it is ready, and "
+                "`waystation down` then stops it."
+            )
+        raise
     except TimeoutError as error:
         if process is not None:
             process.terminate()
