@@ -155,6 +155,17 @@ def test_tasks_are_found_by_state_time_and_text(
     assert [one["task_id"] for one in json.loads(capsys.readouterr().out)] == [three[title] for title in found]
 
 
+def test_a_list_without_a_server_says_below_it_that_unfinished_tasks_are_as_last_stored(
+    three: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert three
+    assert run(["list"]) == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert told.startswith("1 unfinished task as last stored: no Temporal server answers at ")
+    assert run(["list", "--state", "done"]) == 0
+    assert "as last stored" not in capsys.readouterr().err
+
+
 def test_a_list_without_a_task_says_so(three: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert three
     assert run(["list", "--text", "cocoa"]) == 0

@@ -141,19 +141,27 @@ def list_tasks(
     now = local_now()
     submitted = parse_past_moment(since, "--since", now)
     views = asyncio.run(_tasks(TaskFilter(session=session, phases=frozenset(state or ()), since=submitted, text=text)))
-    for remark in sorted({task.remark for task in views if task.remark}):
-        print_message(remark)
     if as_json:
+        _print_remarks(views)
         print_json(list(views))
         return
     for line in format_task_lines(views, now, result.width):
         result.print(line, soft_wrap=True)
+    _print_remarks(views)
     if result.width < WIDE_LIST_COLUMNS and views:
         print_message(format_phase_legend(views))
     elif not views:
         print_message(
             "No such task" if state or since or text or session else "No tasks yet: `waystation submit` creates one"
         )
+
+
+def _print_remarks(views: Sequence[TaskView]) -> None:
+    """Print each remark once; of tasks that do not answer, with what the list shows of them."""
+    for remark in sorted({view.remark for view in views if view.remark}):
+        stored = sum(view.remark == remark and not view.phase.over for view in views)
+        shown = f"{format_count(stored, 'unfinished task')} as last stored: " if stored else ""
+        print_message(f"{shown}{remark}")
 
 
 async def _tasks(task_filter: TaskFilter) -> tuple[TaskView, ...]:
