@@ -93,7 +93,7 @@ def _refuse_forgotten_unit(text: str, name: str, why: str, below: int) -> None:
         raise BadInput(f"{name} {number} is {number} tokens, {why}: did you mean {number}k or '${number}'?")
 
 
-def choose_request_id(given: str | None) -> str:
+def resolve_request_id(given: str | None) -> str:
     """Return the id of a retry that is safe; a new one if none is given. Raises BadInput for an empty one."""
     if given is None:
         return secrets.token_hex(8)

@@ -16,11 +16,11 @@ from waystation.cli.follow import print_submission, warn_if_unattended, watch_an
 from waystation.cli.options import (
     Deadline,
     JsonOption,
-    choose_request_id,
     parse_budget,
     parse_limit,
     parse_tokens,
     parse_unattended_options,
+    resolve_request_id,
 )
 from waystation.cli.render import format_count
 from waystation.client import Client, connect_client
@@ -125,7 +125,7 @@ def submit(
 
     When the budget is spent, the task pauses. It asks here, or waits for `waystation approve`.
     """
-    settings, identity = Settings(), choose_request_id(request_id)
+    settings, identity = Settings(), resolve_request_id(request_id)
     request = TaskRequest(
         question=question,
         instructions=read_instructions(instructions) if instructions else "",

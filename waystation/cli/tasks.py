@@ -19,10 +19,10 @@ from waystation.cli.options import (
     ByOption,
     JsonOption,
     TaskArgument,
-    choose_request_id,
     format_moment,
     parse_budget,
     parse_past_moment,
+    resolve_request_id,
 )
 from waystation.cli.render import NOTHING, PHASE_STYLES, format_columns, format_count, shorten_task_id
 from waystation.cli.submit import read_instructions
@@ -263,7 +263,7 @@ def fork(
     """
     wish = ForkRequest(
         step=step,
-        request_id=choose_request_id(request_id),
+        request_id=resolve_request_id(request_id),
         instructions=read_instructions(instructions) if instructions else None,
         budget=parse_budget(budget, "--budget") if budget is not None else None,
     )
