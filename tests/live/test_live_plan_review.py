@@ -261,9 +261,9 @@ async def test_a_person_reads_the_plan_with_its_shares_and_sends_another_from_a_
         code, _, late = await run_cli(capsys, "plan", task_id, "--edit")
         assert (code, "does not wait for approval" in " ".join(late.split())) == (2, True)
         assert not (tmp_path / "opened").exists()
-    assert "# tides may spend " in shown
+    assert "# Step tides may spend " in shown
     assert "# All steps together may spend 49,550 tokens. " in shown
-    assert "# It may read pilot.md." in shown
+    assert "# Agents may read pilot.md." in shown
     assert f"waystation plan {task_id} --edit" in inbox
     assert f"{SCRIPTED_PLAN.steps[0].title}, with " in inbox
     assert progress.phase is TaskPhase.DONE
