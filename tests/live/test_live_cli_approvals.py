@@ -90,6 +90,7 @@ async def test_all_that_ask_for_money_are_answered_at_once_and_each_is_told(
         await counter.submit(under=make_tight_budget_config().replace(ceiling=ceiling))
         asking = await wait_for_both_requests(counter.get_task_handle())
         task, (first, second) = asking.task_id, [approval.request_id for approval in asking.approvals]
+        first_agent, second_agent = (approval.agent for approval in asking.approvals)
         code, out, told = await run_cli(capsys, "approve", task, "--all", "--add", "1k", "--by", "Ada", "--json")
         denied = await asyncio.to_thread(run, ["deny", task, "--request", first, "--request", second])
     assert (code, denied) == (1, 1), "one was refused for the ceiling, then one was answered before"
@@ -97,11 +98,11 @@ async def test_all_that_ask_for_money_are_answered_at_once_and_each_is_told(
     assert answers == [(first, "approved"), (second, "refused")]
     said = told.splitlines()
     assert said[0] == f"{task}: approving 2 requests, 1,000 tokens each: 2,000 tokens in all"
-    assert said[1] == f"{first}: approved"
-    assert said[2].startswith(f"{second}: refused: it would raise the task to ")
+    assert said[1] == f"{first} ({first_agent}): approved"
+    assert said[2].startswith(f"{second} ({second_agent}): refused: it would raise the task to ")
     assert said[2].endswith(": 500 tokens left")
     lines = capsys.readouterr().err.splitlines()
-    assert (lines[0], lines[2]) == (f"{task}: denying 2 requests", f"{second}: denied")
+    assert (lines[0], lines[2]) == (f"{task}: denying 2 requests", f"{second} ({second_agent}): denied")
     assert lines[1].startswith(f"{first}: refused: {first} was already approved: ")
 
 
@@ -126,7 +127,7 @@ async def test_all_that_are_granted_are_granted_in_one_moment_so_that_none_goes_
     ]
     assert (code, sent.count("approve_budget")) == (0, 1)
     assert [(one["request_id"], one["outcome"]) for one in json.loads(out)] == [(one, "approved") for one in named]
-    assert told.splitlines()[1:] == [f"{request_id}: approved" for request_id in named]
+    assert told.splitlines()[1:] == [f"{one.request_id} ({one.agent}): approved" for one in asking.approvals]
     assert {one.request_id: one.granted for one in progress.approvals} == dict.fromkeys(named, Amount(tokens=90_000))
     assert progress.budget.limit.tokens == before + 180_000
 
@@ -155,7 +156,10 @@ async def test_all_that_are_denied_are_denied_in_one_moment_so_that_none_goes_on
     assert [(one["request_id"], one["outcome"], one["reason"]) for one in json.loads(out)] == [
         (request_id, "denied", "enough") for request_id in named
     ]
-    assert told.splitlines() == [f"{task}: denying 2 requests", *(f"{request_id}: denied" for request_id in named)]
+    assert told.splitlines() == [
+        f"{task}: denying 2 requests",
+        *(f"{one.request_id} ({one.agent}): denied" for one in asking.approvals),
+    ]
     assert {one.request_id: (one.decision, one.by) for one in progress.approvals} == dict.fromkeys(
         named, ("denied", "Ada")
     )
@@ -181,5 +185,5 @@ async def test_a_grant_that_is_too_small_is_said_to_be_asked_for_again(
 
         await answer_request(client, little, grant)
     told = capsys.readouterr().err.splitlines()
-    assert told[0] == "approved"
+    assert told[0] == "tides-1 (tides): approved"
     assert told[1].startswith("a grant of 1 tokens is too little for the next call of tides, which may need ")
