@@ -32,7 +32,6 @@ NOT_YET_PLAIN = {
     "docs/reference/cli.md",
     "docs/reference/http-api.md",
     "docs/reference/settings.md",
-    "docs/reference/temporal.md",
 }
 """Pages that still have such phrases. It only gets shorter."""
 

@@ -62,7 +62,7 @@ def _modules(folder: str) -> Iterator[Path]:
     return (ROOT / "waystation" / folder).rglob("*.py")
 
 
-@pytest.mark.parametrize("place", TextDestination)
+@pytest.mark.parametrize("destination", TextDestination)
 def test_strict_replaces_no_less_than_standard_and_secrets_only_no_more(destination: TextDestination) -> None:
     least, standard, most = (
         get_redaction_level(destination, policy)
