@@ -51,7 +51,8 @@ ON_A_PLATFORM = (
     "waystation report TASK --output report.docx",
     "waystation report TASK --format json",
     "waystation report TASK --version 1",
-    "waystation show TASK",
+    "waystation report TASK --brief",
+    "waystation show TASK --verbose",
     "waystation cost TASK",
     "waystation spending --since 7d --by task",
     "waystation session list",
@@ -99,6 +100,7 @@ ON_A_PLATFORM = (
 WHILE_IT_WAITS = (
     "waystation approvals",
     "waystation approvals TASK",
+    "waystation approvals TASK --verbose",
     'waystation message TASK "Leave out everything before 2020"',
     "waystation documents TASK --docs contracts/",
     "waystation documents TASK --docs notes",
