@@ -173,7 +173,7 @@ class MessageActivities:
         """Store new document versions, which agents read from then on and learn of at their next turns. Idempotent."""
         with translating_errors():
             task = (await self._store.get_task(request.task_id, SystemScope())).ref.scope
-            given = await self._given(request.update.given, task)
+            given = await self._given(request.update.document_set, task)
             if given is None:
                 return DocumentsUpdateResult(update=request.update, reason=UNKNOWN_DOCUMENTS)
             kept = await self._store.update_documents(request.task_id, request.update, given)

@@ -56,6 +56,8 @@ class DocumentActivities:
         async with heartbeating():
             with translating_errors():
                 now = await self._document_indexer.index_next_slice(so_far)
-        if now.done and now.left_out:
-            _logger.info("%s: %s characters of documents are not written to memory", now.ref.task_id, now.left_out)
+        if now.done and now.skipped_characters:
+            _logger.info(
+                "%s: %s characters of documents are not written to memory", now.ref.task_id, now.skipped_characters
+            )
         return now

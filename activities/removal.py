@@ -62,12 +62,12 @@ class TaskRemovalActivities:
             with translating_errors():
                 files = self._outside.delete_report_files(task_ids)
                 histories = await self._outside.delete_histories(task_ids)
-        gone = tidying.forgotten
+        gone = tidying.removed
         _logger.info(
             "forgot %s tasks, %s passages, %s documents, %s messages, %s histories, %s reports",
             *(gone.tasks, gone.passages, gone.documents, gone.messages, histories, files),
         )
-        return ErasureReceipt(forgotten=gone, histories=histories, files=files)
+        return ErasureReceipt(removed=gone, histories=histories, files=files)
 
 
 TASKS_OF_A_TENANT = 1_000_000
@@ -91,7 +91,7 @@ class PersonErasureActivities:
         async with heartbeating():
             with translating_errors():
                 return ErasureMatches(
-                    traces=await self._store.find_erasure_matches(order.tenant, await self._sought(order))
+                    matches=await self._store.find_erasure_matches(order.tenant, await self._sought(order))
                 )
 
     @activity.defn(name="EraseFromStore")
@@ -130,14 +130,14 @@ class PersonErasureActivities:
         async with heartbeating():
             with translating_errors():
                 count = await self._vault.delete_originals(order.tenant, order.placeholders)
-                await self._vault.delete_originals(order.tenant, [order.wanted])
+                await self._vault.delete_originals(order.tenant, [order.wanted_placeholder])
                 return count
 
     async def _sought(self, order: PersonErasureOrder) -> ErasureQuery:
-        originals = await self._vault.load_originals(order.tenant, [order.wanted])
-        if order.wanted not in originals:
+        originals = await self._vault.load_originals(order.tenant, [order.wanted_placeholder])
+        if order.wanted_placeholder not in originals:
             raise BadInput("the vault no longer has the value of this erasure: run the command again")
-        return ErasureQuery(originals[order.wanted], order.placeholders)
+        return ErasureQuery(originals[order.wanted_placeholder], order.placeholders)
 
 
 TASKS_AT_ONCE = 5_000

@@ -71,15 +71,15 @@ class ScheduleActivities:
             await self.intake.request_admission(request)
 
     async def _begin(self, order: ScheduledRunOrder) -> ScheduledRunBeginning:
-        wish, session = await self._wish(order), order.own.scope.get_recall_scope("session")
-        own = filter_schedule_rows(await self.store.list_tasks(session, MAX_TASKS), order.own.task_id)
+        wish, session = await self._wish(order), order.session_ref.scope.get_recall_scope("session")
+        own = filter_schedule_rows(await self.store.list_tasks(session, MAX_TASKS), order.session_ref.task_id)
         if known := next((row for row in own if row.request.request_id == order.request_id), None):
-            return ScheduledRunBeginning(how=known.ref)
+            return ScheduledRunBeginning(result=known.ref)
         read = await asyncio.to_thread(self.intake.read_documents, wish.paths)
         last = find_last_reported_task(own, wish.request.question)
         since = last.ref.task_id if last is not None else None
         row = await self.intake.build_row(
-            wish.request.replace(request_id=order.request_id, skipped_items=read.left_out, since=since)
+            wish.request.replace(request_id=order.request_id, skipped_items=read.skipped_items, since=since)
         )
         if last is not None and would_repeat(
             last, row, await self.store.list_documents(last.ref.task_id, session), read.documents
@@ -88,11 +88,13 @@ class ScheduleActivities:
         month = await self._month(wish, own, session)
         if reason := await self.store.register_scheduled_task(row, read.documents, month):
             return _without_task("over the month", reason)
-        return ScheduledRunBeginning(how=row.ref)
+        return ScheduledRunBeginning(result=row.ref)
 
     async def _wish(self, order: ScheduledRunOrder) -> ScheduleDefinition:
         try:
-            return ScheduleDefinition.model_validate_json(await self.store.get_text(order.wish, order.own.scope))
+            return ScheduleDefinition.model_validate_json(
+                await self.store.get_text(order.definition, order.session_ref.scope)
+            )
         except TextNotFoundError:
             raise BadInput(
                 "the question of this schedule is no longer in the store: remove the schedule and add it again"
@@ -108,13 +110,13 @@ class ScheduleActivities:
             for row in own
             if is_in_month(row, now) and not definition.monthly.is_unlimited
         }
-        return MonthlyBudget(schedule_id=schedule, limit=definition.monthly, at=now, counted=counted)
+        return MonthlyBudget(schedule_id=schedule, limit=definition.monthly, at=now, amounts=counted)
 
     async def _held(self, row: TaskRow, schedule: str, session: TenantScope) -> Amount:
         """Return what a task has spent; until it is settled, at least what it may spend."""
         ended = row.progress.budget if row.progress is not None and row.progress.phase.over else None
         if await self._may_spend(row, schedule):
-            held = row.terms.budget if ended is None else ended.limit
+            held = row.config.budget if ended is None else ended.limit
             return (await self._spent(row, session)).max_with(held.amount)
         return await self._spent(row, session) if ended is None else ended.spent
 
@@ -154,4 +156,4 @@ class ScheduleActivities:
 def _without_task(
     outcome: Literal["unchanged", "over the month"], reason: str, task_id: str = ""
 ) -> ScheduledRunBeginning:
-    return ScheduledRunBeginning(how=ScheduledRunOutcome(outcome=outcome, task_id=task_id, reason=reason))
+    return ScheduledRunBeginning(result=ScheduledRunOutcome(outcome=outcome, task_id=task_id, reason=reason))

@@ -81,7 +81,7 @@ class PlanningActivities:
                 ended = row.progress if row.progress is not None and row.progress.phase.over else None
                 return AdmissionResult(
                     ref=ref,
-                    terms=row.terms,
+                    config=row.config,
                     title=title,
                     documents=len(await self._store.list_documents(ref.task_id, ref.scope)),
                     finished=ended is not None,
@@ -158,7 +158,7 @@ class ReportActivities:
         async with heartbeating():
             with translating_errors():
                 ref = request.ref
-                terms = (await self._store.get_task(ref.task_id, ref.scope)).terms
+                terms = (await self._store.get_task(ref.task_id, ref.scope)).config
                 state = await load_state(self._store, request.state, ref.scope)
                 progress = build_task_progress(state, ref, terms, request.title, request.privacy)
                 return await self._publisher.publish(ref, progress, state, request.at)

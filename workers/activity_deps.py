@@ -129,7 +129,9 @@ class ActivityDeps:
     @property
     def metered_model(self) -> MeteredModel:
         """The model, which records its calls in the store before it makes them."""
-        return MeteredModel(model=self.model, store=self.store, clock=utc_now, meter=self.meter, tell=set_agent_status)
+        return MeteredModel(
+            model=self.model, store=self.store, clock=utc_now, meter=self.meter, report_status=set_agent_status
+        )
 
     @property
     def memory_recall(self) -> MemoryRecall:
@@ -156,7 +158,7 @@ class ActivityDeps:
         return AgentDeps(
             store=store,
             search=self.search,
-            recollection=self.memory_recall,
+            memory_recall=self.memory_recall,
             redactor=self.redactor,
             redacted_documents=self.redacted_documents,
             earlier_tasks=self.earlier_tasks,
@@ -188,7 +190,7 @@ class ActivityDeps:
             store=store,
             redactor=self.redactor,
             redacted_documents=self.redacted_documents,
-            cut=split_into_passages,
+            splitter=split_into_passages,
             outbox_drainer=self.outbox_drainer,
             clock=utc_now,
         )
@@ -210,7 +212,7 @@ class ActivityDeps:
         store = self.store
         contracts = BriefBuilder(
             store=store,
-            recollection=self.memory_recall,
+            memory_recall=self.memory_recall,
             redactor=self.redactor,
             earlier_tasks=self.earlier_tasks,
         )

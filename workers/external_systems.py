@@ -102,7 +102,7 @@ class TemporalTaskIntake:
                 f"{gone} of the paths of its documents no longer exist on this worker's machine: `waystation "
                 "schedule list` shows them"
             )
-        return ScheduleDocuments(documents=loaded.documents, left_out=loaded.left_out)
+        return ScheduleDocuments(documents=loaded.documents, skipped_items=loaded.skipped_items)
 
     async def build_row(self, request: TaskRequest) -> TaskRow:
         """See `TaskIntake`."""
@@ -162,11 +162,11 @@ def _web(settings: Settings, ledgers: ToolBackendDeps, stack: AsyncExitStack) ->
     from waystation.documents.readers.reader import SubprocessWebTextExtractor  # noqa: PLC0415
     from waystation.documents.web import DirectWebPageFetcher, WebFetchConfig  # noqa: PLC0415
 
-    domains = DomainPolicy(allow=settings.web_allow, deny=settings.web_deny, asks=settings.web_asks)
+    domains = DomainPolicy(allow=settings.web_allow, deny=settings.web_deny, approval_mode=settings.web_asks)
     reader = SubprocessWebTextExtractor()
     stack.push_async_callback(reader.aclose)
     terms = WebFetchConfig(
-        user_agent=settings.web_user_agent or USER_AGENT, domains=domains, reachable=settings.web_reachable
+        user_agent=settings.web_user_agent or USER_AGENT, domains=domains, reachable_networks=settings.web_reachable
     )
     pages = DirectWebPageFetcher(reader, utc_now, terms)
     stack.push_async_callback(pages.aclose)
@@ -217,7 +217,7 @@ async def open_compaction_hooks(settings: Settings) -> AsyncGenerator[Compaction
         yield CompactionHooks(
             before=await _hook(BEFORE, settings.compaction_before, stack),
             after=await _hook(AFTER, settings.compaction_after, stack),
-            blocks=settings.compaction_hook_blocks,
+            blocking=settings.compaction_hook_blocks,
         )
 
 

@@ -51,7 +51,7 @@ async def open_server_draft(
     """Open the memory that is being rebuilt; closed at the end. Raises BadInput if the URL is not an address."""
     server = build_qdrant_server(settings, url)
     async with aclosing(QdrantServerDraft.open(server, embedder.name, embedder.dimension)) as draft:
-        draft.anew = anew
+        draft.rebuild = anew
         yield draft
 
 
@@ -75,7 +75,7 @@ def build_qdrant_server(settings: Settings, url: str) -> QdrantServerConfig:
         api_key=settings.qdrant_api_key,
         grpc_port=settings.qdrant_grpc_port,
         collection=settings.qdrant_collection,
-        layout=CollectionStorageOptions(
+        storage=CollectionStorageOptions(
             quantisation=settings.qdrant_quantisation,
             shards=settings.qdrant_shards,
             replicas=settings.qdrant_replicas,

@@ -142,9 +142,9 @@ class WorkerContext:
         """Build the activities of admission and planning."""
         equipment = WorkerCapabilities(
             search_attributes=self.search_attributes,
-            notices=self.settings.sends_notifications,
+            notifications=self.settings.sends_notifications,
             privacy=self.settings.privacy,
-            sealed_answers=is_encryption_enabled(self.client.data_converter),
+            requires_encrypted_messages=is_encryption_enabled(self.client.data_converter),
             approvers=self.settings.approvers,
         )
         return PlanningActivities(parts.planner, self.store, parts.redactor, equipment)
@@ -162,7 +162,7 @@ def create_workflows_worker(shop: WorkerContext) -> Worker:
     runs = partial(is_workflow_running, shop.client)
     ledger, sessions = LedgerActivities(store), SessionActivities(runs, store, shop.task_intake.tasks.signal_session)
     sent, states, schedules = MessageActivities(store), StateActivities(store), shop.schedule_activities
-    retention = RetentionActivities(days=shop.settings.retention_days, store=store, clock=utc_now, runs=runs)
+    retention = RetentionActivities(days=shop.settings.retention_days, store=store, clock=utc_now, is_open=runs)
     return Worker(
         shop.client,
         task_queue=WORKFLOWS_QUEUE,

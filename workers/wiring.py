@@ -145,8 +145,8 @@ async def _fed(target: TraceTarget, settings: Settings, store: SqlStore, parts: 
         named = {
             name: PROVIDERS.get(endpoint.kind, endpoint.kind) for name, endpoint in settings.named_endpoints.items()
         }
-        asked = partial(build_task_redactor, parts.redactor, store) if target.said else None
-        people = _people(settings, parts) if target.said else None
+        asked = partial(build_task_redactor, parts.redactor, store) if target.include_content else None
+        people = _people(settings, parts) if target.include_content else None
         feed = TraceFeed(store, exporter, SdkSpanBuilder(build_trace_resource()), holder, named, asked, people)
         await stack.enter_async_context(run_trace_feed(feed))
         yield

@@ -47,9 +47,9 @@ async def run_as_child_workflow(runtime: TaskRuntime, step_id: str) -> None:
         SubagentWorkflowInput(
             run=_without_edits(runtime.get_run(step_id)),
             title=_title(runtime, step_id),
-            task_used=runtime.task_used,
-            team=runtime.list_other_agents(step_id),
-            drawable=runtime.get_drawable_budget(step_id),
+            task_spent_share=runtime.task_used,
+            teammates=runtime.list_other_agents(step_id),
+            available_from_task=runtime.get_drawable_budget(step_id),
         ),
         id=f"{runtime.task_id}/{step_id}",
         cancellation_type=workflow.ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED,
@@ -63,7 +63,7 @@ async def run_as_child_workflow(runtime: TaskRuntime, step_id: str) -> None:
             with suppress(ApplicationError):  # the child has returned at the same moment
                 await child.signal(SubagentWorkflow.call_back)
         worked = await child
-        runtime.update_run(worked.replace(context_edits=runtime.get_run(step_id).edits))
+        runtime.update_run(worked.replace(context_edits=runtime.get_run(step_id).context_edits))
     except asyncio.CancelledError:
         child.cancel()
         await asyncio.gather(child, return_exceptions=True)
@@ -144,7 +144,7 @@ class AgentRunner:
 
     async def _wait_for_subagents(self) -> None:
         """Wait for subagents, which the task starts as it starts steps. The agent holds no resources meanwhile."""
-        self._runtime.replace_state(start_subagents(self._runtime.state, self._step_id, self._runtime.start.terms))
+        self._runtime.replace_state(start_subagents(self._runtime.state, self._step_id, self._runtime.start.config))
         await workflow.wait_condition(
             lambda: self._run.phase != "delegating" or self._run.next_edit is not None or self._runtime.is_stopping
         )

@@ -81,7 +81,7 @@ async def _expire(runtime: TaskRuntime, step_id: str) -> bool:
     now, state, requests = workflow.now(), runtime.state, _requests(runtime, step_id)
     if not requests:  # answered at the same moment
         return True
-    if runtime.start.terms.unattended.then == "wait":
+    if runtime.start.config.unattended.at_deadline == "wait":
         runtime.replace_state(state.replace(notes=merge_unique(state.notes, tuple(map(_overdue, requests)))))
         for request in requests:
             await notify_about_request(runtime, NotificationEvent.OVERDUE, request)
@@ -97,7 +97,7 @@ async def _expire(runtime: TaskRuntime, step_id: str) -> bool:
 
 def _expired(state: TaskState, request: ApprovalRequest, now: datetime) -> TaskState:
     if request.about_plan:
-        return state.after_answer(_closed(request, now)).replace(cancelled=state.proposed is None)
+        return state.after_answer(_closed(request, now)).replace(cancelled=state.proposed_revision is None)
     if request.action is None:
         return state.after_expiry(request, now)
     return apply_action_decision(state.after_answer(_closed(request, now)), _closed(request, now))
@@ -131,7 +131,7 @@ async def wait_for_budget(runtime: TaskRuntime, step_id: str) -> None:
 async def open_plan_approval_request(runtime: TaskRuntime, planned: TaskState) -> None:
     """Ask a person to approve a new plan before any of its steps starts."""
     now = workflow.now()
-    request = build_plan_approval_request(planned, now, runtime.start.terms.unattended.compute_deadline(now))
+    request = build_plan_approval_request(planned, now, runtime.start.config.unattended.compute_deadline(now))
     await persist_and_notify(runtime, planned.with_approval_request(request), NotificationEvent.ASKED, request)
 
 
@@ -141,8 +141,8 @@ async def request_revision_approval(runtime: TaskRuntime, revision: RevisionResu
     Returns:
         None if the task has ended, or if the workflow is about to continue as new and the request is still open.
     """
-    if runtime.state.proposed is None:
-        now, terms = workflow.now(), runtime.start.terms
+    if runtime.state.proposed_revision is None:
+        now, terms = workflow.now(), runtime.start.config
         asking = propose_revision(runtime.state, revision, terms, now, terms.unattended.compute_deadline(now))
         if asking is None:
             return True
@@ -177,7 +177,7 @@ class BudgetGate:
         holds no worker slot; an open request stays open across continue-as-new.
         """
         if not self._is_asked(step_id):
-            if not self._runtime.get_run(step_id).halted and await self._has_more(step_id):
+            if not self._runtime.get_run(step_id).halt_reason and await self._has_more(step_id):
                 return
             await self._ask_person(step_id)
         await wait_for_budget(self._runtime, step_id)
@@ -238,15 +238,15 @@ class BudgetGate:
 
     async def _ask_session(self, step_id: str) -> None:
         state, run = self._runtime.state, self._runtime.get_run(step_id)
-        ask_id = f"{step_id}-{state.asks + 1}"
-        self._runtime.replace_state(state.replace(session_requests=state.asks + 1))
+        ask_id = f"{step_id}-{state.session_requests + 1}"
+        self._runtime.replace_state(state.replace(session_requests=state.session_requests + 1))
         task_id = self._runtime.start.ref.task_id
-        ask = SessionBudgetRequest(task_id=task_id, ask_id=f"{task_id}/{ask_id}", amount=run.top_up_amount)
+        ask = SessionBudgetRequest(task_id=task_id, request_id=f"{task_id}/{ask_id}", amount=run.top_up_amount)
         if not await self._signal_session(ASK_BUDGET, ask):
             return
         try:
             await workflow.wait_condition(
-                lambda: ask.ask_id in self._runtime.state.answered_asks,
+                lambda: ask.request_id in self._runtime.state.answered_session_requests,
                 timeout=SESSION_ANSWER,
                 timeout_summary="the session answers",
             )
@@ -256,7 +256,7 @@ class BudgetGate:
     async def _ask_person(self, step_id: str) -> None:
         if self._mode is not BudgetMode.APPROVAL:
             return self._stop(step_id)
-        runtime, terms, now = self._runtime, self._runtime.start.terms, workflow.now()
+        runtime, terms, now = self._runtime, self._runtime.start.config, workflow.now()
         request = runtime.state.build_budget_request(
             step_id, now, terms.unattended.compute_deadline(now), terms.ceiling
         )
@@ -274,12 +274,12 @@ class BudgetGate:
         """Make the agent deliver what it has, without asking anyone."""
         run = self._runtime.get_run(step_id)
         short = f"its next call may cost {format_amount(run.needed)} more than it has left"
-        reason = run.halted or f"{short}, and the mode is {self._mode}"
+        reason = run.halt_reason or f"{short}, and the mode is {self._mode}"
         self._runtime.replace_state(self._runtime.state.with_run(run.finish_partial(reason)))
 
     @property
     def _mode(self) -> BudgetMode:
-        return self._runtime.start.terms.mode
+        return self._runtime.start.config.mode
 
     async def _signal_session(self, name: str, message: Value) -> bool:
         """Signal the session. A signal that raises or requests budget restarts a session that is gone.
@@ -310,7 +310,7 @@ async def wait_for_action_approval(runtime: TaskRuntime, step_id: str) -> None:
     No activity runs meanwhile; open requests stay open across continue-as-new.
     """
     now, state = workflow.now(), runtime.state
-    requests = build_action_requests(state, step_id, now, runtime.start.terms.unattended.compute_deadline(now))
+    requests = build_action_requests(state, step_id, now, runtime.start.config.unattended.compute_deadline(now))
     if requests:
         for request in requests:
             state = state.with_approval_request(request)

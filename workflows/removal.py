@@ -51,8 +51,8 @@ class ErasePersonWorkflow:
             order=order,
             id=workflow.info().run_id,
             at=workflow.now(),
-            found=found.traces,
-            left=left.traces,
+            found=found.matches,
+            remaining=left.matches,
             originals=originals,
             files=files,
             histories_deleted=deleted,
@@ -85,10 +85,10 @@ class ForgetTasksWorkflow:
             TaskRemovalActivities.forget_passages, **with_summary(CONTEXT, "take passages out of memory")
         )
         if not order.everything:
-            return ErasureReceipt(forgotten=found)
+            return ErasureReceipt(removed=found)
         return await workflow.execute_activity_method(
             TaskRemovalActivities.clean_up_after_tasks,
-            CleanupStep(order=order, forgotten=found),
+            CleanupStep(order=order, removed=found),
             **with_summary(CONTEXT, f"delete histories and reports of {tasks}"),
         )
 

@@ -43,7 +43,7 @@ class ScheduledRunWorkflow:
     async def run(self, start: ScheduledRunInput) -> ScheduledRunOutcome:
         """Run until the task ends. Fails if the task fails or could not be started."""
         try:
-            begun = start.task or (await self._begin(start)).how
+            begun = start.task or (await self._begin(start)).result
             if isinstance(begun, TaskRef) and start.task is None:
                 await self._admit(start, begun)
             outcome = await self._ended(start, begun) if isinstance(begun, TaskRef) else begun
@@ -78,7 +78,7 @@ class ScheduledRunWorkflow:
             await self._fail(start, BadInput.__name__, f"the session refused the task: {self._answer.reason}")
 
     async def _begin(self, start: ScheduledRunInput) -> ScheduledRunBeginning:
-        request_id = make_run_request_id(start.order.own.task_id, workflow.info().workflow_id)
+        request_id = make_run_request_id(start.order.session_ref.task_id, workflow.info().workflow_id)
         return await workflow.execute_activity_method(
             ScheduleActivities.begin_run,
             start.order.replace(request_id=request_id),
@@ -105,8 +105,8 @@ class ScheduledRunWorkflow:
     async def _fail(self, start: ScheduledRunInput, kind: str, words: str) -> NoReturn:
         """Fail with the number of consecutive failures, which Temporal passes to the schedule's next run."""
         failures = _failures_before(start) + 1
-        if failures >= start.failures:
-            order = PauseScheduleRequest(schedule_id=start.order.own.task_id, failures=failures)
+        if failures >= start.max_failures:
+            order = PauseScheduleRequest(schedule_id=start.order.session_ref.task_id, max_failures=failures)
             await workflow.execute_activity_method(
                 ScheduleActivities.pause_schedule, order, **with_summary(SHORT, "pause the schedule")
             )
@@ -120,8 +120,8 @@ def _failures_before(start: ScheduledRunInput) -> int:
 
     A terminated run counts as one and resets the count.
     """
-    if start.before is not None:
-        return start.before
+    if start.previous_failures is not None:
+        return start.previous_failures
     last = workflow.get_last_failure()
     if last is None:
         return 0

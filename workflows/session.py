@@ -62,9 +62,9 @@ class SessionWorkflow:
 
     @workflow.init
     def __init__(self, start: SessionWorkflowInput) -> None:
-        self._key, self._single = start.key, start.single
+        self._key, self._single = start.key, start.single_task
         self._state, self._epoch, self._version = start.state, start.epoch, start.version
-        self._saved = start.saved
+        self._saved = start.saved_version
         self._starting: set[str] = set()
         self._deferred_signals: tuple[DeferredSignal, ...] = ()
         self._idle = False
@@ -84,7 +84,7 @@ class SessionWorkflow:
         if self._state.open_tasks:
             await self._reconcile()
         self._ready = True
-        await asyncio.gather(*map(self._handle, start.held))
+        await asyncio.gather(*map(self._handle, start.deferred_signals))
         while not self._is_over():
             if await self._quiet():
                 await self._reconcile()
@@ -222,7 +222,7 @@ class SessionWorkflow:
         await self._until_ready()
         if not self._takes(sent):
             return
-        message = DeferredSignal(signal=signal, sent=single_payload(sent), readable=True)
+        message = DeferredSignal(signal=signal, argument=single_payload(sent), readable=True)
         if self._is_long() and (held := defer_until_next_execution(self._deferred_signals, message)) is not None:
             self._deferred_signals = held
         else:
@@ -230,9 +230,9 @@ class SessionWorkflow:
 
     async def _handle(self, message: DeferredSignal) -> None:
         if message.signal == ASK_BUDGET:
-            await self._answer_ask(message.sent)
+            await self._answer_ask(message.argument)
         else:
-            await self._answer_request(message.sent)
+            await self._answer_request(message.argument)
 
     @workflow.query(description="The session's account: limit, spent, and what is reserved for each open task.")
     def account(self) -> BudgetAccount:
@@ -302,7 +302,7 @@ class SessionWorkflow:
         stored = await workflow.execute_activity_method(
             SessionActivities.take_over_session, self._key, **with_summary(ACCOUNT, "read the session's account")
         )
-        sealed = self._state.sealed or stored.state.sealed
+        sealed = self._state.requires_encrypted_messages or stored.state.requires_encrypted_messages
         self._state = stored.state.replace(requires_encrypted_messages=sealed)
         self._epoch, self._version, self._saved = stored.epoch, stored.version, stored.version
 
@@ -345,7 +345,7 @@ class SessionWorkflow:
 
     def _takes(self, sent: tuple[JsonValue, ...]) -> bool:
         """Return whether a message may take effect: a session of encrypted tasks accepts encrypted messages only."""
-        taken = not self._state.sealed or was_encrypted(sent)
+        taken = not self._state.requires_encrypted_messages or was_encrypted(sent)
         if not taken:
             workflow.logger.warning("a message to the session was refused: %s", UNENCRYPTED_REASON)
         return taken
@@ -430,14 +430,14 @@ async def start_task(admitted: AdmissionResult, rewind: TaskRewind | None = None
             TaskWorkflow.run,
             TaskWorkflowInput(
                 ref=admitted.ref,
-                terms=admitted.terms,
+                config=admitted.config,
                 title=admitted.title,
                 documents=admitted.documents,
                 forked=admitted.forked,
                 search_attributes=admitted.search_attributes,
-                notices=admitted.notices,
+                notifications=admitted.notifications,
                 privacy=admitted.privacy,
-                sealed_answers=admitted.sealed_answers,
+                requires_encrypted_messages=admitted.requires_encrypted_messages,
                 approvers=admitted.approvers,
                 rewind=rewind,
             ),

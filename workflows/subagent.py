@@ -74,7 +74,7 @@ class AgentActivityRunner:
         run = self._run
         request = CompactionRequest(
             run=run.run,
-            terms=run.terms,
+            config=run.config,
             limit=run.limit,
             request_tokens=request_tokens,
             known_records=run.committed_compaction_count,
@@ -190,7 +190,7 @@ class SubagentWorkflow:
         if run.leg == self._reported_legs:
             return
         self._reported_legs = run.leg
-        news = SubagentProgress(id=run.run.step_id, totals=run.totals, leg=run.leg, made=run.made)
+        news = SubagentProgress(id=run.run.step_id, totals=run.totals, leg=run.leg, work_counts=run.work_counts)
         try:
             await workflow.get_external_workflow_handle(run.run.task_id).signal(SUBAGENT_NEWS, news)
         except ApplicationError:

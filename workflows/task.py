@@ -134,7 +134,7 @@ class SignalHandler:
         A signal that arrives unencrypted although encryption is required is refused.
         """
         await self._runtime.wait_until_ready()
-        message = DeferredSignal(signal=name, sent=single_payload(sent), readable=self._runtime.accepts(sent))
+        message = DeferredSignal(signal=name, argument=single_payload(sent), readable=self._runtime.accepts(sent))
         if (
             self._deferred_signals is not None
             and (held := defer_until_next_execution(self._deferred_signals, message)) is not None
@@ -152,7 +152,7 @@ class SignalHandler:
         answer_id = get_answer_id(given) or make_answer_id(update_id)
         if isinstance(given, dict) and not given.get("answer_id"):
             given = {**given, "answer_id": answer_id}
-        found = await self._handle(DeferredSignal(signal=name, sent=given, readable=readable))
+        found = await self._handle(DeferredSignal(signal=name, argument=given, readable=readable))
         result = build_update_result(found)
         if result is None or result.outcome == "waiting":
             await self._wait_until_settled(answer_id)
@@ -204,7 +204,7 @@ class SignalHandler:
 
     async def _handle(self, message: DeferredSignal) -> tuple[FoundMessage, ...]:
         """Apply a message and return what the state holds of it."""
-        runtime, now, signal, sent = self._runtime, workflow.now(), SIGNALS[message.signal], message.sent
+        runtime, now, signal, sent = self._runtime, workflow.now(), SIGNALS[message.signal], message.argument
         if not message.readable:
             # Without its id: who has no key must not say what becomes of a message that is to come.
             answer = build_rejection(signal.name, None, ValueError(UNENCRYPTED_REASON), now)
@@ -229,7 +229,7 @@ class SignalHandler:
             return (await self._kept(signal.name, done.update, done.reason),)
         if isinstance(answer, PlanEdit):
             return (await self._replan(answer),)
-        answers = answer.each if isinstance(answer, AnswerBatch) else (answer,)
+        answers = answer.results if isinstance(answer, AnswerBatch) else (answer,)
         await record_audit_entries(runtime, *answers)
         granted = sum((one.granted for one in answers if isinstance(one, ApprovalRequest)), Amount())
         if not granted.is_zero:
@@ -244,7 +244,7 @@ class SignalHandler:
         made = await workflow.execute_activity_method(
             PlanningActivities.apply_plan_edit, wanted, **with_summary(CONTEXT_SHORT, summary)
         )
-        state, answer = apply_plan_edit_result(self._runtime.state, edit, made, start.terms, workflow.now())
+        state, answer = apply_plan_edit_result(self._runtime.state, edit, made, start.config, workflow.now())
         self._runtime.replace_state(state)
         await record_audit_entries(self._runtime, answer)
         return answer
@@ -314,7 +314,7 @@ async def _state_to_go_on_from(start: TaskWorkflowInput) -> TaskState | None:
             ForkActivities.get_fork_state_ref, start.ref, **with_summary(SHORT, summary)
         )
         state = await load_state(start.ref, taken_over)
-        return with_reallocation_config(state, start.terms)
+        return with_reallocation_config(state, start.config)
     return None
 
 
@@ -338,7 +338,7 @@ class TaskWorkflow:
             # Shielded: a cancellation waits for it, because what to report and what was spent is not known before.
             self._runtime.begin_from_state(await run_shielded(_state_to_go_on_from(start)))
             raise_if_cancelled()
-            await self.signal_handler.handle_held(start.held)
+            await self.signal_handler.handle_held(start.deferred_signals)
             await self._plan(start)
             raise_if_cancelled()
             if not await wait_for_plan_approval(self._runtime):
@@ -389,16 +389,16 @@ class TaskWorkflow:
             return
         request = PlanRequest(
             ref=start.ref,
-            model=start.terms.plan_model,
-            limit=start.terms.budget.divide_by(OVERSIGHT_BUDGET_DIVISOR),
-            prices=start.terms.agent.prices,
+            model=start.config.plan_model,
+            limit=start.config.budget.divide_by(OVERSIGHT_BUDGET_DIVISOR),
+            prices=start.config.default.prices,
         )
         made = await workflow.execute_activity_method(
             PlanningActivities.create_plan, request, **with_summary(LEG, "plan the work")
         )
-        state = reserve_oversight_budget(self._runtime.state, made.totals, start.terms)
-        state = state.with_plan(made.plan, made.totals, made.notes, start.terms.agent_budget)
-        if start.terms.review_plan:
+        state = reserve_oversight_budget(self._runtime.state, made.totals, start.config)
+        state = state.with_plan(made.plan, made.totals, made.notes, start.config.agent_budget)
+        if start.config.review_plan:
             return await open_plan_approval_request(self._runtime, state)
         self._runtime.replace_state(state)
 
@@ -437,11 +437,11 @@ class TaskWorkflow:
             return
         fresh = (
             ()
-            if state.proposed is not None
+            if state.proposed_revision is not None
             else state.plan.list_ready_steps(state.delivered_agents, frozenset(state.runs))
         )
         for step in fresh:
-            state = state.start_step(step, start.ref, start.terms)
+            state = state.start_step(step, start.ref, start.config)
         if fresh:
             self._runtime.replace_state(state)
         self._runners.start_pending()

@@ -54,10 +54,10 @@ async def start_document_indexing(runtime: TaskRuntime) -> None:
     After a rewind it adds new documents only, and resumes an indexing run that was interrupted.
     """
     start = runtime.start
-    has_some = start.documents or any(update.added for update in runtime.state.updates)
-    if not (start.terms.remembered_characters and has_some):
+    has_some = start.documents or any(update.added for update in runtime.state.document_updates)
+    if not (start.config.remembered_characters and has_some):
         return
-    wanted = IndexingState(ref=start.ref, most_characters=start.terms.remembered_characters)
+    wanted = IndexingState(ref=start.ref, max_characters=start.config.remembered_characters)
     summary = f"documents of {start.ref.task_id} into memory"
     await start_detached_child(
         IndexDocumentsWorkflow.run, wanted, make_indexing_workflow_id(start.ref.task_id), summary, again=True
@@ -69,38 +69,38 @@ async def run_plan_revision_if_due(runtime: TaskRuntime) -> None:
 
     If the revision may be expensive, no step starts before a person agrees to it.
     """
-    if (made := runtime.state.proposed) is None:
-        if not is_revision_due(runtime.state, runtime.start.terms):
+    if (made := runtime.state.proposed_revision) is None:
+        if not is_revision_due(runtime.state, runtime.start.config):
             return
         made = await _revision(runtime)
     agreed = await request_revision_approval(runtime, made)
     if agreed is not None:
         made = made if agreed else await _revision(runtime, denied=True)
         runtime.replace_state(
-            apply_revision(runtime.state.replace(proposed_revision=None), made, runtime.start.terms.agent_budget)
+            apply_revision(runtime.state.replace(proposed_revision=None), made, runtime.start.config.agent_budget)
         )
 
 
 async def _revision(runtime: TaskRuntime, *, denied: bool = False) -> RevisionResult:
     """Have the plan revised, or, if the revision was denied, keep the previous plan."""
     start = runtime.start
-    request = build_revision_request(runtime.state, start.ref, start.terms).replace(denied=denied)
+    request = build_revision_request(runtime.state, start.ref, start.config).replace(denied=denied)
     runtime.replace_state(start_oversight_run(runtime.state, make_revision_id(request.number)))
     what = "keep the plan as it was" if denied else "revise the plan after the research"
-    summary = f"{what}, {request.number} of at most {start.terms.revisions}"
+    summary = f"{what}, {request.number} of at most {start.config.revisions}"
     try:
         return await workflow.execute_activity_method(
             OversightActivities.revise_plan, request, **with_summary(LEG, summary)
         )
     except ActivityError as error:
         note = f"The plan could not be revised ({_reason(error)}); it stays as it was."
-        kept, totals = PlanRevision(number=request.number, seen=request.seen), await _spent(runtime)
+        kept, totals = PlanRevision(number=request.number, reviewed_steps=request.reviewed_steps), await _spent(runtime)
         return RevisionResult(revision=kept, totals=totals, notes=(note,))
 
 
 async def run_report_review_if_due(runtime: TaskRuntime) -> bool:
     """Have a new report reviewed. Return whether its writer works on it again."""
-    terms = runtime.start.terms
+    terms = runtime.start.config
     if not terms.reviews:
         return False
     runtime.replace_state(finish_report_repair(runtime.state))
@@ -124,7 +124,7 @@ async def run_report_review_if_due(runtime: TaskRuntime) -> bool:
 
 async def settle_oversight(runtime: TaskRuntime) -> None:
     """Charge an interrupted revision or review with what the store says it spent."""
-    if run_id := runtime.state.oversight.under_way:
+    if run_id := runtime.state.oversight.current_run:
         totals = await _spent(runtime)
         runtime.replace_state(book_oversight_cost(runtime.state, run_id, totals))
 
@@ -136,7 +136,7 @@ def _reason(error: ActivityError) -> str:
 
 
 async def _spent(runtime: TaskRuntime) -> RunUsage:
-    run = RunRef(**runtime.start.ref.model_dump(), step_id=runtime.state.oversight.under_way, role="reviewing")
+    run = RunRef(**runtime.start.ref.model_dump(), step_id=runtime.state.oversight.current_run, role="reviewing")
     return await workflow.execute_activity_method(LedgerActivities.read_run_totals, run, **SHORT)
 
 
@@ -178,8 +178,8 @@ class TaskFinalizer:
             **with_summary(REPORT, "check citations, store the report"),
         )
         over = runtime.state.end_task(phase)
-        if published.short:
-            over = over.replace(phase=TaskPhase.PARTIAL, notes=merge_unique(over.notes, (published.short,)))
+        if published.partial_reason:
+            over = over.replace(phase=TaskPhase.PARTIAL, notes=merge_unique(over.notes, (published.partial_reason,)))
         runtime.replace_state(over.with_report_version(published.version))
 
     async def fail(self, error: BaseException) -> NoReturn:

@@ -58,7 +58,7 @@ class TaskRuntime:
 
     def __init__(self, start: TaskWorkflowInput) -> None:
         self.start = start
-        self.state = with_reallocation_config(TaskState(account=BudgetAccount(limit=start.terms.budget)), start.terms)
+        self.state = with_reallocation_config(TaskState(account=BudgetAccount(limit=start.config.budget)), start.config)
         self.ready = False
         """Whether the state is loaded. Handlers wait until then: an earlier message would change a state that is about
         to be replaced.
@@ -77,7 +77,7 @@ class TaskRuntime:
     def progress(self) -> TaskProgress:
         """The progress that people see, bounded in size."""
         start = self.start
-        return truncate_progress(build_task_progress(self.state, start.ref, start.terms, start.title, start.privacy))
+        return truncate_progress(build_task_progress(self.state, start.ref, start.config, start.title, start.privacy))
 
     @property
     def approval_context(self) -> ApprovalContext:
@@ -85,10 +85,10 @@ class TaskRuntime:
         return ApprovalContext(
             approvals=self.state.approvals,
             limit=self.state.account.limit,
-            ceiling=self.start.terms.ceiling,
+            ceiling=self.start.config.ceiling,
             ending=self.state.is_ending,
             editing=self.state.plan_edit is not None,
-            revising=self.state.proposed is not None,
+            revising=self.state.proposed_revision is not None,
             approvers=self.start.approvers,
         )
 
@@ -97,7 +97,7 @@ class TaskRuntime:
 
         A task that was admitted under encryption accepts encrypted messages only.
         """
-        return not self.start.sealed_answers or was_encrypted(sent)
+        return not self.start.requires_encrypted_messages or was_encrypted(sent)
 
     @property
     def task_id(self) -> str:
@@ -253,5 +253,5 @@ def _notice(runtime: TaskRuntime, event: NotificationEvent, phase: TaskPhase) ->
 
 async def _tell(runtime: TaskRuntime, notice: TaskNotification) -> None:
     """Hand the notification to a child that outlives the task. The same event is never sent twice."""
-    if runtime.start.notices:
+    if runtime.start.notifications:
         await start_detached_child(NotificationWorkflow.run, notice, notice.delivery_id, notice.summary)

@@ -30,7 +30,7 @@ class ForgetRepository(Protocol):
 class PersonErasureRepository(Protocol):
     """Erases one person from everything that the store holds of a tenant."""
 
-    async def find_erasure_matches(self, tenant: str, sought: ErasureQuery) -> tuple[ErasureMatch, ...]:
+    async def find_erasure_matches(self, tenant: str, query: ErasureQuery) -> tuple[ErasureMatch, ...]:
         """Return where the tenant's tasks contain what the query looks for, and how often.
 
         Raises:
@@ -38,7 +38,7 @@ class PersonErasureRepository(Protocol):
         """
         ...
 
-    async def erase_person(self, order: PersonErasureOrder, sought: ErasureQuery) -> None:
+    async def erase_person(self, order: PersonErasureOrder, query: ErasureQuery) -> None:
         """Replace it by `<ERASED>` in one transaction. A repetition finds nothing more.
 
         Passages that contained it wait again, so that memory gets them as they are now.
