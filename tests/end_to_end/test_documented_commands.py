@@ -58,6 +58,7 @@ ON_A_PLATFORM = (
     "waystation session list",
     'waystation submit --session S "And what about timeouts?"',
     'waystation submit "…" --docs …',
+    'waystation submit "…" --docs … --verbose',
     "waystation submit \"…\" --docs … --budget '$1.00'",
     'waystation submit "…" --docs … --top-up 50kx3',
     'waystation submit "…" --docs … --answer-by 07:00 --then partial',
