@@ -1,6 +1,7 @@
 import ast
 import re
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -85,6 +86,14 @@ def test_every_recipe_is_one_line_and_help_lists_every_target() -> None:
         ["make", "--no-print-directory", "help"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout
     assert [line.split()[0] for line in shown.splitlines()] == [target for target, _ in rules]
+
+
+def test_types_are_checked_in_every_folder_with_code() -> None:
+    """A type checker does not follow links to folders: each real folder is named."""
+    configured = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["basedpyright"]
+    folders = {name.partition("/")[0] for name, _ in repository_files() if name.endswith(".py") and "/" in name}
+    assert {"waystation", "workflows", "activities", "workers"} <= folders
+    assert folders - set(configured["include"]) == {"examples"}
 
 
 def test_every_locked_requirement_carries_its_hashes() -> None:
