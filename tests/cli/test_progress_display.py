@@ -101,6 +101,27 @@ async def test_a_task_in_which_nothing_happens_is_still_looked_at_now_and_then(
         await looks.aclose()
 
 
+async def test_while_nothing_changes_the_pauses_between_looks_grow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = PAUSED_VIEW.replace(phase=TaskPhase.WORKING)
+    views = iter([*[PAUSED_VIEW] * 8, *[changed] * 2, PAUSED_VIEW.replace(phase=TaskPhase.DONE)])
+    pauses: list[float] = []
+
+    async def get_next(_: str) -> TaskView:
+        return next(views)
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    async with await Client.connect(Settings(home=tmp_path / "home")) as client:
+        monkeypatch.setattr(client, "get_task", get_next)
+        monkeypatch.setattr("waystation.client.client.asyncio.sleep", pause)
+        assert [view.phase async for view in client.watch("task-1")][-1] is TaskPhase.DONE
+        monkeypatch.undo()
+    assert pauses == [0.5, 0.75, 1.125, 1.6875, 2.53125, 3.0, 3.0, 0.5]
+
+
 def test_a_screen_that_is_redrawn_shows_time_go_by() -> None:
     drawn: list[RenderableType] = []
     screen = follow.TaskScreen()

@@ -113,10 +113,15 @@ EVERY_TASK = TaskFilter()
 _Finish = Literal["partial", "cancel"]
 
 
+MAX_WATCH_SECONDS = 3.0
+"""Maximum pause between two looks of `watch`."""
+
+
 class Client:
     """The tasks of one tenant, of one store and one Temporal server. Close it, or use it with `async with`."""
 
-    watch_seconds = 0.5  # polling interval of `watch`
+    watch_seconds = 0.5
+    """Pause of `watch` after a change. It grows while nothing changes: each look is a query, which a worker answers."""
 
     def __init__(self, settings: Settings, store: SqlStore) -> None:
         self._settings = settings
@@ -314,10 +319,14 @@ class Client:
     async def watch(self, task_id: str, again: float = inf) -> AsyncGenerator[TaskView]:
         """Yield the task whenever it has changed, or after `again` seconds without a change, until it is over."""
         clock, yielded, shown = asyncio.get_running_loop().time, 0.0, None
+        pause = self.watch_seconds
         while shown is None or not shown.over:
             if (seen := await self.get_task(task_id)) == shown and clock() - yielded < again:
-                await asyncio.sleep(self.watch_seconds)
+                await asyncio.sleep(pause)
+                pause = max(self.watch_seconds, min(pause * 1.5, MAX_WATCH_SECONDS))
                 continue
+            if seen != shown:
+                pause = self.watch_seconds
             shown, yielded = seen, clock()
             yield seen
 
