@@ -191,7 +191,7 @@ def _now() -> float:
 def _without_delay(error: ModelUnavailable) -> ModelUnavailable:
     """Return the error without a delay before the next attempt, which goes to another model."""
     told = ModelUnavailable(str(error))
-    vars(told).update({name: vars(error)[name] for name in ("reported", "asked") if name in vars(error)})
+    vars(told).update({name: vars(error)[name] for name in ("reported_usage", "called_model") if name in vars(error)})
     return told
 
 

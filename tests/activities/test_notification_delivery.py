@@ -54,7 +54,7 @@ async def test_only_those_are_told_again_that_did_not_take_it_also_by_another_wo
         AsyncExitStack() as stack,
     ):
         first, said = attempt_after()
-        with pytest.raises(ApplicationError, match=r"address 1 .* \(json\) did not take it") as failed:
+        with pytest.raises(ApplicationError, match=r"address 1 .* \(json\) did not accept the notification") as failed:
             await first.run(
                 NotificationActivities(await told_by(stack, takes, fails), page).send_notification, REQUEST_NOTICE
             )

@@ -132,7 +132,7 @@ async def test_notes_and_citations_by_placeholder_hold(strict: NamedAgentEnviron
 
 
 @pytest.mark.parametrize(
-    "place",
+    "destination",
     [
         TextDestination.COMPRESSED,
         TextDestination.SUMMARY,

@@ -67,13 +67,13 @@ def enduring(
     return TextRedactor(redactor, retry_policy=endurance)
 
 
-@pytest.mark.parametrize("place", sorted(REDACTED - PAID_DESTINATIONS))
+@pytest.mark.parametrize("destination", sorted(REDACTED - PAID_DESTINATIONS))
 async def test_until_the_last_attempt_nothing_goes_on(presidio: PresidioRedactor, destination: TextDestination) -> None:
     with pytest.raises(TextRedactionError, match="your own recogniser 'slow' took over"):
         await enduring(presidio, Work(attempt=2)).redact([FINE, ENDLESS], destination, "t")
 
 
-@pytest.mark.parametrize("place", sorted(REDACTED - PAID_DESTINATIONS - REQUIRED_DESTINATIONS))
+@pytest.mark.parametrize("destination", sorted(REDACTED - PAID_DESTINATIONS - REQUIRED_DESTINATIONS))
 @pytest.mark.parametrize("attempt", [3, 4])
 async def test_then_a_placeholder_stands_for_that_text_and_the_others_are_redacted(
     presidio: PresidioRedactor, destination: TextDestination, attempt: int
@@ -90,7 +90,7 @@ async def test_then_a_placeholder_stands_for_that_text_and_the_others_are_redact
     assert again.text == endless.text
 
 
-@pytest.mark.parametrize("place", sorted(REQUIRED_DESTINATIONS))
+@pytest.mark.parametrize("destination", sorted(REQUIRED_DESTINATIONS))
 async def test_without_what_it_is_to_do_no_agent_begins(
     presidio: PresidioRedactor, destination: TextDestination
 ) -> None:
@@ -98,13 +98,13 @@ async def test_without_what_it_is_to_do_no_agent_begins(
         await enduring(presidio, Work(3)).redact([ENDLESS], destination, "t")
 
 
-@pytest.mark.parametrize("place", sorted(REDACTED - PAID_DESTINATIONS))
+@pytest.mark.parametrize("destination", sorted(REDACTED - PAID_DESTINATIONS))
 async def test_by_setting_a_person_is_to_see_to_it(presidio: PresidioRedactor, destination: TextDestination) -> None:
     with pytest.raises(RedactionReviewRequiredError, match="after 3 attempts"):
         await enduring(presidio, Work(3), "pause").redact([ENDLESS], destination, "t")
 
 
-@pytest.mark.parametrize("place", sorted(PAID_DESTINATIONS))
+@pytest.mark.parametrize("destination", sorted(PAID_DESTINATIONS))
 @pytest.mark.parametrize("then", ["placeholder", "pause"])
 async def test_what_a_model_was_paid_for_is_tried_again_without_asking_it_again(
     presidio: PresidioRedactor, destination: TextDestination, then: RedactionFailureMode

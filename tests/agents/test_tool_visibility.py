@@ -25,7 +25,7 @@ urgencies: st.SearchStrategy[PhaseUrgency] = st.dictionaries(phases, st.integers
 rights = st.builds(
     AgentPermissions,
     role=st.sampled_from(list_agent_roles()),
-    delegates=st.booleans(),
+    may_delegate=st.booleans(),
     denied=st.lists(st.sampled_from(["tool-1", "tool-*", "web", "note", "t?ol-2", "hand_in", "*"]), max_size=2).map(
         tuple
     ),

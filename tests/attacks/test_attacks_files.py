@@ -24,7 +24,7 @@ def test_a_set_of_questions_names_no_file_outside_its_folder(tmp_path: Path, nam
     (folder / "link.md").symlink_to(tmp_path / "keys.md")
     (folder / "linked").symlink_to(tmp_path)
     (folder / "set.yaml").write_text(SET.format(named))
-    with pytest.raises(BadInput, match="leads out of"):
+    with pytest.raises(BadInput, match="points outside"):
         load_evaluation_questions(load_question_set(folder / "set.yaml"), folder, tmp_path / "scratch")
 
 
@@ -46,7 +46,7 @@ def test_a_plan_that_no_person_wrote_is_refused(written: str) -> None:
 
 def test_a_set_whose_names_are_lists_is_refused(tmp_path: Path) -> None:
     (tmp_path / "set.yaml").write_text("? [a]\n: b\n")
-    with pytest.raises(BadInput, match="no word"):
+    with pytest.raises(BadInput, match="not a word"):
         load_question_set(tmp_path / "set.yaml")
 
 

@@ -92,8 +92,8 @@ def test_the_page_holds_its_plots_loads_nothing_and_runs_nothing(result: Results
     [
         (["eval"], "give a SET"),
         (["eval", "no-such-set"], "no question set"),
-        (["eval", "packages", "--least", "fact=0.9"], "--least takes one of facts"),
-        (["eval", "packages", "--least", "facts=2"], "--least takes one of facts"),
+        (["eval", "packages", "--least", "fact=0.9"], "write one of facts"),
+        (["eval", "packages", "--least", "facts=2"], "write one of facts"),
         (["eval", "packages", "--compare", "a.json", "gone.json"], "cannot be read"),
         (["eval", "packages", "--compare", "x", "y", "--keep", "z.json"], "--keep"),
         (["eval", "packages", "--budget", "much"], "--budget takes"),

@@ -132,4 +132,4 @@ def test_a_run_is_one_file_that_loads_nothing_and_has_originals_only_where_they_
 
 def test_what_only_a_file_can_have_is_refused_without_one(task_id: str, ran: Run) -> None:
     assert "add --html FILE" in ran("show", task_id, "--restore")[2]
-    assert "say one of them" in ran("show", task_id, "--context", "--html", "run.html")[2]
+    assert "use one of them" in ran("show", task_id, "--context", "--html", "run.html")[2]

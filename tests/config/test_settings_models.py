@@ -285,7 +285,7 @@ AT_ANOTHER: dict[str, object] = {"anthropic_base_url": "http://model.test"}
 
 def test_a_model_that_takes_no_tools_where_it_is_is_refused_with_the_next_step() -> None:
     rows = {"http://model.test": {SONNET: {"tools": False, "probed": "2026-11-20"}}}
-    with pytest.raises(BadInput, match="does not take tools") as refused:
+    with pytest.raises(BadInput, match="does not accept tools") as refused:
         terms(endpoints=rows, **AT_ANOTHER)
     assert f"waystation doctor --model {SONNET}" in str(refused.value)
     assert terms(endpoints=rows).default.model == SONNET, "it is refused where it is, and nowhere else"

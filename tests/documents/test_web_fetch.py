@@ -103,7 +103,7 @@ async def endless(request: web.Request) -> web.StreamResponse:
 
 async def test_a_body_without_an_end_is_left_at_the_limit(page_reader: SubprocessWebTextExtractor) -> None:
     with pytest.raises(WebFetchRejectedError, match=r"^The page of 127.0.0.1 is larger than 1 MB"):
-        await fetched(page_reader, {"/": endless}, most_bytes=1_000_000)
+        await fetched(page_reader, {"/": endless}, max_bytes=1_000_000)
 
 
 async def test_fifty_megabytes_are_refused_by_their_announcement(page_reader: SubprocessWebTextExtractor) -> None:
@@ -126,7 +126,7 @@ async def test_the_limit_holds_for_what_is_unpacked(
     assert isinstance(bomb, bytes)
     assert len(bomb) < 100_000
     with pytest.raises(WebFetchRejectedError, match="larger than 1 MB"):
-        await fetched(page_reader, {"/": respond_with(bomb, Content_Encoding=encoding)}, most_bytes=1_000_000)
+        await fetched(page_reader, {"/": respond_with(bomb, Content_Encoding=encoding)}, max_bytes=1_000_000)
 
 
 async def test_a_packed_page_is_read(page_reader: SubprocessWebTextExtractor) -> None:
@@ -152,7 +152,7 @@ async def test_a_server_that_takes_too_long_is_left(
     page_reader: SubprocessWebTextExtractor, answer: SiteHandler
 ) -> None:
     with pytest.raises(WebUnavailable, match=r"^127.0.0.1 did not answer within 0.4 s$"):
-        await fetched(page_reader, {"/": answer}, seconds=0.4)
+        await fetched(page_reader, {"/": answer}, timeout_s=0.4)
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ EVERY_SITE = DomainPolicy(allow=("*",))
     ],
 )
 async def test_no_address_within_is_connected_to(page_reader: SubprocessWebTextExtractor, url: str) -> None:
-    async with open_fetcher(page_reader, reachable=()) as web_pages:
+    async with open_fetcher(page_reader, reachable_networks=()) as web_pages:
         with pytest.raises(WebFetchRejectedError, match=NOT_PUBLIC):
             await web_pages.fetch(url)
 

@@ -146,7 +146,7 @@ async def test_a_redactor_that_breaks_its_promises_brings_no_text_anywhere(
         await both.redact(["half a key"], TextDestination.TOOL_RESULT, "t")
 
 
-@pytest.mark.parametrize("place", [TextDestination.DOCUMENT, TextDestination.LOG])
+@pytest.mark.parametrize("destination", [TextDestination.DOCUMENT, TextDestination.LOG])
 async def test_no_redactor_is_asked_about_places_where_no_redacted_text_goes(destination: TextDestination) -> None:
     with pytest.raises(RedactionFailed, match="no redacted text goes to this place"):
         await chain(PatternRedactor("a", "A")).redact(["a"], destination, "t")

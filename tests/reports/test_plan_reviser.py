@@ -102,7 +102,7 @@ async def test_a_revision_that_was_made_is_given_again_without_a_call(env: Agent
     assert await made(env, ScriptedModel([])) == first
 
 
-@pytest.mark.parametrize("place", [TextDestination.TITLE])
+@pytest.mark.parametrize("destination", [TextDestination.TITLE])
 async def test_a_retry_after_a_crash_behind_the_reply_makes_no_call(
     env: AgentEnvironment, destination: TextDestination
 ) -> None:
@@ -123,7 +123,7 @@ async def test_a_retry_after_a_cut_repair_asks_only_for_the_repair(env: AgentEnv
     again = ScriptedModel([revision("r2")])
     revised = await made(env, again)
     assert (again.calls, revised.revision.version, revised.notes) == (1, None, ())
-    assert "- step 'research-1' has begun" in again.requests[0].messages[-1].tool_results[0].content
+    assert "- step 'research-1' has started" in again.requests[0].messages[-1].tool_results[0].content
 
 
 async def test_without_room_for_new_steps_none_is_taken(env: AgentEnvironment) -> None:

@@ -128,7 +128,7 @@ async def open_fetcher(
     """Open a fetcher that may reach 127.0.0.1, and nothing else of this machine."""
     named = {
         "user_agent": "Waystation/1.0 (tests)",
-        "reachable": (ip_network(f"{ALLOWED_ADDRESS}/32"),),
+        "reachable_networks": (ip_network(f"{ALLOWED_ADDRESS}/32"),),
         "pause_s": 0,
         **terms,
     }

@@ -25,7 +25,7 @@ NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
 def make_edit_request(env: AgentEnvironment, number: int = 1, *, known: int = 0, **edit: str) -> EditRequest:
-    asked = {"id": f"edit-{number}", "agent": "research-1", "asked_at": NOON, **edit}
+    asked = {"id": f"edit-{number}", "agent": "research-1", "requested_at": NOON, **edit}
     return EditRequest(
         run=env.run_ref(),
         config=env.terms,

@@ -474,7 +474,7 @@ class ReportReview(Value):
     faults: int
     sent_back: bool = False
     """Whether its writer was to fix the faults."""
-    faults_hash: str | None = None
+    faults_hash: Identifier | None = None
     """Content hash of the faults."""
 
     @property

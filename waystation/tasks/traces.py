@@ -247,7 +247,7 @@ class _SpanBuilder:
             )
             if any(isinstance(one, Compaction) and (one.after or 0) <= message for one in run.transcript.records):
                 attributes["gen_ai.conversation.compacted"] = True
-        more = {"parent": parent, "client": True, "attributes": attributes, "said": said}
+        more = {"parent": parent, "client": True, "attributes": attributes, "content": said}
         name = f"{operation} {'web' if operation == 'retrieval' else parse_model_name(model).model}"
         return self.span(name, event.number, self.id_of(agent, "call", call.key), (call.began, event.at), **more)
 
@@ -311,7 +311,7 @@ class _SpanBuilder:
                 "parent": parent,
                 "attributes": attributes,
                 "error": error,
-                "said": build_tool_call_attributes(call, result),
+                "content": build_tool_call_attributes(call, result),
             }
             yield self.span(f"execute_tool {name}", event.number, span_id, when, **more)
             if (source := RETRIEVALS.get(name)) is not None:

@@ -97,7 +97,7 @@ async def test_a_pattern_that_takes_for_ever_stops_the_text_and_is_named(
         ),
         ("allow: [{regexp: a}]\n", r", line 1: allow\.0\.regex: Field required"),
         ("allow: [5]\n", r", line 1: allow\.0: Input should be a valid dictionary"),
-        ("recognizers: [\n", r", line 2: this is not YAML"),
+        ("recognizers: [\n", r", line 2: not valid YAML"),
         ("- a\n", r", line 1: the file: Input should be a valid dictionary"),
         ("allow: [a]\nrecogniser: []\n", r", line 2: recogniser: Extra inputs are not permitted"),
         ("recognizers:\n  - name: a\n    supported_entity: lower\n", r", line 3: recognizers\.0\.supported_entity: "),

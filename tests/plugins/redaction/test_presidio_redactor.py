@@ -136,7 +136,7 @@ SURVIVORS = (
 )
 
 
-@pytest.mark.parametrize("place", [TextDestination.TOOL_RESULT, TextDestination.COMPRESSED])
+@pytest.mark.parametrize("destination", [TextDestination.TOOL_RESULT, TextDestination.COMPRESSED])
 async def test_figures_ids_and_placeholders_survive(redactor: PresidioRedactor, destination: TextDestination) -> None:
     results = await redactor.redact(SURVIVORS, destination, "t")
     assert dict(zip(SURVIVORS, results, strict=True)) == {text: RedactionResult(text=text) for text in SURVIVORS}

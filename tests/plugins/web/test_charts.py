@@ -32,7 +32,7 @@ def unanswered(second: int, tokens: int, micro_usd: int = 0) -> UnansweredCall:
 
 
 def granted(second: int, amount: Amount, decision: str = "approved") -> ApprovalRequest:
-    told = {"request_id": f"r{second}", "agent": "research-1", "asked": amount, "granted": amount}
+    told = {"request_id": f"r{second}", "agent": "research-1", "requested": amount, "granted": amount}
     return ApprovalRequest.model_validate(
         {**told, "decision": decision, "answered_at": NOON + timedelta(seconds=second)}
     )
