@@ -21,11 +21,13 @@ BLOCK = re.compile(r"(?:^`(?P<path>[\w./-]+)`:\n\n)?^```(?P<kind>\w*)\n(?P<text>
 INSTALL = "uv pip install --python .venv/bin/python ./harbour-tools"
 DONE_ALREADY = (
     "make setup",
-    'export PATH="$PWD/.venv/bin:$PATH"',
+    'export PATH="$PWD/.venv/bin:$PATH:$PWD/.uv/bin"',
     ".venv/bin/python -m pytest tests/live/test_live_custom_role.py",
     "uv pip uninstall --python .venv/bin/python harbour-tools",
+    "git restore waystation/kernel/roles.py",
+    "rm waystation/agents/prompts/checking.md",
 )
-"""What the environment of the tests has anyway, and the test of the role, which runs by itself."""
+"""What the environment of the tests has anyway, the test of the role, which runs by itself, and undoing its edits."""
 REPEATED = re.compile(r"--request-id \w+")
 """What `submit` says on a busy machine: the same command again with this finds the same task."""
 
