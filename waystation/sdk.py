@@ -127,7 +127,7 @@ class AsyncWaystation:
             mode=mode,
             servers=None if servers is None else _several(servers),
             review_plan=review_plan,
-            left_out=() if loaded is None else loaded.skipped_items,
+            skipped_items=() if loaded is None else loaded.skipped_items,
         )
         client = self._get_client()
         documents = loaded.documents if loaded is not None else await client.get_session_documents(request.session)
