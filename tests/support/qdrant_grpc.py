@@ -116,5 +116,5 @@ async def run_qdrant_grpc() -> AsyncGenerator[QdrantGrpcStub]:
     try:
         yield stub
     finally:
-        await listener.stop(graceful_shutdown_timeout=1)
+        await listener.stop(grace=1)
         await stub.engine.close()
