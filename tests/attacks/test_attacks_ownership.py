@@ -169,10 +169,14 @@ OF_A_REFERENCE = {"load_run", "load_work", "load_task_news", "get_session_name"}
 
 
 def list_public_reads() -> set[str]:
-    """Names of the store's methods that read in a transaction, and of two that call such methods."""
+    """Names of the store's methods that read in a transaction, and of three that call such methods."""
     source = {name: inspect.getsource(method) for name, method in inspect.getmembers(SqlStore, inspect.isfunction)}
     marked = {name for name, code in source.items() if re.match(r"\s*@read_transaction\b", code)}
-    return {name for name in marked if not name.startswith("_")} | {"get_newest_plan", "get_store_id"}
+    return {name for name in marked if not name.startswith("_")} | {
+        "get_newest_plan",
+        "get_session_name",
+        "get_store_id",
+    }
 
 
 def make_plain_read(name: str) -> Read | None:

@@ -65,7 +65,7 @@ def test_who_answered_in_the_place_of_another_is_named() -> None:
     charge = make_paid_turn("research-1").charge.replace(answered_by="m-2")
     lines = format_cost_report(build_cost_breakdown([AgentCharge(agent="research-1", charge=charge)]), 80).splitlines()
     assert lines[-1] == "large was requested, and the answer came as m-2"
-    assert "answered as" not in format_cost_report(paid(), 80)
+    assert "the answer came as" not in format_cost_report(paid(), 80)
 
 
 def test_searches_of_the_web_stand_below_what_they_cost() -> None:

@@ -115,7 +115,7 @@ def test_tasks_outlive_closed_terminals_and_ctrl_c_and_no_process_outlives_its_p
         wait_until(lambda: READY in dev_log.read_text(), 180, "the platform once more")
         children = family(again.pid)
         again.send_signal(signal.SIGINT)
-        wait_until(lambda: "Ctrl-C again stops at once" in dev_log.read_text(), 60, "the word that it stops")
+        wait_until(lambda: "press Ctrl-C again to stop at once" in dev_log.read_text(), 60, "the word that it stops")
         again.send_signal(signal.SIGINT)
         assert wait_for_exit(again, dev_log) == 130
         assert survivors(children) == []

@@ -82,7 +82,7 @@ async def test_a_request_says_where_no_grant_fits_under_the_ceiling_and_other_un
         assert (await task.result()).phase is TaskPhase.PARTIAL
     assert shown.count("ceiling leaves 2 tokens for grants, too little for its next call: deny it, or cancel") == 2
     assert [refusal.reason.rpartition(": ")[2] for refusal in refusals] == [
-        "give tokens, and no dollars",
+        "give tokens and no dollars",
         "2 tokens left",
     ]
 
@@ -159,7 +159,7 @@ async def test_a_malformed_approval_is_refused_where_people_see_it_and_the_task_
             assert refusal.signal == APPROVE_BUDGET
             assert refusal.reason.startswith(reason)
         assert (await task.query(TaskWorkflow.progress)).phase is TaskPhase.PAUSED
-        assert "`approve_budget` had no effect: there is no request of this id" in await fetch_current_details(task)
+        assert "`approve_budget` had no effect: there is no request with this id" in await fetch_current_details(task)
         await grant_both(task)
         progress = await task.result()
         trail = await counter.store.list_audit_entries(task.id, SYSTEM_SCOPE)

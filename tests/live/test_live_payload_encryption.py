@@ -147,7 +147,7 @@ async def test_a_server_reads_nothing_of_a_whole_task(server: Client, tmp_path: 
     assert [data for data in plain if not PATCH.fullmatch(data)] == []
     # It is all there for who has the key, so that the search above looked at the right places.
     decrypted = b"\n".join(payload.data for payload in await build_payload_codec(WITH_KEY).decode(found))
-    there = (QUESTION, NOTE, "RuntimeError: its message is not repeated", "harbours: leg")
+    there = (QUESTION, NOTE, "RuntimeError: its message is not shown, because it may quote text", "harbours: leg")
     assert [text for text in there if text.encode() not in decrypted] == []
     assert BURST.encode() not in decrypted
 

@@ -106,7 +106,7 @@ async def test_a_schedule_that_fails_three_times_pauses_itself_and_the_server_ha
     assert refused.view.last.endswith("(failure 1 in a row)")
     assert gone.view.last.startswith("failed: 1 of the paths of its documents no longer exist")
     assert [one.view.paused for one in (refused, gone, paused, resumed)] == [False, False, True, False]
-    assert paused.view.note == ("paused after 3 failures in a row: see why in its last run, then resume it")
+    assert paused.view.note == ("paused after 3 failures in a row: look for the cause in its last run, then resume it")
     assert paused.view.last.endswith("(failure 3 in a row)")
     assert b"ScheduledRunFailed" in told
     assert [words for words in (QUESTION, "Nordvik", str(platform.docs), "docs") if words.encode() in told] == []
@@ -142,7 +142,7 @@ async def test_a_run_that_would_pass_the_ceiling_of_the_month_does_not_start_and
     spent = tasks[0].budget.spent.tokens
     assert first.view.last.startswith("done, task-")
     assert second.view.last == (
-        f"over the month, this month's runs have spent or hold {spent:,} tokens, and another 300,000 tokens would pass "
+        f"over the month, this month's runs have spent or hold {spent:,} tokens, and another 300,000 tokens would exceed "
         "the ceiling of 300,000 tokens a month"
     )
     assert not second.view.paused
