@@ -289,7 +289,7 @@ async def test_what_could_be_any_task_is_none_though_there_is_only_one(settings:
     async with remote(settings, keys, "submit", settings.tenant) as client:
         assert await client.resolve_task_id(task[:6]) == task
         for beginning in ("t", "task", "task-"):
-            with pytest.raises(BadInput, match=f"could be {task}: give more of the id"):
+            with pytest.raises(BadInput, match=f"matches {task}: give more characters of the id"):
                 await client.resolve_task_id(beginning)
 
 
