@@ -32,7 +32,7 @@ NEEDED: dict[str, JsonValue] = {
     "words": "Go on.",
     "name": "note.md",
     "request_ids": ["research-1-1"],
-    "wish": {"step": "research-1", "request_id": "again"},
+    "fork": {"step": "research-1", "request_id": "again"},
     "edit": {"action": "compact", "agent": "research-1"},
     "loaded": {"documents": []},
     "plan": {"steps": [{"id": "a", "role": "research", "title": "A", "goal": "A", "needs": []}]},
@@ -218,8 +218,8 @@ def test_who_only_claims_a_name_has_no_proof_of_it() -> None:
 @pytest.mark.parametrize(
     ("address", "sent", "status", "said"),
     [
-        ("read/list_tasks", {"most": 10**9}, 400, "most: it is from 1 to 5,000"),
-        ("read/list_tasks", {"most": -1}, 400, "most: it is from 1 to 5,000"),
+        ("read/list_tasks", {"maximum": 10**9}, 400, "maximum: it is from 1 to 5,000"),
+        ("read/list_tasks", {"maximum": -1}, 400, "maximum: it is from 1 to 5,000"),
         ("read/list_events", {"after": -1, "limit": 5}, 400, "after: it is from 0 to"),
         ("read/list_sessions", {"first": 10**30}, 400, "first: it is from 0 to"),
         ("read/resolve_task_id", {}, 400, "resolve_task_id: missing a required argument"),
@@ -242,11 +242,11 @@ def test_who_only_claims_a_name_has_no_proof_of_it() -> None:
         ("approve/messages/deny_budget", {"task_id": "", "message": {}}, 400, "task_id: it is one line"),
         ("approve/messages/deny_budget", {"task_id": "T", "message": []}, 422, "detail"),
         ("approve/messages/nothing", {"task_id": "T", "message": {}}, 404, "a client does not send approve nothing"),
-        ("read/audit_compactions", {"task_id": "T", "memory": {}}, 400, "takes task_id, agent, and no memory"),
-        ("submit/submit", {"start_timeout": 9}, 400, "and no start_timeout"),
+        ("read/audit_compactions", {"task_id": "T", "memory": {}}, 400, "has no parameter memory"),
+        ("submit/submit", {"start_timeout": 9}, 400, "has no parameter start_timeout"),
         ("read/nothing", {}, 404, "a client does not ask for read nothing"),
         ("read/get_schedule_client", {}, 404, "a client does not ask for read get_schedule_client"),
-        ("read/list_tasks", {"most": "many"}, 422, '"detail":"it should be a whole number'),
+        ("read/list_tasks", {"maximum": "many"}, 422, '"detail":"it should be a whole number'),
         ("read/list_tasks", [], 422, "body"),
     ],
 )
@@ -324,8 +324,8 @@ def test_no_proxy_reads_the_token_on_its_way_to_this_machine(monkeypatch: pytest
         (httpx2.Response(200, json=[1]), WaystationError, "in a form that this version does not know"),
         (httpx2.Response(500, json={"detail": "it broke"}), WaystationError, "it broke"),
         (httpx2.Response(404, json={"detail": "\x1b]0;owned\x07gone"}), UnknownTask, "gone"),
-        (httpx2.Response(404, json={}), UnknownTask, "no more than 404"),
-        (httpx2.Response(401, json={"detail": "no"}), BadInput, "does not take WAYSTATION_TOKEN"),
+        (httpx2.Response(404, json={}), UnknownTask, "status 404 without an explanation"),
+        (httpx2.Response(401, json={"detail": "no"}), BadInput, "rejects WAYSTATION_TOKEN"),
     ],
 )
 async def test_answers_of_anybody_in_between_are_told_from_the_servers(
@@ -350,7 +350,7 @@ ODD_TEXT: Any = "many"
 ODDITIES: tuple[tuple[Callable[[AsyncWaystation], Awaitable[object]], str], ...] = (
     (lambda ws: ws.task(ODD), "a task is what was given back for it"),
     (lambda ws: ws.approve(ODD), "a task is what was given back for it"),
-    (lambda ws: ws.tasks(maximum=ODD_TEXT), "most cannot be used: it should be a whole number"),
+    (lambda ws: ws.tasks(maximum=ODD_TEXT), "maximum cannot be used: it should be a whole number"),
     (lambda ws: ws.tasks(phases=ODD), "there are no phases 5"),
     (lambda ws: ws.tasks(text=ODD), "text: it should be text"),
     (lambda ws: ws.submit(ODD), "question: it should be text"),

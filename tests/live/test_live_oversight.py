@@ -193,7 +193,7 @@ async def test_a_model_that_fails_for_good_fails_no_task(server: Client, tmp_pat
         ended, _ = await done(counter)
     assert ended.phase is TaskPhase.DONE
     assert ended.notes == (
-        "The plan could not be revised (no such model); it was kept as it was.",
+        "The plan could not be revised (no such model); it stays as it was.",
         "The report could not be reviewed (no such model).",
     )
 

@@ -46,7 +46,7 @@ from waystation.tasks.task import TaskConfig, TaskRequest, TaskRow, make_own_ses
 from waystation.tasks.view import CancelResult, SubmittedTask
 
 MAX_REQUEST_DOCUMENTS, MAX_FAULTS = 1_000, 20
-MAX_PAGE_ITEMS, COUNTS = 5_000, frozenset({"most", "count", "limit"})
+MAX_PAGE_ITEMS, COUNTS = 5_000, frozenset({"maximum", "count", "limit"})
 """Maximum number of tasks, sessions or events in one answer to a client, and the arguments that set it."""
 MAX_NAME_CHARACTERS, NAMES = 200, frozenset({"task_id", "prefix", "session", "agent", "request_id"})
 MAX_NUMBER = 10**15 - 1
