@@ -203,7 +203,7 @@ class WorkRepository(Protocol):
         ...
 
     async def load_work(self, run: RunRef) -> tuple[Deliverable | None, tuple[Note, ...]]:
-        """What the run handed in, and its notes, in one read."""
+        """Return what the run submitted, and its notes, in one read."""
         ...
 
     async def get_deliverables(self, task_id: str, reader: ReadScope) -> dict[str, Deliverable]:

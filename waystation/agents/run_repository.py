@@ -164,12 +164,12 @@ class SqlWorkRepository(SqlRepository):
 
     @read_transaction
     async def get_deliverable(self, connection: AsyncConnection, run_id: str, reader: ReadScope) -> Deliverable | None:
-        """What the run handed in."""
+        """Return what the run submitted."""
         return await _deliverable(connection, run_id, reader)
 
     @read_transaction
     async def load_work(self, connection: AsyncConnection, run: RunRef) -> tuple[Deliverable | None, tuple[Note, ...]]:
-        """What the run handed in, and its notes, in one snapshot."""
+        """Return what the run submitted, and its notes, in one snapshot."""
         handed_in = await _deliverable(connection, run.run_id, run.scope)
         return handed_in, await _notes(connection, run.task_id, run.scope, run.run_id)
 

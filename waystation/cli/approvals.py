@@ -382,7 +382,7 @@ _Finish = Literal["partial", "cancel"]
 @app.command()
 def deny(
     task: TaskArgument,
-    finish: Annotated[_Finish, typer.Option(help="Deliver what there is, or cancel the task.")] = "partial",
+    finish: Annotated[_Finish, typer.Option(help="Deliver what the agent has, or cancel the task.")] = "partial",
     request: RequestsOption = None,
     every: AllOption = False,
     note: NoteOption = "",

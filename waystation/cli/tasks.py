@@ -250,7 +250,9 @@ def _name(what: str, names: Sequence[str]) -> None:
 @app.command()
 def fork(
     task: TaskArgument,
-    step: Annotated[str, typer.Option("--from", metavar="STEP", help="Begins anew, with all that builds on it.")],
+    step: Annotated[
+        str, typer.Option("--from", metavar="STEP", help="Restart from this step, with all steps that build on it.")
+    ],
     instructions: Annotated[Path | None, typer.Option(help="File with other instructions for the agents.")] = None,
     budget: Annotated[str | None, typer.Option(help="Of the new task; by default that of the first one.")] = None,
     request_id: Annotated[str | None, typer.Option(help="The same id again finds the same task.")] = None,
@@ -259,7 +261,7 @@ def fork(
 ) -> None:
     """Start a new task with the finished steps of one that is over: those cost nothing again.
 
-    Question and documents stay; a step that begins anew reads the same and is paid from the new budget.
+    Question and documents stay the same. Restarted steps are paid from the new budget.
     """
     wish = ForkRequest(
         step=step,

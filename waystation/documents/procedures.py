@@ -49,7 +49,7 @@ _SAY_NOTHING = frozenset({"about", "every", "from", "have", "into", "must", "tha
 
 
 class SkillFile(Value):
-    """A file beside a skill's `SKILL.md`."""
+    """A file next to a skill's `SKILL.md`."""
 
     name: str = Field(min_length=1, max_length=_MAX_NAME_CHARACTERS)
     """Path in the folder, like `references/tides.md`; one line."""

@@ -154,7 +154,7 @@ async def post_submit(
     new: NewTask,
     idempotency_key: RequestKey = None,
 ) -> SubmittedTask:
-    """Hand in a task. The same `Idempotency-Key` finds the same task."""
+    """Submit a task. The same `Idempotency-Key` finds the same task."""
     return await submit_new_task(client, principal.tenant, new, idempotency_key or secrets.token_hex(8))
 
 
@@ -188,7 +188,7 @@ async def post_edit(client: TenantClient, principal: CurrentPrincipal, task: Tas
 async def post_fork(
     client: TenantClient, task: TaskPath, body: NewFork, idempotency_key: RequestKey = None
 ) -> SubmittedTask:
-    """Hand in a task that begins with what one that is over has finished. The same key finds the same task."""
+    """Submit a task that reuses the finished steps of a task that is over. The same key finds the same task."""
     return await fork_task(client, task, body, idempotency_key or secrets.token_hex(8))
 
 
