@@ -216,7 +216,7 @@ class Dying(AesGcmCipher):
             os.kill(os.getpid(), signal.SIGKILL)
         return super().encrypt(opened, context)
 
-database = Database(sys.argv[1], at_rest=EncryptionConfig(Dying(bytes(range(32)), "rest"), seals=True))
+database = Database(sys.argv[1], at_rest=EncryptionConfig(Dying(bytes(range(32)), "rest"), encrypts=True))
 asyncio.run(reencrypt_database(database, store_clock, seals=True))
 """
 

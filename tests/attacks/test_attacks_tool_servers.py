@@ -163,8 +163,8 @@ async def test_a_server_ends_with_a_killed_keeper(tool_caller: ToolCaller) -> No
 
 
 def taken_over(tool: Tool, **more: object) -> UntrustedToolSpec:
-    place = StdioTransportConfig(command="x", arguments=(), environment={}, folder=Path("/"))
-    fields = {"name": "shop", "place": place, "timeout_s": 1, "start_s": 1, "roles": ("research",), **more}
+    transport = StdioTransportConfig(command="x", arguments=(), environment={}, folder=Path("/"))
+    fields = {"name": "shop", "transport": transport, "timeout_s": 1, "start_s": 1, "roles": ("research",), **more}
     (spec,), _ = filter_server_tools(McpServerConfig.model_validate(fields), [tool])
     return spec
 

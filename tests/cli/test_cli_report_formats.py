@@ -203,7 +203,7 @@ def test_a_pdf_is_not_led_to_a_terminal_and_without_its_package_the_next_step_is
 
 def test_as_data_the_report_has_its_citations(task_id: str, ran: Ran) -> None:
     found = json.loads(ran("report", task_id, "--format", "json")[1])
-    stored = {"task_id", "phase", "version", "versions", "report"}
+    stored = {"task_id", "phase", "version", "versions", "markdown"}
     assert stored | {"title", "stored_at", "model", "checked", "sources"} == set(found)
     assert HOSTILE_MARKDOWN in found["markdown"]
     assert found["sources"][4] == {

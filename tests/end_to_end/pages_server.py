@@ -11,6 +11,7 @@ from socket import create_server
 
 from tests.attacks.test_attacks_web_pages import SITE
 from waystation.client import Client
+from waystation.client.approvals import load_stored_task
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Amount, parse_bounded_limit
@@ -19,7 +20,7 @@ from waystation.plugins.web.access import AccessPolicy
 from waystation.plugins.web.app import ServerDeps, SiteServer, create_app
 from waystation.tasks.approvals import AnswerAuthor
 from waystation.tasks.signals import AnswerResult
-from waystation.tasks.task import ApprovalRequest, TaskPhase, TaskRequest, TaskRow
+from waystation.tasks.task import ApprovalRequest, TaskPhase, TaskProgress, TaskRequest, TaskRow
 from waystation.tasks.view import ApprovalView, PendingApproval, SubmittedTask, TaskView
 
 NO_TIME = timedelta()
@@ -56,15 +57,11 @@ class StubTaskClient(Client):
         """As a worker does that admits it."""
         await self._store.save_task_title(task_id, title)
 
-    async def get_task(self, task_id: str, *, details: bool = False) -> TaskView:
-        """See base class."""
-        if await self.is_over(task_id):
-            return await super().get_task(task_id, details=details)
-        return self._waiting(await super().get_last_known_task(task_id, details=details))
-
-    async def get_last_known_task(self, task_id: str, *, details: bool = False) -> TaskView:
-        """See base class."""
-        return await self.get_task(task_id, details=details)
+    async def _look_up(self, row: TaskRow) -> tuple[TaskProgress, TaskView]:
+        if row.progress is not None and row.progress.phase.over:
+            return await super()._look_up(row)
+        progress, view = await load_stored_task(self._store, row, "")
+        return progress, self._waiting(view)
 
     def _waiting(self, view: TaskView) -> TaskView:
         phase = TaskPhase.PAUSED if self.requests else view.phase

@@ -96,7 +96,7 @@ async def read_report(client: Client, task: str) -> dict[str, Any]:
 
 async def assert_citations_resolve(client: Client, task: str, report: Mapping[str, Any]) -> None:
     """Every citation, in the document that it names."""
-    assert report["checked"].startswith("All ")
+    assert report["checked"].startswith("Checked by code: all ")
     assert report["sources"]
     for source in report["sources"]:
         assert source["fault"] == ""

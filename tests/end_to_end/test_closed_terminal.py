@@ -18,7 +18,7 @@ from tests.end_to_end.survey_documents import BROAD_QUESTION, write_survey_docum
 from waystation.config.settings import Settings
 from waystation.runtime.temporal.run_file import read_run_file
 
-READY, TASK = "Ready:", re.compile(r"task-[0-9a-f]{16}")
+READY, TASK = "Next", re.compile(r"task-[0-9a-f]{16}")
 
 
 class Terminal:

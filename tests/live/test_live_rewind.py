@@ -178,7 +178,7 @@ async def test_what_cannot_be_taken_back_is_refused_and_the_task_stays_as_it_end
         stays = (await counter.store.get_task(task.id, SYSTEM_SCOPE)).progress
         spent = await settled(counter)
     (refusal,) = ended.rejected_messages
-    assert "harbours has delivered" in refusal.reason
+    assert "harbours has finished" in refusal.reason
     assert stays is not None
     assert (stays.phase, stays.report) == (TaskPhase.DONE, ended.report)
     assert spent == ended.totals.spent
