@@ -62,7 +62,7 @@ async def test_who_cannot_ask_those_who_keep_it_is_told_so_with_what_to_do(setti
 async def test_who_waits_too_long_for_others_is_told_to_try_again(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(memory, "LOCK_POLL_SECONDS", 0.1)
     async with (
         aclosing(await open_store(settings)) as store,
         open_embedder(settings) as embedder,

@@ -172,7 +172,7 @@ from waystation.plugins.redaction.redactor import PresidioRedactor
 if __name__ == "__main__":
     redactor = PresidioRedactor(bytes(32), processes=2)
     asyncio.run(redactor.warm_up())
-    print(*redactor.processes, flush=True)
+    print(*redactor.process_ids, flush=True)
     time.sleep(600)
 """
 
