@@ -29,6 +29,15 @@ PHRASES = {
     r"hand(?:s|ed|ing)? (?:in|over|on)": "submit, pass",
     r"bills?|money": "cost, budget",
     r"with the words|as asked for|told and noted": "name the thing",
+    r"(?:is|are|was|were) away": "cannot be reached, is down",
+    r"at work": "running, working",
+    r"side by side": "in parallel",
+    r"paid (?:again|twice)": "paid for again, paid for twice",
+    r"somebody": "someone, a person",
+    r"goes nowhere|in vain": "is not sent, for ever",
+    r"draws? on": "takes from",
+    r"answered as": "treated as",
+    r"a call that asks|asks? first": "needs an approval",
 }
 """Phrases that a native engineer would not write here, and what to write."""
 AVOIDED = {re.compile(rf"\b(?:{phrase})\b", re.IGNORECASE): better for phrase, better in PHRASES.items()}
