@@ -154,7 +154,7 @@ class AsyncWaystation:
         """Wait until a task is over, and return it.
 
         Also returns when the task pauses for an answer, unless `through_pauses`, and after `seconds`, with the task as
-        it is then. A server that is away for a minute is waited for.
+        it is then. Tolerates a server that cannot be reached for up to a minute.
         """
         task_id, seen, clock = await self._id(task), None, asyncio.get_running_loop().time
         away_since: float | None = None

@@ -9,6 +9,10 @@ FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 CODE = re.compile(r"`[^`\n]*`")
 LINK = re.compile(r"\]\(([^)#\s]+)")
+TARGET = re.compile(r"\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
+HEADING = re.compile(r"^#{1,6} (.*)$", re.MULTILINE)
+ANCHOR = re.compile(r'<a id="([^"]+)"')
+ELSEWHERE = ("https://", "http://", "mailto:")
 NOT_IN_THE_INDEX = ("docs/index.md", "docs/design/")
 """The index itself, and the pages that the index of the design lists."""
 
@@ -25,6 +29,15 @@ PHRASES = {
     r"hand(?:s|ed|ing)? (?:in|over|on)": "submit, pass",
     r"bills?|money": "cost, budget",
     r"with the words|as asked for|told and noted": "name the thing",
+    r"(?:is|are|was|were) away": "cannot be reached, is down",
+    r"at work": "running, working",
+    r"side by side": "in parallel",
+    r"paid (?:again|twice)": "paid for again, paid for twice",
+    r"somebody": "someone, a person",
+    r"goes nowhere|in vain": "is not sent, for ever",
+    r"draws? on": "takes from",
+    r"answered as": "treated as",
+    r"a call that asks|asks? first": "needs an approval",
 }
 """Phrases that a native engineer would not write here, and what to write."""
 AVOIDED = {re.compile(rf"\b(?:{phrase})\b", re.IGNORECASE): better for phrase, better in PHRASES.items()}
@@ -51,6 +64,26 @@ def test_the_index_lists_every_page_for_users() -> None:
         if page.startswith("docs/") and not page.startswith(NOT_IN_THE_INDEX) and page not in listed
     ]
     assert missing == []
+
+
+def list_anchors(text: str) -> set[str]:
+    """The headings of a page as GitHub makes anchors of them, and its own anchors."""
+    headings = [CODE.sub(lambda span: span[0].strip("`"), heading) for heading in HEADING.findall(FENCED.sub("", text))]
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings} | {
+        *ANCHOR.findall(text)
+    }
+
+
+def test_links_between_pages_lead_to_a_file_and_a_heading() -> None:
+    dead: list[str] = []
+    for page, text in read_pages():
+        for path, anchor in TARGET.findall(CODE.sub("", FENCED.sub("", text))):
+            if path.startswith(ELSEWHERE):
+                continue
+            target = (ROOT / page).parent / path if path else ROOT / page
+            if not target.exists() or (anchor and anchor not in list_anchors(target.read_text(encoding="utf-8"))):
+                dead.append(f"{page}: {path}#{anchor}")
+    assert dead == []
 
 
 def find_phrases(text: str) -> list[str]:
