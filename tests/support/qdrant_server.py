@@ -167,7 +167,7 @@ class QdrantStub:
     def _collection(self, name: str) -> models.CollectionInfo:
         info = self._engine.get_collection(name)
         config = info.config
-        if self.is_indexed_otherwise and config.metadata and "kept_in" not in config.metadata:
+        if self.is_indexed_otherwise and config.metadata and "storage_location" not in config.metadata:
             told = {**config.metadata, "indexing": 0}
             config = config.__replace__(metadata=told)
         return info.__replace__(payload_schema=self._indexes.get(name, {}), config=config)
