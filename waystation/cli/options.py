@@ -8,6 +8,7 @@ import re
 import secrets
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -46,6 +47,29 @@ NoteOption = Annotated[
 ]
 ByOption = Annotated[str | None, typer.Option("--by", help="Who says so; by default the name of the user.")]
 
+AcceptOption = Annotated[
+    list[str] | None,
+    typer.Option("--accept", metavar="TEXT", help="Criterion that the report must meet; repeatable."),
+]
+InstructionsOption = Annotated[
+    Path | None, typer.Option("--instructions", metavar="FILE", help="File with instructions for the agents.")
+]
+ProceduresOption = Annotated[
+    list[Path] | None,
+    typer.Option("--procedures", metavar="PATH", help="Markdown file or folder with procedures to follow."),
+]
+SkillsOption = Annotated[
+    list[Path] | None,
+    typer.Option("--skills", metavar="FOLDER", help="Folder with a SKILL.md, or with several such folders."),
+]
+ServersOption = Annotated[
+    str | None, typer.Option("--servers", metavar="NAMES", help="MCP servers to use: a,b; default,c; none.")
+]
+RequestIdOption = Annotated[
+    str | None,
+    typer.Option("--request-id", metavar="ID", help="Id for a safe retry: the same id finds the same task."),
+]
+DetachOption = Annotated[bool, typer.Option("--detach", help="Return at once instead of following the task.")]
 
 MIN_LIMIT = Amount(tokens=1, micro_usd=1)
 MIN_BUDGET = Amount(tokens=MIN_BUDGET_TOKENS, micro_usd=MIN_BUDGET_MICRO_USD)

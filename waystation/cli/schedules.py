@@ -11,7 +11,18 @@ import typer
 from pydantic import ValidationError
 
 from waystation.cli.console import print_json, print_message, print_text
-from waystation.cli.options import ByOption, JsonOption, parse_budget, parse_limit, parse_span
+from waystation.cli.options import (
+    AcceptOption,
+    ByOption,
+    InstructionsOption,
+    JsonOption,
+    ProceduresOption,
+    ServersOption,
+    SkillsOption,
+    parse_budget,
+    parse_limit,
+    parse_span,
+)
 from waystation.cli.render import format_count
 from waystation.cli.submit import NO_SERVER, load_task_procedures, parse_server_names, read_instructions
 from waystation.client import Client
@@ -103,21 +114,11 @@ def add(
         str, typer.Option(metavar="TIME", help="Start missed runs that are at most this late.")
     ] = _CATCH_UP,
     failures: Annotated[int, _FAILURES] = DEFAULT_MAX_FAILURES,
-    accept: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="Criterion that the report must meet; repeatable.")
-    ] = None,
-    instructions: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="File with instructions for the agents.")
-    ] = None,
-    procedures: Annotated[
-        list[Path] | None, typer.Option(metavar="PATH", help="Markdown file or folder with procedures to follow.")
-    ] = None,
-    skills: Annotated[
-        list[Path] | None, typer.Option(metavar="FOLDER", help="Folder with a SKILL.md, or with several such folders.")
-    ] = None,
-    servers: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="MCP servers to use: a,b; default,c; none.")
-    ] = None,
+    accept: AcceptOption = None,
+    instructions: InstructionsOption = None,
+    procedures: ProceduresOption = None,
+    skills: SkillsOption = None,
+    servers: ServersOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Add a schedule for a question. Each run is a task of the session with its own budget.

@@ -14,8 +14,15 @@ from waystation.budgets.budget import BudgetMode
 from waystation.cli.console import print_message
 from waystation.cli.follow import print_submission, warn_if_unattended, watch_and_print_result
 from waystation.cli.options import (
+    AcceptOption,
     Deadline,
+    DetachOption,
+    InstructionsOption,
     JsonOption,
+    ProceduresOption,
+    RequestIdOption,
+    ServersOption,
+    SkillsOption,
     parse_budget,
     parse_limit,
     parse_tokens,
@@ -96,26 +103,14 @@ def submit(
         StrategyName | None,
         typer.Option(metavar="NAME", help="What compactions keep: ends (default), window, snapshot, replace."),
     ] = None,
-    accept: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="Criterion that the report must meet; repeatable.")
-    ] = None,
-    instructions: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="File with instructions for the agents.")
-    ] = None,
-    procedures: Annotated[
-        list[Path] | None, typer.Option(metavar="PATH", help="Markdown file or folder with procedures to follow.")
-    ] = None,
-    skills: Annotated[
-        list[Path] | None, typer.Option(metavar="FOLDER", help="Folder with a SKILL.md, or with several such folders.")
-    ] = None,
-    servers: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="MCP servers to use: a,b; default,c; none.")
-    ] = None,
-    request_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="Id for a safe retry: the same id finds the same task.")
-    ] = None,
+    accept: AcceptOption = None,
+    instructions: InstructionsOption = None,
+    procedures: ProceduresOption = None,
+    skills: SkillsOption = None,
+    servers: ServersOption = None,
+    request_id: RequestIdOption = None,
     review_plan: Annotated[bool, typer.Option("--review-plan", help="Ask for approval of the plan first.")] = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Return at once instead of following the task.")] = False,
+    detach: DetachOption = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Print the whole configuration, with its sources.")
     ] = False,

@@ -17,7 +17,9 @@ from waystation.cli.console import OK, WORK_FAILED, print_json, print_message, p
 from waystation.cli.follow import print_submission, warn_if_unattended, watch_and_print_result
 from waystation.cli.options import (
     ByOption,
+    DetachOption,
     JsonOption,
+    RequestIdOption,
     TaskArgument,
     format_moment,
     parse_budget,
@@ -255,8 +257,8 @@ def fork(
     ],
     instructions: Annotated[Path | None, typer.Option(help="File with other instructions for the agents.")] = None,
     budget: Annotated[str | None, typer.Option(help="Of the new task; by default that of the first one.")] = None,
-    request_id: Annotated[str | None, typer.Option(help="The same id again finds the same task.")] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
+    request_id: RequestIdOption = None,
+    detach: DetachOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Start a new task with the finished steps of one that is over: those cost nothing again.
