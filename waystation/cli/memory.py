@@ -279,9 +279,9 @@ def reindex(
     with_refused: Annotated[
         bool, typer.Option("--refused", help="Also try passages again that memory rejected.")
     ] = False,
-    anew: Annotated[
+    rebuild: Annotated[
         bool,
-        typer.Option("--anew", help="Rebuild everything, even with the same embedder, if memory is damaged."),
+        typer.Option("--rebuild", help="Rebuild everything, even with the same embedder, if memory is damaged."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -291,7 +291,7 @@ def reindex(
     embedded memory, stop the workers first. For a Qdrant server, restart the workers afterwards, with the same
     embedder.
     """
-    done = asyncio.run(_reindex(Settings(), with_refused=with_refused, anew=anew))
+    done = asyncio.run(_reindex(Settings(), with_refused=with_refused, rebuild=rebuild))
     if as_json:
         print_json(done)
         return
@@ -309,7 +309,7 @@ class ReindexedJson(ReindexResult):
     dimension: int | None
 
 
-async def _reindex(settings: Settings, *, with_refused: bool, anew: bool) -> ReindexedJson:
+async def _reindex(settings: Settings, *, with_refused: bool, rebuild: bool) -> ReindexedJson:
     # Qdrant and the embedder take a second to load.
     from waystation.runtime.redaction_setup import create_redactor, open_embedder  # noqa: PLC0415
     from waystation.workers.memory import get_passage_counts, open_memory_draft  # noqa: PLC0415
@@ -317,7 +317,7 @@ async def _reindex(settings: Settings, *, with_refused: bool, anew: bool) -> Rei
     create_private_folder(settings.home)
     async with aclosing(await open_store(settings)) as store, open_embedder(settings) as embedder:
         with closing(create_redactor(settings, await find_placeholder_key(settings))) as redactor:
-            async with open_memory_draft(settings, embedder, anew=anew) as draft:
+            async with open_memory_draft(settings, embedder, rebuild=rebuild) as draft:
                 told = _Told(monotonic).report_progress
                 done = await Reindexer(store, embedder, draft, redactor, told, with_refused=with_refused).run()
                 if lost := (await get_passage_counts(settings, store, draft)).loss_note:
