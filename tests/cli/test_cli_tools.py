@@ -36,7 +36,7 @@ def test_tools_are_listed_by_server_with_what_asks_and_what_is_hidden(
 def test_programs_get_the_same_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["tools", "--servers", file(tmp_path), "--json"]) == 3
     found = json.loads(capsys.readouterr().out)
-    assert [(tool["name"], tool["asks"]) for tool in found["tools"]] == [
+    assert [(tool["name"], tool["requires_approval"]) for tool in found["tools"]] == [
         ("shop__echo", False),
         ("shop__keep", True),
         ("shop__put", True),

@@ -137,12 +137,12 @@ class CheckResult(Value):
 
 ModelOption = Annotated[
     str | None,
-    typer.Option("--model", metavar="NAME", help="Test with a few calls what the endpoint supports for this model."),
+    typer.Option("--model", metavar="NAME", help="Make a few calls to test what the endpoint of this model supports."),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask before calls that cost money.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask before calls that are billed.")]
 SaveOption = Annotated[bool, typer.Option("--save", help="With --model: save the result in the config file.")]
 OverflowOption = Annotated[
-    bool, typer.Option("--overflow", help="With --model: also send a request that exceeds the window.")
+    bool, typer.Option("--overflow", help="With --model: also send a request that exceeds the context window.")
 ]
 
 

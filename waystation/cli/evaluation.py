@@ -95,9 +95,9 @@ def evaluate_reports(
         list[str] | None, typer.Option(metavar="ID", help="Only the question with this id; repeatable.")
     ] = None,
     budget: Annotated[
-        str, typer.Option(metavar="AMOUNT", help="For each question: 600k (tokens) or '$0.50'.")
+        str, typer.Option(metavar="AMOUNT", help="Budget of each question: 600k (tokens) or '$0.50'.")
     ] = QUESTION_BUDGET,
-    window: Annotated[str | None, typer.Option(metavar="TOKENS", help="Context window of each agent: 8k.")] = None,
+    window: Annotated[str | None, typer.Option(metavar="TOKENS", help="Context window of each agent, like 8k.")] = None,
     compare: Annotated[
         tuple[str, str] | None,
         typer.Option(metavar="A B", help="Two configurations: each a result (.json), settings (.toml) or a model."),

@@ -49,13 +49,13 @@ app = typer.Typer()
 @app.command("forget")
 def forget_tasks(
     session: Annotated[str | None, typer.Option(metavar="NAME", help="All tasks of this session.")] = None,
-    task: Annotated[
-        str | None, typer.Option(metavar="TASK", help="One task, by its id or the beginning of it.")
-    ] = None,
+    task: Annotated[str | None, typer.Option(metavar="TASK", help="Id of one task, or its first characters.")] = None,
     all_of_tenant: Annotated[bool, typer.Option("--all-of-tenant", help="All tasks of this tenant.")] = False,
     before: Annotated[
         str | None,
-        typer.Option(metavar="DATE", help="Only tasks that ended before this time; alone: of the whole tenant."),
+        typer.Option(
+            metavar="DATE", help="Only tasks that ended before this date; used alone, all such tasks of the tenant."
+        ),
     ] = None,
     everything: Annotated[
         bool, typer.Option("--everything", help="Also delete questions, documents, transcripts, reports and histories.")
@@ -276,12 +276,10 @@ def show_status(as_json: JsonOption = False) -> None:
 
 @memory.command("reindex")
 def reindex(
-    with_refused: Annotated[
-        bool, typer.Option("--refused", help="Also try passages again that memory rejected.")
-    ] = False,
+    with_refused: Annotated[bool, typer.Option("--refused", help="Also retry passages that memory rejected.")] = False,
     rebuild: Annotated[
         bool,
-        typer.Option("--rebuild", help="Rebuild everything, even with the same embedder, if memory is damaged."),
+        typer.Option("--rebuild", help="Rebuild everything, even with the same embedder, for example after damage."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

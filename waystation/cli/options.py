@@ -30,22 +30,30 @@ from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import to_utc
 from waystation.security.untrusted import sanitize_line
 
-TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task; its beginning is enough.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with stable keys; everything else to stderr.")]
-AgentOption = Annotated[str, typer.Option("--agent", help="The agent: the id of its step, like research-1.")]
+TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task, or its first characters.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with stable keys; messages go to stderr.")]
+AgentOption = Annotated[str, typer.Option("--agent", metavar="AGENT", help="Id of the agent's step, like research-1.")]
 RequestsOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--request", help="Which request is meant, several by several of it; not needed when only one waits, for money."
+        "--request",
+        metavar="ID",
+        help="Id of a request to answer; repeatable. Optional if only one is open, except to approve a tool call.",
     ),
 ]
 AllOption = Annotated[
-    bool, typer.Option("--all", help="All open requests for money, in one moment; never calls of tools.")
+    bool, typer.Option("--all", help="Answer all open budget requests at once; tool calls and plans stay open.")
 ]
-NoteOption = Annotated[
-    str, typer.Option("--note", help="A note for the audit, and for the agent whose call you refuse.")
+NoteOption = Annotated[str, typer.Option("--note", metavar="TEXT", help="Note for the audit log.")]
+DenialNoteOption = Annotated[
+    str,
+    typer.Option(
+        "--note", metavar="TEXT", help="Note for the audit log; the agent of a denied tool call sees it, too."
+    ),
 ]
-ByOption = Annotated[str | None, typer.Option("--by", help="Who says so; by default the name of the user.")]
+ByOption = Annotated[
+    str | None, typer.Option("--by", metavar="NAME", help="Name to record as yours; default: your user name.")
+]
 
 AcceptOption = Annotated[
     list[str] | None,
@@ -63,7 +71,12 @@ SkillsOption = Annotated[
     typer.Option("--skills", metavar="FOLDER", help="Folder with a SKILL.md, or with several such folders."),
 ]
 ServersOption = Annotated[
-    str | None, typer.Option("--servers", metavar="NAMES", help="MCP servers to use: a,b; default,c; none.")
+    str | None,
+    typer.Option(
+        "--servers",
+        metavar="NAMES",
+        help="MCP servers to use: names like a,b; the usual ones and c: default,c; or none.",
+    ),
 ]
 RequestIdOption = Annotated[
     str | None,

@@ -95,20 +95,22 @@ def add(
     ],
     cron: Annotated[str, typer.Option(metavar="CRON", help="Times of the runs: '0 7 * * 1' for Mondays at 07:00.")],
     budget: Annotated[
-        str | None, typer.Option(metavar="AMOUNT", help="For each run: 200k (tokens), '$2' or '200k+$2'.")
+        str | None, typer.Option(metavar="AMOUNT", help="Budget of each run: 200k (tokens), '$2' or '200k+$2'.")
     ] = None,
     session: Annotated[
         str | None, typer.Option(metavar="NAME", help="Session of the tasks; default: a new one.")
     ] = None,
     monthly: Annotated[
-        str | None, typer.Option(metavar="AMOUNT", help="For all runs of a calendar month (UTC): 1M or '$20'.")
+        str | None, typer.Option(metavar="AMOUNT", help="Budget of all runs in a calendar month (UTC): 1M or '$20'.")
     ] = None,
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Lower-case letters, digits, hyphens; default: a generated one.")
+        str | None,
+        typer.Option(metavar="NAME", help="Name of lower-case letters, digits and hyphens; default: generated."),
     ] = None,
     zone: Annotated[str, typer.Option(metavar="ZONE", help="Time zone of --cron, like Europe/Oslo.")] = "UTC",
     overlap: Annotated[
-        Overlap, typer.Option(metavar="ACTION", help="During a run: skip, buffer-one, buffer-all or allow-all.")
+        Overlap,
+        typer.Option(metavar="ACTION", help="If a run is in progress: skip, buffer-one, buffer-all or allow-all."),
     ] = "skip",
     catch_up: Annotated[
         str, typer.Option(metavar="TIME", help="Start missed runs that are at most this late.")
@@ -168,7 +170,7 @@ async def _add(settings: Settings, definition: ScheduleDefinition) -> ScheduleDe
 
 @schedule.command("list")
 def list_schedules(as_json: JsonOption = False) -> None:
-    """List schedules, with their next run, the result of the last run, and why one is paused."""
+    """List schedules with their next run, the result of the last run, and the reason for a pause."""
     _show(asyncio.run(_list()), as_json=as_json)
 
 

@@ -65,16 +65,16 @@ def submit(
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="The question that the report answers.")],
     docs: Annotated[
         list[Path] | None,
-        typer.Option(metavar="PATH", help="File or folder to work on, repeatable; default: those of the session."),
+        typer.Option(metavar="PATH", help="File or folder to work on, repeatable; default: the session's documents."),
     ] = None,
     session: Annotated[
         str | None, typer.Option(metavar="NAME", help="Session to continue; default: a new one.")
     ] = None,
     budget: Annotated[
-        str | None, typer.Option(metavar="AMOUNT", help="For the whole task: 600k (tokens), '$2' or '600k+$2'.")
+        str | None, typer.Option(metavar="AMOUNT", help="Budget of the task: 600k (tokens), '$2' or '600k+$2'.")
     ] = None,
     agent_budget: Annotated[
-        str | None, typer.Option(metavar="AMOUNT", help="For each agent at its start: 100k or '$0.30'.")
+        str | None, typer.Option(metavar="AMOUNT", help="Budget of each agent at its start: 100k or '$0.30'.")
     ] = None,
     ceiling: Annotated[
         str | None, typer.Option(metavar="AMOUNT", help="Maximum that grants may raise the budget to: 2M or '$5'.")
@@ -83,19 +83,23 @@ def submit(
         str | None, typer.Option(metavar="AMOUNTxN", help="Grants approved in advance: 50kx3 or '$0.25x4'.")
     ] = None,
     answer_by: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Deadline for answers: 07:00, or 12h for each request.")
+        str | None, typer.Option(metavar="TIME", help="Deadline for your answers: 07:00, or 12h after each request.")
     ] = None,
     then: Annotated[
-        Deadline | None, typer.Option(metavar="ACTION", help="At the deadline: partial (default) or wait.")
+        Deadline | None,
+        typer.Option(metavar="ACTION", help="At the deadline: partial (deliver what is done; default) or wait."),
     ] = None,
     preset: Annotated[
-        Preset | None, typer.Option(metavar="NAME", help="Defaults for qa, debugging or long work; other options win.")
+        Preset | None,
+        typer.Option(metavar="NAME", help="Defaults for a kind of work: qa, debugging or long. Options override them."),
     ] = None,
     mode: Annotated[
         BudgetMode | None,
         typer.Option(metavar="MODE", help="When the budget is spent: approval (default), soft or hard."),
     ] = None,
-    window: Annotated[str | None, typer.Option(metavar="TOKENS", help="Context window of each agent: 50k.")] = None,
+    window: Annotated[
+        str | None, typer.Option(metavar="TOKENS", help="Context window of each agent, like 50k.")
+    ] = None,
     memory: Annotated[
         MemoryScope | None, typer.Option(metavar="SCOPE", help="Memory to search: session (default) or team.")
     ] = None,

@@ -33,12 +33,16 @@ app = typer.Typer()
 
 @app.command()
 def tools(
-    file: Annotated[Path, typer.Option("--servers", help="Config file of the tool servers, as other clients have it.")],
+    file: Annotated[
+        Path,
+        typer.Option("--servers", metavar="FILE", help="Config file of the tool servers, as other MCP clients use it."),
+    ],
     as_json: JsonOption = False,
 ) -> None:
-    """Start or reach the tool servers of a config file, and list what they offer.
+    """List the tools of the servers in a config file, with their approvals and restrictions.
 
-    What a server says of its tools, also that one only reads, nobody has checked. Exit code 3 if one tells nothing.
+    It starts each server or connects to it. What a server says about its tools, such as that one only reads, is not
+    verified. Exits with 3 if a server does not list its tools.
     """
     found, by_name = asyncio.run(_found(file))
     if as_json:
