@@ -263,7 +263,7 @@ async def test_every_answer_forbids_inline_code_and_frames(settings: Settings) -
 @pytest.mark.parametrize(
     "path",
     [
-        "/v1/tasks/{}", "/v1/tasks/{}/report", "/v1/tasks/{}/bill", "/v1/tasks/{}/documents",
+        "/v1/tasks/{}", "/v1/tasks/{}/report", "/v1/tasks/{}/cost", "/v1/tasks/{}/documents",
         "/v1/tasks/{}/compactions", "/v1/tasks/{}/events", "/v1/tasks/{}/agents/writing/transcript",
         "/v1/tasks/{}/agents/writing/view", "/tasks/{}", "/tasks/{}/report", "/tasks/{}/agents/writing",
     ],

@@ -59,13 +59,13 @@ def format_tool_lines(found: UntrustedTools, by_name: Collection[str] = ()) -> I
     `by_name`: servers that tasks have to name.
     """
     for server, specs in groupby(found.tools, key=lambda spec: spec.server):
-        yield f"{server} (for tasks that name it)" if server in by_name else server
+        yield f"{server} (only for tasks that name it)" if server in by_name else server
         yield from (f"  {spec.name}  {_notes(spec)}" for spec in specs)
     if found.hidden:
         yield "hidden"
         yield from (f"  {_hidden(one)}" for one in found.hidden)
     if not found.tools and not found.hidden:
-        yield "nothing: the file has no tool server that is not disabled"
+        yield "The file has no enabled tool servers."
 
 
 def _silent(found: UntrustedTools) -> set[str]:
@@ -93,7 +93,8 @@ async def _found(file: Path) -> tuple[UntrustedTools, frozenset[str]]:
 
 def _notes(spec: UntrustedToolSpec) -> str:
     effect = "reads" if spec.read_only else "writes, may be repeated" if spec.idempotent else "writes"
-    return f"{'asks' if spec.requires_approval else 'does not ask'}; {effect}; for {', '.join(spec.roles)}"
+    approval = "needs approval" if spec.requires_approval else "no approval"
+    return f"{approval}; {effect}; for {', '.join(spec.roles)}"
 
 
 def _hidden(one: HiddenTool) -> str:

@@ -22,7 +22,7 @@ _FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
 
 
 class Amount(Value):
-    """What is spent, held, asked for or granted, in both units at once. Never negative."""
+    """An amount of budget in both units, such as what was spent, reserved, requested or granted. Never negative."""
 
     tokens: int = 0
     """Fresh tokens."""
@@ -56,7 +56,7 @@ class Amount(Value):
 
 
 class Limit(Value):
-    """What may be spent at most. None in a unit: there is no limit in that unit, which is only ever written out."""
+    """The maximum that may be spent. A unit that is None has no limit."""
 
     tokens: int | None = None
     micro_usd: int | None = None

@@ -68,7 +68,7 @@ HEADERS: Mapping[str, str] = {
 
 
 class ProblemDetails(Value):
-    """An error as RFC 9457 has it."""
+    """An error in the format of RFC 9457."""
 
     type: Literal["about:blank"] = "about:blank"
     title: str
