@@ -202,7 +202,7 @@ async def test_who_listens_to_all_tasks_hears_of_no_other_tenant(ended: tuple[Se
     settings, _ = ended
     async with open_site_client(settings, tenant="other") as asking:
         answer = await asking.get("/v1/events?after=1", headers=BEARER)
-    assert (answer.status_code, "whose newest is 0" in answer.json()["detail"]) == (400, True)
+    assert (answer.status_code, "the newest is 0" in answer.json()["detail"]) == (400, True)
 
 
 async def test_tasks_in_a_phase_are_found_behind_more_than_fifty_newer_ones(

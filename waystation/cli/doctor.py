@@ -189,7 +189,7 @@ def _probed(model: str, *, save: bool, overflow: bool, yes: bool, as_json: bool)
         "They count against no budget."
     )
     if not yes and not (can_ask() and asyncio.run(ask_confirmation("Continue? [y/N]"))):
-        raise BadInput("not confirmed, so no call was made: add --yes to allow calls that cost money")
+        raise BadInput("not confirmed, so no call was made: add --yes to allow billed calls")
     lines, found = asyncio.run(_asked(settings, endpoint, model, tokens))
     row = found.replace(probed=utc_now().date(), source="waystation doctor")
     probed = ProbeResult(endpoint=endpoint.url, model=model, lines=lines, capabilities=row)

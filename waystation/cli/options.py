@@ -94,9 +94,9 @@ def parse_tokens(text: str, name: str, lowest: int = 1, highest: int = MAX_AMOUN
     try:
         tokens = parse_token_amount(text)
     except ValueError as error:
-        raise BadInput(f"{allowed}; {sanitize_line(text)!r} is no such amount{format_comma_hint(text)}") from error
+        raise BadInput(f"{allowed}, not {sanitize_line(text)!r}{format_comma_hint(text)}") from error
     if not lowest <= tokens <= highest:
-        raise BadInput(f"{allowed}; {sanitize_line(text)!r} is not among them")
+        raise BadInput(f"{allowed}; {sanitize_line(text)!r} is outside this range")
     return tokens
 
 
@@ -186,7 +186,7 @@ def parse_moment(text: str | None, option: str, now: datetime, takes: str = DATE
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError as error:
-        raise BadInput(f"{option} takes {takes}; {sanitize_line(text)!r} is none") from error
+        raise BadInput(f"{option} takes {takes}, not {sanitize_line(text)!r}") from error
     return _in_time(found if found.tzinfo else found.replace(tzinfo=now.tzinfo), option)
 
 
@@ -195,7 +195,7 @@ def _in_time(found: datetime, option: str) -> datetime:
     try:
         to_utc(found)
     except ValueError as error:
-        raise BadInput(f"{option}: {error}; give another moment") from None
+        raise BadInput(f"{option}: {error}; give another time") from None
     return found
 
 
@@ -210,7 +210,7 @@ def parse_past_moment(text: str | None, option: str, now: datetime) -> datetime 
     """Parse a time in the past, or an age. Raises BadInput."""
     found = parse_moment_or_age(text, option, now)
     if found is not None and found.astimezone(UTC) > now:
-        raise BadInput(f"{option} {text} has not come yet: it is {now:%Y-%m-%dT%H:%M} now")
+        raise BadInput(f"{option} {text} is in the future: it is {now:%Y-%m-%dT%H:%M} now")
     return found
 
 
@@ -224,7 +224,7 @@ def parse_span(text: str, name: str) -> timedelta:
     """Parse a duration such as 90m, 12h or 7d. Raises BadInput with the option's name."""
     span = _SPAN.fullmatch(text.strip())
     if span is None:
-        raise BadInput(f"{name} takes minutes, hours or days, like 90m, 12h or 7d; {sanitize_line(text)!r} is none")
+        raise BadInput(f"{name} takes minutes, hours or days, like 90m, 12h or 7d, not {sanitize_line(text)!r}")
     return timedelta(**{_UNITS[span["unit"]]: int(span["number"])})
 
 
@@ -254,9 +254,7 @@ def parse_unattended_options(
 def _top_up(text: str) -> TopUpPolicy:
     found = _TIMES.fullmatch(text.strip())
     if found is None or not 1 <= int(found["times"]) <= MAX_TOP_UPS:
-        raise BadInput(
-            f"--top-up takes an amount and how often, like 50kx3 or $0.25x4; {sanitize_line(text)!r} is none"
-        )
+        raise BadInput(f"--top-up takes an amount and how often, like 50kx3 or $0.25x4, not {sanitize_line(text)!r}")
     return TopUpPolicy(amount=parse_amount(found["amount"], "--top-up"), times=int(found["times"]))
 
 
@@ -277,10 +275,10 @@ def _date(text: str, now: datetime) -> datetime:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise BadInput(
-            "--answer-by takes a time (07:00), a moment (2026-11-30T07:00), or how long each request waits (90m, 7d); "
-            f"{sanitize_line(text)!r} is none"
+            "--answer-by takes a time (07:00), a moment (2026-11-30T07:00), or how long each request waits (90m, 7d), "
+            f"not {sanitize_line(text)!r}"
         ) from error
     moment = _in_time(moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo), "--answer-by")
     if to_utc(moment) <= now:
-        raise BadInput(f"--answer-by {text} is over already")
+        raise BadInput(f"--answer-by {text} is in the past")
     return moment

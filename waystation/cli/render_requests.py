@@ -12,7 +12,6 @@ from textwrap import wrap
 from waystation.agents.deliverables import WorkCounts
 from waystation.cli.options import format_amount_option
 from waystation.kernel.amount import format_amount, format_limit, format_used_amount
-from waystation.kernel.text import format_count
 from waystation.security.untrusted import sanitize_line
 from waystation.tasks.approvals import describe_plan_request
 from waystation.tasks.details import (
@@ -20,6 +19,7 @@ from waystation.tasks.details import (
     format_hidden_call_hint,
     format_in_units_of,
     format_minimum_grant,
+    format_step_progress,
 )
 from waystation.tasks.view import (
     ActionView,
@@ -145,7 +145,7 @@ def _details(one: PendingApproval, now: datetime) -> list[tuple[str, str]]:
         facts.append(("since", f"{approval.requested_at.astimezone(now.tzinfo):{MOMENT}}"))
     if approval.about_plan or approval.action is not None:
         return facts
-    facts.append(("task", f"spent {_task_spent(one)}; steps: {_steps(approval)}"))
+    facts.append(("task", f"spent {_task_spent(one)}; {format_step_progress(approval)}"))
     rest = _rest(approval, one.task_budget) if one.task_budget is not None else ""
     if rest:
         facts.append(("left", rest))
@@ -171,21 +171,11 @@ def _rest(approval: ApprovalView, budget: BudgetView) -> str:
     others, free = budget.reserved.subtract_clamped(own), left.subtract_clamped(budget.reserved)
     parts = (
         (others, "reserved for other steps"),
-        (own, "its own"),
+        (own, "for this agent"),
         (free, "unreserved"),
     )
     where = ", ".join(f"{format_amount(amount)} {what}" for amount, what in parts if not amount.is_zero)
     return f"{format_amount(left)} in the task: {where}" if where else ""
-
-
-def _steps(approval: ApprovalView) -> str:
-    seen = approval.forecast
-    if seen is None:
-        return f"{approval.steps_left} to finish"
-    steps = seen.steps_finished + approval.steps_left
-    reserved = format_in_units_of(seen.reserved_for_later, approval.limit)
-    later = f", {reserved} reserved for {format_count(seen.steps_to_come, 'later step')}" if seen.steps_to_come else ""
-    return f"{seen.steps_finished} of {steps} finished{later}"
 
 
 def _deadline(one: PendingApproval, answer_by: datetime, now: datetime) -> tuple[str, str]:

@@ -172,7 +172,7 @@ def parse_server_names(written: str | None) -> tuple[str, ...] | None:
     if names == (NO_SERVER,):
         return ()
     if NO_SERVER in names or "" in names:
-        raise BadInput(f"--servers {written!r}: give names with commas between, like time,wiki; or `{NO_SERVER}` alone")
+        raise BadInput(f"--servers {written!r}: separate names with commas, like time,wiki; or `{NO_SERVER}` alone")
     return names
 
 
@@ -195,7 +195,7 @@ def read_instructions(path: Path) -> str:
         cause = (error.strerror or "it cannot be opened").lower()
         raise BadInput(f"--instructions {path} cannot be read: {cause}. Give a text file that you may read.") from error
     except UnicodeDecodeError as error:
-        raise BadInput(f"--instructions {path} is no UTF-8 text. Save it as plain text in UTF-8.") from error
+        raise BadInput(f"--instructions {path} is not UTF-8 text. Save it as plain text in UTF-8.") from error
 
 
 def _load(paths: list[Path], *, verbose: bool) -> DocumentLoadResult:

@@ -303,7 +303,7 @@ class MemorySearchRequest(Value):
             BadInput: The query is blank, or the time is invalid; also whatever `resolve` raises.
         """
         if not self.query.strip():
-            raise BadInput("there is nothing to look for: give a few words")
+            raise BadInput("the query is empty: give a few words")
         if self.since is not None and self.until is not None and self.since >= self.until:
             raise BadInput(f"nothing can be found: since ({self.since}) is not before until ({self.until})")
         return MemoryQuery(

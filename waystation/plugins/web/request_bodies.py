@@ -327,7 +327,7 @@ async def use_session_documents(
     """
     documents = given or await client.get_session_documents(session)
     if not documents:
-        raise BadInput("give the documents to work on, or the session of an earlier task to go on with those of it")
+        raise BadInput("give the documents to work on, or the session of an earlier task to use its documents")
     if blank := next((one for one in given if is_blank(one.text)), None):
         raise BadInput(
             f"the document {strip_invisible_characters(blank.name)} is blank: leave it out, or give its text"
