@@ -206,8 +206,8 @@ def describe_previous_answer(view: TaskView, request_id: str | None) -> str:
 
 def _answered_line(approval: ApprovalView) -> str:
     origin = approval.sent_from
-    told = format_request_and_answer(approval, over=True, origin=origin.text if origin is not None else "")
-    return f"{told} ({approval.answered_at:{MOMENT}})" if approval.answered_at is not None else told
+    line = format_request_and_answer(approval, over=True, origin=origin.text if origin is not None else "")
+    return f"{line} ({approval.answered_at:{MOMENT}})" if approval.answered_at is not None else line
 
 
 def print_answer(answer: AnswerResult, asked: ApprovalView | None = None) -> None:

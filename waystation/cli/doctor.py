@@ -242,8 +242,8 @@ async def _checks(settings: Settings) -> tuple[CheckResult, ...]:
         await _outbox(settings),
         await _payloads(settings),
     )
-    told = (_model(settings), await _webhook(settings), _traces())
-    return (*local, *told, *await _server(settings), _neighbours(settings))
+    configured = (_model(settings), await _webhook(settings), _traces())
+    return (*local, *configured, *await _server(settings), _neighbours(settings))
 
 
 def _variables() -> CheckResult:
@@ -438,8 +438,8 @@ async def _webhook(settings: Settings) -> CheckResult:
     from waystation.workers.external_systems import create_notifiers  # noqa: PLC0415 - Apprise comes with it
 
     try:
-        for told in create_notifiers(settings):
-            await told.aclose()
+        for notifier in create_notifiers(settings):
+            await notifier.aclose()
     except BadInput as error:
         return CheckResult(name="notifications", ok=False, finding=str(error))
     finding = "off; set WAYSTATION_WEBHOOK or WAYSTATION_NOTIFY to be notified of requests and finished tasks"

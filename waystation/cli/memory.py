@@ -316,15 +316,17 @@ async def _reindex(settings: Settings, *, with_refused: bool, rebuild: bool) -> 
     async with aclosing(await open_store(settings)) as store, open_embedder(settings) as embedder:
         with closing(create_redactor(settings, await find_placeholder_key(settings))) as redactor:
             async with open_memory_draft(settings, embedder, rebuild=rebuild) as draft:
-                told = _Told(monotonic).report_progress
-                done = await Reindexer(store, embedder, draft, redactor, told, with_refused=with_refused).run()
+                report_progress = _ProgressReporter(monotonic).report_progress
+                done = await Reindexer(
+                    store, embedder, draft, redactor, report_progress, with_refused=with_refused
+                ).run()
                 if lost := (await get_passage_counts(settings, store, draft)).loss_note:
                     print_message(lost)
         return ReindexedJson(embedder=embedder.name, dimension=embedder.dimension, **done.model_dump())
 
 
 @dataclass
-class _Told:
+class _ProgressReporter:
     """Reports progress, with an estimate of the remaining time."""
 
     clock: Callable[[], float]

@@ -114,7 +114,7 @@ def format_request(one: PendingApproval, now: datetime, width: int, *, verbose: 
 
 
 def _facts(one: PendingApproval, now: datetime, *, verbose: bool) -> list[tuple[str, str]]:
-    approval, seen = one.approval, one.approval.forecast
+    approval, forecast = one.approval, one.approval.forecast
     facts: list[tuple[str, str]] = []
     if approval.about_plan:
         facts += [(step.role, f"{step.title}, with {format_limit(step.limit)}") for step in one.steps]
@@ -126,10 +126,10 @@ def _facts(one: PendingApproval, now: datetime, *, verbose: bool) -> list[tuple[
         facts += build_action_rows(one)
     elif approval.reason:
         facts += [("next", "fix this, then approve")]
-    elif seen is not None:
-        facts += [("it buys", format_budget_forecast(seen, approval.requested))]
-    if seen is not None:
-        facts += [("if denied", seen.if_denied)]
+    elif forecast is not None:
+        facts += [("it buys", format_budget_forecast(forecast, approval.requested))]
+    if forecast is not None:
+        facts += [("if denied", forecast.if_denied)]
     if approval.answer_by is not None:
         facts.append(_deadline(one, approval.answer_by, now))
     if verbose:
@@ -139,7 +139,7 @@ def _facts(one: PendingApproval, now: datetime, *, verbose: bool) -> list[tuple[
 
 def _details(one: PendingApproval, now: datetime) -> list[tuple[str, str]]:
     """Return what is shown on request: when it asked, what the task has, and the minimum."""
-    approval, seen = one.approval, one.approval.forecast
+    approval, forecast = one.approval, one.approval.forecast
     facts: list[tuple[str, str]] = []
     if approval.requested_at is not None:
         facts.append(("since", f"{approval.requested_at.astimezone(now.tzinfo):{MOMENT}}"))
@@ -151,8 +151,8 @@ def _details(one: PendingApproval, now: datetime) -> list[tuple[str, str]]:
         facts.append(("left", rest))
     if not approval.reason:
         facts.append(("minimum", format_minimum_grant(approval)))
-    if seen is not None:
-        facts.append(("so far", _so_far(seen)))
+    if forecast is not None:
+        facts.append(("so far", _so_far(forecast)))
     return facts
 
 
@@ -204,8 +204,8 @@ def _so_far(forecast: BudgetForecastView) -> str:
 
 
 def _commands(one: PendingApproval) -> list[str]:
-    seen = one.approval.forecast
-    readable = seen is not None and (seen.work != WorkCounts() or seen.steps_finished > 0)
+    forecast = one.approval.forecast
+    readable = forecast is not None and (forecast.work != WorkCounts() or forecast.steps_finished > 0)
     draft = [f"waystation report {one.task_id} --draft"] if readable else []
     if one.approval.about_plan:
         edit = [f"waystation plan {one.task_id} --edit"] if one.approval.requested.is_zero else []

@@ -253,20 +253,20 @@ def print_task_summary(settings: Settings, row: TaskRow, documents: int) -> None
     """Print what the task works on, what it may spend, and how to follow up later."""
     for sentence in describe_unknown_variables():
         print_message(sentence)
-    request, terms = row.request, row.config
+    request, config = row.request, row.config
     chosen = resolve_config(request, settings)
     skipped = f" ({len(request.skipped_items)} skipped)" if request.skipped_items else ""
     print_message(f"{format_count(documents, 'document')}{skipped}")
-    budget = f"{format_limit(terms.budget)}{_by(chosen, 'budget')}{_ceiling(terms)}"
-    print_message(f"Budget {budget}; {WHEN_SPENT[terms.mode]}{_by(chosen, 'mode')}")
+    budget = f"{format_limit(config.budget)}{_by(chosen, 'budget')}{_ceiling(config)}"
+    print_message(f"Budget {budget}; {WHEN_SPENT[config.mode]}{_by(chosen, 'mode')}")
     if request.unattended != UnattendedPolicy():
         print_message(f"While no one answers: {_in_advance(request.unattended)}")
-    if terms.offline:
+    if config.offline:
         here = settings.server is None and settings.anthropic_api_key is None
         step = ". Set ANTHROPIC_API_KEY to use Claude" if here else ""
         print_message(f"Model: the built-in offline model, which extracts and does not reason{step}")
     else:
-        print_message(f"Model {terms.default.model}")
+        print_message(f"Model {config.default.model}")
     if request.session == make_own_session_name(request.request_id):
         print_message(f"Follow up later with --session {request.session}")
     else:
@@ -275,18 +275,18 @@ def print_task_summary(settings: Settings, row: TaskRow, documents: int) -> None
 
 def print_task_config(settings: Settings, row: TaskRow) -> None:
     """Print every default and choice of the task's configuration, with the source of each."""
-    request, terms = row.request, row.config
+    request, config = row.request, row.config
     chosen = resolve_config(request, settings)
-    print_message(f"Mode {terms.mode}{_by(chosen, 'mode')}; {_agent_budget(terms, chosen)} for each agent")
-    print_message(f"Agents: {_models(terms.default, chosen)}; {_window(terms.default, chosen)}")
-    if not terms.offline and (bought := describe_budget_in_tokens(terms, row.submitted_at.date())):
+    print_message(f"Mode {config.mode}{_by(chosen, 'mode')}; {_agent_budget(config, chosen)} for each agent")
+    print_message(f"Agents: {_models(config.default, chosen)}; {_window(config.default, chosen)}")
+    if not config.offline and (bought := describe_budget_in_tokens(config, row.submitted_at.date())):
         print_message(bought)
     for role in list_step_roles():
-        if (own := terms.by_role.get(role)) is not None:
+        if (own := config.by_role.get(role)) is not None:
             by = resolve_config(request, settings, role)
             print_message(f"Agents for {role}: {_models(own, by)}; {_window(own, by)}")
     kept_by = _by(chosen, "strategy", "primers", "recents", "keep_last")
-    print_message(f"Compaction{kept_by}: {_compaction(terms.default)}")
+    print_message(f"Compaction{kept_by}: {_compaction(config.default)}")
 
 
 def _print_servers(row: TaskRow, *, inherited: bool) -> None:

@@ -70,8 +70,8 @@ def format_tool_lines(found: UntrustedTools, by_name: Collection[str] = ()) -> I
 
 def _silent(found: UntrustedTools) -> set[str]:
     """Return the servers that did not list their tools."""
-    told = {spec.server for spec in found.tools} | {one.server for one in found.hidden if one.tool}
-    return {one.server for one in found.hidden} - told
+    listing = {spec.server for spec in found.tools} | {one.server for one in found.hidden if one.tool}
+    return {one.server for one in found.hidden} - listing
 
 
 async def _found(file: Path) -> tuple[UntrustedTools, frozenset[str]]:
