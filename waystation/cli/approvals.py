@@ -370,7 +370,7 @@ def approve(
 ) -> None:
     """Approve a request for more budget, a tool call or a plan.
 
-    A granted amount is added to the task's budget. A tool call is approved for one time, and only by `--request`.
+    A granted amount is added to the task's budget. A tool call is approved once, and has to be named by `--request`.
     """
     amount = parse_amount(add, "--add") if add is not None else None
     options = {"--add": add, "--note": note, "--by": by}

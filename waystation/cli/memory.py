@@ -30,6 +30,7 @@ from waystation.config.settings import Settings
 from waystation.kernel.clock import local_now
 from waystation.kernel.errors import BadInput, MemoryUnavailable, Unreachable
 from waystation.kernel.files import create_private_folder
+from waystation.kernel.text import format_count
 from waystation.kernel.value import Value
 from waystation.memory.indexing import (
     EMBEDDING_BATCH,
@@ -267,7 +268,7 @@ def show_status(as_json: JsonOption = False) -> None:
         f"{points} points; {found.passages:,} passages in the store, {found.waiting:,} of them not yet in memory"
     )
     if found.refused:
-        print_text(f"{len(found.refused):,} rejected: {', '.join(found.refused)}")
+        print_text(f"{format_count(len(found.refused), 'passage')} rejected: {', '.join(found.refused)}")
     if found.retention_days is not None:
         print_text(f"tasks are deleted {found.retention_days:,} days after their end")
     if found.finding:
@@ -297,7 +298,7 @@ def reindex(
         f"Memory has {done.passages:,} passages; {done.embedded:,} of them were embedded now with {done.embedder}."
     )
     if done.refused:
-        print_text(f"{len(done.refused):,} rejected: {', '.join(done.refused)}")
+        print_text(f"{format_count(len(done.refused), 'passage')} rejected: {', '.join(done.refused)}")
 
 
 class ReindexedJson(ReindexResult):

@@ -183,8 +183,8 @@ class RemoteClient(Client):
         Raises BadInput.
         """
         raise BadInput(
-            f"a draft of {task_id} cannot be made through WAYSTATION_SERVER: unset it and run the command on "
-            f"the machine of the store. `waystation show {task_id}` has its notes"
+            f"a draft of {task_id} is not available through WAYSTATION_SERVER: run the command on the machine of the "
+            f"store, without WAYSTATION_SERVER. `waystation show {task_id}` shows the progress"
         )
 
     async def get_schedule_client(self) -> ScheduleClient:
