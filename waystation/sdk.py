@@ -93,7 +93,10 @@ class AsyncWaystation:
     def _find_local_url(self) -> str:
         run = read_run_file(self._settings.run_file)
         if run is None or not run.pages:
-            raise Unreachable("nothing serves tasks on this machine: `waystation up`, or name a server and its token")
+            raise Unreachable(
+                "no server runs on this machine: start one with `waystation up`, or give the address and the token of "
+                "another one"
+            )
         return run.pages
 
     async def submit(
@@ -133,7 +136,7 @@ class AsyncWaystation:
         documents = loaded.documents if loaded is not None else await client.get_session_documents(request.session)
         if not documents:
             raise BadInput(
-                "give the documents to work on: docs=[…], or the session of an earlier task, to go on with its"
+                "give documents to work on (docs=[…]), or the session of an earlier task to use its documents"
             )
         return await self.task((await client.submit(request, documents)).task_id)
 
@@ -266,7 +269,7 @@ class AsyncWaystation:
         if isinstance(task, TaskView):
             return task.task_id
         if not isinstance(task, str):  # pyright: ignore[reportUnnecessaryIsInstance]: a notebook's cell has no types
-            raise BadInput(f"a task is what was given back for it, its id or how that begins, and no {task!r}")
+            raise BadInput(f"{task!r} does not name a task: give a task, its id, or the first characters of the id")
         return await self._get_client().resolve_task_id(task)
 
     async def _became(self, task_id: str, request_id: str | None, answer: AnswerResult) -> str:
@@ -292,7 +295,7 @@ def read_documents(docs: Sequence[Path | str] | Path | str) -> DocumentLoadResul
     try:
         paths = [Path(one).expanduser() for one in given]
     except TypeError:
-        raise BadInput("docs takes the path of a file or a folder, or a list of them") from None
+        raise BadInput("docs must be the path of a file or a folder, or a list of paths") from None
     return load_documents(paths)
 
 

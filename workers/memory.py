@@ -94,22 +94,22 @@ async def _drain(archive: OutboxDrainer, seconds: float) -> None:
 
 @asynccontextmanager
 async def open_memory_draft(
-    settings: Settings, embedder: Embedder, *, anew: bool = False
+    settings: Settings, embedder: Embedder, *, rebuild: bool = False
 ) -> AsyncGenerator[MemoryDraft]:
     """Open the memory that is being rebuilt with this embedder, as far as it exists; closed at the end. Raises as
     `open_memory`.
 
-    `anew`: rebuild everything, also if the memory in use was made with this embedder, since it may be damaged.
+    `rebuild`: rebuild everything, also if the memory in use was made with this embedder, since it may be damaged.
     """
     if settings.qdrant_url is not None:
         from waystation.workers.memory_server import open_server_draft  # noqa: PLC0415
 
-        async with open_server_draft(settings, settings.qdrant_url, embedder, anew=anew) as draft:
+        async with open_server_draft(settings, settings.qdrant_url, embedder, rebuild=rebuild) as draft:
             yield draft
     else:
         with _alone(settings, _REINDEX):
             folder = settings.memory_folder
-            beside = await QdrantEdgeDraft.open_beside(folder, embedder.name, embedder.dimension, anew=anew)
+            beside = await QdrantEdgeDraft.open_beside(folder, embedder.name, embedder.dimension, rebuild=rebuild)
             async with aclosing(beside):
                 yield beside
 
@@ -141,7 +141,7 @@ class PassageCounts(NamedTuple):
             return ""
         return (
             f"memory has {self.points:,} of the {self.stored:,} passages that were written to it: `waystation "
-            "memory reindex` restores the others from the store. If that is not enough, --anew rebuilds the "
+            "memory reindex` restores the others from the store. If that is not enough, --rebuild rebuilds the "
             "whole memory"
         )
 

@@ -46,12 +46,12 @@ async def _checked(memory: QdrantServerMemory) -> None:
 
 @asynccontextmanager
 async def open_server_draft(
-    settings: Settings, url: str, embedder: Embedder, *, anew: bool
+    settings: Settings, url: str, embedder: Embedder, *, rebuild: bool
 ) -> AsyncGenerator[MemoryDraft]:
     """Open the memory that is being rebuilt; closed at the end. Raises BadInput if the URL is not an address."""
     server = build_qdrant_server(settings, url)
     async with aclosing(QdrantServerDraft.open(server, embedder.name, embedder.dimension)) as draft:
-        draft.rebuild = anew
+        draft.rebuild = rebuild
         yield draft
 
 

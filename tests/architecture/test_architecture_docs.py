@@ -41,12 +41,6 @@ PHRASES = {
 }
 """Phrases that a native engineer would not write here, and what to write."""
 AVOIDED = {re.compile(rf"\b(?:{phrase})\b", re.IGNORECASE): better for phrase, better in PHRASES.items()}
-NOT_YET_PLAIN = {
-    "docs/reference/cli.md",
-    "docs/reference/http-api.md",
-    "docs/reference/settings.md",
-}
-"""Pages that still have such phrases. It only gets shorter."""
 
 
 def read_pages() -> Iterator[tuple[str, str]]:
@@ -94,5 +88,4 @@ def find_phrases(text: str) -> list[str]:
 
 def test_pages_are_written_in_plain_words() -> None:
     found = {page: phrases for page, text in read_pages() if (phrases := find_phrases(text))}
-    assert {page: phrases for page, phrases in found.items() if page not in NOT_YET_PLAIN} == {}
-    assert {page for page in NOT_YET_PLAIN if page not in found} == set()
+    assert found == {}

@@ -171,7 +171,7 @@ async def test_a_refusal_repeats_neither_long_names_nor_every_fault(ended: tuple
         too_many = await asking.post("/v1/tasks", headers={**BEARER, "Idempotency-Key": "q"}, json=known)
     assert [len(one) < 15_000 for one in refused] == [True, True]
     assert refused[1].endswith(f"and {3 * 900 - 20:,} more")
-    assert "1,001 are more than the 1,000 that are handed in at once" in too_many.json()["detail"]
+    assert "1,001 are more than the 1,000 that one request may contain" in too_many.json()["detail"]
 
 
 @pytest.mark.parametrize("nothing", ["0", "$0", "0+$0.00"])
@@ -202,7 +202,7 @@ async def test_who_listens_to_all_tasks_hears_of_no_other_tenant(ended: tuple[Se
     settings, _ = ended
     async with open_site_client(settings, tenant="other") as asking:
         answer = await asking.get("/v1/events?after=1", headers=BEARER)
-    assert (answer.status_code, "whose newest is 0" in answer.json()["detail"]) == (400, True)
+    assert (answer.status_code, "the newest is 0" in answer.json()["detail"]) == (400, True)
 
 
 async def test_tasks_in_a_phase_are_found_behind_more_than_fifty_newer_ones(

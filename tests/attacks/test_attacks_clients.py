@@ -170,7 +170,7 @@ async def test_a_request_builds_on_no_task_of_anybody(settings: Settings, keys: 
     asked = TaskRequest(question="How deep?", request_id="one")
     async with remote(settings, keys, "submit", settings.tenant) as client:
         for built in (asked.replace(since=task), asked.replace(forked_from=ForkOrigin(task_id=task, step="writing"))):
-            with pytest.raises(BadInput, match="what a task builds on is not said in a request"):
+            with pytest.raises(BadInput, match="a request cannot name the task that it builds on"):
                 await client.prepare_task(built)
 
 
@@ -180,7 +180,7 @@ async def test_terms_that_a_client_made_up_are_not_those_of_a_task(settings: Set
             TaskRequest(question="How deep?", request_id="one", budget=Limit(tokens=90_000))
         )
         richer = row.replace(config=row.config.replace(budget=Limit(tokens=10**9)))
-        with pytest.raises(BadInput, match="the terms of this task are others now than were shown"):
+        with pytest.raises(BadInput, match="the configuration of this task has changed since it was shown"):
             await client.submit(richer, [NOTE])
         with pytest.raises(Unreachable, match="Temporal"):
             await client.submit(row, [NOTE])
@@ -218,28 +218,28 @@ def test_who_only_claims_a_name_has_no_proof_of_it() -> None:
 @pytest.mark.parametrize(
     ("address", "sent", "status", "said"),
     [
-        ("read/list_tasks", {"maximum": 10**9}, 400, "maximum: it is from 1 to 5,000"),
-        ("read/list_tasks", {"maximum": -1}, 400, "maximum: it is from 1 to 5,000"),
-        ("read/list_events", {"after": -1, "limit": 5}, 400, "after: it is from 0 to"),
-        ("read/list_sessions", {"first": 10**30}, 400, "first: it is from 0 to"),
+        ("read/list_tasks", {"maximum": 10**9}, 400, "maximum: give a number from 1 to 5,000"),
+        ("read/list_tasks", {"maximum": -1}, 400, "maximum: give a number from 1 to 5,000"),
+        ("read/list_events", {"after": -1, "limit": 5}, 400, "after: give a number from 0 to"),
+        ("read/list_sessions", {"first": 10**30}, 400, "first: give a number from 0 to"),
         ("read/resolve_task_id", {}, 400, "resolve_task_id: missing a required argument"),
-        ("read/resolve_task_id", {"prefix": ""}, 400, "prefix: it is one line"),
-        ("read/get_bill", {"task_id": "a" * 1_000}, 400, "task_id: it is one line of at most 200 characters"),
+        ("read/resolve_task_id", {"prefix": ""}, 400, "prefix: give one line"),
+        ("read/get_bill", {"task_id": "a" * 1_000}, 400, "task_id: give one line of at most 200 characters"),
         (
             "approve/set_session_limit",
             {"session": "S", "limit": {"usd": 5}},
             422,
             "usd: there is no such field",
         ),
-        ("approve/set_session_limit", {"session": "S", "limit": {"tokens": -5}}, 400, "an amount is from 0"),
-        ("approve/set_session_limit", {"session": "x\ny", "limit": {"tokens": 5}}, 400, "session: it is one line"),
+        ("approve/set_session_limit", {"session": "S", "limit": {"tokens": -5}}, 400, "give an amount from 0"),
+        ("approve/set_session_limit", {"session": "x\ny", "limit": {"tokens": 5}}, 400, "session: give one line"),
         (
             "approve/messages/deny_budget",
             {"task_id": "T", "message": {"request_id": "r", "also": ["r"] * 2_000}},
             422,
             "1000",
         ),
-        ("approve/messages/deny_budget", {"task_id": "", "message": {}}, 400, "task_id: it is one line"),
+        ("approve/messages/deny_budget", {"task_id": "", "message": {}}, 400, "task_id: give one line"),
         ("approve/messages/deny_budget", {"task_id": "T", "message": []}, 422, "detail"),
         ("approve/messages/nothing", {"task_id": "T", "message": {}}, 404, "a client does not send approve nothing"),
         ("read/audit_compactions", {"task_id": "T", "memory": {}}, 400, "has no parameter memory"),
@@ -261,7 +261,7 @@ async def test_what_cannot_be_asked_for_is_refused_with_the_reason(
         )
     assert (answer.status_code, said in answer.text) == (status, True), answer.text
     assert older.status_code == 409
-    assert f"this server is Waystation {__version__}, and 0.1.9 asks" in older.text
+    assert f"this server has Waystation {__version__}, and the client has 0.1.9: install" in older.text
 
 
 async def test_only_what_is_handed_in_is_large(settings: Settings, keys: ApiKeyStore) -> None:
@@ -348,13 +348,13 @@ async def test_answers_of_anybody_in_between_are_told_from_the_servers(
 ODD: Any = 5
 ODD_TEXT: Any = "many"
 ODDITIES: tuple[tuple[Callable[[AsyncWaystation], Awaitable[object]], str], ...] = (
-    (lambda ws: ws.task(ODD), "a task is what was given back for it"),
-    (lambda ws: ws.approve(ODD), "a task is what was given back for it"),
+    (lambda ws: ws.task(ODD), "does not name a task"),
+    (lambda ws: ws.approve(ODD), "does not name a task"),
     (lambda ws: ws.tasks(maximum=ODD_TEXT), "maximum cannot be used: it should be a whole number"),
     (lambda ws: ws.tasks(phases=ODD), "there are no phases 5"),
     (lambda ws: ws.tasks(text=ODD), "text: it should be text"),
     (lambda ws: ws.submit(ODD), "question: it should be text"),
-    (lambda ws: ws.submit("q", docs=ODD), "docs takes the path"),
+    (lambda ws: ws.submit("q", docs=ODD), "docs must be the path"),
     (lambda ws: ws.submit("q", docs=__file__, accept=ODD), "accept: it should be a list"),
     (lambda ws: ws.submit("q", docs=__file__, servers=ODD), "servers: it should be a list"),
     (lambda ws: ws.submit("q", docs=__file__, mode=ODD), "mode: it should be 'hard', 'soft' or 'approval'"),
@@ -391,16 +391,16 @@ async def test_an_answer_without_an_end_is_not_read_to_it(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("http://waystation.example.org", "the token would go in plain text; give https://waystation.example.org"),
-        ("ftp://a.example", "is no address"),
-        ("https://", "is no address"),
-        ("https://a.example:port", "is no address"),
-        ("https://me:secret@a.example", "is no address"),
-        ("a.example", "is no address"),
-        ("https://a.example/prefix", "is no address"),
-        ("https://a..b", "is no address"),
-        ("https://exa mple.org", "is no address"),
-        ("https://a.example:0", "is no address"),
+        ("http://waystation.example.org", "in plain text: use https://waystation.example.org"),
+        ("ftp://a.example", "is not an address"),
+        ("https://", "is not an address"),
+        ("https://a.example:port", "is not an address"),
+        ("https://me:secret@a.example", "is not an address"),
+        ("a.example", "is not an address"),
+        ("https://a.example/prefix", "is not an address"),
+        ("https://a..b", "is not an address"),
+        ("https://exa mple.org", "is not an address"),
+        ("https://a.example:0", "is not an address"),
         ("https://a.example", "WAYSTATION_TOKEN is missing"),
         ("https://a.example/?token=a%0Ab", "WAYSTATION_TOKEN is not a valid token"),
         ("https://a.example/?token=%C3%A4", "WAYSTATION_TOKEN is not a valid token"),

@@ -232,7 +232,7 @@ async def test_a_form_of_another_run_comes_back_with_the_mark_of_this_one(settin
         answer = await asking.post("/tasks", data={**ASKS, "mark": "0" * 64}, files=files(GOOD))
     back = Returned("new-task", answer.text)
     assert (answer.status_code, client.taken, back.fields["mark"]) == (403, None, ACCESS.csrf_token)
-    assert "another run of the server" in back.faults["new-task--fault"]
+    assert "server has restarted" in back.faults["new-task--fault"]
     assert back.fields["question"] == ASKS["question"]
 
 

@@ -180,8 +180,8 @@ async def test_too_many_documents_are_refused_with_how_many_may_be_given_and_how
     async with open_assistant_client(settings) as asking:
         said = await call_refused_tool(asking, "submit_research", question="Why?", documents=[TEXT] * 1_001)
     assert said.startswith(
-        "documents: 1,001 are more than the 1,000 that are handed in at once: give fewer; `waystation "
-        "submit --docs FOLDER` at the store takes 5,000, and an assistant gives the folder's path"
+        "documents: 1,001 are more than the 1,000 that one request may contain: send fewer, or use `waystation submit "
+        "--docs FOLDER` next to the store, which takes 5,000. An assistant can send the path of the folder"
     )
 
 

@@ -137,7 +137,7 @@ def test_a_result_that_says_it_continues_where_it_began_is_read_once() -> None:
 
 def test_an_amount_of_so_many_digits_is_refused() -> None:
     for amount in (MANY, f"${MANY}", f"{MANY}M", f"1.{MANY}k"):
-        with pytest.raises(BadInput, match="is no such amount"):
+        with pytest.raises(BadInput, match="is not an amount"):
             parse_amount(amount, "--budget")
 
 

@@ -87,11 +87,11 @@ def test_all_means_every_open_request_for_money_and_no_call_of_a_tool() -> None:
     meant = select_requests(approving(add=9_000), OPEN)
     assert meant.request_ids == ("r1", "r2")
     assert meant.skipped == (
-        f"r3 asks to call send_letter, so --all leaves it out: look at it "
-        f"(`waystation approvals {OPEN.task_id}`), then "
+        f"r3 asks to call send_letter, so --all skips it: look at it "
+        f"(`waystation approvals {OPEN.task_id}`), then run "
         "`waystation approve task-0123456789abcdef --request r3`",
-        f"r4 asks for no money, so --all leaves it out: look at it "
-        f"(`waystation approvals {OPEN.task_id}`), then "
+        f"r4 is not a budget request, so --all skips it: look at it "
+        f"(`waystation approvals {OPEN.task_id}`), then run "
         "`waystation approve task-0123456789abcdef --request r4`",
     )
 
@@ -103,7 +103,7 @@ def test_requests_that_are_named_are_answered_once_each_in_that_order_also_for_c
 def test_the_sum_of_several_grants_is_told_before_they_are_made() -> None:
     as_asked, given = approving(), approving(add=9_000)
     assert format_announcement(as_asked, select_requests(as_asked, OPEN)) == (
-        "approving 2 requests, what each asked for: 80,000 tokens in all"
+        "approving 2 requests, the requested amounts: 80,000 tokens in all"
     )
     assert (
         format_announcement(given, select_requests(given, OPEN))
@@ -117,7 +117,7 @@ def test_of_all_requests_one_that_needs_no_money_any_more_fails_nobody_and_a_nam
     needless = describe_late_answer(approving(), refused, freed, "r1")
     assert needless.outcome == "not_needed"
     assert format_answer_outcome(needless).startswith(
-        "not needed any more: research-1 asked for 30,000 tokens after 7 calls; "
+        "no longer needed: research-1 asked for 30,000 tokens after 7 calls; "
     )
     assert describe_late_answer(approving("r1"), refused, freed, "r1").outcome == "refused"
     assert describe_late_answer(approving(), refused, view(answered("r1", 3)), "r1").outcome == "refused"
@@ -131,7 +131,7 @@ def test_several_denials_are_counted() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["approve", "abc", "--all", "--request", "r1"], "--request and --all exclude each other"),
+        (["approve", "abc", "--all", "--request", "r1"], "--request and --all cannot be combined"),
         (
             ["deny", "abc", "--all", "--finish", "cancel"],
             "--finish cancel ends the whole task: deny one request so, or",
@@ -162,8 +162,8 @@ def test_an_answer_is_printed_with_the_request_and_the_agent_that_it_answers(
 
 def test_a_grant_under_what_the_next_call_may_need_is_warned_of() -> None:
     assert describe_insufficient_grant(Amount(tokens=899), ASKED, APPROVED) == (
-        "a grant of 899 tokens is too little for the next call of research-1, which may need 900 tokens more than it "
-        "has: it takes what comes free in its task, or asks again"
+        "899 tokens may not be enough: the next call of research-1 may need 900 tokens. If its task has no unused "
+        "budget, it asks again"
     )
 
 

@@ -57,7 +57,7 @@ def test_the_process_ends_with_the_exit_code_and_one_line(documents: str) -> Non
     assert told.stdout == ""
     assert told.stderr == (
         "waystation: --budget takes tokens like 600k, 1.5M or 600_000, dollars like $2.00, or both like 600k+$2.00; "
-        "'-5k' is no such amount\n"
+        "'-5k' is not an amount\n"
     )
 
 

@@ -105,7 +105,7 @@ def test_of_two_budgets_the_one_is_shown_that_is_nearer_to_its_end() -> None:
 def test_a_moment_that_is_over_may_be_given_by_how_long_ago_it_is() -> None:
     assert parse_past_moment("2d", "--since", NOON) == NOON - 48 * HOUR
     assert parse_past_moment("2026-11-01", "--since", NOON) == datetime(2026, 11, 1, tzinfo=UTC)
-    with pytest.raises(BadInput, match=r"--since takes a date .* or how long ago \(2d\); 'yore' is none"):
+    with pytest.raises(BadInput, match=r"--since takes a date .* or how long ago \(2d\), not 'yore'"):
         parse_past_moment("yore", "--since", NOON)
 
 

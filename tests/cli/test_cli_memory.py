@@ -179,14 +179,14 @@ def test_a_damaged_memory_is_seen_and_made_again(file: str, capsys: pytest.Captu
     asyncio.run(bring_in())
     damaged = next(Settings().memory_folder.rglob(file.strip()))
     DAMAGES[file](damaged)
-    way_out = "if its files are damaged, `waystation memory reindex --anew` rebuilds it from the store"
+    way_out = "if its files are damaged, `waystation memory reindex --rebuild` restores it from the store"
     for command in (["memory", "search", "wheel audit"], ["memory", "reindex"]):
         code, _, err = printed(command, capsys)
         assert (code, way_out in " ".join(err.split())) == (3, True), command
     assert printed(["memory", "status"], capsys)[1].endswith(f"{way_out}\n")
     assert asyncio.run(describe_embedded_memory_problem(Settings())).endswith(way_out)
     for _ in range(2):  # the second takes the place of the first
-        code, out, _ = printed(["memory", "reindex", "--anew"], capsys)
+        code, out, _ = printed(["memory", "reindex", "--rebuild"], capsys)
         assert (code, EMBEDDED_NOW in out) == (0, True)
         assert json.loads(printed(["memory", "status", "--json"], capsys)[1])["points"] == COUNT
         assert "the wheel audit number" in printed(["memory", "search", "wheel audit"], capsys)[1]
@@ -206,7 +206,7 @@ def test_a_passage_that_cannot_be_read_is_named_as_damage(capsys: pytest.Capture
     code, _, err = printed(["memory", "search", "wheel audit"], capsys)
     said = " ".join(err.split())
     assert (code, "ValidationError" in said) == (3, False)
-    assert "a passage in it cannot be read; if its files are damaged, `waystation memory reindex --anew`" in said
+    assert "a passage in it cannot be read; if its files are damaged, `waystation memory reindex --rebuild`" in said
 
 
 def remove_segments(memory: Path) -> None:
@@ -252,7 +252,7 @@ def test_memory_that_has_lost_passages_says_so_and_gets_them_back(
     assert (code, re.search(said, " ".join(err.split())) is not None) == (0, True)
     if loss == "the index":  # its points are all there, by their ids
         assert re.search(said, " ".join(printed(["memory", "reindex"], capsys)[2].split()))
-    assert printed(["memory", "reindex", *["--anew"] * (loss == "the index")], capsys)[0] == 0
+    assert printed(["memory", "reindex", *["--rebuild"] * (loss == "the index")], capsys)[0] == 0
     assert memory_finding(capsys) == ("", True)
     assert printed(["memory", "search", "wheel audit"], capsys)[2] == ""
 
@@ -328,8 +328,8 @@ def test_while_a_worker_has_the_embedded_memory_it_is_not_made_anew(capsys: pyte
 def test_while_memory_is_made_anew_another_one_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     async def beside_another() -> list[str]:
         settings, said = Settings(), list[str]()
-        async with open_embedder(settings) as embedder, open_memory_draft(settings, embedder, anew=True):
-            said.append((await asyncio.to_thread(printed, ["memory", "reindex", "--anew"], capsys))[2])
+        async with open_embedder(settings) as embedder, open_memory_draft(settings, embedder, rebuild=True):
+            said.append((await asyncio.to_thread(printed, ["memory", "reindex", "--rebuild"], capsys))[2])
             with pytest.raises(MemoryInUse) as told:
                 async with open_memory(settings, embedder):
                     pass

@@ -26,7 +26,7 @@ def test_one_kind_of_choice_has_to_be_made(ended_id: str, given: list[str], caps
 
 def test_without_a_terminal_nothing_is_forgotten_unasked(ended_id: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["memory", "forget", "--task", ended_id]) == 2
-    said = "waystation: this cannot be undone, and nobody can be asked here: say --yes\n"
+    said = "waystation: this cannot be undone, and there is no terminal to ask for confirmation: add --yes\n"
     assert capsys.readouterr().err == said
 
 
@@ -79,13 +79,13 @@ def test_the_older_name_does_the_same(ended_id: str, capsys: pytest.CaptureFixtu
     [
         (
             ["--before", "yesterday"],
-            "--before takes a date (2026-11-01), a moment (2026-11-01T07:00) or how long ago (2d); 'yesterday'",
+            "--before takes a date (2026-11-01), a moment (2026-11-01T07:00) or how long ago (2d), not 'yesterday'",
         ),
         (
             ["--before", "2026-02-30"],
-            "--before takes a date (2026-11-01), a moment (2026-11-01T07:00) or how long ago (2d); '2026-02-30'",
+            "--before takes a date (2026-11-01), a moment (2026-11-01T07:00) or how long ago (2d), not '2026-02-30'",
         ),
-        (["--before", "2999-01-01"], "--before 2999-01-01 has not come yet: it is "),
+        (["--before", "2999-01-01"], "--before 2999-01-01 is in the future: it is "),
         (["--before", "2020-01-01"], "no task in this store matches"),
         (["--task", "task-1", "--before", "2020-01-01"], "--task names one task, and --before does not apply to it"),
     ],

@@ -74,4 +74,4 @@ def test_a_session_is_listed_with_what_is_spent_and_held_and_its_limit(
     asyncio.run(kept(tmp_path))
     assert run(["session", "list"]) == 0
     line = " ".join(capsys.readouterr().out.split())
-    assert "1 task $0.00 0 spent 60k held of 200k default" in line
+    assert "1 task $0.00 0 spent 60k reserved limit 200k default" in line

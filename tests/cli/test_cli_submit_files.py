@@ -15,7 +15,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("content", "cause"),
     [
         (None, "cannot be read: no such file or directory. Give a text file that you may read."),
-        (b"\xff\xfe\x00", "is no UTF-8 text. Save it as plain text in UTF-8."),
+        (b"\xff\xfe\x00", "is not UTF-8 text. Save it as plain text in UTF-8."),
     ],
 )
 def test_instructions_that_cannot_be_read_are_refused_with_cause_and_next_step(

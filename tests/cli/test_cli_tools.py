@@ -24,9 +24,9 @@ def test_tools_are_listed_by_server_with_what_asks_and_what_is_hidden(
     lines = capsys.readouterr().out.splitlines()
     assert lines[:5] == [
         "shop",
-        "  shop__echo  does not ask; reads; for research",
-        "  shop__keep  asks; writes; for research",
-        "  shop__put  asks; writes, may be repeated; for research",
+        "  shop__echo  no approval; reads; for research",
+        "  shop__keep  needs approval; writes; for research",
+        "  shop__put  needs approval; writes, may be repeated; for research",
         "hidden",
     ]
     assert "  shop fail: the config file does not allow it" in lines
@@ -58,4 +58,4 @@ def test_a_file_that_names_no_server_says_so(
     path = tmp_path / "mcp.json"
     path.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     assert run(["tools", "--servers", str(path)]) == 0
-    assert capsys.readouterr().out == "nothing: the file has no tool server that is not disabled\n"
+    assert capsys.readouterr().out == "The file has no enabled tool servers.\n"

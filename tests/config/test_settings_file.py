@@ -85,11 +85,11 @@ def test_the_environment_beats_the_file_under_each_of_its_names(config: Path, mo
 FAULTS = {
     'budget = "300"': "budget in {}: from 2,000 to 1,000,000,000 tokens",
     "window = 100": "window in {}: it must be from 2,000 to 1,000,000",
-    'window = "wide"': "window in {}: it must be from 2,000 to 1,000,000; 'wide' is no amount of tokens: {tokens}",
+    'window = "wide"': "window in {}: it must be from 2,000 to 1,000,000; 'wide' is not an amount of tokens: {tokens}",
     'window = "2,5k"': (
-        "window in {}: it must be from 2,000 to 1,000,000; '2,5k' is no amount of tokens: {tokens}{commas}"
+        "window in {}: it must be from 2,000 to 1,000,000; '2,5k' is not an amount of tokens: {tokens}{commas}"
     ),
-    'budget = "$2,50"': "budget in {}: '$2,50' is no amount: write {amounts}{commas}",
+    'budget = "$2,50"': "budget in {}: '$2,50' is not an amount: write {amounts}{commas}",
     'budget = ["1"]': "budget in {}: write {amounts}",
     "budget = true": "budget in {}: write {amounts}",
     "budget = 300000.5": "budget in {}: write {amounts}",

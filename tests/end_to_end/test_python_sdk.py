@@ -90,7 +90,7 @@ def test_a_task_from_a_script_and_from_a_notebook_whose_own_loop_runs(address: s
                 ws.task("task-0123456789abcdef")
             with pytest.raises(BadInput, match=r"there are no phases .*gone"):
                 ws.tasks(phases=["gone"])
-            with pytest.raises(BadInput, match="is no amount"):
+            with pytest.raises(BadInput, match="is not an amount"):
                 ws.approve(task, "much")
             with pytest.raises(BadInput, match="give the documents"):
                 ws.submit(QUESTION)
@@ -129,7 +129,7 @@ def test_what_the_page_shows_finds_what_up_started_and_ends_cleanly_without_a_wi
     assert said[-1] == "['done']"
     gone = run()
     assert gone.returncode == 1
-    assert "nothing serves tasks on this machine: `waystation up`" in gone.stderr
+    assert "no server runs on this machine: start one with `waystation up`" in gone.stderr
 
 
 def test_what_a_notebook_shows_is_text_whoever_wrote_it() -> None:

@@ -42,7 +42,7 @@ async def test_of_two_open_requests_each_gets_its_command_and_nothing_is_sent(
         await counter.submit(under=make_tight_budget_config())
         task = (await wait_for_both_requests(counter.get_task_handle())).task_id
         typed = AnswerCommand("approve", task, (), {"--add": "9k"})
-        with pytest.raises(BadInput, match=f"{task} has 2 open requests: name the one that is meant by --request"):
+        with pytest.raises(BadInput, match=f"{task} has 2 open requests: choose one with --request, as above"):
             await answer_request(client, typed, partial(approve, client, "Ada"))
         assert (await client.get_task(task)).rejected_messages == ()
     told = capsys.readouterr().err.splitlines()
@@ -186,4 +186,4 @@ async def test_a_grant_that_is_too_small_is_said_to_be_asked_for_again(
         await answer_request(client, little, grant)
     told = capsys.readouterr().err.splitlines()
     assert told[0] == "tides-1 (tides): approved"
-    assert told[1].startswith("a grant of 1 tokens is too little for the next call of tides, which may need ")
+    assert told[1].startswith("1 tokens may not be enough: the next call of tides may need ")

@@ -53,7 +53,9 @@ async def test_a_call_is_approved_by_its_request_and_not_unseen_and_not_by_an_am
         await at.wait_for_pending_requests()
         task, send = at.task.id, partial(approve, client, None)
         (waiting,) = await listed(client)
-        with pytest.raises(BadInput, match="harbours asks for no money: name the call by --request, as above"):
+        with pytest.raises(
+            BadInput, match="harbours asks to call a tool: to approve the call, name it with --request, as above"
+        ):
             await answer_request(client, AnswerCommand("approve", task, (), {}), send)
         told = capsys.readouterr().err
         named = AnswerCommand("approve", task, ("harbours-1",), {})

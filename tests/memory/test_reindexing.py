@@ -1,4 +1,4 @@
-"""Memory made anew with another embedder: in the engine of this process, and on a server."""
+"""Memory rebuilt with another embedder: in the engine of this process, and on a server."""
 
 import json
 from collections.abc import AsyncGenerator, Sequence
@@ -57,9 +57,9 @@ class ReindexingEnvironment:
             yield memory
 
     async def reindex(
-        self, env: AgentEnvironment, embedder: Embedder, *, with_refused: bool = False, anew: bool = False
+        self, env: AgentEnvironment, embedder: Embedder, *, with_refused: bool = False, rebuild: bool = False
     ) -> ReindexResult:
-        async with open_memory_draft(self.settings, embedder, anew=anew) as draft:
+        async with open_memory_draft(self.settings, embedder, rebuild=rebuild) as draft:
             return await Reindexer(env.store, embedder, draft, env.redactor, lambda there, of: None, with_refused).run()
 
     async def found(self, embedder: Embedder) -> int:
@@ -138,7 +138,7 @@ async def test_it_is_made_anew_by_the_same_embedder_again_and_again(
     memory_env: ReindexingEnvironment, env: AgentEnvironment
 ) -> None:
     for _ in range(3):
-        assert (await memory_env.reindex(env, OLD, anew=True)).embedded == COUNT
+        assert (await memory_env.reindex(env, OLD, rebuild=True)).embedded == COUNT
         assert await memory_env.found(OLD) == COUNT
     assert (await memory_env.reindex(env, OLD)).embedded == 0
 
@@ -147,16 +147,16 @@ async def test_what_the_same_embedder_makes_anew_goes_on_where_it_ended(
     memory_env: ReindexingEnvironment, env: AgentEnvironment
 ) -> None:
     with pytest.raises(MemoryUnavailable, match="told to fail"):
-        await memory_env.reindex(env, Compass("old", 4, left=EMBEDDING_BATCH), anew=True)
+        await memory_env.reindex(env, Compass("old", 4, left=EMBEDDING_BATCH), rebuild=True)
     assert await memory_env.found(OLD) == COUNT
-    assert (await memory_env.reindex(env, OLD, anew=True)).embedded == COUNT - EMBEDDING_BATCH
+    assert (await memory_env.reindex(env, OLD, rebuild=True)).embedded == COUNT - EMBEDDING_BATCH
     assert await memory_env.found(OLD) == COUNT
 
 
 async def test_a_draft_that_is_the_memory_already_can_be_published_again(
     memory_env: ReindexingEnvironment, env: AgentEnvironment
 ) -> None:
-    async with open_memory_draft(memory_env.settings, OLD, anew=True) as draft:
+    async with open_memory_draft(memory_env.settings, OLD, rebuild=True) as draft:
         await Reindexer(env.store, OLD, draft, env.redactor, lambda there, of: None).run()
         await draft.publish()
         assert len(await draft.list_point_ids()) == COUNT
@@ -167,9 +167,9 @@ async def test_what_was_half_made_anew_goes_when_memory_is_filled_where_it_stand
     memory_env: ReindexingEnvironment, env: AgentEnvironment
 ) -> None:
     with pytest.raises(MemoryUnavailable, match="told to fail"):
-        await memory_env.reindex(env, Compass("old", 4, left=EMBEDDING_BATCH), anew=True)
+        await memory_env.reindex(env, Compass("old", 4, left=EMBEDDING_BATCH), rebuild=True)
     assert (await memory_env.reindex(env, OLD)).embedded == 0
-    assert (await memory_env.reindex(env, OLD, anew=True)).embedded == COUNT
+    assert (await memory_env.reindex(env, OLD, rebuild=True)).embedded == COUNT
 
 
 async def test_a_memory_that_is_indexed_otherwise_is_in_use_as_it_is_and_made_anew_when_that_is_asked_for(

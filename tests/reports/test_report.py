@@ -115,7 +115,7 @@ Whether the sources support the claims was not judged.
 - Compactions: 1; they replaced 22,000 tokens, stored 6 passages in memory and redacted 2 private values
 - research-1 asked for 20,000 tokens; 15,000 tokens approved by Ada (a name as given): go on
 - research-1 asked for 20,000 tokens; denied by Ada (a name as given)
-- research-2 asked for 30,000 tokens after 7 calls; nobody answered
+- research-2 asked for 30,000 tokens after 7 calls; no one answered
 - `approve_budget` had no effect: tokens: Input should be greater than 0
 - Memory did not answer a recall; the agent went on without it.
 
@@ -195,7 +195,7 @@ def test_an_unknown_cost_and_an_unanswered_request_are_said() -> None:
     assert "- Web searches by the provider: 3\n" in report
     assert "- 4,000 of these tokens are an upper bound: the endpoint did not report them\n" in report
     assert "cost: price unknown" in report
-    assert "- research-2 asked for 30,000 tokens after 7 calls; nobody answered" in report
+    assert "- research-2 asked for 30,000 tokens after 7 calls; no one answered" in report
     assert "may have been billed" not in report
 
 

@@ -128,7 +128,7 @@ async def test_who_cannot_take_spans_now_gets_them_later(
     away.exporter = create_span_exporter()
     await away.send()
     assert len(receiver.spans) == 4
-    assert caplog.records[-1].message == "spans are sent again"
+    assert caplog.records[-1].message == "spans are being sent again"
 
 
 class Credentials:

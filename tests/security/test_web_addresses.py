@@ -90,7 +90,7 @@ def test_a_star_allows_everything_that_is_not_denied() -> None:
 
 @pytest.mark.parametrize("entry", ["https://example.org", "example.org/path", "a b", ""])
 def test_an_entry_that_is_no_domain_is_named(entry: str) -> None:
-    with pytest.raises(ValidationError, match=r"is no domain; write it like example\.org, or \* for all"):
+    with pytest.raises(ValidationError, match=r"is not a domain; write it like example\.org, or \* for all"):
         DomainPolicy(allow=(entry,))
 
 

@@ -26,7 +26,7 @@ from waystation.planning.plan import Plan
 from waystation.tasks.details import (
     format_budget_forecast,
     format_request_and_answer,
-    format_spending_and_steps,
+    format_step_progress,
 )
 from waystation.tasks.reallocation import FREED_BUDGET_NOTE
 from waystation.tasks.task import ApprovalRequest
@@ -184,20 +184,15 @@ def test_the_last_step_has_none_to_come_and_a_request_of_an_older_release_says_w
     told = PENDING_APPROVAL.forecast
     assert told is not None
     one = PENDING_APPROVAL.replace(forecast=told.replace(pending_steps=1), steps_left=1)
-    assert format_spending_and_steps(ApprovalView.from_request(one)).endswith(
-        "with 1 of 2 steps finished; 60,000 tokens reserved for 1 later step"
+    assert (
+        format_step_progress(ApprovalView.from_request(one))
+        == "1 of 2 steps finished; 60,000 tokens reserved for 1 later step"
     )
     last = PENDING_APPROVAL.replace(forecast=told.replace(pending_steps=0), steps_left=1)
-    assert (
-        format_spending_and_steps(ApprovalView.from_request(last))
-        == "the task had spent 41,200 tokens, with 1 of 2 steps finished"
-    )
+    assert format_step_progress(ApprovalView.from_request(last)) == "1 of 2 steps finished"
     older = ApprovalRequest.model_validate(PENDING_APPROVAL.model_dump(exclude={"forecast"}))
     assert older.forecast is None
-    assert (
-        format_spending_and_steps(ApprovalView.from_request(older))
-        == "the task had spent 41,200 tokens, with 3 steps to finish"
-    )
+    assert format_step_progress(ApprovalView.from_request(older)) == "3 steps to finish"
 
 
 def test_an_answer_names_who_claims_to_have_given_it_and_where_it_came_from() -> None:
@@ -230,7 +225,7 @@ def test_an_answer_names_who_claims_to_have_given_it_and_where_it_came_from() ->
         == f"{asked}; not answered yet"
     )
     assert (
-        format_request_and_answer(ApprovalView.from_request(PENDING_APPROVAL), over=True) == f"{asked}; nobody answered"
+        format_request_and_answer(ApprovalView.from_request(PENDING_APPROVAL), over=True) == f"{asked}; no one answered"
     )
 
 

@@ -156,7 +156,7 @@ lost    paused (why)
         (("--budget", "10"), "--budget 10 is 10 tokens, too few"),
         (("--docs", "/nowhere"), "cannot use /nowhere: no such file"),
         (("--failures", "0"), "--failures"),
-        (("--servers", "a,,b"), "give names with commas between, like time,wiki; or `none` alone"),
+        (("--servers", "a,,b"), "separate names with commas, like time,wiki; or `none` alone"),
         (("--skills", "/nowhere"), "neither the folder nor a folder in it has a SKILL.md"),
     ],
 )

@@ -76,7 +76,7 @@ def test_a_deadline_that_leaves_no_time_is_refused(text: str) -> None:
 
 
 def test_a_deadline_that_is_over_is_refused() -> None:
-    with pytest.raises(BadInput, match="--answer-by 2026-11-20 is over already"):
+    with pytest.raises(BadInput, match="--answer-by 2026-11-20 is in the past"):
         parse_unattended_options(None, "2026-11-20", "partial", NOW)
 
 

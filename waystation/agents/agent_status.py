@@ -10,7 +10,7 @@ HEARTBEAT_STALE_AFTER = timedelta(seconds=30)
 
 
 class AgentStatus(Value):
-    """What an agent is doing inside an activity: numbers and names of tools, never text."""
+    """What an agent is doing now: numbers and names of tools, never text."""
 
     agent: str
     """ID of its step, or of a subagent, planning or review."""

@@ -135,7 +135,7 @@ def build_findings_from_notes(notes: Iterable[Note]) -> ResearchFindings:
 
 
 class WorkCounts(Value):
-    """How much an agent has handed over so far: numbers, no text."""
+    """How much an agent has delivered so far, in numbers."""
 
     notes: int = 0
     findings: int = 0

@@ -19,6 +19,7 @@ from waystation.cli.console import OK, WORK_FAILED, print_json, print_message, p
 from waystation.cli.options import (
     AllOption,
     ByOption,
+    DenialNoteOption,
     JsonOption,
     NoteOption,
     RequestsOption,
@@ -52,11 +53,11 @@ def approvals(
         str | None, typer.Argument(metavar="TASK", help="Show only this task's requests, with the commands to answer.")
     ] = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Show every request with all its figures and the commands to answer.")
+        bool, typer.Option("--verbose", help="Show all figures of every request, and the commands to answer.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List the requests that wait for an answer, one line each. With a task, show what each is about."""
+    """List the requests that wait for an answer, one line each. With TASK, explain each request of that task."""
     waiting = asyncio.run(_approvals(task))
     now = local_now()
     if as_json:
@@ -169,12 +170,14 @@ def _only_one(typed: AnswerCommand, view: TaskView) -> str | None:
         for one in waiting:
             print_message(typed.render_command_for(task_id, one.approval.request_id))
         raise BadInput(
-            f"{task_id} has {len(waiting)} open requests: name the one that is meant by --request, as above, or say "
-            "--all for all that ask for money"
+            f"{task_id} has {len(waiting)} open requests: choose one with --request, as above, or answer all budget "
+            "requests with --all"
         )
     if waiting and waiting[0].approval.action is not None and typed.command == "approve":
         print_message(format_request(waiting[0], local_now(), console.progress.width))
-        raise BadInput(f"{waiting[0].approval.agent} asks for no money: name the call by --request, as above")
+        raise BadInput(
+            f"{waiting[0].approval.agent} asks to call a tool: to approve the call, name it with --request, as above"
+        )
     return waiting[0].approval.request_id if waiting else None
 
 
@@ -185,8 +188,8 @@ def describe_insufficient_grant(amount: Amount | None, asked: ApprovalView, answ
     if amount is None or answer.outcome not in {"approved", "unseen"} or asked.needed.subtract_clamped(amount).is_zero:
         return ""
     return (
-        f"a grant of {format_amount(amount)} is too little for the next call of {asked.agent}, which may need "
-        f"{format_amount(asked.needed)} more than it has: it takes what comes free in its task, or asks again"
+        f"{format_amount(amount)} may not be enough: the next call of {asked.agent} may need "
+        f"{format_amount(asked.needed)}. If its task has no unused budget, it asks again"
     )
 
 
@@ -203,8 +206,8 @@ def describe_previous_answer(view: TaskView, request_id: str | None) -> str:
 
 def _answered_line(approval: ApprovalView) -> str:
     origin = approval.sent_from
-    told = format_request_and_answer(approval, over=True, origin=origin.text if origin is not None else "")
-    return f"{told} ({approval.answered_at:{MOMENT}})" if approval.answered_at is not None else told
+    line = format_request_and_answer(approval, over=True, origin=origin.text if origin is not None else "")
+    return f"{line} ({approval.answered_at:{MOMENT}})" if approval.answered_at is not None else line
 
 
 def print_answer(answer: AnswerResult, asked: ApprovalView | None = None) -> None:
@@ -225,11 +228,11 @@ def format_answer_outcome(answer: AnswerResult) -> str:
         case "done":
             return f"done: {answer.reason}" if answer.reason else "done"
         case "waiting":
-            return "it waits for the agent's leg to end; `waystation show` tells what became of it"
+            return "waiting for the agent's current leg to end; `waystation show` shows the result"
         case "refused":
             return f"refused: {answer.reason}"
         case "not_needed":
-            return f"not needed any more: {answer.reason}"
+            return f"no longer needed: {answer.reason}"
         case "unseen":
             return f"sent; {answer.reason}"
 
@@ -272,7 +275,7 @@ def send_answers_and_exit(typed: AnswerCommand, send: SendWith, together: SendSe
         BadInput: Nothing was sent, or the options contradict each other.
     """
     if typed.all_requests and typed.request_ids:
-        raise BadInput("--request and --all exclude each other: name the requests, or answer all that ask for money")
+        raise BadInput("--request and --all cannot be combined: name the requests, or answer all budget requests")
     answers = asyncio.run(_answered(typed, send, together))
     if as_json:
         print_json(answers if typed.is_multiple else answers[0])
@@ -301,7 +304,7 @@ async def answer_several(client: Client, typed: AnswerCommand, send: SendSeveral
     for line in meant.skipped:
         print_message(line)
     if not meant.request_ids:
-        raise BadInput(f"{view.task_id} has no open request for money: `waystation approvals` shows what waits")
+        raise BadInput(f"{view.task_id} has no open budget request: `waystation approvals` lists all open requests")
     print_message(f"{view.task_id}: {format_announcement(typed, meant)}")
     answers: list[_Answered] = []
     for request_id, sent in (await send(client, view.task_id, meant.request_ids)).items():
@@ -339,22 +342,25 @@ def format_announcement(typed: AnswerCommand, meant: RequestSelection) -> str:
         total += typed.amount or request.requested
     if total.is_zero:
         return f"approving {requests}"
-    each = f"{format_amount(typed.amount)} each" if typed.amount is not None else "what each asked for"
+    each = f"{format_amount(typed.amount)} each" if typed.amount is not None else "the requested amounts"
     return f"approving {requests}, {each}: {format_amount(total)} in all"
 
 
 def _left_out(typed: AnswerCommand, task_id: str, asked: ApprovalView) -> str:
-    wants = f"asks to call {asked.action.tool}" if asked.action is not None else "asks for no money"
+    wants = f"asks to call {asked.action.tool}" if asked.action is not None else "is not a budget request"
     command = (format_approve_command if typed.command == "approve" else format_deny_command)(task_id, asked)
-    look = f"look at it (`waystation approvals {task_id}`), then `{command}`"
-    return f"{asked.request_id} {wants}, so --all leaves it out: {look}"
+    look = f"look at it (`waystation approvals {task_id}`), then run `{command}`"
+    return f"{asked.request_id} {wants}, so --all skips it: {look}"
 
 
 @app.command()
 def approve(
     task: TaskArgument,
     add: Annotated[
-        str | None, typer.Option(help="How much for each, like 50k or $1.00; by default what was asked for.")
+        str | None,
+        typer.Option(
+            metavar="AMOUNT", help="Amount for each request, like 50k or '$1'; default: the requested amount."
+        ),
     ] = None,
     request: RequestsOption = None,
     every: AllOption = False,
@@ -362,7 +368,10 @@ def approve(
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Grant a paused task more: new money, on top of its budget. Or let its agent call a tool, once, by `--request`."""
+    """Approve a request for more budget, a tool call or a plan.
+
+    A granted amount is added to the task's budget. A tool call is approved once, and has to be named by `--request`.
+    """
     amount = parse_amount(add, "--add") if add is not None else None
     options = {"--add": add, "--note": note, "--by": by}
 
@@ -385,11 +394,14 @@ def deny(
     finish: Annotated[_Finish, typer.Option(help="Deliver what the agent has, or cancel the task.")] = "partial",
     request: RequestsOption = None,
     every: AllOption = False,
-    note: NoteOption = "",
+    note: DenialNoteOption = "",
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Refuse a paused task more money; or a call that its agent asks for, which then goes on without it."""
+    """Deny a request for more budget, a tool call or a plan.
+
+    An agent without more budget delivers what it has. After a denied tool call, it continues without the call.
+    """
     options = {"--finish": finish, "--note": note, "--by": by}
 
     async def send(client: Client, task_id: str, request_id: str | None) -> AnswerResult:

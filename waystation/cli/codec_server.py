@@ -38,11 +38,14 @@ def codec_server(
     ] = None,
     origin: Annotated[
         list[str] | None,
-        typer.Option(metavar="URL", help="Temporal UI that may use this server, repeatable; default: the current one."),
+        typer.Option(
+            metavar="URL",
+            help="Address of a Temporal UI that may use this server, repeatable; default: the current one.",
+        ),
     ] = None,
     encode: Annotated[
         bool,
-        typer.Option("--encode", help="Encrypt, too, so that the UI can send signals."),
+        typer.Option("--encode", help="Also encrypt, so that the UI can send signals."),
     ] = False,
 ) -> None:
     """Decrypt payloads for the Temporal UI until Ctrl-C. `dev` and `up` start one if payloads are encrypted."""

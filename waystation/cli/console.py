@@ -152,7 +152,7 @@ async def prompt_line(question: str) -> str:
 async def ask_confirmation(question: str) -> bool:
     """Ask the person at the terminal to confirm something that cannot be undone. Raises BadInput without a terminal."""
     if not can_ask():
-        raise BadInput("this cannot be undone, and nobody can be asked here: say --yes")
+        raise BadInput("this cannot be undone, and there is no terminal to ask for confirmation: add --yes")
     return (await prompt_line(question)).casefold() in {"y", "yes"}
 
 

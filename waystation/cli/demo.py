@@ -98,7 +98,7 @@ async def _agree(settings: Settings, *, yes: bool) -> None:
         raise BadInput("--live needs models with known prices to enforce its limit: add prices with WAYSTATION_PRICES")
     if not yes:
         if not can_ask():
-            raise BadInput("--live spends money, and there is no terminal to ask for confirmation: add --yes")
+            raise BadInput("--live makes billed calls, and there is no terminal to ask for confirmation: add --yes")
         print_message(f"This costs at most {format_amount(LIVE_CAP)}, with {', '.join(agents)}.")
         if (await prompt_line("Continue? [y/N]")).lower() not in {"y", "yes"}:
             raise BadInput("not confirmed; nothing was sent")

@@ -137,12 +137,12 @@ class CheckResult(Value):
 
 ModelOption = Annotated[
     str | None,
-    typer.Option("--model", metavar="NAME", help="Test with a few calls what the endpoint supports for this model."),
+    typer.Option("--model", metavar="NAME", help="Make a few calls to test what the endpoint of this model supports."),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask before calls that cost money.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask before calls that are billed.")]
 SaveOption = Annotated[bool, typer.Option("--save", help="With --model: save the result in the config file.")]
 OverflowOption = Annotated[
-    bool, typer.Option("--overflow", help="With --model: also send a request that exceeds the window.")
+    bool, typer.Option("--overflow", help="With --model: also send a request that exceeds the context window.")
 ]
 
 
@@ -189,7 +189,7 @@ def _probed(model: str, *, save: bool, overflow: bool, yes: bool, as_json: bool)
         "They count against no budget."
     )
     if not yes and not (can_ask() and asyncio.run(ask_confirmation("Continue? [y/N]"))):
-        raise BadInput("not confirmed, so no call was made: add --yes to allow calls that cost money")
+        raise BadInput("not confirmed, so no call was made: add --yes to allow billed calls")
     lines, found = asyncio.run(_asked(settings, endpoint, model, tokens))
     row = found.replace(probed=utc_now().date(), source="waystation doctor")
     probed = ProbeResult(endpoint=endpoint.url, model=model, lines=lines, capabilities=row)
@@ -242,8 +242,8 @@ async def _checks(settings: Settings) -> tuple[CheckResult, ...]:
         await _outbox(settings),
         await _payloads(settings),
     )
-    told = (_model(settings), await _webhook(settings), _traces())
-    return (*local, *told, *await _server(settings), _neighbours(settings))
+    configured = (_model(settings), await _webhook(settings), _traces())
+    return (*local, *configured, *await _server(settings), _neighbours(settings))
 
 
 def _variables() -> CheckResult:
@@ -438,8 +438,8 @@ async def _webhook(settings: Settings) -> CheckResult:
     from waystation.workers.external_systems import create_notifiers  # noqa: PLC0415 - Apprise comes with it
 
     try:
-        for told in create_notifiers(settings):
-            await told.aclose()
+        for notifier in create_notifiers(settings):
+            await notifier.aclose()
     except BadInput as error:
         return CheckResult(name="notifications", ok=False, finding=str(error))
     finding = "off; set WAYSTATION_WEBHOOK or WAYSTATION_NOTIFY to be notified of requests and finished tasks"

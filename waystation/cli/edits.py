@@ -64,7 +64,7 @@ def compact(
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compact the context of a running agent, between two of its legs. A rejected summary changes nothing."""
+    """Compact the context of a running agent when its current leg ends. A rejected summary changes nothing."""
     asked = _Asked(task=task, action="compact", agent=agent, instructions=instructions, by=by, note=note)
     edit_context(asked, as_json=as_json)
 
@@ -73,13 +73,18 @@ def compact(
 def pin(
     task: TaskArgument,
     agent: AgentOption,
-    message: Annotated[str, typer.Option(metavar="ID", help="Message, like m4, from `waystation transcript`.")],
+    message: Annotated[
+        str, typer.Option(metavar="ID", help="Id of the message, like m4, from `waystation transcript`.")
+    ],
     remove: Annotated[bool, typer.Option("--remove", help="Remove the pin.")] = False,
     note: NoteOption = "",
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Exclude a message of a running agent from compactions. All pins together may take a fifth of the window."""
+    """Exclude a message of a running agent from compactions.
+
+    All pinned messages together may take up to a fifth of the context window.
+    """
     asked = _Asked(task=task, action="unpin" if remove else "pin", agent=agent, message=message, by=by, note=note)
     edit_context(asked, as_json=as_json)
 
@@ -90,15 +95,15 @@ def restore(
     agent: AgentOption,
     compaction: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Compaction, from `waystation show`, or the beginning of its id."),
+        typer.Option(metavar="ID", help="Id of the compaction, or its first characters; default: list the ids."),
     ] = None,
     note: NoteOption = "",
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Undo one compaction of a running agent and show the hidden messages again.
+    """Undo one compaction of a running agent, so that its model sees the hidden messages again.
 
-    If the context is full then, it is compacted again.
+    If the context is full after that, it is compacted again.
     """
     if compaction is None:
         raise BadInput(asyncio.run(_which(task, agent)))
@@ -121,16 +126,16 @@ async def _which(task: str, agent: str) -> str:
 def rewind(
     task: TaskArgument,
     agent: AgentOption,
-    to: Annotated[str, typer.Option("--to", metavar="MESSAGE", help="Continue after this message, like m4.")] = "",
-    before: Annotated[str, typer.Option("--before", metavar="MESSAGE", help="Continue without this message.")] = "",
+    to: Annotated[str, typer.Option("--to", metavar="MESSAGE", help="Last message to keep, like m4.")] = "",
+    before: Annotated[str, typer.Option("--before", metavar="MESSAGE", help="First message to discard, like m5.")] = "",
     note: NoteOption = "",
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Rewind an agent to a message, in a paused, running or finished task.
+    """Rewind an agent to an earlier message, in a running, paused or finished task.
 
-    Its later messages, notes and results no longer count, but they stay in the transcript and in the cost. A running
-    agent is rewound between two of its legs. In a finished task, agents that used its results start again.
+    Later messages, notes and results no longer count, but they stay in the transcript and in the cost. A running agent
+    is rewound when its current leg ends. In a finished task, agents that used its results start again.
     """
     if bool(to) == bool(before):
         raise BadInput("give either --to or --before with the id of a message, from `waystation transcript`")

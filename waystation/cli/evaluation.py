@@ -95,9 +95,9 @@ def evaluate_reports(
         list[str] | None, typer.Option(metavar="ID", help="Only the question with this id; repeatable.")
     ] = None,
     budget: Annotated[
-        str, typer.Option(metavar="AMOUNT", help="For each question: 600k (tokens) or '$0.50'.")
+        str, typer.Option(metavar="AMOUNT", help="Budget of each question: 600k (tokens) or '$0.50'.")
     ] = QUESTION_BUDGET,
-    window: Annotated[str | None, typer.Option(metavar="TOKENS", help="Context window of each agent: 8k.")] = None,
+    window: Annotated[str | None, typer.Option(metavar="TOKENS", help="Context window of each agent, like 8k.")] = None,
     compare: Annotated[
         tuple[str, str] | None,
         typer.Option(metavar="A B", help="Two configurations: each a result (.json), settings (.toml) or a model."),
@@ -302,11 +302,11 @@ def format_scored_answer(answer: ScoredAnswer) -> str:
     """Format one question's score in one line."""
     scores = " ".join(f"{measure} {_number(answer.scores.get(measure))}" for measure in MEASURES)
     cost = "unpriced" if answer.micro_usd is None else format_usd(answer.micro_usd)
-    told = f"{answer.tokens:,} tokens, {cost}, {answer.seconds:,.0f} s"
+    usage = f"{answer.tokens:,} tokens, {cost}, {answer.seconds:,.0f} s"
     room = f"{format_count(answer.compactions, 'compaction')}, {format_count(answer.pauses, 'pause')}"
     lacks = f"; missed: {'; '.join(answer.scores.missed)}" if answer.scores.missed and not answer.fault else ""
     said = f"; wrong: {'; '.join(answer.scores.contradictions)}" if answer.scores.contradictions else ""
-    return f"{answer.id}: {scores}; {told}, {room}{lacks}{said}{f'; failed: {answer.fault}' if answer.fault else ''}"
+    return f"{answer.id}: {scores}; {usage}, {room}{lacks}{said}{f'; failed: {answer.fault}' if answer.fault else ''}"
 
 
 def _number(score: float | None) -> str:

@@ -41,7 +41,7 @@ GROUPS = {
     },
     "Tasks": {
         "submit": CommandInfo("submit", "Submit a question with documents."),
-        "read": CommandInfo("read", "Print the text that agents will see of files, and what is skipped."),
+        "read": CommandInfo("read", "Print files as agents will see them, and what is skipped."),
         "list": CommandInfo("tasks", "List the newest tasks."),
         "show": CommandInfo("show", "Show a task."),
         "watch": CommandInfo("show", "Follow a task until it ends."),
@@ -63,9 +63,9 @@ GROUPS = {
     "Results and costs": {
         "report": CommandInfo("show", "Print a task's report."),
         "diff": CommandInfo("show", "Compare the reports of two tasks."),
-        "cost": CommandInfo("show", "Print what a task cost."),
-        "spending": CommandInfo("tasks", "Show the costs of all tasks, by model, agent or task."),
-        "prices": CommandInfo("show", "List the known prices, or import those that LiteLLM publishes."),
+        "cost": CommandInfo("show", "Show what a task has cost."),
+        "spending": CommandInfo("tasks", "Show what all tasks have spent, by model, agent or task."),
+        "prices": CommandInfo("show", "List the known model prices, and the configured models without one."),
         "transcript": CommandInfo("show", "Print the transcript of an agent."),
         "eval": CommandInfo("evaluation", "Score reports on questions with known answers."),
     },

@@ -30,6 +30,7 @@ from waystation.config.settings import Settings
 from waystation.kernel.clock import local_now
 from waystation.kernel.errors import BadInput, MemoryUnavailable, Unreachable
 from waystation.kernel.files import create_private_folder
+from waystation.kernel.text import format_count
 from waystation.kernel.value import Value
 from waystation.memory.indexing import (
     EMBEDDING_BATCH,
@@ -49,13 +50,13 @@ app = typer.Typer()
 @app.command("forget")
 def forget_tasks(
     session: Annotated[str | None, typer.Option(metavar="NAME", help="All tasks of this session.")] = None,
-    task: Annotated[
-        str | None, typer.Option(metavar="TASK", help="One task, by its id or the beginning of it.")
-    ] = None,
+    task: Annotated[str | None, typer.Option(metavar="TASK", help="Id of one task, or its first characters.")] = None,
     all_of_tenant: Annotated[bool, typer.Option("--all-of-tenant", help="All tasks of this tenant.")] = False,
     before: Annotated[
         str | None,
-        typer.Option(metavar="DATE", help="Only tasks that ended before this time; alone: of the whole tenant."),
+        typer.Option(
+            metavar="DATE", help="Only tasks that ended before this date; used alone, all such tasks of the tenant."
+        ),
     ] = None,
     everything: Annotated[
         bool, typer.Option("--everything", help="Also delete questions, documents, transcripts, reports and histories.")
@@ -267,7 +268,7 @@ def show_status(as_json: JsonOption = False) -> None:
         f"{points} points; {found.passages:,} passages in the store, {found.waiting:,} of them not yet in memory"
     )
     if found.refused:
-        print_text(f"{len(found.refused):,} rejected: {', '.join(found.refused)}")
+        print_text(f"{format_count(len(found.refused), 'passage')} rejected: {', '.join(found.refused)}")
     if found.retention_days is not None:
         print_text(f"tasks are deleted {found.retention_days:,} days after their end")
     if found.finding:
@@ -276,12 +277,10 @@ def show_status(as_json: JsonOption = False) -> None:
 
 @memory.command("reindex")
 def reindex(
-    with_refused: Annotated[
-        bool, typer.Option("--refused", help="Also try passages again that memory rejected.")
-    ] = False,
-    anew: Annotated[
+    with_refused: Annotated[bool, typer.Option("--refused", help="Also retry passages that memory rejected.")] = False,
+    rebuild: Annotated[
         bool,
-        typer.Option("--anew", help="Rebuild everything, even with the same embedder, if memory is damaged."),
+        typer.Option("--rebuild", help="Rebuild everything, even with the same embedder, for example after damage."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -291,7 +290,7 @@ def reindex(
     embedded memory, stop the workers first. For a Qdrant server, restart the workers afterwards, with the same
     embedder.
     """
-    done = asyncio.run(_reindex(Settings(), with_refused=with_refused, anew=anew))
+    done = asyncio.run(_reindex(Settings(), with_refused=with_refused, rebuild=rebuild))
     if as_json:
         print_json(done)
         return
@@ -299,7 +298,7 @@ def reindex(
         f"Memory has {done.passages:,} passages; {done.embedded:,} of them were embedded now with {done.embedder}."
     )
     if done.refused:
-        print_text(f"{len(done.refused):,} rejected: {', '.join(done.refused)}")
+        print_text(f"{format_count(len(done.refused), 'passage')} rejected: {', '.join(done.refused)}")
 
 
 class ReindexedJson(ReindexResult):
@@ -309,7 +308,7 @@ class ReindexedJson(ReindexResult):
     dimension: int | None
 
 
-async def _reindex(settings: Settings, *, with_refused: bool, anew: bool) -> ReindexedJson:
+async def _reindex(settings: Settings, *, with_refused: bool, rebuild: bool) -> ReindexedJson:
     # Qdrant and the embedder take a second to load.
     from waystation.runtime.redaction_setup import create_redactor, open_embedder  # noqa: PLC0415
     from waystation.workers.memory import get_passage_counts, open_memory_draft  # noqa: PLC0415
@@ -317,16 +316,18 @@ async def _reindex(settings: Settings, *, with_refused: bool, anew: bool) -> Rei
     create_private_folder(settings.home)
     async with aclosing(await open_store(settings)) as store, open_embedder(settings) as embedder:
         with closing(create_redactor(settings, await find_placeholder_key(settings))) as redactor:
-            async with open_memory_draft(settings, embedder, anew=anew) as draft:
-                told = _Told(monotonic).report_progress
-                done = await Reindexer(store, embedder, draft, redactor, told, with_refused=with_refused).run()
+            async with open_memory_draft(settings, embedder, rebuild=rebuild) as draft:
+                report_progress = _ProgressReporter(monotonic).report_progress
+                done = await Reindexer(
+                    store, embedder, draft, redactor, report_progress, with_refused=with_refused
+                ).run()
                 if lost := (await get_passage_counts(settings, store, draft)).loss_note:
                     print_message(lost)
         return ReindexedJson(embedder=embedder.name, dimension=embedder.dimension, **done.model_dump())
 
 
 @dataclass
-class _Told:
+class _ProgressReporter:
     """Reports progress, with an estimate of the remaining time."""
 
     clock: Callable[[], float]

@@ -8,6 +8,7 @@ import re
 import secrets
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -29,23 +30,59 @@ from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import to_utc
 from waystation.security.untrusted import sanitize_line
 
-TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task; its beginning is enough.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with stable keys; everything else to stderr.")]
-AgentOption = Annotated[str, typer.Option("--agent", help="The agent: the id of its step, like research-1.")]
+TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="Id of the task, or its first characters.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with stable keys; messages go to stderr.")]
+AgentOption = Annotated[str, typer.Option("--agent", metavar="AGENT", help="Id of the agent's step, like research-1.")]
 RequestsOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--request", help="Which request is meant, several by several of it; not needed when only one waits, for money."
+        "--request",
+        metavar="ID",
+        help="Id of a request to answer; repeatable. Optional if only one is open, except to approve a tool call.",
     ),
 ]
 AllOption = Annotated[
-    bool, typer.Option("--all", help="All open requests for money, in one moment; never calls of tools.")
+    bool, typer.Option("--all", help="Answer all open budget requests at once; tool calls and plans stay open.")
 ]
-NoteOption = Annotated[
-    str, typer.Option("--note", help="A note for the audit, and for the agent whose call you refuse.")
+NoteOption = Annotated[str, typer.Option("--note", metavar="TEXT", help="Note for the audit log.")]
+DenialNoteOption = Annotated[
+    str,
+    typer.Option(
+        "--note", metavar="TEXT", help="Note for the audit log; the agent of a denied tool call sees it, too."
+    ),
 ]
-ByOption = Annotated[str | None, typer.Option("--by", help="Who says so; by default the name of the user.")]
+ByOption = Annotated[
+    str | None, typer.Option("--by", metavar="NAME", help="Name to record as yours; default: your user name.")
+]
 
+AcceptOption = Annotated[
+    list[str] | None,
+    typer.Option("--accept", metavar="TEXT", help="Criterion that the report must meet; repeatable."),
+]
+InstructionsOption = Annotated[
+    Path | None, typer.Option("--instructions", metavar="FILE", help="File with instructions for the agents.")
+]
+ProceduresOption = Annotated[
+    list[Path] | None,
+    typer.Option("--procedures", metavar="PATH", help="Markdown file or folder with procedures to follow."),
+]
+SkillsOption = Annotated[
+    list[Path] | None,
+    typer.Option("--skills", metavar="FOLDER", help="Folder with a SKILL.md, or with several such folders."),
+]
+ServersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--servers",
+        metavar="NAMES",
+        help="MCP servers to use: names like a,b; the usual ones and c: default,c; or none.",
+    ),
+]
+RequestIdOption = Annotated[
+    str | None,
+    typer.Option("--request-id", metavar="ID", help="Id for a safe retry: the same id finds the same task."),
+]
+DetachOption = Annotated[bool, typer.Option("--detach", help="Return at once instead of following the task.")]
 
 MIN_LIMIT = Amount(tokens=1, micro_usd=1)
 MIN_BUDGET = Amount(tokens=MIN_BUDGET_TOKENS, micro_usd=MIN_BUDGET_MICRO_USD)
@@ -57,9 +94,9 @@ def parse_tokens(text: str, name: str, lowest: int = 1, highest: int = MAX_AMOUN
     try:
         tokens = parse_token_amount(text)
     except ValueError as error:
-        raise BadInput(f"{allowed}; {sanitize_line(text)!r} is no such amount{format_comma_hint(text)}") from error
+        raise BadInput(f"{allowed}, not {sanitize_line(text)!r}{format_comma_hint(text)}") from error
     if not lowest <= tokens <= highest:
-        raise BadInput(f"{allowed}; {sanitize_line(text)!r} is not among them")
+        raise BadInput(f"{allowed}; {sanitize_line(text)!r} is outside this range")
     return tokens
 
 
@@ -149,7 +186,7 @@ def parse_moment(text: str | None, option: str, now: datetime, takes: str = DATE
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError as error:
-        raise BadInput(f"{option} takes {takes}; {sanitize_line(text)!r} is none") from error
+        raise BadInput(f"{option} takes {takes}, not {sanitize_line(text)!r}") from error
     return _in_time(found if found.tzinfo else found.replace(tzinfo=now.tzinfo), option)
 
 
@@ -158,7 +195,7 @@ def _in_time(found: datetime, option: str) -> datetime:
     try:
         to_utc(found)
     except ValueError as error:
-        raise BadInput(f"{option}: {error}; give another moment") from None
+        raise BadInput(f"{option}: {error}; give another time") from None
     return found
 
 
@@ -173,7 +210,7 @@ def parse_past_moment(text: str | None, option: str, now: datetime) -> datetime 
     """Parse a time in the past, or an age. Raises BadInput."""
     found = parse_moment_or_age(text, option, now)
     if found is not None and found.astimezone(UTC) > now:
-        raise BadInput(f"{option} {text} has not come yet: it is {now:%Y-%m-%dT%H:%M} now")
+        raise BadInput(f"{option} {text} is in the future: it is {now:%Y-%m-%dT%H:%M} now")
     return found
 
 
@@ -187,7 +224,7 @@ def parse_span(text: str, name: str) -> timedelta:
     """Parse a duration such as 90m, 12h or 7d. Raises BadInput with the option's name."""
     span = _SPAN.fullmatch(text.strip())
     if span is None:
-        raise BadInput(f"{name} takes minutes, hours or days, like 90m, 12h or 7d; {sanitize_line(text)!r} is none")
+        raise BadInput(f"{name} takes minutes, hours or days, like 90m, 12h or 7d, not {sanitize_line(text)!r}")
     return timedelta(**{_UNITS[span["unit"]]: int(span["number"])})
 
 
@@ -217,9 +254,7 @@ def parse_unattended_options(
 def _top_up(text: str) -> TopUpPolicy:
     found = _TIMES.fullmatch(text.strip())
     if found is None or not 1 <= int(found["times"]) <= MAX_TOP_UPS:
-        raise BadInput(
-            f"--top-up takes an amount and how often, like 50kx3 or $0.25x4; {sanitize_line(text)!r} is none"
-        )
+        raise BadInput(f"--top-up takes an amount and how often, like 50kx3 or $0.25x4, not {sanitize_line(text)!r}")
     return TopUpPolicy(amount=parse_amount(found["amount"], "--top-up"), times=int(found["times"]))
 
 
@@ -240,10 +275,10 @@ def _date(text: str, now: datetime) -> datetime:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise BadInput(
-            "--answer-by takes a time (07:00), a moment (2026-11-30T07:00), or how long each request waits (90m, 7d); "
-            f"{sanitize_line(text)!r} is none"
+            "--answer-by takes a time (07:00), a moment (2026-11-30T07:00), or how long each request waits (90m, 7d), "
+            f"not {sanitize_line(text)!r}"
         ) from error
     moment = _in_time(moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo), "--answer-by")
     if to_utc(moment) <= now:
-        raise BadInput(f"--answer-by {text} is over already")
+        raise BadInput(f"--answer-by {text} is in the past")
     return moment

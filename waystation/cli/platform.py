@@ -329,7 +329,7 @@ class StatusJson(Value):
 
 @app.command()
 def status(as_json: JsonOption = False) -> None:
-    """Show what runs on this machine. Exits with 3 if a task submitted now would not be worked on."""
+    """Show what runs on this machine. Exits with 3 if no worker would start a task submitted now."""
     found = asyncio.run(_status(Settings()))
     if as_json:
         print_json(found)

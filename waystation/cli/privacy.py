@@ -174,7 +174,7 @@ def find(
     near: Annotated[bool, typer.Option("--near", help="Also show other values that may belong to the person.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Count where this tenant's data has a person, by placeholder and by the value itself.
+    """Count the places where this tenant's data contains a person, by placeholder and by the value itself.
 
     No content is shown, except with --near. Exits with 0 if the person is found, and with 1 if not.
     """

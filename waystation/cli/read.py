@@ -61,10 +61,12 @@ class FilePreviews(Value):
 @app.command()
 def read(
     files: Annotated[list[Path], typer.Argument(metavar="PATH", help="Files and folders, as for `submit --docs`.")],
-    redacted: Annotated[bool, typer.Option("--redacted", help="Replace private values, as for a model.")] = False,
+    redacted: Annotated[
+        bool, typer.Option("--redacted", help="Replace private values, as in text for a model.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the text that agents will see of files, with line numbers, and what is skipped.
+    """Print files as agents will see them, with line numbers, and what is skipped.
 
     This needs no server and stores nothing. Exits with 1 if one of the files cannot be used.
     """

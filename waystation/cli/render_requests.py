@@ -12,7 +12,6 @@ from textwrap import wrap
 from waystation.agents.deliverables import WorkCounts
 from waystation.cli.options import format_amount_option
 from waystation.kernel.amount import format_amount, format_limit, format_used_amount
-from waystation.kernel.text import format_count
 from waystation.security.untrusted import sanitize_line
 from waystation.tasks.approvals import describe_plan_request
 from waystation.tasks.details import (
@@ -20,6 +19,7 @@ from waystation.tasks.details import (
     format_hidden_call_hint,
     format_in_units_of,
     format_minimum_grant,
+    format_step_progress,
 )
 from waystation.tasks.view import (
     ActionView,
@@ -114,7 +114,7 @@ def format_request(one: PendingApproval, now: datetime, width: int, *, verbose: 
 
 
 def _facts(one: PendingApproval, now: datetime, *, verbose: bool) -> list[tuple[str, str]]:
-    approval, seen = one.approval, one.approval.forecast
+    approval, forecast = one.approval, one.approval.forecast
     facts: list[tuple[str, str]] = []
     if approval.about_plan:
         facts += [(step.role, f"{step.title}, with {format_limit(step.limit)}") for step in one.steps]
@@ -126,10 +126,10 @@ def _facts(one: PendingApproval, now: datetime, *, verbose: bool) -> list[tuple[
         facts += build_action_rows(one)
     elif approval.reason:
         facts += [("next", "fix this, then approve")]
-    elif seen is not None:
-        facts += [("it buys", format_budget_forecast(seen, approval.requested))]
-    if seen is not None:
-        facts += [("if denied", seen.if_denied)]
+    elif forecast is not None:
+        facts += [("it buys", format_budget_forecast(forecast, approval.requested))]
+    if forecast is not None:
+        facts += [("if denied", forecast.if_denied)]
     if approval.answer_by is not None:
         facts.append(_deadline(one, approval.answer_by, now))
     if verbose:
@@ -139,20 +139,20 @@ def _facts(one: PendingApproval, now: datetime, *, verbose: bool) -> list[tuple[
 
 def _details(one: PendingApproval, now: datetime) -> list[tuple[str, str]]:
     """Return what is shown on request: when it asked, what the task has, and the minimum."""
-    approval, seen = one.approval, one.approval.forecast
+    approval, forecast = one.approval, one.approval.forecast
     facts: list[tuple[str, str]] = []
     if approval.requested_at is not None:
         facts.append(("since", f"{approval.requested_at.astimezone(now.tzinfo):{MOMENT}}"))
     if approval.about_plan or approval.action is not None:
         return facts
-    facts.append(("task", f"spent {_task_spent(one)}; steps: {_steps(approval)}"))
+    facts.append(("task", f"spent {_task_spent(one)}; {format_step_progress(approval)}"))
     rest = _rest(approval, one.task_budget) if one.task_budget is not None else ""
     if rest:
         facts.append(("left", rest))
     if not approval.reason:
         facts.append(("minimum", format_minimum_grant(approval)))
-    if seen is not None:
-        facts.append(("so far", _so_far(seen)))
+    if forecast is not None:
+        facts.append(("so far", _so_far(forecast)))
     return facts
 
 
@@ -171,21 +171,11 @@ def _rest(approval: ApprovalView, budget: BudgetView) -> str:
     others, free = budget.reserved.subtract_clamped(own), left.subtract_clamped(budget.reserved)
     parts = (
         (others, "reserved for other steps"),
-        (own, "its own"),
+        (own, "for this agent"),
         (free, "unreserved"),
     )
     where = ", ".join(f"{format_amount(amount)} {what}" for amount, what in parts if not amount.is_zero)
     return f"{format_amount(left)} in the task: {where}" if where else ""
-
-
-def _steps(approval: ApprovalView) -> str:
-    seen = approval.forecast
-    if seen is None:
-        return f"{approval.steps_left} to finish"
-    steps = seen.steps_finished + approval.steps_left
-    reserved = format_in_units_of(seen.reserved_for_later, approval.limit)
-    later = f", {reserved} reserved for {format_count(seen.steps_to_come, 'later step')}" if seen.steps_to_come else ""
-    return f"{seen.steps_finished} of {steps} finished{later}"
 
 
 def _deadline(one: PendingApproval, answer_by: datetime, now: datetime) -> tuple[str, str]:
@@ -214,8 +204,8 @@ def _so_far(forecast: BudgetForecastView) -> str:
 
 
 def _commands(one: PendingApproval) -> list[str]:
-    seen = one.approval.forecast
-    readable = seen is not None and (seen.work != WorkCounts() or seen.steps_finished > 0)
+    forecast = one.approval.forecast
+    readable = forecast is not None and (forecast.work != WorkCounts() or forecast.steps_finished > 0)
     draft = [f"waystation report {one.task_id} --draft"] if readable else []
     if one.approval.about_plan:
         edit = [f"waystation plan {one.task_id} --edit"] if one.approval.requested.is_zero else []

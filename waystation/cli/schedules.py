@@ -11,7 +11,18 @@ import typer
 from pydantic import ValidationError
 
 from waystation.cli.console import print_json, print_message, print_text
-from waystation.cli.options import ByOption, JsonOption, parse_budget, parse_limit, parse_span
+from waystation.cli.options import (
+    AcceptOption,
+    ByOption,
+    InstructionsOption,
+    JsonOption,
+    ProceduresOption,
+    ServersOption,
+    SkillsOption,
+    parse_budget,
+    parse_limit,
+    parse_span,
+)
 from waystation.cli.render import format_count
 from waystation.cli.submit import NO_SERVER, load_task_procedures, parse_server_names, read_instructions
 from waystation.client import Client
@@ -84,40 +95,32 @@ def add(
     ],
     cron: Annotated[str, typer.Option(metavar="CRON", help="Times of the runs: '0 7 * * 1' for Mondays at 07:00.")],
     budget: Annotated[
-        str | None, typer.Option(metavar="AMOUNT", help="For each run: 200k (tokens), '$2' or '200k+$2'.")
+        str | None, typer.Option(metavar="AMOUNT", help="Budget of each run: 200k (tokens), '$2' or '200k+$2'.")
     ] = None,
     session: Annotated[
         str | None, typer.Option(metavar="NAME", help="Session of the tasks; default: a new one.")
     ] = None,
     monthly: Annotated[
-        str | None, typer.Option(metavar="AMOUNT", help="For all runs of a calendar month (UTC): 1M or '$20'.")
+        str | None, typer.Option(metavar="AMOUNT", help="Budget of all runs in a calendar month (UTC): 1M or '$20'.")
     ] = None,
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Lower-case letters, digits, hyphens; default: a generated one.")
+        str | None,
+        typer.Option(metavar="NAME", help="Name of lower-case letters, digits and hyphens; default: generated."),
     ] = None,
     zone: Annotated[str, typer.Option(metavar="ZONE", help="Time zone of --cron, like Europe/Oslo.")] = "UTC",
     overlap: Annotated[
-        Overlap, typer.Option(metavar="ACTION", help="During a run: skip, buffer-one, buffer-all or allow-all.")
+        Overlap,
+        typer.Option(metavar="ACTION", help="If a run is in progress: skip, buffer-one, buffer-all or allow-all."),
     ] = "skip",
     catch_up: Annotated[
         str, typer.Option(metavar="TIME", help="Start missed runs that are at most this late.")
     ] = _CATCH_UP,
     failures: Annotated[int, _FAILURES] = DEFAULT_MAX_FAILURES,
-    accept: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="Criterion that the report must meet; repeatable.")
-    ] = None,
-    instructions: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="File with instructions for the agents.")
-    ] = None,
-    procedures: Annotated[
-        list[Path] | None, typer.Option(metavar="PATH", help="Markdown file or folder with procedures to follow.")
-    ] = None,
-    skills: Annotated[
-        list[Path] | None, typer.Option(metavar="FOLDER", help="Folder with a SKILL.md, or with several such folders.")
-    ] = None,
-    servers: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="MCP servers to use: a,b; default,c; none.")
-    ] = None,
+    accept: AcceptOption = None,
+    instructions: InstructionsOption = None,
+    procedures: ProceduresOption = None,
+    skills: SkillsOption = None,
+    servers: ServersOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Add a schedule for a question. Each run is a task of the session with its own budget.
@@ -143,10 +146,10 @@ def add(
         "monthly": parse_limit(monthly, "--monthly") if monthly is not None else Limit(),
         "failures": failures,
     }
-    _show([asyncio.run(_add(settings, _wish(given, request)))], as_json=as_json)
+    _show([asyncio.run(_add(settings, _build_definition(given, request)))], as_json=as_json)
 
 
-def _wish(given: Mapping[str, object], request: TaskRequest) -> ScheduleDefinition:
+def _build_definition(given: Mapping[str, object], request: TaskRequest) -> ScheduleDefinition:
     """Build the schedule, in a session of its own if none was named. Raises BadInput."""
     session = make_own_session_name(f"schedule {given['name']}") if request.session == NOT_NAMED else request.session
     try:
@@ -167,7 +170,7 @@ async def _add(settings: Settings, definition: ScheduleDefinition) -> ScheduleDe
 
 @schedule.command("list")
 def list_schedules(as_json: JsonOption = False) -> None:
-    """List schedules, with their next run, the result of the last run, and why one is paused."""
+    """List schedules with their next run, the result of the last run, and the reason for a pause."""
     _show(asyncio.run(_list()), as_json=as_json)
 
 
@@ -242,26 +245,26 @@ def _show(found: Sequence[ScheduleDescription], *, as_json: bool) -> None:
 
 def build_schedule_json(schedule: ScheduleDescription) -> ScheduleJson:
     """Build the JSON, with stable keys."""
-    wish, seen = schedule.definition, schedule.view
+    definition, view = schedule.definition, schedule.view
     return ScheduleJson(
         name=schedule.name,
-        question=wish.request.question if wish is not None else "",
-        session=wish.request.session if wish is not None else "",
-        documents=wish.paths if wish is not None else (),
-        servers=wish.request.servers if wish is not None else None,
-        procedures=tuple(one.name for one in wish.request.procedures) if wish is not None else (),
-        cron=wish.timing.cron if wish is not None else "",
-        zone=wish.timing.zone if wish is not None else "",
-        budget=_budget(wish),
-        monthly=format_limit(wish.monthly) if wish is not None else "",
-        paused=seen.paused,
-        note=seen.note,
-        next_run=seen.next_run,
-        last_run=seen.last_run,
-        last=seen.last,
-        running=seen.running,
-        skipped=seen.skipped,
-        missed=seen.missed,
+        question=definition.request.question if definition is not None else "",
+        session=definition.request.session if definition is not None else "",
+        documents=definition.paths if definition is not None else (),
+        servers=definition.request.servers if definition is not None else None,
+        procedures=tuple(one.name for one in definition.request.procedures) if definition is not None else (),
+        cron=definition.timing.cron if definition is not None else "",
+        zone=definition.timing.zone if definition is not None else "",
+        budget=_budget(definition),
+        monthly=format_limit(definition.monthly) if definition is not None else "",
+        paused=view.paused,
+        note=view.note,
+        next_run=view.next_run,
+        last_run=view.last_run,
+        last=view.last,
+        running=view.running,
+        skipped=view.skipped,
+        missed=view.missed,
     )
 
 
@@ -271,7 +274,7 @@ def _budget(definition: ScheduleDefinition | None) -> str:
     return format_limit(definition.request.budget) if definition.request.budget is not None else "the default budget"
 
 
-def _beside(request: TaskRequest) -> Iterator[str]:
+def _format_extras(request: TaskRequest) -> Iterator[str]:
     """Yield what a run has besides its documents, if it was set explicitly."""
     if request.servers is not None:
         yield f"  tool servers: {', '.join(request.servers) or NO_SERVER}"
@@ -286,19 +289,21 @@ def _local(moment: datetime) -> str:
 
 def format_schedule(schedule: ScheduleDescription) -> str:
     """Format a schedule in a few lines."""
-    wish, seen = schedule.definition, schedule.view
-    state = f"paused ({seen.note})" if seen.paused else "on"
-    lines = [f"{schedule.name}  {f'{wish.timing.cron} {wish.timing.zone}' if wish is not None else ''}  {state}"]
-    if wish is None:
+    definition, view = schedule.definition, schedule.view
+    state = f"paused ({view.note})" if view.paused else "on"
+    timing = "" if definition is None else f"{definition.timing.cron} {definition.timing.zone}"
+    lines = [f"{schedule.name}  {timing}  {state}"]
+    if definition is None:
         lines.append("  its question is no longer in the store: remove the schedule and add it again")
     else:
-        month = "" if wish.monthly.is_unlimited else f", {format_limit(wish.monthly)} a month"
-        lines.append(f"  {wish.request.question}")
-        lines.append(f"  {', '.join(wish.paths)}; session {wish.request.session}; {_budget(wish)} for each run{month}")
-        lines += _beside(wish.request)
-    next_run = "-" if seen.next_run is None or seen.paused else _local(seen.next_run)
-    last = f"{_local(seen.last_run)}, {seen.last or 'result no longer known'}" if seen.last_run else "-"
+        month = "" if definition.monthly.is_unlimited else f", {format_limit(definition.monthly)} a month"
+        lines.append(f"  {definition.request.question}")
+        budget = f"{_budget(definition)} for each run{month}"
+        lines.append(f"  {', '.join(definition.paths)}; session {definition.request.session}; {budget}")
+        lines += _format_extras(definition.request)
+    next_run = "-" if view.next_run is None or view.paused else _local(view.next_run)
+    last = f"{_local(view.last_run)}, {view.last or 'result no longer known'}" if view.last_run else "-"
     lines.append(f"  next: {next_run}; last: {last}")
-    if seen.skipped or seen.missed:
-        lines.append(f"  {seen.skipped} skipped during another run, {seen.missed} missed by more than --catch-up")
+    if view.skipped or view.missed:
+        lines.append(f"  {view.skipped} skipped during another run, {view.missed} missed by more than --catch-up")
     return "\n".join(lines)

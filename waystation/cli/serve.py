@@ -291,7 +291,8 @@ def make(
         typer.Option(metavar="ROLE", help="read, submit (and steer), approve (everything), or assistant (only MCP)."),
     ] = "read",
     tenant: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Tenant that it grants access to; default: that of the settings.")
+        str | None,
+        typer.Option(metavar="NAME", help="Tenant that the key gives access to; default: that of the settings."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

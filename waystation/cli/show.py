@@ -58,28 +58,28 @@ app = typer.Typer()
 def show(
     task: TaskArgument,
     context: Annotated[
-        bool, typer.Option("--context", help="Show what fills each agent's next request instead.")
+        bool, typer.Option("--context", help="Show instead what fills each agent's next request to the model.")
     ] = False,
     tools: Annotated[
-        bool, typer.Option("--tools", help="Show which tools each agent sees, and why others are hidden.")
+        bool, typer.Option("--tools", help="Show instead which tools each agent sees, and why others are hidden.")
     ] = False,
     agent: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="With --context or --tools: only this agent, like research-1."),
+        typer.Option(metavar="AGENT", help="With --context or --tools: only this agent, like research-1."),
     ] = None,
     html: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the whole run, with transcripts, to one self-contained page."),
+        typer.Option(metavar="FILE", help="Write the whole run, with transcripts, to one HTML file."),
     ] = None,
     restore: Annotated[
-        bool, typer.Option("--restore", help="With --html: replace placeholders by their originals, with your key.")
+        bool, typer.Option("--restore", help="With --html: replace placeholders by their originals, using your key.")
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Show all of it: each step, compactions, answers, messages.")
+        bool, typer.Option("--verbose", help="Show everything: steps, compactions, answers and messages.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a task: its state, progress and cost, what waits, and what to do next. Writes its report to a file."""
+    """Show a task: its state, progress, cost, open requests and the next command. Also write its report to a file."""
     if sum([context, tools, html is not None]) > 1:
         raise BadInput("--context, --tools and --html are different views: use one of them")
     if agent is not None and not (context or tools):
@@ -148,7 +148,7 @@ async def _show(settings: Settings, task: str, *, verbose: bool, as_json: bool) 
 
 @app.command()
 def cost(task: TaskArgument, as_json: JsonOption = False) -> None:
-    """Show what a task has cost so far: by agent, model and kind of call, and each compaction."""
+    """Show what a task has cost so far, by agent, model and kind of call, and what each compaction cost."""
     bill = asyncio.run(_bill(task))
     if as_json:
         print_json(bill)
@@ -170,9 +170,9 @@ class PricesJson(Value):
 
 @app.command()
 def prices(as_json: JsonOption = False) -> None:
-    """List the prices of current models and those of your own, with their source, and the models in use without one.
+    """List the known model prices with their source, and the configured models without a price.
 
-    At another endpoint than the provider's own the published prices do not hold.
+    Published prices apply only at the provider's own endpoint.
     """
     settings = Settings()
     asked = TaskRequest(question="What does it cost?", request_id="prices")
@@ -189,7 +189,7 @@ def prices(as_json: JsonOption = False) -> None:
             format_prices([one for one in held if one.source != PRICE_SOURCE or get_model_profile(one.model).is_known])
         )
         if without:
-            print_message(f"without a price that holds here: {', '.join(without)}")
+            print_message(f"No known price at the configured endpoint: {', '.join(without)}")
 
 
 def _price_there(model: str, prices: Sequence[Price], settings: Settings) -> Price | None:
@@ -209,32 +209,35 @@ _BINARY = frozenset({"pdf", "docx"})
 def report(
     task: TaskArgument,
     draft: Annotated[
-        bool, typer.Option("--draft", help="The report that an unfinished task would deliver now.")
+        bool, typer.Option("--draft", help="Print the report that an unfinished task would deliver now.")
     ] = False,
     version: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Version of the report; default: the one delivered last."),
+        typer.Option(metavar="N", help="Version of the report; default: the last one delivered."),
     ] = None,
     restore: Annotated[
         bool,
         typer.Option(
-            "--restore", help="Replace placeholders by their originals, with your key. Credentials stay hidden."
+            "--restore", help="Replace placeholders by their originals, using your key. Credentials stay hidden."
         ),
     ] = False,
     form: Annotated[
         ReportFormat | None,
-        typer.Option("--format", help="Export with numbered citations: md, html, pdf, docx or json."),
+        typer.Option("--format", metavar="FORMAT", help="Export with numbered citations: md, html, pdf, docx or json."),
     ] = None,
     output: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="File or folder to write to; the extension sets the format."),
     ] = None,
     brief: Annotated[
-        bool, typer.Option("--brief", help="Leave out how the report was made and the versions of documents.")
+        bool, typer.Option("--brief", help="Leave out how the report was made, and the versions of the documents.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print a task's report: formatted at a terminal, as stored Markdown elsewhere. Or export it to a file."""
+    """Print a task's report, or export it to a file.
+
+    A terminal gets the report formatted, a pipe gets the stored Markdown.
+    """
     if as_json and (form or output or brief):
         raise BadInput("--json prints the whole report as it is stored: leave out --format, --output and --brief")
     if draft and version is not None:
@@ -313,11 +316,11 @@ async def _restored(found: ReportWithImprint) -> ReportWithImprint:
 
 @app.command()
 def diff(
-    before: Annotated[str, typer.Argument(metavar="TASK", help="Id of the earlier task; its beginning is enough.")],
+    before: Annotated[str, typer.Argument(metavar="TASK", help="Id of the earlier task, or its first characters.")],
     after: Annotated[str, typer.Argument(metavar="TASK", help="Id of the later task.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Print what changed between two tasks' reports: claims that are new, gone or said otherwise, with citations."""
+    """Compare the reports of two tasks: claims that are new, missing or reworded, with their citations."""
     found = asyncio.run(_diff(before, after))
     if as_json:
         print_json(found)
@@ -335,9 +338,9 @@ def format_report_changes(found: ReportChanges) -> str:
     """Format the changes by kind, one claim per line; both versions if it was reworded."""
     parts = [
         _claim_list("New", [f"+ {render_claim_with_citations(claim)}" for claim in found.new]),
-        _claim_list("Gone", [f"- {render_claim_with_citations(claim)}" for claim in found.gone]),
+        _claim_list("Missing", [f"- {render_claim_with_citations(claim)}" for claim in found.gone]),
         _claim_list(
-            "Changed",
+            "Reworded",
             [
                 f"- {render_claim_with_citations(pair.before)}\n+ {render_claim_with_citations(pair.after)}"
                 for pair in found.changed
@@ -356,15 +359,16 @@ def _claim_list(head: str, lines: Sequence[str]) -> str:
 def transcript(
     task: TaskArgument,
     agent: Annotated[
-        str | None, typer.Option(help="The agent: the id of its step, like research-1. Not given: list them.")
+        str | None,
+        typer.Option(metavar="AGENT", help="Id of the agent's step, like research-1; default: list the agents."),
     ] = None,
     only_view: Annotated[
         bool,
-        typer.Option("--view", help="Print what the model sees of it now: with summaries, without what they hide."),
+        typer.Option("--view", help="Print only what the model sees now: summaries instead of what they hide."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print everything that an agent said and was told: redacted, nothing left out, with what compactions did to it."""
+    """Print the whole transcript of an agent, redacted, with notes on what compactions changed."""
     if agent is None:
         _list_agents(task, as_json=as_json)
         return
@@ -394,7 +398,7 @@ def _list_agents(task: str, *, as_json: bool) -> None:
         return
     for agent in agents:
         print_text(f"{agent.id}  {agent.role}")
-    print_message(f"name one: `waystation transcript {task_id} --agent {agents[-1].id}`")
+    print_message(f"Choose one: `waystation transcript {task_id} --agent {agents[-1].id}`")
 
 
 async def _agents(task: str) -> tuple[str, list[AgentView]]:
@@ -408,7 +412,7 @@ async def _agents(task: str) -> tuple[str, list[AgentView]]:
 
 @app.command()
 def watch(task: TaskArgument, as_json: JsonOption = False) -> None:
-    """Follow a task until it is over, and answer its requests at the terminal."""
+    """Follow a task until it ends, and answer its requests at the terminal."""
     raise typer.Exit(asyncio.run(_watch(Settings(), task, as_json=as_json)))
 
 

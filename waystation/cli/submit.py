@@ -14,8 +14,15 @@ from waystation.budgets.budget import BudgetMode
 from waystation.cli.console import print_message
 from waystation.cli.follow import print_submission, warn_if_unattended, watch_and_print_result
 from waystation.cli.options import (
+    AcceptOption,
     Deadline,
+    DetachOption,
+    InstructionsOption,
     JsonOption,
+    ProceduresOption,
+    RequestIdOption,
+    ServersOption,
+    SkillsOption,
     parse_budget,
     parse_limit,
     parse_tokens,
@@ -58,16 +65,16 @@ def submit(
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="The question that the report answers.")],
     docs: Annotated[
         list[Path] | None,
-        typer.Option(metavar="PATH", help="File or folder to work on, repeatable; default: those of the session."),
+        typer.Option(metavar="PATH", help="File or folder to work on, repeatable; default: the session's documents."),
     ] = None,
     session: Annotated[
         str | None, typer.Option(metavar="NAME", help="Session to continue; default: a new one.")
     ] = None,
     budget: Annotated[
-        str | None, typer.Option(metavar="AMOUNT", help="For the whole task: 600k (tokens), '$2' or '600k+$2'.")
+        str | None, typer.Option(metavar="AMOUNT", help="Budget of the task: 600k (tokens), '$2' or '600k+$2'.")
     ] = None,
     agent_budget: Annotated[
-        str | None, typer.Option(metavar="AMOUNT", help="For each agent at its start: 100k or '$0.30'.")
+        str | None, typer.Option(metavar="AMOUNT", help="Budget of each agent at its start: 100k or '$0.30'.")
     ] = None,
     ceiling: Annotated[
         str | None, typer.Option(metavar="AMOUNT", help="Maximum that grants may raise the budget to: 2M or '$5'.")
@@ -76,19 +83,23 @@ def submit(
         str | None, typer.Option(metavar="AMOUNTxN", help="Grants approved in advance: 50kx3 or '$0.25x4'.")
     ] = None,
     answer_by: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Deadline for answers: 07:00, or 12h for each request.")
+        str | None, typer.Option(metavar="TIME", help="Deadline for your answers: 07:00, or 12h after each request.")
     ] = None,
     then: Annotated[
-        Deadline | None, typer.Option(metavar="ACTION", help="At the deadline: partial (default) or wait.")
+        Deadline | None,
+        typer.Option(metavar="ACTION", help="At the deadline: partial (deliver what is done; default) or wait."),
     ] = None,
     preset: Annotated[
-        Preset | None, typer.Option(metavar="NAME", help="Defaults for qa, debugging or long work; other options win.")
+        Preset | None,
+        typer.Option(metavar="NAME", help="Defaults for a kind of work: qa, debugging or long. Options override them."),
     ] = None,
     mode: Annotated[
         BudgetMode | None,
         typer.Option(metavar="MODE", help="When the budget is spent: approval (default), soft or hard."),
     ] = None,
-    window: Annotated[str | None, typer.Option(metavar="TOKENS", help="Context window of each agent: 50k.")] = None,
+    window: Annotated[
+        str | None, typer.Option(metavar="TOKENS", help="Context window of each agent, like 50k.")
+    ] = None,
     memory: Annotated[
         MemoryScope | None, typer.Option(metavar="SCOPE", help="Memory to search: session (default) or team.")
     ] = None,
@@ -96,26 +107,14 @@ def submit(
         StrategyName | None,
         typer.Option(metavar="NAME", help="What compactions keep: ends (default), window, snapshot, replace."),
     ] = None,
-    accept: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="Criterion that the report must meet; repeatable.")
-    ] = None,
-    instructions: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="File with instructions for the agents.")
-    ] = None,
-    procedures: Annotated[
-        list[Path] | None, typer.Option(metavar="PATH", help="Markdown file or folder with procedures to follow.")
-    ] = None,
-    skills: Annotated[
-        list[Path] | None, typer.Option(metavar="FOLDER", help="Folder with a SKILL.md, or with several such folders.")
-    ] = None,
-    servers: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="MCP servers to use: a,b; default,c; none.")
-    ] = None,
-    request_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="Id for a safe retry: the same id finds the same task.")
-    ] = None,
+    accept: AcceptOption = None,
+    instructions: InstructionsOption = None,
+    procedures: ProceduresOption = None,
+    skills: SkillsOption = None,
+    servers: ServersOption = None,
+    request_id: RequestIdOption = None,
     review_plan: Annotated[bool, typer.Option("--review-plan", help="Ask for approval of the plan first.")] = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Return at once instead of following the task.")] = False,
+    detach: DetachOption = False,
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Print the whole configuration, with its sources.")
     ] = False,
@@ -173,7 +172,7 @@ def parse_server_names(written: str | None) -> tuple[str, ...] | None:
     if names == (NO_SERVER,):
         return ()
     if NO_SERVER in names or "" in names:
-        raise BadInput(f"--servers {written!r}: give names with commas between, like time,wiki; or `{NO_SERVER}` alone")
+        raise BadInput(f"--servers {written!r}: separate names with commas, like time,wiki; or `{NO_SERVER}` alone")
     return names
 
 
@@ -196,7 +195,7 @@ def read_instructions(path: Path) -> str:
         cause = (error.strerror or "it cannot be opened").lower()
         raise BadInput(f"--instructions {path} cannot be read: {cause}. Give a text file that you may read.") from error
     except UnicodeDecodeError as error:
-        raise BadInput(f"--instructions {path} is no UTF-8 text. Save it as plain text in UTF-8.") from error
+        raise BadInput(f"--instructions {path} is not UTF-8 text. Save it as plain text in UTF-8.") from error
 
 
 def _load(paths: list[Path], *, verbose: bool) -> DocumentLoadResult:
@@ -254,20 +253,20 @@ def print_task_summary(settings: Settings, row: TaskRow, documents: int) -> None
     """Print what the task works on, what it may spend, and how to follow up later."""
     for sentence in describe_unknown_variables():
         print_message(sentence)
-    request, terms = row.request, row.config
+    request, config = row.request, row.config
     chosen = resolve_config(request, settings)
     skipped = f" ({len(request.skipped_items)} skipped)" if request.skipped_items else ""
     print_message(f"{format_count(documents, 'document')}{skipped}")
-    budget = f"{format_limit(terms.budget)}{_by(chosen, 'budget')}{_ceiling(terms)}"
-    print_message(f"Budget {budget}; {WHEN_SPENT[terms.mode]}{_by(chosen, 'mode')}")
+    budget = f"{format_limit(config.budget)}{_by(chosen, 'budget')}{_ceiling(config)}"
+    print_message(f"Budget {budget}; {WHEN_SPENT[config.mode]}{_by(chosen, 'mode')}")
     if request.unattended != UnattendedPolicy():
         print_message(f"While no one answers: {_in_advance(request.unattended)}")
-    if terms.offline:
+    if config.offline:
         here = settings.server is None and settings.anthropic_api_key is None
         step = ". Set ANTHROPIC_API_KEY to use Claude" if here else ""
         print_message(f"Model: the built-in offline model, which extracts and does not reason{step}")
     else:
-        print_message(f"Model {terms.default.model}")
+        print_message(f"Model {config.default.model}")
     if request.session == make_own_session_name(request.request_id):
         print_message(f"Follow up later with --session {request.session}")
     else:
@@ -276,18 +275,18 @@ def print_task_summary(settings: Settings, row: TaskRow, documents: int) -> None
 
 def print_task_config(settings: Settings, row: TaskRow) -> None:
     """Print every default and choice of the task's configuration, with the source of each."""
-    request, terms = row.request, row.config
+    request, config = row.request, row.config
     chosen = resolve_config(request, settings)
-    print_message(f"Mode {terms.mode}{_by(chosen, 'mode')}; {_agent_budget(terms, chosen)} for each agent")
-    print_message(f"Agents: {_models(terms.default, chosen)}; {_window(terms.default, chosen)}")
-    if not terms.offline and (bought := describe_budget_in_tokens(terms, row.submitted_at.date())):
+    print_message(f"Mode {config.mode}{_by(chosen, 'mode')}; {_agent_budget(config, chosen)} for each agent")
+    print_message(f"Agents: {_models(config.default, chosen)}; {_window(config.default, chosen)}")
+    if not config.offline and (bought := describe_budget_in_tokens(config, row.submitted_at.date())):
         print_message(bought)
     for role in list_step_roles():
-        if (own := terms.by_role.get(role)) is not None:
+        if (own := config.by_role.get(role)) is not None:
             by = resolve_config(request, settings, role)
             print_message(f"Agents for {role}: {_models(own, by)}; {_window(own, by)}")
     kept_by = _by(chosen, "strategy", "primers", "recents", "keep_last")
-    print_message(f"Compaction{kept_by}: {_compaction(terms.default)}")
+    print_message(f"Compaction{kept_by}: {_compaction(config.default)}")
 
 
 def _print_servers(row: TaskRow, *, inherited: bool) -> None:

@@ -17,7 +17,9 @@ from waystation.cli.console import OK, WORK_FAILED, print_json, print_message, p
 from waystation.cli.follow import print_submission, warn_if_unattended, watch_and_print_result
 from waystation.cli.options import (
     ByOption,
+    DetachOption,
     JsonOption,
+    RequestIdOption,
     TaskArgument,
     format_moment,
     parse_budget,
@@ -126,18 +128,21 @@ def format_phase_legend(views: Iterable[TaskView]) -> str:
 
 @app.command("list")
 def list_tasks(
-    session: Annotated[str | None, typer.Option(help="Only the tasks of this session.")] = None,
+    session: Annotated[str | None, typer.Option(metavar="NAME", help="Only tasks of this session.")] = None,
     state: Annotated[
         list[TaskPhase] | None,
-        typer.Option(metavar="STATE", help="Only those in this state, like paused or failed; repeatable."),
+        typer.Option(metavar="STATE", help="Only tasks in this state, like paused or failed; repeatable."),
     ] = None,
     since: Annotated[
-        str | None, typer.Option(help="Only those submitted since then: 2d (days ago; also h and m), or 2026-11-01.")
+        str | None,
+        typer.Option(metavar="DATE", help="Only tasks submitted since this date, or an age like 2d, 12h or 30m."),
     ] = None,
-    text: Annotated[str, typer.Option(help="Only those with this in their question, as the list shows it.")] = "",
+    text: Annotated[
+        str, typer.Option(metavar="TEXT", help="Only tasks with this text in their question, as listed.")
+    ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """List the newest tasks, also those that Temporal has forgotten; or all of a state, a time, a text."""
+    """List the newest tasks, including those that Temporal has deleted. With a filter, list all tasks that match."""
     now = local_now()
     submitted = parse_past_moment(since, "--since", now)
     views = asyncio.run(_tasks(TaskFilter(session=session, phases=frozenset(state or ()), since=submitted, text=text)))
@@ -171,10 +176,10 @@ async def _tasks(task_filter: TaskFilter) -> tuple[TaskView, ...]:
 
 @app.command()
 def cancel(task: TaskArgument, as_json: JsonOption = False) -> None:
-    """Stop a task. What it has spent stays spent; what it had reserved goes back to its session."""
+    """Stop a task. Its reserved budget returns to the session; what it has spent stays spent."""
     done = asyncio.run(_cancel(task))
     if done.requested:
-        print_message(f"asked {done.task_id} to stop; `waystation show {done.task_id}` tells when it has")
+        print_message(f"Requested that {done.task_id} stops. `waystation show {done.task_id}` shows when it has.")
     else:
         print_message(f"{done.task_id} has ended: {done.phase}")
     if as_json:
@@ -194,17 +199,18 @@ MAX_NAMED_DOCUMENTS = 20
 @app.command()
 def documents(
     task: TaskArgument,
-    docs: Annotated[list[Path] | None, typer.Option(help="File or folder to read again; repeatable.")] = None,
+    docs: Annotated[
+        list[Path] | None, typer.Option(metavar="PATH", help="File or folder to read again; repeatable.")
+    ] = None,
     remove_missing: Annotated[
-        bool, typer.Option("--remove-missing", help="Documents that are not in --docs any more are removed.")
+        bool, typer.Option("--remove-missing", help="Remove documents that are not in --docs any more.")
     ] = False,
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the documents of a task; with --docs, give a running task what has changed of them.
+    """List a task's documents. With --docs, send new and changed documents to a running task.
 
-    Only changed and new files are read. Agents hear at their next turns which documents are others now, and read the
-    new versions from then on.
+    Agents are notified of the changes at their next turn, and read the new versions from then on.
     """
     raise typer.Exit(asyncio.run(_documents(task, docs or [], remove_missing, by or getuser(), as_json)))
 
@@ -236,7 +242,7 @@ def _tell_changes(answer: DocumentUpdateAnswer) -> None:
     for kind in ("changed", "added", "removed"):
         _name(kind, [change.name for change in answer.changes if change.kind == kind])
     if answer.not_given:
-        _name("not given, stays as it is (--remove-missing removes it)", answer.not_given)
+        _name("not in --docs, kept (--remove-missing removes it)", answer.not_given)
     print_answer(answer.answer)
 
 
@@ -251,17 +257,25 @@ def _name(what: str, names: Sequence[str]) -> None:
 def fork(
     task: TaskArgument,
     step: Annotated[
-        str, typer.Option("--from", metavar="STEP", help="Restart from this step, with all steps that build on it.")
+        str, typer.Option("--from", metavar="STEP", help="Step to run again, with all steps that depend on it.")
     ],
-    instructions: Annotated[Path | None, typer.Option(help="File with other instructions for the agents.")] = None,
-    budget: Annotated[str | None, typer.Option(help="Of the new task; by default that of the first one.")] = None,
-    request_id: Annotated[str | None, typer.Option(help="The same id again finds the same task.")] = None,
-    detach: Annotated[bool, typer.Option("--detach", help="Do not wait for the end.")] = False,
+    instructions: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="File with instructions for the agents; default: those of the first task."),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AMOUNT", help="Budget of the new task, like 600k or '$2'; default: that of the first task."
+        ),
+    ] = None,
+    request_id: RequestIdOption = None,
+    detach: DetachOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Start a new task with the finished steps of one that is over: those cost nothing again.
+    """Start a new task that reuses finished steps of a task that is over.
 
-    Question and documents stay the same. Restarted steps are paid from the new budget.
+    Question and documents stay the same. Reused steps cost nothing; the others are paid from the new task's budget.
     """
     wish = ForkRequest(
         step=step,
@@ -286,19 +300,20 @@ async def _fork(settings: Settings, task: str, fork: ForkRequest, *, detach: boo
 MAX_SESSIONS = 1_000
 
 
-session = typer.Typer(name="session", help="List sessions; set what one may spend.", no_args_is_help=True)
+session = typer.Typer(name="session", help="List sessions, or set the budget of one.", no_args_is_help=True)
 app.add_typer(session)
 
 
 @session.callback()
 def _session() -> None:
-    """List sessions; set what one may spend."""
+    """List sessions, or set the budget of one."""
 
 
 @session.command("list")
 def list_sessions(as_json: JsonOption = False) -> None:
-    """List the sessions with what their tasks have spent, what is held for those at work, and what they may spend
-    together; those with the newest tasks first.
+    """List sessions, the most recently used first.
+
+    Each line shows what the session's tasks have spent, what is reserved for running tasks, and the session's budget.
     """
     found = asyncio.run(_sessions())
     if as_json:
@@ -311,8 +326,8 @@ def list_sessions(as_json: JsonOption = False) -> None:
             format_count(one.tasks, "task"),
             format_usd_short(one.spent.micro_usd),
             f"{format_tokens_short(one.spent.tokens)} spent",
-            f"{_short_amount(one.held)} held",
-            "no limit" if one.limit.is_unlimited else f"of {_short_amount(one.limit.amount)}",
+            f"{_short_amount(one.held)} reserved",
+            "no limit" if one.limit.is_unlimited else f"limit {_short_amount(one.limit.amount)}",
             sanitize_line(one.session),
         )
         for one in found
@@ -320,9 +335,7 @@ def list_sessions(as_json: JsonOption = False) -> None:
     for line in format_columns(rows, result.width):
         result.print(line, soft_wrap=True)
     if not found:
-        print_message(
-            "no session yet: `waystation submit` hands a task in, with --session NAME as one of a line of work"
-        )
+        print_message("No sessions yet: `waystation submit --session NAME` creates one")
 
 
 def _short_amount(amount: Amount) -> str:
@@ -339,13 +352,15 @@ async def _sessions() -> tuple[SessionSummary, ...]:
 @session.command("set")
 def set_limit(
     name: Annotated[str, typer.Argument(metavar="SESSION", help="Name of the session.")],
-    budget: Annotated[str, typer.Option(help=f"For all its tasks, like 2M, $50, 2M+$50, or {UNLIMITED}.")],
+    budget: Annotated[
+        str, typer.Option(metavar="AMOUNT", help=f"For all its tasks: 2M (tokens), '$50', '2M+$50' or {UNLIMITED}.")
+    ],
     as_json: JsonOption = False,
 ) -> None:
-    """Set what all tasks of a session may spend together."""
+    """Set how much all tasks of a session may spend together."""
     limit = Limit() if budget == UNLIMITED else parse_budget(budget, "--budget")
     asyncio.run(_set(name, limit))
-    print_message(f"session {name} may spend {format_limit(limit)}")
+    print_message(f"Budget of session {name}: {format_limit(limit)}")
     if as_json:
         print_json(SessionLimitView(session=name, limit=limit))
 
@@ -358,13 +373,14 @@ async def _set(name: str, limit: Limit) -> None:
 @app.command()
 def message(
     task: TaskArgument,
-    text: Annotated[str, typer.Argument(metavar="MESSAGE", help="What the agents shall know, as they will read it.")],
+    text: Annotated[str, typer.Argument(metavar="MESSAGE", help="Text, which agents read word for word.")],
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Send a message to the agents of a running task: those at work, and those that start later, each of them once.
+    """Send a message to all agents of a running task, including those that start later.
 
-    An agent receives it at its next turn; one that waits, when it goes on. `waystation show` lists who has received it.
+    An agent receives it at its next turn; a paused agent, when it continues. `waystation show --verbose` lists the
+    agents that have received it.
     """
     report_and_exit(asyncio.run(_send(task, text, by or getuser())), "refused", as_json=as_json)
 
@@ -376,13 +392,17 @@ async def _send(task: str, text: str, by: str) -> AnswerResult:
 
 @app.command()
 def spending(
-    since: Annotated[str, typer.Option(help="First day: 7d (days ago), or 2026-11-01; days are those of UTC.")] = "29d",
-    until: Annotated[str | None, typer.Option(help="Last day; by default today.")] = None,
-    session: Annotated[str | None, typer.Option(help="Of this session alone.")] = None,
-    by: Annotated[SpendingGrouping, typer.Option(help="What a line is of.")] = "model",
+    since: Annotated[
+        str, typer.Option(metavar="DATE", help="First day in UTC, like 2026-11-01, or an age like 7d.")
+    ] = "29d",
+    until: Annotated[str | None, typer.Option(metavar="DATE", help="Last day; default: today.")] = None,
+    session: Annotated[str | None, typer.Option(metavar="NAME", help="Only tasks of this session.")] = None,
+    by: Annotated[
+        SpendingGrouping, typer.Option(metavar="GROUP", help="One line for each task, agent or model.")
+    ] = "model",
     as_json: JsonOption = False,
 ) -> None:
-    """Show what all tasks have spent since some day, the dearest first; `--json` has it by day, too."""
+    """Show what all tasks have spent, the highest cost first. `--json` also groups it by day."""
     now = local_now()
     first, last = (parse_past_moment(text, name, now) for text, name in ((since, "--since"), (until, "--until")))
     days = DayRange.resolve(
@@ -400,7 +420,7 @@ def spending(
     )
     if not found.total.possibly_billed.is_zero:
         print_message(
-            f"possibly billed beside: at most {format_amount(found.total.possibly_billed)}, of calls without a reply"
+            f"Calls without a reply may also have been billed: at most {format_amount(found.total.possibly_billed)}"
         )
 
 

@@ -33,12 +33,16 @@ app = typer.Typer()
 
 @app.command()
 def tools(
-    file: Annotated[Path, typer.Option("--servers", help="Config file of the tool servers, as other clients have it.")],
+    file: Annotated[
+        Path,
+        typer.Option("--servers", metavar="FILE", help="Config file of the tool servers, as other MCP clients use it."),
+    ],
     as_json: JsonOption = False,
 ) -> None:
-    """Start or reach the tool servers of a config file, and list what they offer.
+    """List the tools of the servers in a config file, with their approvals and restrictions.
 
-    What a server says of its tools, also that one only reads, nobody has checked. Exit code 3 if one tells nothing.
+    It starts each server or connects to it. What a server says about its tools, for example that a tool only reads, is
+    not verified. Exits with 3 if a server does not list its tools.
     """
     found, by_name = asyncio.run(_found(file))
     if as_json:
@@ -55,19 +59,19 @@ def format_tool_lines(found: UntrustedTools, by_name: Collection[str] = ()) -> I
     `by_name`: servers that tasks have to name.
     """
     for server, specs in groupby(found.tools, key=lambda spec: spec.server):
-        yield f"{server} (for tasks that name it)" if server in by_name else server
+        yield f"{server} (only for tasks that name it)" if server in by_name else server
         yield from (f"  {spec.name}  {_notes(spec)}" for spec in specs)
     if found.hidden:
         yield "hidden"
         yield from (f"  {_hidden(one)}" for one in found.hidden)
     if not found.tools and not found.hidden:
-        yield "nothing: the file has no tool server that is not disabled"
+        yield "The file has no enabled tool servers."
 
 
 def _silent(found: UntrustedTools) -> set[str]:
     """Return the servers that did not list their tools."""
-    told = {spec.server for spec in found.tools} | {one.server for one in found.hidden if one.tool}
-    return {one.server for one in found.hidden} - told
+    listing = {spec.server for spec in found.tools} | {one.server for one in found.hidden if one.tool}
+    return {one.server for one in found.hidden} - listing
 
 
 async def _found(file: Path) -> tuple[UntrustedTools, frozenset[str]]:
@@ -89,7 +93,8 @@ async def _found(file: Path) -> tuple[UntrustedTools, frozenset[str]]:
 
 def _notes(spec: UntrustedToolSpec) -> str:
     effect = "reads" if spec.read_only else "writes, may be repeated" if spec.idempotent else "writes"
-    return f"{'asks' if spec.requires_approval else 'does not ask'}; {effect}; for {', '.join(spec.roles)}"
+    approval = "needs approval" if spec.requires_approval else "no approval"
+    return f"{approval}; {effect}; for {', '.join(spec.roles)}"
 
 
 def _hidden(one: HiddenTool) -> str:

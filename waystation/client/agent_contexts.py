@@ -277,21 +277,24 @@ MAX_QUERY_CHARACTERS, MAX_RECALLED_TOKENS = 2_000, 20_000
 
 
 class MemorySearchRequest(Value):
-    """A person's search of memory, in terms that people know. Fields that are not given do not narrow it."""
+    """A person's search of memory. Fields that are not given do not narrow it."""
 
-    query: str = Field(min_length=1, max_length=MAX_QUERY_CHARACTERS)
-    """Redacted before the search."""
-    session: str | None = Field(default=None, min_length=1, max_length=200)
-    task: str | None = Field(default=None, min_length=1, max_length=200)
-    """Task id; its beginning is enough."""
-    agent: str | None = Field(default=None, min_length=1, max_length=200)
-    """Agent name, such as `research-1`."""
-    kind: PassageKind | None = None
-    since: UtcMoment | None = None
-    """Only what was hidden or remembered at this time or later."""
-    until: UtcMoment | None = None
-    tokens: int = Field(default=RECALLED_TOKENS, ge=1, le=MAX_RECALLED_TOKENS)
-    """Maximum size of the result, in tokens."""
+    query: str = Field(
+        min_length=1, max_length=MAX_QUERY_CHARACTERS, description="Words to search for; they are redacted first."
+    )
+    session: str | None = Field(default=None, min_length=1, max_length=200, description="Only this session.")
+    task: str | None = Field(
+        default=None, min_length=1, max_length=200, description="Only this task, by its id or first characters."
+    )
+    agent: str | None = Field(
+        default=None, min_length=1, max_length=200, description="Only this agent, like research-1."
+    )
+    kind: PassageKind | None = Field(default=None, description="Only passages of this kind.")
+    since: UtcMoment | None = Field(default=None, description="Only passages stored at this time or later.")
+    until: UtcMoment | None = Field(default=None, description="Only passages stored before this time.")
+    tokens: int = Field(
+        default=RECALLED_TOKENS, ge=1, le=MAX_RECALLED_TOKENS, description="Maximum size of the result in tokens."
+    )
 
     async def to_query(self, tenant: str, resolve: Callable[[str], Awaitable[str]]) -> MemoryQuery:
         """Build the memory query.
@@ -300,7 +303,7 @@ class MemorySearchRequest(Value):
             BadInput: The query is blank, or the time is invalid; also whatever `resolve` raises.
         """
         if not self.query.strip():
-            raise BadInput("there is nothing to look for: give a few words")
+            raise BadInput("the query is empty: give a few words")
         if self.since is not None and self.until is not None and self.since >= self.until:
             raise BadInput(f"nothing can be found: since ({self.since}) is not before until ({self.until})")
         return MemoryQuery(
@@ -317,7 +320,7 @@ class MemorySearchRequest(Value):
 
 
 class MemoryMatchJson(Value):
-    """One stretch of what was found, best first. Lines are those of a document, messages those of a conversation."""
+    """An excerpt found in memory: lines of a document, or messages of a conversation."""
 
     passages: tuple[str, ...]
     kind: PassageKind

@@ -183,8 +183,8 @@ class RemoteClient(Client):
         Raises BadInput.
         """
         raise BadInput(
-            f"a draft of {task_id} cannot be made through WAYSTATION_SERVER: unset it and run the command on "
-            f"the machine of the store. `waystation show {task_id}` has its notes"
+            f"a draft of {task_id} is not available through WAYSTATION_SERVER: run the command on the machine of the "
+            f"store, without WAYSTATION_SERVER. `waystation show {task_id}` shows the progress"
         )
 
     async def get_schedule_client(self) -> ScheduleClient:
@@ -255,13 +255,13 @@ def _address(written: str) -> tuple[str, str]:
         parts = urlsplit(written.strip())
         port = parts.port
     except ValueError:
-        raise BadInput(f"WAYSTATION_SERVER is no address: give one {_LIKE}") from None
+        raise BadInput(f"WAYSTATION_SERVER is not an address: give one {_LIKE}") from None
     host = parts.hostname or ""
     odd = any(not label for label in host.split(".")) or any(sign.isspace() for sign in host) or port == 0
     if parts.scheme not in {"http", "https"} or odd or parts.username is not None or parts.path not in {"", "/"}:
-        raise BadInput(f"WAYSTATION_SERVER is no address: give one {_LIKE}")
+        raise BadInput(f"WAYSTATION_SERVER is not an address: give one {_LIKE}")
     if parts.scheme == "http" and host not in _LOOPBACK:
-        raise BadInput(f"WAYSTATION_SERVER is http: to {host} the token would go in plain text; give https://{host}")
+        raise BadInput(f"WAYSTATION_SERVER would send the token to {host} in plain text: use https://{host}")
     name = f"[{host}]" if ":" in host else host
     token = parse_qs(parts.query).get("token", [""])[0]
     return f"{parts.scheme}://{name}{'' if port is None else f':{port}'}", token

@@ -458,8 +458,8 @@ class AssistantSettings(BaseSettings):
     )
     mcp_answers: Literal["person", "client", "nobody"] = Field(
         default="person",
-        description="Who answers the requests of an assistant's tasks: person (its client shows a form), client (the "
-        "assistant itself) or nobody (only the command line and the pages).",
+        description="Who answers the requests of an assistant's tasks: `person` (its client shows a form), `client` "
+        "(the assistant itself) or `nobody` (they are answered only by commands and on the pages).",
     )
     mcp_servers: WrittenNames = Field(
         default=(),

@@ -52,7 +52,7 @@ class RedactedConversation(Value):
 
 
 class AuditItem(Value):
-    """Something that hidden messages had."""
+    """An item of the hidden messages, and where the model view still has it."""
 
     kind: str
     """One of `AUDIT_KINDS`."""
@@ -164,7 +164,7 @@ def _place(kind: str, text: str, places: Mapping[_Place, SearchableText]) -> _Pl
 
 
 class MessageView(Message):
-    """A message of the log, and what became of it."""
+    """A message of a transcript, with what hides, masks or pins it now."""
 
     hidden_by: str | None
     """ID of the compaction that covers it, whose own summary may be hidden in turn. None if a pin keeps the message
@@ -178,7 +178,7 @@ class MessageView(Message):
 
 
 class CompactionView(Value):
-    """A compaction of the log, and what became of it."""
+    """A compaction in a transcript, with its current state."""
 
     id: str
     type: Literal["summarised", "masked", "truncated"]
@@ -199,7 +199,7 @@ class CompactionView(Value):
 
 
 class AnnotatedTranscript(Value):
-    """Everything in the order of the log."""
+    """A whole transcript, with the effect of compactions on each message."""
 
     run_id: str
     version: int

@@ -70,7 +70,7 @@ class CompactionOutcome(Value):
 
 
 class CompactionTotals(Value):
-    """Totals of several compactions: what remains of those that are no longer listed."""
+    """Totals of the compactions that are no longer listed one by one."""
 
     count: int = 0
     effective_count: int = 0

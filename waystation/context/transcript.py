@@ -40,7 +40,7 @@ class Text(Value):
 
 
 class Thinking(Value):
-    """Signed reasoning. It stays byte-identical, or goes together with its tool loop."""
+    """Signed reasoning. It is kept byte for byte, or removed together with its tool loop."""
 
     type: Literal["thinking"] = "thinking"
     thinking: str
@@ -48,14 +48,14 @@ class Thinking(Value):
 
 
 class RedactedThinking(Value):
-    """Reasoning that the provider sealed."""
+    """Reasoning that the provider encrypted."""
 
     type: Literal["redacted_thinking"] = "redacted_thinking"
     data: str
 
 
 class ToolUse(Value):
-    """The model asks for one call of a tool."""
+    """A tool call that the model requests."""
 
     type: Literal["tool_use"] = "tool_use"
     id: Identifier
@@ -120,8 +120,8 @@ def _is_sealed(key: str) -> bool:
 
 
 class OpaqueBlock(Value):
-    """A block of the Messages API that goes on as it is: an image, a document, a search result, an earlier summary by
-    the provider, a call that the provider carried out itself.
+    """A block of the Messages API that is passed on unchanged: an image, a document, a search result, an earlier
+    summary by the provider, or a call that the provider carried out itself.
     """
 
     type: Literal["opaque"] = "opaque"
@@ -149,7 +149,7 @@ class OpaqueBlock(Value):
 
 
 class ToolResult(Value):
-    """What a tool call gave back."""
+    """The result of a tool call."""
 
     type: Literal["tool_result"] = "tool_result"
     tool_use_id: Identifier
@@ -435,10 +435,10 @@ class Fence(Value):
 
 
 class CallIntent(Value):
-    """Recorded before a model call: without a charge of the same key it is shown as possibly billed.
+    """A record that is written before each model call. Without a charge of the same key, the call was possibly billed.
 
-    The key is of the agent run and the turn (`turn-12`), the compaction (`summary-…`), the plan (`plan-1`) or the
-    call of the tool (`search-…`); it has no attempt number.
+    The key names the agent run and the turn (`turn-12`), the compaction (`summary-…`), the plan (`plan-1`) or the tool
+    call (`search-…`). It has no attempt number.
     """
 
     key: str

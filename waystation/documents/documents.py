@@ -95,7 +95,7 @@ class DocumentPassage(NamedTuple):
 
 
 class SkippedItem(Value):
-    """A file, folder or part of a file that was given and is in no document. The reason follows the name."""
+    """A file, folder or part of a file that was submitted and is in no document, with the reason."""
 
     name: str
     reason: str
@@ -416,7 +416,7 @@ def _version(document: Document) -> str:
 
 
 class SourceDocument(Value):
-    """A document as a person hands it over: its name and its text."""
+    """A document as a person submits it: its name and its text."""
 
     name: str = Field(min_length=0)
     text: str = Field(min_length=0)  # with a bound, pydantic rejects lone surrogates

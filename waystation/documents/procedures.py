@@ -57,7 +57,7 @@ class SkillFile(Value):
 
 
 class ProcedureSource(Value):
-    """A procedure as a person hands it in."""
+    """A procedure as a person submits it."""
 
     name: str = Field(min_length=1, max_length=_MAX_NAME_CHARACTERS)
     """Name of its file, or of a skill's folder; one line."""

@@ -22,7 +22,7 @@ _FACTORS = {"": 1, "k": 1_000, "m": 1_000_000}
 
 
 class Amount(Value):
-    """What is spent, held, asked for or granted, in both units at once. Never negative."""
+    """An amount of budget in both units, such as what was spent, reserved, requested or granted. Never negative."""
 
     tokens: int = 0
     """Fresh tokens."""
@@ -56,7 +56,7 @@ class Amount(Value):
 
 
 class Limit(Value):
-    """What may be spent at most. None in a unit: there is no limit in that unit, which is only ever written out."""
+    """The maximum that may be spent. A unit that is None has no limit."""
 
     tokens: int | None = None
     micro_usd: int | None = None
@@ -199,7 +199,9 @@ def parse_token_amount(text: str) -> int:
         number, factor = Decimal((found[1] or found[3]).translate(_NO_SEPARATORS)), _FACTORS[(found[4] or "").lower()]
         if (tokens := number * factor) == int(tokens):
             return int(tokens)
-    raise ValueError(f"{text!r} is no amount of tokens: write it like 600k, 1.5M or 600_000{format_comma_hint(text)}")
+    raise ValueError(
+        f"{text!r} is not an amount of tokens: write it like 600k, 1.5M or 600_000{format_comma_hint(text)}"
+    )
 
 
 def parse_limit(text: str) -> Limit:
@@ -212,7 +214,7 @@ def parse_limit(text: str) -> Limit:
     for part in text.split("+"):
         money = _DOLLARS.fullmatch(part.strip())
         if money is None and ("$" in part or not part.strip()):
-            raise ValueError(f"{text!r} is no amount: write {LIMIT_FORMAT_HINT}{format_comma_hint(text)}")
+            raise ValueError(f"{text!r} is not an amount: write {LIMIT_FORMAT_HINT}{format_comma_hint(text)}")
         unit = "tokens" if money is None else "micro_usd"
         if unit in units:
             raise ValueError(f"{text!r} names {'tokens' if money is None else 'dollars'} twice")
@@ -232,7 +234,7 @@ def parse_bounded_limit(text: str, minimum: Amount, maximum: Amount = MAX_AMOUNT
         limit = parse_limit(text)
     except ValueError as error:
         raise ValueError(
-            f"{LIMIT_FORMAT_HINT}; {text[:_MAX_REPEATED_CHARACTERS]!r} is no such amount{format_comma_hint(text)}"
+            f"{LIMIT_FORMAT_HINT}; {text[:_MAX_REPEATED_CHARACTERS]!r} is not an amount{format_comma_hint(text)}"
         ) from error
     ranges = ((limit.tokens, minimum.tokens, maximum.tokens), (limit.micro_usd, minimum.micro_usd, maximum.micro_usd))
     if not all(given is None or lowest <= given <= highest for given, lowest, highest in ranges):

@@ -4,7 +4,7 @@ from waystation.kernel.value import Value
 
 
 class Usage(Value):
-    """Tokens of model calls by kind, and searches of the web, as far as the provider reported them."""
+    """Tokens of model calls by kind, and web searches, as reported by the provider."""
 
     input: int = 0
     """Uncached input tokens."""

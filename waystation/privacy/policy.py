@@ -12,7 +12,7 @@ from waystation.kernel.value import Value
 
 
 class RedactionPolicy(StrEnum):
-    """How much is replaced; a setting of the worker."""
+    """Which private values are replaced; a setting of the worker."""
 
     STANDARD = "standard"
     """Secrets and direct identifiers before a model call; names as well before summariser, memory and Temporal."""

@@ -269,7 +269,7 @@ class TraceFeed:
         if self._away is taken:
             self._away = not taken
             _log.warning(
-                "spans are sent again"
+                "spans are being sent again"
                 if taken
                 else "the receiver of spans does not answer: spans are sent when it does"
             )

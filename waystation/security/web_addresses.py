@@ -129,7 +129,7 @@ def _entry(written: str) -> str:
     try:
         return ANY_DOMAIN if name == ANY_DOMAIN else _host(name)
     except ValueError:
-        raise ValueError(f"{written!r} is no domain; write it like example.org, or * for all") from None
+        raise ValueError(f"{written!r} is not a domain; write it like example.org, or * for all") from None
 
 
 def _listed(host: str, entries: tuple[str, ...]) -> bool:

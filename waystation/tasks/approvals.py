@@ -415,7 +415,7 @@ class RecordedAnswer(Value):
 
 
 class AnswerOrigin(Value):
-    """Where an answer came from. More than one of each where several messages could be the one that counted."""
+    """Where an answer came from. It has several entries if several messages may be the one that took effect."""
 
     identities: tuple[str, ...]
     principals: tuple[str, ...] = ()

@@ -152,7 +152,7 @@ class ContextEditor:
         except TextNotFoundError:
             raise BadInput(
                 "its instructions are not in the task's store: send it with `waystation compact --instructions`, "
-                "which puts them there"
+                "which stores them"
             ) from None
         if len(text) > MAX_INSTRUCTIONS_CHARACTERS:
             raise BadInput(

@@ -99,22 +99,20 @@ def format_budget_forecast(forecast: BudgetForecastView, asked: Amount) -> str:
 
 def format_minimum_grant(approval: ApprovalView) -> str:
     """Format the smallest useful grant, and what a smaller one does; follows `minimum`."""
-    return (
-        f"{format_amount(approval.needed)} more than it has left, so that its next call fits; after less it asks again"
-    )
+    return f"{format_amount(approval.needed)}; with less, its next call does not fit and it asks again"
 
 
-def format_spending_and_steps(approval: ApprovalView) -> str:
-    """Format what the task had spent, its finished steps, and what is reserved for later ones."""
-    spent, seen = f"the task had spent {format_in_units_of(approval.task_spent, approval.limit)}", approval.forecast
-    if seen is None:
-        return f"{spent}, with {format_count(approval.steps_left, 'step')} to finish"
-    steps = format_count(seen.steps_finished + approval.steps_left, "step")
-    text = f"{spent}, with {seen.steps_finished} of {steps} finished"
-    if not seen.steps_to_come:
+def format_step_progress(approval: ApprovalView) -> str:
+    """Format how many steps were finished when the agent asked, and what was reserved for later ones."""
+    forecast = approval.forecast
+    if forecast is None:
+        return f"{format_count(approval.steps_left, 'step')} to finish"
+    steps = format_count(forecast.steps_finished + approval.steps_left, "step")
+    text = f"{forecast.steps_finished} of {steps} finished"
+    if not forecast.steps_to_come:
         return text
-    reserved = format_in_units_of(seen.reserved_for_later, approval.limit)
-    return f"{text}; {reserved} reserved for {format_count(seen.steps_to_come, 'later step')}"
+    reserved = format_in_units_of(forecast.reserved_for_later, approval.limit)
+    return f"{text}; {reserved} reserved for {format_count(forecast.steps_to_come, 'later step')}"
 
 
 def render_plan_details(task_id: str, approval: ApprovalView) -> str:
@@ -148,7 +146,7 @@ def format_request_and_answer(approval: ApprovalView, *, over: bool, origin: str
     granted = "" if approval.granted.is_zero else f"{format_amount(approval.granted)} "
     match approval.decision:
         case "pending":
-            return f"{asked}; {'nobody answered' if over else 'not answered yet'}"
+            return f"{asked}; {'no one answered' if over else 'not answered yet'}"
         case "approved" if approval.by == AUTHORISED_IN_ADVANCE:
             return f"{asked}; {granted}were {AUTHORISED_IN_ADVANCE}{note}"
         case "approved":
@@ -246,7 +244,8 @@ def _why(approval: ApprovalView) -> str:
         "",
         *([f"- it buys: {format_budget_forecast(seen, approval.requested)}"] if seen is not None else []),
         f"- minimum: {format_minimum_grant(approval)}",
-        f"- when it asked, {format_spending_and_steps(approval)}",
+        f"- when it asked, the task had spent {format_in_units_of(approval.task_spent, approval.limit)}, with "
+        f"{format_step_progress(approval)}",
     ]
     if seen is not None:
         lines += [

@@ -275,9 +275,7 @@ class UnansweredCall(Value):
 
 
 class CostLine(Value):
-    """Calls of one kind. `cost_micro_usd` is None where one of them has no known price: never zero, never a
-    guess.
-    """
+    """Calls of one kind. `cost_micro_usd` is None if one of them has no known price; it is never a guess."""
 
     agent: str
     model: str
@@ -388,7 +386,7 @@ MAX_SPENDING_LINES = 20_000
 
 
 class DayRange(Value):
-    """From one day to another, both included; days are those of UTC."""
+    """A range of days in UTC, with both ends included."""
 
     since: date
     until: date
@@ -424,7 +422,7 @@ class DayRange(Value):
 
 
 class SpendingLine(Value):
-    """What agents of one role, of one task, have spent on one day at one model."""
+    """What the agents of one role in one task have spent on one model in one day."""
 
     day: date
     task_id: str
@@ -451,7 +449,7 @@ class SpendingLine(Value):
 
 
 class SpendingReport(Value):
-    """What a tenant's tasks, or those of a session, have spent in these days."""
+    """What the tasks of a tenant or of a session have spent in a range of days."""
 
     days: DayRange
     lines: tuple[SpendingLine, ...]
@@ -490,7 +488,7 @@ def build_spending_report(days: DayRange, spent: Sequence[SpendingLine], titles:
 
 
 class SessionSummary(Value):
-    """A line of work: what its tasks have spent together."""
+    """A session, with what its tasks have spent together."""
 
     session: str
     """Its name."""

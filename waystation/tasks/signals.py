@@ -401,7 +401,7 @@ AnswerOutcome = Literal["approved", "denied", "done", "waiting", "refused", "not
 
 
 class AnswerResult(Value):
-    """What became of a message that was sent."""
+    """The result of a message to a task."""
 
     outcome: AnswerOutcome
     """`unseen`: it was sent and will be read, but no worker has answered for it yet; `waiting`: an edit waits for its

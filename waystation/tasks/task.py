@@ -46,7 +46,7 @@ class ForkOrigin(Value):
 
 
 class ReusedWork(Value):
-    """Agents of another task whose work counts as done in this one, and costs nothing here."""
+    """Agents whose work was done in another task, and costs nothing in this one."""
 
     task_id: Identifier
     agents: tuple[Identifier, ...]
@@ -217,7 +217,7 @@ class TaskConfig(AgentConfigByRole):
 
 
 class TaskPhase(StrEnum):
-    """How far a task is."""
+    """The phase of a task."""
 
     SUBMITTED = "submitted"
     PLANNING = "planning"

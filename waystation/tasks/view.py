@@ -83,7 +83,7 @@ def _schema(*, limit: bool) -> WithJsonSchema:
             "type": "object",
             "properties": {"tokens": one("integer"), "usd": one("number")},
             "required": ["tokens", "usd"],
-            "description": "Null in a unit that is not limited." if limit else "Fresh tokens, and dollars.",
+            "description": "Null for a unit without a limit." if limit else "Fresh tokens and US dollars.",
         }
     )
 
@@ -105,7 +105,7 @@ def to_micro_usd(usd: float | None) -> int | None:
 
 
 class UsageView(Value):
-    """Tokens by kind, and searches."""
+    """Tokens by kind, and web searches."""
 
     input: int
     cache_write: int
@@ -243,7 +243,7 @@ class ContextEditView(Value):
 
 
 class BudgetForecastView(Value):
-    """What a requested budget is for, as it was when the request was made."""
+    """What a requested budget pays for, estimated when the request was made."""
 
     calls: int
     """Turns of the agent so far."""
@@ -325,7 +325,7 @@ class ActionView(Value):
 
 
 class ApprovalView(Value):
-    """A request for a budget, for a tool call or about the plan, and its answer."""
+    """A request for budget, a tool call or a plan, with its answer."""
 
     request_id: str
     agent: str
@@ -427,7 +427,7 @@ class TaskMessageView(Value):
 
 
 class DocumentsUpdateView(Value):
-    """New versions of the task's documents that a person gave it, in numbers."""
+    """A person's update of a task's documents, in numbers."""
 
     number: int
     by: str
@@ -569,7 +569,7 @@ class TaskFilter(Value):
 
 
 class TaskView(Value):
-    """A task as it can be seen now."""
+    """The current state of a task."""
 
     task_id: str
     title: str
@@ -891,7 +891,7 @@ class NextPromptView(Value):
 
 
 class AgentCompactionAudits(Value):
-    """The compactions that stand in one agent's view."""
+    """The compactions in one agent's model view."""
 
     agent: str
     compactions: tuple[CompactionAudit, ...]

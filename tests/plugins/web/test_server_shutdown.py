@@ -40,17 +40,17 @@ async def stopped(method: str, path: str, *headers: tuple[bytes, bytes]) -> tupl
 @pytest.mark.parametrize(
     ("method", "path", "key", "told"),
     [
-        ("POST", "/v1/tasks", True, "unknown whether this was done: ask again with the same Idempotency-Key"),
-        ("POST", "/v1/tasks/task-1/fork", True, "ask again with the same Idempotency-Key"),
-        ("POST", "/v1/tasks", False, "look at the tasks before you ask again"),
+        ("POST", "/v1/tasks", True, "unknown whether this was done: repeat the request with the same Idempotency-Key"),
+        ("POST", "/v1/tasks/task-1/fork", True, "repeat the request with the same Idempotency-Key"),
+        ("POST", "/v1/tasks", False, "look at the tasks before you repeat the request"),
         (
             "POST",
             "/v1/tasks/task-1/approve",
             False,
-            "unknown whether this was done: ask again, which does nothing twice",
+            "unknown whether this was done: it is safe to repeat the request",
         ),
-        ("PUT", "/v1/sessions/S/limit", False, "ask again, which does nothing twice"),
-        ("POST", "/v1/tasks/task-1/message", False, "look at the tasks before you ask again"),
+        ("PUT", "/v1/sessions/S/limit", False, "it is safe to repeat the request"),
+        ("POST", "/v1/tasks/task-1/message", False, "look at the tasks before you repeat the request"),
         ("GET", "/v1/tasks", False, "the server stops: ask again when it runs"),
     ],
 )

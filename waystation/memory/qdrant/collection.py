@@ -266,10 +266,10 @@ async def ensure_collection(client: AsyncQdrantClient, server: QdrantServerConfi
 
 
 async def ensure_draft(
-    client: AsyncQdrantClient, server: QdrantServerConfig, embedding: EmbeddingSpec, *, anew: bool
+    client: AsyncQdrantClient, server: QdrantServerConfig, embedding: EmbeddingSpec, *, rebuild: bool
 ) -> str:
     """Return the collection that is to get this name: one next to the current one, new or left by an earlier run; or
-    the current one itself, if it was made with this embedding and `anew` is not set.
+    the current one itself, if it was made with this embedding and `rebuild` is not set.
 
     Raises:
         MemoryUnavailable: it was made by another program.
@@ -280,7 +280,7 @@ async def ensure_draft(
     made = build_draft_metadata(known or MemoryMetadata(**embedding.model_dump()), embedding, name)
     draft = made.storage_location or name
     there = await client.collection_exists(draft)
-    if (known is None and not there) or (known is not None and known.embedding == embedding and not anew):
+    if (known is None and not there) or (known is not None and known.embedding == embedding and not rebuild):
         return await ensure_collection(client, server, embedding)
     if not there:
         await _create(client, draft, made, server.storage)

@@ -64,16 +64,16 @@ def open_shard(path: Path, embedding: EmbeddingSpec) -> qe.EdgeShard:
     return shard
 
 
-def open_draft(path: Path, embedding: EmbeddingSpec, *, anew: bool) -> tuple[qe.EdgeShard, MemoryMetadata]:
+def open_draft(path: Path, embedding: EmbeddingSpec, *, rebuild: bool) -> tuple[qe.EdgeShard, MemoryMetadata]:
     """Open the shard that is to be put into use, and return it with its metadata.
 
-    That is the shard in use if it was made with this embedding and `anew` is not set; otherwise one next to it, new or
+    That is the shard in use if it was made with this embedding and `rebuild` is not set; else one next to it, new or
     left by an earlier run.
     """
     if not path.exists():
         _create_folder(path, embedding)
-    made = _readable(path) if anew else read_memory_metadata(path)
-    if made is not None and made.embedding == embedding and not anew:
+    made = _readable(path) if rebuild else read_memory_metadata(path)
+    if made is not None and made.embedding == embedding and not rebuild:
         return open_shard(path, embedding), made
     draft = build_draft_metadata(made, embedding, FIRST_SHARD_NAME)
     place = path / (draft.storage_location or FIRST_SHARD_NAME)
@@ -256,7 +256,9 @@ class QdrantEdgeVectorStore:
         Raises:
             MemoryUnavailable: memory cannot be used.
         """
-        return await _in_thread(lambda: self._search(query), "search in memory", lambda error: _kind(error) + _ANEW)
+        return await _in_thread(
+            lambda: self._search(query), "search in memory", lambda error: _kind(error) + _REBUILD_HINT
+        )
 
     async def count(self, tenant: str) -> int:
         """Count the points of a tenant.
@@ -399,21 +401,21 @@ class QdrantEdgeDraft(QdrantEdgeVectorStore):
         self._made = metadata
 
     @classmethod
-    async def open_beside(cls, path: Path, embedder_name: str, dimension: int | None, *, anew: bool = False) -> Self:
+    async def open_beside(cls, path: Path, embedder_name: str, dimension: int | None, *, rebuild: bool = False) -> Self:
         """Open the memory that is to replace the one in `path`, as far as it exists.
 
         Args:
             path: folder of the memory.
             embedder_name: name of the embedder.
             dimension: length of its vectors.
-            anew: build a new one even if this embedder made the one in `path`, which may be damaged.
+            rebuild: build a new one even if this embedder made the one in `path`, which may be damaged.
 
         Raises:
             MemoryUnavailable: it cannot be opened.
         """
         embedding = EmbeddingSpec(embedder=embedder_name, dimension=dimension)
         opening = _in_thread(
-            lambda: open_draft(path, embedding, anew=anew), f"open the memory in {path}", _why_not_open
+            lambda: open_draft(path, embedding, rebuild=rebuild), f"open the memory in {path}", _why_not_open
         )
         shard, made = await opening
         return cls(shard, path, made)
@@ -467,14 +469,14 @@ def _kind(error: BaseException) -> str:
     return "a passage in it cannot be read" if isinstance(error, ValidationError) else type(error).__name__
 
 
-_ANEW = "; if its files are damaged, `waystation memory reindex --anew` rebuilds it from the store"
+_REBUILD_HINT = "; if its files are damaged, `waystation memory reindex --rebuild` restores it from the store"
 
 
 def _why_not_open(error: BaseException) -> str:
     if "WouldBlock" in str(error):
         return "it is already open, here or in another process"
     reason = f"{_RECORD} cannot be read" if isinstance(error, ValidationError) else str(error).partition("\n")[0]
-    return reason.rpartition("error: ")[2] + _ANEW  # the engine adds around it what it was doing
+    return reason.rpartition("error: ")[2] + _REBUILD_HINT  # the engine adds around it what it was doing
 
 
 async def _in_thread(work: Callable[[], _T], purpose: str, reason: Callable[[BaseException], str] = _kind) -> _T:

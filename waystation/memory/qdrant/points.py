@@ -113,7 +113,7 @@ def build_draft_metadata(metadata: MemoryMetadata | None, embedding: EmbeddingSp
     """
     name = f"{place}-{embedding.digest}"
     taken = metadata is None or metadata.storage_location == name
-    return MemoryMetadata(**embedding.model_dump(), storage_location=f"{name}-anew" if taken else name)
+    return MemoryMetadata(**embedding.model_dump(), storage_location=f"{name}-rebuilt" if taken else name)
 
 
 class Bm25Encoder:

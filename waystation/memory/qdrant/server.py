@@ -265,7 +265,7 @@ class QdrantServerDraft(QdrantServerVectorStore):
 
     async def _set_up(self) -> str:
         if self._draft is None:
-            self._draft = await ensure_draft(self._client, self._server, self._embedding, anew=self.rebuild)
+            self._draft = await ensure_draft(self._client, self._server, self._embedding, rebuild=self.rebuild)
         return self._draft
 
     async def _page(self, collection: str, start: PointId | None) -> tuple[list[str], PointId | None]:

@@ -68,7 +68,7 @@ HEADERS: Mapping[str, str] = {
 
 
 class ProblemDetails(Value):
-    """An error as RFC 9457 has it."""
+    """An error in the format of RFC 9457."""
 
     type: Literal["about:blank"] = "about:blank"
     title: str
@@ -486,10 +486,10 @@ def describe_unknown_outcome(request: Request) -> str:
         return ""
     unknown = "it is unknown whether this was done"
     if path.endswith(_HANDS_IN) and keyed:
-        return f"{unknown}: ask again with the same Idempotency-Key, which finds the same task"
+        return f"{unknown}: repeat the request with the same Idempotency-Key, which finds the same task"
     if path.endswith(_AT_MOST_ONCE):
-        return f"{unknown}: ask again, which does nothing twice"
-    return f"{unknown}: look at the tasks before you ask again, since it could be done twice"
+        return f"{unknown}: it is safe to repeat the request"
+    return f"{unknown}: look at the tasks before you repeat the request, since it could be done twice"
 
 
 def get_max_body_bytes(path: str) -> int:
@@ -503,7 +503,8 @@ def get_max_body_bytes(path: str) -> int:
 
 def build_body_too_large_message(maximum: int) -> str:
     """Build the message for a body over the limit."""
-    return f"a request has at most {maximum:,} bytes here: hand larger documents in by `waystation submit` at the store"
+    store = "submit larger documents with `waystation submit` on the machine of the store"
+    return f"a request may have at most {maximum:,} bytes: {store}"
 
 
 def _bounded(receive: Receive, maximum: int) -> Receive:
@@ -517,7 +518,7 @@ def _bounded(receive: Receive, maximum: int) -> Receive:
             async with asyncio.timeout(None if until is None else max(0.0, until - monotonic())):
                 message = await receive()
         except TimeoutError:
-            raise HTTPException(408, f"the body of a request arrives within {BODY_SECONDS:.0f} s") from None
+            raise HTTPException(408, f"the body did not arrive within {BODY_SECONDS:.0f} s") from None
         if not message.get("more_body", False):
             until = None  # the next message is the end of the connection, however late
         taken += len(message.get("body", b""))

@@ -77,8 +77,10 @@ async def get_tenant_feed(request: Request, principal: CurrentPrincipal) -> Even
 
 
 def resolve_start_after(
-    after: Annotated[int | None, Query(ge=0, le=LAST_NUMBER, description="Events behind this number.")] = None,
-    last_event_id: Annotated[str | None, Header(pattern="^[0-9]{1,15}$")] = None,
+    after: Annotated[int | None, Query(ge=0, le=LAST_NUMBER, description="Only events with a higher number.")] = None,
+    last_event_id: Annotated[
+        str | None, Header(pattern="^[0-9]{1,15}$", description="Number of the last event that you received.")
+    ] = None,
 ) -> int | None:
     """Return the event number after which a listener starts: the last one it received, or the one it asks for."""
     return after if last_event_id is None else int(last_event_id)
@@ -89,7 +91,7 @@ Heartbeat = Annotated[
     Query(
         ge=1,
         le=15,
-        description="After so many seconds without an event, an event `alive`: scripts of pages do not see comments.",
+        description="Seconds without an event after which `alive` is sent, since scripts in pages cannot see comments.",
     ),
 ]
 TenantFeed = Annotated[EventFeed, Depends(get_tenant_feed)]
@@ -106,16 +108,16 @@ async def search_memory_for_tenant(
 
 
 _REASONS = {
-    400: "Cannot be used: the detail says what to give instead.",
-    401: "Without the token.",
-    403: "Of another page, or of a role that may not.",
-    404: "Unknown here, or of another tenant.",
-    409: "Answered or used before.",
-    413: "Too large.",
-    421: "Asked under another name.",
-    422: "Not of the shape that this documents.",
-    429: "The tenant has asked too often.",
-    503: "The server, or the store, is away.",
+    400: "The request cannot be used; `detail` says what to send instead.",
+    401: "The token is missing or not valid.",
+    403: "Your role does not permit this, or the request comes from a page of another site.",
+    404: "Not found, or owned by another tenant.",
+    409: "Answered before, or the key belongs to another request.",
+    413: "The body is too large.",
+    421: "`Host` is not a name of this server.",
+    422: "The body or a parameter does not match its schema.",
+    429: "The tenant sent too many requests.",
+    503: "Temporal or the store cannot be reached.",
 }
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"description": why, "content": {PROBLEM: {"schema": ProblemDetails.model_json_schema()}}}
@@ -124,15 +126,25 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
 v1 = APIRouter(prefix="/v1", tags=["v1"], responses=_RESPONSES)
 
 
+ONE_SESSION = "Only tasks of this session."
+FIRST_INDEX = "Index of the first item to return, from 0."
+MAX_COUNT = "Maximum number of items to return."
+REPORT_FORMAT = "Format of the report."
+
+
 class TaskQuery(Value):
     """Query of tasks: a filter, and the page to return: `count` of them from index `first`."""
 
-    session: Annotated[str | None, Field(max_length=200)] = None
+    session: Annotated[str | None, Field(max_length=200, description=ONE_SESSION)] = None
     phase: Annotated[tuple[TaskPhase, ...], Field(description="Only tasks in this phase; repeatable.")] = ()
-    since: Annotated[UtcMoment | None, Field(description="Submitted then or later; UTC where no zone is given.")] = None
-    text: Annotated[str, Field(max_length=200, description="Stands in their titles, in whatever case.")] = ""
-    first: Annotated[int, Field(ge=0, le=10_000)] = 0
-    count: Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE)] = MAX_PAGE_SIZE
+    since: Annotated[
+        UtcMoment | None, Field(description="Only tasks submitted at this time or later; in UTC if it has no zone.")
+    ] = None
+    text: Annotated[
+        str, Field(max_length=200, description="Only tasks with this text in their title, in any case.")
+    ] = ""
+    first: Annotated[int, Field(ge=0, le=10_000, description=FIRST_INDEX)] = 0
+    count: Annotated[int, Field(ge=1, le=MAX_PAGE_SIZE, description=MAX_COUNT)] = MAX_PAGE_SIZE
 
     @property
     def task_filter(self) -> TaskFilter:
@@ -142,7 +154,7 @@ class TaskQuery(Value):
 
 @v1.get("/tasks")
 async def get_tasks(client: TenantClient, query: Annotated[TaskQuery, Query()]) -> tuple[TaskView, ...]:
-    """The newest tasks; or all that are in a phase, submitted since a moment, or have a text in their title."""
+    """List the newest tasks, or with a filter all tasks that match."""
     found = await client.list_tasks(query.task_filter)
     return found[query.first : query.first + query.count]
 
@@ -154,13 +166,13 @@ async def post_submit(
     new: NewTask,
     idempotency_key: RequestKey = None,
 ) -> SubmittedTask:
-    """Submit a task. The same `Idempotency-Key` finds the same task."""
+    """Submit a task. A repeated request with the same `Idempotency-Key` returns the same task."""
     return await submit_new_task(client, principal.tenant, new, idempotency_key or secrets.token_hex(8))
 
 
 @v1.get("/tasks/{task}")
 async def get_show(client: TenantClient, task: TaskPath) -> TaskView:
-    """A task as it is now."""
+    """Get the current state of a task."""
     return await client.get_task(await client.resolve_task_id(task), details=True)
 
 
@@ -172,7 +184,7 @@ async def post_cancel(client: TenantClient, task: TaskPath) -> CancelResult:
 
 @v1.post("/tasks/{task}/message")
 async def post_message(client: TenantClient, who: CurrentPrincipal, task: TaskPath, words: NewMessage) -> AnswerResult:
-    """Send the agents of a running task a message."""
+    """Send a message to the agents of a running task."""
     return raise_if_refused(
         await client.send_message(await client.resolve_task_id(task), words.message, who.name or words.by)
     )
@@ -180,7 +192,7 @@ async def post_message(client: TenantClient, who: CurrentPrincipal, task: TaskPa
 
 @v1.post("/tasks/{task}/edit")
 async def post_edit(client: TenantClient, principal: CurrentPrincipal, task: TaskPath, body: NewEdit) -> AnswerResult:
-    """Compact, pin, unpin, restore or rewind an agent's context; a rewind of a task that is over makes it go on."""
+    """Compact, pin, unpin, restore or rewind an agent's context. A rewind resumes a task that is over."""
     return raise_if_refused(await edit_agent_context(client, task, body, principal))
 
 
@@ -188,19 +200,19 @@ async def post_edit(client: TenantClient, principal: CurrentPrincipal, task: Tas
 async def post_fork(
     client: TenantClient, task: TaskPath, body: NewFork, idempotency_key: RequestKey = None
 ) -> SubmittedTask:
-    """Submit a task that reuses the finished steps of a task that is over. The same key finds the same task."""
+    """Submit a task that reuses the finished steps of a task that is over. The same key returns the same task."""
     return await fork_task(client, task, body, idempotency_key or secrets.token_hex(8))
 
 
 @v1.post("/tasks/{task}/approve")
 async def post_approve(client: TenantClient, principal: CurrentPrincipal, task: TaskPath, body: Grant) -> AnswerResult:
-    """Grant a request, or let its agent call a tool, once. 409 where it has been answered."""
+    """Approve a request for budget, one tool call or a plan. Returns 409 if it was answered before."""
     return raise_if_refused(await grant_task_request(client, task, body, principal))
 
 
 @v1.post("/tasks/{task}/deny")
 async def post_deny(client: TenantClient, principal: CurrentPrincipal, task: TaskPath, body: Denial) -> AnswerResult:
-    """Refuse a request. 409 where it has been answered."""
+    """Deny a request for budget, one tool call or a plan. Returns 409 if it was answered before."""
     return raise_if_refused(await deny_task_request(client, task, body, principal))
 
 
@@ -209,49 +221,52 @@ async def get_report(
     client: TenantClient,
     making: Exporter,
     task: TaskPath,
-    form: ReportForm = "json",
-    version: Annotated[int | None, Query()] = None,
+    form: Annotated[ReportForm, Query(description=REPORT_FORMAT)] = "json",
+    version: Annotated[int | None, Query(description="Version of the report; default: the last one delivered.")] = None,
 ) -> Response | ReportView:
-    """The report that was delivered last, or another version of it."""
+    """Get a task's report."""
     found = await load_report(client, await client.resolve_task_id(task), version)
     return await making.build_response(found, form)
 
 
 @v1.get("/tasks/{task}/draft", response_model=ReportView, responses=FILES)
 async def get_draft(
-    client: TenantClient, making: Exporter, task: TaskPath, form: ReportForm = "json"
+    client: TenantClient,
+    making: Exporter,
+    task: TaskPath,
+    form: Annotated[ReportForm, Query(description=REPORT_FORMAT)] = "json",
 ) -> Response | ReportView:
-    """What a task that works would deliver if it ended now. It is redacted on the spot, which takes seconds."""
+    """Get the report that a running task would deliver now. Each request redacts it again, which takes seconds."""
     return await making.build_response(await making.build_draft(client, await client.resolve_task_id(task)), form)
 
 
-@v1.get("/tasks/{task}/bill")
-async def get_bill(client: TenantClient, task: TaskPath) -> CostBreakdown:
-    """What a task has cost so far."""
+@v1.get("/tasks/{task}/cost")
+async def get_cost(client: TenantClient, task: TaskPath) -> CostBreakdown:
+    """Get what a task has cost so far."""
     return await client.get_bill(await client.resolve_task_id(task))
 
 
 @v1.get("/tasks/{task}/documents")
 async def get_documents(client: TenantClient, task: TaskPath) -> tuple[Document, ...]:
-    """A task's documents as they are now."""
+    """List the current documents of a task."""
     return await client.list_documents(await client.resolve_task_id(task))
 
 
 @v1.get("/tasks/{task}/compactions")
 async def get_compactions(client: TenantClient, task: TaskPath) -> tuple[AgentCompactionAudits, ...]:
-    """What the compactions of its agents kept and lost."""
+    """List what the compactions of a task's agents kept and lost."""
     return await client.audit_compactions(await client.resolve_task_id(task))
 
 
 @v1.get("/tasks/{task}/agents/{agent}/transcript")
 async def get_transcript(client: TenantClient, task: TaskPath, agent: AgentPath) -> AnnotatedTranscript:
-    """Everything that one agent said and was told, with what hides and masks it now."""
+    """Get the whole transcript of an agent, with the compactions that hide or mask its messages."""
     return build_transcript_view(await client.get_transcript(await client.resolve_task_id(task), agent))
 
 
 @v1.get("/tasks/{task}/agents/{agent}/view")
 async def get_agent_view(client: TenantClient, task: TaskPath, agent: AgentPath) -> AgentMessagesView:
-    """What the model sees of it now."""
+    """Get the messages that an agent's model sees now."""
     found = await client.get_transcript(await client.resolve_task_id(task), agent)
     return AgentMessagesView(run_id=found.run_id, messages=build_model_view(found))
 
@@ -259,7 +274,7 @@ async def get_agent_view(client: TenantClient, task: TaskPath, agent: AgentPath)
 @v1.get(
     "/tasks/{task}/events",
     response_class=StreamingResponse,
-    responses={204: {"description": "It is over, and every event of it was had."}},
+    responses={204: {"description": "The task is over, and you have received all its events."}},
 )
 async def get_task_events(
     request: Request,
@@ -269,10 +284,10 @@ async def get_task_events(
     begin: StartAfter,
     heartbeat: Heartbeat = None,
 ) -> Response:
-    """What happens to a task, as server-sent events, from its first event on; it ends with the task.
+    """Stream the events of a task as server-sent events, from its first event until the task ends.
 
-    The id of each is a number of the store: who comes back with `Last-Event-ID` has each event once, and by 204 that
-    nothing more will come.
+    A client that reconnects with `Last-Event-ID` receives each event once. Status 204 means that no more events will
+    come.
     """
     task_id = await client.resolve_task_id(task)
     after = await feed.resolve_start(begin, 0)
@@ -285,23 +300,23 @@ async def get_task_events(
 async def get_events(
     request: Request, client: TenantClient, feed: TenantFeed, begin: StartAfter, heartbeat: Heartbeat = None
 ) -> Response:
-    """What happens to all tasks, from now on unless `after` or `Last-Event-ID` says from where."""
+    """Stream the events of all tasks as server-sent events: those after `after` or `Last-Event-ID`, or new ones."""
     after = await feed.resolve_start(begin, await client.get_newest_event_number())
     return StreamingResponse(feed.stream(after, None, request.state.still, heartbeat), media_type=EVENT_STREAM)
 
 
 @v1.get("/approvals")
 async def get_approvals(client: TenantClient) -> tuple[PendingApproval, ...]:
-    """What waits for an answer, the most urgent first."""
+    """List the requests that wait for an answer, the most urgent first."""
     return await client.list_approvals()
 
 
 class SpendingQuery(Value):
     """Query of spending: days, both included, and session."""
 
-    since: Annotated[date | None, Field(description="By default 30 days up to the last.")] = None
-    until: Annotated[date | None, Field(description="By default today; days are those of UTC.")] = None
-    session: Annotated[str | None, Field(max_length=200, description="Of this session alone.")] = None
+    since: Annotated[date | None, Field(description="First day in UTC; default: 29 days before the last.")] = None
+    until: Annotated[date | None, Field(description="Last day in UTC; default: today.")] = None
+    session: Annotated[str | None, Field(max_length=200, description=ONE_SESSION)] = None
 
     async def load_spending(self, client: Client) -> SpendingReport:
         """Load the spending. Raises BadInput for invalid days, or more than can be shown."""
@@ -312,7 +327,7 @@ class SpendingQuery(Value):
 
 @v1.get("/spending")
 async def get_spending(client: TenantClient, query: Annotated[SpendingQuery, Query()]) -> SpendingReport:
-    """What tasks have spent, by day, task, role of the agent and model."""
+    """Get what tasks have spent, by day, task, agent role and model."""
     return await query.load_spending(client)
 
 
@@ -320,22 +335,23 @@ async def get_spending(client: TenantClient, query: Annotated[SpendingQuery, Que
 async def get_search_memory(
     request: Request, client: TenantClient, principal: CurrentPrincipal, wish: Annotated[MemorySearchRequest, Query()]
 ) -> tuple[MemoryMatchJson, ...]:
-    """What agents would recall, the best first; names stay replaced. Where none `has_words` of the query, perhaps none
-    of it fits.
+    """Search memory as agents do. Returns the best match first, and private values stay replaced.
+
+    If `has_words` is false for every match, probably none of them answers the query.
     """
     found = await search_memory_for_tenant(request, client, principal, wish)
     return await run_in_threadpool(lambda: tuple(MemoryMatchJson.from_excerpt(one, wish.query) for one in found))
 
 
-First = Annotated[int, Query(ge=0, le=10_000)]
-Count = Annotated[int, Query(ge=1, le=MAX_PAGE_SIZE)]
+First = Annotated[int, Query(ge=0, le=10_000, description=FIRST_INDEX)]
+Count = Annotated[int, Query(ge=1, le=MAX_PAGE_SIZE, description=MAX_COUNT)]
 
 
 @v1.get("/sessions")
 async def get_sessions(
     client: TenantClient, first: First = 0, count: Count = MAX_PAGE_SIZE
 ) -> tuple[SessionSummary, ...]:
-    """Sessions with what their tasks have spent together, those with the newest tasks before others."""
+    """List sessions with what their tasks have spent together, the most recently used first."""
     return await client.list_sessions(first, count)
 
 
@@ -343,7 +359,7 @@ async def get_sessions(
 async def put_limit_session(
     client: TenantClient, session: Annotated[str, Path(min_length=1, max_length=200)], body: SessionLimit
 ) -> SessionLimitView:
-    """Set what all tasks of a session may spend together."""
+    """Set how much all tasks of a session may spend together."""
     limit = await set_session_limit(client, session, body.budget)
     return SessionLimitView(session=session, limit=limit)
 
@@ -357,7 +373,7 @@ async def call_client(
     given: Annotated[dict[str, JsonValue], Body()],
     version: Annotated[str, Header(alias=VERSION_HEADER, max_length=40)] = "",
 ) -> Response:
-    """What our own client asks for, of the same version as this server: its values are no interface of others."""
+    """Call a method for Waystation's own client, which must have the same version. Not an interface for others."""
     called = REMOTE_METHODS.get(name)
     _require_same_version(version)
     if called is None or called.role != role:
@@ -374,7 +390,7 @@ async def send_message_of_client(
     sent: Annotated[dict[str, JsonValue], Body()],
     version: Annotated[str, Header(alias=VERSION_HEADER, max_length=40)] = "",
 ) -> UpdateResult:
-    """Send a task the message that our own client has made."""
+    """Send a task a message that Waystation's own client built."""
     signal = SIGNALS.get(name)
     _require_same_version(version)
     if signal is None or signal.permission != role:
@@ -386,6 +402,6 @@ def _require_same_version(version: str) -> None:
     if version != __version__:
         raise HTTPException(
             409,
-            f"this server is Waystation {__version__}, and {replace_control_characters(version) or 'none'} asks: "
-            "both have to be the same",
+            f"this server has Waystation {__version__}, and the client has "
+            f"{replace_control_characters(version) or 'none'}: install the same version on both sides",
         )

@@ -114,7 +114,7 @@ class TenantRegistry:
         async with self._opening:
             if tenant not in self._clients:
                 if self._opener is None:
-                    raise BadInput(f"this server is of tenant {self._own!r} alone")
+                    raise BadInput(f"this server serves only the tenant {self._own!r}")
                 self._clients[tenant] = client = await self._opener(tenant)
                 self._feeds[tenant] = EventFeed(client)
             return self._clients[tenant]

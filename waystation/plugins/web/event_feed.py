@@ -88,8 +88,8 @@ class EventFeed:
         newest = await self._client.get_newest_event_number()
         if asked > newest:
             raise BadInput(
-                f"event {asked} has not happened in this store, whose newest is {newest}: begin with ?after=0, or "
-                "leave Last-Event-ID out"
+                f"there is no event {asked} in this store yet; the newest is {newest}: start with ?after=0, or leave "
+                "Last-Event-ID out"
             )
         return asked
 
@@ -111,7 +111,7 @@ class EventFeed:
                         async with asyncio.timeout(seconds):
                             page = await self.wait_for_page(after, task_id)
                     if not await still():
-                        raise _NotKnown("the key was revoked, or the token has expired: listen again with another one")
+                        raise _NotKnown("the key was revoked, or the token has expired: connect again with another one")
                     if page is None:
                         yield alive
                         continue

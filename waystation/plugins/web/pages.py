@@ -169,7 +169,9 @@ async def _taken(request: Request, act: Act, again: Again | None = None, named: 
         typed = extract_form_texts(form)
         try:
             if not _access(request).is_csrf_token(_field(form, "mark")):
-                raise HTTPException(403, "this form is of another run of the server: look it over, and send it again")
+                raise HTTPException(
+                    403, "the server has restarted since it showed this form: check the form, and send it again"
+                )
             return await act(form)
         except (WaystationError, ValidationError, HTTPException) as error:
             status, title, reason = convert_exception_to_problem(error)

@@ -256,12 +256,12 @@ def _published(address: str) -> "PyJWKClient":
         def fetch_data(self) -> Any:
             """See base class, which would fetch for every token if the provider does not answer. Raises PyJWTError."""
             if monotonic() < self.failed + RETRY_AFTER_FAILURE.total_seconds():
-                raise jwt.PyJWKClientError("the provider's keys could not be had a moment ago")
+                raise jwt.PyJWKClientError("the provider's keys could not be fetched a moment ago")
             try:
                 return super().fetch_data()
             except (jwt.PyJWTError, OSError, ValueError) as error:
                 self.failed = monotonic()
-                raise jwt.PyJWKClientError("the provider's keys could not be had") from error
+                raise jwt.PyJWKClientError("the provider's keys could not be fetched") from error
 
     return Published(address, lifespan=KEYS_MAX_AGE.total_seconds(), timeout=KEYS_TIMEOUT)
 

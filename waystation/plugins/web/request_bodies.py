@@ -79,16 +79,28 @@ async def get_tenant_client(request: Request, principal: CurrentPrincipal) -> Cl
 
 
 TenantClient = Annotated[Client, Depends(get_tenant_client)]
-TaskPath = Annotated[str, Path(pattern="^(task-)?[0-9a-f]{4,16}$", description="Id of the task, or its beginning.")]
-RequestKey = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
+TaskPath = Annotated[
+    str, Path(pattern="^(task-)?[0-9a-f]{4,16}$", description="Id of the task, or its first characters.")
+]
+RequestKey = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        description="Key for a safe retry: the same key returns the same task.",
+    ),
+]
+ByField = Annotated[str, Field(max_length=200, description="Name to record; ignored if the credential has a name.")]
+NoteField = Annotated[str, Field(max_length=2_000, description="Note for the audit log.")]
 
 
 def _at_once(given: Any) -> Any:
     if isinstance(given, list | tuple) and (count := len(cast("Sequence[object]", given))) > MAX_REQUEST_DOCUMENTS:
         raise ValueError(
-            f"{count:,} are more than the {MAX_REQUEST_DOCUMENTS:,} that are handed in at once: give fewer; "
-            "`waystation "
-            f"submit --docs FOLDER` at the store takes {MAX_TASK_DOCUMENTS:,}, and an assistant gives the folder's path"
+            f"{count:,} are more than the {MAX_REQUEST_DOCUMENTS:,} that one request may contain: send fewer, or use "
+            f"`waystation submit --docs FOLDER` next to the store, which takes {MAX_TASK_DOCUMENTS:,}. An assistant "
+            "can send the path of the folder"
         )
     return cast("object", given)
 
@@ -98,82 +110,94 @@ DocumentCountLimit = BeforeValidator(_at_once)
 
 
 class NewTask(Value):
-    """A task to hand in. Amounts are written as in commands: `600k`, `$2.00`, `600k+$2.00`."""
+    """A task to submit. Amounts are written as in commands: `600k` (tokens), `$2.00` or `600k+$2.00`."""
 
-    question: str = Field(min_length=1, max_length=20_000)
-    instructions: str = Field(default="", max_length=100_000)
-    accept: tuple[str, ...] = ()
-    session: str | None = Field(default=None, min_length=1, max_length=200)
-    budget: str | None = Field(default=None, max_length=60)
-    mode: BudgetMode | None = None
-    review_plan: bool | None = None
-    """Whether the plan waits for approval before any step begins; default: the settings."""
-    servers: ServerNames | None = None
-    """Tool servers of the workers, by name; default: those of the session's newest task."""
-    procedures: Procedures = ()
-    """Procedures that agents follow: a name and a text; for a skill those of its folder and `SKILL.md`, and its
-    files.
-    """
-    documents: Annotated[tuple[SourceDocument, ...], DocumentCountLimit] = Field(
-        default=(), max_length=MAX_REQUEST_DOCUMENTS
+    question: str = Field(min_length=1, max_length=20_000, description="The question that the report answers.")
+    instructions: str = Field(default="", max_length=100_000, description="Instructions for the agents.")
+    accept: tuple[str, ...] = Field(default=(), description="Criteria that the report must meet.")
+    session: str | None = Field(
+        default=None, min_length=1, max_length=200, description="Session to continue; default: a new one."
     )
-    """Names and texts; default: those of the session's newest task."""
+    budget: str | None = Field(
+        default=None, max_length=60, description="Budget of the task; default: the setting of the server."
+    )
+    mode: BudgetMode | None = Field(default=None, description="What happens when the budget is spent.")
+    review_plan: bool | None = Field(
+        default=None, description="Whether the plan needs approval before any step starts."
+    )
+    servers: ServerNames | None = Field(
+        default=None, description="Names of tool servers; default: those of the session's newest task."
+    )
+    procedures: Procedures = Field(default=(), description="Procedures and skills that agents follow.")
+    documents: Annotated[tuple[SourceDocument, ...], DocumentCountLimit] = Field(
+        default=(),
+        max_length=MAX_REQUEST_DOCUMENTS,
+        description="Names and texts; default: those of the session's newest task.",
+    )
 
 
 class Grant(Value):
-    """An answer that approves. Without an amount, what was asked for."""
+    """An approval of a request."""
 
-    request_id: str = Field(min_length=1, max_length=200)
-    add: str | None = Field(default=None, min_length=1, max_length=60)
-    by: str = Field(default="", max_length=200)
-    note: str = Field(default="", max_length=2_000)
+    request_id: str = Field(min_length=1, max_length=200, description="Id of the request, from `GET /v1/approvals`.")
+    add: str | None = Field(
+        default=None, min_length=1, max_length=60, description="Amount to grant; default: the requested amount."
+    )
+    by: ByField = ""
+    note: NoteField = ""
 
 
 class Denial(Value):
-    """An answer that denies."""
+    """A denial of a request."""
 
-    request_id: str = Field(min_length=1, max_length=200)
-    finish: Literal["partial", "cancel"] = "partial"
-    by: str = Field(default="", max_length=200)
-    note: str = Field(default="", max_length=2_000)
+    request_id: str = Field(min_length=1, max_length=200, description="Id of the request, from `GET /v1/approvals`.")
+    finish: Literal["partial", "cancel"] = Field(
+        default="partial", description="partial: the agent delivers what it has; cancel: the task is cancelled."
+    )
+    by: ByField = ""
+    note: NoteField = ""
 
 
 class NewMessage(Value):
     """A message to the agents of a task."""
 
-    message: str = Field(min_length=1, max_length=20_000)
-    by: str = Field(default="", max_length=200)
+    message: str = Field(min_length=1, max_length=20_000, description="Text, which agents read word for word.")
+    by: ByField = ""
 
 
 class NewEdit(Value):
-    """What is done to the context of an agent: each action with what it needs, as `waystation compact`, `pin`,
-    `restore` and `rewind` have it.
-    """
+    """An edit of an agent's context, as `waystation compact`, `pin`, `restore` and `rewind` make it."""
 
-    action: ContextEditAction
-    agent: str = Field(min_length=1, max_length=60)
-    message: str | None = Field(default=None, max_length=200)
-    keep: bool | None = None
-    compaction: str | None = Field(default=None, max_length=200)
-    instructions: str = Field(default="", max_length=20_000)
-    """For `compact`: what the summary must preserve or stress."""
-    by: str = Field(default="", max_length=200)
-    note: str = Field(default="", max_length=2_000)
+    action: ContextEditAction = Field(description="The edit.")
+    agent: str = Field(min_length=1, max_length=60, description="Id of the agent's step, like research-1.")
+    message: str | None = Field(
+        default=None, max_length=200, description="For pin, unpin and rewind: id of the message, like m4."
+    )
+    keep: bool | None = Field(default=None, description="For rewind: whether the message itself stays.")
+    compaction: str | None = Field(default=None, max_length=200, description="For restore: id of the compaction.")
+    instructions: str = Field(default="", max_length=20_000, description="For compact: instructions for the summary.")
+    by: ByField = ""
+    note: NoteField = ""
 
 
 class NewFork(Value):
-    """A new task with the finished steps of one that is over."""
+    """A new task that reuses the finished steps of a task that is over."""
 
-    step: str = Field(min_length=1, max_length=60)
-    """Id of the step to run again, with those that depend on it."""
-    instructions: str | None = Field(default=None, max_length=100_000)
-    budget: str | None = Field(default=None, max_length=60)
+    step: str = Field(
+        min_length=1, max_length=60, description="Id of the step to run again, with all steps that depend on it."
+    )
+    instructions: str | None = Field(
+        default=None, max_length=100_000, description="Instructions for the agents; default: those of the first task."
+    )
+    budget: str | None = Field(
+        default=None, max_length=60, description="Budget of the new task; default: that of the first task."
+    )
 
 
 class SessionLimit(Value):
-    """What all tasks of a session may spend; null or `unlimited`: without a limit."""
+    """How much all tasks of a session may spend together."""
 
-    budget: str | None = Field(min_length=1, max_length=60)
+    budget: str | None = Field(min_length=1, max_length=60, description="An amount; null or `unlimited` for no limit.")
 
 
 def format_fault_message(message: str) -> str:
@@ -303,7 +327,7 @@ async def use_session_documents(
     """
     documents = given or await client.get_session_documents(session)
     if not documents:
-        raise BadInput("give the documents to work on, or the session of an earlier task to go on with those of it")
+        raise BadInput("give the documents to work on, or the session of an earlier task to use its documents")
     if blank := next((one for one in given if is_blank(one.text)), None):
         raise BadInput(
             f"the document {strip_invisible_characters(blank.name)} is blank: leave it out, or give its text"
@@ -502,17 +526,17 @@ def _stay_in_bounds(name: str, value: object) -> None:
         case bool():
             pass
         case int() if not (name in COUNTS) <= value <= most:
-            raise BadInput(f"{name}: it is from {int(name in COUNTS)} to {most:,}")
+            raise BadInput(f"{name}: give a number from {int(name in COUNTS)} to {most:,}")
         case Limit() | Amount():
             _amount_in_bounds(name, value)
         case str() if name in NAMES and (
             not value or len(value) > MAX_NAME_CHARACTERS or CONTROL_CHARACTERS.search(value)
         ):
-            raise BadInput(f"{name}: it is one line of at most {MAX_NAME_CHARACTERS} characters")
+            raise BadInput(f"{name}: give one line of at most {MAX_NAME_CHARACTERS} characters")
         case DocumentLoadResult() if len(value.documents) > MAX_REQUEST_DOCUMENTS:
-            raise BadInput(f"{len(value.documents):,} documents are more than {MAX_REQUEST_DOCUMENTS:,}")
+            raise BadInput(f"{len(value.documents):,} documents: send at most {MAX_REQUEST_DOCUMENTS:,} at once")
         case list() | tuple() if len(cast("Sequence[object]", value)) > MAX_REQUEST_DOCUMENTS:
-            raise BadInput(f"{name}: more than {MAX_REQUEST_DOCUMENTS:,} at once")
+            raise BadInput(f"{name}: send at most {MAX_REQUEST_DOCUMENTS:,} items at once")
         case _:
             pass
 
@@ -520,7 +544,7 @@ def _stay_in_bounds(name: str, value: object) -> None:
 def _amount_in_bounds(name: str, value: Limit | Amount) -> None:
     amounts = [one for one in (value.tokens, value.micro_usd) if one is not None]
     if not all(0 <= one <= MAX_NUMBER for one in amounts):
-        raise BadInput(f"{name}: an amount is from 0 to {MAX_NUMBER:,}")
+        raise BadInput(f"{name}: give an amount from 0 to {MAX_NUMBER:,}")
 
 
 def _of_tenant(request: TaskRequest, principal: Principal) -> TaskRequest:
@@ -528,7 +552,7 @@ def _of_tenant(request: TaskRequest, principal: Principal) -> TaskRequest:
     whose that is.
     """
     if request.forked_from is not None or request.since is not None:
-        raise BadInput("what a task builds on is not said in a request: fork that task, or go on in its session")
+        raise BadInput("a request cannot name the task that it builds on: fork that task, or continue its session")
     return request.replace(tenant=principal.tenant)
 
 
@@ -536,7 +560,7 @@ async def _same(client: Client, row: TaskRow, principal: Principal) -> TaskRow:
     """Prepare the row again: a caller could have changed it. Raises BadInput if its configuration differs by now."""
     made = await client.prepare_task(_of_tenant(row.request, principal))
     if made.config != row.config:
-        raise BadInput("the terms of this task are others now than were shown: hand it in again")
+        raise BadInput("the configuration of this task has changed since it was shown: submit it again")
     return made
 
 

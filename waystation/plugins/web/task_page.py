@@ -104,9 +104,8 @@ def format_approval_request(one: PendingApproval) -> str:
         called = f"{request.agent} asks to call {sanitize_line(request.action.tool)} {about}"
         return f"{called}:\n{replace_control_characters(request.action.text)}\n{told}"
     if request.reason:
-        return (
-            f"{request.agent} {about} makes no more calls: {sanitize_line(request.reason)}. See to that, then approve."
-        )
+        reason = sanitize_line(request.reason)
+        return f"{request.agent} {about} makes no more calls: {reason}. Fix this first, then approve."
     cause = request.forecast.unanswered_call if request.forecast is not None else ""
     why = f"; {sanitize_line(format_unanswered_call(cause))}" if cause else ""
     return (

@@ -134,7 +134,7 @@ ERASURE_STEPS = {
     "FindPerson": "looking through what the store has",
     "EraseFromStore": "taking it out of the store",
     "RewritePassages": "writing changed passages over what memory has",
-    "RewriteReports": "writing files of reports anew",
+    "RewriteReports": "rewriting the files of reports",
     "DeleteHistories": "deleting closed workflow histories",
     "DropOriginals": "taking originals out of the vault",
 }
