@@ -170,7 +170,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 def elsewhere(record: Path, place: str) -> str:
-    return json.dumps({**json.loads(record.read_text()), "kept_in": place})
+    return json.dumps({**json.loads(record.read_text()), "storage_location": place})
 
 
 @pytest.mark.parametrize("file", DAMAGES)
