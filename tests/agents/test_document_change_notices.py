@@ -16,6 +16,7 @@ from tests.support.agent_environment import (
     without_statuses,
 )
 from tests.support.scopes import SYSTEM_SCOPE
+from waystation.agents.citation_checker import OUTDATED_CITATION_REASON, CitationChecker
 from waystation.agents.deliverables import ReportDraft
 from waystation.agents.leg import AgentFinished, TurnLimitReached
 from waystation.context.constraints import extract_user_words
@@ -26,7 +27,6 @@ from waystation.documents.search import Bm25DocumentSearch
 from waystation.documents.text_repository import make_document
 from waystation.kernel.scopes import TenantScope
 from waystation.memory.indexing import MemoryRecall
-from waystation.reports.publisher import OUTDATED_CITATION_REASON, CitationChecker
 from waystation.tasks.context_editor import TranscriptRewinder
 from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
