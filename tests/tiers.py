@@ -144,7 +144,8 @@ QUICK = {
     """),
     "wire": _modules("""
         anthropic_search bad_endpoints chat_model_contract partial_replies prefix_cache scripted_model
-        sse_events strict_server turn_counter wire_capabilities wire_requests wire_round_trip wire_thinking
+        sse_events strict_server turn_counter wire_capabilities wire_requests wire_round_trip
+        wire_strict_tools wire_thinking
     """),
     "workers": _modules("""
         activity_session_scope outbox_draining_worker shutdown worker_health

@@ -46,6 +46,7 @@ class SubmissionTool(TypedTool[SubmissionT]):
 
     permission = "hand_in"
 
+    strict = True
     def __init__(self, store: WorkRepository) -> None:
         self._store = store
 

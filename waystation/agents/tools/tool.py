@@ -147,6 +147,9 @@ class Tool(ABC):
     def build_approval_question(self, arguments: dict[str, JsonValue]) -> str | None:  # noqa: ARG002 (tools that ask look at them)
         """Return what a person is asked before a call with these arguments runs; None: no approval is needed."""
         return None
+    strict: ClassVar[bool] = False
+    """Whether its arguments are constrained to its schema while the model writes them, at endpoints that do that."""
+
 
     @property
     @abstractmethod
@@ -195,7 +198,8 @@ class TypedTool(Tool, Generic[_InputT]):
     @property
     def spec(self) -> ToolSpec:
         """Name, description, and the input model's JSON schema."""
-        return ToolSpec(name=self.name, description=self.description, input_schema=_schema(self.input_model))
+        schema = _schema(self.input_model)
+        return ToolSpec(name=self.name, description=self.description, input_schema=schema, strict=self.strict)
 
     async def call(self, arguments: dict[str, JsonValue], ctx: ToolContext) -> str:
         """Validate the arguments, then run the call."""

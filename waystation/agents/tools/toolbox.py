@@ -88,7 +88,8 @@ class Toolbox:
         `system` counts only if no other system prompt was sent since the last compaction.
         """
         system = self.sent_system_prompt or system
-        return estimate_fixed_tokens(system, json.dumps([spec.model_dump(mode="json") for spec in self.visible_specs]))
+        specs = [spec.model_dump(mode="json", exclude_defaults=True) for spec in self.visible_specs]
+        return estimate_fixed_tokens(system, json.dumps(specs))
 
     @property
     def rereadable_tool_names(self) -> frozenset[str]:
