@@ -14,6 +14,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from waystation.activities.activity_errors import get_current_attempt, set_agent_status
 from waystation.agents.call_ledger import MeteredModel
 from waystation.agents.citation_checker import CitationChecker
+from waystation.agents.citation_feedback import SubmissionChecker
 from waystation.agents.compactor import NO_HOOKS, CompactionHooks, Compactor
 from waystation.agents.loop import AgentLoop
 from waystation.agents.planner import Planner
@@ -262,7 +263,9 @@ class ActivityDeps:
     @property
     def rewinder(self) -> TaskRewinder:
         """Reopens finished tasks."""
-        return TaskRewinder(self.store, TranscriptRewinder(store=self.store, outbox_drainer=self.outbox_drainer))
+        return TaskRewinder(
+            self.store, TranscriptRewinder(self.store, self.outbox_drainer, SubmissionChecker(self.citation_check))
+        )
 
     @property
     def publisher(self) -> ReportPublisher:

@@ -103,7 +103,9 @@ async def test_what_was_heard_and_is_taken_back_is_heard_again(env: AgentEnviron
     await env.run_leg(ScriptedModel([READ]))
     await update_documents(env, 1, NEWER)
     await env.run_leg(ScriptedModel([READ_AGAIN]), 2)
-    await TranscriptRewinder(env.store, env.outbox_drainer).rewind(env.run_ref(), "m3", "edit-1", keep=True)
+    await TranscriptRewinder(env.store, env.outbox_drainer, env.agent_deps.submission_checker).rewind(
+        env.run_ref(), "m3", "edit-1", keep=True
+    )
     await env.run_leg(ScriptedModel([SUBMIT]), 3)
     assert [message.id for message in await news(env)] == ["m4", "m7"]
 

@@ -208,6 +208,7 @@ def test_places_without_text_and_repeated_places_have_no_lines() -> None:
         "page 3 of attachment x.pdf": (11, 11),
     }
     assert find_place_lines(SLIDES) == {"slide 2": (4, 4)}
+    assert find_place_lines(["a", "b"]) == {}
     assert find_place_lines(["[page 1]", "", "[page 2]", "a"]) == {"page 2": (4, 4)}
 
 

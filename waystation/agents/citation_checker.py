@@ -67,16 +67,25 @@ class CitationChecker:
     vault: Vault | None = None
     """Resolves names of documents in citations, of which agents have seen placeholders."""
 
-    async def check(self, ref: TaskRef, markdown: str) -> CitationCheckResult:
+    async def load_names(self, ref: TaskRef) -> DocumentNames:
+        """Load the names of the task's documents. Raises as `check` does."""
+        documents = await self.store.list_documents(ref.task_id, ref.scope)
+        return (await build_document_names(documents, self.redactor, ref.tenant)).with_vault(self.vault, ref.session)
+
+    async def check(self, ref: TaskRef, markdown: str, names: DocumentNames | None = None) -> CitationCheckResult:
         """Check all citations. Slow work is done in a thread: there may be thousands of citations in megabytes of text.
+
+        Args:
+            ref: The task.
+            markdown: The text.
+            names: Names of the task's documents, if they are known: it takes long to redact thousands of them.
 
         Raises:
             RedactionFailed: a text could not be redacted.
             StoreError: the store could not be read.
         """
         citations = await asyncio.to_thread(parse_citations, markdown)
-        documents = await self.store.list_documents(ref.task_id, ref.scope)
-        called = (await build_document_names(documents, self.redactor, ref.tenant)).with_vault(self.vault, ref.session)
+        called = names if names is not None else await self.load_names(ref)
         cited = {citation.document for citation in citations}
         meant = await _find_cited_documents(called, cited)
         there = {name: document.blob for name, document in meant.items() if not document.removed}
@@ -116,13 +125,19 @@ class CitationChecker:
                 }
         return found
 
+    async def list_web_pages(self, task: TaskScope) -> dict[str, str]:
+        """Return the content hashes of the web pages that the task's agents have fetched, by address."""
+        blobs: dict[str, str] = {}
+        for run_id in await self.store.list_run_ids(task.task_id, task):
+            pages = extract_stored_web_pages((await self.store.load_transcript(run_id, task)).messages)
+            blobs |= {address: page.blob for address, page in pages.items()}
+        return blobs
+
     async def _cited_pages(self, task: TaskScope, names: set[str]) -> dict[str, CitedDocument]:
         """Load web pages by the address as cited, as the task's agents have fetched them."""
         wanted = {name for name in names if name.startswith(("http://", "https://"))}
-        blobs: dict[str, str] = {}
-        for run_id in await self.store.list_run_ids(task.task_id, task) if wanted else ():
-            pages = extract_stored_web_pages((await self.store.load_transcript(run_id, task)).messages)
-            blobs |= {address: pages[address].blob for address in wanted & pages.keys()}
+        fetched = await self.list_web_pages(task) if wanted else {}
+        blobs = {address: blob for address, blob in fetched.items() if address in wanted}
         lines = {
             blob: await self.redacted_documents.get_comparison_lines(blob, task) for blob in _unique(blobs.values())
         }

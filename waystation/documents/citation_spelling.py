@@ -140,7 +140,7 @@ def find_place_lines(lines: Sequence[str]) -> dict[str, LineRange]:
     Places without text, and those that occur more than once, are left out.
     """
     markers = [(number, place) for number, line in enumerate(lines, 1) if (place := parse_place_marker(line))]
-    ends = [number - 1 for number, _ in markers[1:]] + [len(lines)]
+    ends = [*(number - 1 for number, _ in markers[1:]), len(lines)] if markers else []
     places = [_fold_name(place) for _, place in markers]
     found: dict[str, LineRange] = {}
     for (number, _), place, end in zip(markers, places, ends, strict=True):
@@ -243,7 +243,7 @@ _NEXT_RANGE = compile_bounded(
 _NEXT_NAME = compile_bounded(rf"\s{{0,3}}+(?:{_LIST_SIGN}|(?:and|und|et|y|и)\b)?+\s{{0,3}}+", re.IGNORECASE)
 _BARE_RANGE = compile_bounded(
     rf"[:：#†](?:l{{1,2}}\.?\s?)?(?P<first>\d{{1,18}})(?!\d)(?:\s?{_DASH}\s?(?:l\.?)?(?P<last>\d{{1,18}})(?!\d))?+"
-    rf"(?![^\W_]|\s?{_DASH}\s?\d|[.,:：]\d)",
+    rf"(?![^\W_]|\s?{_DASH}\s?\d|-(?![^\W\d_])|[.,:：]\d)",
     re.IGNORECASE,
 )
 """Lines behind a name in running text."""

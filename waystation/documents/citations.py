@@ -45,6 +45,9 @@ QUOTATION_NOT_FOUND_NEARBY = (
 
 class Citation(Value):
     """One citation, with the quotation directly before it, if there is one."""
+MAX_COMPARED_OCCURRENCES = 100
+"""Maximum occurrences of a quotation of which the nearest is chosen."""
+NO_SUCH_DOCUMENT = "there is no such document"
 
     document: str
     first_line: int
@@ -125,6 +128,29 @@ class CitedDocument:
     @cached_property
     def _places(self) -> list[tuple[int, str]]:
         """The lines with place markers, and the places."""
+    def find_quotation_lines(self, quotation: str, near_line: int = 1) -> tuple[int, int] | None:
+        """Return the first and last line of the quotation, word for word or nearly so; None if it is not there.
+
+        Of a quotation with placeholders, its longest part is looked for. Of several occurrences among the first
+        `MAX_COMPARED_OCCURRENCES`, the nearest counts.
+        """
+        part = max(PLACEHOLDER_PATTERN.split(" ".join(unescape_tags(quotation).split())), key=len).strip()
+        if len(part) < MIN_QUOTATION_CHARACTERS:
+            return None
+        text, ends = self._words
+        spans = [(place, place + len(part)) for place in _iter_occurrences(part, text)]
+        if not spans:
+            _, ends, folded = self._folded
+            signs = _Folded.of(part).signs
+            if len(signs) < MIN_FOLDED_CHARACTERS:
+                return None
+            spans = [
+                (folded.origins[place], folded.origins[place + len(signs) - 1] + 1)
+                for place in _iter_occurrences(signs, folded.signs)
+            ]
+        found = [(bisect_right(ends, first), bisect_left(ends, last)) for first, last in spans]
+        return min(found, key=lambda lines: abs(lines[0] - near_line), default=None)
+
         marked = ((number, parse_place_marker(line)) for number, line in enumerate(self._lines, 1))
         return [(number, place) for number, place in marked if place]
 
@@ -151,6 +177,15 @@ class _Folded(NamedTuple):
     @staticmethod
     def of(text: str) -> "_Folded":
         signs, origins, place = list[str](), array("Q"), 0
+def _iter_occurrences(part: str, text: str) -> Iterator[int]:
+    place = text.find(part)
+    for _ in range(MAX_COMPARED_OCCURRENCES):
+        if place < 0:
+            return
+        yield place
+        place = text.find(part, place + len(part))
+
+
         for is_word, run in groupby(text, str.isalnum):
             letters = "".join(run)
             end = place + len(letters)
@@ -250,7 +285,7 @@ def _fault(citation: Citation, documents: Mapping[str, CitedDocument]) -> str | 
     """
     document = documents.get(citation.document)
     if document is None:
-        return "there is no such document"
+        return NO_SUCH_DOCUMENT
     if not 1 <= citation.first_line <= citation.last_line <= len(document):
         return f"the document has {len(document)} lines"
     if citation.quotation is None:

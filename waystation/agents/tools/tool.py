@@ -19,7 +19,7 @@ from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import Fence, Record, Transcript
 from waystation.documents.documents import Document
 from waystation.documents.ports import DocumentReader
-from waystation.documents.redacted_documents import RedactedDocumentStore
+from waystation.documents.redacted_documents import DocumentNames, RedactedDocumentStore
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import ToolServerFailed
 from waystation.kernel.refs import RunRef
@@ -87,8 +87,14 @@ class ToolContext:
     limit: Limit = field(default_factory=lambda: Limit(tokens=0, micro_usd=0))
     """Limit of the whole run, for tools whose calls cost. Zero by default."""
 
+    used_share: float = 0.0
+    """Used share of the run's limit."""
+
     documents: tuple[Document, ...] | None = None
     """Of the task, as the agent knows of them; None where nobody has read them yet."""
+
+    document_names: DocumentNames | None = None
+    """Names of the task's documents, as submitted and as the agent knows them; set by the toolbox."""
 
     async def list_documents(self, store: DocumentReader) -> tuple[Document, ...]:
         """The task's documents in the order in which they were given. Raises StoreError."""
@@ -141,15 +147,15 @@ class Tool(ABC):
     `TOOLS_GRANTED_ORIGINALS`. The result is redacted, whatever it repeats of them.
     """
 
+    strict: ClassVar[bool] = False
+    """Whether its arguments are constrained to its schema while the model writes them, at endpoints that do that."""
+
     definition: str = ""
     """Digest of the tool's definition, if others may change it while a task is running."""
 
     def build_approval_question(self, arguments: dict[str, JsonValue]) -> str | None:  # noqa: ARG002 (tools that ask look at them)
         """Return what a person is asked before a call with these arguments runs; None: no approval is needed."""
         return None
-    strict: ClassVar[bool] = False
-    """Whether its arguments are constrained to its schema while the model writes them, at endpoints that do that."""
-
 
     @property
     @abstractmethod

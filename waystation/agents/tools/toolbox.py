@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -145,7 +145,8 @@ class Toolbox:
             return build_rejected_call_result(call, OUTCOME_UNKNOWN)
         names, refused = await self._names(ctx), False
         try:
-            text = await tool.call(await self._with_originals(tool, self._complete(call), names, ctx), ctx)
+            arguments = await self._with_originals(tool, self._complete(call), names, ctx)
+            text = await tool.call(arguments, replace(ctx, document_names=names))
         except ValidationError as error:
             text, refused = _complaint(error), True
         except ToolCallRejectedError as refusal:
