@@ -22,7 +22,8 @@ QUICK = {
         agent_loop agent_run analysis_deliverables citation_feedback compactor_hooks compactor_open_work
         compactor_validation
         delegate_tool document_change_notices initial_prompt_size metering pin_message possibly_billed
-        prompt_sections recall_name_restoration reply_redaction run_repository status_messages store_outage
+        prompt_sections recall_name_restoration reply_redaction report_criteria run_repository status_messages
+        store_outage
         plugin_tool summariser task_brief task_brief_space task_messages task_tool_servers title_redaction
         tool_call_questions own_tools tool_parameter_limits tool_phase tool_visibility tool_visibility_in_runs toolbox
         tools_reading tools_results tools_web tools_writing untrusted_tool
@@ -67,7 +68,7 @@ QUICK = {
     "documents": _modules("""
         citation_spelling citations document_changes document_markers document_update_store documents_passages
         documents_pdf_annotations documents_search documents_search_ranges documents_slides
-        documents_spreadsheets documents_word procedures redacted_documents skills tables_grid tables_queries
+        documents_spreadsheets documents_word headings procedures redacted_documents skills tables_grid tables_queries
         web_fetch web_private_addresses web_robots
     """),
     "end_to_end": _modules("""

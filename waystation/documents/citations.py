@@ -21,6 +21,16 @@ MIN_FOLDED_CHARACTERS = 6
 """Minimum letters and digits of a quotation that is looked for regardless of punctuation."""
 _MAX_QUOTATION_DEPTH = 8
 """Maximum depth of quotations within quotations."""
+QUOTATION_MARKS: Mapping[str, str] = {
+    '"': '"',
+    "”": "“„",
+    "“": "„",
+    "»": "«",
+    "«": "»",
+    "」": "「",
+    "』": "『",
+}
+"""By closing mark: those that open, in the usage of any language."""
 CITATION_PATTERN = compile_bounded(r"\[(?P<document>[^\[\]\n]+):(?P<first>\d+)-(?P<last>\d+)\]")
 MIN_QUOTATION_CHARACTERS, MAX_QUOTATION_CHARACTERS = 8, 2_000
 """Minimum and maximum characters between quotation marks."""
@@ -35,6 +45,9 @@ MAX_PLACEHOLDER_GAP = 400
 """Maximum characters that one placeholder may stand for."""
 MAX_SEARCHED_CHARACTERS = 20_000
 """Maximum characters, from the first cited line, in which a quotation is looked for."""
+MAX_COMPARED_OCCURRENCES = 100
+"""Maximum occurrences of a quotation of which the nearest is chosen."""
+NO_SUCH_DOCUMENT = "there is no such document"
 QUOTATION_NOT_FOUND = "the quoted words do not stand there"
 QUOTATION_NOT_FOUND_NEARBY = (
     f"the quoted words do not stand in the first {MAX_SEARCHED_CHARACTERS:,} characters of these lines: cite the "
@@ -45,9 +58,6 @@ QUOTATION_NOT_FOUND_NEARBY = (
 
 class Citation(Value):
     """One citation, with the quotation directly before it, if there is one."""
-MAX_COMPARED_OCCURRENCES = 100
-"""Maximum occurrences of a quotation of which the nearest is chosen."""
-NO_SUCH_DOCUMENT = "there is no such document"
 
     document: str
     first_line: int
@@ -118,16 +128,6 @@ class CitedDocument:
         last += len(closing) if text.startswith(closing, last, end) else 0
         return text[first:last]
 
-    @cached_property
-    def _folded(self) -> tuple[str, list[int], "_Folded"]:
-        """All words with single spaces, the end of each line in that text, and the text folded."""
-        words = [" ".join(line.split()) for line in self._lines]
-        text = " ".join(words)
-        return text, [0, *accumulate(len(kept) + 1 for kept in words)], _Folded.of(text)
-
-    @cached_property
-    def _places(self) -> list[tuple[int, str]]:
-        """The lines with place markers, and the places."""
     def find_quotation_lines(self, quotation: str, near_line: int = 1) -> tuple[int, int] | None:
         """Return the first and last line of the quotation, word for word or nearly so; None if it is not there.
 
@@ -151,6 +151,16 @@ class CitedDocument:
         found = [(bisect_right(ends, first), bisect_left(ends, last)) for first, last in spans]
         return min(found, key=lambda lines: abs(lines[0] - near_line), default=None)
 
+    @cached_property
+    def _folded(self) -> tuple[str, list[int], "_Folded"]:
+        """All words with single spaces, the end of each line in that text, and the text folded."""
+        words = [" ".join(line.split()) for line in self._lines]
+        text = " ".join(words)
+        return text, [0, *accumulate(len(kept) + 1 for kept in words)], _Folded.of(text)
+
+    @cached_property
+    def _places(self) -> list[tuple[int, str]]:
+        """The lines with place markers, and the places."""
         marked = ((number, parse_place_marker(line)) for number, line in enumerate(self._lines, 1))
         return [(number, place) for number, place in marked if place]
 
@@ -167,6 +177,15 @@ class CitedDocument:
         return "".join(words), ends
 
 
+def _iter_occurrences(part: str, text: str) -> Iterator[int]:
+    place = text.find(part)
+    for _ in range(MAX_COMPARED_OCCURRENCES):
+        if place < 0:
+            return
+        yield place
+        place = text.find(part, place + len(part))
+
+
 class _Folded(NamedTuple):
     """A text without its punctuation, spaces and capitals."""
 
@@ -177,15 +196,6 @@ class _Folded(NamedTuple):
     @staticmethod
     def of(text: str) -> "_Folded":
         signs, origins, place = list[str](), array("Q"), 0
-def _iter_occurrences(part: str, text: str) -> Iterator[int]:
-    place = text.find(part)
-    for _ in range(MAX_COMPARED_OCCURRENCES):
-        if place < 0:
-            return
-        yield place
-        place = text.find(part, place + len(part))
-
-
         for is_word, run in groupby(text, str.isalnum):
             letters = "".join(run)
             end = place + len(letters)
@@ -251,10 +261,11 @@ def _quoted_span(end: int, markdown: str) -> slice | None:
     """Return the span of that text, without its marks."""
     least = max(0, end - MAX_QUOTATION_DISTANCE)
     closing = markdown[least:end].rpartition("\n")[2].rstrip()
-    if not closing.endswith(('"', "”")):
+    mark = closing[-1:]
+    if mark not in QUOTATION_MARKS:
         return None
     before = closing[:-1]
-    opening = _opening(before, nests=closing.endswith("”"))
+    opening = _opening(before, mark)
     quoted = len(before) - opening - 1
     if opening < 0 or before[opening] == "”" or not MIN_QUOTATION_CHARACTERS <= quoted <= MAX_QUOTATION_CHARACTERS:
         return None
@@ -262,19 +273,19 @@ def _quoted_span(end: int, markdown: str) -> slice | None:
     return slice(line + opening + 1, line + len(before))
 
 
-def _opening(before: str, *, nests: bool) -> int:
-    """Return where the quotation opens: at the nearest mark; if it closes with `”`, at its own `“`, skipping whole
-    quotations within it and straight marks.
+def _opening(before: str, mark: str) -> int:
+    """Return where the quotation opens that this mark closes: at the mark's own opening one, skipping whole quotations
+    within it. If there is none, English marks open at the nearest English mark, and others nowhere.
     """
-    place = len(before)
+    place, nests = len(before), mark != '"'
     for depth in range(_MAX_QUOTATION_DEPTH if nests else 0):
-        opening = before.rfind("“", 0, place)
+        opening = max(before.rfind(sign, 0, place) for sign in QUOTATION_MARKS[mark])
         if opening < 0:
             break
-        if before.count("”", opening) == depth:
+        if before.count(mark, opening) == depth:
             return opening
         place = opening
-    return max(map(before.rfind, '"“”'))
+    return max(map(before.rfind, '"“”')) if mark in '"”' else -1
 
 
 def _fault(citation: Citation, documents: Mapping[str, CitedDocument]) -> str | None:
@@ -478,7 +489,7 @@ def _sentences(text: str, citations: tuple[Citation, ...]) -> Iterator[Claim]:
     A text that ends with a quotation is one claim, since the quotation may contain sentence ends too.
     """
     text = " ".join(text.split()).lstrip(" .,;:)]–—|")
-    whole = text.endswith(('"', "”"))
+    whole = text.endswith(tuple(QUOTATION_MARKS))
     *before, last = [text] if whole else [part.strip() for part in _SENTENCE_END.split(text)]
     yield from (Claim(text=part) for part in before if part.strip(_NOT_SAID))
     if last.strip(_NOT_SAID):
