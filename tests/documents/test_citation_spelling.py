@@ -84,6 +84,10 @@ SPELLINGS = {
     "[a.md:12 says so]": "[[a.md:12-12] says so]",
     "[Quelle: a.md:12]": "[a.md:12-12]",
     "| a.md:12 | b.md:3 |": "| [a.md:12-12] | [b.md:3-3] |",
+    'They say "dug in 1811" (a.md:12), 5" deep (a.md:13).': (
+        'They say "dug in 1811" [a.md:12-12], 5" deep [a.md:13-13].'
+    ),
+    "„So ist es“ `a.md:12`": "„So ist es“ [a.md:12-12]",
     # Several in one bracket.
     "[a.md:12, 15-20]": "[a.md:12-12] [a.md:15-20]",
     "[a.md:12-13, L15-L20 and 30]": "[a.md:12-13] [a.md:15-20] [a.md:30-30]",
@@ -158,6 +162,8 @@ OTHER_TEXTS = (
     "[paper.pdf, page 2, line 2]",
     "\\[not a citation: 3\\]",
     "x_a.md:12",
+    'They wrote "as in a.md:12 and (a.md:13)" once.',
+    "Es heißt „siehe `a.md:12`“ dort.",
     "[a.md:12-]",
 )
 
@@ -167,8 +173,16 @@ def test_what_is_no_citation_or_an_ambiguous_one_stays_as_it_is() -> None:
 
 
 def test_what_looks_like_a_citation_and_is_none_is_named() -> None:
-    text = "So [unknown.md:12] and [plan.md:3], [paper.pdf, page 9]; [host.example:8080], [a.md:1], [a:b]."
-    assert normalise_citations(text, CITABLE).unresolved == ("[unknown.md:12]", "[plan.md:3]", "[paper.pdf, page 9]")
+    text = (
+        "So [a.md:2](a.md), [a.md:2-3](a.md), [see](a.md), [unknown.md:12] and [plan.md:3], [paper.pdf, page 9]; "
+        "[host.example:8080], [a.md:1], [a:b]."
+    )
+    assert normalise_citations(text, CITABLE).unresolved == (
+        "[a.md:2](a.md)",
+        "[unknown.md:12]",
+        "[plan.md:3]",
+        "[paper.pdf, page 9]",
+    )
 
 
 def test_a_page_of_a_document_whose_places_are_not_known_is_asked_for() -> None:

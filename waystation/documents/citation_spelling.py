@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import islice
 from typing import NamedTuple, TypeVar, final
 
-from waystation.documents.citations import CITATION_PATTERN
+from waystation.documents.citations import CITATION_PATTERN, MAX_QUOTATION_CHARACTERS
 from waystation.documents.documents import parse_place_marker
 from waystation.kernel.patterns import compile_bounded
 
@@ -289,9 +289,9 @@ class _Normaliser:
     def normalise_line(self, line: str) -> str:
         """Return the line with its citations rewritten, from left to right."""
         out, copied, passed, place = list[str](), 0, 0, 0
-        runs = _CodeSpans(line)
+        spans = _Spans(line)
         while start := _START.search(line, place):
-            step = self._step(line, start, passed, runs)
+            step = self._step(line, start, passed, spans)
             place = step.end
             if step.cited is not None:
                 written, text = line[step.begin : step.end], " ".join(step.cited)
@@ -303,21 +303,24 @@ class _Normaliser:
                 passed = step.end
         return "".join([*out, line[copied:]])
 
-    def _step(self, line: str, start: re.Match[str], passed: int, runs: "_CodeSpans") -> "_Step":
+    def _step(self, line: str, start: re.Match[str], passed: int, spans: "_Spans") -> "_Step":
         at, sign = start.start(), start[0]
+        if sign in "[【［":
+            return self._square(line, at)
+        if spans.is_quoted(at):
+            # A document's own words: a quotation stays word for word.
+            return _Step(at, start.end())
         if sign[0] == "`":
-            return self._code_span(line, start, runs)
+            return self._code_span(line, start, spans)
         if sign.endswith("://"):
             address = _ADDRESS.match(line, at)
             return _Step(at, address.end() if address else start.end(), is_closed=True)
-        if sign in "[【［":
-            return self._square(line, at)
         if sign in "(（":
             return self._round(line, at)
         return self._bare(line, start, passed)
 
-    def _code_span(self, line: str, start: re.Match[str], runs: "_CodeSpans") -> "_Step":
-        close = runs.find_closing(start)
+    def _code_span(self, line: str, start: re.Match[str], spans: "_Spans") -> "_Step":
+        close = spans.find_closing(start)
         if close is None:
             return _Step(start.start(), start.end())
         inside = line[start.end() : close].strip()
@@ -330,8 +333,11 @@ class _Normaliser:
             return _Step(at, at + 1)
         end = group.end()
         if line.startswith("(", end) and line[at] == "[":
-            close = line.find(")", end, end + _MAX_TARGET_CHARACTERS)
-            return _Step(at, close + 1 or end, is_closed=True)
+            close = line.find(")", end, end + _MAX_TARGET_CHARACTERS) + 1 or end
+            written = None if CITATION_PATTERN.fullmatch(group[0]) else group["inside"]
+            if written is not None and self.parse_group(written, NameMatch.LOOSE) is not None:
+                self._unresolved[line[at:close]] = None
+            return _Step(at, close, is_closed=True)
         if line.startswith(":", end) and not line[:at].strip():
             return _Step(at, end, is_closed=True)
         if self._is_canonical(group[0]):
@@ -501,8 +507,8 @@ class _Step(NamedTuple):
 
 
 @final
-class _CodeSpans:
-    """Finds the ends of code spans: the next run of as many backticks."""
+class _Spans:
+    """The code spans and the quotations of a line."""
 
     def __init__(self, line: str) -> None:
         self._line = line
@@ -513,11 +519,29 @@ class _CodeSpans:
         following = bisect_left(starts, opening.end())
         return starts[following] if following < len(starts) else None
 
+    def is_quoted(self, place: int) -> bool:
+        """Whether this is between quotation marks."""
+        before = bisect_left(self._quotations, (place,)) - 1
+        return before >= 0 and place < self._quotations[before][1]
+
+    @cached_property
+    def _quotations(self) -> list[tuple[int, int]]:
+        found, end = list[tuple[int, int]](), 0
+        while opening := _OPENING_MARK.search(self._line, end):
+            least, most = opening.end(), opening.end() + MAX_QUOTATION_CHARACTERS
+            closing = (self._line.find(mark, least, most) for mark in _CLOSING_MARKS[opening[0]])
+            end = min((place for place in closing if place >= 0), default=-1) + 1 or least
+            if end > least:
+                found.append((opening.start(), end))
+        return found
+
     @cached_property
     def _starts(self) -> dict[int, list[int]]:
         return _group_by((run.end() - run.start(), run.start()) for run in _TICKS.finditer(self._line))
 
 
+_OPENING_MARK = compile_bounded(r"(?<![^\s(\[{*_>|:,;—–])\"(?=\S)|[“„«「『]")
+_CLOSING_MARKS = {'"': '"', "“": "”", "„": "“”", "«": "»", "「": "」", "『": "』"}
 _TICKS = compile_bounded(r"`{1,200}+")
 
 
