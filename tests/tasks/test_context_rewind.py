@@ -149,8 +149,12 @@ async def test_an_unknown_message_is_refused_and_nothing_changes(env: AgentEnvir
 
 
 def test_what_is_kept_until_it_is_mended_counts_as_submitted() -> None:
-    wrong, again = ({"findings": [{**FINDING, "claim": claim}]} for claim in ("First.", "Again."))
-    said = [*called(1, "submit_findings", wrong), *called(2, "submit_findings", again, fails=True)]
+    first: JsonValue = [{"claim": "First.", "citations": []}]
+    again: JsonValue = [{"claim": "Again.", "citations": []}]
+    said = [
+        *called(1, "submit_findings", {"findings": first}),
+        *called(2, "submit_findings", {"findings": again}, fails=True),
+    ]
     assert extract_deliverable(said) == extract_deliverable(said[:2])
     kept = said[3].replace(blocks=tuple(one.replace(content=NOT_FINAL) for one in said[3].tool_results))
     found = extract_deliverable([*said[:3], kept])
@@ -160,8 +164,12 @@ def test_what_is_kept_until_it_is_mended_counts_as_submitted() -> None:
 
 async def test_after_a_rewind_citations_have_one_spelling_too(env: AgentEnvironment) -> None:
     site = await env.make_tool_context()
-    found = {"findings": [{"claim": "It silted up.", "citations": ["harbour.md, line 2"]}]}
-    said = [build_user_message("m1", "Go."), *called(1, "submit_findings", found), build_user_message("m9", "Stop.")]
+    found: JsonValue = [{"claim": "It silted up.", "citations": ["harbour.md, line 2"]}]
+    said = [
+        build_user_message("m1", "Go."),
+        *called(1, "submit_findings", {"findings": found}),
+        build_user_message("m9", "Stop."),
+    ]
     for version, message in enumerate(said):
         await env.store.commit_message(site.fence, version, message)
     submitted = extract_deliverable(said)

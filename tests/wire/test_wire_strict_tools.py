@@ -39,7 +39,7 @@ def note(*, strict: bool = True) -> ToolSpec:
 
 
 def sent_tool(asked: ModelRequest, capable: ModelCapabilities) -> dict[str, object]:
-    (tool,) = build_request_parameters(asked, capable).get("tools", ())
+    (tool,) = [*build_request_parameters(asked, capable).get("tools", ())]
     return {name: part for name, part in tool.items() if name != "cache_control"}
 
 
@@ -90,7 +90,7 @@ async def test_the_api_accepts_the_tools_of_every_role_of_which_those_that_submi
     await model.complete(request(*toolbox.visible_specs))
     (body,) = server.bodies
     tools = cast("list[dict[str, JsonValue]]", body["tools"])
-    strict = {tool["name"] for tool in tools if tool.get("strict")}
+    strict = {str(tool["name"]) for tool in tools if tool.get("strict")}
     assert strict == {tool.name for tool in toolbox.tools if tool.permission == "hand_in"}
     assert strict
 

@@ -169,7 +169,7 @@ def normalise_citations(markdown: str, citable: CitableDocuments) -> NormalisedT
     """Rewrite every citation of a text as `[document:first-last]`. Nothing else is changed."""
     normaliser = _Normaliser(citable)
     lines = [line if in_code else normaliser.normalise_line(line) for line, in_code in _iter_lines(markdown)]
-    return normaliser.result("\n".join(lines))
+    return normaliser.build_result("\n".join(lines))
 
 
 class NormalisedCitation(NamedTuple):
@@ -283,7 +283,7 @@ class _Normaliser:
         self._unresolved: dict[str, None] = {}
         self.unread: set[str] = set()
 
-    def result(self, text: str) -> NormalisedText:
+    def build_result(self, text: str) -> NormalisedText:
         return NormalisedText(text, self._changed, tuple(self._unresolved), frozenset(self.unread))
 
     def normalise_line(self, line: str) -> str:
