@@ -13,7 +13,8 @@ from functools import cached_property
 from itertools import islice
 from typing import NamedTuple, TypeVar, final
 
-from waystation.documents.citations import CITATION_PATTERN, MAX_QUOTATION_CHARACTERS
+from waystation.documents import citations as citation_syntax
+from waystation.documents.citations import MAX_QUOTATION_CHARACTERS
 from waystation.documents.documents import parse_place_marker
 from waystation.kernel.patterns import compile_bounded
 
@@ -189,8 +190,8 @@ def normalise_citation(written: str, citable: CitableDocuments) -> NormalisedCit
     if cited is not None:
         return NormalisedCitation(cited)
     whole = normalise_citations(written, citable)
-    found = tuple(match[0] for match in CITATION_PATTERN.finditer(whole.text))
-    if found and not CITATION_PATTERN.sub("", whole.text).strip(_BETWEEN_CITATIONS):
+    found = tuple(match[0] for match in citation_syntax.CITATION_PATTERN.finditer(whole.text))
+    if found and not citation_syntax.CITATION_PATTERN.sub("", whole.text).strip(_BETWEEN_CITATIONS):
         return NormalisedCitation(found)
     return NormalisedCitation((whole.text,), is_resolved=bool(found), unread=whole.unread | normaliser.unread)
 
@@ -334,7 +335,7 @@ class _Normaliser:
         end = group.end()
         if line.startswith("(", end) and line[at] == "[":
             close = line.find(")", end, end + _MAX_TARGET_CHARACTERS) + 1 or end
-            written = None if CITATION_PATTERN.fullmatch(group[0]) else group["inside"]
+            written = None if citation_syntax.CITATION_PATTERN.fullmatch(group[0]) else group["inside"]
             if written is not None and self.parse_group(written, NameMatch.LOOSE) is not None:
                 self._unresolved[line[at:close]] = None
             return _Step(at, close, is_closed=True)
@@ -391,12 +392,12 @@ class _Normaliser:
         return None
 
     def _is_canonical(self, group: str) -> bool:
-        match = CITATION_PATTERN.fullmatch(group)
+        match = citation_syntax.CITATION_PATTERN.fullmatch(group)
         return match is not None and match["document"] in self._citable.lines and match["first"].isascii()
 
     def _is_unresolved(self, group: str, inside: str) -> bool:
         """Whether this looks like a citation, and the check of citations would not see it."""
-        if CITATION_PATTERN.fullmatch(group):
+        if citation_syntax.CITATION_PATTERN.fullmatch(group):
             return False
         named = (inside[: found.start()] for found in islice(_LOCATOR.finditer(inside), _MAX_CANDIDATES))
         return any(self._citable.is_file_name(name.strip(_AROUND_NAMES)) for name in named)
