@@ -30,6 +30,8 @@ from waystation.memory.indexing import MemoryRecall
 from waystation.tasks.context_editor import TranscriptRewinder
 from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
+FINDING = {"claim": "It is gone.", "citations": ["[harbour.md:1-1]"]}
+SUBMIT_AGAIN = make_scripted_response(make_tool_use("submit_findings", "c6", findings=[FINDING]))
 NEWER = SourceDocument(name="harbour.md", text="The harbour was dug in 1811.\nIt was dredged.\nIt silted up.\n")
 READ_AGAIN = make_scripted_response(make_tool_use("read_document", "c5", name="harbour.md"))
 QUOTED = ReportDraft(
@@ -78,7 +80,9 @@ async def test_updates_in_quick_succession_are_one_message_of_what_they_did_toge
     lamp = SourceDocument(name=f"lamp {SECRET}.md", text="Lit.\n")
     await update_documents(env, 1, NEWER, lamp)
     await update_documents(env, 2, SourceDocument(name="harbour.md", text="Gone.\n"), missing=("keeper.md",))
-    await env.run_leg(ScriptedModel([SUBMIT]))
+    await env.run_leg(ScriptedModel([SUBMIT, SUBMIT_AGAIN]))
+    results = [result.content for message in (await env.load_transcript()).messages for result in message.tool_results]
+    assert "[harbour.md:2-2]: the document changed while the task ran" in results[0]
     (heard,) = await news(env)
     assert heard.documents_update_number == 2
     assert "- changed: harbour.md (line 1; 1 lines now)\n- removed: keeper.md\n" in heard.text

@@ -123,7 +123,7 @@ def _held(
 
 
 def _offered(tool: Tool, spec: ToolSpec, amiss: list[str]) -> CandidateTool:
-    written = json.dumps(spec.model_dump(mode="json", exclude_defaults=True), ensure_ascii=False, separators=(",", ":"))
+    written = json.dumps(spec.model_dump(mode="json", exclude={"strict"}), ensure_ascii=False, separators=(",", ":"))
     return CandidateTool(
         name=tool.name,
         tokens=estimate_text(written),

@@ -88,7 +88,8 @@ class Toolbox:
         `system` counts only if no other system prompt was sent since the last compaction.
         """
         system = self.sent_system_prompt or system
-        specs = [spec.model_dump(mode="json", exclude_defaults=True) for spec in self.visible_specs]
+        # Whether a tool is strict is no text that the model reads.
+        specs = [spec.model_dump(mode="json", exclude={"strict"}) for spec in self.visible_specs]
         return estimate_fixed_tokens(system, json.dumps(specs))
 
     @property
