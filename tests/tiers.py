@@ -19,9 +19,11 @@ QUICK = {
         attempt_failures notification_delivery scheduled_task_status
     """),
     "agents": _modules("""
-        agent_loop agent_run analysis_deliverables compactor_hooks compactor_open_work compactor_validation
+        agent_loop agent_run analysis_deliverables citation_feedback compactor_hooks compactor_open_work
+        compactor_validation
         delegate_tool document_change_notices initial_prompt_size metering pin_message possibly_billed
-        prompt_sections recall_name_restoration reply_redaction run_repository status_messages store_outage
+        prompt_sections recall_name_restoration reply_redaction report_criteria run_repository status_messages
+        store_outage
         plugin_tool summariser task_brief task_brief_space task_messages task_tool_servers title_redaction
         tool_call_questions own_tools tool_parameter_limits tool_phase tool_visibility tool_visibility_in_runs toolbox
         tools_reading tools_results tools_web tools_writing untrusted_tool
@@ -64,9 +66,9 @@ QUICK = {
         token_estimates transcript_view truncation_constraints user_constraints
     """),
     "documents": _modules("""
-        citations document_changes document_markers document_update_store documents_passages
+        citation_spelling citations document_changes document_markers document_update_store documents_passages
         documents_pdf_annotations documents_search documents_search_ranges documents_slides
-        documents_spreadsheets documents_word procedures redacted_documents skills tables_grid tables_queries
+        documents_spreadsheets documents_word headings procedures redacted_documents skills tables_grid tables_queries
         web_fetch web_private_addresses web_robots
     """),
     "end_to_end": _modules("""
@@ -144,7 +146,8 @@ QUICK = {
     """),
     "wire": _modules("""
         anthropic_search bad_endpoints chat_model_contract partial_replies prefix_cache scripted_model
-        sse_events strict_server turn_counter wire_capabilities wire_requests wire_round_trip wire_thinking
+        sse_events strict_server turn_counter wire_capabilities wire_requests wire_round_trip
+        wire_strict_tools wire_thinking
     """),
     "workers": _modules("""
         activity_session_scope outbox_draining_worker shutdown worker_health

@@ -13,6 +13,8 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 
 from waystation.activities.activity_errors import get_current_attempt, set_agent_status
 from waystation.agents.call_ledger import MeteredModel
+from waystation.agents.citation_checker import CitationChecker
+from waystation.agents.citation_feedback import SubmissionChecker
 from waystation.agents.compactor import NO_HOOKS, CompactionHooks, Compactor
 from waystation.agents.loop import AgentLoop
 from waystation.agents.planner import Planner
@@ -37,7 +39,7 @@ from waystation.models.ports import ChatModel
 from waystation.privacy.key_file import compute_key_check
 from waystation.privacy.policy import RedactionConfig, should_show_names
 from waystation.privacy.ports import PlaceholderFactory, Redactor, Vault
-from waystation.reports.publisher import CitationChecker, ReportIndexer, ReportPublisher
+from waystation.reports.publisher import ReportIndexer, ReportPublisher
 from waystation.reports.reviewers import PlanReviser, ReportReviewer
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import build_cipher, load_oldest_key
@@ -261,7 +263,9 @@ class ActivityDeps:
     @property
     def rewinder(self) -> TaskRewinder:
         """Reopens finished tasks."""
-        return TaskRewinder(self.store, TranscriptRewinder(store=self.store, outbox_drainer=self.outbox_drainer))
+        return TaskRewinder(
+            self.store, TranscriptRewinder(self.store, self.outbox_drainer, SubmissionChecker(self.citation_check))
+        )
 
     @property
     def publisher(self) -> ReportPublisher:

@@ -278,7 +278,9 @@ async def test_a_tool_that_somebody_denies_is_gone_at_once_and_that_is_recorded(
 async def test_after_a_rewind_thinking_from_before_it_is_left_out(env: AgentEnvironment) -> None:
     run = Run(env)
     await run.leg()
-    await TranscriptRewinder(env.store, env.outbox_drainer).rewind(env.run_ref(), "m3", "edit-1", keep=True)
+    await TranscriptRewinder(env.store, env.outbox_drainer, env.agent_deps.submission_checker).rewind(
+        env.run_ref(), "m3", "edit-1", keep=True
+    )
     await run.leg()
     assert len(run.breaks) == 1
     assert run.nothing_was_lost

@@ -16,6 +16,7 @@ from tests.support.agent_environment import (
     without_statuses,
 )
 from tests.support.scopes import SYSTEM_SCOPE
+from waystation.agents.citation_checker import OUTDATED_CITATION_REASON, CitationChecker
 from waystation.agents.deliverables import ReportDraft
 from waystation.agents.leg import AgentFinished, TurnLimitReached
 from waystation.context.constraints import extract_user_words
@@ -26,10 +27,11 @@ from waystation.documents.search import Bm25DocumentSearch
 from waystation.documents.text_repository import make_document
 from waystation.kernel.scopes import TenantScope
 from waystation.memory.indexing import MemoryRecall
-from waystation.reports.publisher import OUTDATED_CITATION_REASON, CitationChecker
 from waystation.tasks.context_editor import TranscriptRewinder
 from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
+FINDING = {"claim": "It is gone.", "citations": ["[harbour.md:1-1]"]}
+SUBMIT_AGAIN = make_scripted_response(make_tool_use("submit_findings", "c6", findings=[FINDING]))
 NEWER = SourceDocument(name="harbour.md", text="The harbour was dug in 1811.\nIt was dredged.\nIt silted up.\n")
 READ_AGAIN = make_scripted_response(make_tool_use("read_document", "c5", name="harbour.md"))
 QUOTED = ReportDraft(
@@ -78,7 +80,9 @@ async def test_updates_in_quick_succession_are_one_message_of_what_they_did_toge
     lamp = SourceDocument(name=f"lamp {SECRET}.md", text="Lit.\n")
     await update_documents(env, 1, NEWER, lamp)
     await update_documents(env, 2, SourceDocument(name="harbour.md", text="Gone.\n"), missing=("keeper.md",))
-    await env.run_leg(ScriptedModel([SUBMIT]))
+    await env.run_leg(ScriptedModel([SUBMIT, SUBMIT_AGAIN]))
+    results = [result.content for message in (await env.load_transcript()).messages for result in message.tool_results]
+    assert "[harbour.md:2-2]: the document changed while the task ran" in results[0]
     (heard,) = await news(env)
     assert heard.documents_update_number == 2
     assert "- changed: harbour.md (line 1; 1 lines now)\n- removed: keeper.md\n" in heard.text
@@ -103,7 +107,9 @@ async def test_what_was_heard_and_is_taken_back_is_heard_again(env: AgentEnviron
     await env.run_leg(ScriptedModel([READ]))
     await update_documents(env, 1, NEWER)
     await env.run_leg(ScriptedModel([READ_AGAIN]), 2)
-    await TranscriptRewinder(env.store, env.outbox_drainer).rewind(env.run_ref(), "m3", "edit-1", keep=True)
+    await TranscriptRewinder(env.store, env.outbox_drainer, env.agent_deps.submission_checker).rewind(
+        env.run_ref(), "m3", "edit-1", keep=True
+    )
     await env.run_leg(ScriptedModel([SUBMIT]), 3)
     assert [message.id for message in await news(env)] == ["m4", "m7"]
 

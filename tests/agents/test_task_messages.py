@@ -60,7 +60,7 @@ async def test_what_was_heard_and_is_taken_back_is_heard_again(env: AgentEnviron
     await env.run_leg(
         ScriptedModel([make_scripted_response(make_tool_use("read_document", "c5", name="keeper.md"))]), 2
     )
-    rewinder = TranscriptRewinder(env.store, env.outbox_drainer)
+    rewinder = TranscriptRewinder(env.store, env.outbox_drainer, env.agent_deps.submission_checker)
     await rewinder.rewind(env.run_ref(), "m3", "edit-1", keep=True)
     await env.run_leg(ScriptedModel([SUBMIT]), 3)
     assert await heard(env) == [("m4", WORDS), ("m7", WORDS)]

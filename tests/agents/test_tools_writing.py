@@ -56,7 +56,7 @@ async def test_a_note_without_a_place_is_refused(env: AgentEnvironment, change: 
 
 async def test_findings_are_handed_in(env: AgentEnvironment) -> None:
     handed_in = make_tool_use("submit_findings", findings=[FINDING], open_questions=["Who dug?"])
-    assert await env.call_tool(handed_in) == "1 findings handed in"
+    assert await env.call_tool(handed_in) == "1 findings handed in\n1 citation checked: all hold."
     finding = Finding(claim="It silted up.", citations=("[harbour.md:2-2]",))
     assert await env.store.get_deliverable(f"{TASK}/research-1", SYSTEM_SCOPE) == ResearchFindings(
         findings=(finding,), open_questions=("Who dug?",)
@@ -65,7 +65,9 @@ async def test_findings_are_handed_in(env: AgentEnvironment) -> None:
 
 async def test_an_analysis_is_handed_in(env: AgentEnvironment) -> None:
     handed_in = make_tool_use("submit_analysis", conclusions=[FINDING], gaps=["Nobody says who dug."])
-    assert await env.call_tool(handed_in, "analysis") == "analysis with 1 conclusions handed in"
+    assert await env.call_tool(handed_in, "analysis") == (
+        "analysis with 1 conclusions handed in\n1 citation checked: all hold."
+    )
     analysis = await env.store.get_deliverable(f"{TASK}/analysis", SYSTEM_SCOPE)
     assert isinstance(analysis, Analysis)
     assert analysis.gaps == ("Nobody says who dug.",)

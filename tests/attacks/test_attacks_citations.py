@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from waystation.documents.citation_spelling import CitableDocuments, normalise_citations
 from waystation.documents.citations import CitedDocument, check_citations, correct_quotations, parse_citations
 from waystation.documents.documents import Document, DocumentFinder
 from waystation.reports.report import render_sources_section
@@ -99,3 +100,42 @@ def test_many_names_are_found_among_many_documents() -> None:
         return time.process_time() - start
 
     assert found(TIMES) <= most(found(1))
+
+
+def spelling(times: int) -> Iterator[str]:
+    """Texts that are nearly citations, or hold many of them."""
+    many = 1_000 * times
+    yield "[a.md:12, 15-20] " * many
+    yield "(a.md:12) " * many
+    yield "a.md:12 " * many
+    yield "[" * many
+    yield "(" * many
+    yield "([" * many
+    yield "[x](" * many
+    yield "](a" * many
+    yield "".join(f"{'`' * (number % 90 + 1)}a" for number in range(many // 10))
+    yield "``` `" * many
+    yield "```\n" * many
+    yield "a " * many + ":12"
+    yield ("a " * 100 + ":12") * (many // 100)
+    yield ":12" * many
+    yield "[" + "a.md:1, " * 120 * times + "]"
+    yield ("[" + "a.md:1, " * 120 + "b]") * (many // 100)
+    yield ("(" + "1" * 900 + ")") * (many // 100)
+    yield "https://" + "a" * many
+    yield "https://" * many
+    yield "[a.md, lines" + " " * many + "12]"
+    yield "".join(f"[a{number}.md:1]" for number in range(many))
+
+
+@pytest.mark.timeout(600)
+def test_citations_of_a_text_are_rewritten_in_time_by_its_length() -> None:
+    citable = CitableDocuments({"a.md": 100, **{f"folder/a{number}.md": 9 for number in range(200)}})
+
+    def rewritten(text: str) -> float:
+        start = time.process_time()
+        normalise_citations(text, citable)
+        return time.process_time() - start
+
+    for short, long in zip(spelling(1), spelling(TIMES), strict=True):
+        assert rewritten(long) <= most(rewritten(short)), short[:40]

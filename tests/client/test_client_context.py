@@ -98,7 +98,9 @@ async def test_a_status_that_was_taken_back_counts_in_no_request(bare_env: Agent
     await worked(bare_env)
     before = await context_of(bare_env)
     store = bare_env.store
-    await TranscriptRewinder(store, bare_env.outbox_drainer).rewind(bare_env.run_ref(), "m1", "edit-1", keep=True)
+    await TranscriptRewinder(store, bare_env.outbox_drainer, bare_env.agent_deps.submission_checker).rewind(
+        bare_env.run_ref(), "m1", "edit-1", keep=True
+    )
     after = await context_of(bare_env)
     asked = [
         {row.section: row.requested for row in found.allocation.rows}[PromptSection.RUNTIME]

@@ -250,3 +250,29 @@ def test_marks_are_no_claims_and_are_not_sent_twice() -> None:
     marked = put_right("It is so [gone.md:1-2]. Then more [d.md:1-1].")
     assert extract_claims(marked) == extract_claims(strip_failed_citation_marks(marked))
     assert FAILED_CITATION_MARK not in parse_stored_report(marked).body
+
+
+@pytest.mark.parametrize(
+    "quoted",
+    [
+        "„Der Hafen wurde 1811 gebaut.“",
+        "»Der Hafen wurde 1811 gebaut.«",
+        "« Der Hafen wurde 1811 gebaut. »",
+        "«Der Hafen wurde 1811 gebaut.»",
+        "„Der Hafen wurde 1811 gebaut.”",
+        "「Der Hafen wurde 1811 gebaut.」",
+        "『Der Hafen wurde 1811 gebaut.』",
+    ],
+)
+def test_a_quotation_may_have_the_marks_of_any_language(quoted: str) -> None:
+    (citation,) = parse_citations(f"Es heißt „dort“ und {quoted} [harbour.md:1-1]")
+    assert citation.quotation is not None
+    assert fault(citation, {"harbour.md": ["Der Hafen wurde 1811 gebaut."]}) is None
+    assert fault(citation, {"harbour.md": ["Der Hafen wurde 1812 gebaut."]}) == "the quoted words do not stand there"
+
+
+def test_quotations_within_a_quotation_of_any_language_belong_to_it() -> None:
+    (citation,) = parse_citations("Er schrieb «sie sagten «nein, nie» und gingen» [harbour.md:1-1]")
+    assert citation.quotation == "sie sagten «nein, nie» und gingen"
+    (citation,) = parse_citations("A « was » opened» [harbour.md:1-1]")
+    assert citation.quotation is None

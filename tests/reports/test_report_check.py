@@ -1,3 +1,5 @@
+import pytest
+
 from waystation.agents.deliverables import Analysis, Finding, ReportDraft, ReportSection, ResearchFindings
 from waystation.documents.citations import Citation, FailedCitation
 from waystation.reports.report import DraftUnderReview, find_faults, render_fault_list
@@ -50,6 +52,31 @@ def test_what_was_asked_and_of_which_no_word_is_there_is_a_fault() -> None:
     asked = ("Name every lighthouse keeper", "What closed the harbours?", "Say which were there")
     faults = find_faults(DRAFTED.replace(requirements=asked))
     assert render_fault_list(faults) == "- uncovered: The report does not mention this: Name every lighthouse keeper"
+
+
+ASKED_AND_SAID = {
+    "de": ("Wie tief ist die Hafeneinfahrt?", "Die Hafeneinfahrten sind 4,1 m tief", "Nenne jeden Leuchtturmwärter"),
+    "ru": ("Какова глубина гавани?", "Глубиной гавань в 4,1 м", "Назови каждого смотрителя маяка"),
+    "ja": ("港の水深はどれくらいか", "水深は4.1メートルである", "灯台守の名前を挙げよ"),
+    "ar": ("ما هو عُمق الميناء؟", "عمق ميناء المدينة ٤ أمتار", "اذكر أسماء حراس المنارة"),
+}
+
+
+@pytest.mark.parametrize(("asked", "said", "other"), ASKED_AND_SAID.values(), ids=ASKED_AND_SAID)
+def test_what_was_asked_is_looked_for_in_any_language(asked: str, said: str, other: str) -> None:
+    draft = ReportDraft(title="T", summary=f"{said} [harbour.md:2-2].")
+    drafted = DraftUnderReview(draft=draft, requirements=(asked, other), findings=(FOUND,), analysis=None)
+    assert [fault.text for fault in find_faults(drafted)] == [f"The report does not mention this: {other}"]
+
+
+def test_what_was_asked_in_another_script_than_the_reports_is_not_called_missing() -> None:
+    asked = tuple(question for question, _, _ in ASKED_AND_SAID.values() if not question.isascii())[1:]
+    assert find_faults(DRAFTED.replace(requirements=asked)) == ()
+
+
+def test_a_long_section_in_writing_without_spaces_needs_a_citation_too() -> None:
+    long = DRAFT.with_section(ReportSection(heading="水深", markdown="港の水深は浅くなった。" * 9))
+    assert [fault.kind for fault in find_faults(DRAFTED.replace(draft=long))] == ["uncited"]
 
 
 def test_a_contradiction_that_the_report_is_silent_about_is_a_fault() -> None:

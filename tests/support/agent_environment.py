@@ -8,6 +8,7 @@ from tests.support.prices import PRICES
 from tests.support.scopes import SYSTEM_SCOPE
 from tests.support.strict_server import check_requests
 from waystation.agents.call_ledger import MeteredModel
+from waystation.agents.citation_checker import CitationChecker
 from waystation.agents.compaction_request import CompactionRequest
 from waystation.agents.compactor import Compactor
 from waystation.agents.leg import AgentConfig, LegOutcome, LegRequest
@@ -31,7 +32,7 @@ from waystation.kernel.usage import Usage
 from waystation.memory.embedders.local import NoEmbedder
 from waystation.memory.indexing import MemoryRecall, OutboxDrainer
 from waystation.planning.plan import Plan, Step
-from waystation.reports.publisher import CitationChecker, ReportPublisher
+from waystation.reports.publisher import ReportPublisher
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.earlier_tasks import EarlierTaskReader
 from waystation.tasks.task import TaskConfig, TaskRequest, TaskRow, make_own_session_name, tenant_hash

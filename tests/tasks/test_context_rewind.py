@@ -8,7 +8,8 @@ from pydantic import JsonValue
 from tests.support.agent_environment import NOON, TASK, AgentEnvironment
 from tests.support.conversations import make_filler_text
 from tests.support.scopes import SYSTEM_SCOPE
-from waystation.agents.deliverables import Note, ReportDraft
+from waystation.agents.citation_feedback import NOT_FINAL
+from waystation.agents.deliverables import Note, ReportDraft, ResearchFindings
 from waystation.agents.tools.submissions import extract_deliverable
 from waystation.agents.transcript_rewind import build_transcript_rewind
 from waystation.context.history import build_model_view, get_effective_transcript
@@ -52,7 +53,7 @@ def passage(env: AgentEnvironment, first: str, last: str) -> Passage:
 
 
 def rewinder(env: AgentEnvironment) -> TranscriptRewinder:
-    return TranscriptRewinder(store=env.store, outbox_drainer=env.outbox_drainer)
+    return TranscriptRewinder(env.store, env.outbox_drainer, env.agent_deps.submission_checker)
 
 
 async def written(env: AgentEnvironment) -> None:
@@ -145,6 +146,39 @@ async def test_an_unknown_message_is_refused_and_nothing_changes(env: AgentEnvir
     with pytest.raises(BadInput, match="there is no message 'm9' in this conversation; there are: m1 to m7"):
         await rewinder(env).rewind(run, "m9", "edit-1", keep=True)
     assert await env.store.load_transcript(run.run_id, SYSTEM_SCOPE) == before
+
+
+def test_what_is_kept_until_it_is_mended_counts_as_submitted() -> None:
+    first: JsonValue = [{"claim": "First.", "citations": []}]
+    again: JsonValue = [{"claim": "Again.", "citations": []}]
+    said = [
+        *called(1, "submit_findings", {"findings": first}),
+        *called(2, "submit_findings", {"findings": again}, fails=True),
+    ]
+    assert extract_deliverable(said) == extract_deliverable(said[:2])
+    kept = said[3].replace(blocks=tuple(one.replace(content=NOT_FINAL) for one in said[3].tool_results))
+    found = extract_deliverable([*said[:3], kept])
+    assert isinstance(found, ResearchFindings)
+    assert found.findings[0].claim == "Again."
+
+
+async def test_after_a_rewind_citations_have_one_spelling_too(env: AgentEnvironment) -> None:
+    site = await env.make_tool_context()
+    found: JsonValue = [{"claim": "It silted up.", "citations": ["harbour.md, line 2"]}]
+    said = [
+        build_user_message("m1", "Go."),
+        *called(1, "submit_findings", {"findings": found}),
+        build_user_message("m9", "Stop."),
+    ]
+    for version, message in enumerate(said):
+        await env.store.commit_message(site.fence, version, message)
+    submitted = extract_deliverable(said)
+    assert submitted is not None
+    await env.store.commit_deliverable(site.fence, TASK, submitted)
+    await rewinder(env).rewind(site.run, said[2].id, "edit-1", keep=True)
+    kept = await env.store.get_deliverable(site.run.run_id, SYSTEM_SCOPE)
+    assert isinstance(kept, ResearchFindings)
+    assert kept.findings[0].citations == ("[harbour.md:2-2]",)
 
 
 def test_what_was_handed_in_follows_from_the_calls_that_succeeded() -> None:

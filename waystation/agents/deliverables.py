@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from waystation.documents.citations import parse_citations
+from waystation.documents.headings import find_heading
 from waystation.kernel.identifiers import Identifier
 from waystation.kernel.value import Value
 
@@ -108,7 +109,8 @@ def check_criteria(
 
 
 def _criterion(text: str, where: str, draft: ReportDraft, holding: Set[str], failing: Set[str]) -> CriterionResult:
-    named = next((one for one in draft.sections if one.heading.strip() == where.strip()), None)
+    place = find_heading([one.heading for one in draft.sections], where)
+    named = None if place is None else draft.sections[place]
     if named is None:
         if not where.strip():
             return CriterionResult(text=text, state="not judged", why_not=UNSAID)

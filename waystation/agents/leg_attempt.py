@@ -213,6 +213,7 @@ class LegAttempt:
             memory=self.request.config.memory,
             subagent_results=self.request.subagent_results,
             limit=self.request.limit,
+            used_share=self.request.limit.compute_used_share(self.totals.spent),
             documents=self.documents,
         )
 

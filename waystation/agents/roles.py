@@ -8,6 +8,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Protocol
 
+from waystation.agents.citation_checker import CitationChecker
+from waystation.agents.citation_feedback import SubmissionChecker
 from waystation.agents.delegation import can_delegate
 from waystation.agents.leg import AgentConfig
 from waystation.agents.ports import (
@@ -56,7 +58,7 @@ from waystation.context.history import find_prompt_prefix
 from waystation.context.tokens import estimate_text
 from waystation.context.transcript import PromptPrefixRecord, Transcript
 from waystation.documents.documents import Document
-from waystation.documents.ports import DocumentSearch
+from waystation.documents.ports import DocumentSearch, DocumentUpdateReader
 from waystation.documents.redacted_documents import RedactedDocumentStore, RedactedTableReader
 from waystation.kernel.refs import RunRef
 from waystation.kernel.roles import ROLES, AgentRole, get_role_spec, list_step_roles
@@ -121,7 +123,7 @@ def _held(
 
 
 def _offered(tool: Tool, spec: ToolSpec, amiss: list[str]) -> CandidateTool:
-    written = json.dumps(spec.model_dump(mode="json"), ensure_ascii=False, separators=(",", ":"))
+    written = json.dumps(spec.model_dump(mode="json", exclude={"strict"}), ensure_ascii=False, separators=(",", ":"))
     return CandidateTool(
         name=tool.name,
         tokens=estimate_text(written),
@@ -189,6 +191,7 @@ class AgentStore(
     RunRepository,
     WorkRepository,
     TaskSource,
+    DocumentUpdateReader,
     PlanReader,
     PassageReader,
     PlaceholderAudit,
@@ -222,6 +225,11 @@ class AgentDeps:
 
     policy: ToolPolicy = field(default_factory=ToolPolicy)
     """The operator's settings for tools."""
+
+    @property
+    def submission_checker(self) -> SubmissionChecker:
+        """Checks citations in what agents submit."""
+        return SubmissionChecker(CitationChecker(self.store, self.redactor, self.redacted_documents, self.vault))
 
     def build_run_redactor(self, run: RunRef) -> Redactor:
         """Build the redactor for what is stored of a run: it knows the documents of the run's task."""
@@ -298,10 +306,10 @@ class AgentDeps:
             TakeNoteTool(self.store, self.redacted_documents),
             ReadNotesTool(self.store),
             ReadFindingsTool(self.store),
-            SubmitFindingsTool(self.store),
-            SubmitAnalysisTool(self.store),
-            WriteSectionTool(self.store),
-            SubmitReportTool(self.store),
+            SubmitFindingsTool(self.store, self.submission_checker),
+            SubmitAnalysisTool(self.store, self.submission_checker),
+            WriteSectionTool(self.store, self.submission_checker),
+            SubmitReportTool(self.store, self.submission_checker),
             DelegateTool(self.store),
         ]
         if self.tables is not None:

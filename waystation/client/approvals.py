@@ -94,9 +94,10 @@ async def build_report_draft(settings: Settings, store: SqlStore, ref: TaskRef, 
     if progress.report is not None:
         raise BadInput(f"{task_id} is {progress.phase} and already has its report: run `waystation report {task_id}`")
     # Presidio takes seconds and hundreds of megabytes; nothing else in the client needs it.
+    from waystation.agents.citation_checker import CitationChecker  # noqa: PLC0415
     from waystation.agents.redaction import TextRedactor  # noqa: PLC0415
     from waystation.documents.redacted_documents import RedactedDocumentStore  # noqa: PLC0415
-    from waystation.reports.publisher import CitationChecker, ReportPublisher  # noqa: PLC0415
+    from waystation.reports.publisher import ReportPublisher  # noqa: PLC0415
     from waystation.runtime.redaction_setup import build_redaction_config, create_redactor  # noqa: PLC0415
 
     key = await get_placeholder_key(store, settings)

@@ -264,6 +264,8 @@ class ToolSpec(Value):
     name: str
     description: str
     input_schema: dict[str, JsonValue]
+    strict: bool = False
+    """Whether the provider is asked to let the model write only arguments that fit the schema, if it can do that."""
 
 
 class _Record(Value):

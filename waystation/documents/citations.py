@@ -21,6 +21,16 @@ MIN_FOLDED_CHARACTERS = 6
 """Minimum letters and digits of a quotation that is looked for regardless of punctuation."""
 _MAX_QUOTATION_DEPTH = 8
 """Maximum depth of quotations within quotations."""
+QUOTATION_MARKS: Mapping[str, str] = {
+    '"': '"',
+    "”": "“„",
+    "“": "„",
+    "»": "«",
+    "«": "»",
+    "」": "「",
+    "』": "『",
+}
+"""By closing mark: those that open, in the usage of any language."""
 CITATION_PATTERN = compile_bounded(r"\[(?P<document>[^\[\]\n]+):(?P<first>\d+)-(?P<last>\d+)\]")
 MIN_QUOTATION_CHARACTERS, MAX_QUOTATION_CHARACTERS = 8, 2_000
 """Minimum and maximum characters between quotation marks."""
@@ -35,6 +45,9 @@ MAX_PLACEHOLDER_GAP = 400
 """Maximum characters that one placeholder may stand for."""
 MAX_SEARCHED_CHARACTERS = 20_000
 """Maximum characters, from the first cited line, in which a quotation is looked for."""
+MAX_COMPARED_OCCURRENCES = 100
+"""Maximum occurrences of a quotation of which the nearest is chosen."""
+NO_SUCH_DOCUMENT = "there is no such document"
 QUOTATION_NOT_FOUND = "the quoted words do not stand there"
 QUOTATION_NOT_FOUND_NEARBY = (
     f"the quoted words do not stand in the first {MAX_SEARCHED_CHARACTERS:,} characters of these lines: cite the "
@@ -115,6 +128,29 @@ class CitedDocument:
         last += len(closing) if text.startswith(closing, last, end) else 0
         return text[first:last]
 
+    def find_quotation_lines(self, quotation: str, near_line: int = 1) -> tuple[int, int] | None:
+        """Return the first and last line of the quotation, word for word or nearly so; None if it is not there.
+
+        Of a quotation with placeholders, its longest part is looked for. Of several occurrences among the first
+        `MAX_COMPARED_OCCURRENCES`, the nearest counts.
+        """
+        part = max(PLACEHOLDER_PATTERN.split(" ".join(unescape_tags(quotation).split())), key=len).strip()
+        if len(part) < MIN_QUOTATION_CHARACTERS:
+            return None
+        text, ends = self._words
+        spans = [(place, place + len(part)) for place in _iter_occurrences(part, text)]
+        if not spans:
+            _, ends, folded = self._folded
+            signs = _Folded.of(part).signs
+            if len(signs) < MIN_FOLDED_CHARACTERS:
+                return None
+            spans = [
+                (folded.origins[place], folded.origins[place + len(signs) - 1] + 1)
+                for place in _iter_occurrences(signs, folded.signs)
+            ]
+        found = [(bisect_right(ends, first), bisect_left(ends, last)) for first, last in spans]
+        return min(found, key=lambda lines: abs(lines[0] - near_line), default=None)
+
     @cached_property
     def _folded(self) -> tuple[str, list[int], "_Folded"]:
         """All words with single spaces, the end of each line in that text, and the text folded."""
@@ -139,6 +175,15 @@ class CitedDocument:
             words.append(f" {kept}" if kept and ends[-1] else kept)
             ends.append(ends[-1] + len(words[-1]))
         return "".join(words), ends
+
+
+def _iter_occurrences(part: str, text: str) -> Iterator[int]:
+    place = text.find(part)
+    for _ in range(MAX_COMPARED_OCCURRENCES):
+        if place < 0:
+            return
+        yield place
+        place = text.find(part, place + len(part))
 
 
 class _Folded(NamedTuple):
@@ -216,10 +261,11 @@ def _quoted_span(end: int, markdown: str) -> slice | None:
     """Return the span of that text, without its marks."""
     least = max(0, end - MAX_QUOTATION_DISTANCE)
     closing = markdown[least:end].rpartition("\n")[2].rstrip()
-    if not closing.endswith(('"', "”")):
+    mark = closing[-1:]
+    if mark not in QUOTATION_MARKS:
         return None
     before = closing[:-1]
-    opening = _opening(before, nests=closing.endswith("”"))
+    opening = _opening(before, mark)
     quoted = len(before) - opening - 1
     if opening < 0 or before[opening] == "”" or not MIN_QUOTATION_CHARACTERS <= quoted <= MAX_QUOTATION_CHARACTERS:
         return None
@@ -227,19 +273,19 @@ def _quoted_span(end: int, markdown: str) -> slice | None:
     return slice(line + opening + 1, line + len(before))
 
 
-def _opening(before: str, *, nests: bool) -> int:
-    """Return where the quotation opens: at the nearest mark; if it closes with `”`, at its own `“`, skipping whole
-    quotations within it and straight marks.
+def _opening(before: str, mark: str) -> int:
+    """Return where the quotation opens that this mark closes: at the mark's own opening one, skipping whole quotations
+    within it. If there is none, English marks open at the nearest English mark, and others nowhere.
     """
-    place = len(before)
+    place, nests = len(before), mark != '"'
     for depth in range(_MAX_QUOTATION_DEPTH if nests else 0):
-        opening = before.rfind("“", 0, place)
+        opening = max(before.rfind(sign, 0, place) for sign in QUOTATION_MARKS[mark])
         if opening < 0:
             break
-        if before.count("”", opening) == depth:
+        if before.count(mark, opening) == depth:
             return opening
         place = opening
-    return max(map(before.rfind, '"“”'))
+    return max(map(before.rfind, '"“”')) if mark in '"”' else -1
 
 
 def _fault(citation: Citation, documents: Mapping[str, CitedDocument]) -> str | None:
@@ -250,7 +296,7 @@ def _fault(citation: Citation, documents: Mapping[str, CitedDocument]) -> str | 
     """
     document = documents.get(citation.document)
     if document is None:
-        return "there is no such document"
+        return NO_SUCH_DOCUMENT
     if not 1 <= citation.first_line <= citation.last_line <= len(document):
         return f"the document has {len(document)} lines"
     if citation.quotation is None:
@@ -443,7 +489,7 @@ def _sentences(text: str, citations: tuple[Citation, ...]) -> Iterator[Claim]:
     A text that ends with a quotation is one claim, since the quotation may contain sentence ends too.
     """
     text = " ".join(text.split()).lstrip(" .,;:)]–—|")
-    whole = text.endswith(('"', "”"))
+    whole = text.endswith(tuple(QUOTATION_MARKS))
     *before, last = [text] if whole else [part.strip() for part in _SENTENCE_END.split(text)]
     yield from (Claim(text=part) for part in before if part.strip(_NOT_SAID))
     if last.strip(_NOT_SAID):

@@ -35,6 +35,11 @@ class RunRef(Value):
         return f"{self.task_id}/{self.step_id}"
 
     @property
+    def task_ref(self) -> TaskRef:
+        """Reference to the run's task."""
+        return TaskRef(store_id=self.store_id, tenant=self.tenant, session=self.session, task_id=self.task_id)
+
+    @property
     def scope(self) -> TaskScope:
         """Scope of everything that the agent reads from the store: its task's."""
         return TaskScope(tenant=self.tenant, session=self.session, task_id=self.task_id)

@@ -39,6 +39,10 @@ class ModelCapabilities(Value):
     """Whether it counts tokens; if not, it is never asked to."""
     binds_thinking: bool | None = None
     """Whether it accepts the provider's beta that drops outdated thinking; if not, the beta is never requested."""
+    strict_tools: bool | None = None
+    """Whether it takes tools whose arguments are constrained to their schemas while the model writes them. Unknown
+    counts as no: other servers reject the field, and on some platforms an organisation has to permit it.
+    """
     names_overflow: bool | None = None
     """Whether it rejects a request longer than the window in words that distinguish it from other rejections."""
     answers_as: str = ""
@@ -64,6 +68,7 @@ KNOWN_CAPABILITIES: Mapping[str, ModelCapabilities] = {
         reports_usage=True,
         caches=True,
         counts=True,
+        strict_tools=True,
         names_overflow=True,
         source="the provider's reference of the Messages API, read in October 2026",
     ),

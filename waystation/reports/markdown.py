@@ -16,6 +16,7 @@ from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
 
 from waystation.documents.citations import CITATION_PATTERN, parse_citations
+from waystation.documents.headings import find_heading
 from waystation.kernel.errors import BadInput
 from waystation.privacy.policy import PLACEHOLDER_PATTERN
 from waystation.reports.blocks import (
@@ -427,4 +428,7 @@ def find_section(sections: Iterable[tuple[str, str]], wanted: str) -> str:
     for heading, text in known:
         if heading.casefold().strip() == wanted.casefold().strip().lstrip("# "):
             return text
+    place = find_heading([heading for heading, _ in known], wanted)
+    if place is not None:
+        return known[place][1]
     raise BadInput(f"there is no section {wanted!r}: there are {', '.join(repr(heading) for heading, _ in known)}")

@@ -1,13 +1,12 @@
 """Builds a task's report, checks its citations against the documents, stores it, and adds the results to memory."""
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from waystation.agents.citation_checker import CitationChecker, CitationCheckResult
 from waystation.agents.deliverables import Finding, ReportDraft, check_criteria
-from waystation.agents.ports import TranscriptReader
 from waystation.agents.redaction import build_task_redactor
 from waystation.agents.tools.submissions import (
     DeliverableSource,
@@ -15,22 +14,12 @@ from waystation.agents.tools.submissions import (
     load_task_deliverables,
     render_claim,
 )
-from waystation.documents.citations import (
-    Citation,
-    CitedDocument,
-    FailedCitation,
-    check_citations,
-    correct_quotations,
-    parse_citations,
-)
-from waystation.documents.documents import Document, DocumentFinder, get_earlier_versions
+from waystation.documents.citations import FailedCitation
+from waystation.documents.documents import get_earlier_versions
 from waystation.documents.ports import DocumentReader, DocumentStore, DocumentUpdateReader
-from waystation.documents.redacted_documents import DocumentNames, RedactedDocumentStore, build_document_names
-from waystation.documents.web_pages import extract_stored_web_pages, split_page_lines
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import TextNotFoundError, UnknownTask
 from waystation.kernel.refs import TaskRef
-from waystation.kernel.scopes import TaskScope
 from waystation.kernel.value import Value
 from waystation.memory.indexing import DrainResult, OutboxDrainer
 from waystation.memory.passage_builder import (
@@ -42,7 +31,7 @@ from waystation.memory.passage_builder import (
 from waystation.memory.ports import ResultPassageOutbox
 from waystation.planning.plan import PERSON_EDIT_REASON
 from waystation.privacy.policy import TextDestination
-from waystation.privacy.ports import Redactor, Vault
+from waystation.privacy.ports import Redactor
 from waystation.reports.changes import compare_reports, render_report_changes
 from waystation.reports.markdown import sanitize_markdown
 from waystation.reports.report import (
@@ -114,126 +103,6 @@ def _findings(there: TaskDeliverables) -> list[tuple[str, Finding]]:
     found = [(step, finding) for step, findings in there.findings.items() for finding in findings.findings]
     weighed = [(step, conclusion) for step, analysis in there.analyses.items() for conclusion in analysis.conclusions]
     return [*found, *weighed]
-
-
-OUTDATED_CITATION_REASON = "the document changed while the task ran; it held in the version before"
-REMOVED_DOCUMENT_REASON = "the document was removed while the task ran; it held before"
-
-
-@dataclass(frozen=True)
-class CitationCheckResult:
-    """Every citation of a text, and what is wrong with it."""
-
-    markdown: str
-    """The text with quotations as the documents have them, and failed citations marked."""
-    document_names: DocumentNames
-    task_documents: Mapping[str, Document]
-    """Documents of the task, by their names as cited."""
-    documents: Mapping[str, CitedDocument]
-    """The cited documents that exist, by their names as cited."""
-    faults: Mapping[Citation, str | None]
-
-    @property
-    def valid_citations(self) -> list[Citation]:
-        """Citations that passed, in the order of the text."""
-        return [citation for citation, reason in self.faults.items() if not reason]
-
-    @property
-    def failed_citations(self) -> tuple[FailedCitation, ...]:
-        """Citations that failed, and why."""
-        return tuple(
-            FailedCitation(citation=citation, reason=reason) for citation, reason in self.faults.items() if reason
-        )
-
-
-class CitationSource(DocumentReader, DocumentUpdateReader, TranscriptReader, Protocol):
-    """What citations may name: documents, their earlier versions, and fetched pages."""
-
-
-@dataclass(frozen=True)
-class CitationChecker:
-    """Checks a text's citations against a task's documents as its agents know them."""
-
-    store: CitationSource
-    redactor: Redactor
-    redacted_documents: RedactedDocumentStore
-    """Documents and pages as agents have seen them, for comparing quotations and showing sources."""
-    vault: Vault | None = None
-    """Resolves names of documents in citations, of which agents have seen placeholders."""
-
-    async def check(self, ref: TaskRef, markdown: str) -> CitationCheckResult:
-        """Check all citations. Slow work is done in a thread: there may be thousands of citations in megabytes of text.
-
-        Raises:
-            RedactionFailed: a text could not be redacted.
-            StoreError: the store could not be read.
-        """
-        citations = await asyncio.to_thread(parse_citations, markdown)
-        documents = await self.store.list_documents(ref.task_id, ref.scope)
-        called = (await build_document_names(documents, self.redactor, ref.tenant)).with_vault(self.vault, ref.session)
-        cited = {citation.document for citation in citations}
-        meant = await _find_cited_documents(called, cited)
-        there = {name: document.blob for name, document in meant.items() if not document.removed}
-        newest = await self._documents(there, ref.scope) | await self._cited_pages(ref.scope, cited)
-        found = await asyncio.to_thread(check_citations, citations, newest)
-        wrong = [citation for citation, reason in found.items() if reason and citation.document in meant]
-        outdated = await self._find_outdated_citations(ref.scope, wrong, meant) if wrong else {}
-        made = await asyncio.to_thread(correct_quotations, markdown, found | outdated, newest)
-        return CitationCheckResult(made.markdown, called, meant, newest, made.faults)
-
-    async def _documents(self, blobs: Mapping[str, str], task: TaskScope) -> dict[str, CitedDocument]:
-        """Load the documents by the same names. Several names may mean one document."""
-        of_blob = {
-            blob: CitedDocument(await self.redacted_documents.get_comparison_lines(blob, task))
-            for blob in _unique(blobs.values())
-        }
-        return {name: of_blob[blob] for name, blob in blobs.items()}
-
-    async def _find_outdated_citations(
-        self, task: TaskScope, wrong: Sequence[Citation], meant: Mapping[str, Document]
-    ) -> dict[Citation, str | None]:
-        """Return failed citations that were valid in an earlier version: their author invented nothing."""
-        earlier = get_earlier_versions(await self.store.list_document_updates(task.task_id, task))
-        of_document: dict[str, list[Citation]] = {}
-        for citation in wrong:
-            of_document.setdefault(meant[citation.document].name, []).append(citation)
-        found: dict[Citation, str | None] = {}
-        for name, citations in of_document.items():
-            names = {citation.document for citation in citations}
-            for blob in earlier.get(name, ()):
-                before = await self._documents(dict.fromkeys(names, blob), task)
-                then = await asyncio.to_thread(check_citations, citations, before)
-                held = (citation for citation, reason in then.items() if reason is None)
-                found |= {
-                    one: REMOVED_DOCUMENT_REASON if meant[one.document].removed else OUTDATED_CITATION_REASON
-                    for one in held
-                }
-        return found
-
-    async def _cited_pages(self, task: TaskScope, names: set[str]) -> dict[str, CitedDocument]:
-        """Load web pages by the address as cited, as the task's agents have fetched them."""
-        wanted = {name for name in names if name.startswith(("http://", "https://"))}
-        blobs: dict[str, str] = {}
-        for run_id in await self.store.list_run_ids(task.task_id, task) if wanted else ():
-            pages = extract_stored_web_pages((await self.store.load_transcript(run_id, task)).messages)
-            blobs |= {address: pages[address].blob for address in wanted & pages.keys()}
-        lines = {
-            blob: await self.redacted_documents.get_comparison_lines(blob, task) for blob in _unique(blobs.values())
-        }
-        of_blob = {blob: CitedDocument(await asyncio.to_thread(split_page_lines, text)) for blob, text in lines.items()}
-        return {address: of_blob[blob] for address, blob in blobs.items()}
-
-
-def _unique(blobs: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(blobs))
-
-
-async def _find_cited_documents(called: DocumentNames, names: Set[str]) -> dict[str, Document]:
-    """Return the documents that these names mean."""
-    documents = called.documents
-    finder = DocumentFinder(documents)
-    found = {name: finder.find_index(await called.resolve_original_name(name)) for name in sorted(names)}
-    return {name: documents[index] for name, index in found.items() if index is not None}
 
 
 class PublishedReport(Value):

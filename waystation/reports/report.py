@@ -4,6 +4,8 @@ Also finds faults of a draft by code alone. That compares words, not meaning: it
 certain enough to bother a writer with.
 """
 
+import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Literal
@@ -369,6 +371,16 @@ very were what when where which while will with would
 """
 STOP_WORDS = frozenset(_SAY_NOTHING.split())
 """Words of four letters and more that say nothing about the topic."""
+_UNSPACED = compile_bounded(
+    r"[\u0e00-\u0eff\u1780-\u17ff\u3005\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]{2,}+"
+)
+"""Writing whose words have no spaces between them, or whose words are not compared by their beginnings."""
+_ARTICLE = compile_bounded(r"\A[وفبكل]?(?:ال|لل)(?=\w{3})")
+"""The Arabic article, with the words that are written together with it."""
+_VOWEL_SIGNS = dict.fromkeys([0x0640, *range(0x064B, 0x0660), 0x0670])
+"""Of Arabic: most texts leave them out."""
+MIN_SCRIPT_PART = 4
+"""A script is one of a text's if one in this many of the text's stems is in it."""
 STEM_CHARACTERS = 5
 """Words are compared by this many letters: `harbour` is mentioned if `harbours` is."""
 
@@ -430,7 +442,7 @@ def _citation_faults(drafted: DraftUnderReview) -> Iterator[Fault]:
     for failed in drafted.failed:
         yield Fault(kind="citation", text=f"{_short(str(failed.citation))}: {failed.reason}"[:_MAX_CHARACTERS])
     for section in drafted.draft.sections:
-        if len(section.markdown.split()) > MAX_UNCITED_WORDS and not CITATION_PATTERN.search(section.markdown):
+        if _count_words(section.markdown) > MAX_UNCITED_WORDS and not CITATION_PATTERN.search(section.markdown):
             yield Fault(kind="uncited", text=f"The section {_short(repr(section.heading))} has no citation.")
     if drafted.all_findings and drafted.uncited_finding_count == len(drafted.all_findings):
         yield Fault(kind="unsupported", text=f"None of the {len(drafted.all_findings)} findings is cited.")
@@ -439,14 +451,15 @@ def _citation_faults(drafted: DraftUnderReview) -> Iterator[Fault]:
 def _uncovered(drafted: DraftUnderReview) -> Iterator[Fault]:
     said = _stems(drafted.text)
     for asked in dict.fromkeys(drafted.requirements):
-        if (wanted := _stems(asked)) and not wanted & said:
+        # A question in another script than the report's is answered in other words: nothing can be said of it.
+        if (wanted := _in_scripts_of(said, _stems(asked))) and not wanted & said:
             yield Fault(kind="uncovered", text=f"The report does not mention this: {_short(asked)}")
 
 
 def _contradictions(drafted: DraftUnderReview) -> Iterator[Fault]:
     said = _stems(drafted.text)
     for told in drafted.analysis.contradictions if drafted.analysis else ():
-        words = _stems(CITATION_PATTERN.sub(" ", told))
+        words = _in_scripts_of(said, _stems(CITATION_PATTERN.sub(" ", told)))
         if 2 * len(words & said) < len(words):
             yield Fault(
                 kind="contradiction", text=f"The analysis found this, but the report does not say it: {_short(told)}"
@@ -457,10 +470,31 @@ def _lines(place: str) -> str:
     return " ".join(place.split()).strip("[]").casefold()
 
 
+def _count_words(text: str) -> int:
+    """Return the number of words. Writing without spaces has about one for every two characters."""
+    unspaced = sum(map(len, _UNSPACED.findall(text)))
+    return len(_UNSPACED.sub(" ", text).split()) + unspaced // 2
+
+
 def _stems(text: str) -> frozenset[str]:
-    return frozenset(
-        word.casefold()[:STEM_CHARACTERS] for word in WORD.findall(text) if word.casefold() not in STOP_WORDS
-    )
+    """Return the beginnings of the words; of writing without spaces, all pairs of characters."""
+    folded = unicodedata.normalize("NFKC", text).casefold().translate(_VOWEL_SIGNS)
+    runs = _UNSPACED.findall(folded)
+    pairs = {run[place : place + 2] for run in runs for place in range(len(run) - 1)}
+    words = (_ARTICLE.sub("", word) for word in WORD.findall(_UNSPACED.sub(" ", folded)))
+    return frozenset(pairs | {word[:STEM_CHARACTERS] for word in words if word not in STOP_WORDS})
+
+
+def _in_scripts_of(said: frozenset[str], stems: frozenset[str]) -> frozenset[str]:
+    """Return the stems in scripts that make up a good part of a text."""
+    often = Counter(map(_get_script, said))
+    return frozenset(stem for stem in stems if often[_get_script(stem)] * MIN_SCRIPT_PART >= len(said))
+
+
+def _get_script(stem: str) -> str:
+    """Return the script of its first letter, as the letter's Unicode name begins: `LATIN`, `CYRILLIC`, `CJK`."""
+    name = unicodedata.name(stem[0], "").partition(" ")[0]
+    return "CJK" if name in {"HIRAGANA", "KATAKANA", "HANGUL"} else name
 
 
 def _short(text: str) -> str:

@@ -9,6 +9,7 @@ from typing import Protocol
 from pydantic import Field, JsonValue
 
 from waystation.agents.call_ledger import MeteredModel
+from waystation.agents.citation_checker import CitationChecker
 from waystation.agents.leg_attempt import render_task_with_messages
 from waystation.agents.planner import redact_titles_and_ids
 from waystation.agents.ports import RunRepository, TaskSource, WorkRepository
@@ -49,7 +50,6 @@ from waystation.planning.plan import (
 from waystation.planning.ports import PlanRepository
 from waystation.privacy.policy import TextDestination, truncate_redacted
 from waystation.privacy.ports import Redactor
-from waystation.reports.publisher import CitationChecker
 from waystation.reports.report import DraftUnderReview, Fault, FaultList, find_faults, render_fault_list
 from waystation.security.untrusted import SafeMarkup, escape_tags, wrap_untrusted, wrap_untrusted_line
 from waystation.tasks.reviews import ReviewRequest, ReviewResult, RevisionRequest

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from waystation.agents.citation_feedback import SubmissionChecker
 from waystation.agents.compaction_request import CompactionRequest, EditOutcome, EditRequest, ManualCompaction
 from waystation.agents.compactor import Compactor
 from waystation.agents.ports import RunRepository
@@ -33,6 +34,7 @@ class TranscriptRewinder:
 
     store: RunRepository
     outbox_drainer: OutboxDrainer
+    submission_checker: SubmissionChecker
 
     async def rewind(self, run: RunRef, message_id: str, record_id: str, *, keep: bool) -> None:
         """Commit the rewind and delete its passages from memory.
@@ -44,7 +46,10 @@ class TranscriptRewinder:
         if not any(record.id == record_id for record in transcript.records):
             rewind = build_transcript_rewind(transcript, message_id, record_id, keep=keep)
             stays = get_effective_transcript(with_record(transcript, rewind.record)).messages
-            rewind = rewind.replace(deliverable=extract_deliverable(stays))
+            deliverable = extract_deliverable(stays)
+            if deliverable is not None:
+                deliverable = await self.submission_checker.normalise(deliverable, run.task_ref)
+            rewind = rewind.replace(deliverable=deliverable)
             fence = await self.store.acquire_fence(run.run_id)
             await self.store.commit_rewind(fence, transcript.version, rewind)
         await self.outbox_drainer.drain(run.run_id)
@@ -180,7 +185,7 @@ class ContextEditor:
     @property
     def _rewinder(self) -> TranscriptRewinder:
         desk = self.compactor.deps
-        return TranscriptRewinder(desk.store, self.compactor.outbox_drainer)
+        return TranscriptRewinder(desk.store, self.compactor.outbox_drainer, desk.submission_checker)
 
     async def _measure(self, request: EditRequest, transcript: Transcript) -> TokenEstimator:
         toolbox = await self.compactor.deps.build_agent_toolbox(request.run, request.config, transcript)

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from pydantic import Field
 
+from waystation.agents.citation_feedback import NOT_FINAL, SubmissionChecker, is_kept_submission, may_be_mended
 from waystation.agents.delegation import SUBAGENT_ID_SEPARATOR, get_step_id
 from waystation.agents.deliverables import (
     Analysis,
@@ -45,16 +46,21 @@ class SubmissionTool(TypedTool[SubmissionT]):
     """Stores what its arguments make of the run's deliverable, so that a pause can show it."""
 
     permission = "hand_in"
+    strict = True
 
-    def __init__(self, store: WorkRepository) -> None:
-        self._store = store
+    def __init__(self, store: WorkRepository, checker: SubmissionChecker) -> None:
+        self._store, self._checker = store, checker
 
     async def run(self, arguments: SubmissionT, ctx: ToolContext) -> str:
-        """Store the deliverable."""
+        """Store the deliverable, and return the result of the check of its citations."""
         submitted = arguments.build_deliverable(await self._store.get_deliverable(ctx.run.run_id, ctx.run.scope))
         result = self.describe(arguments, submitted)
-        await self._store.commit_deliverable(ctx.fence, ctx.run.task_id, submitted)
-        return result
+        part = submitted if self.ends_run else arguments.build_deliverable(None)
+        review = await self._checker.review(submitted, part, ctx.run.task_ref, ctx.document_names)
+        await self._store.commit_deliverable(ctx.fence, ctx.run.task_id, review.deliverable)
+        if review.faults and self.ends_run and may_be_mended(self.name, ctx.transcript, ctx.used_share):
+            raise ToolCallRejectedError(f"{review.text}\n{NOT_FINAL}")
+        return "\n".join(filter(None, [result, review.text]))
 
     @abstractmethod
     def describe(self, arguments: SubmissionT, submitted: Deliverable) -> str:
@@ -179,9 +185,10 @@ SUBMISSION_INPUTS: Mapping[str, type[SubmissionInput]] = {
 
 
 def extract_deliverable(messages: Iterable[Message]) -> Deliverable | None:
-    """Return what the successful calls in these messages have submitted; None if nothing."""
+    """Return what the calls in these messages have submitted, as they spelled it; None if nothing."""
     messages = tuple(messages)
-    done = {result.tool_use_id for message in messages for result in message.tool_results if not result.is_error}
+    results = (result for message in messages for result in message.tool_results)
+    done = {result.tool_use_id for result in results if is_kept_submission(result)}
     handed_in: Deliverable | None = None
     for call in (call for message in messages for call in message.tool_uses if call.id in done):
         if (arguments := SUBMISSION_INPUTS.get(call.name)) is not None:

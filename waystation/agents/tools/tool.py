@@ -19,7 +19,7 @@ from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import Fence, Record, Transcript
 from waystation.documents.documents import Document
 from waystation.documents.ports import DocumentReader
-from waystation.documents.redacted_documents import RedactedDocumentStore
+from waystation.documents.redacted_documents import DocumentNames, RedactedDocumentStore
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import ToolServerFailed
 from waystation.kernel.refs import RunRef
@@ -87,8 +87,14 @@ class ToolContext:
     limit: Limit = field(default_factory=lambda: Limit(tokens=0, micro_usd=0))
     """Limit of the whole run, for tools whose calls cost. Zero by default."""
 
+    used_share: float = 0.0
+    """Used share of the run's limit."""
+
     documents: tuple[Document, ...] | None = None
     """Of the task, as the agent knows of them; None where nobody has read them yet."""
+
+    document_names: DocumentNames | None = None
+    """Names of the task's documents, as submitted and as the agent knows them; set by the toolbox."""
 
     async def list_documents(self, store: DocumentReader) -> tuple[Document, ...]:
         """The task's documents in the order in which they were given. Raises StoreError."""
@@ -140,6 +146,9 @@ class Tool(ABC):
     """Arguments that are looked up in the original documents: their placeholders are restored if the tool is listed in
     `TOOLS_GRANTED_ORIGINALS`. The result is redacted, whatever it repeats of them.
     """
+
+    strict: ClassVar[bool] = False
+    """Whether its arguments are constrained to its schema while the model writes them, at endpoints that do that."""
 
     definition: str = ""
     """Digest of the tool's definition, if others may change it while a task is running."""
@@ -195,7 +204,8 @@ class TypedTool(Tool, Generic[_InputT]):
     @property
     def spec(self) -> ToolSpec:
         """Name, description, and the input model's JSON schema."""
-        return ToolSpec(name=self.name, description=self.description, input_schema=_schema(self.input_model))
+        schema = _schema(self.input_model)
+        return ToolSpec(name=self.name, description=self.description, input_schema=schema, strict=self.strict)
 
     async def call(self, arguments: dict[str, JsonValue], ctx: ToolContext) -> str:
         """Validate the arguments, then run the call."""

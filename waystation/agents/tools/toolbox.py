@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -88,7 +88,9 @@ class Toolbox:
         `system` counts only if no other system prompt was sent since the last compaction.
         """
         system = self.sent_system_prompt or system
-        return estimate_fixed_tokens(system, json.dumps([spec.model_dump(mode="json") for spec in self.visible_specs]))
+        # Whether a tool is strict is no text that the model reads.
+        specs = [spec.model_dump(mode="json", exclude={"strict"}) for spec in self.visible_specs]
+        return estimate_fixed_tokens(system, json.dumps(specs))
 
     @property
     def rereadable_tool_names(self) -> frozenset[str]:
@@ -144,7 +146,8 @@ class Toolbox:
             return build_rejected_call_result(call, OUTCOME_UNKNOWN)
         names, refused = await self._names(ctx), False
         try:
-            text = await tool.call(await self._with_originals(tool, self._complete(call), names, ctx), ctx)
+            arguments = await self._with_originals(tool, self._complete(call), names, ctx)
+            text = await tool.call(arguments, replace(ctx, document_names=names))
         except ValidationError as error:
             text, refused = _complaint(error), True
         except ToolCallRejectedError as refusal:

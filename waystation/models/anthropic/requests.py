@@ -1,6 +1,6 @@
 """Requests of the Messages protocol as a server receives them: their shape, and the rules for a valid request."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, TypeAdapter, ValidationError
@@ -9,6 +9,13 @@ from waystation.context.transcript import RedactedThinking, Text, Thinking, Tool
 from waystation.kernel.value import Value
 
 MAX_CACHE_MARKS = 4
+MAX_STRICT_TOOLS, MAX_OPTIONAL_PARAMETERS, MAX_UNION_PARAMETERS = 20, 24, 16
+"""Maximum numbers in all strict tools of a request together."""
+STRICT_KEYWORDS = frozenset(
+    {"type", "properties", "required", "additionalProperties", "items", "minItems", "enum", "const", "anyOf", "allOf"}
+    | {"$ref", "$defs", "definitions", "default", "format", "description", "title"}
+)
+"""Keywords that the schema of a strict tool may have. Lengths, bounds and patterns are not among them."""
 UNIONS = frozenset({"anyOf", "oneOf", "allOf"})
 """Keywords that a tool's schema must not have at its top level."""
 
@@ -107,6 +114,7 @@ class WireTool(CacheControlMixin):
     name: str
     description: str = ""
     input_schema: dict[str, JsonValue]
+    strict: bool = False
 
 
 class ToolChoice(Value):
@@ -236,6 +244,49 @@ def _tool_faults(request: CountTokensRequest) -> Iterator[str]:
     for index, tool in enumerate(request.tools):
         if tool.input_schema.get("type") != "object" or UNIONS & tool.input_schema.keys():
             yield f"tools.{index}.input_schema: it must be an object, without a union at its top"
+    yield from _strict_faults([tool for tool in request.tools if tool.strict])
     marked = sum(part.cache_control is not None for part in (request, *request.system, *request.tools, *blocks))
     if marked > MAX_CACHE_MARKS:
         yield f"a maximum of {MAX_CACHE_MARKS} blocks with cache_control may be provided, found {marked}"
+
+
+def _strict_faults(tools: Sequence[WireTool]) -> Iterator[str]:
+    """Yield what is wrong with the schemas of strict tools."""
+    if len(tools) > MAX_STRICT_TOOLS:
+        yield f"tools: a maximum of {MAX_STRICT_TOOLS} strict tools may be provided"
+    schemas = [(tool.name, schema) for tool in tools for schema in _iter_schemas(tool.input_schema)]
+    for name, schema in schemas:
+        if unknown := sorted(schema.keys() - STRICT_KEYWORDS):
+            yield f"tools.{name}.input_schema: not supported in strict tools: {', '.join(unknown)}"
+        if schema.get("type") == "object" and schema.get("additionalProperties") is not False:
+            yield f"tools.{name}.input_schema: additionalProperties must be false in strict tools"
+        if schema.get("minItems", 0) not in {0, 1}:
+            yield f"tools.{name}.input_schema: minItems must be 0 or 1 in strict tools"
+    optional = sum(len(_properties(schema).keys() - set(_required(schema))) for _, schema in schemas)
+    unions = sum("anyOf" in schema or isinstance(schema.get("type"), list) for _, schema in schemas)
+    if optional > MAX_OPTIONAL_PARAMETERS or unions > MAX_UNION_PARAMETERS:
+        yield f"tools: {optional} optional parameters and {unions} with unions are too many for strict tools"
+
+
+def _iter_schemas(schema: dict[str, JsonValue]) -> Iterator[dict[str, JsonValue]]:
+    """Yield a schema and all schemas in it. Strict schemas are not recursive."""
+    yield schema
+    definitions = schema.get("$defs")
+    nested: list[JsonValue] = [*_properties(schema).values(), schema.get("items")]
+    nested += definitions.values() if isinstance(definitions, dict) else []
+    for union in ("anyOf", "allOf"):
+        members = schema.get(union)
+        nested += members if isinstance(members, list) else []
+    for inner in nested:
+        if isinstance(inner, dict):
+            yield from _iter_schemas(inner)
+
+
+def _properties(schema: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    properties = schema.get("properties")
+    return properties if isinstance(properties, dict) else {}
+
+
+def _required(schema: dict[str, JsonValue]) -> Iterator[str]:
+    required = schema.get("required")
+    return (name for name in (required if isinstance(required, list) else ()) if isinstance(name, str))

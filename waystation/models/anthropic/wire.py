@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal, NotRequired, TypedDict
 
+from anthropic import transform_schema
 from anthropic.types import (
     CacheControlEphemeralParam,
     ContentBlock,
@@ -104,7 +105,7 @@ def build_request_parameters(
     if system:
         wire["system"] = system
     if request.tools:
-        wire["tools"] = _tools(request.tools, marks=marks)
+        wire["tools"] = _tools(request.tools, marks=marks, strict=capable.strict_tools is True and facts.is_known)
     if request.require_tool is not None:
         wire["tool_choice"] = _tool_choice(facts, request.require_tool)
     if request.effort is not None:
@@ -250,13 +251,22 @@ def _system(request: ModelRequest, facts: ModelProfile, *, marks: bool) -> list[
     return system
 
 
-def _tools(specs: Sequence[ToolSpec], *, marks: bool) -> list[ToolParam]:
-    tools: list[ToolParam] = [
-        {"name": spec.name, "description": spec.description, "input_schema": {**spec.input_schema}} for spec in specs
-    ]
+def _tools(specs: Sequence[ToolSpec], *, marks: bool, strict: bool) -> list[ToolParam]:
+    tools = [_tool(spec, strict=strict and spec.strict) for spec in specs]
     if marks:
         tools[-1]["cache_control"] = CACHE_CONTROL
     return tools
+
+
+def _tool(spec: ToolSpec, *, strict: bool) -> ToolParam:
+    """Translate a tool. Strict schemas take fewer keywords: the SDK moves the others into descriptions.
+
+    Our own validation holds for them in any case.
+    """
+    if not strict:
+        return {"name": spec.name, "description": spec.description, "input_schema": {**spec.input_schema}}
+    schema = transform_schema({**spec.input_schema})
+    return {"name": spec.name, "description": spec.description, "input_schema": schema, "strict": True}
 
 
 def _tool_choice(facts: ModelProfile, tool: str) -> ToolChoiceParam:

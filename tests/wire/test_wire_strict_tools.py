@@ -1,0 +1,141 @@
+"""Submitting tools are strict where the endpoint and the model take that, with schemas that the API accepts."""
+
+from typing import cast
+
+import pytest
+from pydantic import JsonValue
+
+from tests.support.agent_environment import AgentEnvironment
+from tests.support.strict_server import Body, StrictServer, find_refusal
+from waystation.context.transcript import Text, build_user_message
+from waystation.kernel.roles import list_step_roles
+from waystation.models.anthropic.model import create_anthropic_model
+from waystation.models.anthropic.wire import build_request_parameters
+from waystation.models.endpoints import PROVIDER_URL, ModelCapabilities, ModelEndpoint
+from waystation.models.ports import ModelRequest, ToolSpec
+from waystation.testing.doubles import make_scripted_response
+
+NOTE: JsonValue = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string", "minLength": 1, "maxLength": 200, "description": "What to keep."},
+        "lines": {"type": "array", "items": {"type": "integer", "minimum": 1}, "default": []},
+    },
+    "required": ["text"],
+    "additionalProperties": False,
+}
+TAKES_STRICT = ModelCapabilities(strict_tools=True)
+
+
+def request(*tools: ToolSpec, model: str = "claude-sonnet-5-5") -> ModelRequest:
+    said = (build_user_message("m1", "Go."),)
+    return ModelRequest(model=model, system="Work.", messages=said, tools=tools, max_output=4_096)
+
+
+def note(*, strict: bool = True) -> ToolSpec:
+    return ToolSpec(
+        name="note", description="Keeps it.", input_schema=cast("dict[str, JsonValue]", NOTE), strict=strict
+    )
+
+
+def sent_tool(asked: ModelRequest, capable: ModelCapabilities) -> dict[str, object]:
+    (tool,) = [*build_request_parameters(asked, capable).get("tools", ())]
+    return {name: part for name, part in tool.items() if name != "cache_control"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "model", "capable"),
+    [
+        (note(), "claude-sonnet-5-5", ModelCapabilities()),
+        (note(), "claude-sonnet-5-5", ModelCapabilities(strict_tools=False)),
+        (note(), "somebody-elses-model", TAKES_STRICT),
+        (note(strict=False), "claude-sonnet-5-5", TAKES_STRICT),
+    ],
+)
+def test_a_tool_is_not_strict_unless_it_asks_for_it_and_endpoint_and_model_are_known_to_take_it(
+    spec: ToolSpec, model: str, capable: ModelCapabilities
+) -> None:
+    assert sent_tool(request(spec, model=model), capable) == {
+        "name": "note",
+        "description": "Keeps it.",
+        "input_schema": NOTE,
+    }
+
+
+def test_a_strict_schema_says_in_words_what_its_keywords_cannot() -> None:
+    tool = sent_tool(request(note()), TAKES_STRICT)
+    assert tool["strict"] is True
+    assert tool["input_schema"] == {
+        "type": "object",
+        "properties": {
+            "text": {"type": "string", "description": "What to keep.\n\n{minLength: 1, maxLength: 200}"},
+            "lines": {
+                "type": "array",
+                "items": {"type": "integer", "description": "{minimum: 1}"},
+                "description": "{default: []}",
+            },
+        },
+        "required": ["text"],
+        "additionalProperties": False,
+    }
+
+
+@pytest.mark.parametrize("role", list_step_roles())
+async def test_the_api_accepts_the_tools_of_every_role_of_which_those_that_submit_are_strict(
+    env: AgentEnvironment, role: str
+) -> None:
+    toolbox = env.agent_deps.build_role_toolbox(role, delegates=True)
+    server = StrictServer(lambda _: make_scripted_response(Text(text="Fine.")))
+    model = create_anthropic_model("key", PROVIDER_URL, server.http_client(), endpoint=ModelEndpoint(url=PROVIDER_URL))
+    await model.complete(request(*toolbox.visible_specs))
+    (body,) = server.bodies
+    tools = cast("list[dict[str, JsonValue]]", body["tools"])
+    strict = {str(tool["name"]) for tool in tools if tool.get("strict")}
+    assert strict == {tool.name for tool in toolbox.tools if tool.permission == "hand_in"}
+    assert strict
+
+
+def refused(schema: JsonValue, tools: int = 1) -> str:
+    body: Body = {
+        "model": "claude-sonnet-5-5",
+        "max_tokens": 4_096,
+        "messages": [{"role": "user", "content": "Go."}],
+        "tools": [{"name": f"t{number}", "input_schema": schema, "strict": True} for number in range(tools)],
+    }
+    return find_refusal(body)
+
+
+@pytest.mark.parametrize(
+    ("schema", "tools", "fault"),
+    [
+        ({"type": "object", "properties": {}}, 1, "additionalProperties must be false"),
+        (NOTE, 1, "not supported in strict tools: maxLength, minLength"),
+        ({"type": "object", "additionalProperties": False}, 21, "a maximum of 20 strict tools"),
+        (
+            {
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {"a": {"type": "array", "items": {"type": "object"}}},
+            },
+            1,
+            "additionalProperties must be false",
+        ),
+        (
+            {"type": "object", "additionalProperties": False, "properties": {"a": {"type": "array", "minItems": 2}}},
+            1,
+            "minItems must be 0 or 1",
+        ),
+        (
+            {
+                "type": "object",
+                "additionalProperties": False,
+                "properties": {f"p{number}": {"type": "string"} for number in range(9)},
+            },
+            3,
+            "27 optional parameters",
+        ),
+        ({"type": "object", "additionalProperties": False, "$defs": {"x": {"type": "object"}}}, 1, "additionalProp"),
+    ],
+)
+def test_what_a_strict_schema_cannot_say_is_refused(schema: JsonValue, tools: int, fault: str) -> None:
+    assert fault in refused(schema, tools)

@@ -1,0 +1,256 @@
+"""Checks the citations of what an agent submits, and tells the agent at once which of them do not hold and why."""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from waystation.agents.citation_checker import CitationChecker, CitationCheckResult
+from waystation.agents.deliverables import Analysis, Deliverable, Finding, ReportDraft, ResearchFindings
+from waystation.context.history import get_effective_transcript
+from waystation.context.transcript import Message, ToolResult, Transcript
+from waystation.documents.citation_spelling import (
+    CitableDocuments,
+    find_place_lines,
+    normalise_citation,
+    normalise_citations,
+)
+from waystation.documents.citations import NO_LINE, NO_SUCH_DOCUMENT, Citation, FailedCitation
+from waystation.documents.redacted_documents import DocumentNames
+from waystation.kernel.refs import TaskRef
+from waystation.kernel.text import format_count
+
+MAX_LISTED_FAULTS = 20
+"""Maximum number of citations that a result lists."""
+MAX_USED_SHARE = 0.8
+"""Used share of the run's limit from which a submission with faults is accepted at once."""
+TURNS_TO_MEND = 3
+"""Number of turns of average cost that have to be left for mending."""
+MAX_REJECTED_SUBMISSIONS = 3
+"""Maximum number of failed calls of the tool, for whatever reason, after which faults do not lead to another."""
+NOT_FINAL = "It is kept, but not final yet: mend these and submit again. The next submission is accepted as it is."
+"""In the result of a submission that was rejected for its citations. Such a result is recognised by it."""
+_UNRESOLVED = "it names no lines of one document; write [document:first-last]"
+_MAX_NAMES_SUGGESTED_FOR = 5
+
+
+class CitationReview(NamedTuple):
+    """A deliverable whose citations have one spelling, and what is wrong with some of them."""
+
+    deliverable: Deliverable
+    checked: int
+    """Number of citations that were checked."""
+    faults: tuple[str, ...] = ()
+    """One line for each citation that does not hold."""
+
+    @property
+    def text(self) -> str:
+        """The result of the check in words; empty if nothing was cited."""
+        if not self.faults:
+            return f"{format_count(self.checked, 'citation')} checked: all hold." if self.checked else ""
+        listed = [f"- {fault}" for fault in self.faults[:MAX_LISTED_FAULTS]]
+        more = [f"- and {len(self.faults) - MAX_LISTED_FAULTS} more"] if len(self.faults) > MAX_LISTED_FAULTS else []
+        head = f"{len(self.faults)} of {format_count(self.checked, 'citation')} do not hold:"
+        return "\n".join([head, *listed, *more])
+
+
+def render_quotation(quote: str, citation: str) -> str:
+    """Render a quotation directly before its citation, as the check of citations reads it."""
+    return f"“{' '.join(quote.split())}” {citation}"
+
+
+def render_cited_texts(deliverable: Deliverable) -> Iterator[str]:
+    """Yield every part of a deliverable that has citations, as Markdown."""
+    match deliverable:
+        case ResearchFindings():
+            yield from map(_render_finding, deliverable.findings)
+            yield from deliverable.open_questions
+        case Analysis():
+            yield from map(_render_finding, deliverable.conclusions)
+            yield from deliverable.contradictions
+            yield from deliverable.gaps
+        case ReportDraft():
+            yield deliverable.summary
+            yield from (section.markdown for section in deliverable.sections)
+
+
+def _render_finding(finding: Finding) -> str:
+    return " ".join([finding.claim, *finding.citations])
+
+
+class _Spelling:
+    """Rewrites the citations of a deliverable."""
+
+    def __init__(self, citable: CitableDocuments) -> None:
+        self._citable = citable
+        self.unresolved: dict[str, None] = {}
+        self.unread: set[str] = set()
+
+    def normalise(self, deliverable: Deliverable) -> Deliverable:
+        """Return the deliverable with its citations rewritten."""
+        match deliverable:
+            case ResearchFindings():
+                return deliverable.replace(
+                    findings=tuple(map(self._finding, deliverable.findings)),
+                    open_questions=tuple(map(self._text, deliverable.open_questions)),
+                )
+            case Analysis():
+                return deliverable.replace(
+                    conclusions=tuple(map(self._finding, deliverable.conclusions)),
+                    contradictions=tuple(map(self._text, deliverable.contradictions)),
+                    gaps=tuple(map(self._text, deliverable.gaps)),
+                )
+            case ReportDraft():
+                sections = (one.replace(markdown=self._text(one.markdown)) for one in deliverable.sections)
+                return deliverable.replace(summary=self._text(deliverable.summary), sections=tuple(sections))
+
+    def _finding(self, finding: Finding) -> Finding:
+        cited = [one for written in finding.citations for one in self._citation(written)]
+        return finding.replace(claim=self._text(finding.claim), citations=tuple(dict.fromkeys(cited)))
+
+    def _text(self, markdown: str) -> str:
+        found = normalise_citations(markdown, self._citable)
+        self.unresolved |= dict.fromkeys(found.unresolved)
+        self.unread |= found.unread
+        return found.text
+
+    def _citation(self, written: str) -> tuple[str, ...]:
+        found = normalise_citation(written, self._citable)
+        if not found.is_resolved:
+            self.unresolved[written] = None
+        self.unread |= found.unread
+        return found.citations
+
+
+@dataclass(frozen=True)
+class SubmissionChecker:
+    """Rewrites and checks the citations of deliverables."""
+
+    citation_checker: CitationChecker
+
+    async def normalise(
+        self, deliverable: Deliverable, ref: TaskRef, names: DocumentNames | None = None
+    ) -> Deliverable:
+        """Return the deliverable with its citations spelled `[document:first-last]`, as it is stored.
+
+        Args:
+            deliverable: What an agent submitted.
+            ref: Its task.
+            names: Names of the task's documents, if they are known.
+
+        Raises:
+            RedactionFailed: a text could not be redacted.
+            StoreError: the store could not be read.
+        """
+        names = names if names is not None else await self.citation_checker.load_names(ref)
+        citable = await self._load_citable(deliverable, ref, names)
+        return (await asyncio.to_thread(_normalise, deliverable, citable)).deliverable
+
+    async def review(
+        self, deliverable: Deliverable, part: Deliverable, ref: TaskRef, names: DocumentNames | None = None
+    ) -> CitationReview:
+        """Rewrite the citations of a deliverable, and check those of a part of it.
+
+        Args and errors are those of `normalise`.
+        """
+        names = names if names is not None else await self.citation_checker.load_names(ref)
+        citable = await self._load_citable(deliverable, ref, names)
+        stored = await asyncio.to_thread(_normalise, deliverable, citable)
+        checked = stored if part is deliverable else await asyncio.to_thread(_normalise, part, citable)
+        text = "\n\n".join(render_cited_texts(checked.deliverable))
+        result = await self.citation_checker.check(ref, text, names)
+        faults = await asyncio.to_thread(_describe_faults, result, checked.unresolved)
+        return CitationReview(stored.deliverable, len(result.faults) + len(checked.unresolved), faults)
+
+    async def _load_citable(self, deliverable: Deliverable, ref: TaskRef, names: DocumentNames) -> CitableDocuments:
+        """Load what the deliverable may cite, with the places of documents of which it cites pages."""
+        check = self.citation_checker
+        shown = {one.name: one for one in reversed(names.shown_documents)}
+        lines = {name: one.lines for name, one in shown.items()}
+        if any("://" in text for text in render_cited_texts(deliverable)):
+            lines = {**dict.fromkeys(await check.list_web_pages(ref.scope), NO_LINE), **lines}
+        citable = CitableDocuments(lines)
+        unread = (await asyncio.to_thread(_normalise, deliverable, citable)).unread & shown.keys()
+        places = {
+            name: find_place_lines(await check.redacted_documents.get_comparison_lines(shown[name].blob, ref.scope))
+            for name in sorted(unread)
+            if not shown[name].removed
+        }
+        return CitableDocuments(lines, places) if places else citable
+
+
+class _NormalisedDeliverable(NamedTuple):
+    deliverable: Deliverable
+    unresolved: tuple[str, ...]
+    unread: frozenset[str]
+
+
+def _normalise(deliverable: Deliverable, citable: CitableDocuments) -> _NormalisedDeliverable:
+    spelling = _Spelling(citable)
+    spelled = spelling.normalise(deliverable)
+    return _NormalisedDeliverable(spelled, tuple(spelling.unresolved), frozenset(spelling.unread))
+
+
+def _describe_faults(result: CitationCheckResult, unresolved: Sequence[str]) -> tuple[str, ...]:
+    """Describe each citation that does not hold, with the lines or the name that are meant, if they can be found."""
+    names = [one.name for one in result.document_names.shown_documents if not one.removed]
+    described: list[str] = []
+    for failed in result.failed_citations:
+        known = failed.reason != NO_SUCH_DOCUMENT
+        hints = [_find_quotation(failed, result)]
+        if not known and len(described) < _MAX_NAMES_SUGGESTED_FOR:
+            hints.append(_suggest_names(failed.citation.document, names))
+        described.append("; ".join(filter(None, [f"{failed.citation}: {failed.reason}", *hints])))
+    for written in unresolved:
+        hint = _suggest_names(written.strip("[]").rpartition(":")[0] or written, names)
+        described.append("; ".join(filter(None, [f"{' '.join(written.split())[:300]}: {_UNRESOLVED}", hint])))
+    return tuple(described)
+
+
+def _find_quotation(failed: FailedCitation, result: CitationCheckResult) -> str:
+    """Return where the quoted text stands instead: in the cited document, or in another that the text cites."""
+    citation = failed.citation
+    if citation.quotation is None:
+        return ""
+    named = result.documents.get(citation.document)
+    others = [(name, document) for name, document in result.documents.items() if name != citation.document]
+    for name, document in [*([(citation.document, named)] if named is not None else []), *others]:
+        near = citation.first_line if document is named else 1
+        if lines := document.find_quotation_lines(citation.quotation, near):
+            return f"they stand in {Citation(document=name, first_line=lines[0], last_line=lines[1])}"
+    return ""
+
+
+def _suggest_names(written: str, names: Sequence[str]) -> str:
+    by_folded = {name.casefold(): name for name in names}
+    close = get_close_matches(written.casefold()[:200], by_folded, n=2)
+    return f"similar names: {', '.join(by_folded[one] for one in close)}" if close else ""
+
+
+def is_kept_submission(result: ToolResult) -> bool:
+    """Whether what the call submitted counts: it was accepted, or is kept until it is mended."""
+    return not result.is_error or NOT_FINAL in result.content
+
+
+def may_be_mended(tool: str, transcript: Transcript, used_share: float) -> bool:
+    """Whether a submission with faults is rejected, so that the agent can mend it.
+
+    It is rejected once in a conversation, and only if there is budget left for mending.
+
+    Args:
+        tool: Name of the submitting tool.
+        transcript: The agent's conversation so far.
+        used_share: Used share of the run's limit.
+    """
+    messages = get_effective_transcript(transcript).messages
+    failed = [result for result in _iter_results(messages, tool) if result.is_error]
+    if len(failed) >= MAX_REJECTED_SUBMISSIONS or any(NOT_FINAL in result.content for result in failed):
+        return False
+    turn_share = used_share / max(1, transcript.turn_count)
+    return used_share < MAX_USED_SHARE and used_share + TURNS_TO_MEND * turn_share < 1
+
+
+def _iter_results(messages: Sequence[Message], tool: str) -> Iterator[ToolResult]:
+    calls = {call.id for message in messages for call in message.tool_uses if call.name == tool}
+    return (result for message in messages for result in message.tool_results if result.tool_use_id in calls)
