@@ -46,6 +46,7 @@ from waystation.agents.tools.submissions import (
     SubmitAnalysisTool,
     SubmitFindingsTool,
     SubmitReportTool,
+    WriteOutlineTool,
     WriteSectionTool,
 )
 from waystation.agents.tools.tables import CalculatorTool, QueryTableTool, is_table
@@ -300,6 +301,7 @@ class AgentDeps:
             ReadFindingsTool(self.store),
             SubmitFindingsTool(self.store),
             SubmitAnalysisTool(self.store),
+            WriteOutlineTool(self.store),
             WriteSectionTool(self.store),
             SubmitReportTool(self.store),
             DelegateTool(self.store),

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from pydantic import ValidationError
 
+from waystation.agents.deliverables import ReportLength
 from waystation.cli.console import print_json, print_message, print_text
 from waystation.cli.options import ByOption, JsonOption, parse_budget, parse_limit, parse_span
 from waystation.cli.render import format_count
@@ -106,6 +107,10 @@ def add(
     accept: Annotated[
         list[str] | None, typer.Option(metavar="TEXT", help="Criterion that the report must meet; repeatable.")
     ] = None,
+    length: Annotated[
+        ReportLength | None,
+        typer.Option(metavar="LENGTH", help="Length of the report: short, medium or long; default: by its material."),
+    ] = None,
     instructions: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File with instructions for the agents.")
     ] = None,
@@ -132,6 +137,7 @@ def add(
         session=session or NOT_NAMED,
         budget=parse_budget(budget, "--budget") if budget is not None else None,
         accept=tuple(accept or ()),
+        length=length,
         instructions=read_instructions(instructions) if instructions else "",
         procedures=load_task_procedures(settings, procedures or [], skills or []),
         servers=parse_server_names(servers),

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from waystation.agents.action_approvals import UnattendedPolicy
+from waystation.agents.deliverables import ReportLength
 from waystation.agents.leg import AgentConfig
 from waystation.budgets.budget import BudgetMode
 from waystation.cli.console import print_message
@@ -99,6 +100,10 @@ def submit(
     accept: Annotated[
         list[str] | None, typer.Option(metavar="TEXT", help="Criterion that the report must meet; repeatable.")
     ] = None,
+    length: Annotated[
+        ReportLength | None,
+        typer.Option(metavar="LENGTH", help="Length of the report: short, medium or long; default: by its material."),
+    ] = None,
     instructions: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File with instructions for the agents.")
     ] = None,
@@ -130,6 +135,7 @@ def submit(
         question=question,
         instructions=read_instructions(instructions) if instructions else "",
         accept=tuple(accept or ()),
+        length=length,
         tenant=settings.tenant,
         session=make_own_session_name(identity) if session is None else session,
         request_id=identity,

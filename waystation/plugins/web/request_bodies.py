@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
+from waystation.agents.deliverables import ReportLength
 from waystation.budgets.budget import MIN_BUDGET_MICRO_USD, MIN_BUDGET_TOKENS, BudgetMode
 from waystation.client import Client
 from waystation.client.remote import RemoteMethod
@@ -103,6 +104,8 @@ class NewTask(Value):
     question: str = Field(min_length=1, max_length=20_000)
     instructions: str = Field(default="", max_length=100_000)
     accept: tuple[str, ...] = ()
+    length: ReportLength | None = None
+    """How long the report should be; default: by its material."""
     session: str | None = Field(default=None, min_length=1, max_length=200)
     budget: str | None = Field(default=None, max_length=60)
     mode: BudgetMode | None = None
@@ -319,7 +322,7 @@ def build_task_request(
     Raises BadInput, ValidationError for its budget.
     """
     told = new.model_dump(
-        include={"question", "instructions", "accept", "mode", "review_plan", "procedures", "servers"}
+        include={"question", "instructions", "accept", "length", "mode", "review_plan", "procedures", "servers"}
     )
     whose = {"tenant": tenant, "session": session, "request_id": request_id}
     return TaskRequest.model_validate(
