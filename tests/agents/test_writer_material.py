@@ -18,7 +18,9 @@ from waystation.agents.deliverables import (
     Deliverable,
     Finding,
     Note,
+    OutlineSection,
     Quotation,
+    ReportDraft,
     ReportLength,
     ResearchFindings,
     build_findings_from_notes,
@@ -30,6 +32,7 @@ from waystation.agents.tools.submissions import load_task_deliverables, render_c
 from waystation.context.tokens import TokenEstimator, estimate_text
 from waystation.context.transcript import Transcript
 from waystation.context.units import build_layout
+from waystation.kernel.identifiers import iter_field_strings, map_field_strings
 from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 SILT = Finding(
@@ -85,6 +88,20 @@ def test_a_finding_made_of_a_note_quotes_it() -> None:
     (made,) = build_findings_from_notes([note]).findings
     assert made.quotations == (Quotation(quote="Silt.", citation="[harbour.md:2-3]"),)
     assert render_finding(made) == "Silt. [harbour.md:2-3]"
+
+
+def test_every_text_of_a_finding_and_of_an_outline_is_erased_and_redacted() -> None:
+    words = f"So says {NAME}."
+    finding = Finding(
+        claim=words, detail=words, quotations=(Quotation(quote=words, citation=words),), citations=(words,), date=words
+    )
+    planned = OutlineSection(heading=words, covers=words, findings=(words,))
+    draft = ReportDraft(outline=(planned,), outline_title=words)
+    for value, count in ((ResearchFindings(findings=(finding,)), 6), (draft, 4)):
+        found = [one for one in iter_field_strings(value) if one.text == words]
+        assert [one.is_text for one in found] == [True] * count
+        erased = map_field_strings(value, lambda one: one.text.replace(NAME, "<ERASED>"))
+        assert NAME not in erased.model_dump_json()
 
 
 async def test_a_writer_begins_with_the_analysis_the_findings_and_the_notes_that_none_of_them_quotes(
