@@ -122,7 +122,7 @@ def render_written_part(parts: ReportParts) -> str:
     """Render what the agents wrote; if the writing was not finished, the findings instead."""
     draft = parts.draft
     whole, findings = bool(draft.title), _render_findings(parts)
-    lines = [f"# {draft.title or _title(parts) or 'Report'}"]
+    lines = [f"# {draft.title or draft.outline_title or _title(parts) or 'Report'}"]
     if not parts.task.phase.over:
         lines.append(_why_draft(parts.task))
     elif not whole:
@@ -135,6 +135,9 @@ def render_written_part(parts: ReportParts) -> str:
     lines += ["" if said else f"{_QUESTION} {parts.question}", draft.summary]
     lines += [f"## {section.heading}\n\n{section.markdown}" for section in draft.sections]
     if not whole:
+        if draft.missing_sections:
+            missing = "; ".join(neutralize_markdown(planned.heading) for planned in draft.missing_sections)
+            lines.append(f"Planned and not written: {missing}.")
         lines += findings or ["Nothing was found before the work stopped."]
     return "\n\n".join(filter(None, lines))
 
