@@ -50,7 +50,7 @@ QUICK = {
         render_requests render_task
     """),
     "client": _modules("""
-        client_context session_size
+        client_context session_size report_length
     """),
     "config": _modules("""
         model_family_presets presets settings settings_context settings_file settings_hooks settings_models

@@ -286,7 +286,7 @@ def test_the_page_on_other_endpoints_shows_a_config_file_that_works(tmp_path: Pa
         "spare::eu.anthropic.claude-sonnet-5-5",
         LOCAL,
     )
-    assert settings.planner_model == "claude::claude-haiku-5-5"
+    assert settings.planner_model == "claude::claude-sonnet-5-5"
 
 
 def test_the_page_of_endpoints_points_at_every_kind_of_endpoint_in_three_lines(tmp_path: Path) -> None:
