@@ -123,7 +123,7 @@ class PromptSpace:
 
 
 @dataclass(frozen=True)
-class StepSources:
+class StepInputs:
     """The steps that a step builds on, and what they have submitted."""
 
     there: TaskDeliverables
@@ -156,7 +156,7 @@ class AgentAssignment(NamedTuple):
     goal: str
     parts: Sequence[SafeMarkup]
     """The step, and what it builds on, each in its tag."""
-    sources: StepSources | None = None
+    inputs: StepInputs | None = None
 
 
 LENGTH_WORDS: Mapping[ReportLength, int] = {"short": 400, "medium": 1_000, "long": 2_500}
@@ -166,11 +166,11 @@ WORDS_A_FINDING, WORDS_BESIDES = 40, 300
 MAX_WORDS_BY_MATERIAL = 4_000
 
 
-def render_report_length(length: ReportLength | None, sources: StepSources) -> SafeMarkup:
+def render_report_length(length: ReportLength | None, inputs: StepInputs) -> SafeMarkup:
     """Render how long the report should be: as a person asked for, or else by its material."""
     if length is not None:
         return wrap_untrusted("length", f"{length}: about {LENGTH_WORDS[length]:,} words, without tables.")
-    found = sources.finding_count
+    found = inputs.finding_count
     words = min(MAX_WORDS_BY_MATERIAL, WORDS_BESIDES + WORDS_A_FINDING * found) // 100 * 100
     return wrap_untrusted(
         "length",
@@ -207,7 +207,7 @@ class BriefContext:
     recalled: Sequence[MemoryExcerpt]
     earlier_tasks: SafeMarkup | None = None
     """Earlier tasks of the session, in its tag."""
-    sources: StepSources | None = None
+    inputs: StepInputs | None = None
     """What the step builds on, for agents that work from it."""
 
     def text(self, room: PromptSpace) -> str:
@@ -216,10 +216,10 @@ class BriefContext:
 
     def _with_material(self, room: PromptSpace) -> "BriefContext":
         """Return the context with as much material as fits next to everything that cannot be left out."""
-        if self.sources is None:
+        if self.inputs is None:
             return self
         space = room.compute_material_tokens(estimate_text("\n".join([*self._firm_head, *self.assignment])))
-        material = render_material(self.sources.there, self.sources.steps, space)
+        material = render_material(self.inputs.there, self.inputs.steps, space)
         return replace(self, assignment=[*self.assignment, *material])
 
     def _text(self, room: PromptSpace) -> str:
@@ -375,7 +375,7 @@ class BriefBuilder:
             goal=assigned.goal,
             assignment=assigned.parts,
             recalled=await self._recalled(run, assigned.goal, row.config.default.memory, notes),
-            sources=assigned.sources,
+            inputs=assigned.inputs,
         )
         (redacted,) = await self.redactor.redact([parts.text(room)], TextDestination.CONTRACT, run.tenant)
         notes.extend(build_redaction_notes(redacted))
@@ -395,11 +395,11 @@ class BriefBuilder:
         own = _step_part(step.id, step.role, step.title, step.goal)
         if not step.needs:
             return AgentAssignment(step.goal, [own])
-        sources = StepSources(await load_task_deliverables(run.scope, self.store), list_source_steps(plan, step))
-        parts = [own, *sources.render_needs(step)]
+        inputs = StepInputs(await load_task_deliverables(run.scope, self.store), list_source_steps(plan, step))
+        parts = [own, *inputs.render_needs(step)]
         if step.role == "writing":
-            parts.append(render_report_length(request.length, sources))
-        return AgentAssignment(step.goal, parts, sources)
+            parts.append(render_report_length(request.length, inputs))
+        return AgentAssignment(step.goal, parts, inputs)
 
     async def _of_subagent(self, run: RunRef, parent: str) -> AgentAssignment:
         """Return the goal, the parent's assignment and its context."""
