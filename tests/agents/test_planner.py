@@ -213,7 +213,7 @@ async def test_planning_ends_with_the_cause_where_call_after_call_brings_no_repl
 async def test_a_planning_call_without_a_reply_that_spent_the_budget_is_named_in_its_note(
     unplanned: AgentEnvironment,
 ) -> None:
-    limit = await ScriptedModel([]).count_tokens(await first_request(unplanned)) + 700
+    limit = await ScriptedModel([]).count_tokens(await first_request(unplanned)) + 2_500
     plan = await made(unplanned, ScriptedModel([ModelUnavailable("cut", possibly_billed=True)]), limit=limit)
     assert plan.notes == ("No plan was to be had of the model; the standard plan is used. (cut)",)
 

@@ -57,6 +57,8 @@ def test_planning_and_reviews_use_the_agents_model_unless_another_one_is_set() -
     assert (terms().plan_model, terms().review_model) == (SONNET, SONNET)
     chosen = terms(agent_model=OPUS)
     assert (chosen.plan_model, chosen.review_model) == (OPUS, OPUS)
+    of_analysts = terms(roles={"analysis": {"model": OPUS}})
+    assert (of_analysts.plan_model, of_analysts.review_model) == (OPUS, OPUS)
     other = terms(agent_model=OPUS, plan_model=HAIKU)
     assert (other.plan_model, other.review_model) == (HAIKU, HAIKU)
 

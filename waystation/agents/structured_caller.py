@@ -22,7 +22,7 @@ from waystation.privacy.ports import Redactor
 
 MAX_REPLY_TOKENS, MIN_REPLY_TOKENS = 4_000, 512
 """Maximum and minimum tokens of an answer without thinking."""
-MAX_THINKING_REPLY_TOKENS, MIN_THINKING_REPLY_TOKENS = 16_000, 2_048
+MAX_THINKING_REPLY_TOKENS, MIN_THINKING_REPLY_TOKENS = 10_000, 2_048
 """The same for a model that cannot be forced to call a tool: it may think before it does."""
 MAX_ANSWER_ATTEMPTS = 2
 

@@ -82,7 +82,9 @@ class ModelSettings(BaseSettings):
     )
     condense_model: str = Field(default=DEFAULT_SUMMARY_MODEL, description="Model that writes summaries.")
     plan_model: str | None = Field(
-        default=None, min_length=1, description="Model that plans tasks and revises plans. Default: the agents' model."
+        default=None,
+        min_length=1,
+        description="Model that plans tasks and revises plans. Default: the model of the analysis agents.",
     )
     review_model: str | None = Field(
         default=None, min_length=1, description="Model that reviews reports. Default: the model that plans."
@@ -172,11 +174,10 @@ class ModelSettings(BaseSettings):
 
     @property
     def planner_model(self) -> str:
-        """Full name of the model that plans: the agents' model unless another one is set."""
+        """Full name of the model that plans: the analysts' model unless another one is set."""
         if self.plan_model:
             return self.endpoint_registry.qualify_model_name(self.plan_model)
-        given = "agent_model" in self.model_fields_set
-        return self.endpoint_registry.qualify_model_name(self.agent_model, given=given)
+        return self.get_model_options("analysis").model
 
     @property
     def reviewer_model(self) -> str:

@@ -6,9 +6,10 @@ from typing import NamedTuple
 from tests.support.agent_environment import AgentEnvironment, never_interrupted
 from tests.support.agent_fixtures import open_agent_environment_copy
 from waystation.agents.call_ledger import MeteredModel
-from waystation.agents.leg import AgentFinished, LegRequest
+from waystation.agents.leg import AgentFinished, LegRequest, TurnLimitReached
 from waystation.agents.loop import AgentLoop
 from waystation.agents.task_brief import PromptSpace
+from waystation.kernel.amount import Limit
 from waystation.models.ports import ChatModel
 from waystation.models.profiles import OFFLINE_MODEL
 from waystation.planning.plan import build_standard_plan
@@ -23,8 +24,8 @@ from waystation.plugins.offline.chat_model import create_offline_model
 from waystation.tasks.task import TaskRequest
 
 MIN_SHARE = 0.95
-WINDOW = 50_000
-"""The window of an agent with the default budget."""
+WINDOW, TRIGGER = 50_000, 37_500
+"""Those of a writer with the default budget. The researchers have more, so that no compaction is needed."""
 MAX_LEGS = 5
 
 
@@ -45,8 +46,10 @@ async def research(env: AgentEnvironment, step_id: str, model: ChatModel) -> Non
     )
     for leg in range(1, MAX_LEGS + 1):
         request = LegRequest(run=env.run_ref(step_id), leg=leg, limit=env.limit, config=env.terms)
-        if isinstance(await loop.run(request, never_interrupted), AgentFinished):
+        outcome = await loop.run(request, never_interrupted)
+        if isinstance(outcome, AgentFinished):
             return
+        assert isinstance(outcome, TurnLimitReached), outcome
     raise AssertionError(f"{step_id} of {env.task_id} did not end")
 
 
@@ -59,7 +62,7 @@ async def count_facts(env: AgentEnvironment, asked: EvaluationQuestion, model: C
     for step in plan.steps:
         if step.role == "research":
             await research(env, step.id, model)
-    space = PromptSpace(window=WINDOW, fixed_tokens=3_000, trigger=env.terms.trigger)
+    space = PromptSpace(window=WINDOW, fixed_tokens=3_000, trigger=TRIGGER)
     brief = await env.brief_builder.build_message(env.run_ref("writing"), "m1", [], space)
     notes = await env.store.list_notes(env.task_id, env.ref.scope)
     noted = [normalize_words(note.text) for note in notes]
@@ -81,8 +84,9 @@ async def test_gold_facts_that_a_researcher_noted_stand_in_what_the_writer_begin
     questions = load_evaluation_questions(load_question_set(path), path.parent, tmp_path / "documents")
     async with open_agent_environment_copy(prepared_stores / "bare.db", tmp_path) as env:
         env.terms = env.terms.replace(
-            model=OFFLINE_MODEL, condense_model=OFFLINE_MODEL, window=WINDOW, trigger=37_500, target=18_750
+            model=OFFLINE_MODEL, condense_model=OFFLINE_MODEL, window=200_000, trigger=150_000, target=75_000
         )
+        env.limit = Limit(tokens=1_000_000)
         counts = [await count_facts(env, asked, create_offline_model()) for asked in questions]
     noted, shown = sum(one.noted for one in counts), sum(one.shown for one in counts)
     assert noted >= 30, "the researchers noted too little to compare"
