@@ -50,10 +50,7 @@ def test_what_was_left_out_there_is_read_with_the_tool() -> None:
     first = call.input["first"]
     assert isinstance(first, int)
     assert 1 < first < 30
-    rest = [
-        f'{number}. harbour: "Silt came in the year {number}." [harbour.md:{number}-{number}]'
-        for number in range(first, 31)
-    ]
+    rest = [f"{number}. {render_claim(FINDINGS.findings[number - 1])}" for number in range(first, 31)]
     page = "\n".join([f"findings {first}-30 of 31 of step research-1", *rest])
     read = ToolCallRecord(name="read_findings", input=call.input, result=page)
     (call,) = build_writing_turn(view(600, "writing", (read,))).calls
