@@ -26,7 +26,7 @@ QUICK = {
         store_outage
         plugin_tool summariser task_brief task_brief_space task_messages task_tool_servers title_redaction
         tool_call_questions own_tools tool_parameter_limits tool_phase tool_visibility tool_visibility_in_runs toolbox
-        tools_reading tools_results tools_web tools_writing untrusted_tool
+        tools_reading tools_results tools_web tools_writing untrusted_tool report_outline writer_material
     """),
     "architecture": _modules("""
         architecture_code architecture_columns architecture_deployment architecture_docs architecture_names
@@ -52,7 +52,7 @@ QUICK = {
         render_requests render_task
     """),
     "client": _modules("""
-        client_context session_size
+        client_context session_size report_length
     """),
     "config": _modules("""
         model_family_presets presets settings settings_context settings_file settings_hooks settings_models

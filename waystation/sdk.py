@@ -21,6 +21,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from waystation.agents.deliverables import ReportLength
 from waystation.budgets.budget import BudgetMode
 from waystation.client.client import Client
 from waystation.client.remote import RemoteClient
@@ -109,6 +110,7 @@ class AsyncWaystation:
         mode: BudgetMode | str | None = None,
         accept: Sequence[str] | str = (),
         instructions: str = "",
+        length: ReportLength | None = None,
         servers: Sequence[str] | str | None = None,
         review_plan: bool | None = None,
         request_id: str | None = None,
@@ -122,6 +124,7 @@ class AsyncWaystation:
         request = _request(
             question=question,
             instructions=instructions,
+            length=length,
             accept=_several(accept),
             tenant=self._settings.tenant,
             session=make_own_session_name(identity) if session is None else session,

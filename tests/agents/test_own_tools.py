@@ -24,9 +24,8 @@ SKILL = ProcedureSource(
     files=(SkillFile(name="tides.md", text="Slack is at noon."),),
 )
 CROWDED_OUT = {
-    ("documents alone", "analysis"): {"query_table"},
-    ("tables, a skill and subagents", "research"): {"expand", "pin_message", "calculate"},
-    ("tables, a skill and subagents", "analysis"): {"expand", "pin_message", "read_notes", "calculate"},
+    ("tables, a skill and subagents", "research"): {"pin_message", "calculate"},
+    ("tables, a skill and subagents", "analysis"): {"expand", "pin_message", "calculate"},
 }
 """Our tools for which there is no room, by task and role. It only gets shorter."""
 

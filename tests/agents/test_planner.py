@@ -16,6 +16,7 @@ from tests.support.prices import PRICES
 from tests.support.scopes import SYSTEM_SCOPE
 from waystation.agents.call_ledger import MAX_UNANSWERED_CALLS
 from waystation.agents.planner import PlanningResult
+from waystation.agents.structured_caller import MAX_REPLY_TOKENS, MAX_THINKING_REPLY_TOKENS
 from waystation.context.message_rules import find_violations
 from waystation.context.transcript import Text
 from waystation.kernel.amount import Amount, Limit
@@ -91,7 +92,7 @@ async def test_a_plan_that_cannot_be_run_is_repaired_once_with_its_errors_shown(
     last = told[-1]
     shown = last.text or last.tool_results[0].content
     assert complaint in shown
-    assert shown.endswith("Hand in a corrected one.")
+    assert shown.endswith("Submit a corrected one.")
 
 
 async def test_after_two_plans_that_cannot_be_run_the_standard_plan_is_used(unplanned: AgentEnvironment) -> None:
@@ -115,9 +116,9 @@ async def test_a_budget_too_small_for_planning_leads_to_the_standard_plan_withou
 async def test_a_repair_that_does_not_fit_the_budget_leads_to_the_standard_plan(unplanned: AgentEnvironment) -> None:
     model = ScriptedModel([BAD, GOOD])
     request = await first_request(unplanned)
-    plan = await made(unplanned, model, limit=await model.count_tokens(request) + 520)
+    plan = await made(unplanned, model, limit=await model.count_tokens(request) + 2_100)
     assert (model.calls, plan.plan) == (1, build_standard_plan("").without_goals())
-    assert model.requests[0].max_output == 520
+    assert model.requests[0].max_output == 2_100
 
 
 async def first_request(env: AgentEnvironment):
@@ -212,7 +213,7 @@ async def test_planning_ends_with_the_cause_where_call_after_call_brings_no_repl
 async def test_a_planning_call_without_a_reply_that_spent_the_budget_is_named_in_its_note(
     unplanned: AgentEnvironment,
 ) -> None:
-    limit = await ScriptedModel([]).count_tokens(await first_request(unplanned)) + 700
+    limit = await ScriptedModel([]).count_tokens(await first_request(unplanned)) + 2_500
     plan = await made(unplanned, ScriptedModel([ModelUnavailable("cut", possibly_billed=True)]), limit=limit)
     assert plan.notes == ("No plan was to be had of the model; the standard plan is used. (cut)",)
 
@@ -223,3 +224,15 @@ async def test_a_cut_stream_is_counted_and_the_next_attempt_goes_on(unplanned: A
     plan = await made(unplanned, ScriptedModel([GOOD]))
     assert plan.totals.possibly_billed > 2_000
     assert plan.totals.usage == GOOD.usage
+
+
+async def test_a_model_that_thinks_before_it_plans_has_room_for_both(unplanned: AgentEnvironment) -> None:
+    model = ScriptedModel([GOOD, GOOD])
+    await made(unplanned, model)
+    assert model.requests[0].max_output == MAX_THINKING_REPLY_TOKENS
+
+
+async def test_a_model_that_is_made_to_plan_at_once_needs_no_room_for_thinking(unplanned: AgentEnvironment) -> None:
+    unplanned.model = model = ScriptedModel([GOOD])
+    await unplanned.planner.create_plan(unplanned.ref, "claude-haiku-5-5", Limit(tokens=60_000), PRICES)
+    assert model.requests[0].max_output == MAX_REPLY_TOKENS

@@ -149,10 +149,10 @@ def test_reasons_say_what_hides_a_tool() -> None:
 @pytest.mark.parametrize(
     ("policy", "window", "budget"),
     [
-        (ToolPolicy(), 200_000, 2_500),
-        (ToolPolicy(has_external_tools=True), 200_000, 5_000),
+        (ToolPolicy(), 200_000, 3_000),
+        (ToolPolicy(has_external_tools=True), 200_000, 6_000),
         (ToolPolicy(has_external_tools=True), 12_000, 3_000),
-        (ToolPolicy(has_external_tools=True), 4_000, 2_500),
+        (ToolPolicy(has_external_tools=True), 4_000, 3_000),
         (ToolPolicy(definition_tokens=0, has_external_tools=True), 200_000, 0),
     ],
 )

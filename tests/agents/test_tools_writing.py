@@ -56,7 +56,7 @@ async def test_a_note_without_a_place_is_refused(env: AgentEnvironment, change: 
 
 async def test_findings_are_handed_in(env: AgentEnvironment) -> None:
     handed_in = make_tool_use("submit_findings", findings=[FINDING], open_questions=["Who dug?"])
-    assert await env.call_tool(handed_in) == "1 findings handed in\n1 citation checked: all hold."
+    assert await env.call_tool(handed_in) == "1 finding submitted\n1 citation checked: all hold."
     finding = Finding(claim="It silted up.", citations=("[harbour.md:2-2]",))
     assert await env.store.get_deliverable(f"{TASK}/research-1", SYSTEM_SCOPE) == ResearchFindings(
         findings=(finding,), open_questions=("Who dug?",)
@@ -66,7 +66,7 @@ async def test_findings_are_handed_in(env: AgentEnvironment) -> None:
 async def test_an_analysis_is_handed_in(env: AgentEnvironment) -> None:
     handed_in = make_tool_use("submit_analysis", conclusions=[FINDING], gaps=["Nobody says who dug."])
     assert await env.call_tool(handed_in, "analysis") == (
-        "analysis with 1 conclusions handed in\n1 citation checked: all hold."
+        "analysis with 1 conclusion submitted\n1 citation checked: all hold."
     )
     analysis = await env.store.get_deliverable(f"{TASK}/analysis", SYSTEM_SCOPE)
     assert isinstance(analysis, Analysis)
@@ -80,7 +80,7 @@ async def test_a_report_is_written_section_by_section_and_then_handed_in(env: Ag
     again = make_tool_use("write_section", heading="Causes", markdown="Silt.")
     assert await env.call_tool(again, "writing") == "section 1 kept: Causes"
     handed_in = make_tool_use("submit_report", title="The harbour", summary="Silt.")
-    assert await env.call_tool(handed_in, "writing") == "report with 2 sections handed in"
+    assert await env.call_tool(handed_in, "writing") == "report with 2 sections submitted"
     assert await env.store.get_deliverable(f"{TASK}/writing", SYSTEM_SCOPE) == ReportDraft(
         title="The harbour",
         summary="Silt.",
@@ -94,7 +94,7 @@ async def test_a_report_is_written_section_by_section_and_then_handed_in(env: Ag
 async def test_a_report_without_a_section_is_not_handed_in(env: AgentEnvironment) -> None:
     handed_in = make_tool_use("submit_report", title="The harbour", summary="Silt.")
     assert await env.call_tool(handed_in, "writing") == snapshot(
-        "ERROR The report has no section yet. Write them with write_section, then hand it in."
+        "ERROR The report has no section yet. Write them with write_section, then submit it."
     )
     assert await env.store.get_deliverable(f"{TASK}/writing", SYSTEM_SCOPE) is None
 

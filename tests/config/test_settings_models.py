@@ -53,6 +53,16 @@ def test_each_role_has_its_model_and_what_follows_from_that() -> None:
     assert priced == {SONNET, OPUS, HAIKU}
 
 
+def test_planning_and_reviews_use_the_agents_model_unless_another_one_is_set() -> None:
+    assert (terms().plan_model, terms().review_model) == (SONNET, SONNET)
+    chosen = terms(agent_model=OPUS)
+    assert (chosen.plan_model, chosen.review_model) == (OPUS, OPUS)
+    of_analysts = terms(roles={"analysis": {"model": OPUS}})
+    assert (of_analysts.plan_model, of_analysts.review_model) == (OPUS, OPUS)
+    other = terms(agent_model=OPUS, plan_model=HAIKU)
+    assert (other.plan_model, other.review_model) == (HAIKU, HAIKU)
+
+
 def test_a_role_has_the_window_that_its_model_takes() -> None:
     roomy: dict[str, object] = {"agent_budget": {"tokens": 10_000_000}, "budget": {"tokens": 90_000_000}}
     under = terms(roomy, roles={"analysis": {"model": COUNTING}}, window_cap=500_000)

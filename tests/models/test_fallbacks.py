@@ -286,7 +286,7 @@ def test_the_page_on_other_endpoints_shows_a_config_file_that_works(tmp_path: Pa
         "spare::eu.anthropic.claude-sonnet-5-5",
         LOCAL,
     )
-    assert settings.planner_model == "claude::claude-haiku-5-5"
+    assert settings.planner_model == "claude::claude-sonnet-5-5"
 
 
 def test_the_page_of_endpoints_points_at_every_kind_of_endpoint_in_three_lines(tmp_path: Path) -> None:
@@ -366,9 +366,10 @@ ALL_LOCAL: dict[str, object] = {"agent_model": LOCAL, "plan_model": LOCAL, "cond
 def test_full_names_alone_need_no_key_of_the_provider_unless_a_model_is_there() -> None:
     assert submitted(ALL_LOCAL).default.model == LOCAL
     with pytest.raises(BadInput, match="the endpoint of claude-haiku-5-5 needs a key: set ANTHROPIC_API_KEY"):
-        submitted({"agent_model": LOCAL, "condense_model": LOCAL})
-    elsewhere = submitted({"agent_model": LOCAL, "condense_model": LOCAL, "offline": False})
-    assert elsewhere.plan_model == "claude-haiku-5-5", "workers may have the key"
+        submitted({"agent_model": LOCAL})
+    elsewhere = submitted({"agent_model": LOCAL, "offline": False})
+    assert elsewhere.plan_model == LOCAL
+    assert elsewhere.default.condense_model == "claude-haiku-5-5", "workers may have the key"
 
 
 OPENAI: dict[str, object] = {"kind": "openai", "model": "m"}

@@ -2,7 +2,15 @@ from inline_snapshot import snapshot
 
 from tests.support.progress_values import PAUSED_PROGRESS as STILL_PAUSED
 from tests.support.progress_values import PENDING_APPROVAL
-from waystation.agents.deliverables import Analysis, Finding, ReportDraft, ReportSection, ResearchFindings
+from waystation.agents.deliverables import (
+    Analysis,
+    Finding,
+    OutlineSection,
+    Quotation,
+    ReportDraft,
+    ReportSection,
+    ResearchFindings,
+)
 from waystation.budgets.budget import RunUsage
 from waystation.documents.citations import Citation, CitedDocument, FailedCitation
 from waystation.documents.documents import SkippedItem
@@ -143,6 +151,28 @@ It "silted up" [harbour.md:2-2].
 
 - Silt closed it. [harbour.md:2-3]\
 """)
+
+
+def test_a_report_that_was_not_finished_has_quotations_and_what_its_outline_lacks() -> None:
+    planned = tuple(OutlineSection(heading=heading, covers="All.") for heading in ("causes", "Limits [a](b)"))
+    draft = DRAFT.replace(title="", outline=planned, outline_title="Why it silted up")
+    said = Finding(
+        claim="It silted up.",
+        detail="Within ten years.",
+        quotations=(
+            Quotation(quote="It silted up\nfast.", citation="[log.md:4-4]"),
+            Quotation(quote="Within ten years.", citation="[log.md:5-5]"),
+        ),
+        date="1821",
+    )
+    found = StepFindings(title="Silting", findings=ResearchFindings(findings=(said,)))
+    written = render_written_part(make_report_parts(draft).replace(findings=(found,)))
+    assert written.startswith("# Why it silted up\n\n> **Partial.**")
+    assert "Planned and not written: Limits (a)(b).\n\n## Findings: Silting\n\n" in written
+    assert (
+        "- It silted up. Within ten years. (1821) [log.md:4-4] [log.md:5-5]\n"
+        '  - "It silted up fast." [log.md:4-4]' in written
+    )
 
 
 def test_a_cancelled_task_says_so_and_a_task_without_anything_says_that() -> None:

@@ -2,13 +2,19 @@ import pytest
 
 from tests.support.agent_environment import SECRET, SECRET_PLACEHOLDER, TASK, AgentEnvironment, make_tool_use
 from tests.support.scopes import SYSTEM_SCOPE
-from waystation.agents.deliverables import Finding, ReportDraft, ResearchFindings
+from waystation.agents.deliverables import Finding, ReportDraft, ReportSection, ResearchFindings
+from waystation.documents.citations import CitedDocument
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import RedactionFailed
 from waystation.models.ports import ModelResponse
 from waystation.privacy.policy import TextDestination
 from waystation.reports.report import FaultList
-from waystation.reports.reviewers import ReportReviewer
+from waystation.reports.reviewers import (
+    MAX_CITED_CHARACTERS,
+    MAX_CITED_CLAIMS,
+    ReportReviewer,
+    render_cited_claims,
+)
 from waystation.tasks.reviews import ReviewRequest, ReviewResult
 from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
@@ -93,3 +99,31 @@ async def test_without_money_for_a_model_code_alone_checks(drafted: AgentEnviron
     made = await reviewed(drafted, ScriptedModel([]), limit=600)
     assert made.notes == ("The budget was too small for a review of the report by a model; code alone checked it.",)
     assert (made.review.faults, made.review.sent_back) == (1, True)
+
+
+async def test_a_reviewer_reads_the_lines_that_a_sample_of_claims_cites(env: AgentEnvironment) -> None:
+    sections = tuple(
+        ReportSection(heading=f"Part {number}", markdown=f"Claim {number} [harbour.md:1-2].") for number in range(30)
+    )
+    draft = DRAFT.replace(summary=f"The key is {SECRET} [keeper.md:2-2]. So is [gone.md:1-1].", sections=sections)
+    await env.store.commit_deliverable((await env.make_tool_context("writing")).fence, TASK, draft)
+    model = ScriptedModel([judged()])
+    await reviewed(env, model)
+    opening = model.requests[0].messages[0].text
+    cited = opening.split("<cited")[1].split("</cited>")[0]
+    assert cited.startswith(f' shown="{MAX_CITED_CLAIMS}" total="31" note="the lines that a sample of claims cites')
+    assert f"1. The key is {SECRET_PLACEHOLDER}\n   [keeper.md:2-2] Her key is {SECRET_PLACEHOLDER}.\n2. Claim" in cited
+    assert "\n   [harbour.md:1-2] The harbour was dug in 1811. / It silted up within ten years.\n" in cited
+    assert "gone.md" not in cited
+    assert SECRET not in opening
+
+
+def test_the_lines_of_one_claim_are_bounded_and_the_sample_is_always_the_same() -> None:
+    documents = {"a.md": CitedDocument(["silt " * 1_000] * 40)}
+    text = "\n".join(f"- Claim {number} [a.md:{number}-{number + 8}] [a.md:1-9]." for number in range(1, 31))
+    shown = render_cited_claims(text, documents)
+    assert shown is not None
+    assert shown == render_cited_claims(text, documents)
+    assert shown.count("\n   [a.md:") == MAX_CITED_CLAIMS
+    assert len(shown) < MAX_CITED_CLAIMS * (MAX_CITED_CHARACTERS + 100) + 200
+    assert render_cited_claims("No claim [b.md:1-1].", documents) is None

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from waystation.agents.citation_checker import CitationChecker, CitationCheckResult
-from waystation.agents.deliverables import Analysis, Deliverable, Finding, ReportDraft, ResearchFindings
+from waystation.agents.deliverables import Analysis, Deliverable, Finding, Quotation, ReportDraft, ResearchFindings
 from waystation.context.history import get_effective_transcript
 from waystation.context.transcript import Message, ToolResult, Transcript
 from waystation.documents.citation_spelling import (
@@ -76,7 +76,8 @@ def render_cited_texts(deliverable: Deliverable) -> Iterator[str]:
 
 
 def _render_finding(finding: Finding) -> str:
-    return " ".join([finding.claim, *finding.citations])
+    quoted = [render_quotation(one.quote, one.citation) for one in finding.quotations]
+    return "\n\n".join(filter(None, [" ".join([finding.claim, *finding.citations]), finding.detail, *quoted]))
 
 
 class _Spelling:
@@ -107,7 +108,17 @@ class _Spelling:
 
     def _finding(self, finding: Finding) -> Finding:
         cited = [one for written in finding.citations for one in self._citation(written)]
-        return finding.replace(claim=self._text(finding.claim), citations=tuple(dict.fromkeys(cited)))
+        quotations: list[Quotation] = []
+        for quoted in finding.quotations:
+            first, *more = self._citation(quoted.citation) or (quoted.citation,)
+            quotations.append(quoted.replace(citation=first))
+            cited += more
+        return finding.replace(
+            claim=self._text(finding.claim),
+            detail=self._text(finding.detail),
+            quotations=tuple(quotations),
+            citations=tuple(dict.fromkeys(cited)),
+        )
 
     def _text(self, markdown: str) -> str:
         found = normalise_citations(markdown, self._citable)

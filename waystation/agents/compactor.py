@@ -13,6 +13,7 @@ from waystation.agents.prompt_sections import extract_question
 from waystation.agents.roles import AgentDeps, load_role_prompt
 from waystation.agents.summariser import Summariser, SummaryInput, SummaryModel, SummaryResult
 from waystation.agents.tools.documents import FILE_READING_TOOLS
+from waystation.agents.tools.submissions import render_outline_section
 from waystation.budgets.budget import CallCostBound
 from waystation.context.compaction import CompactionEvent, CompactionOutcome, CompactionStatus
 from waystation.context.constraints import STEP_ITEM_PREFIX
@@ -82,7 +83,10 @@ async def describe_unfinished_result(store: WorkRepository, run: RunRef) -> str:
     kept = [f"{len(notes):,} notes (read_notes)"] if notes else []
     if isinstance(result, ReportDraft) and result.sections:
         kept.append(f"sections {', '.join(f'“{section.heading}”' for section in result.sections)}")
-    return f"{STEP_ITEM_PREFIX}its result is not handed in; kept so far: {' and '.join(kept) or 'nothing'}"
+    if isinstance(result, ReportDraft) and result.missing_sections:
+        missing = "; ".join(map(render_outline_section, result.missing_sections))
+        kept.append(f"an outline, of which these sections are to write: {missing}")
+    return f"{STEP_ITEM_PREFIX}its result is not submitted; kept so far: {' and '.join(kept) or 'nothing'}"
 
 
 @dataclass(frozen=True)

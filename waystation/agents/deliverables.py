@@ -24,12 +24,48 @@ class Note(Value):
     first_line: int
     last_line: int
 
+    @property
+    def citation(self) -> str:
+        """The lines that it refers to, as a citation."""
+        return f"[{self.document}:{self.first_line}-{self.last_line}]"
+
+
+MAX_DETAIL_CHARACTERS = 1_500
+"""Maximum characters of a finding's detail. The tool that submits it checks this, since redaction and the erasure of a
+person may make a stored text longer.
+"""
+Confidence = Literal["high", "medium", "low"]
+"""How sure the author of a finding is of it."""
+DEFAULT_CONFIDENCE: Confidence = "medium"
+
+
+class Quotation(Value):
+    """Words of a source, and where they stand."""
+
+    quote: str = Field(description="The words, copied exactly.")
+    citation: str = Field(description="[document:first-last]")
+
 
 class Finding(Value):
-    """One claim and the places that support it, written `[document:first-last]`."""
+    """One claim with what supports it. Places are written `[document:first-last]`."""
 
-    claim: str = Field(description="One claim, in a sentence.")
-    citations: tuple[str, ...] = Field(description="Where it stands: [document:first-last], one or more.")
+    claim: str = Field(description="One claim, in a sentence that is clear on its own.")
+    detail: str = Field(
+        default="",
+        description=f"Figures, conditions, exceptions, context: at most {MAX_DETAIL_CHARACTERS:,} characters.",
+    )
+    quotations: tuple[Quotation, ...] = Field(default=(), description="The words that support it.")
+    citations: tuple[str, ...] = Field(default=(), description="Further places: [document:first-last].")
+    date: str = Field(default="", description="When it holds, as the source dates it.")
+    confidence: Confidence = Field(
+        default=DEFAULT_CONFIDENCE,
+        description="high: stated outright; medium: follows from the source; low: one doubtful or old source.",
+    )
+
+    @property
+    def all_citations(self) -> tuple[str, ...]:
+        """Its citations, then those of its quotations, each once."""
+        return tuple(dict.fromkeys((*self.citations, *(quoted.citation for quoted in self.quotations))))
 
 
 class ResearchFindings(Value):
@@ -56,13 +92,27 @@ class ReportSection(Value):
     markdown: str
 
 
+class OutlineSection(Value):
+    """A section that a report is to have."""
+
+    heading: str = Field(min_length=1)
+    covers: str = Field(min_length=1, description="What it answers or compares, in a sentence.")
+    findings: tuple[str, ...] = Field(
+        default=(), description="Findings that it uses, by step and number, such as `research-1 4`."
+    )
+
+
 class ReportDraft(Value):
     """Result of a writing agent, section by section: Markdown with citations `[document:first-last]`."""
 
     type: Literal["report"] = "report"
     title: str = ""
+    """Empty until the report is submitted."""
     summary: str = ""
     sections: tuple[ReportSection, ...] = ()
+    outline: tuple[OutlineSection, ...] = ()
+    """The sections that its writer planned, in order; empty if there is no outline."""
+    outline_title: str = ""
     criteria: tuple[str, ...] = ()
     """For each criterion, in order: heading of the section that meets it, or why none does."""
 
@@ -73,6 +123,21 @@ class ReportDraft(Value):
         else:
             sections = (*self.sections, section)
         return self.replace(sections=sections)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing of it can be shown to a reader."""
+        return not (self.title or self.summary or self.sections)
+
+    @property
+    def missing_sections(self) -> tuple[OutlineSection, ...]:
+        """The sections of the outline that are not written yet, in order."""
+        written = [section.heading for section in self.sections]
+        return tuple(planned for planned in self.outline if find_heading(written, planned.heading) is None)
+
+
+ReportLength = Literal["short", "medium", "long"]
+"""How long a report should be: about a page; two to three pages; five pages or more."""
 
 
 class CriterionResult(Value):
@@ -127,11 +192,10 @@ Deliverable = Annotated[ResearchFindings | Analysis | ReportDraft, Field(discrim
 
 
 def build_findings_from_notes(notes: Iterable[Note]) -> ResearchFindings:
-    """Build the findings of an agent that was stopped from its notes, each with its source."""
+    """Build the findings of an agent that was stopped from its notes. Each quotes its note, with its source."""
     return ResearchFindings(
         findings=tuple(
-            Finding(claim=note.text, citations=(f"[{note.document}:{note.first_line}-{note.last_line}]",))
-            for note in notes
+            Finding(claim=note.text, quotations=(Quotation(quote=note.text, citation=note.citation),)) for note in notes
         )
     )
 

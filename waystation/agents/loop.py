@@ -365,7 +365,8 @@ class TurnRunner:
     async def _turns(self, interrupted: Callable[[], bool]) -> LegOutcome:
         at, turns_at_start = self.attempt, self.attempt.transcript.turn_count
         if not at.effective_messages:
-            room = PromptSpace(window=at.request.config.window, fixed_tokens=at.fixed_tokens)
+            terms = at.request.config
+            room = PromptSpace(window=terms.window, fixed_tokens=at.fixed_tokens, trigger=terms.trigger)
             at.add(await self.loop.briefs.build_message(at.request.run, at.transcript.next_message_id, at.notes, room))
         while True:
             ended = await run_open_tool_calls(at, self._calling) or self._ended()

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from waystation.agents.action_approvals import PlaceholderResolution, UnattendedPolicy
-from waystation.agents.deliverables import Deliverable, Note
+from waystation.agents.deliverables import Deliverable, Note, ReportLength
 from waystation.agents.leg import AgentConfigByRole, LegOutcome, LoadedRun
 from waystation.agents.task_messages import TaskMessage, TaskNews
 from waystation.agents.transcript_rewind import TranscriptRewind
@@ -227,6 +227,11 @@ class AgentTaskRequest(Protocol):
     @property
     def accept(self) -> tuple[str, ...]:
         """Criteria that the report must meet."""
+        ...
+
+    @property
+    def length(self) -> ReportLength | None:
+        """How long the report should be; None: by its material."""
         ...
 
     @property

@@ -377,6 +377,7 @@ _FAILED = "<failed>"
 
 CONTRACT_OPEN = "<task>"
 _PROCEDURES = DelimitedPattern(r"<procedures? ", r"</procedures?>")
+_MATERIAL = tuple(DelimitedPattern(rf"<{tag}\b", f"</{tag}>") for tag in ("findings", "analysis", "notes"))
 _RETRIEVED = (DelimitedPattern(r"<documents\b", r"</documents>"), DelimitedPattern(r"<recalled\b", r"</recalled>"))
 
 
@@ -445,14 +446,16 @@ def _layered(
 def _of_contract(message: Message) -> Iterator[tuple[PromptSection, int]]:
     text = message.text
     procedures, rest = _PROCEDURES.extract_delimited(text)
-    retrieved: list[str] = []
-    for kind in _RETRIEVED:
-        found, rest = kind.extract_delimited(rest)
-        retrieved += found
-    apart = {
-        PromptSection.PROCEDURAL: estimate_text("".join(procedures)),
-        PromptSection.RETRIEVED: estimate_text("".join(retrieved)),
+    parts: dict[PromptSection, list[str]] = {
+        PromptSection.SEMANTIC: [],
+        PromptSection.PROCEDURAL: procedures,
+        PromptSection.RETRIEVED: [],
     }
+    for layer, kinds in ((PromptSection.SEMANTIC, _MATERIAL), (PromptSection.RETRIEVED, _RETRIEVED)):
+        for kind in kinds:
+            found, rest = kind.extract_delimited(rest)
+            parts[layer] += found
+    apart = {layer: estimate_text("".join(texts)) for layer, texts in parts.items()}
     yield PromptSection.CONTRACT, max(0, estimate_message(message) - sum(apart.values()))
     yield from ((layer, tokens) for layer, tokens in apart.items() if tokens)
 

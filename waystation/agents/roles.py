@@ -48,6 +48,7 @@ from waystation.agents.tools.submissions import (
     SubmitAnalysisTool,
     SubmitFindingsTool,
     SubmitReportTool,
+    WriteOutlineTool,
     WriteSectionTool,
 )
 from waystation.agents.tools.tables import CalculatorTool, QueryTableTool, is_table
@@ -308,6 +309,7 @@ class AgentDeps:
             ReadFindingsTool(self.store),
             SubmitFindingsTool(self.store, self.submission_checker),
             SubmitAnalysisTool(self.store, self.submission_checker),
+            WriteOutlineTool(self.store, self.submission_checker),
             WriteSectionTool(self.store, self.submission_checker),
             SubmitReportTool(self.store, self.submission_checker),
             DelegateTool(self.store),

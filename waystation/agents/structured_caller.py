@@ -16,12 +16,14 @@ from waystation.kernel.amount import Limit
 from waystation.kernel.errors import BrokenEndpointError, ModelUnavailable, SpendingLimitReached
 from waystation.kernel.refs import RunRef
 from waystation.models.ports import CallKind, ModelRequest, ToolSpec
-from waystation.models.profiles import Price
+from waystation.models.profiles import Price, get_model_profile
 from waystation.privacy.policy import TextDestination
 from waystation.privacy.ports import Redactor
 
-MAX_REPLY_TOKENS = 4_000
-_REPLY_FLOOR = 512
+MAX_REPLY_TOKENS, MIN_REPLY_TOKENS = 4_000, 512
+"""Maximum and minimum tokens of an answer without thinking."""
+MAX_THINKING_REPLY_TOKENS, MIN_THINKING_REPLY_TOKENS = 10_000, 2_048
+"""The same for a model that cannot be forced to call a tool: it may think before it does."""
 MAX_ANSWER_ATTEMPTS = 2
 
 _T = TypeVar("_T")
@@ -82,6 +84,21 @@ class StructuredPrompt(Generic[_T]):
     """Heading above the reasons why an answer cannot be used."""
 
 
+class _ReplyBounds(NamedTuple):
+    """Tokens of a reply, including its thinking."""
+
+    maximum: int
+    minimum: int
+
+
+def _compute_reply_bounds(model: str) -> _ReplyBounds:
+    """Return how long a reply may and must be. A forced call excludes thinking, so such models need less."""
+    facts = get_model_profile(model)
+    if facts.forces_tools:
+        return _ReplyBounds(MAX_REPLY_TOKENS, MIN_REPLY_TOKENS)
+    return _ReplyBounds(min(MAX_THINKING_REPLY_TOKENS, facts.max_output), MIN_THINKING_REPLY_TOKENS)
+
+
 @dataclass(frozen=True)
 class StructuredCaller:
     """Asks models for structured answers. The transcript holds every answer, so that a retry asks nothing twice."""
@@ -137,7 +154,7 @@ class StructuredCaller:
             system=matter.system,
             messages=build_model_view(transcript),
             tools=(matter.tool,),
-            max_output=MAX_REPLY_TOKENS,
+            max_output=_compute_reply_bounds(means.model).maximum,
             require_tool=matter.tool.name,
             one_shot=True,
         )
@@ -161,7 +178,7 @@ class StructuredCaller:
         self, request: ModelRequest, fence: Fence, means: CallOptions
     ) -> PreparedCall | CallNotAffordable:
         left = means.limit.remaining_after((await self.store.get_run_usage(fence.run_id)).spent)
-        return await self.model.prepare_call(request, left, _REPLY_FLOOR, means.prices)
+        return await self.model.prepare_call(request, left, _compute_reply_bounds(means.model).minimum, means.prices)
 
     async def _appended(self, transcript: Transcript, fence: Fence, message: Message) -> Transcript:
         await self.store.commit_message(fence, transcript.version, message)
@@ -181,7 +198,7 @@ def _read(matter: StructuredPrompt[_T], message: Message) -> _T:
 
 
 def _complaint(refusal: str, message: Message, errors: Sequence[str], message_id: str) -> Message:
-    text = f"{refusal}:\n" + "\n".join(f"- {error}" for error in errors) + "\nHand in a corrected one."
+    text = f"{refusal}:\n" + "\n".join(f"- {error}" for error in errors) + "\nSubmit a corrected one."
     results = tuple(build_rejected_call_result(call, text) for call in message.tool_uses)
     if results:
         return Message(id=message_id, role="user", blocks=results)

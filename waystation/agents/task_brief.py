@@ -4,12 +4,13 @@ Parts are in tags, those that all agents of a task share first; the allocator de
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Protocol
 
 from waystation.agents.action_approvals import PlaceholderResolution
 from waystation.agents.delegation import get_parent_id
-from waystation.agents.deliverables import ResearchFindings
+from waystation.agents.deliverables import ReportLength, count_work
+from waystation.agents.material import MATERIAL_DIVISOR, list_source_steps, render_material
 from waystation.agents.ports import (
     AgentTask,
     AgentTaskRequest,
@@ -24,9 +25,11 @@ from waystation.agents.prompt_sections import (
     PromptCandidate,
     PromptSection,
     allocate_prompt,
+    compute_request_limit,
     compute_section_tokens,
 )
 from waystation.agents.tools.delegate import parse_assignment
+from waystation.agents.tools.submissions import TaskDeliverables, load_task_deliverables
 from waystation.context.tokens import estimate_text
 from waystation.context.transcript import Message, build_user_message
 from waystation.documents.documents import REMOVED_NAME, Document
@@ -46,7 +49,7 @@ from waystation.kernel.roles import AgentRole, get_role_spec
 from waystation.kernel.text import format_count
 from waystation.memory.indexing import MemoryRecall, render_recalled_excerpts
 from waystation.memory.passages import MemoryExcerpt, MemoryScope
-from waystation.planning.plan import Plan, Step
+from waystation.planning.plan import Step
 from waystation.planning.ports import PlanReader
 from waystation.privacy.policy import TextDestination, build_redaction_notes
 from waystation.privacy.ports import Redactor
@@ -109,6 +112,70 @@ class PromptSpace:
     window: int
     fixed_tokens: int
     """Estimated tokens of system prompt and tools."""
+    trigger: int | None = None
+    """Size of a request at which the context counts as full; None: the maximum size of a request."""
+
+    def compute_material_tokens(self, brief_tokens: int) -> int:
+        """Return the space for material in a brief that has this many tokens without it."""
+        full = compute_request_limit(self.window)
+        full = full if self.trigger is None else min(full, self.trigger)
+        return max(0, full - self.fixed_tokens - brief_tokens) // MATERIAL_DIVISOR
+
+
+@dataclass(frozen=True)
+class StepInputs:
+    """The steps that a step builds on, and what they have submitted."""
+
+    there: TaskDeliverables
+    steps: Sequence[Step]
+    """See `list_source_steps`."""
+
+    def render_needs(self, step: Step) -> Sequence[SafeMarkup]:
+        """Render the steps that this one names as its needs."""
+        lines: list[str] = []
+        for need in map(self.there.plan.get_step, step.needs):
+            counts = [format_count(count, noun) for noun, count in self._count(need) if count]
+            lines.append(f"- step {need.id} ({sanitize_line(need.title)}): {', '.join(counts) or 'nothing'}")
+        return [wrap_untrusted("needs", *lines)] if lines else []
+
+    def _count(self, step: Step) -> Iterator[tuple[str, int]]:
+        counts = count_work(self.there.get_result(step.id), self.there.notes.get(step.id, ()))
+        yield ("conclusion" if step.role == "analysis" else "finding"), counts.findings
+        yield "section", counts.sections
+        yield "note", counts.notes
+
+    @property
+    def finding_count(self) -> int:
+        """Number of findings of all of them."""
+        return sum(len(self.there.findings[step.id].findings) for step in self.steps if step.id in self.there.findings)
+
+
+class AgentAssignment(NamedTuple):
+    """The parts of a task brief for one agent alone."""
+
+    goal: str
+    parts: Sequence[SafeMarkup]
+    """The step, and what it builds on, each in its tag."""
+    inputs: StepInputs | None = None
+
+
+LENGTH_WORDS: Mapping[ReportLength, int] = {"short": 400, "medium": 1_000, "long": 2_500}
+"""Words of a report by the length that a person asked for."""
+WORDS_A_FINDING, WORDS_BESIDES = 40, 300
+"""By material, a report has this many words for each finding, and this many besides."""
+MAX_WORDS_BY_MATERIAL = 4_000
+
+
+def render_report_length(length: ReportLength | None, inputs: StepInputs) -> SafeMarkup:
+    """Render how long the report should be: as a person asked for, or else by its material."""
+    if length is not None:
+        return wrap_untrusted("length", f"{length}: about {LENGTH_WORDS[length]:,} words, without tables.")
+    found = inputs.finding_count
+    words = min(MAX_WORDS_BY_MATERIAL, WORDS_BESIDES + WORDS_A_FINDING * found) // 100 * 100
+    return wrap_untrusted(
+        "length",
+        f"By its material: about {words:,} words for {format_count(found, 'finding')}; fewer if little of it matters.",
+    )
 
 
 class DocumentListing(NamedTuple):
@@ -140,9 +207,22 @@ class BriefContext:
     recalled: Sequence[MemoryExcerpt]
     earlier_tasks: SafeMarkup | None = None
     """Earlier tasks of the session, in its tag."""
+    inputs: StepInputs | None = None
+    """What the step builds on, for agents that work from it."""
 
     def text(self, room: PromptSpace) -> str:
         """Render as much as fits, the stable parts first."""
+        return self._with_material(room)._text(room)
+
+    def _with_material(self, room: PromptSpace) -> "BriefContext":
+        """Return the context with as much material as fits next to everything that cannot be left out."""
+        if self.inputs is None:
+            return self
+        space = room.compute_material_tokens(estimate_text("\n".join([*self._firm_head, *self.assignment])))
+        material = render_material(self.inputs.there, self.inputs.steps, space)
+        return replace(self, assignment=[*self.assignment, *material])
+
+    def _text(self, room: PromptSpace) -> str:
         allocation = allocate_prompt(room.window, self._demands(room))
         kept = {name for row in allocation.rows for name in row.included if name not in row.omitted}
         named = [one for one in self.documents.first if f"document {one.name}" in kept]
@@ -280,8 +360,8 @@ class BriefBuilder:
             RedactionFailed: The task brief could not be redacted.
             StoreError: The store does not answer.
         """
-        goal, assigned = await self._assigned(run)
         row = await self.store.get_task(run.task_id, run.scope)
+        assigned = await self._assigned(run, row.request)
         procedures = parse_procedures(row)
         if unusable := sum(isinstance(one, InvalidProcedure) for one in procedures):
             notes.append(f"{format_count(unusable, 'procedure')} cannot be used; the contract of each agent says why.")
@@ -292,43 +372,42 @@ class BriefBuilder:
             documents=await build_document_listing(listed, self.redactor, run.tenant),
             procedures=procedures,
             role=run.role,
-            goal=goal,
-            assignment=assigned,
-            recalled=await self._recalled(run, goal, row.config.default.memory, notes),
+            goal=assigned.goal,
+            assignment=assigned.parts,
+            recalled=await self._recalled(run, assigned.goal, row.config.default.memory, notes),
+            inputs=assigned.inputs,
         )
         (redacted,) = await self.redactor.redact([parts.text(room)], TextDestination.CONTRACT, run.tenant)
         notes.extend(build_redaction_notes(redacted))
         return build_user_message(message_id, redacted.text)
 
-    async def _assigned(self, run: RunRef) -> tuple[str, Sequence[SafeMarkup]]:
-        """Return the goal, and the parts of the task brief for this agent alone."""
+    async def _assigned(self, run: RunRef, request: AgentTaskRequest) -> AgentAssignment:
+        """Return the parts of the task brief for this agent alone."""
         parent = get_parent_id(run.step_id)
-        return await (self._of_step(run) if parent is None else self._of_subagent(run, parent))
+        return await (self._of_step(run, request) if parent is None else self._of_subagent(run, parent))
 
-    async def _of_step(self, run: RunRef) -> tuple[str, Sequence[SafeMarkup]]:
+    async def _of_step(self, run: RunRef, request: AgentTaskRequest) -> AgentAssignment:
         """Return the goal, the step, and what it builds on."""
         plan = await self.store.get_newest_plan(run.task_id, run.scope)
         if plan is None:
             raise StoreError(f"task {run.task_id} has no plan in the store")
         step = plan.get_step(run.step_id)
         own = _step_part(step.id, step.role, step.title, step.goal)
-        return step.goal, [own, *await self._needs(run, plan, step)]
+        if not step.needs:
+            return AgentAssignment(step.goal, [own])
+        inputs = StepInputs(await load_task_deliverables(run.scope, self.store), list_source_steps(plan, step))
+        parts = [own, *inputs.render_needs(step)]
+        if step.role == "writing":
+            parts.append(render_report_length(request.length, inputs))
+        return AgentAssignment(step.goal, parts, inputs)
 
-    async def _of_subagent(self, run: RunRef, parent: str) -> tuple[str, Sequence[SafeMarkup]]:
+    async def _of_subagent(self, run: RunRef, parent: str) -> AgentAssignment:
         """Return the goal, the parent's assignment and its context."""
         asked = parse_assignment(await self.store.load_transcript(f"{run.task_id}/{parent}", run.scope), run.step_id)
         own = _step_part(run.step_id, run.role, asked.title, asked.goal)
         known = [wrap_untrusted("context", asked.context, **{"from": parent})] if asked.context else []
-        to_whom = wrap_untrusted("result", f"What you hand in goes to the agent {parent}, which asked for it.")
-        return asked.goal, [own, *known, to_whom]
-
-    async def _needs(self, run: RunRef, plan: Plan, step: Step) -> Sequence[SafeMarkup]:
-        lines: list[str] = []
-        for need in (plan.get_step(step_id) for step_id in step.needs):
-            deliverable = await self.store.get_deliverable(f"{run.task_id}/{need.id}", run.scope)
-            count = f"{len(deliverable.findings)} findings, " if isinstance(deliverable, ResearchFindings) else ""
-            lines.append(f"- step {need.id} ({sanitize_line(need.title)}): {count}read with read_findings")
-        return [wrap_untrusted("needs", *lines)] if lines else []
+        to_whom = wrap_untrusted("result", f"What you submit goes to the agent {parent}, which asked for it.")
+        return AgentAssignment(asked.goal, [own, *known, to_whom])
 
     async def _recalled(self, run: RunRef, goal: str, scope: MemoryScope, notes: list[str]) -> Sequence[MemoryExcerpt]:
         """Recall earlier work of the session on this goal."""

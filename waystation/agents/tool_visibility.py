@@ -153,7 +153,7 @@ PhaseUrgency = Mapping[AgentPhase, int]
 
 FIRST, SOON, LATER, LAST = 1, 2, 3, 4
 """Indispensable; specific to this task; convenient; replaceable."""
-TOOL_TOKENS = 2_500
+TOOL_TOKENS = 3_000
 ADDED_TOOLS_DIVISOR = 4
 """With added tools, definitions may take this fraction of the window (1/4), at most twice `TOOL_TOKENS`."""
 

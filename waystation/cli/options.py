@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 import typer
 
 from waystation.agents.action_approvals import TopUpPolicy, UnattendedPolicy
+from waystation.agents.deliverables import ReportLength
 from waystation.budgets.budget import MIN_BUDGET_MICRO_USD, MIN_BUDGET_TOKENS
 from waystation.kernel.amount import (
     MAX_AMOUNT,
@@ -58,6 +59,12 @@ ByOption = Annotated[
 AcceptOption = Annotated[
     list[str] | None,
     typer.Option("--accept", metavar="TEXT", help="Criterion that the report must meet; repeatable."),
+]
+LengthOption = Annotated[
+    ReportLength | None,
+    typer.Option(
+        "--length", metavar="LENGTH", help="Length of the report: short, medium or long; default: by its material."
+    ),
 ]
 InstructionsOption = Annotated[
     Path | None, typer.Option("--instructions", metavar="FILE", help="File with instructions for the agents.")

@@ -81,7 +81,11 @@ class ModelSettings(BaseSettings):
         "WAYSTATION_ROLES__WRITING__MODEL.",
     )
     condense_model: str = Field(default=DEFAULT_SUMMARY_MODEL, description="Model that writes summaries.")
-    plan_model: str = Field(default=DEFAULT_SUMMARY_MODEL, description="Model that plans tasks.")
+    plan_model: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Model that plans tasks and revises plans. Default: the model of the analysis agents.",
+    )
     review_model: str | None = Field(
         default=None, min_length=1, description="Model that reviews reports. Default: the model that plans."
     )
@@ -170,8 +174,10 @@ class ModelSettings(BaseSettings):
 
     @property
     def planner_model(self) -> str:
-        """Full name of the model that plans."""
-        return self.endpoint_registry.qualify_model_name(self.plan_model, given="plan_model" in self.model_fields_set)
+        """Full name of the model that plans: the analysts' model unless another one is set."""
+        if self.plan_model:
+            return self.endpoint_registry.qualify_model_name(self.plan_model)
+        return self.get_model_options("analysis").model
 
     @property
     def reviewer_model(self) -> str:

@@ -425,8 +425,7 @@ class PrivacySettings(BaseSettings):
         default=6,
         ge=1,
         le=1_000,
-        description="Maximum number of attempts when a text cannot be redacted. Six attempts take half a "
-        "minute.",
+        description="Maximum number of attempts when a text cannot be redacted. Six attempts take half a minute.",
     )
     redaction_failure: RedactionFailureMode = Field(
         default="placeholder",

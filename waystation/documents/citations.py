@@ -90,6 +90,10 @@ class CitedDocument:
         """Return the number of lines."""
         return len(self._lines)
 
+    def list_lines(self, first_line: int, last_line: int) -> Sequence[str]:
+        """Return these lines, counted from 1, as far as they exist."""
+        return self._lines[max(0, first_line - 1) : last_line]
+
     def find_place(self, line: int) -> str | None:
         """Return the place of a line, counted from 1: the nearest marker at or above it. None if there is none."""
         above = bisect_right(self._places, line, key=_marking_line)

@@ -68,10 +68,10 @@ ROLES: Mapping[str, RoleSpec] = MappingProxyType(
         "writing": RoleSpec(
             purpose="writes the report",
             prompt="writing",
-            form="A report in Markdown, every claim with its citation: section by section with write_section, then "
-            "submit_report.",
+            form="A report in Markdown, every claim with its citation: the outline with write_outline, section by "
+            "section with write_section, then submit_report.",
             permissions=frozenset({"read", "note", "hand_in", "delegate", "foreign"}),
-            tools=("read_findings", *_READING, "write_section", "submit_report", "delegate"),
+            tools=("read_findings", *_READING, "write_outline", "write_section", "submit_report", "delegate"),
             activity="RunWritingAgent",
             reserve_tokens=50_000,
             reserve_percent=15,

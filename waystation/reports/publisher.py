@@ -12,7 +12,7 @@ from waystation.agents.tools.submissions import (
     DeliverableSource,
     TaskDeliverables,
     load_task_deliverables,
-    render_claim,
+    render_finding,
 )
 from waystation.documents.citations import FailedCitation
 from waystation.documents.documents import get_earlier_versions
@@ -83,7 +83,7 @@ class ReportIndexer:
         """
         there = await load_task_deliverables(ref.scope, self.store)
         found = [
-            (step, render_claim(finding))
+            (step, render_finding(finding))
             for step, finding in _findings(there)
             if reused is None or step not in reused.agents
         ]

@@ -85,7 +85,7 @@ class ReportParts(Value):
     def is_empty(self) -> bool:
         """Whether no agent has noted, found or written anything."""
         found = any(step.findings.findings for step in self.findings)
-        return not found and self.analysis is None and self.draft == ReportDraft()
+        return not found and self.analysis is None and self.draft.is_empty
 
 
 class ReportAppendix(Value):
@@ -124,7 +124,7 @@ def render_written_part(parts: ReportParts) -> str:
     """Render what the agents wrote; if the writing was not finished, the findings instead."""
     draft = parts.draft
     whole, findings = bool(draft.title), _render_findings(parts)
-    lines = [f"# {draft.title or _title(parts) or 'Report'}"]
+    lines = [f"# {draft.title or draft.outline_title or _title(parts) or 'Report'}"]
     if not parts.task.phase.over:
         lines.append(_why_draft(parts.task))
     elif not whole:
@@ -137,6 +137,9 @@ def render_written_part(parts: ReportParts) -> str:
     lines += ["" if said else f"{_QUESTION} {parts.question}", draft.summary]
     lines += [f"## {section.heading}\n\n{section.markdown}" for section in draft.sections]
     if not whole:
+        if draft.missing_sections:
+            missing = "; ".join(neutralize_markdown(planned.heading) for planned in draft.missing_sections)
+            lines.append(f"Planned and not written: {missing}.")
         lines += findings or ["Nothing was found before the work stopped."]
     return "\n\n".join(filter(None, lines))
 
@@ -290,7 +293,12 @@ def _render_findings(parts: ReportParts) -> list[str]:
 
 
 def _bullet(finding: Finding) -> str:
-    return f"- {' '.join([' '.join(finding.claim.split()), *finding.citations])}"
+    """Render a finding as an item of a list: claim and detail, then the quotations that they do not have."""
+    said = " ".join(f"{finding.claim} {finding.detail}".split())
+    quoted = ((" ".join(one.quote.split()).strip('"'), one.citation) for one in finding.quotations)
+    lines = [f'  - "{quote}" {citation}' for quote, citation in quoted if quote not in said]
+    dated = f" ({' '.join(finding.date.split())})" if finding.date.strip() else ""
+    return "\n".join([f"- {' '.join([f'{said}{dated}', *finding.all_citations])}", *lines])
 
 
 def _citations_section(checked: int, failed: tuple[FailedCitation, ...]) -> str:
@@ -430,7 +438,7 @@ class DraftUnderReview(Value):
     def uncited_finding_count(self) -> int:
         """Number of findings of which the draft cites no place."""
         cited = {_lines(text) for text in map(str, parse_citations(self.text))}
-        return sum(not any(_lines(place) in cited for place in finding.citations) for finding in self.all_findings)
+        return sum(not any(_lines(place) in cited for place in finding.all_citations) for finding in self.all_findings)
 
 
 def find_faults(drafted: DraftUnderReview) -> tuple[Fault, ...]:

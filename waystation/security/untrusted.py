@@ -69,6 +69,7 @@ PROMPT_TAGS = frozenset({
     *("procedures", "procedure", "step", "needs", "context", "result", "recalled", "passage", "toldmeanwhile"),
     *("foreign", "webpage", "webresults", "summary", "reminder", "platform", "subagent"),
     *("plan", "found", "room", "draft", "checked", "query", "status", "siblings", "failed"),
+    *("findings", "analysis", "notes", "length", "cited"),
     *("conversation", "wishes", "earlierconversation", "ledger", "restoredfiles", "restoredfile"),
 })  # fmt: skip
 """Names of the tags in prompts, in letters alone."""

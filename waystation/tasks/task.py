@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, JsonValue, StringConstraints, model_
 
 from waystation.agents.action_approvals import ActionQuestion, PlaceholderResolution, UnattendedPolicy
 from waystation.agents.agent_run import BudgetForecast
+from waystation.agents.deliverables import ReportLength
 from waystation.agents.leg import AgentConfigByRole
 from waystation.agents.task_messages import TaskMessage
 from waystation.budgets.budget import (
@@ -115,6 +116,8 @@ class TaskRequest(Value):
     instructions: str = Field(default="", max_length=100_000)
     accept: tuple[str, ...] = ()
     """Criteria that the report must meet."""
+    length: ReportLength | None = None
+    """How long the report should be; by default as its material needs."""
     tenant: Identifier = Field(default="local", min_length=1, max_length=200)
     session: Identifier = Field(default="", min_length=1, max_length=200)
     """By default the task has a session of its own: what a document of one task said is not recalled in another."""

@@ -5,7 +5,7 @@ Deliverables can be derived from the conversation alone, so that they can be rew
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar
 
 from pydantic import Field
@@ -13,10 +13,13 @@ from pydantic import Field
 from waystation.agents.citation_feedback import NOT_FINAL, SubmissionChecker, is_kept_submission, may_be_mended
 from waystation.agents.delegation import SUBAGENT_ID_SEPARATOR, get_step_id
 from waystation.agents.deliverables import (
+    DEFAULT_CONFIDENCE,
+    MAX_DETAIL_CHARACTERS,
     Analysis,
     Deliverable,
     Finding,
     Note,
+    OutlineSection,
     ReportDraft,
     ReportSection,
     ResearchFindings,
@@ -25,8 +28,10 @@ from waystation.agents.deliverables import (
 from waystation.agents.ports import WorkRepository
 from waystation.agents.tool_visibility import FIRST, make_urgency
 from waystation.agents.tools.tool import ToolCallRejectedError, ToolContext, ToolInput, TypedTool, select_page_lines
-from waystation.context.transcript import Message
+from waystation.context.history import get_effective_transcript
+from waystation.context.transcript import Message, Transcript
 from waystation.kernel.scopes import TaskScope
+from waystation.kernel.text import format_count
 from waystation.planning.plan import Plan
 from waystation.planning.ports import PlanReader
 
@@ -54,6 +59,7 @@ class SubmissionTool(TypedTool[SubmissionT]):
     async def run(self, arguments: SubmissionT, ctx: ToolContext) -> str:
         """Store the deliverable, and return the result of the check of its citations."""
         submitted = arguments.build_deliverable(await self._store.get_deliverable(ctx.run.run_id, ctx.run.scope))
+        self.validate(arguments, submitted, ctx)
         result = self.describe(arguments, submitted)
         part = submitted if self.ends_run else arguments.build_deliverable(None)
         review = await self._checker.review(submitted, part, ctx.run.task_ref, ctx.document_names)
@@ -62,9 +68,25 @@ class SubmissionTool(TypedTool[SubmissionT]):
             raise ToolCallRejectedError(f"{review.text}\n{NOT_FINAL}")
         return "\n".join(filter(None, [result, review.text]))
 
+    def validate(self, arguments: SubmissionT, submitted: Deliverable, ctx: ToolContext) -> None:
+        """Raise ToolCallRejectedError if it cannot be submitted, or not yet."""
+
     @abstractmethod
     def describe(self, arguments: SubmissionT, submitted: Deliverable) -> str:
-        """Describe what the call submits. Raises ToolCallRejectedError if it cannot be submitted yet."""
+        """Describe what the call has submitted, and what is next."""
+
+
+def _validate_details(findings: Iterable[Finding]) -> None:
+    long = [
+        f"finding {number} has {len(finding.detail):,}"
+        for number, finding in enumerate(findings, 1)
+        if len(finding.detail) > MAX_DETAIL_CHARACTERS
+    ]
+    if long:
+        raise ToolCallRejectedError(
+            f"A detail may have {MAX_DETAIL_CHARACTERS:,} characters; {', '.join(long)}. Shorten it, or divide the "
+            "finding, and submit all findings again."
+        )
 
 
 class SubmitAnalysisInput(SubmissionInput):
@@ -83,13 +105,20 @@ class SubmitAnalysisTool(SubmissionTool[SubmitAnalysisInput]):
     """Submits the analysis and ends the run."""
 
     name = "submit_analysis"
-    description = "Hands in your conclusions with citations, contradictions and gaps, and ends your work on this step."
+    description = (
+        "Submits your analysis and ends your work on this step: conclusions, most important first, each with the "
+        "quotations that it rests on; contradictions, with what each side says and where; gaps."
+    )
     ends_run = True
     input_model = SubmitAnalysisInput
 
+    def validate(self, arguments: SubmitAnalysisInput, submitted: Deliverable, ctx: ToolContext) -> None:  # noqa: ARG002
+        """See base class."""
+        _validate_details(arguments.conclusions)
+
     def describe(self, arguments: SubmitAnalysisInput, submitted: Deliverable) -> str:  # noqa: ARG002
         """See base class."""
-        return f"analysis with {len(arguments.conclusions)} conclusions handed in"
+        return f"analysis with {format_count(len(arguments.conclusions), 'conclusion')} submitted"
 
 
 class SubmitFindingsInput(SubmissionInput):
@@ -107,20 +136,75 @@ class SubmitFindingsTool(SubmissionTool[SubmitFindingsInput]):
     """Submits findings and ends the run."""
 
     name = "submit_findings"
-    description = "Hands in your findings, each with citations, and ends your work on this step."
+    description = (
+        "Submits all your findings at once and ends your work on this step. One claim a finding, most important first, "
+        "with detail and word-for-word quotations: later agents work from these, not from the documents."
+    )
     ends_run = True
     input_model = SubmitFindingsInput
 
+    def validate(self, arguments: SubmitFindingsInput, submitted: Deliverable, ctx: ToolContext) -> None:  # noqa: ARG002
+        """See base class."""
+        _validate_details(arguments.findings)
+
     def describe(self, arguments: SubmitFindingsInput, submitted: Deliverable) -> str:  # noqa: ARG002
         """See base class."""
-        return f"{len(arguments.findings)} findings handed in"
+        return f"{format_count(len(arguments.findings), 'finding')} submitted"
+
+
+class WriteOutlineInput(SubmissionInput):
+    """Title and sections of the report."""
+
+    title: str = Field(min_length=1, max_length=300)
+    sections: tuple[OutlineSection, ...] = Field(
+        min_length=1, max_length=40, description="In order, without the summary."
+    )
+
+    def build_deliverable(self, before: Deliverable | None) -> ReportDraft:
+        """Build the draft with this outline. Sections that are written already stay."""
+        return get_report_draft(before).replace(outline=self.sections, outline_title=self.title)
+
+
+class WriteOutlineTool(SubmissionTool[WriteOutlineInput]):
+    """Plans the sections of the report."""
+
+    name = "write_outline"
+    description = (
+        "Plans the report before you write it: title, sections, and the findings that each uses. Plan a table where "
+        "things are compared, and a section on contradictions, limits and open points. A second call replaces the "
+        "outline; written sections stay."
+    )
+    input_model = WriteOutlineInput
+
+    def describe(self, arguments: WriteOutlineInput, submitted: Deliverable) -> str:
+        """See base class."""
+        count = format_count(len(arguments.sections), "section")
+        return f"outline with {count} kept\n{_describe_missing_sections(get_report_draft(submitted))}"
+
+
+def _describe_missing_sections(draft: ReportDraft) -> str:
+    """Return what is left of the outline; empty without one."""
+    if not draft.outline:
+        return ""
+    if not draft.missing_sections:
+        return "All sections of the outline are written: check them against the question, then call submit_report."
+    return f"Still to write: {'; '.join(map(render_outline_section, draft.missing_sections))}"
+
+
+def render_outline_section(section: OutlineSection) -> str:
+    """Render heading and coverage on one line."""
+    return f"“{_flatten(section.heading)}” ({_flatten(section.covers)})"
 
 
 class WriteSectionInput(SubmissionInput):
     """One section of the report."""
 
     heading: str = Field(min_length=1, max_length=200)
-    markdown: str = Field(min_length=1, max_length=60_000, description="Cite as [document:first-last].")
+    markdown: str = Field(
+        min_length=1,
+        max_length=60_000,
+        description="Cite each claim as [document:first-last], a quotation in double quotes directly before it.",
+    )
 
     def build_deliverable(self, before: Deliverable | None) -> ReportDraft:
         """Build the draft with this section added, or replaced in its place."""
@@ -131,26 +215,35 @@ class WriteSectionTool(SubmissionTool[WriteSectionInput]):
     """Adds a section to the draft, or replaces the one with the same heading."""
 
     name = "write_section"
-    description = "Writes one section of the report. The same heading again replaces that section."
+    description = (
+        "Writes one section of the report, under a heading of your outline: a Markdown table where things are "
+        "compared, dates and units with figures. The same heading again replaces the section. Returns what is still "
+        "to write."
+    )
     input_model = WriteSectionInput
 
     def describe(self, arguments: WriteSectionInput, submitted: Deliverable) -> str:
         """See base class."""
-        sections = get_report_draft(submitted).sections
-        number = [section.heading for section in sections].index(arguments.heading) + 1
-        return f"section {number} kept: {arguments.heading}"
+        draft = get_report_draft(submitted)
+        number = [section.heading for section in draft.sections].index(arguments.heading) + 1
+        kept = f"section {number} kept: {arguments.heading}"
+        return "\n".join(filter(None, [kept, _describe_missing_sections(draft)]))
 
 
-def get_report_draft(handed_in: Deliverable | None) -> ReportDraft:
-    """Return the draft so far; an empty one before the first section."""
-    return handed_in if isinstance(handed_in, ReportDraft) else ReportDraft()
+def get_report_draft(submitted: Deliverable | None) -> ReportDraft:
+    """Return the draft so far; an empty one before the outline and the first section."""
+    return submitted if isinstance(submitted, ReportDraft) else ReportDraft()
 
 
 class SubmitReportInput(SubmissionInput):
     """Title, summary and criteria of the report."""
 
     title: str = Field(min_length=1, max_length=300)
-    summary: str = Field(min_length=1, max_length=8_000, description="The answer in short, with citations.")
+    summary: str = Field(
+        min_length=1,
+        max_length=8_000,
+        description="The answer in short, with citations.",
+    )
     criteria: tuple[str, ...] = Field(default=(), description="Of each: the heading that meets it, or why none does.")
 
     def build_deliverable(self, before: Deliverable | None) -> ReportDraft:
@@ -162,23 +255,44 @@ class SubmitReportTool(SubmissionTool[SubmitReportInput]):
     """Submits the report and ends the run."""
 
     name = "submit_report"
-    description = "Gives the report its title and summary and hands it in, with the sections written before."
+    description = (
+        "Submits the report with its title, its summary and the sections written before, and ends your work. Call it "
+        "when every section of the outline is written."
+    )
     ends_run = True
     input_model = SubmitReportInput
 
+    def validate(self, arguments: SubmitReportInput, submitted: Deliverable, ctx: ToolContext) -> None:  # noqa: ARG002
+        """See base class. Missing sections of the outline are named once; then the report may go without them."""
+        draft = get_report_draft(submitted)
+        if not draft.sections:
+            raise ToolCallRejectedError("The report has no section yet. Write them with write_section, then submit it.")
+        if draft.missing_sections and not _was_rejected_as_incomplete(ctx.transcript):
+            raise ToolCallRejectedError(
+                f"{INCOMPLETE_REPORT} {'; '.join(map(render_outline_section, draft.missing_sections))}. Write them "
+                "with write_section. If the report is complete without them, call submit_report again."
+            )
+
     def describe(self, arguments: SubmitReportInput, submitted: Deliverable) -> str:  # noqa: ARG002
         """See base class."""
-        sections = get_report_draft(submitted).sections
-        if not sections:
-            raise ToolCallRejectedError(
-                "The report has no section yet. Write them with write_section, then hand it in."
-            )
-        return f"report with {len(sections)} sections handed in"
+        return f"report with {format_count(len(get_report_draft(submitted).sections), 'section')} submitted"
+
+
+INCOMPLETE_REPORT = "Sections of the outline are not written:"
+"""Beginning of the result of a `submit_report` that is rejected for that."""
+
+
+def _was_rejected_as_incomplete(transcript: Transcript) -> bool:
+    """Return whether the writer has been shown which sections are missing."""
+    messages = get_effective_transcript(transcript).messages
+    results = (result for message in messages for result in message.tool_results)
+    return any(result.is_error and result.content.startswith(INCOMPLETE_REPORT) for result in results)
 
 
 SUBMISSION_INPUTS: Mapping[str, type[SubmissionInput]] = {
     SubmitFindingsTool.name: SubmitFindingsInput,
     SubmitAnalysisTool.name: SubmitAnalysisInput,
+    WriteOutlineTool.name: WriteOutlineInput,
     WriteSectionTool.name: WriteSectionInput,
     SubmitReportTool.name: SubmitReportInput,
 }
@@ -189,15 +303,17 @@ def extract_deliverable(messages: Iterable[Message]) -> Deliverable | None:
     messages = tuple(messages)
     results = (result for message in messages for result in message.tool_results)
     done = {result.tool_use_id for result in results if is_kept_submission(result)}
-    handed_in: Deliverable | None = None
+    submitted: Deliverable | None = None
     for call in (call for message in messages for call in message.tool_uses if call.id in done):
         if (arguments := SUBMISSION_INPUTS.get(call.name)) is not None:
-            handed_in = arguments.model_validate(call.input).build_deliverable(handed_in)
-    return handed_in
+            submitted = arguments.model_validate(call.input).build_deliverable(submitted)
+    return submitted
 
 
 class AgentResultSummary(NamedTuple):
-    """An agent's results and open questions, as labelled lines."""
+    """An agent's results and open questions, as labelled entries. A finding's detail and quotations are lines of its
+    entry; everything else is one line.
+    """
 
     claims: list[str]
     open_questions: list[str]
@@ -212,18 +328,18 @@ def summarise_result(deliverable: Deliverable | None, notes: Iterable[Note] = ()
     """Summarise a deliverable; for an agent that was stopped, its notes."""
     match deliverable:
         case None:
-            return AgentResultSummary([*map(render_claim, build_findings_from_notes(notes).findings)], [])
+            return AgentResultSummary([*map(render_finding, build_findings_from_notes(notes).findings)], [])
         case ResearchFindings():
-            claims = [*map(render_claim, deliverable.findings)]
-            return AgentResultSummary(claims, [f"open: {text}" for text in deliverable.open_questions])
+            claims = [*map(render_finding, deliverable.findings)]
+            return AgentResultSummary(claims, [f"open: {_flatten(text)}" for text in deliverable.open_questions])
         case Analysis():
-            contradictions = [f"contradiction: {text}" for text in deliverable.contradictions]
+            contradictions = [f"contradiction: {_flatten(text)}" for text in deliverable.contradictions]
             return AgentResultSummary(
-                [f"conclusion: {render_claim(conclusion)}" for conclusion in deliverable.conclusions],
-                [*contradictions, *(f"gap: {text}" for text in deliverable.gaps)],
+                [f"conclusion: {render_finding(conclusion)}" for conclusion in deliverable.conclusions],
+                [*contradictions, *(f"gap: {_flatten(text)}" for text in deliverable.gaps)],
             )
         case ReportDraft():
-            return AgentResultSummary([section.markdown for section in deliverable.sections], [])
+            return AgentResultSummary([_flatten(section.markdown) for section in deliverable.sections], [])
 
 
 async def load_agent_result(store: WorkRepository, task: TaskScope, agent: str) -> AgentResultSummary:
@@ -235,8 +351,32 @@ async def load_agent_result(store: WorkRepository, task: TaskScope, agent: str) 
 
 
 def render_claim(finding: Finding) -> str:
-    """Render a claim with its citations."""
-    return " ".join([finding.claim, *finding.citations])
+    """Render a claim on one line with its citations, its date, and its confidence unless that is the default."""
+    marks = [
+        *([f"date: {_flatten(finding.date)}"] if finding.date.strip() else []),
+        *([f"confidence: {finding.confidence}"] if finding.confidence != DEFAULT_CONFIDENCE else []),
+    ]
+    aside = f"({'; '.join(marks)})" if marks else ""
+    return " ".join(filter(None, [_flatten(finding.claim), *map(_flatten, finding.all_citations), aside]))
+
+
+def render_finding(finding: Finding) -> str:
+    """Render the claim, then on indented lines its detail and the quotations that neither of them has."""
+    said = [_flatten(finding.claim), _flatten(finding.detail)]
+    quotations = [
+        f'"{quote}" {_flatten(quoted.citation)}'
+        for quoted in finding.quotations
+        if not any((quote := _flatten(quoted.quote).strip('"')) in text for text in said)
+    ]
+    return f"\n{_INDENT}".join([render_claim(finding), *filter(None, said[1:]), *quotations])
+
+
+_INDENT = "   "
+"""In front of the further lines of an entry, so that none of them looks like the beginning of another one."""
+
+
+def _flatten(text: str) -> str:
+    return " ".join(text.split())
 
 
 class DeliverableSource(WorkRepository, PlanReader, Protocol):
@@ -247,15 +387,19 @@ class ReadFindingsInput(ToolInput):
     """Part of a step's result."""
 
     step: str = Field(description="Id of the step.")
+    notes: bool = Field(default=False, description="Show its notes instead.")
     first: int = Field(default=1, ge=1)
     count: int = Field(default=40, ge=1, le=200)
 
 
 class ReadFindingsTool(TypedTool[ReadFindingsInput]):
-    """Shows findings of research steps and conclusions of the analysis."""
+    """Shows findings of research steps, conclusions of the analysis, and the notes behind them."""
 
     name = "read_findings"
-    description = "Shows what an earlier step handed in, with its citations, page by page."
+    description = (
+        "Shows what an earlier step submitted, or the notes of its agents, page by page. Your first message has as "
+        "much of this as fits: use it for what is left out there."
+    )
     rereadable = True
     urgency = make_urgency(FIRST)
     input_model = ReadFindingsInput
@@ -264,27 +408,27 @@ class ReadFindingsTool(TypedTool[ReadFindingsInput]):
         self._store = store
 
     async def run(self, arguments: ReadFindingsInput, ctx: ToolContext) -> str:
-        """Return a header and one line per finding; for a step that was stopped, its notes."""
-        lines = [_line(number, text) for number, text in enumerate(await self._texts(arguments.step, ctx), 1)]
+        """Return a header, then findings or notes by number; for a step that was stopped, its notes as findings."""
+        there = await load_task_deliverables(ctx.run.scope, self._store)
+        if arguments.step not in {step.id for step in there.plan.steps}:
+            raise ToolCallRejectedError(
+                f"There is no step {arguments.step!r}. Your contract names the steps that you build on."
+            )
+        kind = "notes" if arguments.notes else "findings"
+        texts = there.list_note_entries(arguments.step) if arguments.notes else there.list_entries(arguments.step)
+        entries = [number_entry(number, text) for number, text in enumerate(texts, 1)]
         start = arguments.first - 1
-        taken, _ = select_page_lines(lines[start : start + arguments.count], ctx.page_characters)
+        taken, _ = select_page_lines(entries[start : start + arguments.count], ctx.page_characters)
         if not taken:
-            return f"Step {arguments.step} has {len(lines)} findings; none from number {arguments.first} on."
+            return f"Step {arguments.step} has {len(entries)} {kind}; none from number {arguments.first} on."
         shown = start + len(taken)
-        header = f"findings {arguments.first}-{shown} of {len(lines)} of step {arguments.step}"
+        header = f"{kind} {arguments.first}-{shown} of {len(entries)} of step {arguments.step}"
         return "\n".join([header, *taken])
 
-    async def _texts(self, step_id: str, ctx: ToolContext) -> list[str]:
-        plan = await self._store.get_newest_plan(ctx.run.task_id, ctx.run.scope)
-        if plan is None or step_id not in {step.id for step in plan.steps}:
-            raise ToolCallRejectedError(
-                f"There is no step {step_id!r}. Your contract names the steps that you build on."
-            )
-        return (await load_agent_result(self._store, ctx.run.scope, step_id)).lines
 
-
-def _line(number: int, text: str) -> str:
-    return f"{number}. {' '.join(text.split())}"
+def number_entry(number: int, entry: str) -> str:
+    """Return an entry of a step's result with the number under which `read_findings` shows it."""
+    return f"{number}. {entry}"
 
 
 @dataclass(frozen=True)
@@ -299,6 +443,22 @@ class TaskDeliverables:
     """By step ID: submitted findings; for steps that have submitted nothing, what they and their
     subagents have found.
     """
+    notes: Mapping[str, tuple[Note, ...]] = field(default_factory=dict[str, tuple[Note, ...]])
+    """By step ID: the notes of its agent, then those of its subagents, each in the order in which they were taken."""
+
+    def get_result(self, step_id: str) -> Deliverable:
+        """Return what a step has submitted, or the findings made of its notes; of a writing step, the draft."""
+        if self.plan.get_step(step_id).role == "writing":
+            return self.draft
+        return self.analyses.get(step_id) or self.findings.get(step_id) or ResearchFindings(findings=())
+
+    def list_entries(self, step_id: str) -> list[str]:
+        """Render what a step has submitted, one entry for each finding, conclusion, contradiction, gap or section."""
+        return summarise_result(self.get_result(step_id)).lines
+
+    def list_note_entries(self, step_id: str) -> list[str]:
+        """Render the notes of a step's agents."""
+        return [f"{note.citation} {_flatten(note.text)}" for note in self.notes.get(step_id, ())]
 
     @property
     def analysis(self) -> Analysis | None:
@@ -318,6 +478,7 @@ async def load_task_deliverables(task: TaskScope, store: DeliverableSource) -> T
     plan = await store.get_newest_plan(task.task_id, task) or Plan(steps=())
     draft, analyses, findings = ReportDraft(), dict[str, Analysis](), dict[str, ResearchFindings]()
     runs = await _runs(task, store)
+    notes = {step.id: runs.collect_notes(step.id) for step in plan.steps}
     for step in plan.steps:
         match runs.deliverables.get(step.id):
             case ReportDraft() as written:
@@ -328,7 +489,7 @@ async def load_task_deliverables(task: TaskScope, store: DeliverableSource) -> T
                 findings[step.id] = found
             case None:
                 findings[step.id] = runs.collect_findings(step.id)
-    return TaskDeliverables(plan, draft, analyses, findings)
+    return TaskDeliverables(plan, draft, analyses, findings, notes)
 
 
 @dataclass(frozen=True)
@@ -338,6 +499,11 @@ class _Runs:
     deliverables: dict[str, Deliverable]
     notes: dict[str, list[Note]]
 
+    def collect_notes(self, step_id: str) -> tuple[Note, ...]:
+        """Collect the notes of a step's agent, then those of its subagents in the order of their start."""
+        agents = sorted((agent for agent in self.notes if get_step_id(agent) == step_id), key=_numbers)
+        return tuple(note for agent in agents for note in self.notes[agent])
+
     def collect_findings(self, step_id: str) -> ResearchFindings:
         """Collect what a step's agent has noted, and what its subagents have submitted or noted."""
         agents = [agent for agent in {*self.deliverables, *self.notes} if get_step_id(agent) == step_id]
@@ -345,10 +511,10 @@ class _Runs:
         return ResearchFindings(findings=tuple(finding for found in of_step for finding in found.findings))
 
     def _found(self, agent: str) -> ResearchFindings:
-        handed_in = self.deliverables.get(agent)
+        submitted = self.deliverables.get(agent)
         return (
-            handed_in
-            if isinstance(handed_in, ResearchFindings)
+            submitted
+            if isinstance(submitted, ResearchFindings)
             else build_findings_from_notes(self.notes.get(agent, []))
         )
 

@@ -50,6 +50,11 @@ PAGE = 40
 MAX_PAGE_TRIES = 2
 """A page that was requested this often and is not visible is given up."""
 
+_MATERIAL = compile_bounded(
+    r'^<(?:findings|analysis) step="([^"\n]{1,200})" title="[^"\n]{0,400}" shown="\d{1,9}" total="(\d{1,9})"[^>\n]*+>$',
+    re.MULTILINE,
+)
+"""Opening tag of what the first message has of a step's result."""
 _HEADER = compile_bounded(r"^findings \d+-\d+ of (\d{1,9}) of step (.+)$", re.MULTILINE)
 _NONE = compile_bounded(r"^Step .+ has (\d{1,9}) findings; none")
 _LINE = compile_bounded(r"^(\d{1,9})\. (?:(open|conclusion|contradiction|gap): )?(.*)$", re.MULTILINE)
@@ -94,10 +99,9 @@ class StepResultState(Value):
 
 def _handed_in(view: AgentRequestView, step: str) -> StepResultState:
     """Return what the view shows of a step's result."""
-    entries: dict[int, StepResultEntry] = {}
-    total: int | None = None
+    entries, total = _in_first_message(view, step)
     for exchange in view.calls("read_findings"):
-        if exchange.text("step") != step:
+        if exchange.text("step") != step or exchange.input.get("notes"):
             continue
         none = _NONE.match(exchange.result)
         header = _HEADER.match(exchange.result)
@@ -107,6 +111,15 @@ def _handed_in(view: AgentRequestView, step: str) -> StepResultState:
             total = int(header.group(1))
             entries.update(_entries(exchange.result[header.end() :]))
     return StepResultState(entries=entries, total=total)
+
+
+def _in_first_message(view: AgentRequestView, step: str) -> tuple[dict[int, StepResultEntry], int | None]:
+    """Return what the first message has of a step's result, and how many entries there are."""
+    opened = next((found for found in _MATERIAL.finditer(view.opening) if found.group(1) == step), None)
+    if opened is None:
+        return {}, None
+    inside = view.opening[opened.end() :].partition("\n</")[0]
+    return _entries(inside), int(opened.group(2))
 
 
 def build_next_page_call(view: AgentRequestView, step: str) -> OfflineToolCall | None:
@@ -156,7 +169,7 @@ _FEW = 6
 SECTION_CHARACTERS = 24_000
 NOT_JUDGED = "Whether the acceptance criteria are met was not judged: that takes a language model."
 QUOTED_ALREADY = "Quoted above already"
-NOT_READ = "- What this step handed in was not read before the report had to be finished."
+NOT_READ = "- What this step submitted was not read before the report had to be finished."
 _REMARKS: tuple[tuple[str, _Kind], ...] = (
     ("Contradictions", "contradiction"),
     ("Gaps", "gap"),
@@ -178,9 +191,9 @@ def build_writing_turn(view: AgentRequestView) -> OfflineResponse:
             return _section(view, CONCLUSIONS, ())
         for need in () if view.must_finish else _summarised(view):
             if (page := build_next_page_call(view, need.step)) is not None:
-                return OfflineResponse(text=f"I read what {need.step} handed in.", calls=(page,))
+                return OfflineResponse(text=f"I read what {need.step} submitted.", calls=(page,))
     if sum(made.failed for made in view.calls("submit_report")) > 1:  # the second time, citations are not in the way
-        return OfflineResponse(text="I could not hand in: the report was refused.")
+        return OfflineResponse(text="I could not submit: the report was refused.")
     title = truncate_at_word(" ".join(view.brief.question.split()), _TITLE_CHARACTERS) or "Report"
     return OfflineResponse(
         calls=(build_call("submit_report", title=title, summary="\n".join(_summary(view, kept)) or IN_THE_SECTIONS),)
@@ -200,7 +213,7 @@ def _summarised(view: AgentRequestView) -> list[UpstreamStep]:
 def _next_section(view: AgentRequestView, need: UpstreamStep) -> OfflineResponse:
     """Read the step's result, then write its section; at once if there is no budget for reading."""
     if not view.must_finish and (page := build_next_page_call(view, need.step)) is not None:
-        return OfflineResponse(text=f"I read what {need.step} handed in.", calls=(page,))
+        return OfflineResponse(text=f"I read what {need.step} submitted.", calls=(page,))
     looked_for = extract_query_terms(need.title) or extract_query_terms(view.brief.question)
     lines = _lines(_handed_in(view, need.step), _above(view, need), looked_for)
     return _section(view, _heading(view, need), lines)
@@ -412,7 +425,7 @@ def build_analysis_turn(view: AgentRequestView) -> OfflineResponse:
         build_finding(text, cited) for need, result in results for text, cited in _conclusions(view, need, result)
     ]
     if refused > 1 and not conclusions[: len(conclusions) >> refused]:
-        return OfflineResponse(text="I could not hand in: every attempt was refused.")
+        return OfflineResponse(text="I could not submit: every attempt was refused.")
     gaps: list[JsonValue] = [gap for need, result in results for gap in _gaps(need, result)]
     kept: list[JsonValue] = [*conclusions[: len(conclusions) >> refused]]
     return OfflineResponse(calls=(build_call("submit_analysis", conclusions=kept, contradictions=[], gaps=gaps),))
@@ -447,4 +460,4 @@ def _conclusions(
 def _gaps(need: UpstreamStep, result: StepResultState) -> Iterator[str]:
     yield from (f"{need.title}{TOPIC}{entry.text}" for entry in result.select("open"))
     if result.total is None or result.missing:
-        yield f"{need.title}{TOPIC}not all findings of this step were in view when this was handed in."
+        yield f"{need.title}{TOPIC}not all findings of this step were in view when this was submitted."

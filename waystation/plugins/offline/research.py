@@ -423,7 +423,7 @@ class ResearchTurnBuilder:
         kept = [note for note in telling if not any(note.place.citation in refusal for refusal in refusals)]
         kept = kept[: len(kept) >> max(0, len(refusals) - 1)]
         if refusals and not kept and len(refusals) > 1:
-            return OfflineResponse(text="I could not hand in: every attempt was refused.")
+            return OfflineResponse(text="I could not submit: every attempt was refused.")
         findings: list[JsonValue] = []
         room = self._view.max_tokens * CHARACTERS_A_TOKEN - OPEN_QUESTIONS_CHARACTERS
         for note in kept:

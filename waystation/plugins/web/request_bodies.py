@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
+from waystation.agents.deliverables import ReportLength
 from waystation.budgets.budget import MIN_BUDGET_MICRO_USD, MIN_BUDGET_TOKENS, BudgetMode
 from waystation.client import Client
 from waystation.client.remote import RemoteMethod
@@ -115,6 +116,9 @@ class NewTask(Value):
     question: str = Field(min_length=1, max_length=20_000, description="The question that the report answers.")
     instructions: str = Field(default="", max_length=100_000, description="Instructions for the agents.")
     accept: tuple[str, ...] = Field(default=(), description="Criteria that the report must meet.")
+    length: ReportLength | None = Field(
+        default=None, description="How long the report is to be; default: by its material."
+    )
     session: str | None = Field(
         default=None, min_length=1, max_length=200, description="Session to continue; default: a new one."
     )
@@ -343,7 +347,7 @@ def build_task_request(
     Raises BadInput, ValidationError for its budget.
     """
     told = new.model_dump(
-        include={"question", "instructions", "accept", "mode", "review_plan", "procedures", "servers"}
+        include={"question", "instructions", "accept", "length", "mode", "review_plan", "procedures", "servers"}
     )
     whose = {"tenant": tenant, "session": session, "request_id": request_id}
     return TaskRequest.model_validate(
