@@ -23,6 +23,11 @@ class Note(Value):
     first_line: int
     last_line: int
 
+    @property
+    def citation(self) -> str:
+        """The lines that it refers to, as a citation."""
+        return f"[{self.document}:{self.first_line}-{self.last_line}]"
+
 
 class Finding(Value):
     """One claim and the places that support it, written `[document:first-last]`."""
