@@ -36,6 +36,7 @@ from waystation.tasks.signals import (
     ENDED,
     SIGNALS,
     UNENCRYPTED_REASON,
+    DeliveryOrder,
     FoundMessage,
     PendingMessage,
     SignalContext,
@@ -214,12 +215,10 @@ class SignalHandler:
             answer = signal.evaluate(SignalContext(runtime.state, runtime.approval_context, now), sent)
         runtime.replace_state(apply_signal(runtime.state, answer))
         if isinstance(answer, PendingMessage):
-            summary = f"store message {answer.task_message.number} of a person"
-            request = StoreMessageRequest(task_id=runtime.task_id, message=answer)
-            kept = await workflow.execute_activity_method(
-                MessageActivities.store_message, request, **with_summary(SHORT, summary)
-            )
-            return (await self._kept(signal.name, kept.task_message, kept.reason),)
+            return (await self._store_message(signal.name, answer),)
+        if isinstance(answer, DeliveryOrder):
+            await record_audit_entries(runtime, *answer.denied)
+            return (await self._store_message(signal.name, answer.pending), *answer.denied)
         if isinstance(answer, DocumentsUpdate):
             summary = f"update {answer.number} of the documents"
             wanted = UpdateDocumentsRequest(task_id=runtime.task_id, update=answer)
@@ -235,6 +234,15 @@ class SignalHandler:
         if not granted.is_zero:
             await self._gate.send_grant_to_session(granted)
         return answers
+
+    async def _store_message(self, signal: str, pending: PendingMessage) -> FoundMessage:
+        """Store a message to the agents. Return it as stored, or the reason why it was not."""
+        summary = f"store message {pending.task_message.number} of a person"
+        request = StoreMessageRequest(task_id=self._runtime.task_id, message=pending)
+        kept = await workflow.execute_activity_method(
+            MessageActivities.store_message, request, **with_summary(SHORT, summary)
+        )
+        return await self._kept(signal, kept.task_message, kept.reason)
 
     async def _replan(self, edit: PlanEdit) -> ApprovalRequest | RejectedMessage:
         """Switch the task to the edited plan, if it can be run."""
