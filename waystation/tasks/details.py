@@ -12,7 +12,18 @@ from pydantic import JsonValue
 from waystation.agents.action_approvals import AUTHORISED_IN_ADVANCE
 from waystation.agents.agent_run import format_unanswered_call
 from waystation.agents.delegation import get_delegation_depth
-from waystation.kernel.amount import Amount, Limit, format_amount, format_limit, format_usd, format_used_amount
+from waystation.budgets.budget import MIN_BUDGET_TOKENS
+from waystation.kernel.amount import (
+    TOO_SMALL_GRANT,
+    Amount,
+    Limit,
+    describe_forgotten_unit,
+    format_amount,
+    format_limit,
+    format_usd,
+    format_used_amount,
+    parse_bounded_limit,
+)
 from waystation.kernel.errors import BadInput
 from waystation.kernel.text import format_count
 from waystation.security.untrusted import MAX_NOTE_CHARACTERS, neutralize_markdown, render_claimed_name, sanitize_line
@@ -271,6 +282,21 @@ def validate_grant(amount: Amount | None) -> Amount | None:
     """
     if amount is not None and amount.is_zero:
         raise BadInput("an amount of zero grants nothing: leave the amount out to grant the requested one, or deny")
+    return amount
+
+
+def parse_grant(written: str) -> Amount:
+    """Parse an amount to grant, as people write it.
+
+    Raises BadInput; also for a plain small number, whose unit was probably forgotten.
+    """
+    if question := describe_forgotten_unit(written, TOO_SMALL_GRANT, MIN_BUDGET_TOKENS):
+        raise BadInput(question)
+    try:
+        amount = parse_bounded_limit(written, Amount()).amount
+    except ValueError as error:
+        raise BadInput(f"an amount is {error}") from error
+    validate_grant(amount)
     return amount
 
 
