@@ -82,6 +82,10 @@ def format_in_units_of(amount: Amount, limit: Limit) -> str:
     )
 
 
+MIN_CALLS_FOR_AVERAGE = 3
+"""Fewer calls say little of the next ones: then their number is shown."""
+
+
 def format_budget_forecast(forecast: BudgetForecastView, asked: Amount) -> str:
     """Format what the requested amount buys, what finishing may take, and what the ceiling leaves.
 
@@ -98,7 +102,9 @@ def format_budget_forecast(forecast: BudgetForecastView, asked: Amount) -> str:
         each = format_amount(_about(forecast.average_call))
         calls = format_count(forecast.affordable_calls, "more call")
         # The last call is only made if its worst case fits, so that the amount is more than calls times average.
-        parts.append(f"about {calls} at its average of {each}, with room for the longest reply")
+        few = forecast.calls < MIN_CALLS_FOR_AVERAGE
+        basis = f", from {format_count(forecast.calls, 'call')} so far" if few else ""
+        parts.append(f"about {calls} at its average of {each}{basis}, with room for the longest reply")
     if not forecast.needed_to_finish.subtract_clamped(asked).is_zero:
         needed = format_amount(_about(forecast.needed_to_finish))
         parts.append(f"finishing may take about {needed} more than the steps have, at the pace so far")
