@@ -396,7 +396,7 @@ def format_message(message: Message, remarks: Sequence[str] = ()) -> str:
 def _block_text(block: Block) -> str:
     match block:
         case TextBlock():
-            return indent_text(block.text)
+            return format_indented_text(block.text)
         case Thinking():
             return f"(thinks) {_continued(block.thinking)}"
         case RedactedThinking():
@@ -412,7 +412,7 @@ def _block_text(block: Block) -> str:
 _INDENT = "  "
 
 
-def indent_text(text: str) -> str:
+def format_indented_text(text: str) -> str:
     """Indent every line of a text that has characters."""
     return indent(text, _INDENT)
 
@@ -420,7 +420,7 @@ def indent_text(text: str) -> str:
 def _continued(text: str) -> str:
     """Indent the lines after the first one, which stands behind a label."""
     first, newline, rest = text.partition("\n")
-    return first + newline + indent_text(rest)
+    return first + newline + format_indented_text(rest)
 
 
 _HEADINGS = (
