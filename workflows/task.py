@@ -147,13 +147,17 @@ class SignalHandler:
     async def answer(self, name: str, sent: tuple[JsonValue, ...], update_id: str) -> UpdateResult:
         """Apply an Update and return its result. Without an `answer_id` it takes the one of the Update."""
         await self._runtime.wait_until_ready()
-        if self._leaving:
-            return CONTINUES
         readable, given = self._runtime.accepts(sent), single_payload(sent)
         answer_id = get_answer_id(given) or make_answer_id(update_id)
         if isinstance(given, dict) and not given.get("answer_id"):
             given = {**given, "answer_id": answer_id}
-        found = await self._handle(DeferredSignal(signal=name, argument=given, readable=readable))
+        message = DeferredSignal(signal=name, argument=given, readable=readable)
+        if self._leaving:
+            # The next run takes and audits it even if it is never sent again; sent again under its id, it is known.
+            held = defer_until_next_execution(self.held_signals, message)
+            self._deferred_signals = self._deferred_signals if held is None else held
+            return CONTINUES
+        found = await self._handle(message)
         result = build_update_result(found)
         if result is None or result.outcome == "waiting":
             await self._wait_until_settled(answer_id)
