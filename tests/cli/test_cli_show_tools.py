@@ -17,9 +17,9 @@ from waystation.tasks.task import BudgetProgress, StepProgress, TaskPhase, TaskP
 
 
 def progress() -> TaskProgress:
-    steps = tuple(
-        StepProgress(id=step_id, role=role, state=state, legs=1, usage=Usage())
-        for step_id, role, state in (("research-1", "research", "done"), ("writing", "writing", "working"))
+    steps = (
+        StepProgress(id="research-1", role="research", state="done", legs=1, usage=Usage()),
+        StepProgress(id="writing", role="writing", state="working", legs=1, usage=Usage()),
     )
     budget = BudgetProgress(limit=Limit(tokens=9_000), spent=Amount(), reserved=Amount())
     return TaskProgress(task_id=TASK, phase=TaskPhase.DONE, title="Why?", model="m", steps=steps, budget=budget)

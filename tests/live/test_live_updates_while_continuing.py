@@ -44,9 +44,8 @@ async def test_an_update_that_arrives_while_a_task_continues_as_new_is_held_for_
         server, task_queue="leaving", workflows=[LeavingWorkflow], workflow_runner=UnsandboxedWorkflowRunner()
     ):
         task = await server.start_workflow(LeavingWorkflow.run, start, id="leaving-task", task_queue="leaving")
-        result = await asyncio.wait_for(
-            task.execute_update(DENY_BUDGET, sent, id="u1", result_type=UpdateResult), timeout=60
-        )
+        async with asyncio.timeout(60):
+            result = await task.execute_update(DENY_BUDGET, sent, id="u1", result_type=UpdateResult)  # pyright: ignore[reportUnknownMemberType]: its other overload has a bare generic
         held = await task.result()
     assert result == CONTINUES
     assert held == [DeferredSignal(signal=DENY_BUDGET, argument={**sent, "answer_id": "u1"}, readable=True)]
