@@ -46,7 +46,7 @@ QUICK = {
     """),
     "cli": _modules("""
         cli_amounts cli_approvals cli_context_files cli_context_size cli_context_structure
-        cli_context_user_intent cli_evaluation cli_finished_task cli_import_time cli_list cli_memory_eval
+        cli_context_user_intent cli_entry cli_evaluation cli_finished_task cli_import_time cli_list cli_memory_eval
         cli_plan cli_report_restore cli_report_versions cli_serve_pages cli_session cli_show_tools cli_spending
         cli_submit_files cli_submit_options console_wrapping progress_display render_costs render_message
         render_requests render_task
@@ -157,7 +157,7 @@ QUICK = {
 EVERY_LANDING = _modules("""
     agent_loop_attempts agent_loop_budget anthropic_timeouts append_only_requests attacks_ownership
     attacks_placeholders chaos cli_privacy_erase crash_during_approval crash_during_erasure crash_during_message
-    documented_commands encrypted_client live_append_only live_approvals live_budget_modes
+    documented_commands encrypted_client live_append_only live_approvals live_budget_modes live_delivery
     live_messages_while_reopening live_payload_encryption live_reset_workflows live_session
     live_session_concurrency live_subagent_budgets live_task live_task_messages person_repository
     presidio_file_names presidio_spellings removal_repository sqlite_postgresql_parity store_races

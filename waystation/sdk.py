@@ -35,6 +35,7 @@ from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.value import extract_validation_faults
 from waystation.runtime.temporal.run_file import read_run_file
+from waystation.tasks.details import parse_grant
 from waystation.tasks.progress import CostLine, DayRange, SessionSummary, SpendingLine
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import TaskPhase, TaskRequest, make_own_session_name
@@ -219,7 +220,7 @@ class AsyncWaystation:
             A sentence on what became of the answer.
         """
         task_id, request_id = await self._asked(asked)
-        amount = None if add is None else _limit(add).amount
+        amount = None if add is None else parse_grant(str(add))
         client = self._get_client()
         answer = await client.approve(task_id, request_id=request_id, amount=amount, by=by or getuser(), note=note)
         return await self._became(task_id, request_id, answer)

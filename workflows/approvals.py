@@ -254,7 +254,7 @@ class BudgetGate:
             workflow.logger.warning("the session did not answer a budget request; a late answer still counts")
 
     async def _ask_person(self, step_id: str) -> None:
-        if self._mode is not BudgetMode.APPROVAL:
+        if self._mode is not BudgetMode.APPROVAL or self._runtime.state.delivery_requested:
             return self._stop(step_id)
         runtime, terms, now = self._runtime, self._runtime.start.config, workflow.now()
         request = runtime.state.build_budget_request(
@@ -274,7 +274,9 @@ class BudgetGate:
         """Make the agent deliver what it has, without asking anyone."""
         run = self._runtime.get_run(step_id)
         short = f"its next call may cost {format_amount(run.needed)} more than it has left"
-        reason = run.halt_reason or f"{short}, and the mode is {self._mode}"
+        delivering = self._runtime.state.delivery_requested
+        why = "a person asked the task to deliver what it has" if delivering else f"the mode is {self._mode}"
+        reason = run.halt_reason or f"{short}, and {why}"
         self._runtime.replace_state(self._runtime.state.with_run(run.finish_partial(reason)))
 
     @property
@@ -304,6 +306,9 @@ class BudgetGate:
         return True
 
 
+DELIVERING_NOTE = "the task delivers what it has"
+
+
 async def wait_for_action_approval(runtime: TaskRuntime, step_id: str) -> None:
     """Wait until each of the agent's tool calls is decided on, an edit must be applied first, or the agent is stopped.
 
@@ -311,7 +316,13 @@ async def wait_for_action_approval(runtime: TaskRuntime, step_id: str) -> None:
     """
     now, state = workflow.now(), runtime.state
     requests = build_action_requests(state, step_id, now, runtime.start.config.unattended.compute_deadline(now))
-    if requests:
+    if requests and state.delivery_requested:
+        denied = [request.replace(decision="denied", note=DELIVERING_NOTE, answered_at=now) for request in requests]
+        for request in denied:
+            state = apply_action_decision(state.with_approval_request(request), request)
+        runtime.replace_state(state)
+        await record_audit_entries(runtime, *denied)
+    elif requests:
         for request in requests:
             state = state.with_approval_request(request)
         await persist_and_notify(runtime, state, NotificationEvent.ASKED, *requests)

@@ -36,6 +36,7 @@ from waystation.tasks.signals import (
     ENDED,
     SIGNALS,
     UNENCRYPTED_REASON,
+    DeliveryOrder,
     FoundMessage,
     PendingMessage,
     SignalContext,
@@ -146,13 +147,17 @@ class SignalHandler:
     async def answer(self, name: str, sent: tuple[JsonValue, ...], update_id: str) -> UpdateResult:
         """Apply an Update and return its result. Without an `answer_id` it takes the one of the Update."""
         await self._runtime.wait_until_ready()
-        if self._leaving:
-            return CONTINUES
         readable, given = self._runtime.accepts(sent), single_payload(sent)
         answer_id = get_answer_id(given) or make_answer_id(update_id)
         if isinstance(given, dict) and not given.get("answer_id"):
             given = {**given, "answer_id": answer_id}
-        found = await self._handle(DeferredSignal(signal=name, argument=given, readable=readable))
+        message = DeferredSignal(signal=name, argument=given, readable=readable)
+        if self._leaving:
+            # The next run takes and audits it even if it is never sent again; sent again under its id, it is known.
+            held = defer_until_next_execution(self.held_signals, message)
+            self._deferred_signals = self._deferred_signals if held is None else held
+            return CONTINUES
+        found = await self._handle(message)
         result = build_update_result(found)
         if result is None or result.outcome == "waiting":
             await self._wait_until_settled(answer_id)
@@ -214,12 +219,10 @@ class SignalHandler:
             answer = signal.evaluate(SignalContext(runtime.state, runtime.approval_context, now), sent)
         runtime.replace_state(apply_signal(runtime.state, answer))
         if isinstance(answer, PendingMessage):
-            summary = f"store message {answer.task_message.number} of a person"
-            request = StoreMessageRequest(task_id=runtime.task_id, message=answer)
-            kept = await workflow.execute_activity_method(
-                MessageActivities.store_message, request, **with_summary(SHORT, summary)
-            )
-            return (await self._kept(signal.name, kept.task_message, kept.reason),)
+            return (await self._store_message(signal.name, answer),)
+        if isinstance(answer, DeliveryOrder):
+            await record_audit_entries(runtime, *answer.denied)
+            return (await self._store_message(signal.name, answer.pending), *answer.denied)
         if isinstance(answer, DocumentsUpdate):
             summary = f"update {answer.number} of the documents"
             wanted = UpdateDocumentsRequest(task_id=runtime.task_id, update=answer)
@@ -235,6 +238,15 @@ class SignalHandler:
         if not granted.is_zero:
             await self._gate.send_grant_to_session(granted)
         return answers
+
+    async def _store_message(self, signal: str, pending: PendingMessage) -> FoundMessage:
+        """Store a message to the agents. Return it as stored, or the reason why it was not."""
+        summary = f"store message {pending.task_message.number} of a person"
+        request = StoreMessageRequest(task_id=self._runtime.task_id, message=pending)
+        kept = await workflow.execute_activity_method(
+            MessageActivities.store_message, request, **with_summary(SHORT, summary)
+        )
+        return await self._kept(signal, kept.task_message, kept.reason)
 
     async def _replan(self, edit: PlanEdit) -> ApprovalRequest | RejectedMessage:
         """Switch the task to the edited plan, if it can be run."""

@@ -71,7 +71,7 @@ class SummarisingPolicy(NoCompaction):
         if not middle:
             return 0
         text = render_messages(middle, tuple(self.shown))
-        summary = self.summariser(text, *compute_summary_token_range(estimate_messages(middle)))
+        summary = self.summariser(text, *compute_summary_token_range(estimate_messages(middle), WINDOW))
         self.calls.append(SummaryCall(estimate_text(text), estimate_text(summary)))
         head, tail = ([message for unit in part for message in unit] for part in (units[:start], units[end:]))
         self.shown = [*head, build_user_message(f"summary-{len(self.calls)}", summary), *tail]

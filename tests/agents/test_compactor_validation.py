@@ -1,11 +1,17 @@
 """The check before commit, in a run: what it did is on record, and what no summary would do for is truncated."""
 
-from tests.support.agent_environment import NAME, AgentEnvironment
-from tests.support.conversations import make_research_turns
+from tests.support.agent_environment import NAME, AgentEnvironment, make_tool_use
+from tests.support.conversations import (
+    make_call_message,
+    make_filler_text,
+    make_research_turns,
+    make_result_message,
+)
 from tests.support.full_context import estimate_request_size, make_conversation, make_summary_response, run_compaction
 from waystation.context.compaction import CompactionStatus
 from waystation.context.constraints import extract_user_constraints
 from waystation.context.history import build_model_view
+from waystation.context.summary import NOTES_PREFIX, parse_ledger_entries
 from waystation.context.transcript import Message, build_user_message
 from waystation.testing.doubles import ScriptedModel
 
@@ -60,3 +66,31 @@ async def test_demands_over_a_fifth_of_the_window_lead_to_truncation_that_keeps_
     assert (outcome.status, model.calls) == (CompactionStatus.TRUNCATED, 0)
     assert outcome.notes[0].startswith("A summary was rejected (FAILED_CHECK): constraints: what the user demanded")
     assert set(extract_user_constraints(build_model_view(await env.load_transcript()))) == set(demands)
+
+
+async def test_the_ledger_has_the_citations_of_the_notes_it_hides_and_no_figure_of_a_document(
+    env: AgentEnvironment,
+) -> None:
+    note = {"text": "It silted up.", "document": "harbour.md"}
+    for call, line in (("c3", 2), ("c5", 1), ("other", 3)):
+        await env.call_tool(make_tool_use("take_note", call, **note, first_line=line, last_line=line))
+    first, *turns = make_conversation(tool="read_document")
+    turns[4:6] = (make_call_message("m6", "c3", tool="take_note"), make_result_message("m7", c3="note 1 kept"))
+    turns[6:8] = (
+        make_call_message("m8", "c4", tool="query_table"),
+        make_result_message("m9", c4=f"8,888.25 and 7,777.50 {make_filler_text(1_300)}"),
+    )
+    turns[2:4] = (
+        make_call_message("m4", "c2", tool="read_document"),
+        make_result_message("m5", c2=f"7,777.50 {make_filler_text(1_300)}"),
+    )
+    turns[8:10] = (make_call_message("m10", "c5", tool="take_note"), make_result_message("m11", c5="note 2 kept"))
+    await env.commit_conversation([first, *turns])
+    outcome = await run_compaction(env, ScriptedModel([make_summary_response("Silt, [harbour.md:1-1].")]))
+    assert outcome.status is CompactionStatus.COMPRESSED
+    (record,) = (await env.load_transcript()).compactions
+    assert record.type == "summarised"
+    assert {"m4", "m5", "m6", "m8", "m9", "m10"} <= set(record.covered)
+    assert parse_ledger_entries(record.summary, NOTES_PREFIX) == ("[harbour.md:2-2]",)
+    assert "citations of notes: 1" in outcome.added
+    assert parse_ledger_entries(record.summary, "figures: ") == ("8,888.25",)

@@ -189,6 +189,15 @@ async def test_an_amount_of_nothing_is_refused_and_not_read_as_what_was_asked_fo
         assert (answer.status_code, "an amount of zero grants nothing" in answer.text.lower()) == (400, True)
 
 
+async def test_a_plain_small_amount_is_refused_with_a_question_after_its_unit(ended: tuple[Settings, str]) -> None:
+    settings, task = ended
+    async with open_site_client(settings) as asking:
+        answer = await asking.post(
+            f"/v1/tasks/{task}/approve", headers=BEARER, json={"request_id": "r-1", "add": "200"}
+        )
+    assert (answer.status_code, "did you mean 200k or '$200'?" in answer.text) == (400, True)
+
+
 async def test_a_client_grants_no_amount_of_nothing(ended: tuple[Settings, str]) -> None:
     settings, task = ended
     async with await Client.connect(settings) as client:

@@ -17,9 +17,9 @@ from waystation.tasks.task import BudgetProgress, StepProgress, TaskPhase, TaskP
 
 
 def progress() -> TaskProgress:
-    steps = tuple(
-        StepProgress(id=step_id, role=role, state="done", legs=1, usage=Usage())
-        for step_id, role in (("research-1", "research"), ("writing", "writing"))
+    steps = (
+        StepProgress(id="research-1", role="research", state="done", legs=1, usage=Usage()),
+        StepProgress(id="writing", role="writing", state="working", legs=1, usage=Usage()),
     )
     budget = BudgetProgress(limit=Limit(tokens=9_000), spent=Amount(), reserved=Amount())
     return TaskProgress(task_id=TASK, phase=TaskPhase.DONE, title="Why?", model="m", steps=steps, budget=budget)
@@ -48,7 +48,8 @@ def test_the_tools_of_each_agent_stand_with_what_is_hidden_and_why(
     monkeypatch.setenv("WAYSTATION_ENVIRONMENT", "production")
     assert run(["show", TASK, "--tools", "--json"]) == 0
     research, writing = TypeAdapter(list[AgentTools]).validate_json(capsys.readouterr().out)
-    assert (research.agent, research.phase, writing.agent) == ("research-1", "executing", "writing")
+    assert (research.agent, research.phase) == ("research-1", "finished")
+    assert (writing.agent, writing.phase) == ("writing", "executing")
     assert research.tokens <= research.budget == 5_000
     assert [tool.limits for tool in research.shown if tool.limits] == [("url an address in no domain at all",)]
     assert {tool.name: tool.reason for tool in research.hidden} == {

@@ -151,6 +151,31 @@ async def test_answers_are_told_when_they_had_effect_and_when_they_were_refused(
             await client.deny(task_id)
 
 
+async def test_an_answer_that_names_no_request_is_sent_for_the_one_that_is_open(
+    client: Client, temporal_client: TemporalClient
+) -> None:
+    async with run_stub_worker(temporal_client):
+        task_id = (await client.submit(make_task_request(), DOCUMENTS)).task_id
+        answer = await client.approve(task_id, by="ada")
+    assert answer.outcome == "approved"
+    assert f"('request_id', '{PENDING_APPROVAL.request_id}')" in answer.reason
+
+
+async def test_an_answer_that_names_no_request_is_not_sent_unless_exactly_one_is_open(
+    client: Client, temporal_client: TemporalClient
+) -> None:
+    async with run_stub_worker(temporal_client):
+        task_id = (await client.submit(make_task_request(), DOCUMENTS)).task_id
+        handle = temporal_client.get_workflow_handle_for(StubTaskWorkflow.run, task_id)
+        refused: list[AnswerResult] = []
+        for opened in (["r-1", "r-2"], []):
+            await handle.signal(StubTaskWorkflow.open_requests, opened)
+            refused += [await client.approve(task_id), await client.deny(task_id)]
+        assert (await client.get_task(task_id)).phase is TaskPhase.PAUSED
+    assert [one.outcome for one in refused] == ["refused"] * 4
+    assert {one.reason for one in refused} == {"request_id is missing, and open: r-1, r-2", "no request is open"}
+
+
 async def test_a_denial_is_told(client: Client, temporal_client: TemporalClient) -> None:
     async with run_stub_worker(temporal_client):
         task_id = (await client.submit(make_task_request(), DOCUMENTS)).task_id

@@ -184,13 +184,29 @@ def test_where_a_summary_would_save_too_little_none_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("middle", "length"),
-    [(1_200, (200, 400)), (3_000, (400, 800)), (12_000, (600, 1_200)), (150_000, (1_000, 2_000))],
+    ("middle", "window", "length"),
+    [
+        (1_200, 20_000, (200, 400)),
+        (3_000, 20_000, (400, 800)),
+        (12_000, 20_000, (600, 1_200)),
+        (150_000, 20_000, (1_000, 2_000)),
+        (150_000, 100_000, (2_000, 4_000)),
+        (60_000, 150_000, (3_000, 6_000)),
+        (30_000, 150_000, (1_500, 3_000)),
+        (900_000, 1_000_000, (3_000, 6_000)),
+    ],
 )
-def test_the_length_asked_for_grows_with_the_middle_and_is_never_over_a_third(
-    middle: int, length: tuple[int, int]
+def test_the_length_asked_for_grows_with_the_middle_up_to_a_limit_by_the_window_and_is_never_over_a_third(
+    middle: int, window: int, length: tuple[int, int]
 ) -> None:
-    assert compute_summary_token_range(middle) == length
+    assert compute_summary_token_range(middle, window) == length
+
+
+def test_in_a_window_of_150_000_tokens_a_summary_may_have_6_000() -> None:
+    over = make_research_transcript(28, 5_000)
+    made = rung(over, policy=make_small_policy(150_000))
+    assert isinstance(made, SummariseDecision)
+    assert made.summary_tokens == (3_000, 6_000)
 
 
 def test_a_compactions_identity_derives_from_what_it_covers_and_from_its_policy() -> None:

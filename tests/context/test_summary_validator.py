@@ -268,6 +268,26 @@ def test_the_ledger_of_identifiers_is_bounded_and_no_kind_crowds_out_another() -
     assert 100 <= estimate_text(ledger) <= ROOM // 2 + 40
 
 
+def test_what_can_be_read_again_in_documents_is_not_listed() -> None:
+    read = middle("Revenue was 4,812 in /srv/a.log, error E1024, as computed 77.25 %.")
+    assert accepted("Done.", read.replace(rereadable=frozenset({"4,812", "/srv/a.log"}))) == (
+        "Done.\n\n<ledger>\ncodes: E1024\nfigures: 77.25 %\n</ledger>"
+    )
+
+
+def test_citations_of_notes_that_the_summary_lost_are_all_listed_whatever_room_identifiers_have() -> None:
+    cited = tuple(f"[minutes of the port authority {year}.md:12-15]" for year in range(1_900, 1_990))
+    text = accepted(f"Kept {cited[3]}.", middle(room=64).replace(note_citations=cited))
+    (noted,) = [line for line in text.split("\n") if line.startswith("noted: ")]
+    assert noted.removeprefix("noted: ").split(" | ") == [*cited[:3], *cited[4:]]
+    later = accepted("Later.", middle("", build_summary_message("x", text)))
+    assert cited[-1] in later
+
+
+def test_a_summary_that_has_the_citations_of_all_notes_lists_none() -> None:
+    assert accepted("Silt, [a.md:1-2].", middle().replace(note_citations=("[a.md:1-2]",))) == "Silt, [a.md:1-2]."
+
+
 def test_what_was_added_is_counted_without_a_word_of_the_conversation() -> None:
     told = build_user_message("m3", "See /a/b.txt and /a/c.txt. Never guess.")
     checked = check_summary("Nothing.", middle("At /d/e.txt.", told))

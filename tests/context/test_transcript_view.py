@@ -163,4 +163,4 @@ def test_the_text_marks_what_was_undone() -> None:
     texts = list(
         format_transcript(build_transcript_view(recorded(marked(A, "m2", "m3"), RestoreRecord(id="u1", record_id=A))))
     )
-    assert texts[1] == "── marker aaaaaaaa stands for 2 messages: m2, m3 · undone: restored\n[2 earlier messages]\n"
+    assert texts[1] == "── marker aaaaaaaa stands for 2 messages: m2, m3 · undone: restored\n  [2 earlier messages]\n"

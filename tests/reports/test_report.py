@@ -71,6 +71,13 @@ def test_a_report_names_on_top_some_of_many_agents_that_ended_early_and_none_of_
     assert "Ended early" not in render_written_part(make_report_parts(progress=PAUSED.replace(steps=tuple(done))))
 
 
+def test_a_draft_counts_a_step_that_was_stopped_early_apart_from_those_that_finished() -> None:
+    first, second, *others = [step.replace(state="waiting") for step in STILL_PAUSED.steps]
+    steps = (first.replace(state="done"), second.replace(state="partial"), *others)
+    written = render_written_part(make_report_parts(ReportDraft(), STILL_PAUSED.replace(steps=steps)))
+    assert f", with 1 of {len(steps)} steps finished and 1 stopped early. If it ended now" in written
+
+
 def test_words_of_others_are_no_markdown_of_the_report() -> None:
     """Why an agent ended can be the words of an endpoint or a hook; a name and a note are what a person typed."""
     link = "[paid](https://evil.example) <img src=x>"
@@ -110,7 +117,7 @@ It "silted up" [harbour.md:2-2].
 
 ## Citations
 
-Checked by code: all 2 citations point to lines that exist, and quoted text matches them word for word.
+Checked by code: all citations point to lines that exist (2 places), and quoted text matches them word for word.
 Whether the sources support the claims was not judged.
 
 ## About this report

@@ -81,6 +81,11 @@ class StubTaskWorkflow:
     def phase(self) -> TaskPhase:
         return self.now.phase
 
+    @workflow.signal
+    def open_requests(self, names: list[str]) -> None:
+        """Replace the open requests."""
+        self.now = self.now.replace(approvals=tuple(PENDING_APPROVAL.replace(request_id=name) for name in names))
+
     @workflow.update(name=approvals.APPROVE_BUDGET)
     def approve(self, answer: dict[str, JsonValue]) -> UpdateResult:
         if answer.get("tokens") == 1:

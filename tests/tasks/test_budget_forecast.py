@@ -135,7 +135,7 @@ def test_a_call_without_a_reply_that_spent_the_budget_is_named_where_money_is_as
     ],
 )
 def test_an_average_is_told_as_precisely_as_it_is_meant(each: Amount, told: str) -> None:
-    outlook_of_it = seen(asking_run(100, 1, 900, 30_000)).replace(average_turn_cost=each)
+    outlook_of_it = seen(asking_run(100, 1, 900, 30_000)).replace(average_turn_cost=each, turns=3)
     assert f" at its average of {told}, with room for the longest reply" in format_budget_forecast(
         BudgetForecastView.from_forecast(outlook_of_it, "research-1"), Amount(tokens=1)
     )
@@ -236,3 +236,17 @@ def test_what_an_agent_has_is_counted_by_kind() -> None:
     assert count_work(ResearchFindings(findings=(found, found)), (note,)) == WorkCounts(notes=1, findings=2)
     assert count_work(Analysis(conclusions=(found,)), ()) == WorkCounts(findings=1)
     assert count_work(ReportDraft(sections=(ReportSection(heading="h", markdown="m"),)), ()) == WorkCounts(sections=1)
+
+
+@pytest.mark.parametrize(
+    ("calls", "told"),
+    [
+        (1, "700 tokens, from 1 call so far, with"),
+        (2, "700 tokens, from 2 calls so far, with"),
+        (3, "700 tokens, with"),
+    ],
+)
+def test_an_average_of_few_calls_says_how_many(calls: int, told: str) -> None:
+    forecast = seen(asking_run(100, 1, 900, 30_000)).replace(average_turn_cost=Amount(tokens=700), turns=calls)
+    view = BudgetForecastView.from_forecast(forecast, "research-1")
+    assert f"at its average of {told} room for the longest reply" in format_budget_forecast(view, Amount(tokens=1))

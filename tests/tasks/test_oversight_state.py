@@ -79,6 +79,7 @@ def test_a_revision_is_due_once_all_research_is_done_and_something_is_still_to_b
     assert is_revision_due(ready, OVERSEEN)
     assert not is_revision_due(ready, TASK_CONFIG)
     assert not is_revision_due(ready.replace(cancelled=True), OVERSEEN)
+    assert not is_revision_due(ready.replace(delivery_requested=True), OVERSEEN)
     assert not is_revision_due(after(begun(), *STEPS), OVERSEEN)
 
 
@@ -148,6 +149,7 @@ def sent_back(state: TaskState) -> TaskState:
 def test_a_writer_that_is_sent_back_works_with_what_it_had_left_and_its_share_and_settles_once() -> None:
     whole = after(begun(), *STEPS)
     assert is_review_due(whole)
+    assert not is_review_due(whole.replace(delivery_requested=True))
     assert build_review_request(whole, OVERSEEN).may_send_back
     state = sent_back(whole)
     run = state.runs["writing"]

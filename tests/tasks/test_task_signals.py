@@ -15,9 +15,12 @@ from waystation.tasks.approvals import MAX_REQUESTS_PER_ANSWER, MessageInput
 from waystation.tasks.reviews import build_plan_approval_request
 from waystation.tasks.signals import (
     APPROVAL,
+    DELIVER_TEXT,
+    DELIVERY,
     EDIT,
     MESSAGE,
     UPDATE,
+    DeliveryOrder,
     InputT,
     SignalContext,
     TaskSignal,
@@ -29,7 +32,7 @@ from waystation.tasks.signals import (
     reject_unstored,
 )
 from waystation.tasks.state import TaskState
-from waystation.tasks.task import ApprovalRequest, RejectedMessage
+from waystation.tasks.task import ApprovalRequest, RejectedMessage, TaskPhase
 from waystation.workflows.task import TaskWorkflow
 
 ROWS = [name for name, row in vars(signals).items() if isinstance(row, TaskSignal)]
@@ -146,3 +149,62 @@ def test_entries_of_the_audit_trail_come_back_as_what_they_were() -> None:
     assert loaded.entries == entries
     assert [type(entry) for entry in loaded.entries] == [RejectedMessage, TaskMessage, ContextEdit, ApprovalRequest]
     assert len(set(map(make_audit_entry_id, entries))) == len(entries)
+
+
+ORDER: dict[str, JsonValue] = {"by": "Ada", "note": "The board meets.", "answer_id": "d1"}
+
+
+def deliver(state: TaskState, sent: JsonValue = ORDER, *approvers: str) -> DeliveryOrder | RejectedMessage:
+    context = SignalContext(state, make_approval_context(state).replace(approvers=approvers), NOON)
+    answer = DELIVERY.evaluate(context, sent)
+    assert isinstance(answer, DeliveryOrder | RejectedMessage)
+    return answer
+
+
+def test_one_order_to_deliver_denies_all_open_requests_and_messages_the_agents() -> None:
+    state = request_budgets(make_working_state(), "research-1", "research-2")
+    order = deliver(state)
+    assert isinstance(order, DeliveryOrder)
+    assert [(one.request_id, one.decision, one.finish, one.by, one.note) for one in order.denied] == [
+        (f"{agent}-1", "denied", "partial", "Ada", "The board meets.") for agent in ("research-1", "research-2")
+    ]
+    assert order.pending.text == f"{DELIVER_TEXT}\nThe board meets."
+    after = apply_signal(state, order)
+    assert {after.runs[agent].phase for agent in ("research-1", "research-2")} == {"delivered"}
+    assert (after.pending_approvals, after.cancelled, after.final_phase) == ((), False, TaskPhase.PARTIAL)
+    assert [message.number for message in after.task_messages] == [1]
+
+
+def test_the_sender_of_an_order_to_deliver_learns_that_it_was_kept_and_which_requests_it_denied() -> None:
+    state = request_budgets(make_working_state(), "research-1", "research-2")
+    order = deliver(state)
+    assert isinstance(order, DeliveryOrder)
+    after = apply_signal(state, order)
+    assert build_update_result(find_messages(after, "d1")) is None
+    kept = apply_signal(after, order.pending.task_message.replace(text="f" * 64))
+    result = build_update_result(find_messages(kept, "d1"))
+    assert result is not None
+    assert result.outcome == "done"
+    assert {name: one.outcome for name, one in result.each.items()} == {
+        "research-1-1": "denied",
+        "research-2-1": "denied",
+    }
+
+
+def reason_against(state: TaskState, sent: JsonValue = ORDER, *approvers: str) -> str:
+    refused = deliver(state, sent, *approvers)
+    assert isinstance(refused, RejectedMessage)
+    return refused.reason
+
+
+def test_an_order_to_deliver_is_refused_with_its_reason_where_nothing_can_follow() -> None:
+    working = make_working_state()
+    order = deliver(working)
+    assert isinstance(order, DeliveryOrder)
+    planned = working.with_approval_request(build_plan_approval_request(working, NOON, None))
+    assert "already asked to deliver" in reason_against(apply_signal(working, order))
+    assert "plan waits for approval" in reason_against(planned)
+    assert "no plan yet" in reason_against(working.replace(plan=None))
+    assert "ending or has ended" in reason_against(working.replace(phase=TaskPhase.REPORTING))
+    assert "requires a verified name" in reason_against(working, ORDER, "Ada")
+    assert "unknown field" in reason_against(working, {"request_id": "research-1-1"})

@@ -58,7 +58,7 @@ It was closed [a.md:3-3].
 
 ## Citations
 
-Checked by code: all 3 citations point to lines that exist.
+Checked by code: all citations point to lines that exist (3 places).
 
 ## About this report
 
@@ -133,7 +133,7 @@ async def test_a_report_is_read_whole_or_by_section_each_with_what_it_cites(sett
     assert [[source.first_line for source in part.sources] for part in parts] == [[1, 2, 3], [1, 2], [2], [3]]
     assert parts[0].sections == ("Which harbours?", "Depths", "At low water", "Silt")
     assert parts[2].markdown == "### At low water\n\nTwo [a.md:2-2].\n\n```\n## no heading\n```"
-    assert {part.checked for part in parts} == {"Checked by code: all 3 citations point to lines that exist."}
+    assert {part.checked for part in parts} == {"Checked by code: all citations point to lines that exist (3 places)."}
     assert isinstance(content, TextContent)
     assert content.text == (
         "there is no section 'Tides': there are 'Which harbours?', 'Depths', 'At low water', 'Silt'"

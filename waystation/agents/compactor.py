@@ -12,11 +12,19 @@ from waystation.agents.ports import WorkRepository
 from waystation.agents.prompt_sections import extract_question
 from waystation.agents.roles import AgentDeps, load_role_prompt
 from waystation.agents.summariser import Summariser, SummaryInput, SummaryModel, SummaryResult
-from waystation.agents.tools.documents import FILE_READING_TOOLS
+from waystation.agents.tools.documents import (
+    FILE_READING_TOOLS,
+    ListDocumentsTool,
+    ReadDocumentTool,
+    ReadSkillFileTool,
+    ReadSkillTool,
+    SearchDocumentsTool,
+)
 from waystation.agents.tools.submissions import render_outline_section
+from waystation.agents.tools.web import FetchPageTool
 from waystation.budgets.budget import CallCostBound
 from waystation.context.compaction import CompactionEvent, CompactionOutcome, CompactionStatus
-from waystation.context.constraints import STEP_ITEM_PREFIX
+from waystation.context.constraints import STEP_ITEM_PREFIX, find_rereadable_identifiers
 from waystation.context.history import build_model_view, with_record
 from waystation.context.pipeline import (
     CannotFitDecision,
@@ -69,6 +77,20 @@ class CompactionHooks:
 
 
 NO_HOOKS = CompactionHooks()
+DOCUMENT_TOOLS = frozenset(
+    tool.name
+    for tool in (
+        ListDocumentsTool,
+        SearchDocumentsTool,
+        ReadDocumentTool,
+        ReadSkillTool,
+        ReadSkillFileTool,
+        FetchPageTool,
+    )
+)
+"""Tools that show text of documents and stored pages: what stands there can be read again. Not `query_table`, whose
+results are computed.
+"""
 NO_MONEY_FOR_SUMMARY = (
     "No summary was bought: what the agent has left is kept for its own calls, and what had to go was hidden."
 )
@@ -251,9 +273,12 @@ class CompactionJob:
         return await self._outcome(record.id, status, rung, after, len(record.covered), len(passages))
 
     async def _summarise(self, rung: SummariseDecision) -> CompactionOutcome:
-        middle = await self._redacted(rung.covered_ids)
         desk = self.compactor.deps
         redactor = desk.build_run_redactor(self.request.run)
+        middle = (await self._redacted(rung.covered_ids)).replace(
+            note_citations=await self._cite_notes(rung, redactor),
+            rereadable=find_rereadable_identifiers(self.transcript.messages, rung.middle, DOCUMENT_TOOLS),
+        )
         work = await self._work(redactor)
         model = SummaryModel(self.compactor.model, redactor, self.request, self.fence, self._policy, work)
         summariser = Summariser(model, self.transcript)
@@ -273,6 +298,15 @@ class CompactionJob:
                 return await self._outcome(
                     record.id, CompactionStatus.COMPRESSED, rung, after, len(rung.covered_ids), len(passages)
                 )
+
+    async def _cite_notes(self, rung: SummariseDecision, redactor: Redactor) -> tuple[str, ...]:
+        """Return the citations of the notes that were taken in the middle, each once, redacted."""
+        run = self.request.run
+        taken = {f"{run.run_id}/{call.id}" for message in rung.middle for call in message.tool_uses}
+        notes = await self.compactor.deps.store.list_notes(run.task_id, run.scope, run.run_id)
+        cited = list(dict.fromkeys(note.citation for note in notes if note.id in taken))
+        redacted = await redactor.redact(cited, TextDestination.COMPRESSED, run.tenant) if cited else ()
+        return tuple(one.text for one in redacted if not one.redaction_failed)
 
     async def _work(self, redactor: Redactor) -> str:
         """Return what the agent works on, as the summariser may see it."""

@@ -41,7 +41,7 @@ from waystation.planning.plan import (
     find_share_errors,
 )
 from waystation.planning.ports import PlanRepository
-from waystation.privacy.policy import TextDestination, truncate_redacted
+from waystation.privacy.policy import TextDestination, truncate_title
 from waystation.privacy.ports import Redactor
 from waystation.security.untrusted import wrap_untrusted
 
@@ -171,7 +171,7 @@ async def redact_titles_and_ids(plan: Plan, redactor: Redactor, tenant: str, kno
     ids = await redactor.redact(spelled, TextDestination.TITLE, tenant)
     told = [step.id for step, words, safe in zip(plan.steps, spelled, ids, strict=True) if safe.text != words]
     steps = zip(plan.steps, titles, strict=True)
-    titled = tuple(step.replace(title=truncate_redacted(title.text, _TITLE_CHARACTERS)) for step, title in steps)
+    titled = tuple(step.replace(title=truncate_title(title.text, _TITLE_CHARACTERS)) for step, title in steps)
     return anonymise_step_ids(Plan(steps=titled), set(told) - set(known))
 
 

@@ -231,6 +231,10 @@ class SummaryInput(Value):
     """Open work at its end, redacted."""
     notes: tuple[str, ...] = ()
     """What a person should know of the redaction."""
+    note_citations: tuple[str, ...] = ()
+    """Citations of the notes that were taken in these messages, redacted."""
+    rereadable: frozenset[str] = frozenset()
+    """See `find_rereadable_identifiers`."""
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -263,6 +267,8 @@ class SummaryInput(Value):
             open_work=self.open_work,
             user_texts=self.user_texts,
             pinned=self.pinned,
+            note_citations=self.note_citations,
+            rereadable=self.rereadable,
         )
 
     @classmethod

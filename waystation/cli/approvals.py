@@ -1,5 +1,5 @@
-"""`waystation approvals`, `approve` and `deny`: list pending requests and answer one or several, with a line on the
-outcome of each.
+"""`waystation approvals`, `approve`, `deny` and `deliver`: list pending requests and answer one or several, with a line
+on the outcome of each.
 
 Answers to several requests are one signal, so that none of them uses the budget that another leaves or received. A tool
 call is only approved if its request is named.
@@ -35,13 +35,15 @@ from waystation.cli.render_requests import (
     format_request,
 )
 from waystation.client import Client, connect_client
+from waystation.client.approvals import translating_input_faults
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Amount, format_amount
 from waystation.kernel.clock import local_now
 from waystation.kernel.errors import BadInput
 from waystation.kernel.text import format_count
+from waystation.tasks.approvals import DeliverInput
 from waystation.tasks.details import format_request_and_answer
-from waystation.tasks.signals import AnswerOutcome, AnswerResult
+from waystation.tasks.signals import DELIVERY, AnswerOutcome, AnswerResult
 from waystation.tasks.view import ApprovalView, PendingApproval, TaskView, list_pending_approvals
 
 app = typer.Typer()
@@ -414,3 +416,23 @@ def deny(
     if typed.is_multiple and finish == "cancel":
         raise BadInput(f"--finish cancel ends the whole task: deny one request so, or `waystation cancel {task}`")
     send_answers_and_exit(typed, send, together, as_json=as_json)
+
+
+@app.command()
+def deliver(task: TaskArgument, note: NoteOption = "", by: ByOption = None, as_json: JsonOption = False) -> None:
+    """End a task with a report of what it has: deny all its open requests, and ask its agents to submit their results.
+
+    Agents at work receive that at their next turn, and nothing more is asked of people. The report is marked partial.
+    """
+    report_and_exit(asyncio.run(_deliver(task, note, by or getuser())), "refused", as_json=as_json)
+
+
+async def _deliver(task: str, note: str, by: str) -> AnswerResult:
+    async with await connect_client(Settings()) as client:
+        task_id = await client.resolve_task_id(task)
+        with translating_input_faults():
+            given = DeliverInput(note=note).sign(by)
+        result = await client.send(task_id, DELIVERY, given)
+    if result.each:
+        print_message(f"{task_id}: {format_count(len(result.each), 'request')} denied")
+    return result.answer

@@ -59,6 +59,7 @@ GROUPS = {
         "approvals": CommandInfo("approvals", "List the requests that wait for an answer."),
         "approve": CommandInfo("approvals", "Approve a request for more budget, a tool call or a plan."),
         "deny": CommandInfo("approvals", "Deny a request for more budget, a tool call or a plan."),
+        "deliver": CommandInfo("approvals", "End a task now, with a report of what it has."),
     },
     "Results and costs": {
         "report": CommandInfo("show", "Print a task's report."),

@@ -18,8 +18,10 @@ from waystation.agents.deliverables import ReportLength
 from waystation.budgets.budget import MIN_BUDGET_MICRO_USD, MIN_BUDGET_TOKENS
 from waystation.kernel.amount import (
     MAX_AMOUNT,
+    TOO_SMALL_GRANT,
     Amount,
     Limit,
+    describe_forgotten_unit,
     format_comma_hint,
     format_tokens_short,
     format_usd,
@@ -126,15 +128,13 @@ def parse_budget(text: str, name: str) -> Limit:
 
 def parse_amount(text: str, name: str) -> Amount:
     """Parse an amount to grant. Raises BadInput; also for a plain small number, whose unit was probably forgotten."""
-    _refuse_forgotten_unit(text, name, "too few to be worth a grant", below=MIN_BUDGET.tokens)
+    _refuse_forgotten_unit(text, name, TOO_SMALL_GRANT, below=MIN_BUDGET.tokens)
     return parse_limit(text, name).amount
 
 
 def _refuse_forgotten_unit(text: str, name: str, why: str, below: int) -> None:
-    number = text.strip()
-    # The length comes first: `int` refuses numbers of thousands of digits.
-    if number.isdecimal() and len(number) <= len(str(below)) and 0 < int(number) < below:
-        raise BadInput(f"{name} {number} is {number} tokens, {why}: did you mean {number}k or '${number}'?")
+    if question := describe_forgotten_unit(text, why, below):
+        raise BadInput(f"{name} {question}")
 
 
 def resolve_request_id(given: str | None) -> str:

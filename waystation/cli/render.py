@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from textwrap import shorten
+from textwrap import indent, shorten
 from typing import NamedTuple, TypeVar
 
 from rich.console import Group, RenderableType
@@ -380,7 +380,10 @@ def _until(answer_by: datetime | None, now: datetime) -> Text:
 
 
 def format_message(message: Message, remarks: Sequence[str] = ()) -> str:
-    """Format one message of a transcript, with remarks in its heading."""
+    """Format one message of a transcript, with remarks in its heading.
+
+    Only headings and labels of ours begin a line: every other line is indented, so that no text looks like one.
+    """
     return "\n".join(
         [
             " · ".join([f"[{message.id}] {message.role}", *filter(None, [message.fallback_model]), *remarks]),
@@ -393,9 +396,9 @@ def format_message(message: Message, remarks: Sequence[str] = ()) -> str:
 def _block_text(block: Block) -> str:
     match block:
         case TextBlock():
-            return block.text
+            return format_indented_text(block.text)
         case Thinking():
-            return f"(thinks) {block.thinking}"
+            return f"(thinks) {_continued(block.thinking)}"
         case RedactedThinking():
             return "(thinks, sealed by the provider)"
         case OpaqueBlock():
@@ -403,7 +406,21 @@ def _block_text(block: Block) -> str:
         case ToolUse():
             return f"(calls {block.name}) {block.input}"
         case ToolResult():
-            return f"({'error' if block.is_error else 'result'}) {block.content}"
+            return f"({'error' if block.is_error else 'result'}) {_continued(block.content)}"
+
+
+_INDENT = "  "
+
+
+def format_indented_text(text: str) -> str:
+    """Indent every line of a text that has characters."""
+    return indent(text, _INDENT)
+
+
+def _continued(text: str) -> str:
+    """Indent the lines after the first one, which stands behind a label."""
+    first, newline, rest = text.partition("\n")
+    return first + newline + format_indented_text(rest)
 
 
 _HEADINGS = (

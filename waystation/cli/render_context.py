@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 
 from waystation.agents.prompt_sections import SECTION_RULES, SectionAllocation
-from waystation.cli.render import SHORT_ID, format_message
+from waystation.cli.render import SHORT_ID, format_indented_text, format_message
 from waystation.context.audit import AnnotatedTranscript, CompactionView, MessageView
 from waystation.context.summary import MARKER_ID_PREFIX, SUMMARY_ID_PREFIX
 from waystation.models.probe import ProbeResult, ProbeVerdict
@@ -96,7 +96,7 @@ def _compaction(one: CompactionView, kinds: dict[str, str]) -> str:
         parts.append(_by("hidden", one.hidden_by, kinds))
     if what := [*(f"added {what}" for what in one.added), *(f"removed {what}" for what in one.removed)]:
         parts.append(f"the check {', '.join(what)}")
-    return "\n".join([" · ".join(parts), *([one.text] if one.text else []), ""])
+    return "\n".join([" · ".join(parts), *([format_indented_text(one.text)] if one.text else []), ""])
 
 
 def _count(one: CompactionView) -> str:

@@ -26,7 +26,7 @@ from waystation.kernel.refs import RunRef
 from waystation.kernel.value import Value
 from waystation.runtime.store_setup import load_tool_secrets, open_store
 from waystation.security.untrusted import HiddenTool, UntrustedTools, UntrustedToolSpec
-from waystation.tasks.task import build_reader_scope
+from waystation.tasks.task import StepState, build_reader_scope
 
 app = typer.Typer()
 
@@ -121,11 +121,16 @@ class HiddenToolCost(Value):
     reason: str
 
 
+FINISHED = "finished"
+FINAL_STATES: frozenset[StepState] = frozenset({"done", "partial"})
+
+
 class AgentTools(Value):
     """The tools of one agent."""
 
     agent: str
     phase: str
+    """Phase whose tools it sees; `finished` for an agent that has delivered, with the tools that it saw last."""
     tokens: int
     budget: int
     shown: tuple[ToolCost, ...]
@@ -148,7 +153,11 @@ async def list_agent_tools(
         row = await desk.store.get_task(task_id, build_reader_scope(settings.tenant))
         fields = row.ref.model_dump()
         runs = [RunRef.model_validate({**fields, "step_id": step.id, "role": step.role}) for step in steps]
-        return tuple([await _of(desk, run, row.config.get_config(run.role)) for run in runs])
+        found = [await _of(desk, run, row.config.get_config(run.role)) for run in runs]
+        return tuple(
+            one.replace(phase=FINISHED) if step.state in FINAL_STATES else one
+            for step, one in zip(steps, found, strict=True)
+        )
 
 
 async def _of(deps: AgentDeps, run: RunRef, config: AgentConfig) -> AgentTools:

@@ -256,6 +256,37 @@ def translating_input_faults() -> Generator[None]:
         raise BadInput(describe_fault(error)) from None
 
 
+async def resolve_only_request(
+    temporal: "TemporalTaskClient", store: SqlStore, row: TaskRow, *, approving: bool
+) -> str | AnswerResult | None:
+    """Return the id of a task's only open request, for an answer that names none.
+
+    The answer is sent with it: of two answers at the same moment, the second one is refused, and does not meet the
+    request that the agent makes next.
+
+    Returns:
+        The refusal if there is not exactly one request, or if a tool call would be approved unseen. None if no one
+        says which requests are open: no worker answers, or the task is over.
+    """
+    task_id = row.ref.task_id
+    progress = await temporal.query_progress(task_id)
+    if progress is None:
+        known = list_open_requests(await store.list_audit_entries(task_id, row.ref.scope))
+        is_clear = len(known) == 1 and not (approving and known[0].action is not None)
+        return known[0].request_id if is_clear else None
+    if progress.phase.over:
+        return None
+    waiting = TaskView.from_progress(progress).pending_approvals
+    if len(waiting) != 1:
+        named = f"request_id is missing, and open: {', '.join(one.request_id for one in waiting)}"
+        return AnswerResult(outcome="refused", reason=named if waiting else "no request is open")
+    (asked,) = waiting
+    if approving and asked.action is not None:
+        reason = f"{asked.request_id} asks to call {asked.action.tool}: look at it, and name it by request_id"
+        return AnswerResult(outcome="refused", reason=reason)
+    return asked.request_id
+
+
 def build_approval(
     request_ids: Sequence[str], amount: Amount | None, by: AnswerAuthor = "", note: str = ""
 ) -> ApproveInput:

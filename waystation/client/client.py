@@ -27,6 +27,7 @@ from waystation.client.approvals import (
     load_pending_approvals,
     load_planned_task,
     load_stored_task,
+    resolve_only_request,
     translating_input_faults,
     with_spending,
 )
@@ -456,7 +457,10 @@ class Client:
             BadInput: The task does not run.
             Unreachable: The server does not answer.
         """
-        given = build_approval([] if request_id is None else [request_id], amount, by, note)
+        meant = request_id or await self._resolve_only_request(task_id, approving=True)
+        if isinstance(meant, AnswerResult):
+            return meant
+        given = build_approval([] if meant is None else [meant], amount, by, note)
         return (await self.send(task_id, APPROVAL, given)).answer
 
     async def deny(
@@ -469,8 +473,15 @@ class Client:
         note: str = "",
     ) -> AnswerResult:
         """Deny a budget request: the task ends with a partial report, or is cancelled. Raises as `approve` does."""
-        given = build_denial([] if request_id is None else [request_id], finish, by, note)
+        meant = request_id or await self._resolve_only_request(task_id, approving=False)
+        if isinstance(meant, AnswerResult):
+            return meant
+        given = build_denial([] if meant is None else [meant], finish, by, note)
         return (await self.send(task_id, DENIAL, given)).answer
+
+    async def _resolve_only_request(self, task_id: str, *, approving: bool) -> str | AnswerResult | None:
+        row = await self._load_row(task_id)
+        return await resolve_only_request(await self._temporal(), self._store, row, approving=approving)
 
     async def approve_many(
         self,

@@ -5,7 +5,7 @@ Demands are kept verbatim. They are recognised by words of English, German, Fren
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import dropwhile
 from typing import Final, NamedTuple
 
@@ -247,6 +247,51 @@ def extract_identifiers(text: str) -> dict[str, Counter[str]]:
         kind: Counter(found.rstrip(".,;:") for found in reversed(pattern.findall(_searched(kind, text))))
         for kind, pattern in IDENTIFIER_PATTERNS
     }
+
+
+POINTER_KINDS = frozenset({"citations", "URLs", "paths"})
+"""Kinds of identifiers that say where something stands: those that the agent wrote itself are worth keeping."""
+
+
+def find_rereadable_identifiers(
+    messages: Sequence[Message], middle: Sequence[Message], document_tools: Collection[str]
+) -> frozenset[str]:
+    """Return the identifiers that the agent has read in documents, and can read there again.
+
+    Left out are those that stand elsewhere in the middle too and would be missed: what the user said, what an earlier
+    compaction's ledger has kept, and the citations, URLs and paths that the agent wrote.
+
+    Args:
+        messages: All messages of the transcript, as they were before any compaction.
+        middle: The messages to hide, as they are in the view.
+        document_tools: Names of the tools that show text of documents.
+    """
+    calls = {call.id: call.name for message in messages for call in message.tool_uses}
+    read = (
+        result.content
+        for message in messages
+        for result in message.tool_results
+        if calls.get(result.tool_use_id) in document_tools
+    )
+    kept = _identify(line for message in middle if _is_the_users(message) for line in _kept_lines(message))
+    written = _identify(_written_by_agent(message) for message in middle if message.role == "assistant")
+    return frozenset(
+        value
+        for kind, values in _identify(read).items()
+        for value in values - kept[kind] - (written[kind] if kind in POINTER_KINDS else set())
+    )
+
+
+def _identify(texts: Iterable[str]) -> dict[str, set[str]]:
+    return {kind: set(found) for kind, found in extract_identifiers("\n".join(texts)).items()}
+
+
+def _kept_lines(message: Message) -> tuple[str, ...]:
+    return parse_ledger_entries(message, "") if is_summary_or_marker(message) else (message.text,)
+
+
+def _written_by_agent(message: Message) -> str:
+    return "\n".join([message.text, *(str(value) for call in message.tool_uses for value in call.input.values())])
 
 
 def _searched(kind: str, text: str) -> str:

@@ -25,8 +25,12 @@ from waystation.context.transcript import (
 from waystation.context.units import TranscriptLayout, build_layout
 from waystation.kernel.value import Value
 
-MIN_SUMMARY_LIMIT, MAX_SUMMARY_LIMIT = 800, 2_000
-"""Maximum length of a summary in tokens, for a small and for a large middle. The minimum is half of it."""
+MIN_SUMMARY_LIMIT = 800
+"""Maximum length in tokens of the summary of a small middle. The minimum is half of it."""
+SUMMARY_LIMIT_RANGE, WINDOW_TOKENS_PER_SUMMARY_TOKEN = (2_000, 6_000), 25
+"""Range of the maximum length in tokens of the summary of a large middle: 1/25 of the working window within it, so that
+an agent with a window of 150,000 tokens may keep 6,000.
+"""
 MIN_SUMMARY_TOKENS = 64
 """A middle whose summary may have fewer tokens than this is not worth a model call."""
 CONDENSED_SHARE, MAX_SUMMARY_SHARE = 10, 3
@@ -159,11 +163,11 @@ def select_next_stage(
     )
 
 
-def compute_summary_token_range(middle_tokens: int) -> tuple[int, int]:
-    """Return minimum and maximum tokens of the summary of a middle of this size."""
-    most = min(
-        max(middle_tokens // CONDENSED_SHARE, MIN_SUMMARY_LIMIT), MAX_SUMMARY_LIMIT, middle_tokens // MAX_SUMMARY_SHARE
-    )
+def compute_summary_token_range(middle_tokens: int, window: int) -> tuple[int, int]:
+    """Return minimum and maximum tokens of the summary of a middle of this size, for an agent with this window."""
+    lowest, highest = SUMMARY_LIMIT_RANGE
+    limit = min(max(window // WINDOW_TOKENS_PER_SUMMARY_TOKEN, lowest), highest)
+    most = min(max(middle_tokens // CONDENSED_SHARE, MIN_SUMMARY_LIMIT), limit, middle_tokens // MAX_SUMMARY_SHARE)
     return most // 2, most
 
 
@@ -191,10 +195,11 @@ def _summarise(
     """Return None if the saving is not worth a model call, or if what stays leaves no space for a summary."""
     everything = measure.scale_estimate(layout.tokens)
     middle = STRATEGIES[policy.strategy].select_units
-    covered = middle(layout, policy, measure, _largest(compute_summary_token_range(everything), measure))
+    covered = middle(layout, policy, measure, _largest(compute_summary_token_range(everything, policy.window), measure))
     tokens = sum(unit.tokens for unit in covered)
     stays = measure.scale_estimate(measure.fixed_tokens + layout.tokens - tokens)
-    length = _fitting(compute_summary_token_range(measure.scale_estimate(tokens)), stays, measure, policy)
+    wanted = compute_summary_token_range(measure.scale_estimate(tokens), policy.window)
+    length = _fitting(wanted, stays, measure, policy)
     if (
         length[1] < MIN_SUMMARY_TOKENS
         or measure.scale_estimate(tokens) - _largest(length, measure) < policy.min_saving_tokens

@@ -6,7 +6,7 @@ and summaries that are too long.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from enum import StrEnum
 from itertools import chain, zip_longest
 from typing import Literal, NamedTuple
@@ -16,6 +16,7 @@ from waystation.context.constraints import contains_phrase, extract_identifiers,
 from waystation.context.summary import (
     CONSTRAINT_PREFIX,
     DECISION_PREFIX,
+    NOTES_PREFIX,
     OPEN_ITEM_PREFIX,
     REQUEST_PREFIX,
     build_summary_message,
@@ -55,12 +56,18 @@ class SummaryCheckInput(Value):
     """All messages of the user in the conversation so far: what may be quoted as the user's words."""
     sources: str = ""
     """The ledger's line about the passages behind the summary; see `build_sources_line`."""
+    note_citations: tuple[str, ...] = ()
+    """Citations of the notes that were taken in the middle, `[document:first-last]`: the summary must have each."""
+    rereadable: frozenset[str] = frozenset()
+    """Identifiers that the agent can read again in documents: the ledger does not list them."""
     pinned: tuple[str, ...] = ()
     """IDs of pinned messages in the middle: there must be none."""
 
 
 LEDGER_SHARE_DIVISOR = 4
 """Decisions and requests may each take 1/4 of the ledger's limit; identifiers take the rest."""
+SEPARATOR = " | "
+"""Separates identifiers in a line of the ledger."""
 MAX_IDENTIFIER_CHARACTERS = 300
 """Maximum characters of an identifier: a longer one names nothing, and would leave no space for others."""
 
@@ -72,16 +79,24 @@ class LedgerSection(Value):
     kinds: tuple[str, ...]
 
 
-def build_required_section(replaced: SummaryCheckInput) -> LedgerSection:
-    """Build the section with the user's constraints and open work.
+def build_required_section(body: str, replaced: SummaryCheckInput) -> LedgerSection:
+    """Build the section with the user's constraints, open work, and the citations of notes that the summary lost.
 
-    Included even if the summary has them verbatim: in a later compaction, only the ledger distinguishes the user's
-    demands from the summariser's prose.
+    Constraints and open work are included even if the summary has them verbatim: in a later compaction, only the ledger
+    distinguishes the user's demands from the summariser's prose.
     """
     demanded = tuple(f"{CONSTRAINT_PREFIX}{sentence}" for sentence in replaced.constraints)
     undone = tuple(f"{OPEN_ITEM_PREFIX}{format_ledger_line(item)}" for item in replaced.open_work)
-    what = ((len(demanded), "constraints of the user"), (len(undone), "open items"))
-    return LedgerSection(lines=demanded + undone, kinds=tuple(f"{kind}: {count:,}" for count, kind in what if count))
+    cited = [format_ledger_line(citation) for citation in replaced.note_citations if citation not in body]
+    noted = (f"{NOTES_PREFIX}{SEPARATOR.join(cited)}",) if cited else ()
+    what = (
+        (len(demanded), "constraints of the user"),
+        (len(undone), "open items"),
+        (len(cited), "citations of notes"),
+    )
+    return LedgerSection(
+        lines=demanded + undone + noted, kinds=tuple(f"{kind}: {count:,}" for count, kind in what if count)
+    )
 
 
 def build_recovered_section(body: str, replaced: SummaryCheckInput) -> LedgerSection:
@@ -98,8 +113,8 @@ def build_recovered_section(body: str, replaced: SummaryCheckInput) -> LedgerSec
         *(f"{REQUEST_PREFIX}{text}" for text in asked),
         *sources,
     )
-    shown = "\n".join([body, *build_required_section(replaced).lines, *lines])
-    lost = _lost(shown, replaced.text)
+    shown = "\n".join([body, *build_required_section(body, replaced).lines, *lines])
+    lost = _lost(shown, replaced)
     kept = _kept(lost, room - sum(map(estimate_line_tokens, lines)))
     what = (
         ("lost decisions", len(decided), len(undecided)),
@@ -107,21 +122,24 @@ def build_recovered_section(body: str, replaced: SummaryCheckInput) -> LedgerSec
         ("lost identifiers", sum(map(len, kept.values())), sum(map(len, lost.values()))),
     )
     return LedgerSection(
-        lines=(*lines, *(f"{kind}: {' | '.join(values)}" for kind, values in kept.items() if values)),
+        lines=(*lines, *(f"{kind}: {SEPARATOR.join(values)}" for kind, values in kept.items() if values)),
         kinds=tuple(f"{kind}: {count:,} of {found:,}" for kind, count, found in what if found),
     )
 
 
-def _lost(shown: str, middle: str) -> dict[str, list[str]]:
-    """Return the identifiers of the middle that are not shown, by kind, the most mentioned and the newest first."""
+def _lost(shown: str, replaced: SummaryCheckInput) -> dict[str, list[str]]:
+    """Return the identifiers of the middle that are neither shown nor rereadable, by kind.
+
+    The most mentioned and the newest come first.
+    """
     there = extract_identifiers(shown)
     return {
-        kind: _most_mentioned(found, there[kind])
-        for kind, found in extract_identifiers(strip_frame_tags(middle)).items()
+        kind: _most_mentioned(found, there[kind].keys() | replaced.rereadable)
+        for kind, found in extract_identifiers(strip_frame_tags(replaced.text)).items()
     }
 
 
-def _most_mentioned(found: Counter[str], there: Counter[str]) -> list[str]:
+def _most_mentioned(found: Counter[str], there: Set[str]) -> list[str]:
     return [value for value, _ in found.most_common() if value not in there and len(value) <= MAX_IDENTIFIER_CHARACTERS]
 
 
@@ -298,7 +316,7 @@ def check_summary(summary: str, replaced: SummaryCheckInput) -> AcceptedSummary 
     if hopeless := check_middle(replaced):
         return hopeless
     checked = remove_invented_quotations(_plain(summary), replaced.user_texts)
-    needed, lost = build_required_section(replaced), build_recovered_section(checked.text, replaced)
+    needed, lost = build_required_section(checked.text, replaced), build_recovered_section(checked.text, replaced)
     full = _draft(checked.text, replaced, needed, lost)
     # Optional entries may be what makes it too long.
     draft = full if _broken(full) is None else _draft(checked.text, replaced, needed)

@@ -224,6 +224,21 @@ def parse_limit(text: str) -> Limit:
     return Limit(**units)
 
 
+TOO_SMALL_GRANT = "too few to be worth a grant"
+
+
+def describe_forgotten_unit(text: str, why: str, below: int) -> str:
+    """Return a question after the unit if the text is a plain number below `below`; empty otherwise.
+
+    `why` says what is wrong with so few tokens.
+    """
+    number = text.strip()
+    # The length comes first: `int` refuses numbers of thousands of digits.
+    if number.isdecimal() and len(number) <= len(str(below)) and 0 < int(number) < below:
+        return f"{number} is {number} tokens, {why}: did you mean {number}k or '${number}'?"
+    return ""
+
+
 def parse_bounded_limit(text: str, minimum: Amount, maximum: Amount = MAX_AMOUNT) -> Limit:
     """Parse a limit in tokens, dollars or both, and check that each given unit lies between `minimum` and `maximum`.
 

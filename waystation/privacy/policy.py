@@ -236,6 +236,18 @@ def truncate_redacted(text: str, characters: int, mark: str = "") -> str:
     return text[: find_cut_position(text, characters - len(mark))].rstrip() + mark
 
 
+def truncate_title(text: str, characters: int) -> str:
+    """Truncate a redacted title to `characters`, at the end of a word, with `…`; a placeholder stays whole."""
+    if len(text) <= characters:
+        return text
+    end = find_cut_position(text, characters - 1)
+    head = text[:end]
+    inside_word = not head[-1:].isspace() and not text[end].isspace()
+    if inside_word and " " in head.strip():
+        head = head.rsplit(None, 1)[0]
+    return head.rstrip(" ,;:") + "…"
+
+
 def find_cut_position(text: str, end: int) -> int:
     """Return the last position up to `end` at which a redacted text can be cut without splitting a placeholder."""
     near = PLACEHOLDER_PATTERN.finditer(

@@ -276,8 +276,9 @@ def _list_plan_steps(task: TaskView) -> list[StepView]:
 def _why_draft(task: TaskView) -> str:
     stands = "not finished"
     if steps := _list_plan_steps(task):
-        finished = sum(step.state in {"done", "partial"} for step in steps)
+        finished, stopped = (sum(step.state == state for step in steps) for state in ("done", "partial"))
         stands = f"{task.phase}, with {finished} of {format_count(len(steps), 'step')} finished"
+        stands += f" and {stopped} stopped early" if stopped else ""
     return f"> **Draft.** The task is {stands}. If it ended now, it would deliver this report."
 
 
@@ -303,8 +304,10 @@ def _bullet(finding: Finding) -> str:
 
 def _citations_section(checked: int, failed: tuple[FailedCitation, ...]) -> str:
     if not failed:
-        each = "the citation points" if checked == 1 else f"all {checked} citations point"
-        said = f"{CHECKED_BY_CODE} {each} to lines that exist, and quoted text matches them word for word."
+        # A place may be cited several times, so the number would not be that of the citations that a reader counts.
+        lines = "to lines that exist"
+        each = f"the citation points {lines}" if checked == 1 else f"all citations point {lines} ({checked} places)"
+        said = f"{CHECKED_BY_CODE} {each}, and quoted text matches them word for word."
         return f"{CITATIONS}\n\n{said}\n{NOT_JUDGED}" if checked else ""
     lines = [f"- {item.citation}: {item.reason}" for item in failed]
     head = f"{FAILED_CITATIONS}\n\n{describe_failed_citations(len(failed), checked)}:"

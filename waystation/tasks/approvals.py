@@ -23,6 +23,7 @@ from waystation.tasks.task import ApprovalRequest, RejectedMessage
 MAX_GRANT_TOKENS, MAX_GRANT_USD = 1_000_000_000, 1_000_000
 MAX_ANSWER_ID_CHARACTERS = 64
 APPROVE_BUDGET, DENY_BUDGET, REVIEW_PLAN = "approve_budget", "deny_budget", "review_plan"
+DELIVER_NOW = "deliver_now"
 
 
 def _a_name(by: str) -> str:
@@ -68,7 +69,19 @@ class MessageInput(Value):
         return self.replace(by=author.name if isinstance(author, VerifiedName) else author)
 
 
-class AnswerInput(MessageInput):
+class DecisionInput(MessageInput):
+    """What the JSON of every decision of a person can have."""
+
+    verified: NameProof = ""
+    note: str = Field(default="", max_length=2_000)
+
+    def sign(self, author: AnswerAuthor) -> Self:
+        """Return the decision as one of this author; a claimed name has no proof."""
+        proof = author.proof if isinstance(author, VerifiedName) else ""
+        return super().sign(author).replace(verified=proof)
+
+
+class AnswerInput(DecisionInput):
     """What the JSON of every answer to an approval request can have."""
 
     request_id: RequestId | None = None
@@ -77,13 +90,6 @@ class AnswerInput(MessageInput):
     """Other requests that are answered in the same moment, each by itself, so that none goes on with what was given to
     another, or with what another leaves.
     """
-    verified: NameProof = ""
-    note: str = Field(default="", max_length=2_000)
-
-    def sign(self, author: AnswerAuthor) -> Self:
-        """Return the answer as one of this author; a claimed name has no proof."""
-        proof = author.proof if isinstance(author, VerifiedName) else ""
-        return super().sign(author).replace(verified=proof)
 
 
 class ApproveInput(AnswerInput):
@@ -101,6 +107,10 @@ class DenyInput(AnswerInput):
     """JSON of the signal `deny_budget`."""
 
     finish: Literal["partial", "cancel"] = "partial"
+
+
+class DeliverInput(DecisionInput):
+    """JSON of the signal `deliver_now`."""
 
 
 class ReviewPlanInput(MessageInput):
@@ -181,6 +191,23 @@ def deny(approval_context: ApprovalContext, message: DenyInput, now: datetime) -
         answer_id=message.answer_id,
         answered_at=now,
     )
+
+
+def deny_all_requests(
+    approval_context: ApprovalContext, message: DeliverInput, now: datetime
+) -> tuple[ApprovalRequest, ...]:
+    """Return all open requests as denied; each agent delivers what it has.
+
+    Raises ValueError, with the reason, if the author may not answer, or the task cannot deliver anything yet.
+    """
+    _by_an_approver(approval_context, message.by, message.verified)
+    if approval_context.ending:
+        raise ValueError("the task is ending or has ended")
+    pending = [approval for approval in approval_context.approvals if approval.decision == "pending"]
+    if any(approval.about_plan for approval in pending) and not approval_context.revising:
+        raise ValueError("its plan waits for approval, so nothing can be delivered yet: approve or deny the plan")
+    given = DenyInput(by=message.by, verified=message.verified, note=message.note, answer_id=message.answer_id)
+    return tuple(deny(approval_context, given.replace(request_id=approval.request_id), now) for approval in pending)
 
 
 class AnswerBatch(Value):
@@ -388,7 +415,7 @@ def describe_fault(error: ValueError) -> str:
     return "; ".join(dict.fromkeys(faults))
 
 
-SIGNALS_BY_DECISION = {"approved": (APPROVE_BUDGET, REVIEW_PLAN), "denied": (DENY_BUDGET,)}
+SIGNALS_BY_DECISION = {"approved": (APPROVE_BUDGET, REVIEW_PLAN), "denied": (DENY_BUDGET, DELIVER_NOW)}
 MAX_IDENTITY_CHARACTERS = 200
 """Maximum length of an identity: the sender chooses it freely."""
 

@@ -132,6 +132,7 @@ def build_reopened_state(ended: TaskState, rewind: TaskRewind, agent_budget: Lim
         oversight=ended.oversight.after_reopening(),
         notes=(*ended.notes, edit.text, *_revised(ended, rewind.agent)),
         cancelled=False,
+        delivery_requested=False,
         report=None,
     )
     return state, edit

@@ -12,7 +12,18 @@ from pydantic import JsonValue
 from waystation.agents.action_approvals import AUTHORISED_IN_ADVANCE
 from waystation.agents.agent_run import format_unanswered_call
 from waystation.agents.delegation import get_delegation_depth
-from waystation.kernel.amount import Amount, Limit, format_amount, format_limit, format_usd, format_used_amount
+from waystation.budgets.budget import MIN_BUDGET_TOKENS
+from waystation.kernel.amount import (
+    TOO_SMALL_GRANT,
+    Amount,
+    Limit,
+    describe_forgotten_unit,
+    format_amount,
+    format_limit,
+    format_usd,
+    format_used_amount,
+    parse_bounded_limit,
+)
 from waystation.kernel.errors import BadInput
 from waystation.kernel.text import format_count
 from waystation.security.untrusted import MAX_NOTE_CHARACTERS, neutralize_markdown, render_claimed_name, sanitize_line
@@ -71,6 +82,10 @@ def format_in_units_of(amount: Amount, limit: Limit) -> str:
     )
 
 
+MIN_CALLS_FOR_AVERAGE = 3
+"""Fewer calls say little of the next ones: then their number is shown."""
+
+
 def format_budget_forecast(forecast: BudgetForecastView, asked: Amount) -> str:
     """Format what the requested amount buys, what finishing may take, and what the ceiling leaves.
 
@@ -87,7 +102,9 @@ def format_budget_forecast(forecast: BudgetForecastView, asked: Amount) -> str:
         each = format_amount(_about(forecast.average_call))
         calls = format_count(forecast.affordable_calls, "more call")
         # The last call is only made if its worst case fits, so that the amount is more than calls times average.
-        parts.append(f"about {calls} at its average of {each}, with room for the longest reply")
+        few = forecast.calls < MIN_CALLS_FOR_AVERAGE
+        basis = f", from {format_count(forecast.calls, 'call')} so far" if few else ""
+        parts.append(f"about {calls} at its average of {each}{basis}, with room for the longest reply")
     if not forecast.needed_to_finish.subtract_clamped(asked).is_zero:
         needed = format_amount(_about(forecast.needed_to_finish))
         parts.append(f"finishing may take about {needed} more than the steps have, at the pace so far")
@@ -270,6 +287,21 @@ def validate_grant(amount: Amount | None) -> Amount | None:
     """
     if amount is not None and amount.is_zero:
         raise BadInput("an amount of zero grants nothing: leave the amount out to grant the requested one, or deny")
+    return amount
+
+
+def parse_grant(written: str) -> Amount:
+    """Parse an amount to grant, as people write it.
+
+    Raises BadInput; also for a plain small number, whose unit was probably forgotten.
+    """
+    if question := describe_forgotten_unit(written, TOO_SMALL_GRANT, MIN_BUDGET_TOKENS):
+        raise BadInput(question)
+    try:
+        amount = parse_bounded_limit(written, Amount()).amount
+    except ValueError as error:
+        raise BadInput(f"an amount is {error}") from error
+    validate_grant(amount)
     return amount
 
 

@@ -136,7 +136,9 @@ class ReviewResult(Value):
 
 def is_review_due(state: TaskState) -> bool:
     """Return whether there is a complete report to review."""
-    return state.all_steps_delivered and not state.cancelled and not _writer(state).partial
+    if state.cancelled or state.delivery_requested:
+        return False
+    return state.all_steps_delivered and not _writer(state).partial
 
 
 def build_review_request(state: TaskState, config: TaskConfig) -> ReviewRequest:
@@ -240,7 +242,7 @@ class RevisionRequest(Value):
 def is_revision_due(state: TaskState, config: TaskConfig) -> bool:
     """Return whether all research is done, no revision has seen all of it, and some steps have not begun."""
     plan, revisions = state.plan, state.oversight.revisions
-    if plan is None or state.cancelled or len(revisions) >= config.revisions:
+    if plan is None or state.cancelled or state.delivery_requested or len(revisions) >= config.revisions:
         return False
     research = _research(plan)
     seen = revisions[-1].reviewed_steps if revisions else ()

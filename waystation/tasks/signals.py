@@ -33,11 +33,13 @@ from waystation.privacy.policy import truncate_redacted
 from waystation.security.untrusted import is_blank
 from waystation.tasks.approvals import (
     APPROVE_BUDGET,
+    DELIVER_NOW,
     DENY_BUDGET,
     REVIEW_PLAN,
     AnswerBatch,
     ApprovalContext,
     ApproveInput,
+    DeliverInput,
     DenyInput,
     MessageInput,
     ReviewPlanInput,
@@ -46,8 +48,9 @@ from waystation.tasks.approvals import (
     build_plan_edit,
     build_rejection,
     deny,
+    deny_all_requests,
 )
-from waystation.tasks.state import TaskState, apply_action_decision
+from waystation.tasks.state import TaskState, apply_action_decision, merge_unique
 from waystation.tasks.task import ApprovalRequest, AuditEntry, RejectedMessage
 
 EDIT_CONTEXT, SEND_MESSAGE, UPDATE_DOCUMENTS = "edit_context", "send_message", "update_documents"
@@ -82,6 +85,21 @@ class PendingMessage(Value):
     task_message: TaskMessage
     text: str | None = None
     message: str | None = None
+
+
+DELIVER_TEXT = (
+    "Deliver now: submit your result at once, from what you have. Start no more searches, calls or subagents. Say in "
+    "the result what is missing."
+)
+"""Message to the agents of a task that is to deliver what it has."""
+DELIVERY_NOTE = "A person asked for the report before the work was done."
+
+
+class DeliveryOrder(Value):
+    """A task is to deliver what it has: the requests that are denied for it, and the message to its agents."""
+
+    denied: tuple[ApprovalRequest, ...]
+    pending: PendingMessage
 
 
 class DocumentsUpdateInput(MessageInput):
@@ -191,6 +209,23 @@ def _review_plan(context: SignalContext, message: ReviewPlanInput) -> PlanEdit:
     return build_plan_edit(context.approval_context, message)
 
 
+def _deliver(context: SignalContext, message: DeliverInput) -> DeliveryOrder:
+    """Return the denials of all open requests and the message to the agents.
+
+    Raises ValueError if there is nothing to deliver yet, or the task delivers already.
+    """
+    denied = deny_all_requests(context.approval_context, message, context.now)
+    if context.state.plan is None:
+        raise ValueError("it has no plan yet, so nothing can be delivered: wait, or cancel the task")
+    if context.state.delivery_requested:
+        raise ValueError("it was already asked to deliver: its agents finish what they have")
+    task_message = TaskMessage(
+        number=_next(context.state.task_messages), by=message.by, answer_id=message.answer_id, sent_at=context.now
+    )
+    text = "\n".join(filter(None, (DELIVER_TEXT, message.note)))
+    return DeliveryOrder(denied=denied, pending=PendingMessage(task_message=task_message, text=text))
+
+
 def _send_message(to: SignalContext, given: TaskMessageInput) -> PendingMessage:
     """Return the message with the next number, not stored yet."""
     if to.state.is_ending:
@@ -231,7 +266,7 @@ def _edit(context: SignalContext, message: ContextEditInput) -> ContextEdit:
     )
 
 
-SignalEffect = ApprovalRequest | AnswerBatch | PendingMessage | DocumentsUpdate | ContextEdit | PlanEdit
+SignalEffect = ApprovalRequest | AnswerBatch | DeliveryOrder | PendingMessage | DocumentsUpdate | ContextEdit | PlanEdit
 """Meaning of an accepted message."""
 
 
@@ -279,6 +314,16 @@ DENIAL = TaskSignal(
     '"note": "why"}.',
     permission="approve",
 )
+DELIVERY = TaskSignal(
+    DELIVER_NOW,
+    DeliverInput,
+    _deliver,
+    (
+        "End the task with what it has: all open requests are denied, and agents at work are asked to submit their "
+        'results: {"by": "your name", "note": "why"}.'
+    ),
+    permission="approve",
+)
 PLAN = TaskSignal(
     REVIEW_PLAN,
     ReviewPlanInput,
@@ -310,7 +355,7 @@ UPDATE = TaskSignal(
     _update,
     "New versions of the documents, which `waystation documents` puts into the store before it sends this.",
 )
-SIGNALS = {signal.name: signal for signal in (APPROVAL, DENIAL, PLAN, EDIT, MESSAGE, UPDATE)}
+SIGNALS = {signal.name: signal for signal in (APPROVAL, DENIAL, DELIVERY, PLAN, EDIT, MESSAGE, UPDATE)}
 """All signals that people send to a task, by name."""
 
 
@@ -323,6 +368,9 @@ def apply_signal(state: TaskState, sent: SignalEffect | TaskMessage | RejectedMe
             return _apply_decision(state.after_answer(sent), sent)
         case AnswerBatch():
             return reduce(apply_signal, sent.results, state)
+        case DeliveryOrder():
+            state = reduce(apply_signal, (*sent.denied, sent.pending), state)
+            return state.replace(delivery_requested=True, notes=merge_unique(state.notes, (DELIVERY_NOTE,)))
         case ContextEdit():
             return state.with_run(state.runs[sent.agent].with_edit(sent))
         case PlanEdit():
@@ -447,7 +495,8 @@ def find_messages(state: TaskState, answer_id: str) -> tuple[FoundMessage, ...]:
         return ()
     edits = (edit for run in state.all_runs for edit in run.context_edits)
     plans = () if state.plan_edit is None else (state.plan_edit,)
-    known = (*state.rejected_messages, *state.approvals, *state.task_messages, *state.document_updates, *edits, *plans)
+    # The message of a delivery comes before the requests that are denied for it: it says what became of the order.
+    known = (*state.rejected_messages, *state.task_messages, *state.approvals, *state.document_updates, *edits, *plans)
     return tuple(one for one in known if one.answer_id == answer_id)
 
 
@@ -457,7 +506,8 @@ def build_update_result(found: Sequence[FoundMessage]) -> UpdateResult | None:
     results = [result for _, result in seen if result is not None]
     if not results or len(results) < len(seen):
         return None
-    each = {_request_id(one): _shortened(result) for one, result in seen if result is not None and len(seen) > 1}
+    several = [(name, result) for one, result in seen if result is not None and (name := _request_id(one))]
+    each = {name: _shortened(result) for name, result in several if len(seen) > 1}
     return UpdateResult(outcome=results[0].outcome, reason=results[0].reason, each=each)
 
 

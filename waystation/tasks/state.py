@@ -76,6 +76,8 @@ class TaskState(Value):
     """Whether a person ended the task, or it failed: nothing new is started, not even by an agent whose leg ends
     meanwhile.
     """
+    delivery_requested: bool = False
+    """Whether a person asked for the report now: no agent asks for anything any more, and the task ends partial."""
     report: str | None = None
     reports: tuple[ReportVersion, ...] = ()
     """Stored reports, oldest first: a rewind replaces none."""
@@ -100,6 +102,8 @@ class TaskState(Value):
         """The phase in which the task ends when its work is over."""
         if self.cancelled:
             return TaskPhase.CANCELLED
+        if self.delivery_requested:
+            return TaskPhase.PARTIAL
         steps = (run for step_id, run in self.runs.items() if get_parent_id(step_id) is None)
         return TaskPhase.PARTIAL if any(run.partial or run.inputs_incomplete for run in steps) else TaskPhase.DONE
 

@@ -66,7 +66,7 @@ In the sections below: 5 quotations from 3 documents.
 
 **Open**
 
-- 2 of 3 documents are quoted here; rules was not read for this step or had no passage that matched its words.
+- This step quotes 2 of 3 documents; rules was not read for it or had no passage that matched its words.
 
 ## What is not allowed
 
@@ -333,7 +333,7 @@ What was found, and what is missing, stands in the sections below.
 
 **Gaps**
 
-- Find – 1 of 2 documents is quoted here; other was not read for this step or had no passage that matched its words.\
+- Find – This step quotes 1 of 2 documents; other was not read for it or had no passage that matched its words.\
 """)
 
 

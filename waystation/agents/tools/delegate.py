@@ -24,7 +24,7 @@ from waystation.documents.citations import parse_citations
 from waystation.kernel.amount import Limit, format_limit
 from waystation.kernel.errors import StoreError
 from waystation.kernel.roles import Role
-from waystation.privacy.policy import TextDestination, truncate_redacted
+from waystation.privacy.policy import TextDestination, truncate_title
 from waystation.privacy.ports import Redactor
 from waystation.security.untrusted import wrap_untrusted
 
@@ -146,7 +146,7 @@ async def extract_subagent_orders(
     titles = await redactor.redact([order.title for order in batch.orders], TextDestination.TITLE, run.tenant)
     orders = zip(batch.orders, titles, strict=True)
     return DelegationRequest(
-        orders=tuple(order.replace(title=truncate_redacted(title.text, _TITLE_CHARACTERS)) for order, title in orders),
+        orders=tuple(order.replace(title=truncate_title(title.text, _TITLE_CHARACTERS)) for order, title in orders),
         rejected=batch.refused,
     )
 

@@ -99,7 +99,7 @@ class ReadNotesTool(TypedTool[ReadNotesInput]):
         notes = await self._store.list_notes(ctx.run.task_id, ctx.run.scope, ctx.run.run_id)
         start = arguments.first - 1
         lines = [
-            f"{number}. [{note.document}:{note.first_line}-{note.last_line}] {' '.join(note.text.split())}"
+            f"{number}. {note.citation} {' '.join(note.text.split())}"
             for number, note in enumerate(notes[start : start + arguments.count], arguments.first)
         ]
         if not lines:

@@ -486,8 +486,8 @@ class ResearchTurnBuilder:
         if told and quoted < total:
             others = self._others({note.place.document for note in told})
             yield (
-                f"{quoted} of {total} documents {'is' if quoted == 1 else 'are'} quoted here; {others} not read "
-                "for this step or had no passage that matched its words."
+                f"This step quotes {quoted} of {total} documents; {others} not read for it or had no "
+                "passage that matched its words."
             )
 
     def _others(self, quoted: Set[str]) -> str:

@@ -32,6 +32,7 @@ from waystation.reports.blocks import NumberedSource, ReportMetadata, parse_stor
 from waystation.reports.markdown import build_report_export, find_section, split_into_sections
 from waystation.runtime.temporal.connect import find_target
 from waystation.security.untrusted import ServerNames, sanitize_line
+from waystation.tasks.details import parse_grant
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import TaskPhase, TaskRequest, session_hash, tenant_hash
 from waystation.tasks.view import (
@@ -389,10 +390,7 @@ class AssistantGateway:
 
     async def approve(self, one: PendingApproval, written: str, note: str) -> AnswerResult:
         """Approve with the requested amount, or the given one, within its budget. Raises BadInput, Unreachable."""
-        amount = _written(written).amount if written.strip() else one.approval.requested
-        if written.strip() and amount.is_zero:
-            # For the task, no amount means the requested one, which has not been counted then.
-            raise BadInput(f"{written!r} grants nothing: leave the amount out for what was asked for, or deny it")
+        amount = parse_grant(written) if written.strip() else one.approval.requested
         async with self._counting():
             await self._require(amount)
             return await self.client.approve(

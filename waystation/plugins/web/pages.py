@@ -84,7 +84,6 @@ from waystation.plugins.web.request_bodies import (
     grant_task_request,
     grant_task_requests,
     load_uploads,
-    parse_grant_limit,
     parse_session_limit,
     parse_task_budget,
     use_session_documents,
@@ -100,6 +99,7 @@ from waystation.plugins.web.task_page import (
     render_template,
 )
 from waystation.tasks.approvals import is_amount_rejection
+from waystation.tasks.details import parse_grant
 from waystation.tasks.progress import SpendingGrouping
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import TaskPhase, TaskRequest, make_own_session_name
@@ -599,7 +599,8 @@ async def approve_by_form(
     async def act(form: FormData) -> Response:
         faults = FormErrorCollector()
         with faults.collecting_errors_of("add"):
-            parse_grant_limit(_field(form, "add"))
+            if written := _field(form, "add"):
+                parse_grant(written)
         given = faults.build_or_raise(lambda: Grant(**_answer_of(form), add=_field(form, "add") or None))
         return _after(task, await grant_task_request(client, task, given, principal))
 

@@ -41,7 +41,7 @@ from waystation.security.untrusted import (
     strip_invisible_characters,
 )
 from waystation.tasks.approvals import MessageInput, VerifiedName
-from waystation.tasks.details import validate_grant
+from waystation.tasks.details import parse_grant
 from waystation.tasks.signals import AnswerResult, ContextEditAction, ContextEditInput, TaskSignal, UpdateResult
 from waystation.tasks.task import TaskConfig, TaskRequest, TaskRow, make_own_session_name
 from waystation.tasks.view import CancelResult, SubmittedTask
@@ -386,15 +386,6 @@ def parse_task_budget(written: str) -> Limit | None:
     return _bounded("a budget", written, _MIN_BUDGET) if written else None
 
 
-def parse_grant_limit(written: str) -> Limit | None:
-    """Parse an amount to grant; empty: the requested one. Raises BadInput."""
-    if not written:
-        return None
-    limit = _bounded("an amount", written, Amount())
-    validate_grant(limit.amount)
-    return limit
-
-
 def _bounded(what: str, written: str, minimum: Amount) -> Limit:
     try:
         return parse_bounded_limit(written, minimum)
@@ -410,8 +401,8 @@ async def cancel_task(client: Client, task: str) -> CancelResult:
 
 async def grant_task_request(client: Client, task: str, body: Grant, principal: Principal) -> AnswerResult:
     """Approve one request, by its id."""
-    limit, by = parse_optional_limit(body.add), principal.resolve_signature(body.by)
-    task_id, amount = await client.resolve_task_id(task), None if limit is None else limit.amount
+    amount, by = parse_grant(body.add) if body.add else None, principal.resolve_signature(body.by)
+    task_id = await client.resolve_task_id(task)
     return await client.approve(task_id, request_id=body.request_id, amount=amount, by=by, note=body.note)
 
 
