@@ -82,7 +82,7 @@ async def describe_unfinished_result(store: WorkRepository, run: RunRef) -> str:
     kept = [f"{len(notes):,} notes (read_notes)"] if notes else []
     if isinstance(result, ReportDraft) and result.sections:
         kept.append(f"sections {', '.join(f'“{section.heading}”' for section in result.sections)}")
-    return f"{STEP_ITEM_PREFIX}its result is not handed in; kept so far: {' and '.join(kept) or 'nothing'}"
+    return f"{STEP_ITEM_PREFIX}its result is not submitted; kept so far: {' and '.join(kept) or 'nothing'}"
 
 
 @dataclass(frozen=True)

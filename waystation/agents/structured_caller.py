@@ -181,7 +181,7 @@ def _read(matter: StructuredPrompt[_T], message: Message) -> _T:
 
 
 def _complaint(refusal: str, message: Message, errors: Sequence[str], message_id: str) -> Message:
-    text = f"{refusal}:\n" + "\n".join(f"- {error}" for error in errors) + "\nHand in a corrected one."
+    text = f"{refusal}:\n" + "\n".join(f"- {error}" for error in errors) + "\nSubmit a corrected one."
     results = tuple(build_rejected_call_result(call, text) for call in message.tool_uses)
     if results:
         return Message(id=message_id, role="user", blocks=results)
