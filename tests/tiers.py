@@ -24,7 +24,7 @@ QUICK = {
         prompt_sections recall_name_restoration reply_redaction run_repository status_messages store_outage
         plugin_tool summariser task_brief task_brief_space task_messages task_tool_servers title_redaction
         tool_call_questions own_tools tool_parameter_limits tool_phase tool_visibility tool_visibility_in_runs toolbox
-        tools_reading tools_results tools_web tools_writing untrusted_tool
+        tools_reading tools_results tools_web tools_writing untrusted_tool person_questions prompts tool_descriptions
     """),
     "architecture": _modules("""
         architecture_code architecture_columns architecture_deployment architecture_docs architecture_names
@@ -64,7 +64,7 @@ QUICK = {
         token_estimates transcript_view truncation_constraints user_constraints
     """),
     "documents": _modules("""
-        citations document_changes document_markers document_update_store documents_passages
+        citations document_changes document_markers document_update_store documents_passages previews
         documents_pdf_annotations documents_search documents_search_ranges documents_slides
         documents_spreadsheets documents_word procedures redacted_documents skills tables_grid tables_queries
         web_fetch web_private_addresses web_robots

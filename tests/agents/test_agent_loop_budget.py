@@ -55,7 +55,7 @@ async def test_a_call_whose_worst_case_fits_by_its_bytes_is_not_counted(env: Age
 
 async def test_the_reply_shrinks_to_what_is_left(env: AgentEnvironment) -> None:
     env.terms = env.terms.replace(max_output=16_000)
-    request = await build_first_request(env, left=9_999)
+    request = await build_first_request(env, left=19_999)
     counted = await env.model.count_tokens(request)
     assert counted < bound_of(request)
     env.limit = Limit(tokens=counted + 5_000)

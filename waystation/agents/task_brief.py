@@ -249,9 +249,7 @@ def render_deadline(request: AgentTaskRequest) -> Sequence[SafeMarkup]:
     if ahead.answer_by is None or ahead.at_deadline == "wait":
         return []
     by = f"{ahead.answer_by:%Y-%m-%d %H:%M %Z}".strip()
-    return [
-        wrap_untrusted("deadline", f"{by}: from then on no one is waited for; submit before the budget is spent.")
-    ]
+    return [wrap_untrusted("deadline", f"{by}: from then on no one is waited for; submit before the budget is spent.")]
 
 
 def render_document_list(named: Sequence[Document], count: int) -> SafeMarkup:
