@@ -27,6 +27,7 @@ QUICK = {
         plugin_tool summariser task_brief task_brief_space task_messages task_tool_servers title_redaction
         tool_call_questions own_tools tool_parameter_limits tool_phase tool_visibility tool_visibility_in_runs toolbox
         tools_reading tools_results tools_web tools_writing untrusted_tool report_outline writer_material
+        person_questions prompts tool_descriptions
     """),
     "architecture": _modules("""
         architecture_code architecture_columns architecture_deployment architecture_docs architecture_names
@@ -67,6 +68,7 @@ QUICK = {
     """),
     "documents": _modules("""
         citation_spelling citations document_changes document_markers document_update_store documents_passages
+        previews
         documents_pdf_annotations documents_search documents_search_ranges documents_slides
         documents_spreadsheets documents_word headings procedures redacted_documents skills tables_grid tables_queries
         web_fetch web_private_addresses web_robots

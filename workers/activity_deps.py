@@ -224,7 +224,13 @@ class ActivityDeps:
     def planner(self) -> Planner:
         """The planner."""
         store = self.store
-        return Planner(model=self.metered_model, store=store, redactor=self.redactor, earlier_tasks=self.earlier_tasks)
+        return Planner(
+            model=self.metered_model,
+            store=store,
+            redactor=self.redactor,
+            redacted_documents=self.redacted_documents,
+            earlier_tasks=self.earlier_tasks,
+        )
 
     @property
     def reviser(self) -> PlanReviser:

@@ -147,25 +147,25 @@ async def test_the_status_counts_what_the_task_could_lend(env: AgentEnvironment)
 
 
 async def test_a_full_context_ends_the_leg_before_the_call(env: AgentEnvironment) -> None:
-    env.terms = AGENT_CONFIG.replace(trigger=2_800, target=1_200)
-    model = ScriptedModel([make_scripted_response(Text(text="word " * 1_500), usage=Usage(input=2_500, output=2_000))])
+    env.terms = AGENT_CONFIG.replace(trigger=4_800, target=2_400)
+    model = ScriptedModel([make_scripted_response(Text(text="word " * 1_500), usage=Usage(input=4_500, output=2_000))])
     outcome = await env.run_leg(model)
     assert isinstance(outcome, ContextFull)
-    assert outcome.request_tokens >= 2_800
+    assert outcome.request_tokens >= 4_800
     assert model.calls == 1
 
 
 async def test_the_estimate_is_corrected_by_what_the_provider_counted(env: AgentEnvironment) -> None:
     env.terms = AGENT_CONFIG.replace(turn_limit=1)
     outcome = await env.run_leg(
-        ScriptedModel([make_scripted_response(Text(text="Hm."), usage=Usage(input=700, cache_read=1_900, output=5))])
+        ScriptedModel([make_scripted_response(Text(text="Hm."), usage=Usage(input=1_500, cache_read=3_500, output=5))])
     )
     assert isinstance(outcome, TurnLimitReached)
     assert 1.0 < outcome.state.token_ratio <= 2.0
 
 
 async def test_the_scale_of_the_request_decides_when_the_context_is_full(env: AgentEnvironment) -> None:
-    env.terms = AGENT_CONFIG.replace(trigger=2_800, target=1_000, turn_limit=1)
+    env.terms = AGENT_CONFIG.replace(trigger=4_800, target=2_000, turn_limit=1)
     env.model = ScriptedModel([IDLE])
     plain = LegRequest(run=env.run_ref(), leg=1, limit=Limit(tokens=100_000), config=env.terms)
     assert isinstance(await env.agent_loop.run(plain.replace(token_ratio=2.0), never_interrupted), ContextFull)
@@ -261,7 +261,7 @@ async def test_a_tool_call_between_idle_replies_lets_the_run_go_on(env: AgentEnv
     assert isinstance(outcome, AgentFinished)
     assert not outcome.partial
     word = (await env.load_messages())[2]
-    assert word.text == "<platform>Go on. When you are done, hand in with submit_findings.</platform>"
+    assert word.text == "<platform>Go on. When you are done, submit with submit_findings.</platform>"
 
 
 @pytest.mark.parametrize(

@@ -237,6 +237,7 @@ async def test_a_budget_that_an_unanswered_call_used_up_lets_the_next_attempt_ma
 async def test_the_last_of_so_many_calls_in_a_row_without_a_reply_halts_the_run_with_the_cause(
     env: AgentEnvironment,
 ) -> None:
+    env.limit = Limit(tokens=200_000)
     for attempt in range(1, MAX_UNANSWERED_CALLS):
         with pytest.raises(ModelUnavailable) as failed:
             await env.run_leg(ScriptedModel([CUT]))

@@ -72,7 +72,7 @@ async def test_a_summary_that_was_only_thought_aloud_is_none(full_env: AgentEnvi
 async def test_the_other_strategies_share_a_prompt(full_env: AgentEnvironment, strategy: StrategyName) -> None:
     model = ScriptedModel([make_summary_response()])
     await run_compaction(by(full_env, strategy), model)
-    assert "what was tried and failed" in model.requests[0].system
+    assert "What was tried and failed" in model.requests[0].system
     assert "<state_snapshot>" not in model.requests[0].system
 
 
@@ -135,9 +135,9 @@ async def worked(env: AgentEnvironment, strategy: StrategyName) -> tuple[LegOutc
     env.terms = AgentConfig(
         model=OFFLINE_MODEL,
         condense_model=OFFLINE_MODEL,
-        window=9_000,
-        trigger=6_750,
-        target=3_375,
+        window=11_000,
+        trigger=8_250,
+        target=4_875,
         strategy=strategy,
         backpressure=False,
     )

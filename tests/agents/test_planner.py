@@ -1,4 +1,5 @@
 import pytest
+from inline_snapshot import snapshot
 from pydantic import JsonValue
 
 from tests.support.agent_environment import (
@@ -68,7 +69,21 @@ async def test_a_good_plan_is_kept_with_its_goals_and_given_without_them(unplann
     assert await stored_plan(unplanned) == PLAN
     (request,) = model.requests
     assert (request.require_tool, [tool.name for tool in request.tools]) == ("submit_plan", ["submit_plan"])
-    assert "<question>\nWhy did it silt up?\n</question>" in request.messages[0].text
+    assert "<question>\nWhy did it silt up?\n</question>\n<today>" in request.messages[0].text
+
+
+async def test_the_planner_sees_the_first_lines_of_documents_as_agents_may_see_them(
+    unplanned: AgentEnvironment,
+) -> None:
+    (message,) = (await first_request(unplanned)).messages
+    assert message.text.partition("</documents>\n")[2] == snapshot("""\
+<previews documents="2 of 2">
+- harbour.md: The harbour was dug in 1811. / It silted up within ten years.
+- keeper.md: The keeper was Ada Lovelace. / Her key is <SECRET_0123456789ab>.
+</previews>
+</task>\
+""")
+    assert SECRET not in message.text
 
 
 @pytest.mark.parametrize(

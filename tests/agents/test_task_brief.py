@@ -33,6 +33,7 @@ async def test_a_contract_says_what_was_asked_and_what_there_is(bare_env: AgentE
 <question>
 Why did it silt up?
 </question>
+<today>Saturday, 2026-11-21</today>
 <instructions>
 Be brief.
 </instructions>
@@ -41,7 +42,7 @@ Be brief.
 - Cites sources
 </accept>
 <output>
-Findings: one claim each with the places it stands at, and what stayed open; by submit_findings.
+Findings, one claim each with its evidence, and what stayed open. Submit them with submit_findings.
 </output>
 <documents count="2">
 - harbour.md (2 lines)

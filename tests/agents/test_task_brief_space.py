@@ -15,7 +15,7 @@ from waystation.memory.embedders.local import WordLlamaEmbedder
 from waystation.memory.passages import EmbeddedPassage, Passage
 from waystation.testing.doubles import ListMemory, ScriptedModel
 
-ROOMY, FIXED = 200_000, 2_500
+ROOMY, FIXED = 200_000, 4_000
 TAGS = 50
 """Tokens of those around lists, which are not counted for any part."""
 REVIEW = ProcedureSource(name="research.md", text="# How to do the research\nStart at the end.\n")
@@ -35,7 +35,7 @@ def many(count: int) -> list[SourceDocument]:
     return [SourceDocument(name=f"chapter-{number:04}-of-the-harbour.md", text="Silt.\n") for number in range(count)]
 
 
-@pytest.mark.parametrize("window", [4_000, 6_000, 8_000, 16_000])
+@pytest.mark.parametrize("window", [6_000, 8_000, 12_000, 24_000])
 async def test_a_contract_leaves_the_conversation_its_room(bare_env: AgentEnvironment, window: int) -> None:
     await bare_env.open_task(many(300), asked=TASK_REQUEST.replace(procedures=(REVIEW, COOK)))
     held = sum(SECTION_SHARES[layer] for layer in RESERVED_SECTIONS)
@@ -48,9 +48,9 @@ async def test_a_contract_leaves_the_conversation_its_room(bare_env: AgentEnviro
 
 async def test_names_of_documents_give_way_from_the_last_on(bare_env: AgentEnvironment) -> None:
     await bare_env.open_task(many(300))
-    named = [(await contract(bare_env, window)).count("- chapter-") for window in (5_000, 9_000, ROOMY)]
+    named = [(await contract(bare_env, window)).count("- chapter-") for window in (7_000, 11_000, ROOMY)]
     assert 0 < named[0] < named[1] < named[2] == MAX_LISTED_DOCUMENTS
-    text = await contract(bare_env, 5_000)
+    text = await contract(bare_env, 7_000)
     assert "- chapter-0000-of" in text
     assert f"- and {300 - named[0]} more; list_documents shows them" in text
 
@@ -83,7 +83,7 @@ async def test_in_a_small_window_a_procedure_is_only_named(bare_env: AgentEnviro
 async def test_a_deadline_is_in_the_contract_where_one_was_set(bare_env: AgentEnvironment) -> None:
     by = datetime(2026, 11, 22, 7, 0, tzinfo=UTC)
     await bare_env.open_task(asked=TASK_REQUEST.replace(unattended=UnattendedPolicy(answer_by=by)))
-    assert "<deadline>\n2026-11-22 07:00 UTC: from then on nobody is waited for" in await contract(bare_env)
+    assert "<deadline>\n2026-11-22 07:00 UTC: from then on no one is waited for" in await contract(bare_env)
 
 
 async def test_without_a_deadline_nothing_is_said_of_one(bare_env: AgentEnvironment) -> None:

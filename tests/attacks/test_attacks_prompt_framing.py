@@ -18,6 +18,7 @@ from tests.support.agent_fixtures import open_agent_environment
 from tests.support.scopes import SYSTEM_SCOPE
 from waystation.agents.delegation import SubagentResult
 from waystation.agents.deliverables import Finding, ReportDraft, ResearchFindings
+from waystation.agents.planner import render_previews
 from waystation.agents.prompt_sections import StatusMessage, ToolFailure
 from waystation.agents.task_brief import DocumentListing, render_procedure, render_procedure_listing, render_task_parts
 from waystation.agents.tools.delegate import DelegateInput, render_subagent_result
@@ -33,6 +34,7 @@ from waystation.context.summary import (
 )
 from waystation.context.transcript import build_platform_message, build_user_message
 from waystation.documents.documents import Document, SourceDocument
+from waystation.documents.previews import DocumentPreview
 from waystation.documents.procedures import InvalidProcedure, Procedure
 from waystation.documents.web_pages import StoredWebPage, wrap_untrusted_page
 from waystation.kernel.amount import Limit
@@ -116,7 +118,7 @@ def _subagent(words: str) -> str:
 def _task(words: str) -> str:
     request = TaskRequest.model_construct(question=words, instructions=words, accept=(words, words), request_id="r")
     named = [Document(name=words, blob="0", lines=1, characters=1)]
-    return wrap_untrusted("task", *render_task_parts(request, DocumentListing(named, 1)))
+    return wrap_untrusted("task", *render_task_parts(request, NOON, DocumentListing(named, 1)))
 
 
 def _procedures(words: str) -> str:
@@ -145,6 +147,7 @@ OPENINGS: dict[str, Callable[[str], str]] = {
     "of a subagent": _subagent,
     "of the task": _task,
     "of procedures": _procedures,
+    "of previews": lambda words: str(render_previews([DocumentPreview(name=words, text=words)] * 2, 2)),
     "of a page": _page,
     "of a search": lambda words: render_web_results(
         [WebSearchResult(url=words, title=words, excerpt=words, age=words)], 100_000

@@ -49,7 +49,7 @@ def test_a_list_before_the_middle_is_carried_too_so_that_the_summary_says_how_th
 
 
 def test_an_earlier_summary_carries_on_what_was_open_and_hides_older_lists() -> None:
-    carried = summary("user: Never dig.", "open: [TODO] write", f"open: {STEP_ITEM_PREFIX}its result is not handed in")
+    carried = summary("user: Never dig.", "open: [TODO] write", f"open: {STEP_ITEM_PREFIX}its result is not submitted")
     assert find_open_items([carried], [CONTRACT, PLAN, carried, *make_research_turns(1)]) == ("[TODO] write",)
     nothing = summary("user: Never dig.")
     assert find_open_items([nothing], [CONTRACT, PLAN, nothing]) == ()

@@ -45,7 +45,7 @@ def submitted(shell: Shell, documents: Path) -> str:
         "--budget",
         "60k",
         "--window",
-        "6k",
+        "9k",
         "--review-plan",
         "--detach",
     )

@@ -51,7 +51,7 @@ DOCUMENTS = (
     SourceDocument(name="keeper.md", text=f"The keeper was {NAME}.\nHer key is {SECRET}.\n"),
 )
 AGENT_CONFIG = AgentConfig(
-    model="claude-sonnet-5-5", condense_model="small", window=20_000, trigger=15_000, target=7_500, prices=PRICES
+    model="claude-sonnet-5-5", condense_model="small", window=22_000, trigger=16_500, target=9_000, prices=PRICES
 )
 LIMIT = Limit(tokens=100_000)
 
@@ -227,7 +227,11 @@ class AgentEnvironment:
     def planner(self) -> Planner:
         store = self.store
         return Planner(
-            model=self.metered_model, store=store, redactor=self.redactor, earlier_tasks=EarlierTaskReader(store)
+            model=self.metered_model,
+            store=store,
+            redactor=self.redactor,
+            redacted_documents=self.redacted_documents,
+            earlier_tasks=EarlierTaskReader(store),
         )
 
     @property

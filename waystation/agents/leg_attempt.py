@@ -12,6 +12,7 @@ from functools import cached_property
 
 from waystation.agents.call_ledger import CountedPrompt
 from waystation.agents.leg import AgentFinished, LegOutcome, LegRequest, LegState
+from waystation.agents.person_questions import QUESTIONS_NOTE, find_person_questions
 from waystation.agents.ports import AgentTask, TaskSource
 from waystation.agents.roles import AgentDeps, load_role_prompt
 from waystation.agents.task_brief import build_document_listing, render_task_parts
@@ -183,10 +184,12 @@ class LegAttempt:
     @property
     def leg_state(self) -> LegState:
         """State for the leg's outcome."""
+        # From the transcript, so that an attempt after a crash says it too.
+        asked = (QUESTIONS_NOTE,) if find_person_questions(self.transcript) else ()
         return LegState(
             totals=self.totals,
             token_ratio=self.token_ratio,
-            notes=tuple(dict.fromkeys(self.notes)),
+            notes=tuple(dict.fromkeys((*self.notes, *asked))),
             fixed_tokens=self.fixed_tokens,
             window=self.request.config.window,
         )
@@ -257,7 +260,9 @@ async def render_task_sections(row: AgentTask, store: DocumentReader, redactor: 
     Documents have the names that agents know; nothing else is redacted. Raises StoreError, RedactionFailed.
     """
     listed = await store.list_documents(row.ref.task_id, row.ref.scope)
-    return render_task_parts(row.request, await build_document_listing(listed, redactor, row.ref.tenant))
+    return render_task_parts(
+        row.request, row.submitted_at, await build_document_listing(listed, redactor, row.ref.tenant)
+    )
 
 
 async def render_task_with_messages(ref: TaskRef, store: TaskSource, redactor: Redactor) -> str:

@@ -36,8 +36,10 @@ from waystation.agents.leg import (
     TurnLimitReached,
 )
 from waystation.agents.leg_attempt import LegAttempt, receive_news
+from waystation.agents.person_questions import NO_ONE_ANSWERS, extract_person_question
 from waystation.agents.prompt_sections import (
     StatusMessage,
+    extract_question,
     find_recent_failures,
     round_limit_down,
     round_up_to_step,
@@ -247,8 +249,7 @@ async def run_open_tool_calls(attempt: LegAttempt, calling: Callable[[str], None
     if last.role == "user":
         return None
     if not last.tool_uses:
-        word = f"Go on. When you are done, hand in with {' or '.join(sorted(attempt.toolbox.ending_tool_names))}."
-        attempt.add(build_platform_message(attempt.transcript.next_message_id, word))
+        attempt.add(build_platform_message(attempt.transcript.next_message_id, _answer_idle_reply(attempt, last)))
         return None
     permitted = await resolve_call_permissions(attempt, last)
     if permitted.questions:
@@ -271,6 +272,14 @@ async def run_open_tool_calls(attempt: LegAttempt, calling: Callable[[str], None
         await attempt.commit_messages()
         await attempt.reload_usage()
     return None
+
+
+def _answer_idle_reply(attempt: LegAttempt, reply: Message) -> str:
+    """Return the answer to a reply without a tool call."""
+    submit = f"When you are done, submit with {' or '.join(sorted(attempt.toolbox.ending_tool_names))}."
+    if extract_person_question(reply, extract_question(attempt.transcript)):
+        return f"{NO_ONE_ANSWERS} {submit}"
+    return f"Go on. {submit}"
 
 
 async def _answer(attempt: LegAttempt, call: ToolUse, calling: Callable[[str], None]) -> ToolResult:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from pydantic import JsonValue, ValidationError
+from pydantic import Field, JsonValue, ValidationError
 
 from waystation.agents.call_ledger import MeteredModel
 from waystation.agents.leg_attempt import render_task_sections
@@ -21,6 +21,8 @@ from waystation.agents.structured_caller import (
 )
 from waystation.agents.tools.tool import ToolInput
 from waystation.budgets.budget import RunUsage
+from waystation.documents.previews import DocumentPreview, build_document_previews
+from waystation.documents.redacted_documents import RedactedDocumentStore
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import TextNotFoundError
 from waystation.kernel.refs import RunRef, TaskRef
@@ -43,7 +45,7 @@ from waystation.planning.plan import (
 from waystation.planning.ports import PlanRepository
 from waystation.privacy.policy import TextDestination, truncate_title
 from waystation.privacy.ports import Redactor
-from waystation.security.untrusted import wrap_untrusted
+from waystation.security.untrusted import SafeMarkup, sanitize_line, wrap_untrusted
 
 _TITLE_CHARACTERS = 60
 
@@ -54,7 +56,7 @@ UNKNOWN_PLAN = f"what `plan` names is no plan in the task's store: {SEND_AGAIN}"
 class SubmitPlanInput(ToolInput):
     """The plan."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[Step, ...] = Field(description="All steps, in order.")
 
 
 class PlanningResult(Value):
@@ -67,7 +69,8 @@ class PlanningResult(Value):
 
 SUBMIT_PLAN = ToolSpec(
     name="submit_plan",
-    description="Hands in the plan: its steps in order.",
+    description="Submits the plan: its steps in order, each before the steps that need it. Code checks the plan. If it "
+    "cannot be run, the result names every error, and you submit a corrected one.",
     input_schema=SubmitPlanInput.model_json_schema(),
 )
 PLANNING_NOTES = {
@@ -88,6 +91,8 @@ class Planner:
     model: MeteredModel
     store: PlannerStore
     redactor: Redactor
+    redacted_documents: RedactedDocumentStore
+    """Documents as agents may see them; the planner is shown their first lines."""
     earlier_tasks: EarlierTasks
 
     async def create_plan(self, ref: TaskRef, model: str, limit: Limit, prices: Sequence[Price]) -> PlanningResult:
@@ -161,7 +166,17 @@ class Planner:
         row = await self.store.get_task(run.task_id, run.scope)
         earlier = await self.earlier_tasks.render_listing(row, row.config.default.window)
         task = await render_task_sections(row, self.store, self.redactor)
-        return wrap_untrusted("task", *task, *filter(None, [earlier]))
+        documents = await self.store.list_documents(run.task_id, run.scope)
+        previews = render_previews(
+            await build_document_previews(documents, self.redacted_documents, self.redactor, run.scope), len(documents)
+        )
+        return wrap_untrusted("task", *task, *filter(None, [previews, earlier]))
+
+
+def render_previews(previews: Sequence[DocumentPreview], count: int) -> SafeMarkup | None:
+    """Render one line a document in a tag; None without any. `count`: number of documents of the task."""
+    lines = [f"- {sanitize_line(one.name)}: {one.text}" for one in previews]
+    return wrap_untrusted("previews", *lines, documents=f"{len(lines)} of {count}") if lines else None
 
 
 async def redact_titles_and_ids(plan: Plan, redactor: Redactor, tenant: str, known: Collection[str] = ()) -> Plan:

@@ -186,7 +186,7 @@ class SummaryModel:
 
     def _question(self, conversation: str, length: tuple[int, int], note: str) -> str:
         wishes = self.policy.instructions.strip()
-        heed = f"Whoever asked for the summary wants this heeded:\n{wrap_untrusted('wishes', wishes)}" if wishes else ""
+        heed = f"Wishes of the person who requested the summary:\n{wrap_untrusted('wishes', wishes)}" if wishes else ""
         work = (
             f"The agent works on this: keep what serves it.\n{wrap_untrusted('task', _inside(self.assignment))}"
             if self.assignment

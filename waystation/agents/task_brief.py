@@ -5,6 +5,7 @@ Parts are in tags, those that all agents of a task share first; the allocator de
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Final, NamedTuple, Protocol
 
 from waystation.agents.action_approvals import PlaceholderResolution
@@ -53,7 +54,13 @@ from waystation.planning.plan import Step
 from waystation.planning.ports import PlanReader
 from waystation.privacy.policy import TextDestination, build_redaction_notes
 from waystation.privacy.ports import Redactor
-from waystation.security.untrusted import SafeMarkup, join_safe_markup, sanitize_line, wrap_untrusted
+from waystation.security.untrusted import (
+    SafeMarkup,
+    join_safe_markup,
+    sanitize_line,
+    wrap_untrusted,
+    wrap_untrusted_line,
+)
 
 
 def parse_procedures(row: AgentTask) -> tuple[Procedure | InvalidProcedure, ...]:
@@ -198,6 +205,7 @@ class BriefContext:
     """Everything that a task brief may contain, before redaction."""
 
     request: AgentTaskRequest
+    submitted_at: datetime
     documents: DocumentListing
     procedures: Sequence[Procedure | InvalidProcedure]
     role: AgentRole
@@ -253,7 +261,8 @@ class BriefContext:
     def _firm_head(self) -> Sequence[SafeMarkup]:
         form = [wrap_untrusted("output", told)] if (told := get_role_spec(self.role).form) else []
         earlier = [self.earlier_tasks] if self.earlier_tasks else []
-        return [*render_question_and_criteria(self.request), *form, *render_deadline(self.request), *earlier]
+        asked = render_question_and_criteria(self.request, self.submitted_at)
+        return [*asked, *form, *render_deadline(self.request), *earlier]
 
     @property
     def _relevant(self) -> Sequence[Procedure]:
@@ -292,14 +301,21 @@ class BriefContext:
         return [shown] if shown else []
 
 
-def render_task_parts(request: AgentTaskRequest, documents: DocumentListing) -> Sequence[SafeMarkup]:
-    """Render question, instructions, criteria and documents, each in its tag."""
-    return [*render_question_and_criteria(request), render_document_list(*documents)]
+def render_task_parts(
+    request: AgentTaskRequest, submitted_at: datetime, documents: DocumentListing
+) -> Sequence[SafeMarkup]:
+    """Render question, date, instructions, criteria and documents, each in its tag."""
+    return [*render_question_and_criteria(request, submitted_at), render_document_list(*documents)]
 
 
-def render_question_and_criteria(request: AgentTaskRequest) -> Sequence[SafeMarkup]:
-    """Render what the user asked for, each part in its tag."""
-    parts = [wrap_untrusted("question", request.question)]
+def render_question_and_criteria(request: AgentTaskRequest, submitted_at: datetime) -> Sequence[SafeMarkup]:
+    """Render what the user asked for and on which day (UTC), each part in its tag.
+
+    The day is in the first message rather than in the system prompt, which stays the same for all tasks so that the
+    provider can cache it.
+    """
+    today = f"{submitted_at.astimezone(UTC):%A, %Y-%m-%d}"
+    parts = [wrap_untrusted("question", request.question), wrap_untrusted_line("today", today)]
     if request.instructions:
         parts.append(wrap_untrusted("instructions", request.instructions))
     if request.accept:
@@ -313,7 +329,7 @@ def render_deadline(request: AgentTaskRequest) -> Sequence[SafeMarkup]:
     if ahead.answer_by is None or ahead.at_deadline == "wait":
         return []
     by = f"{ahead.answer_by:%Y-%m-%d %H:%M %Z}".strip()
-    return [wrap_untrusted("deadline", f"{by}: from then on nobody is waited for; hand in before the budget is spent.")]
+    return [wrap_untrusted("deadline", f"{by}: from then on no one is waited for; submit before the budget is spent.")]
 
 
 def render_document_list(named: Sequence[Document], count: int) -> SafeMarkup:
@@ -364,10 +380,13 @@ class BriefBuilder:
         assigned = await self._assigned(run, row.request)
         procedures = parse_procedures(row)
         if unusable := sum(isinstance(one, InvalidProcedure) for one in procedures):
-            notes.append(f"{format_count(unusable, 'procedure')} cannot be used; the contract of each agent says why.")
+            notes.append(
+                f"{format_count(unusable, 'procedure')} cannot be used; the task brief of each agent says why."
+            )
         listed = await self.store.list_documents(run.task_id, run.scope)
         parts = BriefContext(
             request=row.request,
+            submitted_at=row.submitted_at,
             earlier_tasks=await self.earlier_tasks.render_listing(row, room.window),
             documents=await build_document_listing(listed, self.redactor, run.tenant),
             procedures=procedures,
@@ -406,7 +425,7 @@ class BriefBuilder:
         asked = parse_assignment(await self.store.load_transcript(f"{run.task_id}/{parent}", run.scope), run.step_id)
         own = _step_part(run.step_id, run.role, asked.title, asked.goal)
         known = [wrap_untrusted("context", asked.context, **{"from": parent})] if asked.context else []
-        to_whom = wrap_untrusted("result", f"What you submit goes to the agent {parent}, which asked for it.")
+        to_whom = wrap_untrusted("result", f"What you submit goes to the agent {parent}, which started you.")
         return AgentAssignment(asked.goal, [own, *known, to_whom])
 
     async def _recalled(self, run: RunRef, goal: str, scope: MemoryScope, notes: list[str]) -> Sequence[MemoryExcerpt]:

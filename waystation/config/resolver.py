@@ -247,7 +247,7 @@ def compute_usable_window(works: ModelOptions) -> int:
     return facts.window - reserve - facts.window // 10
 
 
-SMALL_HARD_BUDGET = 10_000
+SMALL_HARD_BUDGET = 15_000
 LATE_TRIGGER_PERCENT = 95
 REDUCED_PRIMERS, RAISED_RECENTS = 2, 50
 NARROW_WINDOW = 8_000

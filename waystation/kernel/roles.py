@@ -52,14 +52,14 @@ ROLES: Mapping[str, RoleSpec] = MappingProxyType(
         "research": RoleSpec(
             purpose="finds out what the documents say about a part of the question",
             prompt="research",
-            form="Findings: one claim each with the places it stands at, and what stayed open; by submit_findings.",
+            form="Findings, one claim each with its evidence, and what stayed open. Submit them with submit_findings.",
             permissions=frozenset({"read", "note", "hand_in", "delegate", "compute", "web", "foreign"}),
             tools=(*_READING, *_NOTING, "web", "submit_findings", "delegate"),
         ),
         "analysis": RoleSpec(
             purpose="weighs findings against each other",
             prompt="analysis",
-            form="Conclusions with the places they rest on, contradictions and gaps; by submit_analysis.",
+            form="Conclusions with their evidence, contradictions and gaps. Submit them with submit_analysis.",
             permissions=frozenset({"read", "note", "hand_in", "delegate", "compute", "foreign"}),
             tools=("read_findings", *_READING, *_NOTING, "submit_analysis", "delegate"),
             activity="RunAnalysisAgent",

@@ -44,11 +44,11 @@ Share = Annotated[SkipJsonSchema[str], BeforeValidator(_written), Field(max_leng
 class Step(Value):
     """One piece of the work. `goal` is text for the agent and stays in the store; `title` is safe to show."""
 
-    id: Identifier
-    role: Role
-    title: str
-    goal: str = ""
-    needs: tuple[Identifier, ...] = ()
+    id: Identifier = Field(description="Short and unique, such as research-1: lower-case letters, digits, hyphens.")
+    role: Role = Field(description="What the step does.")
+    title: str = Field(description="At most six words, without names of persons.")
+    goal: str = Field(default="", description="What to find out, where to begin, what others do, when it is done.")
+    needs: tuple[Identifier, ...] = Field(default=(), description="Ids of the steps whose results this step needs.")
     share: Share = ""
     """Empty: an even part of what the others leave. A person's share is lent to no other step."""
 
@@ -305,10 +305,10 @@ def _share(left: int | None, own: int | None, steps: int) -> int | None:
 class StepChange(Value):
     """Another goal, title or order of one step. What is left out stays."""
 
-    id: str
-    goal: str | None = None
-    title: str | None = None
-    needs: tuple[str, ...] | None = None
+    id: str = Field(description="Id of a step that has not begun.")
+    goal: str | None = Field(default=None, description="The new goal, whole.")
+    title: str | None = Field(default=None, description="The new title.")
+    needs: tuple[str, ...] | None = Field(default=None, description="All steps that it needs now.")
 
 
 class PlanChange(Value):

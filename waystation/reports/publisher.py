@@ -7,6 +7,8 @@ from typing import Protocol
 
 from waystation.agents.citation_checker import CitationChecker, CitationCheckResult
 from waystation.agents.deliverables import Finding, ReportDraft, check_criteria
+from waystation.agents.person_questions import QUESTIONS_NOTE, find_person_questions, merge_person_questions
+from waystation.agents.ports import TranscriptReader
 from waystation.agents.redaction import build_task_redactor
 from waystation.agents.tools.submissions import (
     DeliverableSource,
@@ -44,6 +46,7 @@ from waystation.reports.report import (
     render_document_versions,
     render_oversight_lines,
     render_procedure_lines,
+    render_questions_section,
     render_report,
     render_skipped_section,
     render_sources_section,
@@ -52,6 +55,7 @@ from waystation.reports.report import (
 )
 from waystation.security.untrusted import sanitize_line
 from waystation.tasks.ports import CostReader, TaskRepository
+from waystation.tasks.progress import TRUNCATION_NOTE
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import ReportVersion, ReusedWork, TaskPhase, TaskProgress, TaskRow
 from waystation.tasks.view import TaskView, select_shown_version
@@ -129,7 +133,9 @@ class ComposedReport(Value):
     """Whether no agent has noted, found or written anything."""
 
 
-class ReportStore(TaskRepository, DeliverableSource, DocumentStore, DocumentUpdateReader, CostReader, Protocol):
+class ReportStore(
+    TaskRepository, DeliverableSource, DocumentStore, DocumentUpdateReader, CostReader, TranscriptReader, Protocol
+):
     """What a report is made of, and where it is stored."""
 
 
@@ -190,6 +196,7 @@ class ReportPublisher:
                 filter(None, (render_skipped_section(parts.skipped_items), await self._not_remembered(ref, progress)))
             ),
             await self._oversight(ref, progress),
+            await self._render_questions(ref, progress),
             await self._criteria(ref, parts.draft, checked),
             await self._render_request_line(ref),
             await self._render_versions(ref, checked),
@@ -199,7 +206,7 @@ class ReportPublisher:
         shown = [
             await asyncio.to_thread(checked.document_names.replace_private_names, text) for text in (*sections, *names)
         ]
-        written, sources, not_used, oversight, criteria, asked, versions, *names = await self._redacted(
+        written, sources, not_used, oversight, questions, criteria, asked, versions, *names = await self._redacted(
             shown, ref.tenant
         )
         failed = tuple(
@@ -208,6 +215,7 @@ class ReportPublisher:
         )
         count = len(checked.faults)
         apparatus = ReportAppendix(
+            questions=questions,
             checked=count,
             failed=failed,
             criteria=criteria,
@@ -295,6 +303,19 @@ class ReportPublisher:
         changed = "- A person changed the plan before its steps began" if PERSON_EDIT_REASON in reasons.values() else ""
         told = render_oversight_lines(progress.revisions, reasons, progress.reviews, faults)
         return "\n".join(filter(None, [changed, told]))
+
+    async def _render_questions(self, ref: TaskRef, progress: TaskProgress) -> str:
+        """Render the questions that agents asked. Transcripts are read only if a run's note says that there are any."""
+        if not {QUESTIONS_NOTE, TRUNCATION_NOTE}.intersection(progress.notes):
+            return ""
+        run_ids = await self.store.list_run_ids(ref.task_id, ref.scope)
+        asked = {
+            run_id.removeprefix(f"{ref.task_id}/"): find_person_questions(
+                await self.store.load_transcript(run_id, ref.scope)
+            )
+            for run_id in run_ids
+        }
+        return render_questions_section(merge_person_questions(asked))
 
     async def _criteria(self, ref: TaskRef, draft: ReportDraft, checked: CitationCheckResult) -> str:
         """Check the criteria of a report that its writer has submitted."""

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from waystation.agents.delegation import get_parent_id
 from waystation.agents.deliverables import Analysis, Finding, ReportDraft, ResearchFindings
+from waystation.agents.person_questions import PersonQuestion
 from waystation.documents.citations import CITATION_PATTERN, Citation, CitedDocument, FailedCitation, parse_citations
 from waystation.documents.documents import Document, SkippedItem
 from waystation.documents.procedures import ProcedureSource
@@ -33,6 +34,7 @@ from waystation.reports.sections import (
     NOT_IN_MEMORY,
     NOT_JUDGED,
     NOT_USED,
+    QUESTIONS,
     SOURCES,
 )
 from waystation.security.untrusted import neutralize_markdown, sanitize_line
@@ -46,7 +48,7 @@ OFFLINE_WARNING = (
 )
 
 _QUESTION = "**Question.**"
-_APPARATUS = tuple(f"{head}\n" for head in (CRITERIA, SOURCES, CITATIONS, FAILED_CITATIONS, ACCOUNT))
+_APPARATUS = tuple(f"{head}\n" for head in (QUESTIONS, CRITERIA, SOURCES, CITATIONS, FAILED_CITATIONS, ACCOUNT))
 """Headings of the sections that code adds after what agents wrote."""
 
 MAX_NAMED_AGENTS = 4
@@ -91,6 +93,8 @@ class ReportParts(Value):
 class ReportAppendix(Value):
     """What code adds to what the agents wrote: the check of their citations, and parts in Markdown."""
 
+    questions: str = ""
+    """The section with the questions that agents asked and no one answered."""
     checked: int = 0
     failed: tuple[FailedCitation, ...] = ()
     criteria: str = ""
@@ -154,6 +158,7 @@ def render_report(parts: ReportParts, written: str, apparatus: ReportAppendix) -
     pieces = [
         OFFLINE_WARNING if parts.offline else "",
         written,
+        apparatus.questions,
         f"{CRITERIA}\n\n{apparatus.criteria}" if apparatus.criteria else "",
         apparatus.sources,
         _citations_section(apparatus.checked, apparatus.failed),
@@ -174,6 +179,15 @@ def extract_answer(report: str) -> str:
     end = min((place for head in _APPARATUS if (place := report.find(f"\n\n{head}")) >= 0), default=len(report))
     blocks = report[:end].split("\n\n")
     return "\n\n".join(block for block in blocks if not block.startswith(("> **", _QUESTION))).strip() + "\n"
+
+
+def render_questions_section(questions: Sequence[PersonQuestion]) -> str:
+    """Render the questions that agents asked, with who asked; empty if there are none."""
+    if not questions:
+        return ""
+    head = "No one answers while agents work, so they went on with an assumption. A further task can give the answer."
+    lines = [f"- {', '.join(one.agents)}: {neutralize_markdown(one.text)}" for one in questions]
+    return "\n".join([QUESTIONS, "", head, "", *lines])
 
 
 def render_sources_section(holding: Sequence[Citation], documents: Mapping[str, CitedDocument]) -> str:

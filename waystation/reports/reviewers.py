@@ -69,7 +69,8 @@ class RevisePlanInput(PlanChange, ToolInput):
 
 REVISE_PLAN = ToolSpec(
     name="revise_plan",
-    description="Changes the steps of the plan that have not begun, adds steps, or keeps the plan as it is.",
+    description="Changes the steps of the plan that have not begun, adds steps, or, without changes, keeps the plan. "
+    "Code checks the plan that results. If it cannot be run, the result names every error.",
     input_schema=RevisePlanInput.model_json_schema(),
 )
 REVISION_NOTES = {
@@ -274,12 +275,13 @@ MAX_FAULTS = 20
 class ReviewReportInput(ToolInput):
     """What is wrong with the report."""
 
-    faults: tuple[Fault, ...]
+    faults: tuple[Fault, ...] = Field(description="The gravest first; empty if there is none.")
 
 
 REVIEW_REPORT = ToolSpec(
     name="review_report",
-    description="Says what is wrong with the report, fault by fault. Without any it is good as it is.",
+    description="Submits what is wrong with the report, fault by fault, for its writer to correct. Without a fault the "
+    "report is delivered as it is.",
     input_schema=ReviewReportInput.model_json_schema(),
 )
 REVIEW_NOTES = {
@@ -389,9 +391,10 @@ class ReportReviewer:
         """Add the faults to the start of the writer's next leg; sent once, whatever is retried."""
         writer = request.writer
         text = (
-            f"Review {request.number} of your report found what follows. Mend it: write the sections concerned again "
-            "with write_section, each under its heading, then submit again with submit_report. What the findings do "
-            f"not allow to mend, say in the report; invent nothing.\n{escape_tags(render_fault_list(faults))}"
+            f"Review {request.number} of your report found the faults below. Correct them: write the sections "
+            "concerned again with write_section, each under its heading, then submit the report again with "
+            "submit_report. If the findings do not allow a correction, say so in the report, and invent nothing.\n"
+            f"{escape_tags(render_fault_list(faults))}"
         )
         (redacted,) = await self.redactor.redact([text], TextDestination.CONTRACT, writer.tenant)
         fence = await self.store.acquire_fence(writer.run_id)

@@ -3,6 +3,7 @@
 Reports are read back for export, so what is written and what is read is named once, here.
 """
 
+QUESTIONS = "## Questions that agents asked"
 CRITERIA = "## Criteria"
 SOURCES = "## Sources"
 CITATIONS = "## Citations"

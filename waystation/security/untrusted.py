@@ -65,8 +65,9 @@ def escape_control_characters_in_json(written: str) -> str:
 _MAX_NAME_CHARACTERS, MAX_NOTE_CHARACTERS = 300, 2_000
 """Maximum characters of a displayed name or title, and of what a person writes into an answer."""
 PROMPT_TAGS = frozenset({
-    *("task", "question", "instructions", "accept", "output", "deadline", "session", "documents", "documentschanged"),
-    *("procedures", "procedure", "step", "needs", "context", "result", "recalled", "passage", "toldmeanwhile"),
+    *("task", "question", "today", "instructions", "accept", "output", "deadline", "session", "documents"),
+    *("documentschanged", "previews", "procedures", "procedure", "step", "needs", "context", "result", "recalled"),
+    *("passage", "toldmeanwhile"),
     *("foreign", "webpage", "webresults", "summary", "reminder", "platform", "subagent"),
     *("plan", "found", "room", "draft", "checked", "query", "status", "siblings", "failed"),
     *("findings", "analysis", "notes", "length", "cited"),

@@ -35,9 +35,13 @@ _SOURCES = 20
 class DelegateInput(ToolInput):
     """Assignment of one subagent."""
 
-    role: Role
+    role: Role = Field(description="Usually your own.")
     title: str = Field(min_length=1, max_length=_TITLE_CHARACTERS, description="A few words for the people who watch.")
-    goal: str = Field(min_length=1, max_length=4_000, description="What it is to find out, and what counts as done.")
+    goal: str = Field(
+        min_length=1,
+        max_length=4_000,
+        description="What it is to find out, where to begin, what belongs to others, and what counts as done.",
+    )
     context: str = Field(
         default="",
         max_length=8_000,
@@ -51,8 +55,9 @@ class DelegateTool(TypedTool[DelegateInput]):
 
     name = "delegate"
     description = (
-        "Hands a part of your work to a subagent with its own context and a part of your budget. Call it several times "
-        "in one reply and they work side by side. You get back what each found, with its sources."
+        "Gives a part of your work to a subagent with its own context and a part of your budget. Use it for parts that "
+        "are large and independent, such as groups of documents or things compared; several calls in one reply work "
+        "side by side. Returns what each found, with its sources. Not for what you can do in a few calls yourself."
     )
     permission = "delegate"
     urgency = {"executing": FIRST, "reflecting": SOON}

@@ -33,14 +33,17 @@ class ListDocumentsInput(ToolInput):
     """Part of the list of documents."""
 
     first: int = Field(default=1, ge=1, description="Number of the first document to name.")
-    count: int = Field(default=100, ge=1, le=200)
+    count: int = Field(default=100, ge=1, le=200, description="How many documents to name.")
 
 
 class ListDocumentsTool(TypedTool[ListDocumentsInput]):
     """Lists documents with lines and sizes."""
 
     name = "list_documents"
-    description = "Names the documents of this task with their length, page by page."
+    description = (
+        "Lists the documents of this task. Use it if the first message does not name them all, or after they changed. "
+        "Returns names with lines and characters. Not for their contents: search or read them."
+    )
     rereadable = True
     urgency = make_urgency(FIRST, SOON)
     input_model = ListDocumentsInput
@@ -77,8 +80,8 @@ class ReadDocumentInput(ToolInput):
     """Lines of a document."""
 
     name: str = Field(description="The document's name, exactly as list_documents or a citation gives it.")
-    first_line: int = Field(default=1, ge=1)
-    last_line: int | None = Field(default=None, ge=1)
+    first_line: int = Field(default=1, ge=1, description="First line to read.")
+    last_line: int | None = Field(default=None, ge=1, description="Last line to read; by default as many as fit.")
     first_character: int = Field(
         default=1, ge=1, description=f"Of a line of over {LINE_CHARACTERS:,} characters: where in first_line to begin."
     )
@@ -89,7 +92,9 @@ class ReadDocumentTool(TypedTool[ReadDocumentInput]):
 
     name = "read_document"
     description = (
-        f"Reads up to {_LINES_A_PAGE} numbered lines of a document. Cite what you use as [document:first-last]."
+        f"Reads up to {_LINES_A_PAGE} lines of a document. Use it for the lines around a hit, or for a beginning or a "
+        "list of contents. Returns numbered lines, which you cite as [document:first-last], and where to continue. Not "
+        "for finding a word in a long document: search_documents does that."
     )
     rereadable = True
     originals = frozenset({"name"})
@@ -174,7 +179,7 @@ def _cut(line: str) -> str:
 class ReadSkillInput(ToolInput):
     """Name of a procedure."""
 
-    name: str = Field(min_length=1, max_length=300, description="As the contract names it.")
+    name: str = Field(min_length=1, max_length=300, description="As the list of procedures names it.")
 
 
 class ReadSkillTool(TypedTool[ReadSkillInput]):
@@ -182,7 +187,8 @@ class ReadSkillTool(TypedTool[ReadSkillInput]):
 
     name = "read_skill"
     description = (
-        "Shows a procedure of the user's, whole. Follow it where it fits your step; it is no evidence to cite."
+        "Shows a procedure of the user's. Use it before you do what its description names. Returns the "
+        "whole text, to be followed as far as it fits your step. Not for evidence: it is never cited."
     )
     rereadable = True
     originals = frozenset({"name"})
@@ -216,7 +222,7 @@ async def _procedure(name: str, written: str, store: AgentTaskReader, ctx: ToolC
 class ReadSkillFileInput(ToolInput):
     """File of a skill."""
 
-    skill: str = Field(min_length=1, max_length=300, description="As the contract names it.")
+    skill: str = Field(min_length=1, max_length=300, description="As the list of procedures names it.")
     file: str = Field(min_length=1, max_length=300, description="As read_skill names it.")
 
 
@@ -224,7 +230,10 @@ class ReadSkillFileTool(TypedTool[ReadSkillFileInput]):
     """Shows a whole file; of a long one the toolbox shows the beginning, and how to read on."""
 
     name = "read_skill_file"
-    description = "Shows a file of a procedure of the user's that has files. Scripts are there to be read: none is run."
+    description = (
+        "Shows a file of a procedure. Use it if the procedure refers to the file. Returns its text. Not for running "
+        "scripts: they can only be read."
+    )
     rereadable = True
     originals = frozenset({"skill", "file"})
     urgency = make_urgency(SOON)
@@ -251,7 +260,7 @@ class ReadSkillFileTool(TypedTool[ReadSkillFileInput]):
 class ReadStoredInput(ToolInput):
     """Position in a stored result."""
 
-    id: str = Field(description="The id that the pointer gives.")
+    id: str = Field(description="The whole id that the pointer gives.")
     first: int = Field(default=0, ge=0, description="Number of the first character.")
 
 
@@ -259,7 +268,11 @@ class ReadStoredResultTool(TypedTool[ReadStoredInput]):
     """Reads a page of a stored result."""
 
     name = "read_stored"
-    description = "Reads on in a large result that was stored; its pointer gives the id."
+    description = (
+        "Reads on in a result that was too large to be shown whole. Use it if the part that you saw is not enough. "
+        "Returns text from a character on, and where it continues. Not for documents: read_document gives lines to "
+        "cite."
+    )
     rereadable = True
     urgency = make_urgency(SOON, FIRST)
     input_model = ReadStoredInput
@@ -292,9 +305,9 @@ class SearchDocumentsInput(ToolInput):
     """Query and range of documents."""
 
     query: str = Field(min_length=1, max_length=1_000, description="Key words.")
-    limit: int = Field(default=10, ge=1, le=40)
+    limit: int = Field(default=10, ge=1, le=40, description="How many passages to return.")
     first_document: int = Field(default=1, ge=1, description="Number in the list of documents, to search a part of it.")
-    last_document: int | None = Field(default=None, ge=1)
+    last_document: int | None = Field(default=None, ge=1, description="Number of the last document to search.")
 
 
 class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
@@ -302,8 +315,9 @@ class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
 
     name = "search_documents"
     description = (
-        "Searches all documents by key words. Gives the best passages, each headed by the place it stands at, "
-        "written as a citation: [document:first-last]."
+        "Searches all documents by key words. Use it first for each point of your step. Returns the best passages, "
+        "each headed by the place it stands at, written as a citation: [document:first-last]. Not for reading: read "
+        "the lines around a passage before you rely on it."
     )
     rereadable = True
     originals = frozenset({"query"})

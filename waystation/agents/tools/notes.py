@@ -32,10 +32,14 @@ from waystation.kernel.errors import BadInput
 class TakeNoteInput(ToolInput):
     """A note and its source."""
 
-    text: str = Field(min_length=1, max_length=4_000, description="What is worth keeping; quote it where you can.")
-    document: str
-    first_line: int = Field(ge=1)
-    last_line: int = Field(ge=1)
+    text: str = Field(
+        min_length=1,
+        max_length=4_000,
+        description="The exact words in quotation marks, then what they mean for the step.",
+    )
+    document: str = Field(description="Name of the document, or address of the page, as it was shown.")
+    first_line: int = Field(ge=1, description="First of the lines that say it.")
+    last_line: int = Field(ge=1, description="Last of these lines.")
 
 
 class NoteStore(WorkRepository, DocumentReader, Protocol):
@@ -46,7 +50,11 @@ class TakeNoteTool(TypedTool[TakeNoteInput]):
     """Takes a note."""
 
     name = "take_note"
-    description = "Keeps a note with its source. Notes are never compressed away; read_notes shows them."
+    description = (
+        "Keeps a note with its source. Use it as soon as you have read something that your result needs, several in "
+        "one reply. Returns the note's number. Notes survive compression, and later agents may read them. Not for "
+        "plans, or for what has no source."
+    )
     originals = frozenset({"document"})
     permission = "note"
     urgency = make_urgency(FIRST, verifying=SOON)
@@ -79,15 +87,18 @@ class TakeNoteTool(TypedTool[TakeNoteInput]):
 class ReadNotesInput(ToolInput):
     """Part of the notes."""
 
-    first: int = Field(default=1, ge=1)
-    count: int = Field(default=50, ge=1, le=200)
+    first: int = Field(default=1, ge=1, description="Number of the first note to show.")
+    count: int = Field(default=50, ge=1, le=200, description="How many notes to show.")
 
 
 class ReadNotesTool(TypedTool[ReadNotesInput]):
     """Shows notes in the order in which they were taken."""
 
     name = "read_notes"
-    description = "Shows your own notes with their sources, page by page."
+    description = (
+        "Shows your own notes. Use it before you submit, and after your conversation was compressed. Returns them by "
+        "number with their sources, page by page. Not for the work of other agents."
+    )
     urgency = make_urgency(LATER, FIRST)
     input_model = ReadNotesInput
 
@@ -129,8 +140,9 @@ class PinMessageTool(TypedTool[PinMessageInput]):
 
     name = "pin_message"
     description = (
-        "Pins an earlier message: it stays word for word when the conversation is compressed, a call with its results. "
-        "Pins take a fifth of your context at most: keep the rest as notes."
+        "Keeps an earlier message word for word when the conversation is compressed, a call with its results. Use it "
+        "for a table or a text that you will need whole. Returns what was pinned. Not for single facts: take_note. "
+        "Pins may take a fifth of your context."
     )
     permission = "note"
     urgency = make_urgency(LAST)

@@ -38,7 +38,7 @@ _WINDOW_SHARE = 8
 class RecallInput(ToolInput):
     """Recall query."""
 
-    query: str = Field(min_length=1, max_length=1_000)
+    query: str = Field(min_length=1, max_length=1_000, description="What to find, in a phrase with its names.")
 
 
 class RecallTool(TypedTool[RecallInput]):
@@ -46,9 +46,10 @@ class RecallTool(TypedTool[RecallInput]):
 
     name = RECALL
     description = (
-        "Finds what was said in conversation that is no longer shown, of this task and its session, and in documents, "
-        "reports and findings of earlier tasks. Talk begins with [passage, day when it was hidden] and [message, who]; "
-        "`expand` shows what is around it."
+        "Searches memory: conversation that is no longer shown, and documents, reports and findings of earlier tasks. "
+        "Use it if a summary lacks a detail that you had, or if an earlier task may have answered this. Returns "
+        "passages, each with an id for `expand`; talk begins with [passage, day when it was hidden] and [message, "
+        "who]. Not for this task's documents: search_documents."
     )
     urgency = make_urgency(LATER, SOON)
     input_model = RecallInput
@@ -97,8 +98,9 @@ class ExpandReferenceTool(TypedTool[ExpandInput]):
 
     name = "expand"
     description = (
-        "Shows the whole messages behind a passage or the document around it, one earlier message of this "
-        "conversation, all that one of your subagents has handed in, or the report of an earlier task."
+        "Shows the original behind an id. Use it if a passage, a summary or a subagent's result is too short. Returns "
+        "the messages of a passage or the document around it, a message of this conversation, all that a subagent "
+        "submitted, or an earlier task's report. Not for searching: recall."
     )
     rereadable = True
     urgency = make_urgency(LATER, FIRST)
@@ -130,7 +132,7 @@ class ExpandReferenceTool(TypedTool[ExpandInput]):
     async def _handed_in(self, wanted: str, ctx: ToolContext) -> str:
         lines = (await load_agent_result(self._store, ctx.run.scope, wanted)).lines
         if not lines:
-            raise ToolCallRejectedError(f"{wanted} has handed in nothing.")
+            raise ToolCallRejectedError(f"{wanted} has submitted nothing.")
         return "\n".join(lines)
 
     async def _report(self, task: str, ctx: ToolContext) -> str:

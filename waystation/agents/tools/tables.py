@@ -49,7 +49,7 @@ class CalculateInput(ToolInput):
     expression: str = Field(
         min_length=1,
         max_length=2_000,
-        description="For example (1250.40 - 1100) / 1100 * 100, round(2.5 * 19.99, 2), "
+        description="One SQL expression, for example (1250.40 - 1100) / 1100 * 100, round(2.5 * 19.99, 2), "
         "date_diff('day', DATE '2024-01-31', DATE '2025-03-01') or DATE '2026-03-01' + INTERVAL 6 WEEK.",
     )
 
@@ -59,9 +59,9 @@ class CalculatorTool(TypedTool[CalculateInput]):
 
     name = "calculate"
     description = (
-        "Calculates one expression with numbers or dates, as SQL writes it; use it instead of calculating yourself. "
-        "Sums, differences and products of decimals are exact; / and ^ are approximate beyond 15 digits. No thousands "
-        "separators, no percent signs; -2^2 is (-2)^2."
+        "Calculates with numbers or dates. Use it for every figure that you derive, instead of calculating yourself. "
+        "Returns the value: exact for sums, differences and products of decimals, approximate beyond 15 digits for / "
+        "and ^. No thousands separators or percent signs; -2^2 is (-2)^2. Not for columns of a table: query_table."
     )
     permission = "compute"
     urgency = make_urgency(LAST)
@@ -327,10 +327,11 @@ class QueryTableTool(TypedTool[QueryTableInput]):
     name = "query_table"
     description = (
         "Runs one SQL SELECT (DuckDB) over tables in documents: CSV, TSV, sheets of a workbook, rows with | between "
-        "cells. Leave sql out first: it shows columns, types and first rows. Names of columns with spaces need "
-        'double quotes: "Net amount". Columns of numbers written like 1.234,56 or 12 % are text: convert them in the '
-        "query. The column _line has the line of the document, for citations. Private cells are placeholders, in SQL "
-        "too: the same value has the same one, to be compared, joined and counted by."
+        "cells. Use it to filter, sum, rank or join rows. Returns a Markdown table and the citation of each source. "
+        "Leave sql out first: it shows columns, types and first rows. Names of columns with spaces need double quotes: "
+        '"Net amount". Columns of numbers written like 1.234,56 or 12 % are text: convert them in the query. The '
+        "column _line has the line of the document, for citations. Private cells are placeholders, in SQL too: the "
+        "same value has the same one, to be compared, joined and counted by. Not for text: search_documents."
     )
     rereadable = True
     originals = frozenset({"tables"})
