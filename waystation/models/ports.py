@@ -10,13 +10,19 @@ from waystation.models.profiles import Effort, ThinkingSetting, get_family_name,
 
 
 class StopReason(StrEnum):
-    """Why a reply ended."""
+    """Why a reply ended. `waystation.agents.stop_reasons` says how an agent goes on after each."""
 
     END_TURN = "end_turn"
     TOOL_USE = "tool_use"
     MAX_TOKENS = "max_tokens"
+    STOP_SEQUENCE = "stop_sequence"
+    PAUSE_TURN = "pause_turn"
+    """The provider interrupted a long turn; the model goes on from there in the next call."""
     REFUSAL = "refusal"
+    """The provider's safeguards stopped the reply, or kept it from beginning."""
     CONTEXT_EXCEEDED = "model_context_window_exceeded"
+    UNKNOWN = "unknown"
+    """A reason that this version does not know; `ModelResponse.stop_detail` has its name."""
 
 
 class ModelRequest(Value):
@@ -77,6 +83,8 @@ class ModelResponse(Value):
 
     blocks: tuple[Block, ...]
     stop: StopReason
+    stop_detail: str = ""
+    """The category of a refusal, or the name of an unknown reason; empty if the provider gives none."""
     usage: Usage
     model: str
     """The model that answered, as the provider names it."""

@@ -145,17 +145,21 @@ class AnthropicModel:
 
 
 class _WithUsage(AsyncStream[RawMessageStreamEvent]):
-    """A stream in which every event that can carry usage does, even if it is zero."""
+    """A stream in which every event that can carry usage does, even if it is zero, and whose tool arguments are JSON
+    objects.
+    """
 
     def __init__(self, raw: AsyncStream[RawMessageStreamEvent], partial: StreamUsageTracker) -> None:
         self._raw, self.response, self._partial = raw, raw.response, partial
 
     async def __aiter__(self) -> AsyncIterator[RawMessageStreamEvent]:
         """Yield the events, each recorded before it is passed on."""
+        arguments = wire.ArgumentsAccumulator()
         async for event in self._raw:
             told = wire.with_usage(event)
             self._partial.add_event(told, time.monotonic())
-            yield told
+            for whole in arguments.add_event(told):
+                yield whole
 
     async def close(self) -> None:
         """Close the response."""
