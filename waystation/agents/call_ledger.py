@@ -30,6 +30,7 @@ from waystation.models.ports import (
     FallbackChatModel,
     ModelRequest,
     ModelResponse,
+    StopReason,
     WebSearch,
     WebSearchResponse,
 )
@@ -129,6 +130,18 @@ class MeteredModel:
     report_status: Callable[[AgentStatus], None] = ignore_status
     """Receives what is going on at this moment."""
 
+    def find_fallback(self, model: str, remaining: Limit, prices: Sequence[Price]) -> str | None:
+        """Return the full name of the first model that may answer in place of a model; None if there is none.
+
+        If dollars are limited, only models with a known price may.
+        """
+        day = self.clock().date()
+        return next((other for other in self._list_fallbacks(model, remaining, prices, day)), None)
+
+    def _list_fallbacks(self, model: str, remaining: Limit, prices: Sequence[Price], day: date) -> tuple[str, ...]:
+        others = self.model.list_fallbacks(model) if isinstance(self.model, FallbackChatModel) else ()
+        return tuple(one for one in others if remaining.micro_usd is None or find_price(one, day, prices) is not None)
+
     async def prepare_call(
         self,
         request: ModelRequest,
@@ -167,9 +180,8 @@ class MeteredModel:
             met = (find_worst_rates(model, tokens, day, prices) for model in (request.model, *request.fallbacks))
             return CallCostBound(input_tokens=tokens, rates=merge_worst_rates(met))
 
-        others = self.model.list_fallbacks(request.model) if isinstance(self.model, FallbackChatModel) else ()
-        priced = [one for one in others if remaining.micro_usd is None or find_price(one, day, prices) is not None]
-        request = request.replace(fallbacks=tuple(priced))
+        priced = self._list_fallbacks(request.model, remaining, prices, day)
+        request = request.replace(fallbacks=priced)
         alike = tuple(one for one in priced if get_family_name(one) == get_family_name(request.model))
         known = bytes_bound if counted is None else min(bytes_bound, counted.compute_token_bound(request, tools))
         bound = bounded(known if len(alike) == len(priced) else bytes_bound)
@@ -204,7 +216,9 @@ class MeteredModel:
         priced = PricedCall(call.request.model, call.worst_case, call.prices, call.day, input_bound)
         reply, charge = await books.run_metered_call(fence, key, priced, lambda: self._answer(call))
         return reply, charge.replace(
-            stop=reply.stop.value, dropped_thinking=reply.dropped_thinking, cache_miss=reply.cache_miss
+            stop=(reply.stop is StopReason.UNKNOWN and reply.stop_detail) or reply.stop.value,
+            dropped_thinking=reply.dropped_thinking,
+            cache_miss=reply.cache_miss,
         )
 
     async def _counted(self, request: ModelRequest) -> int | None:

@@ -110,10 +110,15 @@ class CompactionContext:
     def resolve_policy(self, transcript: Transcript) -> CompactionPolicy:
         """Return the agent's policy.
 
-        With too many messages, or if a person asked, it treats the context as full.
+        With too many messages, or if a person asked, it treats the context as full. So it does with a request below the
+        trigger: the model said that its window was exceeded, which is then smaller than its profile says.
         """
         terms, shown = self.request.config, build_model_view(transcript)
         if self.manual is None and not terms.has_too_many_messages(len(shown)):
-            return terms.compaction_policy
+            policy = terms.compaction_policy
+            if self.request.request_tokens >= policy.trigger:
+                return policy
+            size = self.build_estimator(transcript).request(shown)
+            return policy.replace(trigger=size, target=size // 2)
         policy = terms.compaction_policy.for_too_many_messages(self.build_estimator(transcript).request(shown))
         return policy.replace(instructions=self.manual.instructions) if self.manual else policy

@@ -381,9 +381,10 @@ def _until(answer_by: datetime | None, now: datetime) -> Text:
 
 def format_message(message: Message, remarks: Sequence[str] = ()) -> str:
     """Format one message of a transcript, with remarks in its heading."""
+    declined = f"declined ({message.refusal}), not sent again" if message.refusal else ""
     return "\n".join(
         [
-            " · ".join([f"[{message.id}] {message.role}", *filter(None, [message.fallback_model]), *remarks]),
+            " · ".join([f"[{message.id}] {message.role}", *filter(None, [message.fallback_model, declined]), *remarks]),
             *(_block_text(block) for block in message.blocks),
             "",
         ]

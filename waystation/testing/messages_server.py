@@ -21,7 +21,7 @@ from pydantic import JsonValue, TypeAdapter
 from waystation.context.transcript import STATUS_CLOSE, STATUS_OPEN, Block, RedactedThinking, Thinking
 from waystation.kernel.usage import Usage
 from waystation.models.anthropic.sse import StreamEvent, encode_error_event, iter_message_events
-from waystation.models.ports import ModelResponse
+from waystation.models.ports import ModelResponse, StopReason
 
 CACHE_LIFETIME = timedelta(minutes=5)
 _MIN_TOKENS = 1_024
@@ -325,13 +325,18 @@ class ScriptedServer:
 
 def build_message_body(reply: ModelResponse) -> StreamEvent:
     """Return a reply as the Messages API sends it without streaming."""
+    details: StreamEvent = {}
+    if reply.stop is StopReason.REFUSAL and reply.stop_detail:
+        details = {"stop_details": {"type": "refusal", "category": reply.stop_detail, "explanation": None}}
+    unknown = reply.stop is StopReason.UNKNOWN and reply.stop_detail
     return {
+        **details,
         "id": reply.id,
         "type": "message",
         "role": "assistant",
         "model": reply.model,
         "content": [block.model_dump(mode="json") for block in reply.blocks],
-        "stop_reason": reply.stop.value,
+        "stop_reason": unknown or reply.stop.value,
         "stop_sequence": None,
         "usage": {
             "input_tokens": reply.usage.input,
