@@ -25,6 +25,7 @@ from waystation.kernel.usage import Usage
 from waystation.models.ports import (
     SEARCH_INPUT_TOKENS,
     SEARCH_OUTPUT_TOKENS,
+    CacheWarmingModel,
     CallKind,
     ChatModel,
     FallbackChatModel,
@@ -220,6 +221,41 @@ class MeteredModel:
             dropped_thinking=reply.dropped_thinking,
             cache_miss=reply.cache_miss,
         )
+
+    async def warm_cache(
+        self,
+        fence: Fence,
+        key: CallKey,
+        request: ModelRequest,
+        remaining: Limit,
+        prices: Sequence[Price],
+        counted: CountedPrompt,
+    ) -> Charge | None:
+        """Have the model read a request without a reply, within the budget.
+
+        Returns:
+            The charge, which is not committed yet. None if the model cannot do it, or if its worst case, a prefix that
+            is written again, does not fit.
+
+        Raises as `run_call` does.
+        """
+        model = self.model
+        if not isinstance(model, CacheWarmingModel):
+            return None
+        call = await self.prepare_call(request, remaining, 0, prices, counted)
+        if isinstance(call, CallNotAffordable):
+            return None
+        books = CallLedger(self.store, self.clock, self.meter, self.report_status)
+        priced = PricedCall(request.model, call.worst_case, prices, call.day, call.worst_case.tokens)
+
+        async def read() -> ModelResponse:
+            reply = await model.warm_cache(call.request)
+            if reply is None:
+                raise ModelRejected("the endpoint takes no calls without a reply")
+            return reply.replace(usage=reply.usage.fill_missing(call.worst_case.tokens, 0))
+
+        _, charge = await books.run_metered_call(fence, key, priced, read)
+        return charge
 
     async def _counted(self, request: ModelRequest) -> int | None:
         """Return the provider's count; None if its answer is unusable, since the call does not depend on it."""

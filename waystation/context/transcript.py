@@ -478,7 +478,7 @@ class Charge(Value):
     """Cost of a committed reply. Each key counts once."""
 
     key: str
-    kind: Literal["turn", "summary", "plan", "review", "search"]
+    kind: Literal["turn", "summary", "plan", "review", "search", "warm"]
     model: str
     usage: Usage
     cost_micro_usd: int | None

@@ -150,7 +150,23 @@ class FallbackChatModel(Protocol):
         ...
 
 
-CallKind = Literal["turn", "summary", "plan", "review", "search"]
+@runtime_checkable
+class CacheWarmingModel(Protocol):
+    """A `ChatModel` that can keep a cached prefix alive."""
+
+    async def warm_cache(self, request: ModelRequest) -> ModelResponse | None:
+        """Have the provider read the request, so that its cache keeps the prefix, without a reply.
+
+        Returns:
+            An empty reply with the usage; None if the endpoint, or this request, does not allow it: nothing was sent.
+
+        Raises as `ChatModel.complete` does.
+        """
+        ...
+
+
+CallKind = Literal["turn", "summary", "plan", "review", "search", "warm"]
+"""What a call is for. `warm` keeps a cached prefix alive and has no reply."""
 SEARCH_INPUT_TOKENS = 40_000
 """Estimated input tokens of one search. The provider adds the pages that it finds to the call and states no bound, so
 this is an estimate on the safe side; the charge is the actual usage.

@@ -408,6 +408,12 @@ def _without_usage(event: bytes) -> bytes:
     return name + b"\ndata: " + json.dumps(told).encode() + b"\n\n"
 
 
+def build_warm_response(body: Mapping[str, JsonValue], usage: Usage) -> httpx2.Response:
+    """Return the answer to a request with `max_tokens: 0`, which is read into the cache and has no reply."""
+    read = ModelResponse(blocks=(), stop=StopReason.MAX_TOKENS, usage=usage, model=str(body["model"]), id="msg_warm")
+    return httpx2.Response(200, json=build_message_body(read))
+
+
 def build_failing_stream(
     message: Mapping[str, JsonValue], kind: str, words: str = "", after: int = 2
 ) -> httpx2.Response:
@@ -478,6 +484,10 @@ class CachingServer:
         if request.url.path.endswith("/count_tokens"):
             return httpx2.Response(200, json={"input_tokens": len(request.content) // BYTES_PER_TOKEN})
         body = _REQUEST.validate_json(request.content)
+        if body["max_tokens"] == 0:
+            usage = self.cache.record_request(body, self.now())
+            self.usages.append(usage)
+            return build_warm_response(body, usage)
         dropped = self.binding.find_dropped_thinking(body)
         reply = self.binding.sign_reply(self.answer(body), body)
         usage = self.cache.record_request(body, self.now()) + Usage(output=reply.usage.output)

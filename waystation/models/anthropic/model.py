@@ -52,6 +52,8 @@ from waystation.models.profiles import get_model_profile
 from waystation.security.untrusted import wrap_untrusted
 from waystation.security.web_addresses import ANY_DOMAIN, DomainPolicy
 
+_WARMING_KINDS = ("anthropic", "foundry")
+"""Kinds of endpoints that document calls without a reply."""
 _STREAMS = ("text/event-stream", "application/vnd.amazon.eventstream")
 
 
@@ -90,6 +92,21 @@ class AnthropicModel:
         partial = StreamUsageTracker(speed_known=known)
         with _reporting(partial, request.max_output), _vendor_errors(self._no_credentials):
             return wire.parse_model_response(await self._streamed(prompt, request.max_output, previous, partial))
+
+    async def warm_cache(self, request: ModelRequest) -> ModelResponse | None:
+        """Read the prefix without a reply; see `CacheWarmingModel`.
+
+        The provider rejects `max_tokens: 0` with a stream, a forced tool, or a fixed number of tokens for thinking.
+        Without thinking the request would have another prefix.
+        """
+        capable = self._endpoint.get_capabilities(request.model)
+        impossible = isinstance(request.thinking, int) or request.require_tool is not None or request.one_shot
+        if impossible or capable.caches is False or self._endpoint.kind not in _WARMING_KINDS:
+            return None
+        prompt = wire.build_request_parameters(request, capable)
+        with _vendor_errors(self._no_credentials):
+            read = await self._client.messages.create(max_tokens=0, timeout=build_read_timeout(COUNT_SECONDS), **prompt)
+            return wire.parse_model_response(read)
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
         """Return the provider's count of input tokens; see `ChatModel`.
