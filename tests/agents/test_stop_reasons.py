@@ -128,9 +128,12 @@ async def test_a_window_that_was_exceeded_is_compacted_and_the_agent_goes_on(env
     )
     outcome = await run_leg(env, connect(StrictServer(from_script([over]))))
     assert isinstance(outcome, ContextFull)
+    assert outcome.window_exceeded
     assert outcome.request_tokens < env.terms.trigger, "the window is smaller than the model's profile says"
     env.model = ScriptedModel([make_summary_response()])
-    compacted = await env.compactor.compact(env.make_compaction_request(outcome.request_tokens))
+    compacted = await env.compactor.compact(
+        env.make_compaction_request(outcome.request_tokens).replace(window_exceeded=True)
+    )
     assert compacted.status is CompactionStatus.COMPRESSED
     last = StrictServer(from_script([submit()]))
     assert isinstance(await run_leg(env, connect(last), 2), AgentFinished)

@@ -122,6 +122,8 @@ class AgentRun(Value):
     needed: Amount = Amount()
     """What its next call needs beyond what is left; zero in a unit of which it has enough."""
     request_tokens: int = 0
+    window_exceeded: bool = False
+    """Whether the model said that its window was exceeded; see `ContextFull`."""
     token_ratio: float = 1.0
     compactions: tuple[CompactionOutcome, ...] = ()
     """The newest compactions, oldest first."""
@@ -222,7 +224,7 @@ class AgentRun(Value):
             case AgentFinished():
                 return base._delivered(partial=outcome.partial, reason=outcome.reason)
             case ContextFull():
-                return base._full(outcome.request_tokens)
+                return base.replace(window_exceeded=outcome.window_exceeded)._full(outcome.request_tokens)
             case BudgetExhausted():
                 return base.replace(phase="spent", needed=outcome.needed, no_reply_reason=outcome.unanswered)
             case OperatorActionRequired():

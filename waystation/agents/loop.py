@@ -455,7 +455,7 @@ class TurnRunner:
         if get_next_step(reply) != "compact":
             return None
         estimate = estimate_request_tokens(at.fixed_tokens, at.model_view, at.token_ratio)
-        return ContextFull(state=at.leg_state, request_tokens=estimate)
+        return ContextFull(state=at.leg_state, request_tokens=estimate, window_exceeded=True)
 
     def _ended(self) -> LegOutcome | None:
         """Return the outcome if the agent has submitted.
