@@ -160,11 +160,11 @@ class AgentRunner:
                     timeout_summary=f"{self._step_id}: keep its prompt cache warm",
                 )
             except TimeoutError:
-                await self._refresh_cache()
+                await self._warm_cache()
             else:
                 return
 
-    async def _refresh_cache(self) -> None:
+    async def _warm_cache(self) -> None:
         """Read the agent's cached prefix, unless a person is asked: no activity runs while a task is paused."""
         run = self._run
         if self._runtime.state.pending_approvals:
@@ -176,7 +176,7 @@ class AgentRunner:
         summary = f"{self._step_id}: keep its prompt cache warm ({request.number})"
         try:
             outcome = await workflow.execute_activity_method(
-                ContextActivities.refresh_cache, request, **with_summary(CACHE_REFRESH, summary)
+                ContextActivities.warm_cache, request, **with_summary(CACHE_REFRESH, summary)
             )
         except ActivityError as error:
             if is_cancelled_exception(error):

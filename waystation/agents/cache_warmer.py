@@ -15,14 +15,14 @@ from waystation.models.profiles import get_model_profile
 
 
 @dataclass(frozen=True)
-class CacheKeeper:
+class CacheWarmer:
     """Refreshes agents' cached prefixes."""
 
     model: MeteredModel
     deps: AgentDeps
     clock: Clock
 
-    async def refresh_cache(self, request: CacheRefreshRequest) -> CacheRefreshOutcome:
+    async def warm_cache(self, request: CacheRefreshRequest) -> CacheRefreshOutcome:
         """Repeat the agent's last request without asking for a reply, and charge it. A failed call ends the wait's
         refreshes.
 

@@ -12,7 +12,6 @@ from tests.support.conversations import make_filler_text
 from tests.support.prices import PRICES
 from tests.support.scopes import SYSTEM_SCOPE
 from tests.support.strict_server import Body, StrictServer
-from waystation.agents.cache_keeper import CacheKeeper
 from waystation.agents.cache_refresh import (
     MAX_REFRESH_DELAY,
     REFRESH_INTERVAL,
@@ -20,6 +19,7 @@ from waystation.agents.cache_refresh import (
     CacheRefreshRequest,
     count_worthwhile_refreshes,
 )
+from waystation.agents.cache_warmer import CacheWarmer
 from waystation.agents.call_ledger import MeteredModel
 from waystation.agents.delegation import DelegationConfig
 from waystation.agents.leg import LegRequest, SubagentsRequested
@@ -70,7 +70,7 @@ class Waiting:
         request = CacheRefreshRequest(
             run=env.run_ref(), config=env.terms, limit=env.limit, number=number, due=env.clock() - late
         )
-        return await CacheKeeper(self.meter(model), env.agent_deps, env.clock).refresh_cache(request)
+        return await CacheWarmer(self.meter(model), env.agent_deps, env.clock).warm_cache(request)
 
     async def load_charges(self) -> Sequence[Charge]:
         listed = await self.env.store.list_task_charges(self.env.task_id, SYSTEM_SCOPE)
@@ -99,10 +99,12 @@ async def test_refreshes_keep_the_prefix_for_as_long_as_they_come_and_are_charge
     model = create_anthropic_model("key", http_client=server.build_http_client())
     await waiting.delegate(model)
     written = server.usages[-1].prompt_tokens
+    outcomes: list[CacheRefreshOutcome] = []
     for number in range(1, 6):
         env.clock.advance(REFRESH_INTERVAL)
-        outcome = await waiting.refresh(model, number)
-        assert outcome.alive
+        outcomes.append(await waiting.refresh(model, number))
+    assert all(outcome.alive for outcome in outcomes)
+    outcome = outcomes[-1]
     read = Usage(cache_read=written)
     warm = [charge for charge in await waiting.load_charges() if charge.kind == "warm"]
     assert [(charge.key, charge.usage) for charge in warm] == [(f"warm-2-{number}", read) for number in range(1, 6)]
