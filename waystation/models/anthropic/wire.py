@@ -371,8 +371,9 @@ def _block(block: ContentBlock) -> Block:
             return RedactedThinking(data=block.data)
         case "tool_use":
             # Nothing in a reply was validated: a server may send any JSON as arguments, whole, in the block's start.
-            given = block.input if isinstance(block.input, dict) else build_unparsed_arguments(json.dumps(block.input))
-            call = ToolUse.model_validate({"id": block.id, "name": block.name, "input": given})
+            written: object = getattr(block, "input", None)
+            unparsed = None if isinstance(written, dict) else build_unparsed_arguments(json.dumps(written))
+            call = ToolUse.model_validate({"id": block.id, "name": block.name, "input": unparsed or block.input})
             return call.replace(name=replace_surrogates(call.name), input=sanitize_json_object(call.input))
         case unknown:
             raise InvalidReplyError(f"the model's reply has a block of the unknown type {_named(unknown)}")
