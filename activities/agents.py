@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from temporalio import activity
 
 from waystation.activities.activity_errors import heartbeating, is_worker_shutting_down, translating_errors
+from waystation.agents.cache_refresh import CacheRefreshOutcome, CacheRefreshRequest
+from waystation.agents.cache_warmer import CacheWarmer
 from waystation.agents.compaction_request import CompactionRequest, EditOutcome, EditRequest
 from waystation.agents.compactor import Compactor
 from waystation.agents.leg import LegOutcome, LegRequest
@@ -67,6 +69,13 @@ class ContextActivities:
                 outcome = await self._condenser.compact(request.replace(skip_summary=tried))
         self._meter.record_compaction(outcome)
         return outcome
+
+    @activity.defn(name="KeepCacheWarm")
+    async def warm_cache(self, request: CacheRefreshRequest) -> CacheRefreshOutcome:
+        """Read a waiting agent's cached prefix, so that the provider keeps it."""
+        warmer = CacheWarmer(self._condenser.model, self._condenser.deps, self._condenser.clock)
+        with translating_errors():
+            return await warmer.warm_cache(request)
 
     @activity.defn(name="EditContext")
     async def edit(self, request: EditRequest) -> EditOutcome:

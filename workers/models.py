@@ -26,7 +26,7 @@ from waystation.kernel.imports import pause_gc_for_imports
 from waystation.models.endpoints import PROVIDER_KEY, EndpointRegistry, ModelEndpoint, NamedEndpoint
 from waystation.models.http_errors import ModelTimeouts, add_model_to_error
 from waystation.models.openai.model import create_openai_model
-from waystation.models.ports import ChatModel, ModelRequest, ModelResponse
+from waystation.models.ports import CacheWarmingModel, ChatModel, ModelRequest, ModelResponse
 from waystation.models.profiles import OFFLINE_MODEL, format_model_name, parse_model_name
 from waystation.plugins.api import ChatModelContext
 from waystation.runtime.plugins import open_plugins
@@ -61,6 +61,11 @@ class LazyChatModel:
     async def count_tokens(self, request: ModelRequest) -> int | None:
         """See `ChatModel`."""
         return await (await self._model()).count_tokens(request)
+
+    async def warm_cache(self, request: ModelRequest) -> ModelResponse | None:
+        """See `CacheWarmingModel`."""
+        model = await self._model()
+        return await model.warm_cache(request) if isinstance(model, CacheWarmingModel) else None
 
     async def aclose(self) -> None:
         """Close the client, if one was created."""
@@ -140,6 +145,14 @@ class ModelRouter:
             if not self._rested(request.model, request, error):
                 raise
             return None
+
+    async def warm_cache(self, request: ModelRequest) -> ModelResponse | None:
+        """See `CacheWarmingModel`. Each model has a cache of its own, so no fallback takes the call."""
+        with self._named_in_errors(request.model):
+            model = self._of(request.model)
+            if not isinstance(model, CacheWarmingModel):
+                return None
+            return await model.warm_cache(request.convert_for_model(request.model))
 
     async def aclose(self) -> None:
         """Close all models."""

@@ -242,6 +242,7 @@ def create_context_worker(shop: WorkerContext, parts: ActivityDeps) -> Worker:
         interceptors=[*shop.interceptors, SessionContextInterceptor()],
         activities=[
             context.compress,
+            context.warm_cache,
             context.edit,
             memory.drain_outbox,
             memory.search_memory,

@@ -19,12 +19,13 @@ from waystation.agents.agent_run import (
     RunLeg,
     StartSubagents,
 )
+from waystation.agents.cache_refresh import REFRESH_INTERVAL, CacheRefreshRequest
 from waystation.agents.compaction_request import EditOutcome, EditRequest
 from waystation.agents.delegation import get_parent_id
 from waystation.security.untrusted import neutralize_markdown
 from waystation.tasks.state import start_subagents
 from waystation.workflows.approvals import BudgetGate, close_obsolete_requests, wait_for_action_approval
-from waystation.workflows.options import CONTEXT, SHORT, with_summary
+from waystation.workflows.options import CACHE_REFRESH, CONTEXT, SHORT, with_summary
 from waystation.workflows.subagent import (
     AgentActivityRunner,
     SubagentWorkflow,
@@ -143,11 +144,46 @@ class AgentRunner:
         return self._runtime.get_run(self._step_id)
 
     async def _wait_for_subagents(self) -> None:
-        """Wait for subagents, which the task starts as it starts steps. The agent holds no resources meanwhile."""
+        """Wait for subagents, which the task starts as it starts steps. The agent holds no resources meanwhile.
+
+        Now and then it reads its prompt cache, as long as that is cheaper than writing it again.
+        """
         self._runtime.replace_state(start_subagents(self._runtime.state, self._step_id, self._runtime.start.config))
-        await workflow.wait_condition(
-            lambda: self._run.phase != "delegating" or self._run.next_edit is not None or self._runtime.is_stopping
+        while True:
+            refreshes = self._run.count_open_refreshes(workflow.now().date())
+            try:
+                await workflow.wait_condition(
+                    lambda: (
+                        self._run.phase != "delegating" or self._run.next_edit is not None or self._runtime.is_stopping
+                    ),
+                    timeout=REFRESH_INTERVAL if refreshes else None,
+                    timeout_summary=f"{self._step_id}: keep its prompt cache warm",
+                )
+            except TimeoutError:
+                await self._warm_cache()
+            else:
+                return
+
+    async def _warm_cache(self) -> None:
+        """Read the agent's cached prefix, unless a person is asked: no activity runs while a task is paused."""
+        run = self._run
+        if self._runtime.state.pending_approvals:
+            self._runtime.update_run(run.release_cache())
+            return
+        request = CacheRefreshRequest(
+            run=run.run, config=run.config, limit=run.limit, number=run.cache_refreshes + 1, due=workflow.now()
         )
+        summary = f"{self._step_id}: keep its prompt cache warm ({request.number})"
+        try:
+            outcome = await workflow.execute_activity_method(
+                ContextActivities.warm_cache, request, **with_summary(CACHE_REFRESH, summary)
+            )
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            self._runtime.update_run(self._run.release_cache())
+        else:
+            self._runtime.update_run(self._run.after_cache_refresh(outcome))
 
     async def _edit(self, request: EditRequest) -> None:
         """Apply a person's edit. An edit that fails changes nothing: the agent goes on working or waiting."""

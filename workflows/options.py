@@ -37,6 +37,12 @@ SHORT = ActivityConfig(
     retry_policy=UNLIMITED_RETRIES,
 )
 """Options for reads and writes of the store."""
+CACHE_REFRESH = ActivityConfig(
+    task_queue=CONTEXT_QUEUE,
+    schedule_to_close_timeout=timedelta(minutes=2),
+    retry_policy=RetryPolicy(maximum_attempts=1),
+)
+"""Options for reading a cached prefix once more. A second attempt would come too late."""
 RECONCILIATION: ActivityConfig = {**SHORT, "heartbeat_timeout": HEARTBEAT}
 """Options for checking some of a session's tasks against the server and the store."""
 CONTEXT_SHORT: ActivityConfig = {**SHORT, "task_queue": CONTEXT_QUEUE}

@@ -77,6 +77,7 @@ class AgentActivityRunner:
             config=run.config,
             limit=run.limit,
             request_tokens=request_tokens,
+            window_exceeded=run.window_exceeded,
             known_records=run.committed_compaction_count,
         )
         summary = f"{self._step_id}: compact a request of {request_tokens:,} tokens"

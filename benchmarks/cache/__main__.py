@@ -2,11 +2,13 @@
 
 import asyncio
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from benchmarks.budgets.tables import print_table
 from benchmarks.cache.run import RunVariant, measure_run
 from benchmarks.proofs import run_proofs
+from waystation.models.prices import load_published_prices
+from waystation.models.profiles import find_price
 
 GOAL = 0.85
 WAYS = (
@@ -17,6 +19,46 @@ WAYS = (
 )
 HEAD = ("a run of 30 turns with", "input", "read from the cache", "written to it", "neither", "compactions", "share")
 BROKE = ("a run of 30 turns with", "what broke the prefix", "how often", "tokens not read for it")
+
+
+MODELS = ("claude-sonnet-5-5", "claude-opus-5")
+WAITS = (
+    ("a parent that waits 20 minutes for its subagents", timedelta(minutes=20)),
+    ("a person who answers after 40 minutes", timedelta(minutes=40)),
+)
+WAIT_HEAD = (
+    "wait",
+    "model",
+    "run without it",
+    "added if the cache is let go",
+    "added if it is kept warm",
+    "reads",
+    "added by marks of an hour",
+)
+HOUR_FACTOR = 2
+"""Price of a cache write for an hour, as a multiple of that of uncached input, as the provider publishes it."""
+
+
+async def wait_table() -> None:
+    """What a wait adds to the cost of the same run without one. Raises AssertionError if keeping warm costs more.
+
+    Tokens are those of one recorded run; each model's prices are applied to them.
+    """
+    without = await measure_run(RunVariant("no wait"))
+    cold = await measure_run(RunVariant("let go", pause=WAITS[0][1]))
+    rows: list[tuple[object, ...]] = []
+    for name, pause in WAITS:
+        warm = await measure_run(RunVariant(name, pause=pause, keeps_warm=True))
+        for model in MODELS:
+            price = find_price(model, datetime.now(UTC).date(), load_published_prices())
+            assert price is not None, model
+            rates, hour = price.rates, price.rates.replace(cache_write=HOUR_FACTOR * price.rates.input)
+            base = without.compute_dollars(rates)
+            costs = [run.compute_dollars(at) - base for run, at in ((cold, rates), (warm, rates), (without, hour))]
+            let_go, kept, marked = (f"{cost:.3f}" for cost in costs)
+            rows.append((name, model, f"{base:.3f}", let_go, kept, warm.refreshes, marked))
+            assert costs[1] < costs[0], (name, model)
+    print_table(f"What a wait costs, with a prefix of {cold.prefix:,} tokens, in dollars", WAIT_HEAD, rows)
 
 
 async def tables() -> None:
@@ -39,5 +81,10 @@ def prove() -> None:
     asyncio.run(tables())
 
 
+def prove_waits() -> None:
+    """Print the table of waits."""
+    asyncio.run(wait_table())
+
+
 if __name__ == "__main__":
-    run_proofs("benchmarks.cache", {"share": prove}, sys.argv[1:])
+    run_proofs("benchmarks.cache", {"share": prove, "waits": prove_waits}, sys.argv[1:])

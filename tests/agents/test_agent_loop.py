@@ -208,12 +208,11 @@ async def test_an_agent_that_has_handed_in_finishes_even_when_the_worker_stops(e
     assert isinstance(await env.agent_loop.run(request, lambda: env.model.calls == 1), AgentFinished)
 
 
-@pytest.mark.parametrize("stop", [StopReason.MAX_TOKENS, StopReason.CONTEXT_EXCEEDED])
-async def test_a_tool_call_that_was_cut_is_not_run(env: AgentEnvironment, stop: StopReason) -> None:
+async def test_a_tool_call_that_was_cut_is_not_run(env: AgentEnvironment) -> None:
     cut = make_scripted_response(
         make_tool_use("search_documents", "c1", query="harbour"),
         make_tool_use("submit_findings", "c2", findings=[]),
-        stop=stop,
+        stop=StopReason.MAX_TOKENS,
     )
     outcome = await env.run_leg(ScriptedModel([cut, SUBMIT]))
     assert isinstance(outcome, AgentFinished)
@@ -273,13 +272,6 @@ async def test_an_empty_reply_is_kept_and_the_next_request_is_legal(
     model = ScriptedModel([make_scripted_response(*blocks), SUBMIT])
     assert isinstance(await env.run_leg(model), AgentFinished)
     assert find_violations(model.requests[1].messages) == ()
-
-
-async def test_a_refusal_ends_the_run_partial(env: AgentEnvironment) -> None:
-    refusal = make_scripted_response(Text(text="I will not."), stop=StopReason.REFUSAL)
-    outcome = await env.run_leg(ScriptedModel([READ, refusal]))
-    assert isinstance(outcome, AgentFinished)
-    assert (outcome.partial, outcome.reason) == (True, "the model refused to go on")
 
 
 async def test_a_hand_in_that_fails_does_not_end_the_run(env: AgentEnvironment) -> None:

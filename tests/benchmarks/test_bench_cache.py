@@ -1,11 +1,13 @@
 """What of thirty turns is read from the prompt cache, by the rules of the provider's, and what breaks its prefix."""
 
-from datetime import timedelta
+from datetime import date, timedelta
 
 import pytest
 
 from benchmarks.cache.reader import TURNS
-from benchmarks.cache.run import RunVariant, measure_run
+from benchmarks.cache.run import MODEL, RunVariant, measure_run
+from waystation.models.prices import load_published_prices
+from waystation.models.profiles import find_price
 
 GOAL = 0.85
 
@@ -33,3 +35,16 @@ async def test_each_compaction_breaks_the_prefix_once() -> None:
     found = await measure_run(RunVariant("a small window", window=40_000))
     assert found.compactions
     assert {cause: times for cause, (times, _) in found.causes.items()} == {"messages changed": found.compactions}
+
+
+async def test_a_wait_for_subagents_costs_less_if_the_cache_is_kept_warm() -> None:
+    without = await measure_run(RunVariant("no wait"))
+    cold = await measure_run(RunVariant("let go", pause=timedelta(minutes=20)))
+    warm = await measure_run(RunVariant("kept warm", pause=timedelta(minutes=20), keeps_warm=True))
+    assert (cold.refreshes, warm.refreshes) == (0, 4)
+    assert (len(cold.breaks), len(warm.breaks)) == (1, 0)
+    price = find_price(MODEL, date(2026, 11, 21), load_published_prices())
+    assert price is not None
+    base, let_go, kept = (run.compute_dollars(price.rates) for run in (without, cold, warm))
+    assert base < kept < let_go
+    assert 4 * (kept - base) < let_go - base

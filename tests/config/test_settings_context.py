@@ -148,10 +148,13 @@ def test_what_a_strategy_keeps_is_told_at_submit(
 def test_what_condenses_and_why_is_told_at_submit(capsys: pytest.CaptureFixture[str]) -> None:
     settings = Settings(anthropic_api_key=WITH_KEY)
     print_task_config(settings, make_task_row(asked(), settings))
-    assert f"model {SONNET}, summaries by {HAIKU} (profile sonnet); window" in capsys.readouterr().err
+    assert f"model {SONNET}, effort medium, summaries by {HAIKU} (profile sonnet); window" in capsys.readouterr().err
     settings = Settings(anthropic_api_key=WITH_KEY, agent_model=OPUS)
     print_task_config(settings, make_task_row(asked(window=20_000), settings))
-    assert f"Agents: model {OPUS}; window 20,000 tokens, full at 16,000 (profile opus)\n" in capsys.readouterr().err
+    assert (
+        f"Agents: model {OPUS}, effort medium; window 20,000 tokens, full at 16,000 (profile opus)\n"
+        in capsys.readouterr().err
+    )
 
 
 def test_tool_servers_that_this_machine_has_no_list_of_are_told() -> None:

@@ -36,10 +36,31 @@ def terms(asked: dict[str, object] | None = None, /, **given: object) -> TaskCon
 
 def test_all_roles_work_alike_unless_something_is_set_for_one() -> None:
     under = terms()
-    assert (under.default.model, under.default.effort, under.default.thinking) == (SONNET, None, None)
-    assert (set(under.by_role), under.models) == ({"writing"}, {}), "its replies may be longer"
+    assert (under.default.model, under.default.effort, under.default.thinking) == (SONNET, "medium", None)
+    assert (set(under.by_role), under.models) == ({"analysis", "writing"}, {}), "they have another effort"
     same = terms(roles={"writing": {"model": SONNET, "effort": "high"}}, effort="high")
     assert (set(same.by_role), same.get_config("writing").effort) == ({"writing"}, "high")
+
+
+@pytest.mark.parametrize(
+    ("given", "efforts"),
+    [
+        ({}, ("medium", "high", "high")),
+        ({"effort": "default"}, (None, None, None)),
+        ({"effort": "low"}, ("low", "low", "low")),
+        ({"roles": {"research": {"effort": "max"}}}, ("max", "high", "high")),
+        ({"roles": {"analysis": {"effort": "default"}}}, ("medium", None, "high")),
+        ({"agent_model": COUNTING}, (None, None, None)),
+        ({"agent_model": "somebody-elses-1"}, (None, None, None)),
+        ({"offline": True}, (None, None, None)),
+    ],
+    ids=["none", "the provider's", "all", "one", "the provider's for one", "not supported", "not known", "offline"],
+)
+def test_each_role_has_an_effort_of_its_own_if_its_model_supports_it(
+    given: dict[str, object], efforts: tuple[str | None, ...]
+) -> None:
+    under = terms(**given)
+    assert tuple(under.get_config(role).effort for role in ("research", "analysis", "writing")) == efforts
 
 
 def test_each_role_has_its_model_and_what_follows_from_that() -> None:
@@ -207,7 +228,7 @@ def test_the_environment_gives_single_values_of_a_role_before_those_of_the_confi
     settings = Settings()
     assert settings.get_model_options("writing") == (OPUS, "low", None)
     assert settings.get_model_options("research") == (COUNTING, None, 4_000)
-    assert settings.get_model_options("analysis") == (SONNET, None, None)
+    assert settings.get_model_options("analysis") == (SONNET, "high", None)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from waystation.kernel.errors import (
 from waystation.models.anthropic.model import create_anthropic_model
 from waystation.models.anthropic.sse import iter_message_events
 from waystation.models.http_errors import parse_retry_after
-from waystation.models.ports import ModelRequest
+from waystation.models.ports import ModelRequest, StopReason
 from waystation.testing.doubles import make_scripted_response
 from waystation.testing.messages_server import (
     ScriptedAnswer,
@@ -239,13 +239,35 @@ async def test_two_calls_of_one_id_are_refused_since_their_results_could_not_be_
     assert str(error) == "the model's reply has two tool calls with the same id"
 
 
-async def test_arguments_of_a_tool_that_are_no_json_are_refused_and_count_as_billed() -> None:
-    call: dict[str, JsonValue] = {"type": "tool_use", "id": "call_0", "name": "search", "input": {"query": "x"}}
-    stream = b"".join(iter_message_events({**MESSAGE, "content": [call]})).replace(rb"{\"query\"", b"query")
-    error = await error_of(build_html_response("text/event-stream", stream.decode()))
-    assert isinstance(error, ModelUnavailable)
-    assert error.possibly_billed
-    assert str(error) == "the model's reply could not be read (ValueError)"
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        (rb"query: x", "query: x"),
+        (rb"[1, 2]", "[1, 2]"),
+        (rb"{\"query\": \"x", '{"query": "x'),
+        (rb"{\"query\": \"he said \"x\"\"}", '{"query": "he said "x""}'),
+    ],
+    ids=["no JSON", "no object", "cut", "quotation marks"],
+)
+async def test_arguments_that_are_not_a_json_object_are_part_of_the_reply_as_they_were_written(
+    sent: bytes, kept: str
+) -> None:
+    calls: list[JsonValue] = [
+        {"type": "tool_use", "id": "call_0", "name": "search", "input": {"query": "x"}},
+        {"type": "tool_use", "id": "call_1", "name": "search", "input": {"query": "y"}},
+    ]
+    written = rb"{\"query\": \"x\"}"
+    stream = b"".join(iter_message_events({**MESSAGE, "content": calls}))
+    assert stream.count(written) == 1
+    server = ScriptedServer([build_html_response("text/event-stream", stream.replace(written, sent).decode())])
+    client = create_anthropic_model("key", http_client=server.build_http_client())
+    reply = await client.complete(REQUEST)
+    await client.aclose()
+    first, second = reply.blocks
+    assert isinstance(first, ToolUse)
+    assert first.has_unparsed_arguments
+    assert [*first.input.values()] == [kept]
+    assert second == ToolUse(id="call_1", name="search", input={"query": "y"})
 
 
 async def test_a_block_of_an_unknown_kind_is_refused_not_left_out_and_counts_as_billed() -> None:
@@ -255,11 +277,42 @@ async def test_a_block_of_an_unknown_kind_is_refused_not_left_out_and_counts_as_
     assert str(error) == "the model's reply has a block of the unknown type hologram"
 
 
-async def test_an_unknown_stop_reason_is_refused_and_counts_as_billed() -> None:
-    error = await error_of(build_stream_response({**MESSAGE, "stop_reason": "pause_turn"}))
-    assert isinstance(error, ModelUnavailable)
-    assert error.possibly_billed
-    assert str(error) == "the model stopped for the unknown reason pause_turn"
+@pytest.mark.parametrize(
+    ("details", "category"),
+    [
+        ({"type": "refusal", "category": "cyber", "explanation": "It could."}, "cyber"),
+        ({"type": "refusal", "category": None}, ""),
+        ({"type": "refusal", "category": f"{SECRET}!"}, ""),
+        (None, ""),
+    ],
+    ids=["named", "none", "no name", "no details"],
+)
+async def test_a_refusal_has_the_category_that_the_provider_gives(details: JsonValue, category: str) -> None:
+    refused: JsonValue = {**MESSAGE, "content": [], "stop_reason": "refusal", "stop_details": details}
+    server = ScriptedServer([build_stream_response(refused)])
+    client = create_anthropic_model("key", http_client=server.build_http_client())
+    reply = await client.complete(REQUEST)
+    await client.aclose()
+    assert (reply.stop, reply.stop_detail, reply.blocks) == (StopReason.REFUSAL, category, ())
+
+
+@pytest.mark.parametrize(
+    ("sent", "stop", "detail"),
+    [
+        ("pause_turn", StopReason.PAUSE_TURN, ""),
+        ("stop_sequence", StopReason.STOP_SEQUENCE, ""),
+        ("coffee_break", StopReason.UNKNOWN, "coffee_break"),
+        (f"{SECRET}!", StopReason.UNKNOWN, "(not shown: it is no name of the protocol)"),
+    ],
+)
+async def test_a_reply_that_stopped_for_a_rare_or_new_reason_is_a_reply(
+    sent: str, stop: StopReason, detail: str
+) -> None:
+    server = ScriptedServer([build_stream_response({**MESSAGE, "stop_reason": sent})])
+    client = create_anthropic_model("key", http_client=server.build_http_client())
+    reply = await client.complete(REQUEST)
+    await client.aclose()
+    assert (reply.stop, reply.stop_detail, len(reply.blocks)) == (stop, detail, 2)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import httpx2
 from anthropic.types.beta.message_create_params import MessageCreateParamsStreaming
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
+from waystation.kernel.usage import Usage
 from waystation.models.anthropic.requests import (
     CountTokensRequest,
     MessagesRequest,
@@ -31,6 +32,7 @@ from waystation.testing.messages_server import (
     build_error_response,
     build_message_body,
     build_stream_response,
+    build_warm_response,
     hash_thinking,
 )
 
@@ -46,9 +48,9 @@ REQUEST_FIELDS = frozenset(MessageCreateParamsStreaming.__annotations__) - {"bet
 
 
 class StrictRequest(MessagesRequest):
-    """A request without a limit on the reply's length."""
+    """A request without a limit on the reply's length. With `max_tokens: 0` it has no reply."""
 
-    max_tokens: int = Field(ge=1)
+    max_tokens: int = Field(ge=0)
 
 
 def find_refusal(body: Body, beta: str = "") -> str:
@@ -61,6 +63,7 @@ def find_refusal(body: Body, beta: str = "") -> str:
     faults = chain(
         find_unknown_fields(body),
         find_protocol_errors(request),
+        _find_warming_errors(request, body),
         _find_model_errors(request, body, beta),
         _find_signature_errors(request, body),
     )
@@ -121,6 +124,21 @@ def _find_model_errors(request: StrictRequest, body: Body, beta: str) -> Iterato
         yield "thinking.block_binding: extra inputs are not permitted"
 
 
+def _find_warming_errors(request: StrictRequest, body: Body) -> Iterator[str]:
+    """Yield what a request without a reply may not have: each implies output."""
+    if request.max_tokens > 0:
+        return
+    if request.stream:
+        yield "stream: it may not be set with max_tokens 0"
+    if request.thinking is not None and request.thinking.type == "enabled":
+        yield "thinking: it may not be enabled with max_tokens 0"
+    if request.forces_any_tool:
+        yield "tool_choice: it may not force a tool with max_tokens 0"
+    output = body.get("output_config")
+    if isinstance(output, dict) and output.get("format") is not None:
+        yield "output_config.format: it may not be set with max_tokens 0"
+
+
 def _binding(body: Body) -> bool:
     thinking = body.get("thinking")
     return isinstance(thinking, dict) and "block_binding" in thinking
@@ -152,6 +170,8 @@ class StrictServer:
     """Counts the thinking of models that bind it."""
     bodies: list[Body] = field(default_factory=list[Body])
     """Bodies of all answered requests for a reply, oldest first."""
+    warmed: list[Body] = field(default_factory=list[Body])
+    """Bodies of all requests without a reply, oldest first."""
 
     def http_client(self) -> httpx2.AsyncClient:
         """Return an HTTP client whose every request reaches this server."""
@@ -166,6 +186,9 @@ class StrictServer:
             return build_error_response(400, "invalid_request_error", words)
         if counts:
             return httpx2.Response(200, json={"input_tokens": len(request.content) // BYTES_PER_TOKEN})
+        if body["max_tokens"] == 0:
+            self.warmed.append(body)
+            return build_warm_response(body, Usage(cache_read=len(request.content) // BYTES_PER_TOKEN))
         self.answered += 1
         self.bodies.append(body)
         dropped = self.binding.find_dropped_thinking(body) if body["model"] in PREFIX_BINDING_MODELS else []

@@ -203,7 +203,6 @@ def without_json(part: bytes) -> bytes:
 TWICE = make_scripted_response(*(ToolUse(id="t1", name="search", input={"n": n}) for n in range(2)), model="m")
 STREAMS: dict[str, tuple[ModelResponse, Callable[[bytes], bytes], str]] = {
     "no stop reason": (FINE, without_stop, "cut off"),
-    "arguments that are no JSON": (CALLING, without_json, ""),
     "two calls of one id": (TWICE, bytes, "two tool calls with the same id"),
 }
 
@@ -230,6 +229,17 @@ async def test_a_stream_that_is_no_reply_counts_as_perhaps_billed(case: str, pro
 async def test_what_is_odd_and_a_reply_all_the_same_goes_to_the_agent(reply: ModelResponse, protocol: Protocol) -> None:
     client = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: sent(protocol, reply)))
     assert await PROTOCOLS[protocol]("key", "http://model.test", http_client=client).complete(REQUEST) == reply
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_arguments_that_are_no_json_go_to_the_agent_as_a_call_that_is_not_run(protocol: Protocol) -> None:
+    answer = sent(protocol, CALLING, without_json)
+    client = httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: answer))
+    reply = await PROTOCOLS[protocol]("key", "http://model.test", http_client=client).complete(REQUEST)
+    assert [call.has_unparsed_arguments for block in reply.blocks if (call := block) and isinstance(call, ToolUse)] == [
+        True
+    ]
+    assert (reply.stop, reply.usage) == (CALLING.stop, CALLING.usage)
 
 
 def chunked(*chunks: JsonValue) -> httpx2.Response:

@@ -104,7 +104,8 @@ VIOLATIONS: dict[str, tuple[Body, str]] = {
         talk(ASKED, said(words("Hm."), {"type": "thinking", "thinking": "x", "signature": "y"}), ASKED),
         "final block",
     ),
-    "no longest reply": ({**body(), "max_tokens": 0}, "greater than or equal to 1"),
+    "no longest reply": ({**body(), "max_tokens": -1}, "greater than or equal to 0"),
+    "a stream without a reply": ({**body(), "max_tokens": 0, "stream": True}, "with max_tokens 0"),
 }
 
 

@@ -5,9 +5,11 @@ only, because it enters workflow history.
 """
 
 from collections.abc import Mapping
+from datetime import date
 from typing import Literal
 
 from waystation.agents.action_approvals import ActionDecision, ActionQuestion
+from waystation.agents.cache_refresh import CacheRefreshOutcome, count_worthwhile_refreshes
 from waystation.agents.compaction_request import EditOutcome, EditRequest
 from waystation.agents.delegation import SubagentOrder, SubagentProgress, SubagentResult
 from waystation.agents.deliverables import WorkCounts
@@ -120,6 +122,8 @@ class AgentRun(Value):
     needed: Amount = Amount()
     """What its next call needs beyond what is left; zero in a unit of which it has enough."""
     request_tokens: int = 0
+    window_exceeded: bool = False
+    """Whether the model said that its window was exceeded; see `ContextFull`."""
     token_ratio: float = 1.0
     compactions: tuple[CompactionOutcome, ...] = ()
     """The newest compactions, oldest first."""
@@ -146,6 +150,10 @@ class AgentRun(Value):
     """Whether a run that it builds on ended early, or was itself lacking."""
     released_budget: Amount = Amount()
     """Budget released by the subagents that it waits for; the others may draw on it."""
+    cache_refreshes: int = 0
+    """How often its cached prefix was read while it waits for its subagents."""
+    cache_released: bool = False
+    """Whether its cached prefix may expire during this wait."""
     questions: tuple[ActionQuestion, ...] = ()
     """Calls that wait for a person's decision."""
     decisions: tuple[ActionDecision, ...] = ()
@@ -216,7 +224,7 @@ class AgentRun(Value):
             case AgentFinished():
                 return base._delivered(partial=outcome.partial, reason=outcome.reason)
             case ContextFull():
-                return base._full(outcome.request_tokens)
+                return base.replace(window_exceeded=outcome.window_exceeded)._full(outcome.request_tokens)
             case BudgetExhausted():
                 return base.replace(phase="spent", needed=outcome.needed, no_reply_reason=outcome.unanswered)
             case OperatorActionRequired():
@@ -229,7 +237,11 @@ class AgentRun(Value):
     def _waiting_for(self, outcome: SubagentsRequested | ApprovalRequired) -> "AgentRun":
         if isinstance(outcome, SubagentsRequested):
             return self.replace(
-                phase="delegating", subagent_orders=(*self.subagent_orders, *outcome.orders), released_budget=Amount()
+                phase="delegating",
+                subagent_orders=(*self.subagent_orders, *outcome.orders),
+                released_budget=Amount(),
+                cache_refreshes=0,
+                cache_released=False,
             )
         return self.replace(phase="asking", questions=outcome.questions)
 
@@ -290,6 +302,23 @@ class AgentRun(Value):
         )
         done = base.phase == "delegating" and not base.open_orders
         return base.replace(phase="running") if done else base
+
+    def count_open_refreshes(self, day: date) -> int:
+        """Return how often its cached prefix may still be read during this wait, at the prices of a day."""
+        if self.phase != "delegating" or self.cache_released:
+            return 0
+        most = count_worthwhile_refreshes(self.config, self.totals.last_prompt_tokens, day)
+        return max(0, most - self.cache_refreshes)
+
+    def after_cache_refresh(self, outcome: CacheRefreshOutcome) -> "AgentRun":
+        """Apply the cost of a refresh. A prefix that was not in the cache is let go."""
+        return self.replace(
+            totals=outcome.totals, cache_refreshes=self.cache_refreshes + 1, cache_released=not outcome.alive
+        )
+
+    def release_cache(self) -> "AgentRun":
+        """Let the cached prefix expire during this wait."""
+        return self.replace(cache_released=True)
 
     def after_transfer(self, amount: Amount) -> "AgentRun":
         """Reduce the run's limit by what was transferred to its subagents."""

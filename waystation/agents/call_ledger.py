@@ -25,11 +25,13 @@ from waystation.kernel.usage import Usage
 from waystation.models.ports import (
     SEARCH_INPUT_TOKENS,
     SEARCH_OUTPUT_TOKENS,
+    CacheWarmingModel,
     CallKind,
     ChatModel,
     FallbackChatModel,
     ModelRequest,
     ModelResponse,
+    StopReason,
     WebSearch,
     WebSearchResponse,
 )
@@ -129,6 +131,18 @@ class MeteredModel:
     report_status: Callable[[AgentStatus], None] = ignore_status
     """Receives what is going on at this moment."""
 
+    def find_fallback(self, model: str, remaining: Limit, prices: Sequence[Price]) -> str | None:
+        """Return the full name of the first model that may answer in place of a model; None if there is none.
+
+        If dollars are limited, only models with a known price may.
+        """
+        day = self.clock().date()
+        return next((other for other in self._list_fallbacks(model, remaining, prices, day)), None)
+
+    def _list_fallbacks(self, model: str, remaining: Limit, prices: Sequence[Price], day: date) -> tuple[str, ...]:
+        others = self.model.list_fallbacks(model) if isinstance(self.model, FallbackChatModel) else ()
+        return tuple(one for one in others if remaining.micro_usd is None or find_price(one, day, prices) is not None)
+
     async def prepare_call(
         self,
         request: ModelRequest,
@@ -167,9 +181,8 @@ class MeteredModel:
             met = (find_worst_rates(model, tokens, day, prices) for model in (request.model, *request.fallbacks))
             return CallCostBound(input_tokens=tokens, rates=merge_worst_rates(met))
 
-        others = self.model.list_fallbacks(request.model) if isinstance(self.model, FallbackChatModel) else ()
-        priced = [one for one in others if remaining.micro_usd is None or find_price(one, day, prices) is not None]
-        request = request.replace(fallbacks=tuple(priced))
+        priced = self._list_fallbacks(request.model, remaining, prices, day)
+        request = request.replace(fallbacks=priced)
         alike = tuple(one for one in priced if get_family_name(one) == get_family_name(request.model))
         known = bytes_bound if counted is None else min(bytes_bound, counted.compute_token_bound(request, tools))
         bound = bounded(known if len(alike) == len(priced) else bytes_bound)
@@ -204,8 +217,45 @@ class MeteredModel:
         priced = PricedCall(call.request.model, call.worst_case, call.prices, call.day, input_bound)
         reply, charge = await books.run_metered_call(fence, key, priced, lambda: self._answer(call))
         return reply, charge.replace(
-            stop=reply.stop.value, dropped_thinking=reply.dropped_thinking, cache_miss=reply.cache_miss
+            stop=(reply.stop is StopReason.UNKNOWN and reply.stop_detail) or reply.stop.value,
+            dropped_thinking=reply.dropped_thinking,
+            cache_miss=reply.cache_miss,
         )
+
+    async def warm_cache(
+        self,
+        fence: Fence,
+        key: CallKey,
+        request: ModelRequest,
+        remaining: Limit,
+        prices: Sequence[Price],
+        counted: CountedPrompt,
+    ) -> Charge | None:
+        """Have the model read a request without a reply, within the budget.
+
+        Returns:
+            The charge, which is not committed yet. None if the model cannot do it, or if its worst case, a prefix that
+            is written again, does not fit.
+
+        Raises as `run_call` does.
+        """
+        model = self.model
+        if not isinstance(model, CacheWarmingModel):
+            return None
+        call = await self.prepare_call(request, remaining, 0, prices, counted)
+        if isinstance(call, CallNotAffordable):
+            return None
+        books = CallLedger(self.store, self.clock, self.meter, self.report_status)
+        priced = PricedCall(request.model, call.worst_case, prices, call.day, call.worst_case.tokens)
+
+        async def read() -> ModelResponse:
+            reply = await model.warm_cache(call.request)
+            if reply is None:
+                raise ModelRejected("the endpoint takes no calls without a reply")
+            return reply.replace(usage=reply.usage.fill_missing(call.worst_case.tokens, 0))
+
+        _, charge = await books.run_metered_call(fence, key, priced, read)
+        return charge
 
     async def _counted(self, request: ModelRequest) -> int | None:
         """Return the provider's count; None if its answer is unusable, since the call does not depend on it."""

@@ -62,6 +62,8 @@ class CompactionRequest(Value):
     """What the whole agent run may have spent; the summariser's call is charged to it."""
     request_tokens: int = 0
     """Tokens of the request that was too large, corrected by the provider's earlier counts; 0 if a person asked."""
+    window_exceeded: bool = False
+    """Whether the model said that its window was exceeded: it is smaller than its profile says."""
     known_records: int
     """Number of compactions of this run that the workflow knows to be committed. One more in the store was made by an
     earlier attempt at this very request.
@@ -110,10 +112,15 @@ class CompactionContext:
     def resolve_policy(self, transcript: Transcript) -> CompactionPolicy:
         """Return the agent's policy.
 
-        With too many messages, or if a person asked, it treats the context as full.
+        With too many messages, if a person asked, or if the model said that its window was exceeded, it treats the
+        context as full.
         """
         terms, shown = self.request.config, build_model_view(transcript)
         if self.manual is None and not terms.has_too_many_messages(len(shown)):
-            return terms.compaction_policy
+            policy = terms.compaction_policy
+            if not self.request.window_exceeded:
+                return policy
+            size = min(policy.trigger, self.build_estimator(transcript).request(shown))
+            return policy.replace(trigger=size, target=size // 2)
         policy = terms.compaction_policy.for_too_many_messages(self.build_estimator(transcript).request(shown))
         return policy.replace(instructions=self.manual.instructions) if self.manual else policy

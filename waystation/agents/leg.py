@@ -188,6 +188,8 @@ class ContextFull(_Ended):
 
     type: Literal["context_full"] = "context_full"
     request_tokens: int
+    window_exceeded: bool = False
+    """Whether the model said so in its last reply, whatever the request's size."""
 
 
 class BudgetExhausted(_Ended):

@@ -15,6 +15,7 @@ from waystation.agents.leg import AgentFinished, LegOutcome, LegRequest, LegStat
 from waystation.agents.person_questions import QUESTIONS_NOTE, find_person_questions
 from waystation.agents.ports import AgentTask, TaskSource
 from waystation.agents.roles import AgentDeps, load_role_prompt
+from waystation.agents.stop_reasons import list_newest_refusals
 from waystation.agents.task_brief import build_document_listing, render_task_parts
 from waystation.agents.task_messages import TaskMessage, build_transcript_message, list_received_message_numbers
 from waystation.agents.tools.tool import ToolContext
@@ -174,6 +175,11 @@ class LegAttempt:
     def effective_messages(self) -> tuple[Message, ...]:
         """The conversation without rewound messages."""
         return get_effective_transcript(self.transcript).messages
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """Categories of the replies that were refused since the last one that was not, newest first."""
+        return list_newest_refusals(self.effective_messages)
 
     @property
     def model_view(self) -> tuple[Message, ...]:

@@ -47,6 +47,13 @@ from waystation.agents.prompt_sections import (
 )
 from waystation.agents.redaction import redact_reply
 from waystation.agents.roles import AgentDeps
+from waystation.agents.stop_reasons import (
+    MAX_REFUSALS,
+    build_kept_blocks,
+    describe_refusals,
+    get_next_step,
+    get_refusal_category,
+)
 from waystation.agents.task_brief import BriefBuilder, PromptSpace
 from waystation.agents.tools.delegate import extract_subagent_orders
 from waystation.budgets.budget import CallCostBound, compute_delay_seconds
@@ -57,7 +64,6 @@ from waystation.context.transcript import (
     Fence,
     Message,
     RedactedThinking,
-    Text,
     Thinking,
     ToolResult,
     ToolUse,
@@ -95,8 +101,12 @@ async def prepare_next_call(
     terms, reminder, message_id = attempt.request.config, _reminder(attempt, model), attempt.transcript.next_status_id
     counted = attempt.get_counted_prompt(shown)
 
+    fallback = model.find_fallback(terms.model, attempt.remaining_limit, terms.prices) if attempt.refusals else None
+
     async def fitted(messages: tuple[Message, ...]) -> PreparedCall | CallNotAffordable:
         request = _request(attempt, messages)
+        if fallback is not None:
+            request = request.convert_for_model(fallback).replace(model=fallback)
         return await model.prepare_call(request, attempt.remaining_limit, terms.min_reply_tokens, terms.prices, counted)
 
     call = await fitted(with_status(shown, message_id, reminder.text(terms.window)))
@@ -246,7 +256,7 @@ async def run_open_tool_calls(attempt: LegAttempt, calling: Callable[[str], None
         The outcome if the leg ends here, else None.
     """
     last = attempt.effective_messages[-1]
-    if last.role == "user":
+    if last.role == "user" or last.refusal:
         return None
     if not last.tool_uses:
         attempt.add(build_platform_message(attempt.transcript.next_message_id, _answer_idle_reply(attempt, last)))
@@ -294,7 +304,6 @@ async def _answer(attempt: LegAttempt, call: ToolUse, calling: Callable[[str], N
 
 
 MAX_LEG_DURATION = timedelta(minutes=10)
-_CUT = {StopReason.MAX_TOKENS, StopReason.CONTEXT_EXCEEDED}
 _TURN_MESSAGES = 2
 """A reply, and the results of its calls."""
 MAX_IDLE_REPLIES = 3
@@ -429,6 +438,8 @@ class TurnRunner:
         at.token_ratio = compute_correction_factor(
             estimate_request_tokens(at.fixed_tokens, call.request.messages), reply.usage.reported_prompt_tokens
         )
+        if call.request.model != terms.model:
+            reply = reply.replace(called_model=reply.called_model or call.request.model)
         return await self._take(reply, charge)
 
     async def _spent_by(self, failed: ModelUnavailable) -> BudgetExhausted | None:
@@ -442,12 +453,19 @@ class TurnRunner:
         return BudgetExhausted(state=self.attempt.leg_state, needed=again.needed, unanswered=str(failed))
 
     async def _take(self, reply: ModelResponse, charge: Charge) -> LegOutcome | None:
-        at = self.attempt
-        blocks, redacted = await redact_reply(_usable(reply), at.deps.redactor, at.request.run.tenant)
+        at, refusal = self.attempt, get_refusal_category(reply)
+        blocks, redacted = await redact_reply(build_kept_blocks(reply), at.deps.redactor, at.request.run.tenant)
         at.notes.extend(build_redaction_notes(*redacted))
-        message = at.transcript.build_reply(blocks, reply.called_model)
+        message = at.transcript.build_reply(blocks, reply.called_model, refusal)
         await at.commit_reply(_with_valid_thinking(message, reply.blocks), charge)
-        return at.make_partial_outcome("the model refused to go on") if reply.stop is StopReason.REFUSAL else None
+        if refusal:
+            at.notes.append(f"{charge.model} declined to answer in turn {at.transcript.turn_count} ({refusal})")
+        elif reply.stop is StopReason.UNKNOWN:
+            at.notes.append(f"{charge.model} stopped a reply for a reason that is new: {charge.stop}")
+        if get_next_step(reply) != "compact":
+            return None
+        estimate = estimate_request_tokens(at.fixed_tokens, at.model_view, at.token_ratio)
+        return ContextFull(state=at.leg_state, request_tokens=estimate, window_exceeded=True)
 
     def _ended(self) -> LegOutcome | None:
         """Return the outcome if the agent has submitted.
@@ -457,6 +475,8 @@ class TurnRunner:
         at, said = self.attempt, self.attempt.effective_messages
         if _handed_in(said, at.toolbox.ending_tool_names):
             return AgentFinished(state=at.leg_state)
+        if len(at.refusals) >= MAX_REFUSALS:
+            return at.make_partial_outcome(describe_refusals(at.refusals, at.request.run.role))
         most = at.request.config.max_messages
         if most is not None and sum(not message.is_status for message in said) + _TURN_MESSAGES > most:
             return at.make_partial_outcome(
@@ -491,7 +511,7 @@ def _idle_replies(messages: Sequence[Message], known: Container[str]) -> int:
         failed |= {result.tool_use_id for result in message.tool_results if result.is_error}
         if any(call.name in known or call.id not in failed for call in message.tool_uses):
             break
-        idle += message.role == "assistant"
+        idle += message.role == "assistant" and not message.refusal
     return idle
 
 
@@ -507,14 +527,3 @@ def _with_valid_thinking(message: Message, said: Sequence[Block]) -> Message:
         return message
     left = tuple(block for block in message.blocks[changed:] if not isinstance(block, Thinking | RedactedThinking))
     return message.replace(blocks=message.blocks[:changed] + left)
-
-
-def _usable(reply: ModelResponse) -> tuple[Block, ...]:
-    """Return the reply's blocks without a tool call that was cut off by a length limit."""
-    blocks = reply.blocks
-    if reply.stop in _CUT and blocks and isinstance(blocks[-1], ToolUse):
-        blocks = (
-            *blocks[:-1],
-            Text(text="(A tool call was cut here: the reply was too long. Hand in less at a time.)"),
-        )
-    return blocks or (Text(text="(an empty reply)"),)

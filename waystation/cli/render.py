@@ -384,9 +384,10 @@ def format_message(message: Message, remarks: Sequence[str] = ()) -> str:
 
     Only headings and labels of ours begin a line: every other line is indented, so that no text looks like one.
     """
+    declined = f"declined ({message.refusal}), not sent again" if message.refusal else ""
     return "\n".join(
         [
-            " · ".join([f"[{message.id}] {message.role}", *filter(None, [message.fallback_model]), *remarks]),
+            " · ".join([f"[{message.id}] {message.role}", *filter(None, [message.fallback_model, declined]), *remarks]),
             *(_block_text(block) for block in message.blocks),
             "",
         ]

@@ -15,7 +15,7 @@ from waystation.config.setting_types import (
     build_shared_alias,
     filter_named_endpoints,
 )
-from waystation.kernel.roles import Role, list_step_roles
+from waystation.kernel.roles import Role, get_role_spec, list_step_roles
 from waystation.kernel.value import Value
 from waystation.models.endpoints import BUILT_IN_KINDS, PROVIDER_KEY, EndpointRegistry, ModelCapabilities, NamedEndpoint
 from waystation.models.profiles import (
@@ -25,6 +25,7 @@ from waystation.models.profiles import (
     ModelOptions,
     OptionSettingNames,
     ThinkingSetting,
+    get_model_profile,
     parse_model_name,
 )
 
@@ -90,9 +91,10 @@ class ModelSettings(BaseSettings):
         default=None, min_length=1, description="Model that reviews reports. Default: the model that plans."
     )
 
-    effort: WrittenEffort = Field(
-        default=AS_PROVIDED,
-        description="Effort of agents: low, medium, high, xhigh, max, or default (the provider's default).",
+    effort: WrittenEffort | None = Field(
+        default=None,
+        description="Effort of agents: low, medium, high, xhigh, max, or default (the provider's default). Without it, "
+        "each role has its own: medium for research, high for analysis and writing, if the model supports it.",
     )
 
     thinking: WrittenThinking = Field(
@@ -139,11 +141,11 @@ class ModelSettings(BaseSettings):
         """Return the model of a role and its options, as set for the role or for all roles."""
         own = self._own(role)
         given = own.model is not None or "agent_model" in self.model_fields_set
-        return ModelOptions(
-            model=self.endpoint_registry.qualify_model_name(own.model or self.agent_model, own.endpoint, given=given),
-            effort=_effort(own.effort or self.effort),
-            thinking=_thinking(own.thinking or self.thinking),
-        )
+        model = self.endpoint_registry.qualify_model_name(own.model or self.agent_model, own.endpoint, given=given)
+        thinking = _thinking(own.thinking or self.thinking)
+        written = own.effort or self.effort
+        effort = _find_role_effort(role, model, thinking) if written is None else _effort(written)
+        return ModelOptions(model=model, effort=effort, thinking=thinking)
 
     @property
     def named_endpoints(self) -> dict[str, NamedEndpoint]:
@@ -208,6 +210,14 @@ class ModelSettings(BaseSettings):
 def _is_placed(model: str) -> bool:
     """Whether the model's name says at which endpoint it is."""
     return bool(parse_model_name(model).endpoint)
+
+
+def _find_role_effort(role: Role, model: str, thinking: ThinkingSetting | None) -> Effort | None:
+    """Return the effort of a role; None if its model is not known to support it."""
+    effort, supported = get_role_spec(role).effort, get_model_profile(model).supported_options
+    if effort is None or supported is None or supported.find_unsupported_option(effort, thinking) is not None:
+        return None
+    return effort
 
 
 def _effort(written: WrittenEffort) -> Effort | None:

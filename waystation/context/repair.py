@@ -27,8 +27,11 @@ def repair_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
 
     A call without a result gets a synthetic one, unless it is at the very end, where calls may be pending. Results are
     moved right after their calls, in the order of the calls; of two results the first wins; orphans are removed, and
-    text next to them stays. Blank text, repeated calls, trailing reasoning, and messages that become empty are removed.
+    text next to them stays. Blank text, repeated calls, trailing reasoning, and messages that become empty are removed,
+    and so are refused replies.
     """
+    if any(message.refusal for message in messages):
+        messages = [message for message in messages if not message.refusal]
     if _is_in_order(messages):
         return tuple(messages)
     sound = _sound(messages)

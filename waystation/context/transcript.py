@@ -54,6 +54,17 @@ class RedactedThinking(Value):
     data: str
 
 
+UNPARSED_ARGUMENTS: Final = "_unparsed_arguments"
+"""Name under which the input of a call holds arguments that are not a JSON object, as the model wrote them."""
+MAX_UNPARSED_CHARACTERS: Final = 2_000
+"""Maximum characters of such arguments that stay in the conversation: enough for the model to find its mistake."""
+
+
+def build_unparsed_arguments(written: str) -> dict[str, JsonValue]:
+    """Build the input of a call whose arguments are not a JSON object: the API takes back nothing but an object."""
+    return {UNPARSED_ARGUMENTS: written[:MAX_UNPARSED_CHARACTERS]}
+
+
 class ToolUse(Value):
     """A tool call that the model requests."""
 
@@ -61,6 +72,11 @@ class ToolUse(Value):
     id: Identifier
     name: str
     input: dict[str, JsonValue]
+
+    @property
+    def has_unparsed_arguments(self) -> bool:
+        """Whether the model wrote arguments that are not a JSON object. Such a call is not run."""
+        return self.input.keys() == {UNPARSED_ARGUMENTS}
 
 
 _NO_WORDS = frozenset(
@@ -184,6 +200,10 @@ class Message(Value):
     """Number of the newest document update that it reports; 0 for every other message."""
     fallback_model: str = ""
     """Full name of the fallback model that said it; empty for every other message."""
+    refusal: Identifier = ""
+    """Category under which the provider's safeguards stopped this reply; empty for every other message. A refused reply
+    is not sent again: models keep refusing a conversation that has it.
+    """
 
     @property
     def tool_uses(self) -> tuple[ToolUse, ...]:
@@ -395,7 +415,7 @@ class Transcript(Value):
         """Number of committed model replies. It only grows."""
         return sum(message.role == "assistant" for message in self.messages)
 
-    def build_reply(self, blocks: Iterable[Block], said_by: str) -> Message:
+    def build_reply(self, blocks: Iterable[Block], said_by: str, refusal: str = "") -> Message:
         """Build the model's next message.
 
         Call IDs are made unique in the run: some servers restart them in each reply.
@@ -408,7 +428,13 @@ class Transcript(Value):
                     block = block.replace(id=f"{block.id}_{self.next_message_id}")  # noqa: PLW2901
                 known.add(block.id)
             own.append(block)
-        return Message(id=self.next_message_id, role="assistant", blocks=tuple(own), fallback_model=said_by)
+        return Message(
+            id=self.next_message_id,
+            role="assistant",
+            blocks=tuple(own),
+            fallback_model=said_by,
+            refusal=refusal,
+        )
 
     def find_message_index(self, message_id: str) -> int | None:
         """Return the index of a message, or None."""
@@ -454,7 +480,7 @@ class Charge(Value):
     """Cost of a committed reply. Each key counts once."""
 
     key: str
-    kind: Literal["turn", "summary", "plan", "review", "search"]
+    kind: Literal["turn", "summary", "plan", "review", "search", "warm"]
     model: str
     usage: Usage
     cost_micro_usd: int | None

@@ -37,6 +37,8 @@ class RoleSpec(Value):
     phase: AgentPhase | None = None
     """Phase that the role is always in; None for a step's role, which moves from phase to phase."""
     activity: AgentActivity = "RunResearchAgent"
+    effort: Literal["low", "medium", "high"] | None = None
+    """Effort of its model, unless a setting has another. None: the provider's default for the model."""
     reserve_tokens: int = 0
     """Minimum tokens that a step of this role starts with, if the task's budget is large enough."""
     reserve_percent: int = 0
@@ -55,6 +57,7 @@ ROLES: Mapping[str, RoleSpec] = MappingProxyType(
             form="Findings, one claim each with its evidence, and what stayed open. Submit them with submit_findings.",
             permissions=frozenset({"read", "note", "hand_in", "delegate", "compute", "web", "foreign"}),
             tools=(*_READING, *_NOTING, "web", "submit_findings", "delegate"),
+            effort="medium",
         ),
         "analysis": RoleSpec(
             purpose="weighs findings against each other",
@@ -63,6 +66,7 @@ ROLES: Mapping[str, RoleSpec] = MappingProxyType(
             permissions=frozenset({"read", "note", "hand_in", "delegate", "compute", "foreign"}),
             tools=("read_findings", *_READING, *_NOTING, "submit_analysis", "delegate"),
             activity="RunAnalysisAgent",
+            effort="high",
             reserve_tokens=25_000,
         ),
         "writing": RoleSpec(
@@ -73,6 +77,7 @@ ROLES: Mapping[str, RoleSpec] = MappingProxyType(
             permissions=frozenset({"read", "note", "hand_in", "delegate", "foreign"}),
             tools=("read_findings", *_READING, "write_outline", "write_section", "submit_report", "delegate"),
             activity="RunWritingAgent",
+            effort="high",
             reserve_tokens=50_000,
             reserve_percent=15,
         ),

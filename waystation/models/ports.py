@@ -10,13 +10,19 @@ from waystation.models.profiles import Effort, ThinkingSetting, get_family_name,
 
 
 class StopReason(StrEnum):
-    """Why a reply ended."""
+    """Why a reply ended. `waystation.agents.stop_reasons` says how an agent goes on after each."""
 
     END_TURN = "end_turn"
     TOOL_USE = "tool_use"
     MAX_TOKENS = "max_tokens"
+    STOP_SEQUENCE = "stop_sequence"
+    PAUSE_TURN = "pause_turn"
+    """The provider interrupted a long turn; the model goes on from there in the next call."""
     REFUSAL = "refusal"
+    """The provider's safeguards stopped the reply, or kept it from beginning."""
     CONTEXT_EXCEEDED = "model_context_window_exceeded"
+    UNKNOWN = "unknown"
+    """A reason that this version does not know; `ModelResponse.stop_detail` has its name."""
 
 
 class ModelRequest(Value):
@@ -77,6 +83,8 @@ class ModelResponse(Value):
 
     blocks: tuple[Block, ...]
     stop: StopReason
+    stop_detail: str = ""
+    """The category of a refusal, or the name of an unknown reason; empty if the provider gives none."""
     usage: Usage
     model: str
     """The model that answered, as the provider names it."""
@@ -142,7 +150,23 @@ class FallbackChatModel(Protocol):
         ...
 
 
-CallKind = Literal["turn", "summary", "plan", "review", "search"]
+@runtime_checkable
+class CacheWarmingModel(Protocol):
+    """A `ChatModel` that can keep a cached prefix alive."""
+
+    async def warm_cache(self, request: ModelRequest) -> ModelResponse | None:
+        """Have the provider read the request, so that its cache keeps the prefix, without a reply.
+
+        Returns:
+            An empty reply with the usage; None if the endpoint, or this request, does not allow it: nothing was sent.
+
+        Raises as `ChatModel.complete` does.
+        """
+        ...
+
+
+CallKind = Literal["turn", "summary", "plan", "review", "search", "warm"]
+"""What a call is for. `warm` keeps a cached prefix alive and has no reply."""
 SEARCH_INPUT_TOKENS = 40_000
 """Estimated input tokens of one search. The provider adds the pages that it finds to the call and states no bound, so
 this is an estimate on the safe side; the charge is the actual usage.

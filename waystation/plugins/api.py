@@ -23,7 +23,7 @@ from waystation.kernel.errors import (
 from waystation.kernel.usage import Usage
 from waystation.models.endpoints import ModelEndpoint, NamedEndpoint
 from waystation.models.http_errors import DEFAULT_TIMEOUTS, ModelTimeouts
-from waystation.models.ports import ChatModel, ModelRequest, ModelResponse, StopReason
+from waystation.models.ports import CacheWarmingModel, ChatModel, ModelRequest, ModelResponse, StopReason
 from waystation.privacy.policy import (
     RedactionLevel,
     RedactionPolicy,
@@ -40,6 +40,7 @@ from waystation.security.untrusted import SafeMarkup, wrap_untrusted
 __all__ = [
     "BadInput",
     "Block",
+    "CacheWarmingModel",
     "ChatModel",
     "ChatModelContext",
     "ChatModelFactory",

@@ -21,7 +21,7 @@ from pydantic import JsonValue, TypeAdapter
 from waystation.context.transcript import STATUS_CLOSE, STATUS_OPEN, Block, RedactedThinking, Thinking
 from waystation.kernel.usage import Usage
 from waystation.models.anthropic.sse import StreamEvent, encode_error_event, iter_message_events
-from waystation.models.ports import ModelResponse
+from waystation.models.ports import ModelResponse, StopReason
 
 CACHE_LIFETIME = timedelta(minutes=5)
 _MIN_TOKENS = 1_024
@@ -325,13 +325,18 @@ class ScriptedServer:
 
 def build_message_body(reply: ModelResponse) -> StreamEvent:
     """Return a reply as the Messages API sends it without streaming."""
+    details: StreamEvent = {}
+    if reply.stop is StopReason.REFUSAL and reply.stop_detail:
+        details = {"stop_details": {"type": "refusal", "category": reply.stop_detail, "explanation": None}}
+    unknown = reply.stop is StopReason.UNKNOWN and reply.stop_detail
     return {
+        **details,
         "id": reply.id,
         "type": "message",
         "role": "assistant",
         "model": reply.model,
         "content": [block.model_dump(mode="json") for block in reply.blocks],
-        "stop_reason": reply.stop.value,
+        "stop_reason": unknown or reply.stop.value,
         "stop_sequence": None,
         "usage": {
             "input_tokens": reply.usage.input,
@@ -401,6 +406,12 @@ def _without_usage(event: bytes) -> bytes:
     if isinstance(opening := told.get("message"), dict):
         opening.pop("usage", None)
     return name + b"\ndata: " + json.dumps(told).encode() + b"\n\n"
+
+
+def build_warm_response(body: Mapping[str, JsonValue], usage: Usage) -> httpx2.Response:
+    """Return the answer to a request with `max_tokens: 0`, which is read into the cache and has no reply."""
+    read = ModelResponse(blocks=(), stop=StopReason.MAX_TOKENS, usage=usage, model=str(body["model"]), id="msg_warm")
+    return httpx2.Response(200, json=build_message_body(read))
 
 
 def build_failing_stream(
@@ -473,6 +484,10 @@ class CachingServer:
         if request.url.path.endswith("/count_tokens"):
             return httpx2.Response(200, json={"input_tokens": len(request.content) // BYTES_PER_TOKEN})
         body = _REQUEST.validate_json(request.content)
+        if body["max_tokens"] == 0:
+            usage = self.cache.record_request(body, self.now())
+            self.usages.append(usage)
+            return build_warm_response(body, usage)
         dropped = self.binding.find_dropped_thinking(body)
         reply = self.binding.sign_reply(self.answer(body), body)
         usage = self.cache.record_request(body, self.now()) + Usage(output=reply.usage.output)

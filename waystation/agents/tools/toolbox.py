@@ -36,7 +36,10 @@ OUTCOME_UNKNOWN = (
     "Check its effect before you repeat it."
 )
 
-
+ARGUMENTS_UNPARSED = (
+    "The arguments of this call are not a JSON object, so it was not run. Send it again with one JSON object: close "
+    "every bracket and quotation mark, and escape quotation marks, backslashes and line breaks inside of texts."
+)
 _UNREADABLE = "This result could not be redacted, so it is not shown. Ask for less of it, or go on without it: "
 
 
@@ -104,6 +107,8 @@ class Toolbox:
 
     def find_refusal_reason(self, call: ToolUse) -> str | None:
         """Return why the call must not run, whatever a person decides; None if it may."""
+        if call.has_unparsed_arguments:
+            return ARGUMENTS_UNPARSED
         if (tool := self._tool(call)) is None:
             away = any(spec.name == call.name for spec in self.visible_specs)
             what = "The tool {} is not there at present" if away else "There is no tool {!r}"

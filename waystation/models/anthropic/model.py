@@ -52,6 +52,8 @@ from waystation.models.profiles import get_model_profile
 from waystation.security.untrusted import wrap_untrusted
 from waystation.security.web_addresses import ANY_DOMAIN, DomainPolicy
 
+_WARMING_KINDS = ("anthropic", "foundry")
+"""Kinds of endpoints that document calls without a reply."""
 _STREAMS = ("text/event-stream", "application/vnd.amazon.eventstream")
 
 
@@ -90,6 +92,21 @@ class AnthropicModel:
         partial = StreamUsageTracker(speed_known=known)
         with _reporting(partial, request.max_output), _vendor_errors(self._no_credentials):
             return wire.parse_model_response(await self._streamed(prompt, request.max_output, previous, partial))
+
+    async def warm_cache(self, request: ModelRequest) -> ModelResponse | None:
+        """Read the prefix without a reply; see `CacheWarmingModel`.
+
+        The provider rejects `max_tokens: 0` with a stream, a forced tool, or a fixed number of tokens for thinking.
+        Without thinking the request would have another prefix.
+        """
+        capable = self._endpoint.get_capabilities(request.model)
+        impossible = isinstance(request.thinking, int) or request.require_tool is not None or request.one_shot
+        if impossible or capable.caches is False or self._endpoint.kind not in _WARMING_KINDS:
+            return None
+        prompt = wire.build_request_parameters(request, capable)
+        with _vendor_errors(self._no_credentials):
+            read = await self._client.messages.create(max_tokens=0, timeout=build_read_timeout(COUNT_SECONDS), **prompt)
+            return wire.parse_model_response(read)
 
     async def count_tokens(self, request: ModelRequest) -> int | None:
         """Return the provider's count of input tokens; see `ChatModel`.
@@ -145,17 +162,21 @@ class AnthropicModel:
 
 
 class _WithUsage(AsyncStream[RawMessageStreamEvent]):
-    """A stream in which every event that can carry usage does, even if it is zero."""
+    """A stream in which every event that can carry usage does, even if it is zero, and whose tool arguments are JSON
+    objects.
+    """
 
     def __init__(self, raw: AsyncStream[RawMessageStreamEvent], partial: StreamUsageTracker) -> None:
         self._raw, self.response, self._partial = raw, raw.response, partial
 
     async def __aiter__(self) -> AsyncIterator[RawMessageStreamEvent]:
         """Yield the events, each recorded before it is passed on."""
+        arguments = wire.ArgumentsAccumulator()
         async for event in self._raw:
             told = wire.with_usage(event)
             self._partial.add_event(told, time.monotonic())
-            yield told
+            for whole in arguments.add_event(told):
+                yield whole
 
     async def close(self) -> None:
         """Close the response."""

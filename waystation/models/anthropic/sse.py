@@ -28,6 +28,8 @@ def iter_message_events(message: Mapping[str, JsonValue]) -> Iterator[bytes]:
     for index, block in enumerate(_blocks(message["content"])):
         yield from _block_events(index, block)
     ending: StreamEvent = {"stop_reason": message["stop_reason"], "stop_sequence": message.get("stop_sequence")}
+    if (details := message.get("stop_details")) is not None:
+        ending["stop_details"] = details
     yield encode_event({"type": "message_delta", "delta": ending, "usage": {**usage}})
     yield encode_event({"type": "message_stop"})
 

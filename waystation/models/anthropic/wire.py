@@ -1,15 +1,19 @@
 """Pure translation between our requests and replies and those of the Messages API."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Literal, NotRequired, TypedDict
 
 from anthropic import transform_schema
 from anthropic.types import (
     CacheControlEphemeralParam,
     ContentBlock,
+    InputJSONDelta,
     MessageDeltaUsage,
     MessageParam,
     OutputConfigParam,
+    RawContentBlockDeltaEvent,
     RawMessageStreamEvent,
     RedactedThinkingBlockParam,
     TextBlockParam,
@@ -23,6 +27,7 @@ from anthropic.types import (
 from anthropic.types import Message as WireMessage
 from anthropic.types import Usage as WireUsage
 from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic_core import from_json
 
 from waystation.context.transcript import (
     Block,
@@ -33,6 +38,7 @@ from waystation.context.transcript import (
     Thinking,
     ToolResult,
     ToolUse,
+    build_unparsed_arguments,
 )
 from waystation.kernel.errors import InvalidReplyError, ModelRejected
 from waystation.kernel.patterns import compile_bounded
@@ -153,17 +159,19 @@ def parse_model_response(message: WireMessage) -> ModelResponse:
 
     Raises:
         InvalidReplyError: there is no stop reason, a field is missing or malformed, two calls have one id, or a kind of
-            block or stop reason is unknown to this version. Dropping a block would make the next request differ from
-            what the model said. The reply is billed by then, which ModelRejected would deny.
+            block is unknown to this version. Dropping a block would make the next request differ from what the model
+            said. The reply is billed by then, which ModelRejected would deny.
     """
     try:
         blocks = tuple(_block(block) for block in message.content)
         calls = [block.id for block in blocks if isinstance(block, ToolUse)]
         if len(set(calls)) < len(calls):
             raise InvalidReplyError("the model's reply has two tool calls with the same id")
+        stop, detail = _stop(message)
         return ModelResponse(
             blocks=blocks,
-            stop=_stop(message.stop_reason),
+            stop=stop,
+            stop_detail=detail,
             usage=parse_usage(message),
             model=message.model,
             id=_id(message),
@@ -224,6 +232,38 @@ def with_usage(event: RawMessageStreamEvent) -> RawMessageStreamEvent:
         event.usage = MessageDeltaUsage(output_tokens=0) if used is None else used
         event.usage.output_tokens = _reported(used, "output_tokens")
     return event
+
+
+@dataclass
+class ArgumentsAccumulator:
+    """The arguments of the calls in one stream, each passed on as one event when its block ends.
+
+    The SDK parses what has arrived at each event, and raises at the first character that is not JSON: a reply that was
+    paid for would be lost, with all its other calls. The model is told instead what was wrong with the call.
+    """
+
+    _written: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
+    """By index of the block: the pieces so far."""
+
+    def add_event(self, event: RawMessageStreamEvent) -> Iterator[RawMessageStreamEvent]:
+        """Yield what is passed on after this event. Pieces of arguments wait until their block ends."""
+        if event.type == "content_block_delta" and event.delta.type == "input_json_delta":
+            self._written.setdefault(event.index, []).append(event.delta.partial_json)
+            return
+        if event.type == "content_block_stop" and (pieces := self._written.pop(event.index, None)):
+            whole = InputJSONDelta(type="input_json_delta", partial_json=_normalise_arguments("".join(pieces)))
+            yield RawContentBlockDeltaEvent(type="content_block_delta", index=event.index, delta=whole)
+        yield event
+
+
+def _normalise_arguments(written: str) -> str:
+    """Return the arguments as the SDK can read them: as they are, or as those of a call that is not run."""
+    try:
+        # By the parser that the SDK uses.
+        readable = not written.strip() or isinstance(from_json(written), dict)
+    except ValueError:
+        readable = False
+    return written if readable else json.dumps(build_unparsed_arguments(written))
 
 
 def _reported(used: object, name: str) -> int:
@@ -340,19 +380,27 @@ def _block(block: ContentBlock) -> Block:
         case "redacted_thinking":
             return RedactedThinking(data=block.data)
         case "tool_use":
-            call = ToolUse.model_validate({"id": block.id, "name": block.name, "input": block.input})
+            # Nothing in a reply was validated: a server may send any JSON as arguments, whole, in the block's start.
+            written: object = getattr(block, "input", None)
+            unparsed = None if isinstance(written, dict) else build_unparsed_arguments(json.dumps(written))
+            call = ToolUse.model_validate({"id": block.id, "name": block.name, "input": unparsed or block.input})
             return call.replace(name=replace_surrogates(call.name), input=sanitize_json_object(call.input))
         case unknown:
             raise InvalidReplyError(f"the model's reply has a block of the unknown type {_named(unknown)}")
 
 
-def _stop(reason: str | None) -> StopReason:
+def _stop(message: WireMessage) -> tuple[StopReason, str]:
+    """Return why the reply ended, and the category of a refusal or the name of an unknown reason."""
+    reason: str | None = message.stop_reason
     if reason is None:
         raise InvalidReplyError("the model's reply was cut off")
     try:
-        return StopReason(reason)
+        stop = StopReason(reason)
     except ValueError:
-        raise InvalidReplyError(f"the model stopped for the unknown reason {_named(reason)}") from None
+        return StopReason.UNKNOWN, _named(reason)
+    category: object = getattr(getattr(message, "stop_details", None), "category", None)
+    is_named = stop is StopReason.REFUSAL and isinstance(category, str) and _NAME.fullmatch(category)
+    return stop, str(category) if is_named else ""
 
 
 def _named(kind: object) -> str:

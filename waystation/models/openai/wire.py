@@ -7,9 +7,9 @@ expressed in words.
 import json
 from collections.abc import Iterable, Iterator, Mapping
 
-from pydantic import BaseModel, JsonValue, ValidationError, model_validator
+from pydantic import BaseModel, JsonValue, model_validator
 
-from waystation.context.transcript import Message, Text, ToolResult, ToolUse
+from waystation.context.transcript import Message, Text, ToolResult, ToolUse, build_unparsed_arguments
 from waystation.kernel.errors import InvalidReplyError, ModelRejected
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import replace_surrogates, sanitize_json
@@ -224,13 +224,11 @@ class ChatStreamAccumulator(BaseModel):
         """Build the reply after its stream has ended. A call that was cut by the maximum output is left out.
 
         Raises:
-            InvalidReplyError: there is no stop reason or an unknown one, the arguments of a call are not a JSON object,
-                or two calls have one id. The reply is billed by then.
+            InvalidReplyError: there is no stop reason, or two calls have one id. The reply is billed by then.
         """
         if self.stop is None:
             raise InvalidReplyError(CUT_OFF)
-        if (stop := _STOPS.get(self.stop)) is None:
-            raise InvalidReplyError("the model stopped for an unknown reason")
+        stop = _STOPS.get(self.stop, StopReason.UNKNOWN)
         calls = [*self._whole_calls(cut=stop is StopReason.MAX_TOKENS)]
         if len({call.id for call in calls}) < len(calls):
             raise InvalidReplyError("the model's reply has two tool calls with the same id")
@@ -245,14 +243,12 @@ class ChatStreamAccumulator(BaseModel):
     def _whole_calls(self, *, cut: bool) -> Iterable[ToolUse]:
         for number, call in enumerate(self.calls):
             try:
-                yield ToolUse.model_validate(
-                    {"id": call.id or f"call_{number}", "name": call.name, "input": _arguments(call.arguments)}
-                )
-            except (ValueError, ValidationError, RecursionError):
-                if not (cut and number == len(self.calls) - 1):
-                    raise InvalidReplyError(
-                        "the arguments of a tool call in the model's reply are not a JSON object"
-                    ) from None
+                given = _arguments(call.arguments)
+            except (ValueError, RecursionError):
+                if cut and number == len(self.calls) - 1:
+                    return
+                given = build_unparsed_arguments(replace_surrogates(call.arguments))
+            yield ToolUse(id=call.id or f"call_{number}", name=call.name, input=given)
 
 
 def _arguments(written: str) -> _Object:
