@@ -22,7 +22,8 @@ QUICK = {
         agent_loop agent_run analysis_deliverables cache_warmer citation_feedback compactor_hooks compactor_open_work
         compactor_validation
         delegate_tool document_change_notices initial_prompt_size metering pin_message possibly_billed
-        prompt_sections recall_name_restoration reply_redaction report_criteria run_repository status_messages stop_reasons
+        prompt_sections recall_name_restoration reply_redaction report_criteria run_repository status_messages
+        stop_reasons
         store_outage
         plugin_tool summariser task_brief task_brief_space task_messages task_tool_servers title_redaction
         tool_call_questions own_tools tool_parameter_limits tool_phase tool_visibility tool_visibility_in_runs toolbox
