@@ -25,7 +25,7 @@ from waystation.agents.tools.plugin_tool import PluginToolBase
 from waystation.config.settings import Settings
 from waystation.documents.ports import DocumentSearch
 from waystation.documents.redacted_documents import RedactedDocumentStore, RedactedTableReader
-from waystation.documents.search import Bm25DocumentSearch, split_into_passages
+from waystation.documents.search import HybridDocumentSearch, split_into_passages
 from waystation.documents.table_redaction import ColumnRedactor
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
@@ -315,7 +315,7 @@ async def open_activity_deps(settings: Settings, store: SqlStore, meter: Meter) 
             redacted_documents=redacted,
             embedder=embedder,
             memory=memory,
-            search=Bm25DocumentSearch(store),
+            search=HybridDocumentSearch(store),
             meter=meter,
             key_check=compute_key_check(key),
             hooks=hooks,

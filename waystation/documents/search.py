@@ -138,7 +138,7 @@ again.
 """
 
 
-class Bm25DocumentSearch:
+class HybridDocumentSearch:
     """`DocumentSearch` by BM25 in memory. If documents of a task change, only those are read again."""
 
     def __init__(self, store: DocumentStore) -> None:
