@@ -65,7 +65,7 @@ QUICK = {
     """),
     "documents": _modules("""
         citations document_changes document_markers document_update_store documents_passages
-        documents_pdf_annotations documents_search documents_search_ranges documents_slides
+        documents_pdf_annotations documents_search documents_search_meaning documents_search_ranges documents_slides
         documents_spreadsheets documents_word procedures redacted_documents skills tables_grid tables_queries
         web_fetch web_private_addresses web_robots
     """),

@@ -285,6 +285,7 @@ async def open_activity_deps(settings: Settings, store: SqlStore, meter: Meter) 
     """
     # Presidio, the model's SDK and Qdrant take seconds and hundreds of megabytes, which workflow workers do not need.
     with pause_gc_for_imports():
+        from waystation.memory.embedders.local import find_word_embedder  # noqa: PLC0415
         from waystation.runtime.plugins import open_plugins  # noqa: PLC0415
         from waystation.runtime.redaction_setup import build_redaction_config, create_redactor, open_embedder  # noqa: PLC0415
         from waystation.workers.external_systems import open_compaction_hooks  # noqa: PLC0415
@@ -315,7 +316,7 @@ async def open_activity_deps(settings: Settings, store: SqlStore, meter: Meter) 
             redacted_documents=redacted,
             embedder=embedder,
             memory=memory,
-            search=HybridDocumentSearch(store),
+            search=HybridDocumentSearch(store, find_word_embedder(embedder)),
             meter=meter,
             key_check=compute_key_check(key),
             hooks=hooks,

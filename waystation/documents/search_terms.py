@@ -1,10 +1,13 @@
-"""Extracts search terms (English stems, plain words of other languages, CJK pairs), and scores texts by them."""
+"""Extracts search terms (English stems, plain words of other languages, CJK pairs, parts of identifiers), and scores
+texts by them.
+"""
 
 import logging
 import math
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Protocol, cast
 
 import bm25s
@@ -18,7 +21,8 @@ from waystation.kernel.text import SAYS
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _WORD = compile_bounded(rf"[{_CJK}]+|[^\W_{_CJK}]+")
 _FIRST_CJK = compile_bounded(rf"[{_CJK}]")
-_STOPWORDS = frozenset(STOPWORDS_EN)
+STOP_WORDS = frozenset(STOPWORDS_EN)
+"""English words that carry no meaning of their own, in small letters."""
 
 # The library sets its own logger to DEBUG, which would override any level that the program asks for.
 logging.getLogger("bm25s").setLevel(logging.WARNING)
@@ -37,11 +41,72 @@ def extract_terms(text: str) -> list[str]:
     for word in _WORD.findall(unicodedata.normalize("NFKC", text).casefold()):
         if _FIRST_CJK.match(word):
             words += [word[i : i + 2] for i in range(max(1, len(word) - 1))]
-        elif word not in _STOPWORDS:
+        elif word not in STOP_WORDS:
             words.append(word)
     # A stemmer has a cache and is not safe to share between threads; a new one costs microseconds.
     stemmer = cast("_Stemmer", Stemmer.Stemmer("english"))  # pyright: ignore[reportUnknownMemberType] untyped C
     return stemmer.stemWords(words)
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of a text in order, spelled as they are: letters and digits; `_`, `-` and `.` end a word."""
+    return _WORD.findall(unicodedata.normalize("NFKC", text))
+
+
+def split_identifier(word: str) -> list[str]:
+    """Return the parts of a word that is an identifier, such as `fetchPage`, `FY2018` or `10K`; none for other words.
+
+    A part ends between letters and digits, and before a capital letter that follows a small one.
+    """
+    starts = [
+        place
+        for place in range(1, len(word))
+        if word[place - 1].isdigit() != word[place].isdigit() or (word[place - 1].islower() and word[place].isupper())
+    ]
+    return [word[start:end] for start, end in pairwise([0, *starts, len(word)])] if starts else []
+
+
+class TermExtractor:
+    """Extracts terms with the parts of identifiers: `EBAY_2023_10K` also has the terms of `eBay` and of `10-K`.
+
+    Each distinct word is analysed once, so a long text costs little more than its look-ups. Not safe to share between
+    threads.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, ...]] = {}
+
+    def extract(self, words: Iterable[str]) -> list[str]:
+        """Return the terms of words as `split_words` gives them, in order, without stop words."""
+        found: list[str] = []
+        for word in words:
+            terms = self._known.get(word)
+            if terms is None:
+                terms = self._known[word] = tuple(extract_terms(" ".join([word, *split_identifier(word)])))
+            found += terms
+        return found
+
+
+MAX_JOINED_WORDS = 3
+"""Maximum words of a query that are also looked for as one word: names of files often have no spaces."""
+
+
+def extract_name_terms(text: str) -> frozenset[str]:
+    """Return the terms of a name or title."""
+    return frozenset(TermExtractor().extract(split_words(text)))
+
+
+def extract_query_name_terms(query: str) -> frozenset[str]:
+    """Return the terms by which a query may mean a name: those of its words, and of two or three words joined, since
+    `American Express` may be called `AMERICANEXPRESS_2022_10K`.
+    """
+    words = split_words(query)
+    joined = [
+        "".join(words[start : start + count])
+        for count in range(2, MAX_JOINED_WORDS + 1)
+        for start in range(len(words) - count + 1)
+    ]
+    return extract_name_terms(query) | frozenset(extract_terms(" ".join(joined)))
 
 
 RARE_SHARE = 0.02
