@@ -58,6 +58,8 @@ def split_identifier(word: str) -> list[str]:
 
     A part ends between letters and digits, and before a capital letter that follows a small one.
     """
+    if word.isdigit() or (word.isalpha() and (word.islower() or word.isupper())):
+        return []
     starts = [
         place
         for place in range(1, len(word))
