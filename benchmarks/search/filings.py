@@ -8,13 +8,14 @@ import asyncio
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from pydantic import BaseModel, TypeAdapter
 
-from benchmarks.search.measure import Hit, OpenedSearch, ProductSearch, Stopwatch, Texts, open_search
+from benchmarks.search.measure import Hit, OpenedSearch, ProductSearch, Search, Stopwatch, Texts, open_search
 from benchmarks.search.plain import PlainSearch
 from waystation.documents.document_loading import load_documents
 from waystation.documents.documents import find_line_place
@@ -103,15 +104,15 @@ async def _prove() -> None:
     print(
         f"\n{len(filings.questions)} questions, {len(filings.texts)} whole filings, {characters / 1e6:.1f} MB of text"
     )
-    print(
-        "\n| search | all filings | the filing itself | CPU ms a query | CPU s to index a MB |\n| --- | --- | --- | --- | --- |"
-    )
+    print("\n| search | all filings | the filing itself | CPU ms a query | CPU s to index a MB |")
+    print("| --- | --- | --- | --- | --- |")
     embedder = WordLlamaEmbedder()
     embedder.embed_words(["index"])  # loads the model
-    for name, build in (
-        ("words (before)", PlainSearch),
-        ("words, meaning, names", lambda given: ProductSearch(given, embedder)),
-    ):
+    builders: dict[str, Callable[[Texts], Search]] = {
+        "words (before)": PlainSearch,
+        "words, meaning, names": partial(ProductSearch, embedder=embedder),
+    }
+    for name, build in builders.items():
         opened = await open_search(build, filings.texts)
         watch = Stopwatch()
         every = await _measure(filings, opened, watch)

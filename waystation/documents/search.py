@@ -25,7 +25,7 @@ from waystation.documents.search_terms import (
     extract_query_name_terms,
     split_words,
 )
-from waystation.documents.search_vectors import PassageEmbedder, PassageText, PassageVectors, WordEmbedder
+from waystation.documents.search_vectors import PassageEmbedder, PassageText, PassageVectorIndex, WordEmbedder
 from waystation.kernel.errors import MemoryUnavailable
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.scopes import TaskScope
@@ -248,7 +248,7 @@ class _SearchableDocument(NamedTuple):
     terms: Sequence[list[str]] = ()
     """For each passage, its terms and those of its heading."""
     name_terms: frozenset[str] = frozenset()
-    vectors: PassageVectors | None = None
+    vectors: PassageVectorIndex | None = None
 
 
 _NOTHING = _SearchableDocument()

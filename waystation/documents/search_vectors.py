@@ -39,19 +39,19 @@ class PassageText(NamedTuple):
     words: Sequence[str]
 
 
-class PassageVectors(NamedTuple):
+class PassageVectorIndex(NamedTuple):
     """The windows of a document's passages."""
 
     windows: NDArray[np.float16]
     """One row of length 1 for each window. Half precision halves the memory and changes no order that matters."""
     passages: NDArray[np.int32]
     """For each window, the index of its passage."""
-    count: int
+    passage_count: int
     """Number of passages."""
 
     def compute_similarities(self, query: _Rows) -> _Rows:
         """Return for each passage the cosine of the query and its nearest window; 0 if it is negative."""
-        nearest = np.zeros(self.count, dtype=np.float32)
+        nearest = np.zeros(self.passage_count, dtype=np.float32)
         np.maximum.at(nearest, self.passages, self.windows.astype(np.float32) @ query)
         return nearest
 
@@ -79,7 +79,7 @@ class PassageEmbedder:
         rows, vectors = self._look_up(told)
         return _normalise(vectors[[rows[word] for word in told]].sum(axis=0, keepdims=True))[0]
 
-    def embed_passages(self, passages: Sequence[PassageText]) -> PassageVectors:
+    def embed_passages(self, passages: Sequence[PassageText]) -> PassageVectorIndex:
         """Return the windows of the passages.
 
         Raises:
@@ -95,7 +95,9 @@ class PassageEmbedder:
                 windows.append(vectors[[rows[word] for word in part]].sum(axis=0) + above)
                 owners.append(number)
         stacked = np.stack(windows) if windows else np.zeros((0, vectors.shape[1]), dtype=np.float32)
-        return PassageVectors(_normalise(stacked).astype(np.float16), np.array(owners, dtype=np.int32), len(passages))
+        return PassageVectorIndex(
+            _normalise(stacked).astype(np.float16), np.array(owners, dtype=np.int32), len(passages)
+        )
 
     def _look_up(self, words: Sequence[str]) -> tuple[dict[str, int], _Rows]:
         """Return the row of each word and the rows. Both are replaced, never changed, so other threads may read on."""

@@ -345,9 +345,9 @@ class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
         hits = [*{(hit.name, hit.first_line, hit.first_character): hit for hit in ranked}.values()][: arguments.limit]
         if not hits:
             return "No passage matches. Try other words, or list_documents."
-        seen = await asyncio.to_thread(SeenPassages, ctx.transcript)
+        seen = await asyncio.to_thread(SeenPassageIndex, ctx.transcript)
         called = await self._name(hits, ctx)
-        blocks = [_render_hit(hit, is_seen=seen.contain(called[hit.name], hit)) for hit in hits]
+        blocks = [_render_hit(hit, is_seen=seen.has_passage(called[hit.name], hit)) for hit in hits]
         taken, whole = select_page_lines(blocks, ctx.page_characters)
         return "\n".join(taken if whole else [*taken, f"{len(hits) - len(taken)} more passages; narrow the query"])
 
@@ -404,7 +404,7 @@ def _render_hit(hit: DocumentMatch, *, is_seen: bool) -> str:
     )
 
 
-class SeenPassages:
+class SeenPassageIndex:
     """Passages in results that the agent still sees: in full, not masked, and not hidden by a compaction or a rewind.
 
     It follows from the conversation alone, so an attempt after a crash marks the same passages.
@@ -422,7 +422,7 @@ class SeenPassages:
         self._found = [content for name, content in results if name == SearchDocumentsTool.name]
         self._pages = [page for name, content in results if name == ReadDocumentTool.name and (page := _page(content))]
 
-    def contain(self, shown_name: str, hit: DocumentMatch) -> bool:
+    def has_passage(self, shown_name: str, hit: DocumentMatch) -> bool:
         """Return whether a hit stands in them. `shown_name`: by which the agent knows its document."""
         called = sanitize_line(shown_name)
         block = _render_hit(hit.replace(name=shown_name), is_seen=False)
