@@ -326,7 +326,7 @@ class _Index:
     def search(self, query: str, limit: int, among: Container[int] | None) -> tuple[DocumentMatch, ...]:
         words = split_words(query)
         wanted = list(dict.fromkeys(TermExtractor().extract(words)))
-        if not self._passages or not wanted:
+        if not self._passages or not wanted or limit <= 0:
             return ()
         admitted = np.array([among is None or number in among for number in range(1, len(self._searched) + 1)])
         there = admitted[self._numbers - 1]
@@ -334,7 +334,11 @@ class _Index:
         by_name = self._score_names(query)[self._numbers - 1] * there
         matches = (by_words > 0) | (by_name > 0) | (by_meaning >= MIN_SIMILARITY)
         scores = np.round(_scale(by_words) + _scale(by_meaning) + NAME_WEIGHT * by_name, _SCORE_DIGITS)
-        found = [(float(scores[place]), self._passages[place]) for place in np.flatnonzero(matches).tolist()]
+        places = np.flatnonzero(matches)
+        if len(places) > limit:  # a year in a query matches every passage of many documents
+            lowest = np.partition(scores[places], -limit)[-limit]
+            places = places[scores[places] >= lowest]
+        found = [(float(scores[place]), self._passages[place]) for place in places.tolist()]
         found.sort(key=lambda hit: (-hit[0], hit[1].name, hit[1].first_line))
         versions = {document.name: document.blob for document in self.documents}
         return tuple(
@@ -348,7 +352,7 @@ class _Index:
                 is_redacted=passage.name in self._shown,
                 first_character=passage.first_character,
             )
-            for score, passage in found[: max(0, limit)]
+            for score, passage in found[:limit]
         )
 
     def _score_words(self, wanted: list[str]) -> _Scores:
@@ -381,7 +385,7 @@ class _Index:
         rarest = _rarity(1, count)
         wanted = extract_query_name_terms(query)
         weights = {
-            term: _rarity(self._names_with[term], count) / rarest for term in sorted(wanted & {*self._names_with})
+            term: _rarity(self._names_with[term], count) / rarest for term in sorted(wanted & self._names_with.keys())
         }
         return np.array(
             [sum(weight for term, weight in weights.items() if term in one.name_terms) for one in self._searched]
