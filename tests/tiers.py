@@ -37,7 +37,7 @@ QUICK = {
         attacks_terminal attacks_web
     """),
     "benchmarks": _modules("""
-        bench_context bench_live bench_mutations bench_memory_baseline
+        bench_context bench_live bench_mutations bench_memory_baseline bench_search
     """),
     "budgets": _modules("""
         allowance backpressure budget_account run_usage
