@@ -53,10 +53,14 @@ def split_words(text: str) -> list[str]:
     return _WORD.findall(unicodedata.normalize("NFKC", text))
 
 
+MAX_IDENTIFIER_PARTS = 4
+
+
 def split_identifier(word: str) -> list[str]:
     """Return the parts of a word that is an identifier, such as `fetchPage`, `FY2018` or `10K`; none for other words.
 
-    A part ends between letters and digits, and before a capital letter that follows a small one.
+    A part ends between letters and digits, and before a capital letter that follows a small one. Single characters are
+    no parts, and a word of many parts is a hash, as in placeholders, and has none.
     """
     if word.isdigit() or (word.isalpha() and (word.islower() or word.isupper())):
         return []
@@ -65,11 +69,13 @@ def split_identifier(word: str) -> list[str]:
         for place in range(1, len(word))
         if word[place - 1].isdigit() != word[place].isdigit() or (word[place - 1].islower() and word[place].isupper())
     ]
-    return [word[start:end] for start, end in pairwise([0, *starts, len(word)])] if starts else []
+    if not 0 < len(starts) < MAX_IDENTIFIER_PARTS:
+        return []
+    return [word[start:end] for start, end in pairwise([0, *starts, len(word)]) if end - start > 1]
 
 
 class TermExtractor:
-    """Extracts terms with the parts of identifiers: `EBAY_2023_10K` also has the terms of `eBay` and of `10-K`.
+    """Extracts terms of words, as `extract_terms` does of texts.
 
     Each distinct word is analysed once, so a long text costs little more than its look-ups. Not safe to share between
     threads.
@@ -84,7 +90,7 @@ class TermExtractor:
         for word in words:
             terms = self._known.get(word)
             if terms is None:
-                terms = self._known[word] = tuple(extract_terms(" ".join([word, *split_identifier(word)])))
+                terms = self._known[word] = tuple(extract_terms(word))
             found += terms
         return found
 
@@ -94,8 +100,9 @@ MAX_JOINED_WORDS = 3
 
 
 def extract_name_terms(text: str) -> frozenset[str]:
-    """Return the terms of a name or title."""
-    return frozenset(TermExtractor().extract(split_words(text)))
+    """Return the terms of a name or title, with the parts of identifiers."""
+    words = split_words(text)
+    return frozenset(extract_terms(" ".join([*words, *(part for word in words for part in split_identifier(word))])))
 
 
 def extract_query_name_terms(query: str) -> frozenset[str]:
