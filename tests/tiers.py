@@ -41,7 +41,7 @@ QUICK = {
         attacks_terminal attacks_web
     """),
     "benchmarks": _modules("""
-        bench_context bench_live bench_mutations bench_memory_baseline
+        bench_context bench_live bench_mutations bench_memory_baseline bench_search
     """),
     "budgets": _modules("""
         allowance backpressure budget_account run_usage
@@ -69,7 +69,7 @@ QUICK = {
     """),
     "documents": _modules("""
         citation_spelling citations document_changes document_markers document_update_store documents_passages
-        previews
+        previews documents_search_meaning
         documents_pdf_annotations documents_search documents_search_ranges documents_slides
         documents_spreadsheets documents_word headings procedures redacted_documents skills tables_grid tables_queries
         web_fetch web_private_addresses web_robots

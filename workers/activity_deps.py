@@ -27,7 +27,7 @@ from waystation.agents.tools.plugin_tool import PluginToolBase
 from waystation.config.settings import Settings
 from waystation.documents.ports import DocumentSearch
 from waystation.documents.redacted_documents import RedactedDocumentStore, RedactedTableReader
-from waystation.documents.search import Bm25DocumentSearch, split_into_passages
+from waystation.documents.search import HybridDocumentSearch, split_into_passages
 from waystation.documents.table_redaction import ColumnRedactor
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
@@ -295,6 +295,7 @@ async def open_activity_deps(settings: Settings, store: SqlStore, meter: Meter) 
     """
     # Presidio, the model's SDK and Qdrant take seconds and hundreds of megabytes, which workflow workers do not need.
     with pause_gc_for_imports():
+        from waystation.memory.embedders.local import find_word_embedder  # noqa: PLC0415
         from waystation.runtime.plugins import open_plugins  # noqa: PLC0415
         from waystation.runtime.redaction_setup import build_redaction_config, create_redactor, open_embedder  # noqa: PLC0415
         from waystation.workers.external_systems import open_compaction_hooks  # noqa: PLC0415
@@ -325,7 +326,7 @@ async def open_activity_deps(settings: Settings, store: SqlStore, meter: Meter) 
             redacted_documents=redacted,
             embedder=embedder,
             memory=memory,
-            search=Bm25DocumentSearch(store),
+            search=HybridDocumentSearch(store, find_word_embedder(embedder)),
             meter=meter,
             key_check=compute_key_check(key),
             hooks=hooks,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.agents.test_agent_loop_attempts import Crash, CrashingSearch
 from tests.agents.test_document_change_notices import NEWER, update_documents
 from tests.agents.test_task_messages import send_message
-from tests.agents.test_tool_visibility_in_runs import LongDescriptionTool
+from tests.agents.test_tool_visibility_in_runs import LongPluginTool, Shout
 from tests.support.agent_environment import AgentEnvironment, make_tool_use, never_interrupted
 from tests.support.agent_fixtures import open_agent_environment_copy
 from tests.support.append_only import find_prefix_breaks
@@ -231,8 +231,8 @@ async def test_a_call_that_failed_is_asked_again_with_the_same_bytes_or_more(env
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (ToolPolicy(), ToolPolicy(definition_tokens=400)),
-        (ToolPolicy(definition_tokens=400), ToolPolicy()),
+        (ToolPolicy(), ToolPolicy(added_tool_tokens=0)),
+        (ToolPolicy(added_tool_tokens=0), ToolPolicy()),
         (ToolPolicy(), ToolPolicy(limits={})),
     ],
     ids=["a smaller budget for tools", "a larger one", "the same"],
@@ -241,8 +241,9 @@ async def test_tools_stay_between_compactions_and_follow_at_the_next(
     env: AgentEnvironment, before: ToolPolicy, after: ToolPolicy
 ) -> None:
     run = Run(env)
-    await run.leg(replace(env.agent_deps, policy=before))
-    await run.leg(replace(env.agent_deps, policy=after))
+    deps = replace(env.agent_deps, plugins=(LongPluginTool(),))
+    await run.leg(replace(deps, policy=before))
+    await run.leg(replace(deps, policy=after))
     assert run.breaks == []
     assert run.nothing_was_lost
     assert run.server.bodies[0]["tools"] == run.server.bodies[-1]["tools"]
@@ -250,16 +251,15 @@ async def test_tools_stay_between_compactions_and_follow_at_the_next(
 
 @pytest.mark.parametrize(
     ("first", "then"),
-    [((), (LongDescriptionTool(),)), ((LongDescriptionTool(),), ())],
+    [((), (Shout(),)), ((Shout(),), ())],
     ids=["one more", "one that is away"],
 )
 async def test_a_tool_that_comes_or_goes_changes_nothing_before_the_next_compaction(
     env: AgentEnvironment, first: Sequence[Tool], then: Sequence[Tool]
 ) -> None:
-    policy = ToolPolicy(definition_tokens=9_000, has_external_tools=True)
     run = Run(env)
-    await run.leg(replace(env.agent_deps, web=first, policy=policy))
-    await run.leg(replace(env.agent_deps, web=then, policy=policy))
+    await run.leg(replace(env.agent_deps, web=first))
+    await run.leg(replace(env.agent_deps, web=then))
     assert run.breaks == []
     assert run.nothing_was_lost
 

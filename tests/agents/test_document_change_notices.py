@@ -23,7 +23,7 @@ from waystation.context.constraints import extract_user_words
 from waystation.context.transcript import Message
 from waystation.documents.documents import DocumentSet, DocumentsUpdate, SourceDocument
 from waystation.documents.redacted_documents import RedactedDocumentStore
-from waystation.documents.search import Bm25DocumentSearch
+from waystation.documents.search import HybridDocumentSearch
 from waystation.documents.text_repository import make_document
 from waystation.kernel.scopes import TenantScope
 from waystation.memory.indexing import MemoryRecall
@@ -126,7 +126,7 @@ async def test_numbers_stay_where_documents_are_removed_and_tools_say_so(env: Ag
 
 
 async def test_an_index_that_is_there_follows_the_documents(env: AgentEnvironment) -> None:
-    search = Bm25DocumentSearch(env.store)
+    search = HybridDocumentSearch(env.store)
     assert [hit.name for hit in await search.search(env.ref.scope, "silted key", 9)] == [
         "harbour.md",
         "keeper.md",

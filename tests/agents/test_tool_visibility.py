@@ -41,6 +41,7 @@ def offers(draw: st.DrawFn) -> list[CandidateTool]:
             permission=draw(permissions),
             urgency=draw(urgencies),
             unusable_reason=draw(st.sampled_from(["", "", "its limit is amiss"])),
+            is_added=draw(st.booleans()),
         )
         for number in range(draw(st.integers(0, 12)))
     ]
@@ -50,6 +51,10 @@ def tool(
     name: str, tokens: int = 100, permission: ToolPermission = "read", urgency: PhaseUrgency | None = None
 ) -> CandidateTool:
     return CandidateTool(name=name, tokens=tokens, permission=permission, urgency=urgency or make_urgency(LATER))
+
+
+def added(name: str, tokens: int, urgency: PhaseUrgency | None = None) -> CandidateTool:
+    return tool(name, tokens, "foreign", urgency).replace(is_added=True)
 
 
 RESEARCH = AgentPermissions(role="research", may_delegate=True)
@@ -66,12 +71,12 @@ def test_nothing_is_shown_without_permission_and_nothing_out_of_its_phase(
 
 
 @given(offers(), phases, rights, st.integers(0, 3_000))
-def test_what_is_shown_is_never_over_the_budget_beside_what_hands_in(
+def test_added_tools_are_never_over_the_budget_and_our_own_are_never_hidden_for_their_size(
     offered: list[CandidateTool], phase: AgentPhase, having: AgentPermissions, budget: int
 ) -> None:
     made = compute_tool_visibility(offered, phase, having, budget)
-    handing_in = sum(one.tokens for one in made.shown if one.permission == "hand_in")
-    assert made.tokens <= max(budget, handing_in)
+    assert sum(one.tokens for one in made.shown if one.is_added and one.permission != "hand_in") <= budget
+    assert all(one.is_added for one in offered if one.name in made.crowded_out)
     may = get_role_spec(having.role).permissions
     can_hand_in = [one for one in offered if one.permission == "hand_in" and "hand_in" in may]
     assert {one.name for one in can_hand_in} <= made.names
@@ -99,21 +104,24 @@ def test_what_is_hidden_for_its_size_would_not_fit_beside_all_that_is_as_urgent(
     for hidden in made.hidden:
         if "tokens were left" in hidden.reason:
             own = by_name[hidden.name].urgency[phase]
-            rivals = [one for one in made.shown if one.permission == "hand_in" or one.urgency[phase] <= own]
+            rivals = [
+                one for one in made.shown if one.is_added and one.permission != "hand_in" and one.urgency[phase] <= own
+            ]
             assert sum(one.tokens for one in rivals) + hidden.tokens > budget
 
 
 def test_the_most_urgent_come_first_and_a_smaller_one_takes_the_room_that_a_larger_one_leaves() -> None:
     offered = [
-        tool("handy", 300),
-        tool("large", 900, urgency=make_urgency(SOON)),
-        tool("needed", 500, urgency=make_urgency(FIRST)),
+        added("handy", 300),
+        added("large", 900, make_urgency(SOON)),
+        added("needed", 500, make_urgency(FIRST)),
         tool("submit", 200, "hand_in"),
+        tool("own", 5_000),
     ]
-    made = compute_tool_visibility(offered, "executing", RESEARCH, 1_000)
-    assert [one.name for one in made.shown] == ["handy", "needed", "submit"]
+    made = compute_tool_visibility(offered, "executing", RESEARCH, 800)
+    assert [one.name for one in made.shown] == ["handy", "needed", "submit", "own"]
     assert made.get_hidden_reason("large") == snapshot(
-        "300 of 1000 tokens were left when it was its turn, and it has 900"
+        "300 of 800 tokens were left when it was its turn, and it has 900"
     )
 
 
@@ -149,12 +157,10 @@ def test_reasons_say_what_hides_a_tool() -> None:
 @pytest.mark.parametrize(
     ("policy", "window", "budget"),
     [
-        (ToolPolicy(), 200_000, 3_000),
-        (ToolPolicy(has_external_tools=True), 200_000, 6_000),
-        (ToolPolicy(has_external_tools=True), 12_000, 3_000),
-        (ToolPolicy(has_external_tools=True), 4_000, 3_000),
-        (ToolPolicy(definition_tokens=0, has_external_tools=True), 200_000, 0),
+        (ToolPolicy(), 200_000, 20_000),
+        (ToolPolicy(), 4_000, 400),
+        (ToolPolicy(added_tool_tokens=0), 200_000, 0),
     ],
 )
-def test_tools_that_somebody_added_have_room_beside_our_own(policy: ToolPolicy, window: int, budget: int) -> None:
-    assert policy.compute_definition_budget(window) == budget
+def test_the_room_for_added_tools_follows_the_window(policy: ToolPolicy, window: int, budget: int) -> None:
+    assert policy.compute_added_tool_budget(window) == budget

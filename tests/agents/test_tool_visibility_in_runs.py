@@ -9,6 +9,7 @@ from waystation.agents.delegation import DelegationConfig, SubagentResult
 from waystation.agents.leg import AgentFinished, LegRequest
 from waystation.agents.roles import AgentDeps
 from waystation.agents.tool_visibility import SOON, ParameterLimit, ToolPolicy, make_urgency
+from waystation.agents.tools.plugin_tool import PluginTool
 from waystation.agents.tools.tool import ToolContext, ToolInput, TypedTool
 from waystation.agents.tools.toolbox import Toolbox
 from waystation.documents.documents import SourceDocument
@@ -47,12 +48,6 @@ class Shout(TypedTool[ShoutInput]):
         return arguments.words * arguments.times
 
 
-class LongDescriptionTool(Shout):
-    """Nearly as much as the usual tools of the web together."""
-
-    description = "Says it aloud, and again. " * 25
-
-
 async def box(env: AgentEnvironment, desk: AgentDeps, step_id: str = "research-1") -> Toolbox:
     return await desk.build_agent_toolbox(env.run_ref(step_id), env.terms, await env.load_transcript(step_id))
 
@@ -61,12 +56,21 @@ def names(toolbox: Toolbox) -> set[str]:
     return {spec.name for spec in toolbox.visible_specs}
 
 
-async def test_an_agent_sees_what_fits_into_the_budget_and_can_always_hand_in(env: AgentEnvironment) -> None:
-    desk = replace(env.agent_deps, tables=env.table_reader)
-    usual, none = [await box(env, replace(desk, policy=ToolPolicy(definition_tokens=tokens))) for tokens in (2_000, 0)]
-    assert {"search_documents", "read_document", "take_note", "submit_findings"} < names(usual)
-    assert not {"query_table", "delegate"} & names(usual)
-    assert names(none) == none.ending_tool_names == {"submit_findings"}
+class LongPluginTool(PluginTool[ShoutInput]):
+    name = "megaphone"
+    description = "Says it aloud, and again. " * 200
+    input_model = ShoutInput
+    requires_approval = False
+
+    async def run(self, arguments: ShoutInput, ctx: ToolContext) -> str:
+        return arguments.words
+
+
+async def test_an_added_tool_without_room_is_hidden_and_our_own_never_are(env: AgentEnvironment) -> None:
+    desk = replace(env.agent_deps, tables=env.table_reader, plugins=(LongPluginTool(),))
+    roomy, none = [await box(env, replace(desk, policy=ToolPolicy(added_tool_tokens=tokens))) for tokens in (5_000, 0)]
+    assert names(roomy) - names(none) == {"megaphone"}
+    assert {"calculate", "pin_message", "query_table", "submit_findings"} < names(none)
 
 
 async def test_tables_among_the_documents_make_their_tool_urgent(bare_env: AgentEnvironment) -> None:
@@ -74,14 +78,14 @@ async def test_tables_among_the_documents_make_their_tool_urgent(bare_env: Agent
     assert "query_table" in names(await box(bare_env, replace(bare_env.agent_deps, tables=bare_env.table_reader)))
 
 
-async def test_who_may_delegate_can_where_other_tools_would_fill_the_budget(bare_env: AgentEnvironment) -> None:
+async def test_who_may_delegate_can_where_other_tools_fill_their_room(bare_env: AgentEnvironment) -> None:
     await bare_env.open_task([*DOCUMENTS, TABLE], asked=TASK_REQUEST.replace(procedures=(SKILL,)))
-    desk = replace(bare_env.agent_deps, tables=bare_env.table_reader, web=(LongDescriptionTool(),))
-    terms = bare_env.terms.replace(delegation=DelegationConfig())
+    desk = replace(bare_env.agent_deps, tables=bare_env.table_reader, plugins=(LongPluginTool(),))
+    terms = bare_env.terms.replace(delegation=DelegationConfig(), window=5_000)
     toolbox = await desk.build_agent_toolbox(bare_env.run_ref("research-1"), terms, await bare_env.load_transcript())
     assert {"delegate", "read_skill"} < names(toolbox)
     assert toolbox.visibility is not None
-    assert toolbox.visibility.hidden
+    assert toolbox.visibility.crowded_out == ("megaphone",)
 
 
 async def test_a_call_of_a_hidden_tool_is_an_error_that_says_why(env: AgentEnvironment) -> None:

@@ -1,11 +1,14 @@
 import re
 import uuid
+from dataclasses import replace
 
 import pytest
 from inline_snapshot import snapshot
 
 from tests.support.agent_environment import DOCUMENTS, NAME, NOON, SECRET, TASK, TENANT, AgentEnvironment, make_tool_use
 from waystation.agents.deliverables import Analysis, Finding, Note, ReportDraft, ReportSection, ResearchFindings
+from waystation.context.history import build_rewind_record, with_record
+from waystation.context.transcript import MaskRecord, Message, ToolResult, ToolUse, Transcript
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.scopes import TaskScope
 from waystation.memory.passages import EmbeddedPassage, Passage
@@ -272,3 +275,66 @@ async def test_an_unknown_step_is_refused(library: AgentEnvironment) -> None:
     assert await library.call_tool(make_tool_use("read_findings", step="research-9"), "analysis") == snapshot(
         "ERROR There is no step 'research-9'. Your contract names the steps that you build on."
     )
+
+
+async def test_a_search_takes_several_queries_and_shows_the_best_of_each_first(bare_env: AgentEnvironment) -> None:
+    texts = {"1.md": "The pier fell.", "2.md": "Sand drifts.", "3.md": "The pier was sold."}
+    await bare_env.open_task([SourceDocument(name=name, text=text) for name, text in texts.items()])
+    call = make_tool_use("search_documents", query="pier", more_queries=["sand", "pier fell"], limit=3)
+    found = await bare_env.call_tool(call)
+    assert re.findall(r"^\[(.+):1-1\]$", found, re.MULTILINE) == ["1.md", "2.md", "3.md"]
+
+
+async def test_a_search_can_keep_to_one_document(bare_env: AgentEnvironment) -> None:
+    await bare_env.open_task([SourceDocument(name=f"{n}.md", text=f"The pier {n} fell.") for n in range(3)])
+    found = await bare_env.call_tool(make_tool_use("search_documents", query="pier", document="1.md"))
+    assert found == "[1.md:1-1]\nThe pier 1 fell.\n"
+    other = make_tool_use("search_documents", query="pier", document="1.md", first_document=3)
+    assert await bare_env.call_tool(other) == snapshot(
+        "ERROR This document has number 2: leave out first_document and last_document."
+    )
+    missing = make_tool_use("search_documents", query="pier", document="11.md")
+    assert "Did you mean 1.md" in await bare_env.call_tool(missing)
+
+
+def make_exchange(number: int, call: ToolUse, result: str) -> tuple[Message, Message]:
+    asked = Message(id=f"m{2 * number}", role="assistant", blocks=(call.replace(id=f"c{number}"),))
+    back = ToolResult(tool_use_id=f"c{number}", content=result)
+    return asked, Message(id=f"m{2 * number + 1}", role="user", blocks=(back,))
+
+
+@pytest.mark.parametrize(
+    "earlier",
+    [
+        make_tool_use("search_documents", query="harbour"),
+        make_tool_use("read_document", name="harbour.md"),
+    ],
+)
+async def test_a_passage_that_the_agent_still_sees_is_named_and_not_shown_again(
+    library: AgentEnvironment, earlier: ToolUse
+) -> None:
+    call = make_tool_use("search_documents", query="harbour silted")
+    first = await library.call_tool(call)
+    shown = await library.call_tool(earlier) + "\nanother passage" * 50  # a short result would never be masked
+    transcript = Transcript(run_id="run", messages=make_exchange(1, earlier, shown))
+    toolbox = library.agent_deps.build_role_toolbox("research")
+    ctx = await library.make_tool_context()
+    again = await toolbox.run(call, replace(ctx, transcript=transcript))
+    assert again.content == snapshot("[harbour.md:1-2]\nYou see this passage above.\n")
+    masked = with_record(transcript, MaskRecord(id="mask", tool_use_ids=("c1",)))
+    assert (await toolbox.run(call, replace(ctx, transcript=masked))).content == first
+    rewound = with_record(transcript, build_rewind_record(transcript, "m2", "rewind", keep=False))
+    assert (await toolbox.run(call, replace(ctx, transcript=rewound))).content == first
+
+
+@pytest.mark.parametrize(
+    ("window", "characters"), [(8_000, 5_333), (40_000, 12_000), (200_000, 40_000), (1_000_000, 80_000)]
+)
+async def test_pages_grow_with_the_window(bare_env: AgentEnvironment, window: int, characters: int) -> None:
+    await bare_env.open_task([SourceDocument(name="long.md", text="All is well here.\n" * 9_000)])
+    ctx = await bare_env.make_tool_context(window=window)
+    assert ctx.page_characters == characters
+    page = await bare_env.call_tool(make_tool_use("read_document", name="long.md"), window=window)
+    lines = len(page.splitlines()) - 2
+    assert lines == min(max(200, characters // 60), lines)
+    assert lines >= 200

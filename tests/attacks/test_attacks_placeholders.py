@@ -38,7 +38,9 @@ MADE_UP = "<EMAIL_0123456789ab>"
 class Listening(Tool):
     """A tool that notes what it is given; it asks for the originals of each of its arguments."""
 
-    originals = frozenset({"query", "name", "document", "skill", "file", "tables", "sql", "url", "text"})
+    originals = frozenset(
+        {"query", "more_queries", "name", "document", "skill", "file", "tables", "sql", "url", "text"}
+    )
     description = "Listens."
 
     def __init__(self, name: str) -> None:
@@ -91,6 +93,7 @@ async def memory_env(store: SqlStore) -> PlaceholderEnvironment:
 
 ARGUMENTS: dict[str, JsonValue] = {
     "query": f"hex('{PLACEHOLDER}')",
+    "more_queries": [f"hex('{PLACEHOLDER}')"],
     "name": PLACEHOLDER,
     "document": f"{PLACEHOLDER}.md",
     "skill": PLACEHOLDER,

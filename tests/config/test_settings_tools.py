@@ -23,12 +23,6 @@ def test_production_limits_searches_and_asks_nobody_for_other_domains() -> None:
     }
 
 
-@pytest.mark.parametrize("given", [{"web": True}, {"tool_servers": "mcp.json"}])
-def test_the_web_and_tool_servers_bring_room_for_their_tools(given: dict[str, object]) -> None:
-    assert not Settings().tool_policy.has_external_tools
-    assert Settings.model_validate(given).tool_policy.has_external_tools
-
-
 def test_the_config_file_says_limits_by_tool_and_parameter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
     (tmp_path / "config.toml").write_text(
@@ -36,7 +30,7 @@ def test_the_config_file_says_limits_by_tool_and_parameter(tmp_path: Path, monke
         "[parameters.web_search]\nlimit = {max = 2}\n[parameters.files__read]\nroot = {one_of = ['docs']}\n"
     )
     policy = Settings().tool_policy
-    assert (policy.definition_tokens, policy.denied) == (3_000, ("tickets__*", "compute"))
+    assert (policy.added_tool_tokens, policy.denied) == (3_000, ("tickets__*", "compute"))
     assert policy.limits["web_search"] == {"limit": ParameterLimit(max=2)}
     assert policy.limits["files__read"] == {"root": ParameterLimit(one_of=("docs",))}
     assert "fetch_page" in policy.limits

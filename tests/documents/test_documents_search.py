@@ -9,7 +9,7 @@ from waystation.documents import search as search_module
 from waystation.documents.document_loading import load_documents, write_package_documents
 from waystation.documents.documents import Document, DocumentMatch
 from waystation.documents.ports import DocumentSearch
-from waystation.documents.search import Bm25DocumentSearch
+from waystation.documents.search import HybridDocumentSearch
 from waystation.kernel.scopes import ReadScope, TaskScope
 
 
@@ -36,7 +36,7 @@ class Shelf:
 
 
 async def found(texts: dict[str, str], query: str, limit: int = 10) -> tuple[DocumentMatch, ...]:
-    search: DocumentSearch = Bm25DocumentSearch(Shelf(texts))
+    search: DocumentSearch = HybridDocumentSearch(Shelf(texts))
     return await search.search(make_task_scope("task-1"), query, limit)
 
 
@@ -94,7 +94,7 @@ async def test_equal_scores_are_ordered_by_name_and_line() -> None:
 
 async def test_agents_that_start_together_share_one_index() -> None:
     shelf = Shelf({"a.md": "budget"})
-    search = Bm25DocumentSearch(shelf)
+    search = HybridDocumentSearch(shelf)
     await asyncio.gather(*(search.search(make_task_scope("task-1"), "budget", 5) for _ in range(8)))
     assert shelf.read == ["a.md"]
 
@@ -102,7 +102,7 @@ async def test_agents_that_start_together_share_one_index() -> None:
 async def test_the_index_used_longest_ago_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search_module, "MAX_CACHED_INDEXES", 2)
     shelf = Shelf({"a.md": "budget"})
-    search = Bm25DocumentSearch(shelf)
+    search = HybridDocumentSearch(shelf)
     for task in ("one", "two", "one", "three", "one"):
         await search.search(make_task_scope(task), "budget", 5)
     assert list(search.indexed_task_ids) == ["three", "one"]

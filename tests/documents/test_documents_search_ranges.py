@@ -2,7 +2,7 @@ import hashlib
 
 from tests.support.scopes import make_task_scope
 from waystation.documents.documents import Document
-from waystation.documents.search import Bm25DocumentSearch
+from waystation.documents.search import HybridDocumentSearch
 from waystation.kernel.scopes import ReadScope, TaskScope
 
 
@@ -33,7 +33,7 @@ def blob(text: str) -> str:
 
 
 async def test_a_search_can_keep_to_a_part_of_the_list_of_documents() -> None:
-    search = Bm25DocumentSearch(Shelf(task_1={f"{n}.md": f"The bar of harbour {n} shifts." for n in range(1, 6)}))
+    search = HybridDocumentSearch(Shelf(task_1={f"{n}.md": f"The bar of harbour {n} shifts." for n in range(1, 6)}))
     assert {hit.name for hit in await search.search(make_task_scope("task-1"), "bar", 10)} == {
         f"{n}.md" for n in range(1, 6)
     }
@@ -48,7 +48,7 @@ async def test_a_folder_that_was_searched_before_is_read_again_only_where_it_cha
     before = {"a.md": "The bar shifts in autumn.", "b.md": "The beacon is white."}
     after = {"a.md": "The bar shifts in autumn.", "b.md": "The beacon is red now.", "c.md": "The buoy is gone."}
     shelf = Shelf(task_1=before, task_2=after)
-    search = Bm25DocumentSearch(shelf)
+    search = HybridDocumentSearch(shelf)
     await search.search(make_task_scope("task-1"), "bar", 10)
     shelf.read.clear()
     assert [hit.name for hit in await search.search(make_task_scope("task-2"), "bar", 10)] == ["a.md"]

@@ -22,7 +22,7 @@ from waystation.context.tokens import TokenEstimator
 from waystation.context.transcript import Charge, Message, PromptPrefixRecord, Record, ToolUse, Transcript
 from waystation.documents.documents import SourceDocument
 from waystation.documents.redacted_documents import RedactedDocumentStore, RedactedTableReader
-from waystation.documents.search import Bm25DocumentSearch
+from waystation.documents.search import HybridDocumentSearch
 from waystation.documents.table_engine.engine import DuckDbTableEngine
 from waystation.documents.table_redaction import ColumnRedactor
 from waystation.kernel.amount import Limit
@@ -173,7 +173,7 @@ class AgentEnvironment:
         store = self.store
         return AgentDeps(
             store=store,
-            search=Bm25DocumentSearch(store),
+            search=HybridDocumentSearch(store),
             memory_recall=self.memory_recall,
             redactor=self.redactor,
             redacted_documents=self.redacted_documents,

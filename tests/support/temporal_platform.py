@@ -27,7 +27,7 @@ from waystation.client.approvals import TaskMessageClient
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.documents.redacted_documents import RedactedDocumentStore
-from waystation.documents.search import Bm25DocumentSearch
+from waystation.documents.search import HybridDocumentSearch
 from waystation.kernel.amount import Limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.refs import TaskRef
@@ -218,7 +218,7 @@ async def open_activity_deps(
             redacted_documents=RedactedDocumentStore(store, redactor),
             embedder=embedder,
             memory=memory,
-            search=Bm25DocumentSearch(store),
+            search=HybridDocumentSearch(store),
             meter=meter or RecordingMeter(),
             placeholders=PlainRedactor({}),
         )

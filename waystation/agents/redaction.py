@@ -402,7 +402,7 @@ TOOLS_GRANTED_ORIGINALS: Mapping[str, Set[str]] = MappingProxyType(
         "read_document": {"name"},
         "read_skill": {"name"},
         "read_skill_file": {"skill", "file"},
-        "search_documents": {"query"},
+        "search_documents": {"query", "more_queries", "document"},
         "take_note": {"document"},
     }
 )

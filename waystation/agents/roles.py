@@ -99,7 +99,7 @@ def apply_tool_visibility(toolbox: Toolbox, of: ToolVisibilityContext, policy: T
     offered = [_offered(tool, box.specs_by_name[tool.name], amiss.get(tool.name, [])) for tool in box.tools]
     delegates = can_delegate(of.run.step_id, of.config.delegation)
     rights = AgentPermissions(role=of.run.role, may_delegate=delegates, denied=policy.denied)
-    budget = policy.compute_definition_budget(of.config.window)
+    budget = policy.compute_added_tool_budget(of.config.window)
     now = compute_tool_visibility(
         offered, get_tool_phase(of.run.role, of.transcript, box.ending_tool_names), rights, budget
     )
@@ -131,6 +131,7 @@ def _offered(tool: Tool, spec: ToolSpec, amiss: list[str]) -> CandidateTool:
         permission=tool.permission,
         urgency=tool.urgency,
         unusable_reason=f"its limits name parameters that it does not have: {', '.join(amiss)}" if amiss else "",
+        is_added=isinstance(tool, McpTool | AdaptedPluginTool),
     )
 
 
@@ -141,8 +142,8 @@ def _tell(run: RunRef, now: ToolVisibility, *, is_first: bool) -> None:
     if is_first and now.crowded_out:
         left_out = ", ".join(now.crowded_out)
         _log.warning(
-            "%s does not see %s: %d tokens of tool definitions are the limit. `waystation show %s --tools` shows all; "
-            "WAYSTATION_TOOL_TOKENS sets the limit",
+            "%s does not see %s: %d tokens of definitions of added tools are the limit. `waystation show %s --tools` "
+            "shows all; WAYSTATION_TOOL_TOKENS sets the limit",
             run.run_id,
             left_out,
             now.token_budget,
@@ -263,8 +264,7 @@ class AgentDeps:
             own = replace(own, tools=[*own.tools, *foreign], notes=_missed(offered, asked.servers or ()))
         elif asked.servers and set(asked.servers) != {DEFAULT_SERVERS}:
             own = replace(own, notes=(NO_SERVERS,))
-        policy = self.policy.replace(has_external_tools=self.policy.has_external_tools or bool(self.plugins))
-        return apply_tool_visibility(own, ToolVisibilityContext(run, config, transcript), policy)
+        return apply_tool_visibility(own, ToolVisibilityContext(run, config, transcript), self.policy)
 
     async def _foreign(self, run: RunRef, servers: ToolServers, offered: UntrustedTools) -> Sequence[Tool]:
         """Return the external tools of the role.

@@ -1,4 +1,4 @@
-"""Which tools an agent sees: those that its permissions and its phase admit, within the budget for definitions.
+"""Which tools an agent sees: those that its permissions and its phase admit; of added ones, those that fit a budget.
 
 Pure functions of the transcript, so that an attempt after a crash sees the same tools, and a tool's absence can be
 explained afterwards. Also limits on the values of tool parameters, checked before a call and shown in the schema; what
@@ -153,9 +153,10 @@ PhaseUrgency = Mapping[AgentPhase, int]
 
 FIRST, SOON, LATER, LAST = 1, 2, 3, 4
 """Indispensable; specific to this task; convenient; replaceable."""
-TOOL_TOKENS = 3_000
-ADDED_TOOLS_DIVISOR = 4
-"""With added tools, definitions may take this fraction of the window (1/4), at most twice `TOOL_TOKENS`."""
+ADDED_TOOLS_DIVISOR = 10
+"""Definitions of added tools, those of tool servers and plug-ins, may take this fraction of the window (1/10). Our own
+are never hidden for their size.
+"""
 
 
 def make_urgency(executing: int, reflecting: int | None = None, verifying: int | None = None) -> PhaseUrgency:
@@ -178,6 +179,8 @@ class CandidateTool(Value):
     urgency: PhaseUrgency
     unusable_reason: str = ""
     """Why it cannot be used here."""
+    is_added: bool = False
+    """Whether it is of a tool server or a plug-in, not our own."""
 
 
 class HiddenToolRecord(Value):
@@ -187,7 +190,7 @@ class HiddenToolRecord(Value):
     tokens: int
     reason: str
     crowded_out: bool = False
-    """Whether more urgent tools left no room for its definition."""
+    """Whether more urgent added tools left no room for its definition."""
 
 
 class ToolVisibility(Value):
@@ -195,11 +198,11 @@ class ToolVisibility(Value):
 
     phase: AgentPhase
     token_budget: int
-    """Tokens for definitions. Tools that submit are shown even if they alone exceed it."""
+    """Tokens for definitions of added tools."""
     shown: tuple[CandidateTool, ...]
     hidden: tuple[HiddenToolRecord, ...]
     permitted: tuple[CandidateTool, ...] = ()
-    """All tools that its permissions admit, whatever the phase and the budget."""
+    """All tools that its permissions admit, whatever the phase and the budget for added ones."""
 
     @property
     def tokens(self) -> int:
@@ -224,24 +227,16 @@ class ToolVisibility(Value):
 class ToolPolicy(Value):
     """The operator's settings for tools."""
 
-    definition_tokens: int | None = None
-    """Budget for definitions in tokens; None: see `compute_definition_budget`."""
-    has_external_tools: bool = False
-    """Whether there are more tools than our own: of the web, of plug-ins, or of servers."""
+    added_tool_tokens: int | None = None
+    """Budget for definitions of added tools in tokens; None: a fraction of the window."""
     denied: tuple[str, ...] = ()
     """Denied tools: names, patterns with `*`, or permissions. An agent can always submit."""
     limits: Mapping[str, ParameterLimits] = {}
     """Limits on parameters, by tool name."""
 
-    def compute_definition_budget(self, window: int) -> int:
-        """Return the tokens for definitions of an agent with this window: as configured, or what its tools need."""
-        if self.definition_tokens is not None:
-            return self.definition_tokens
-        return (
-            min(2 * TOOL_TOKENS, max(TOOL_TOKENS, window // ADDED_TOOLS_DIVISOR))
-            if self.has_external_tools
-            else TOOL_TOKENS
-        )
+    def compute_added_tool_budget(self, window: int) -> int:
+        """Return the tokens for definitions of added tools, for an agent with this window."""
+        return window // ADDED_TOOLS_DIVISOR if self.added_tool_tokens is None else self.added_tool_tokens
 
 
 class AgentPermissions(Value):
@@ -284,23 +279,20 @@ def retain_sent_tools(now: ToolVisibility, sent: Collection[str]) -> ToolVisibil
 def compute_tool_visibility(
     offered: Sequence[CandidateTool], phase: AgentPhase, rights: AgentPermissions, budget: int
 ) -> ToolVisibility:
-    """Select the tools to show: permitted ones, the most urgent first, while definitions fit.
+    """Select the tools to show: permitted ones; of added ones the most urgent first, while definitions fit.
 
     A tool that does not fit leaves its space to smaller, less urgent ones. Names are unique.
     """
     refused = {tool.name: why for tool in offered if (why := _why_not(tool, phase, rights)) is not None}
     crowded_out: set[str] = set()
-    admitted = [tool for tool in offered if tool.name not in refused]
-    room = budget - sum(tool.tokens for tool in admitted if tool.permission == "hand_in")
-    for tool in sorted(admitted, key=lambda tool: tool.urgency.get(phase, LAST)):
-        if tool.permission == "hand_in":
-            continue
+    added = [tool for tool in offered if tool.is_added and tool.permission != "hand_in" and tool.name not in refused]
+    room = budget
+    for tool in sorted(added, key=lambda tool: tool.urgency.get(phase, LAST)):
         if tool.tokens <= room:
             room -= tool.tokens
         else:
-            left = max(0, room)
             crowded_out.add(tool.name)
-            refused[tool.name] = f"{left} of {budget} tokens were left when it was its turn, and it has {tool.tokens}"
+            refused[tool.name] = f"{room} of {budget} tokens were left when it was its turn, and it has {tool.tokens}"
     return ToolVisibility(
         phase=phase,
         token_budget=budget,

@@ -210,7 +210,10 @@ def format_agent_tools(agents: Sequence[AgentTools]) -> str:
 
 
 def _lines(agent: AgentTools) -> Iterator[str]:
-    yield f"{agent.agent}, {agent.phase}: {len(agent.shown)} tools, {agent.tokens:,} of {agent.budget:,} tokens"
+    yield (
+        f"{agent.agent}, {agent.phase}: {len(agent.shown)} tools, {agent.tokens:,} tokens; room for added tools: "
+        f"{agent.budget:,} tokens"
+    )
     width = max((len(tool.name) for tool in (*agent.shown, *agent.hidden)), default=0)
     for tool in agent.shown:
         yield f"  {tool.name:{width}}  {tool.tokens:5,}  {'; '.join(tool.limits)}".rstrip()

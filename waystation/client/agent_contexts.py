@@ -55,7 +55,7 @@ def build_idle_agent_deps(store: SqlStore, policy: ToolPolicy) -> AgentDeps:
     """
     # These imports take a second.
     from waystation.documents.redacted_documents import RedactedTableReader  # noqa: PLC0415
-    from waystation.documents.search import Bm25DocumentSearch  # noqa: PLC0415
+    from waystation.documents.search import HybridDocumentSearch  # noqa: PLC0415
     from waystation.documents.table_engine.engine import DuckDbTableEngine  # noqa: PLC0415
     from waystation.documents.table_redaction import ColumnRedactor  # noqa: PLC0415
     from waystation.memory.embedders.local import NoEmbedder  # noqa: PLC0415
@@ -64,7 +64,7 @@ def build_idle_agent_deps(store: SqlStore, policy: ToolPolicy) -> AgentDeps:
     redactor = UnavailableRedactor()
     return AgentDeps(
         store=store,
-        search=Bm25DocumentSearch(store),
+        search=HybridDocumentSearch(store),
         memory_recall=MemoryRecall(UnavailableMemory(), NoEmbedder(), redactor),
         redactor=redactor,
         redacted_documents=RedactedDocumentStore(store, redactor),

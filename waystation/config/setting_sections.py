@@ -122,8 +122,9 @@ class AgentSettings(BaseSettings):
     tool_tokens: int | None = Field(
         default=None,
         ge=0,
-        description="Maximum tokens of tool definitions for each agent; tools with the lowest priority are hidden. "
-        "Default: 2,500, or with the web or tool servers a quarter of the window, up to 5,000.",
+        description="Maximum tokens of definitions of added tools (tool servers, plug-ins) for each agent; those with "
+        "the lowest priority are hidden. Waystation's own tools are never hidden for their size. Default: a tenth of "
+        "the window.",
     )
     tools_denied: WrittenNames = Field(
         default=(),
@@ -180,10 +181,7 @@ class AgentSettings(BaseSettings):
     @property
     def tool_policy(self) -> ToolPolicy:
         """The operator's policy for tools."""
-        more = self.web or self.tool_servers is not None
-        return ToolPolicy(
-            definition_tokens=self.tool_tokens, has_external_tools=more, denied=self.tools_denied, limits=self._limits
-        )
+        return ToolPolicy(added_tool_tokens=self.tool_tokens, denied=self.tools_denied, limits=self._limits)
 
     @property
     def _limits(self) -> Mapping[str, ParameterLimits]:

@@ -1,6 +1,6 @@
 """Ports to texts and documents in the store, document search, tables, and pages of the web."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Protocol
 
 from waystation.documents.documents import (
@@ -85,19 +85,24 @@ class DocumentUpdateRepository(DocumentUpdateReader, Protocol):
 
 
 class DocumentSearch(Protocol):
-    """Full-text search in a task's documents."""
+    """Search in a task's documents by words, meaning and names."""
 
     async def search(
         self,
         task: TaskScope,
         query: str,
         limit: int,
-        among: range | None = None,
+        among: Container[int] | None = None,
         documents: tuple[Document, ...] | None = None,
     ) -> tuple[DocumentMatch, ...]:
-        """Best stretches first; empty where nothing matches. `among`: only documents of these numbers, from 1.
+        """Return the best passages first; none if nothing matches.
 
-        `documents`: the task's, where they were read before.
+        Args:
+            task: the task whose documents are searched.
+            query: key words or a question.
+            limit: maximum number of passages.
+            among: numbers of the documents to search, from 1; None: all.
+            documents: the task's documents, if they were read before.
         """
         ...
 

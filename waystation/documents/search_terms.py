@@ -1,10 +1,13 @@
-"""Extracts search terms (English stems, plain words of other languages, CJK pairs), and scores texts by them."""
+"""Extracts search terms (English stems, plain words of other languages, CJK pairs, parts of identifiers), and scores
+texts by them.
+"""
 
 import logging
 import math
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Protocol, cast
 
 import bm25s
@@ -18,7 +21,8 @@ from waystation.kernel.text import SAYS
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _WORD = compile_bounded(rf"[{_CJK}]+|[^\W_{_CJK}]+")
 _FIRST_CJK = compile_bounded(rf"[{_CJK}]")
-_STOPWORDS = frozenset(STOPWORDS_EN)
+STOP_WORDS = frozenset(STOPWORDS_EN)
+"""English words that carry no meaning of their own, in small letters."""
 
 # The library sets its own logger to DEBUG, which would override any level that the program asks for.
 logging.getLogger("bm25s").setLevel(logging.WARNING)
@@ -37,11 +41,81 @@ def extract_terms(text: str) -> list[str]:
     for word in _WORD.findall(unicodedata.normalize("NFKC", text).casefold()):
         if _FIRST_CJK.match(word):
             words += [word[i : i + 2] for i in range(max(1, len(word) - 1))]
-        elif word not in _STOPWORDS:
+        elif word not in STOP_WORDS:
             words.append(word)
     # A stemmer has a cache and is not safe to share between threads; a new one costs microseconds.
     stemmer = cast("_Stemmer", Stemmer.Stemmer("english"))  # pyright: ignore[reportUnknownMemberType] untyped C
     return stemmer.stemWords(words)
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of a text in order, spelled as they are: letters and digits; `_`, `-` and `.` end a word."""
+    return _WORD.findall(unicodedata.normalize("NFKC", text))
+
+
+MAX_IDENTIFIER_PARTS = 4
+
+
+def split_identifier(word: str) -> list[str]:
+    """Return the parts of a word that is an identifier, such as `fetchPage`, `FY2018` or `10K`; none for other words.
+
+    A part ends between letters and digits, and before a capital letter that follows a small one. Single characters are
+    no parts, and a word of many parts is a hash, as in placeholders, and has none.
+    """
+    if word.isdigit() or (word.isalpha() and (word.islower() or word.isupper())):
+        return []
+    starts = [
+        place
+        for place in range(1, len(word))
+        if word[place - 1].isdigit() != word[place].isdigit() or (word[place - 1].islower() and word[place].isupper())
+    ]
+    if not 0 < len(starts) < MAX_IDENTIFIER_PARTS:
+        return []
+    return [word[start:end] for start, end in pairwise([0, *starts, len(word)]) if end - start > 1]
+
+
+class TermExtractor:
+    """Extracts terms of words, as `extract_terms` does of texts.
+
+    Each distinct word is analysed once, so a long text costs little more than its look-ups. Not safe to share between
+    threads.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, ...]] = {}
+
+    def extract(self, words: Iterable[str]) -> list[str]:
+        """Return the terms of words as `split_words` gives them, in order, without stop words."""
+        found: list[str] = []
+        for word in words:
+            terms = self._known.get(word)
+            if terms is None:
+                terms = self._known[word] = tuple(extract_terms(word))
+            found += terms
+        return found
+
+
+MAX_JOINED_WORDS = 3
+"""Maximum words of a query that are also looked for as one word: names of files often have no spaces."""
+
+
+def extract_name_terms(text: str) -> frozenset[str]:
+    """Return the terms of a name or title, with the parts of identifiers."""
+    words = split_words(text)
+    return frozenset(extract_terms(" ".join([*words, *(part for word in words for part in split_identifier(word))])))
+
+
+def extract_query_name_terms(query: str) -> frozenset[str]:
+    """Return the terms by which a query may mean a name: those of its words, and of two or three words joined, since
+    `American Express` may be called `AMERICANEXPRESS_2022_10K`.
+    """
+    words = split_words(query)
+    joined = [
+        "".join(words[start : start + count])
+        for count in range(2, MAX_JOINED_WORDS + 1)
+        for start in range(len(words) - count + 1)
+    ]
+    return extract_name_terms(query) | frozenset(extract_terms(" ".join(joined)))
 
 
 RARE_SHARE = 0.02

@@ -10,7 +10,7 @@ from tests.support.scopes import make_task_scope
 from waystation.agents.deliverables import Analysis, ReportDraft, ReportSection, ResearchFindings
 from waystation.context.transcript import Message, ToolResult, ToolUse, build_user_message
 from waystation.documents.documents import Document
-from waystation.documents.search import Bm25DocumentSearch
+from waystation.documents.search import HybridDocumentSearch
 from waystation.kernel.scopes import ReadScope, TaskScope
 from waystation.kernel.usage import Usage
 from waystation.models.ports import ChatModel, ModelRequest, StopReason, ToolSpec
@@ -34,7 +34,7 @@ class InMemoryTask:
 
     def __init__(self, texts: dict[str, str]) -> None:
         self.texts = texts
-        self.search = Bm25DocumentSearch(self)
+        self.search = HybridDocumentSearch(self)
         self.notes: dict[str, list[str]] = {}
         self.handed_in: dict[str, ResearchFindings | Analysis] = {}
         self.report = ReportDraft()

@@ -1,8 +1,11 @@
 """Tools for documents: list, search and read them, read procedures and their files, and read stored results."""
 
+import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import zip_longest
+from typing import Annotated
 
 from pydantic import Field
 
@@ -19,11 +22,14 @@ from waystation.agents.tools.tool import (
     render_text_slice,
     select_page_lines,
 )
+from waystation.context.history import build_model_view
+from waystation.context.transcript import ToolResult, Transcript
 from waystation.documents.documents import REMOVED_NAME, Document, DocumentMatch, ShownDocument, find_document_by_name
 from waystation.documents.ports import DocumentReader, DocumentSearch
 from waystation.documents.procedures import Procedure
 from waystation.documents.redacted_documents import RedactedDocumentStore, build_document_names
 from waystation.kernel.errors import TextNotFoundError
+from waystation.kernel.patterns import compile_bounded
 from waystation.privacy.policy import find_cut_position
 from waystation.privacy.ports import Redactor
 from waystation.security.untrusted import escape_tags, sanitize_line, wrap_untrusted
@@ -69,7 +75,9 @@ def _line(document: Document) -> str:
     return f"{sanitize_line(document.name)} ({REMOVED_NAME if document.removed else size})"
 
 
-_LINES_A_PAGE = 200
+LINES_A_PAGE = 200
+"""Minimum lines of a page that is not full; a page that grows with the window has more."""
+_CHARACTERS_A_LINE = 60
 LINE_CHARACTERS = 2_000
 """Characters of a line that are shown; the rest of a longer line is read separately, so that no line
 fills the window.
@@ -92,7 +100,7 @@ class ReadDocumentTool(TypedTool[ReadDocumentInput]):
 
     name = "read_document"
     description = (
-        f"Reads up to {_LINES_A_PAGE} lines of a document. Use it for the lines around a hit, or for a beginning or a "
+        "Reads lines of a document, a page at a time. Use it for the lines around a hit, or for a beginning or a "
         "list of contents. Returns numbered lines, which you cite as [document:first-last], and where to continue. Not "
         "for finding a word in a long document: search_documents does that."
     )
@@ -119,7 +127,8 @@ class ReadDocumentTool(TypedTool[ReadDocumentInput]):
             arguments.last_line == arguments.first_line and len(line) > LINE_CHARACTERS
         ):
             return _within_line(document, arguments, line, ctx)
-        last = min(arguments.last_line or document.lines, arguments.first_line + _LINES_A_PAGE - 1, document.lines)
+        most = max(LINES_A_PAGE, ctx.page_characters // _CHARACTERS_A_LINE)
+        last = min(arguments.last_line or document.lines, arguments.first_line + most - 1, document.lines)
         # Before lines are numbered: a tag may start on one line and end on another.
         shown_ones = escape_tags("\n".join(map(_cut, lines[arguments.first_line - 1 : last]))).split("\n")
         numbered = [f"{number}| {line}" for number, line in enumerate(shown_ones, arguments.first_line)]
@@ -295,6 +304,7 @@ class ReadStoredResultTool(TypedTool[ReadStoredInput]):
         return render_text_slice(text, arguments.first, ctx)
 
 
+MAX_MORE_QUERIES = 7
 MAX_REDACTION_ROUNDS = 5
 """Maximum rounds in which the documents of the best hits are redacted, before the passages found so far
 must suffice.
@@ -302,25 +312,32 @@ must suffice.
 
 
 class SearchDocumentsInput(ToolInput):
-    """Query and range of documents."""
+    """Queries and the documents to search."""
 
-    query: str = Field(min_length=1, max_length=1_000, description="Key words.")
-    limit: int = Field(default=10, ge=1, le=40, description="How many passages to return.")
+    query: str = Field(min_length=1, max_length=1_000, description="Key words, or a question.")
+    more_queries: tuple[Annotated[str, Field(min_length=1, max_length=1_000)], ...] = Field(
+        default=(),
+        max_length=MAX_MORE_QUERIES,
+        description="Other words for the same, or other things to look for; the best passages of each are returned.",
+    )
+    limit: int = Field(default=10, ge=1, le=40, description="Maximum number of passages of all queries together.")
+    document: str = Field(default="", description="Name of the only document to search.")
     first_document: int = Field(default=1, ge=1, description="Number in the list of documents, to search a part of it.")
     last_document: int | None = Field(default=None, ge=1, description="Number of the last document to search.")
 
 
 class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
-    """Full-text search, best passages first, with their line ranges."""
+    """Search by words, meaning and names, best passages first, with their line ranges."""
 
     name = "search_documents"
     description = (
-        "Searches all documents by key words. Use it first for each point of your step. Returns the best passages, "
-        "each headed by the place it stands at, written as a citation: [document:first-last]. Not for reading: read "
-        "the lines around a passage before you rely on it."
+        "Searches all documents by words, meaning and names. Use it first for each point of your step, with several "
+        "queries at once. Returns the best passages, each headed by the place it stands at, written as a citation: "
+        "[document:first-last]; passages that you still see are only named. Not for reading: read the lines around a "
+        "passage before you rely on it."
     )
     rereadable = True
-    originals = frozenset({"query"})
+    originals = frozenset({"query", "more_queries", "document"})
     urgency = make_urgency(FIRST)
     input_model = SearchDocumentsInput
 
@@ -330,42 +347,114 @@ class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
         self._search, self._store, self._redactor, self._redacted = search, store, redactor, redacted
 
     async def run(self, arguments: SearchDocumentsInput, ctx: ToolContext) -> str:
-        """Return one block per passage."""
-        hits = await self._found(arguments, ctx)
+        """Return one block per passage; of a passage that the agent still sees, only its place."""
+        among = await self._find_numbers(arguments, ctx)
+        original = (arguments.query, *arguments.more_queries)
+        written = (ctx.get_argument_with_placeholders("query"), *ctx.get_arguments_with_placeholders("more_queries"))
+        # Original documents contain what placeholders stand for; documents as shown contain the placeholders.
+        queries = [
+            " ".join(dict.fromkeys(filter(None, both)))
+            for both in zip_longest(original, written[: len(original)], fillvalue="")
+        ]
+        found = [await self._found(query, arguments.limit, among, ctx) for query in dict.fromkeys(queries)]
+        # The best passages of each query come before the second-best of any.
+        ranked = (hit for rank in zip_longest(*found) for hit in rank if hit is not None)
+        hits = [*{(hit.name, hit.first_line, hit.first_character): hit for hit in ranked}.values()][: arguments.limit]
         if not hits:
             return "No passage matches. Try other words, or list_documents."
-        blocks = [
-            f"[{sanitize_line(hit.name)}:{hit.first_line}-{hit.last_line}]{hit.citation_suffix}\n{escape_tags(hit.text)}\n"
-            for hit in hits
-        ]
+        seen = await asyncio.to_thread(SeenPassageIndex, ctx.transcript)
+        called = await self._name(hits, ctx)
+        blocks = [_render_hit(hit, is_seen=seen.has_passage(called[hit.name], hit)) for hit in hits]
         taken, whole = select_page_lines(blocks, ctx.page_characters)
         return "\n".join(taken if whole else [*taken, f"{len(hits) - len(taken)} more passages; narrow the query"])
 
-    async def _found(self, arguments: SearchDocumentsInput, ctx: ToolContext) -> Sequence[DocumentMatch]:
+    async def _find_numbers(self, arguments: SearchDocumentsInput, ctx: ToolContext) -> Container[int]:
+        """Return the numbers of the documents to search. Raises ToolCallRejectedError."""
+        last = arguments.last_document
+        among = range(arguments.first_document, last + 1 if last is not None else sys.maxsize)
+        if not arguments.document:
+            return among
+        documents = await ctx.list_documents(self._store)
+        number = documents.index(find_document(arguments.document, documents)) + 1
+        if number not in among:
+            raise ToolCallRejectedError(
+                f"This document has number {number}: leave out first_document and last_document."
+            )
+        return (number,)
+
+    async def _found(self, query: str, limit: int, among: Container[int], ctx: ToolContext) -> Sequence[DocumentMatch]:
         """Search the documents as shown: a hit on a redacted word would confirm it.
 
         Documents with hits that are not redacted yet are redacted now and searched again.
         """
-        last = arguments.last_document
-        among = range(arguments.first_document, last + 1 if last is not None else sys.maxsize)
-        # Original documents contain what placeholders stand for; documents as shown contain the placeholders.
-        query = " ".join(dict.fromkeys(filter(None, (arguments.query, ctx.get_argument_with_placeholders("query")))))
-        hits = await self._search.search(ctx.run.scope, query, arguments.limit, among, ctx.documents)
+        hits = await self._search.search(ctx.run.scope, query, limit, among, ctx.documents)
         for _ in range(MAX_REDACTION_ROUNDS):
             if all(hit.is_redacted for hit in hits):
                 break
             await self._search.index_redacted_texts(ctx.run.task_id, await self._shown(hits, ctx))
-            hits = await self._search.search(ctx.run.scope, query, arguments.limit, among, ctx.documents)
+            hits = await self._search.search(ctx.run.scope, query, limit, among, ctx.documents)
         return [hit for hit in hits if hit.is_redacted]
 
-    async def _shown(self, hits: Sequence[DocumentMatch], ctx: ToolContext) -> Sequence[ShownDocument]:
-        documents = await ctx.list_documents(self._store)
+    async def _name(self, hits: Sequence[DocumentMatch], ctx: ToolContext) -> Mapping[str, str]:
+        """Return the names by which the agent knows the documents of the hits."""
         found = {hit.name for hit in hits}
-        hit = [one for one in documents if one.name in found]
-        called = (await build_document_names(hit, self._redactor, ctx.run.tenant)).shown_names
+        documents = [one for one in await ctx.list_documents(self._store) if one.name in found]
+        return (await build_document_names(documents, self._redactor, ctx.run.tenant)).shown_names
+
+    async def _shown(self, hits: Sequence[DocumentMatch], ctx: ToolContext) -> Sequence[ShownDocument]:
+        called = await self._name(hits, ctx)
         shown: list[ShownDocument] = []
         for blob, name in dict.fromkeys((hit.blob, hit.name) for hit in hits if not hit.is_redacted):
             text = await self._redacted.get_redacted_text(blob, ctx.run.scope)
             ctx.notes.extend(await self._redacted.build_redaction_notes(text, name, ctx.run.tenant))
             shown.append(ShownDocument(blob=blob, name=name, shown_name=called.get(name, name), text=text.text))
         return shown
+
+
+SEEN = "You see this passage above."
+"""Stands in the place of a passage that the agent was shown before and still sees."""
+
+
+def _render_hit(hit: DocumentMatch, *, is_seen: bool) -> str:
+    return f"[{sanitize_line(hit.name)}:{hit.first_line}-{hit.last_line}]{hit.citation_suffix}\n" + (
+        f"{SEEN}\n" if is_seen else f"{escape_tags(hit.text)}\n"
+    )
+
+
+class SeenPassageIndex:
+    """Passages in results that the agent still sees: in full, not masked, and not hidden by a compaction or a rewind.
+
+    It follows from the conversation alone, so an attempt after a crash marks the same passages.
+    """
+
+    def __init__(self, transcript: Transcript) -> None:
+        view = build_model_view(transcript)
+        called = {call.id: call.name for message in view for call in message.tool_uses}
+        results = [
+            (called.get(block.tool_use_id), block.content)
+            for message in view
+            for block in message.blocks
+            if isinstance(block, ToolResult) and not block.is_error
+        ]
+        self._found = [content for name, content in results if name == SearchDocumentsTool.name]
+        self._pages = [page for name, content in results if name == ReadDocumentTool.name and (page := _page(content))]
+
+    def has_passage(self, shown_name: str, hit: DocumentMatch) -> bool:
+        """Return whether a hit stands in them. `shown_name`: by which the agent knows its document."""
+        called = sanitize_line(shown_name)
+        block = _render_hit(hit.replace(name=shown_name), is_seen=False)
+        if any(block in content or content.endswith(block.rstrip("\n")) for content in self._found):
+            return True
+        # A long line is cut on a page, and its parts are shown by themselves.
+        return not hit.first_character and any(
+            name == called and first <= hit.first_line and hit.last_line <= last for name, first, last in self._pages
+        )
+
+
+def _page(content: str) -> tuple[str, int, int] | None:
+    """Return document and lines of a page of `read_document`; None if it is a part of a line."""
+    header = _PAGE_HEADER.match(content.partition("\n")[0])
+    return (header[1], int(header[2]), int(header[3])) if header else None
+
+
+_PAGE_HEADER = compile_bounded(r"(.+), lines (\d{1,9})-(\d{1,9}) of \d{1,9}")

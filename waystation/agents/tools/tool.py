@@ -39,7 +39,10 @@ from waystation.security.untrusted import (
 )
 
 PAGE_CHARACTERS = 12_000
-"""Maximum characters of a page of any tool; smaller in a small working window."""
+"""Maximum characters of a page of any tool in windows of up to 60,000 tokens; smaller in a small working window."""
+MAX_PAGE_CHARACTERS = 80_000
+_PAGE_SHARE = 5
+"""A page has as many characters as 1/5 of the window has tokens, about 1/20 of what fits: 40,000 of 200,000 tokens."""
 _WINDOW_SHARE = 6
 """A slice has at most 1/6 as many characters as the window has tokens, so that it is not offloaded to the store again,
 in whatever script it is written.
@@ -104,9 +107,17 @@ class ToolContext:
 
     def get_argument_with_placeholders(self, argument: str) -> str:
         """Return a text argument as the model wrote it, with its placeholders; empty if there is none."""
-        asked = self.transcript.messages[-1].tool_uses if self.transcript.messages else ()
-        written = next((call.input.get(argument) for call in asked if call.id == self.call_id), None)
+        written = self._get_argument(argument)
         return written if isinstance(written, str) else ""
+
+    def get_arguments_with_placeholders(self, argument: str) -> tuple[str, ...]:
+        """Return the texts of an argument that is a list, as the model wrote them."""
+        written = self._get_argument(argument)
+        return tuple(one if isinstance(one, str) else "" for one in written) if isinstance(written, list) else ()
+
+    def _get_argument(self, argument: str) -> JsonValue:
+        asked = self.transcript.messages[-1].tool_uses if self.transcript.messages else ()
+        return next((call.input.get(argument) for call in asked if call.id == self.call_id), None)
 
     @property
     def window(self) -> int:
@@ -115,8 +126,11 @@ class ToolContext:
 
     @property
     def page_characters(self) -> int:
-        """Maximum characters of a page: a sixth of the working window, at four characters per token."""
-        return min(PAGE_CHARACTERS, self.window * 4 // 6)
+        """Maximum characters of a page: a sixth of a small working window at four characters per token; of a large
+        window about a twentieth.
+        """
+        large = min(MAX_PAGE_CHARACTERS, max(PAGE_CHARACTERS, self.window // _PAGE_SHARE))
+        return min(large, self.window * 4 // 6)
 
 
 class Tool(ABC):

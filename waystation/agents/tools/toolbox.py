@@ -243,6 +243,8 @@ async def _original(value: JsonValue, names: DocumentNames) -> JsonValue:
             return await names.resolve_original_name(value)
         case dict():
             return {key: await _original(item, names) for key, item in value.items()}
+        case list():
+            return [await _original(item, names) for item in value]
         case _:
             return value
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from waystation.documents.search_terms import TextScorer, normalize_scores
 from waystation.kernel.errors import BadInput, MemoryUnavailable
-from waystation.memory.ports import EmbeddingUse
+from waystation.memory.ports import Embedder, EmbeddingUse
 
 _DIMENSION = 256
 _READ_CHARACTERS = 8_000
@@ -74,6 +74,8 @@ class WordLlamaEmbedder:
     def __init__(self) -> None:
         self._model: _Model | None = None
         self._one_at_a_time = asyncio.Lock()
+        self._loading = threading.RLock()
+        """Held while the model is loaded, and while words are split into tokens outside the event loop."""
 
     async def embed(self, texts: Sequence[str], use: EmbeddingUse = "passage") -> tuple[tuple[float, ...] | None, ...]:  # noqa: ARG002 - it makes no difference
         """Return a vector of length 1 for each text, from its first 8,000 characters; None for a text without words.
@@ -85,6 +87,24 @@ class WordLlamaEmbedder:
             return ()
         read = [text.strip()[:_READ_CHARACTERS] for text in texts]
         return await self._with_model(lambda model: self._vectors(model, read))
+
+    def embed_words(self, words: Sequence[str]) -> NDArray[np.float32]:
+        """Return one row for each word: the sum of its tokens' vectors. See `WordEmbedder`, for document search.
+
+        Raises:
+            MemoryUnavailable: the model cannot be loaded.
+        """
+        with self._loading:
+            try:
+                model = self._loaded()
+                tokens = _tokens(model, [*words]) if words else []
+            except (ImportError, OSError, RuntimeError, TypeError, ValueError) as error:
+                raise MemoryUnavailable(f"the embedder {self.name} failed with {type(error).__name__}") from None
+        rows = np.zeros((len(tokens), _DIMENSION), dtype=np.float32)
+        for place, token_ids in enumerate(tokens):
+            if token_ids:
+                rows[place] = model.embedding[token_ids].sum(axis=0)
+        return rows
 
     async def compute_similarity(
         self, query: str, texts: Sequence[str], above: Sequence[str] = ()
@@ -108,8 +128,9 @@ class WordLlamaEmbedder:
                 raise MemoryUnavailable(f"the embedder {self.name} failed with {type(error).__name__}") from None
 
     def _loaded(self) -> _Model:
-        self._model = self._model or _load()
-        return self._model
+        with self._loading:
+            self._model = self._model or _load()
+            return self._model
 
     def _vectors(self, model: _Model, texts: list[str]) -> tuple[tuple[float, ...] | None, ...]:
         vectors = np.asarray(model.embed(texts, batch_size=_BATCH_TEXTS), dtype=np.float64)
@@ -341,3 +362,12 @@ class NoEmbedder(LexicalSimilarityMixin):
 def create_default_embedder() -> WordLlamaEmbedder | NoEmbedder:
     """Create the bundled static embedder, or none if its package has no wheel for the platform."""
     return WordLlamaEmbedder() if find_spec("wordllama") else NoEmbedder()
+
+
+def find_word_embedder(embedder: Embedder) -> WordLlamaEmbedder | None:
+    """Return the bundled embedder, this one if it is that; None if its package has no wheel for the platform.
+
+    Document search embeds words of original documents, so it uses no other: the one in use may be somebody's server.
+    """
+    own = embedder if isinstance(embedder, WordLlamaEmbedder) else create_default_embedder()
+    return own if isinstance(own, WordLlamaEmbedder) else None
