@@ -310,14 +310,14 @@ MUTATIONS = (
     ),
     Mutation(
         "citations", "a document that is not there is cited", "waystation/documents/citations.py",
-        'return "there is no such document"', "return None", CITATIONS,
+        "        return NO_SUCH_DOCUMENT\n", "        return None\n", CITATIONS,
     ),
     Mutation(
         "citations", "a placeholder stands for whole pages", "waystation/documents/citations.py",
         "placeholders * (MAX_PLACEHOLDER_GAP - 1)", "placeholders * 10_000", CITATIONS,
     ),
     Mutation(
-        "citations", "a citation that holds is called outdated", "waystation/reports/publisher.py",
+        "citations", "a citation that holds is called outdated", "waystation/agents/citation_checker.py",
         "if reason and citation.document in meant]", "if citation.document in meant]",
         ("tests/agents/test_document_change_notices.py",),
     ),

@@ -32,7 +32,7 @@ SUBMIT = make_scripted_response(make_tool_use("submit_findings", "c9", findings=
 
 
 def bound_of(request: ModelRequest) -> int:
-    tools = json.dumps([spec.model_dump(mode="json") for spec in request.tools])
+    tools = json.dumps([spec.model_dump(mode="json", exclude={"strict"}) for spec in request.tools])
     return compute_request_upper_bound(request.system, tools, request.messages)
 
 

@@ -123,7 +123,7 @@ It is kept, but not final yet: mend these and submit again. The next submission 
             (
                 False,
                 """\
-1 findings handed in
+1 finding submitted
 1 of 1 citation do not hold:
 - [harbour.md:9-9]: the document has 2 lines\
 """,

@@ -132,11 +132,11 @@ async def test_a_truncation_is_reported_the_same_by_a_retry(full_env: AgentEnvir
 
 
 async def test_the_size_that_the_provider_counted_decides_not_the_estimate(env: AgentEnvironment) -> None:
-    """A conversation under the trigger by its estimate, of which the provider counted nearly twice as many tokens."""
+    """A conversation under the trigger by its estimate, of which the provider counted a third more tokens."""
     await env.commit_conversation(make_conversation(result_tokens=700))
     estimated = await estimate_request_size(env)
     assert estimated < env.terms.trigger
-    counted = round(estimated * 1.9)
+    counted = round(estimated * 1.33)
     env.model = ScriptedModel([make_summary_response()])
     outcome = await env.compactor.compact(env.make_compaction_request(counted))
     assert outcome.status is CompactionStatus.COMPRESSED

@@ -32,10 +32,11 @@ Still to write: “Causes” (Why it silted up); “Conflicts and limits” (Wha
 """)
     assert await env.call_tool(FIRST, "writing") == snapshot("""\
 section 1 kept: 1. causes
-Still to write: “Conflicts and limits” (What the sources leave open)\
+Still to write: “Conflicts and limits” (What the sources leave open)
+1 citation checked: all hold.\
 """)
     assert (await env.call_tool(SECOND, "writing")).endswith("then call submit_report.")
-    assert await env.call_tool(AGAIN, "writing") == "report with 2 sections submitted"
+    assert await env.call_tool(AGAIN, "writing") == "report with 2 sections submitted\n1 citation checked: all hold."
     draft = await env.store.get_deliverable(f"{TASK}/writing", SYSTEM_SCOPE)
     assert isinstance(draft, ReportDraft)
     assert draft.outline == (OutlineSection.model_validate(CAUSES), OutlineSection.model_validate(LIMITS))
@@ -54,8 +55,8 @@ async def test_a_report_without_sections_of_its_outline_comes_back_once(env: Age
 
 
 async def test_a_report_needs_no_outline(env: AgentEnvironment) -> None:
-    assert await env.call_tool(FIRST, "writing") == "section 1 kept: 1. causes"
-    assert await env.call_tool(AGAIN, "writing") == "report with 1 section submitted"
+    assert await env.call_tool(FIRST, "writing") == "section 1 kept: 1. causes\n1 citation checked: all hold."
+    assert await env.call_tool(AGAIN, "writing") == "report with 1 section submitted\n1 citation checked: all hold."
 
 
 async def test_a_second_outline_keeps_what_is_written(env: AgentEnvironment) -> None:
@@ -107,7 +108,10 @@ async def test_a_finding_has_detail_quotations_date_and_confidence(env: AgentEnv
         "date": "1821",
         "confidence": "low",
     }
-    assert await env.call_tool(make_tool_use("submit_findings", findings=[finding])) == "1 finding submitted"
+    assert (
+        await env.call_tool(make_tool_use("submit_findings", findings=[finding]))
+        == "1 finding submitted\n1 citation checked: all hold."
+    )
     stored = await env.store.get_deliverable(f"{TASK}/research-1", SYSTEM_SCOPE)
     assert stored == ResearchFindings.model_validate({"findings": [finding]})
     wrong = make_tool_use("submit_findings", findings=[{**finding, "confidence": "sure"}])

@@ -17,11 +17,12 @@ from waystation.models.anthropic.platforms import CUSTOM_HEADERS_VARIABLE, creat
 from waystation.models.endpoints import NamedEndpoint
 from waystation.models.http_errors import MAX_REPLY_BYTES, MAX_REPORTED_TOKENS, MAX_RETRY_DELAY_SECONDS
 from waystation.models.openai.model import create_openai_model
-from waystation.models.ports import ChatModel, ModelRequest
+from waystation.models.ports import ChatModel, ModelRequest, StopReason
 from waystation.testing.doubles import PlainRedactor
 
 ASKED = ModelRequest(model="m", system="s", messages=(build_user_message("m1", "hello"),), tools=(), max_output=256)
 HUGE = 10**30
+NO_NAME = "(not shown: it is no name of the protocol)"
 SAID = "the password of prod is hunter2\x1b]52;c;aGk=\x07"
 STREAM = {"content-type": "text/event-stream"}
 JSON = {"content-type": "application/json"}
@@ -68,9 +69,6 @@ async def refused(answer: httpx2.Response, protocol: Protocol = create_anthropic
 @pytest.mark.parametrize(
     ("body", "meant"),
     [
-        (events(stop=SAID), "unknown reason"),
-        (events(stop=[SAID]), "unknown reason"),
-        (events(stop="hunter2"), "unknown reason"),
         (events(kind=SAID), "unknown type"),
         (b"event: message_start\ndata: " + b"[" * 100_000 + b"\n\n", "could not be read"),
         (b'event: message_start\ndata: {"type": ' + b"9" * 5_000 + b"}\n\n", "could not be read"),
@@ -83,9 +81,14 @@ async def test_what_an_endpoint_says_in_the_place_of_a_name_stands_in_no_error(b
     assert "hunter2" not in str(error)
 
 
-async def test_a_reason_that_only_this_version_does_not_know_is_named() -> None:
-    error = await refused(httpx2.Response(200, content=events(stop="paused_for_review"), headers=STREAM))
-    assert str(error).endswith("paused_for_review")
+@pytest.mark.parametrize(
+    ("reason", "name"),
+    [("paused_for_review", "paused_for_review"), (SAID, NO_NAME), ([SAID], NO_NAME), ("hunter2", NO_NAME)],
+)
+async def test_a_reason_that_this_version_does_not_know_is_named_if_it_is_a_name(reason: JsonValue, name: str) -> None:
+    async with asked(lambda _: httpx2.Response(200, content=events(stop=reason), headers=STREAM)) as model:
+        reply = await model.complete(ASKED)
+    assert (reply.stop, reply.stop_detail) == (StopReason.UNKNOWN, name)
 
 
 @pytest.mark.parametrize("told", [HUGE, MAX_REPORTED_TOKENS + 1, -5])

@@ -88,10 +88,10 @@ async def test_what_a_leg_leaves_is_shown_layer_by_layer(bare_env: AgentEnvironm
     found = await context_of(bare_env)
     asked = {row.section: row.requested for row in found.allocation.rows}
     assert [layer for layer, tokens in asked.items() if not tokens] == [PromptSection.EPISODIC]
-    assert (found.turn, found.window, found.cached_share, found.system_known) == (2, 20_000, 0.75, True)
+    assert (found.turn, found.window, found.cached_share, found.system_known) == (2, 22_000, 0.75, True)
     assert asked[PromptSection.SYSTEM] > 1_000
     assert asked[PromptSection.OBSERVATIONS] > 200
-    assert found.allocation.allocated_tokens <= found.allocation.limit == 18_000
+    assert found.allocation.allocated_tokens <= found.allocation.limit == 19_800
 
 
 async def test_a_status_that_was_taken_back_counts_in_no_request(bare_env: AgentEnvironment) -> None:
@@ -158,19 +158,19 @@ async def test_what_a_task_remembers_of_its_documents_is_no_agent_of_it(bare_env
 async def test_the_table_names_share_and_rule_of_each_layer(env: AgentEnvironment) -> None:
     await env.commit_conversation([build_user_message("m1", "<task>\nWhy?\n</task>"), *make_conversation()[1:]])
     assert format_context(await context_of(env)) == snapshot("""\
-research-1, turn 14: claude-sonnet-5-5, a window of 20,000 tokens
-full from 15,000 on; 75.0% of its input so far was read from the cache
+research-1, turn 14: claude-sonnet-5-5, a window of 22,000 tokens
+full from 16,500 on; 75.0% of its input so far was read from the cache
 System prompt and tools are estimated, without tools of the web and of servers, until a leg has ended.
 layer                share   asked     got  gave way  gives way first
-system and policy      900   2,814   2,814         -  the last named
-task contract          900      12      12         -  the last named
-runtime state          540       0       0         -  the last named
-short-term memory    3,240     273     273         -  the oldest
-episodic memory      2,340       0       0         -  the oldest
-semantic memory      1,620       0       0         -  what can be read again, the oldest first
-procedural memory    1,260       0       0         -  the least relevant
-observations         3,960       0       0         -  what can be read again, the oldest first
-retrieved evidence   1,620  16,925  14,901     2,024  the least relevant
-work buffer          1,620   4,000       0     4,000  the last named
-all                 18,000  24,024  18,000     6,024\
+system and policy      990   4,971   4,971         -  the last named
+task contract          990      12      12         -  the last named
+runtime state          594       0       0         -  the last named
+short-term memory    3,564     273     273         -  the oldest
+episodic memory      2,574       0       0         -  the oldest
+semantic memory      1,782       0       0         -  what can be read again, the oldest first
+procedural memory    1,386       0       0         -  the least relevant
+observations         4,356       0       0         -  what can be read again, the oldest first
+retrieved evidence   1,782  16,925  14,544     2,381  the least relevant
+work buffer          1,782   4,000       0     4,000  the last named
+all                 19,800  26,181  19,800     6,381\
 """)

@@ -117,7 +117,16 @@ def test_what_was_rewound_away_is_marked() -> None:
     assert [one.undone for one in log.compactions] == ["rewound"]
 
 
-MARKS = ["task_message", "documents_update_number", "fallback_model", "hidden_by", "masked_by", "pinned", "rewound"]
+MARKS = [
+    "task_message",
+    "documents_update_number",
+    "fallback_model",
+    "refusal",
+    "hidden_by",
+    "masked_by",
+    "pinned",
+    "rewound",
+]
 
 
 def test_the_json_has_the_keys_that_are_promised() -> None:

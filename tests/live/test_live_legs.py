@@ -18,6 +18,7 @@ from tests.support.task_model import (
     make_task_config,
 )
 from tests.support.temporal_platform import (
+    DOCUMENTS,
     TaskSubmitter,
     make_task_request,
     open_activity_deps,
@@ -45,7 +46,7 @@ async def first_leg(parts: ActivityDeps) -> LegRequest:
         store_id=await parts.store.get_store_id(), tenant="t", session="s", task_id=make_task_id(make_task_request())
     )
     row = TaskRow(ref=task, request=make_task_request(), config=make_task_config(), submitted_at=utc_now())
-    await parts.store.register_task(row, ())
+    await parts.store.register_task(row, DOCUMENTS)
     await parts.store.save_plan(task.task_id, SCRIPTED_PLAN)
     run = RunRef(**task.model_dump(), step_id="harbours", role="research")
     return LegRequest(run=run, leg=1, limit=Limit(tokens=50_000), config=make_task_config().default)

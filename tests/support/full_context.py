@@ -39,7 +39,7 @@ def make_conversation(tool: str = "recall", result_tokens: int = 1_300) -> Seque
 async def estimate_request_size(env: AgentEnvironment) -> int:
     """Estimate the tokens of the research agent's next request."""
     toolbox = env.agent_deps.build_role_toolbox("research")
-    tools = json.dumps([spec.model_dump(mode="json") for spec in toolbox.visible_specs])
+    tools = json.dumps([spec.model_dump(mode="json", exclude={"strict"}) for spec in toolbox.visible_specs])
     return estimate_request_tokens(
         estimate_fixed_tokens(load_prompt("research"), tools), build_model_view(await env.load_transcript())
     )

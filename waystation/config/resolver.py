@@ -247,15 +247,13 @@ def compute_usable_window(works: ModelOptions) -> int:
     return facts.window - reserve - facts.window // 10
 
 
-SMALL_HARD_BUDGET = 15_000
+SMALL_HARD_BUDGET = 20_000
 LATE_TRIGGER_PERCENT = 95
 REDUCED_PRIMERS, RAISED_RECENTS = 2, 50
-NARROW_WINDOW = 8_000
-"""Measured with the offline model on the survey of the end-to-end tests: in a session with memory the first message has
-1,850 tokens (three recalled passages), so that 3,900 are used before anything is read. In windows of up to 4,500 the
-analysis and the report ended with nothing; in 5,000 an agent compacted 197 times without end; in 5,333 to 6,666, as
-dollars buy them, the budget went into compactions and the task ended partial; from 8,000 on the same task was
-completed.
+NARROW_WINDOW = 11_000
+"""Room for 5,000 tokens besides prompt and tools (`PROMPT_TOKENS`). Measured with the offline model on the survey of
+the end-to-end tests: with 3,900 the budget went into compactions and the task ended partial; with 5,250 the same task
+was completed.
 """
 
 

@@ -201,9 +201,7 @@ def deny_all_requests(
     Raises ValueError, with the reason, if the author may not answer, or the task cannot deliver anything yet.
     """
     _by_an_approver(approval_context, message.by, message.verified)
-    if approval_context.ending:
-        raise ValueError("the task is ending or has ended")
-    pending = [approval for approval in approval_context.approvals if approval.decision == "pending"]
+    pending = _list_pending(approval_context)
     if any(approval.about_plan for approval in pending) and not approval_context.revising:
         raise ValueError("its plan waits for approval, so nothing can be delivered yet: approve or deny the plan")
     given = DenyInput(by=message.by, verified=message.verified, note=message.note, answer_id=message.answer_id)
@@ -381,10 +379,15 @@ def _stay_under(approval_context: ApprovalContext, granted: Amount) -> None:
         )
 
 
-def _open_request(approval_context: ApprovalContext, request_id: str | None) -> ApprovalRequest:
+def _list_pending(approval_context: ApprovalContext) -> list[ApprovalRequest]:
+    """Return the requests that can still be answered. Raises ValueError if the task takes no more answers."""
     if approval_context.ending:
         raise ValueError("the task is ending or has ended")
-    pending = [approval for approval in approval_context.approvals if approval.decision == "pending"]
+    return [approval for approval in approval_context.approvals if approval.decision == "pending"]
+
+
+def _open_request(approval_context: ApprovalContext, request_id: str | None) -> ApprovalRequest:
+    pending = _list_pending(approval_context)
     if request_id is None:
         if len(pending) == 1:
             return pending[0]

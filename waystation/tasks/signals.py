@@ -319,7 +319,7 @@ DELIVERY = TaskSignal(
     DeliverInput,
     _deliver,
     (
-        "End the task with what it has: all open requests are denied, and agents at work are asked to submit their "
+        "End the task with what it has: all open requests are denied, and running agents are asked to submit their "
         'results: {"by": "your name", "note": "why"}.'
     ),
     permission="approve",
