@@ -59,7 +59,7 @@ DOCUMENTS = tuple(
     for sheet in range(4)
 )
 QUESTION = "Which harbours does the survey name, and what does it say about their depth?"
-BUDGET, WINDOW = Limit(tokens=400_000), 6_000
+BUDGET, WINDOW = Limit(tokens=400_000), 10_000
 LOOK = 0.5
 THE_REST = "the model, and who hands in"
 

@@ -51,7 +51,7 @@ REQUEST = TaskRequest(
     question="How deep is the harbour of Nordvik?",
     request_id="local",
     budget=Limit(tokens=60_000),
-    agent_budget=Limit(tokens=15_000),
+    agent_budget=Limit(tokens=20_000),
     mode=BudgetMode.HARD,
 )
 

@@ -82,7 +82,7 @@ ALL = (
         _function(Client.approve),
         _function(AgentLoop.run),
         budget=60_000,
-        agent_budget=12_000,
+        agent_budget=17_000,
     ),
 )
 

@@ -22,7 +22,7 @@ BUDGET, GRANT = 60_000, 120_000
 """Tokens: small enough that tasks pause, since pauses are killed, too."""
 GRANTS = 3
 """For each task; then it ends with what there is: in a small window the offline model may read in circles."""
-WINDOW = 6_000
+WINDOW = 10_000
 """Tokens: small enough that agents compact several times."""
 
 

@@ -39,7 +39,7 @@ def test_a_task_survives_kill_9_of_everything_in_the_middle_of_a_leg(tmp_path: P
         run_local_platform(tmp_path / "home", server) as shell,
     ):
         submitted = shell.run_json(
-            "submit", QUESTION, "--docs", str(documents), "--budget", "24k", "--window", "9k", "--detach"
+            "submit", QUESTION, "--docs", str(documents), "--budget", "24k", "--window", "11k", "--detach"
         )
         task_id = str(submitted["task_id"])
         wait_until(lambda: len(shell.list_paid_turns()) >= 3, 180, "three committed turns")

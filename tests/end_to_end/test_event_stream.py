@@ -147,7 +147,7 @@ def test_whoever_follows_a_task_has_each_event_once_in_order_while_worker_server
     survey = write_survey_documents(tmp_path / "survey")
     seen: list[int] = []
     with run_server(MessagesServer(delay=0.3)) as model, run_local_platform(tmp_path / "home", model) as shell:
-        asked = ("submit", QUESTION, "--docs", str(survey), "--budget", "300k", "--window", "9k", "--detach")
+        asked = ("submit", QUESTION, "--docs", str(survey), "--budget", "300k", "--window", "11k", "--detach")
         task_id = str(shell.run_json(*asked)["task_id"])
         asyncio.run(follow_task(shell, task_id, seen))
         there = asyncio.run(told(shell.home, task_id))

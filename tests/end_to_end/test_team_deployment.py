@@ -103,7 +103,7 @@ def test_a_task_ends_on_server_adapters_though_its_agents_process_is_stopped_and
         assert shell.run("store", "migrate").returncode == 0
         workers = stack.enter_context(working(shell, tmp_path))
         submitted = shell.run_json(
-            "submit", BROAD_QUESTION, "--docs", str(documents), "--budget", "300k", "--window", "9k", "--detach"
+            "submit", BROAD_QUESTION, "--docs", str(documents), "--budget", "300k", "--window", "11k", "--detach"
         )
         task_id = str(submitted["task_id"])
 

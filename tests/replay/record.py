@@ -54,9 +54,9 @@ ASKED = TaskRequest(
     tenant=TENANT,
     session=SESSION,
     request_id="first",
-    budget=Limit(tokens=13_000),
-    agent_budget=Limit(tokens=13_000),
-    window=4_400,
+    budget=Limit(tokens=20_000),
+    agent_budget=Limit(tokens=20_000),
+    window=8_400,
 )
 COASTS = ("northern", "eastern", "southern", "western", "inner", "outer")
 
