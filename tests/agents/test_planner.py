@@ -218,8 +218,8 @@ async def test_planning_ends_with_the_cause_where_call_after_call_brings_no_repl
     cut = ModelUnavailable("cut", possibly_billed=True)
     for _ in range(MAX_UNANSWERED_CALLS - 1):
         with pytest.raises(ModelUnavailable):
-            await made(unplanned, ScriptedModel([cut]))
-    plan = await made(unplanned, ScriptedModel([cut]))
+            await made(unplanned, ScriptedModel([cut]), limit=70_000)
+    plan = await made(unplanned, ScriptedModel([cut]), limit=70_000)
     assert plan.plan == build_standard_plan("").without_goals()
     assert "the last one: cut" in plan.notes[0]
 

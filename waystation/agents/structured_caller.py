@@ -23,7 +23,7 @@ from waystation.privacy.ports import Redactor
 MAX_REPLY_TOKENS, MIN_REPLY_TOKENS = 4_000, 512
 """Maximum and minimum tokens of an answer without thinking."""
 MAX_THINKING_REPLY_TOKENS, MIN_THINKING_REPLY_TOKENS = 10_000, 2_048
-"""The same for a model that cannot be forced to call a tool: it may think before it does."""
+"""The same for a model that always thinks, and so cannot be forced to call a tool."""
 MAX_ANSWER_ATTEMPTS = 2
 
 _T = TypeVar("_T")
@@ -92,9 +92,12 @@ class _ReplyBounds(NamedTuple):
 
 
 def _compute_reply_bounds(model: str) -> _ReplyBounds:
-    """Return how long a reply may and must be. A forced call excludes thinking, so such models need less."""
+    """Return how long a reply may and must be.
+
+    A forced call excludes thinking, so such models need less. A model that nobody knows is not known to think.
+    """
     facts = get_model_profile(model)
-    if facts.forces_tools:
+    if facts.forces_tools or not facts.is_known:
         return _ReplyBounds(MAX_REPLY_TOKENS, MIN_REPLY_TOKENS)
     return _ReplyBounds(min(MAX_THINKING_REPLY_TOKENS, facts.max_output), MIN_THINKING_REPLY_TOKENS)
 
