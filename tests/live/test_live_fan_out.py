@@ -19,7 +19,7 @@ from waystation.testing.doubles import PlainRedactor
 from waystation.workflows.session import SessionWorkflow
 
 TASKS, RESEARCHERS = 4, 8
-TASK, AGENT, SESSION = 250_000, 25_000, 1_100_000
+TASK, AGENT, SESSION = 500_000, 50_000, 2_200_000
 AGENT_TERMS = AgentConfig(
     model=MODEL,
     condense_model=MODEL,

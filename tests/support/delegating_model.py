@@ -74,7 +74,7 @@ class DelegatingTaskModel(ScriptedTaskModel):
         await self.before(call)
         uses = [
             ToolUse(id=f"call-{call.step}-{call.turn}-{number}", name=name, input=arguments)
-            for number, (name, arguments) in enumerate(script[call.turn - 1])
+            for number, (name, arguments) in enumerate(script[min(call.turn, len(script)) - 1])
         ]
         return make_scripted_response(*uses, usage=Usage(input=PROMPT_TOKENS, output=REPLY_TOKENS))
 

@@ -115,7 +115,7 @@ class ScriptedTaskModel:
         self.calls.append(call)
         await self.before(call)
         moves = next(SCRIPTED_CALLS[tool.name] for tool in request.tools if tool.name in SCRIPTED_CALLS)
-        name, arguments = moves[turn - 1]
+        name, arguments = moves[min(turn, len(moves)) - 1]  # again, if it was rejected
         return make_scripted_response(
             ToolUse(id=f"call-{call.step}-{turn}", name=name, input=arguments),
             usage=Usage(input=PROMPT_TOKENS, output=REPLY_TOKENS),
