@@ -170,7 +170,9 @@ async def test_a_message_id_is_used_once_and_a_refused_reply_costs_nothing(store
     fence = await open_run(store)
     await store.commit_reply(fence, 0, make_reply(1), make_charge("turn-1"))
     before = await everything(store, fence.run_id)
-    with pytest.raises(StoreError, match=r"^agent run task-1/research-1 has another message with the id reply-1$"):
+    with pytest.raises(
+        StoreError, match=r"^agent run task-1/research-1 already has a message with one of these ids: reply-1$"
+    ):
         await store.commit_reply(fence, 1, make_reply(1), make_charge("turn-2"))
     assert await everything(store, fence.run_id) == before
 
@@ -201,7 +203,7 @@ async def test_messages_and_the_intent_that_sends_them_are_committed_together_or
     assert await store.commit_messages(fence, 2, [], make_intent("turn-1")) == 2  # the first one got no answer
     with pytest.raises(VersionConflict):
         await store.commit_messages(fence, 0, [make_question(3)], make_intent("turn-1"))
-    with pytest.raises(StoreError, match="another message with the id question-1"):
+    with pytest.raises(StoreError, match="already has a message with one of these ids: question-1"):
         await store.commit_messages(fence, 2, [make_question(1)], make_intent("turn-1"))
     transcript = await store.load_transcript(fence.run_id, SYSTEM_SCOPE)
     assert (transcript.version, transcript.messages) == (2, tuple(said))

@@ -116,7 +116,7 @@ async def test_a_reply_that_was_cut_while_thinking_is_told_so(env: AgentEnvironm
 async def test_a_reason_that_is_new_is_noted(env: AgentEnvironment) -> None:
     odd = make_scripted_response(stop=StopReason.UNKNOWN).replace(stop_detail="coffee_break")
     outcome = await run_leg(env, connect(StrictServer(from_script([odd, submit()]))))
-    assert outcome.state.notes == ("claude-sonnet-5-5 stopped a reply for a reason that is new: coffee_break",)
+    assert outcome.state.notes == ("claude-sonnet-5-5 stopped a reply for an unknown reason: coffee_break",)
 
 
 async def test_a_window_that_was_exceeded_is_compacted_and_the_agent_goes_on(env: AgentEnvironment) -> None:
@@ -200,8 +200,8 @@ async def test_a_second_refusal_in_a_row_ends_the_step_and_says_what_to_do(
     assert isinstance(outcome, AgentFinished)
     assert outcome.partial
     assert outcome.reason == (
-        f"the model declined to answer 2 times in a row{named}: put the question another way, leave out the document "
-        "that it is about, or choose another model (WAYSTATION_ROLES__RESEARCH__MODEL) or a fallback for its endpoint"
+        f"the model declined to answer 2 times in a row{named}: rephrase the question, leave out the document that "
+        "causes this, or choose another model (WAYSTATION_ROLES__RESEARCH__MODEL) or a fallback for its endpoint"
     )
     assert outcome.state.totals.turns == 2
 

@@ -164,7 +164,7 @@ def test_an_audit_without_memory_says_so_and_takes_the_passages_in_the_store(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     report, said = audited(capsys, *AGENT, "--sample", "2")
-    assert said.startswith("Memory cannot be searched (this home folder has none).")
+    assert said.startswith("Memory cannot be searched (this home folder has no memory yet).")
     assert not (home / "memory").exists()
     assert report.recall == "passages"
     (compaction,) = report.agents[0].compactions

@@ -111,6 +111,7 @@ ANSWERS = (
     'waystation approve TASK --add 50k --note "go on"',
     "waystation approve TASK --all --add 50k",
     "waystation deny TASK --finish partial",
+    "waystation deliver TASK",
 )
 """Each for a TASK of its own that waits for money."""
 AFTER_IT = ("waystation memory reindex",)

@@ -180,7 +180,7 @@ def test_an_answer_is_recognised_by_the_id_that_its_sender_chose() -> None:
 def test_nobody_answers_under_the_name_of_what_was_authorised_in_advance() -> None:
     for answer in (apply_approval, apply_denial):
         refused = reason(answer(among(ONE), {"by": " Authorised in advance"}, NOON))
-        assert refused == "by: this name is reserved for grants that were authorised in advance: give another one"
+        assert refused == "by: this name is reserved for grants that were authorised in advance: use another name"
 
 
 def test_of_requests_that_are_denied_together_one_that_cannot_be_spares_no_other() -> None:

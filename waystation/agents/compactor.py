@@ -92,7 +92,7 @@ DOCUMENT_TOOLS = frozenset(
 results are computed.
 """
 NO_MONEY_FOR_SUMMARY = (
-    "No summary was bought: what the agent has left is kept for its own calls, and what had to go was hidden."
+    "No summary was requested: the agent needs the rest of its budget for its own calls. Messages were hidden instead."
 )
 
 

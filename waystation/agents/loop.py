@@ -461,7 +461,7 @@ class TurnRunner:
         if refusal:
             at.notes.append(f"{charge.model} declined to answer in turn {at.transcript.turn_count} ({refusal})")
         elif reply.stop is StopReason.UNKNOWN:
-            at.notes.append(f"{charge.model} stopped a reply for a reason that is new: {charge.stop}")
+            at.notes.append(f"{charge.model} stopped a reply for an unknown reason: {charge.stop}")
         if get_next_step(reply) != "compact":
             return None
         estimate = estimate_request_tokens(at.fixed_tokens, at.model_view, at.token_ratio)

@@ -17,7 +17,7 @@ NO_ONE_ANSWERS = (
     "report lists your question."
 )
 """Beginning of the platform's answer, by which the question is found again."""
-QUESTIONS_NOTE = "An agent asked a person something instead of working and was told to go on; the report lists what."
+QUESTIONS_NOTE = "An agent asked a person a question and continued with an assumption; the report lists the question."
 """Note for people on a run whose agent did that."""
 MAX_QUESTION_CHARACTERS = 600
 _QUESTION_MARKS = ("?", "？", "؟", "՞")

@@ -231,7 +231,7 @@ class AgentTaskRequest(Protocol):
 
     @property
     def length(self) -> ReportLength | None:
-        """How long the report should be; None: by its material."""
+        """Length of the report; None: by the number of findings."""
         ...
 
     @property

@@ -467,7 +467,7 @@ class SqlTranscriptRepository(SqlRepository):
             await connection.execute(_ADD_MESSAGE, rows[0] if len(rows) == 1 else rows)
         except IntegrityError as error:
             ids = ", ".join(message.id for message in added)
-            raise StoreError(f"agent run {fence.run_id} has another message with the id {ids}") from error
+            raise StoreError(f"agent run {fence.run_id} already has a message with one of these ids: {ids}") from error
 
     def _stamp(self, fence: Fence) -> Mapping[str, object]:
         return {"run_id": fence.run_id, "committed_at": self._clock()}

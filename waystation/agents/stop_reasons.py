@@ -74,7 +74,7 @@ def describe_refusals(categories: Sequence[str], role: str) -> str:
     """Return why an agent ends after refusals, and what a person can do."""
     named = ", ".join(sorted({*categories} - {NO_CATEGORY}))
     return (
-        f"the model declined to answer {len(categories)} times in a row{f' (category: {named})' if named else ''}: put "
-        f"the question another way, leave out the document that it is about, or choose another model "
+        f"the model declined to answer {len(categories)} times in a row{f' (category: {named})' if named else ''}: "
+        f"rephrase the question, leave out the document that causes this, or choose another model "
         f"(WAYSTATION_ROLES__{role.upper()}__MODEL) or a fallback for its endpoint"
     )

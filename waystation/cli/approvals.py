@@ -422,7 +422,7 @@ def deny(
 def deliver(task: TaskArgument, note: NoteOption = "", by: ByOption = None, as_json: JsonOption = False) -> None:
     """End a task with a report of what it has: deny all its open requests, and ask its agents to submit their results.
 
-    Running agents receive that at their next turn, and nothing more is asked of people. The report is marked partial.
+    Running agents receive this request at their next turn. The task asks nothing more. Its report is marked partial.
     """
     report_and_exit(asyncio.run(_deliver(task, note, by or getuser())), "refused", as_json=as_json)
 

@@ -65,7 +65,9 @@ AcceptOption = Annotated[
 LengthOption = Annotated[
     ReportLength | None,
     typer.Option(
-        "--length", metavar="LENGTH", help="Length of the report: short, medium or long; default: by its material."
+        "--length",
+        metavar="LENGTH",
+        help="Length of the report: short, medium or long; default: by the number of findings.",
     ),
 ]
 InstructionsOption = Annotated[

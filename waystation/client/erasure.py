@@ -218,7 +218,7 @@ async def select_task_ids(client: Client, settings: Settings, selection: TaskSel
         )
     over = tuple(row.ref.task_id for row in rows if row.ref.task_id not in running)
     if not over:
-        raise BadInput("no task from before that date has ended: `waystation list` shows the running ones")
+        raise BadInput("all tasks before that date are still running: `waystation list` shows them")
     return over
 
 

@@ -125,7 +125,7 @@ class RemoteClient(Client):
         self.address, its_own = _address(address)
         token = its_own or token
         if not token:
-            raise BadInput(f"WAYSTATION_TOKEN is missing: set it to an API key or another token for {self.address}")
+            raise BadInput(f"WAYSTATION_TOKEN is missing: set it to a token for {self.address}, such as an API key")
         if not (token.isascii() and token.isprintable()) or " " in token:
             raise BadInput(
                 "WAYSTATION_TOKEN is not a valid token: a token has printable ASCII characters and no spaces"

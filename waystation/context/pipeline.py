@@ -277,9 +277,12 @@ def get_summary_skip_reason(transcript: Transcript) -> str | None:
     """
     failed = _failed_in_a_row(transcript)
     if len(failed) >= MAX_FAILED_SUMMARIES:
-        return f"No summary was tried: {len(failed)} in a row had failed; `waystation compact` asks for one."
+        return f"No summary was requested: the last {len(failed)} failed; `waystation compact` requests one."
     if failed and (missing := _missing_growth(transcript, failed[-1])) > 0:
-        return f"No summary was tried: the last one failed, and since then too little was said, by {missing:,} tokens."
+        return (
+            "No summary was requested: the last one failed, and the conversation must first grow by "
+            f"{missing:,} tokens."
+        )
     return None
 
 

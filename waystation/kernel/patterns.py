@@ -86,7 +86,7 @@ class LinearPattern:
             ValueError: RE2 does not support the source or a flag; the message names the cause.
         """
         if unknown := flags & ~sum(_LINEAR_FLAGS):
-            raise ValueError(f"RE2 has no {re.RegexFlag(unknown)!r}")
+            raise ValueError(f"RE2 does not support {re.RegexFlag(unknown)!r}")
         options = re2.Options()
         options.log_errors = False
         letters = "".join(letter for flag, letter in _LINEAR_FLAGS.items() if flags & flag)

@@ -185,7 +185,7 @@ def render_questions_section(questions: Sequence[PersonQuestion]) -> str:
     """Render the questions that agents asked, with who asked; empty if there are none."""
     if not questions:
         return ""
-    head = "No one answers while agents work, so they went on with an assumption. A further task can give the answer."
+    head = "No one answers while agents work, so they continued with an assumption. You can answer in a follow-up task."
     lines = [f"- {', '.join(one.agents)}: {neutralize_markdown(one.text)}" for one in questions]
     return "\n".join([QUESTIONS, "", head, "", *lines])
 

@@ -28,7 +28,7 @@ DELIVER_NOW = "deliver_now"
 
 def _a_name(by: str) -> str:
     if by.strip().lower() == AUTHORISED_IN_ADVANCE:
-        raise ValueError("this name is reserved for grants that were authorised in advance: give another one")
+        raise ValueError("this name is reserved for grants that were authorised in advance: use another name")
     return by
 
 

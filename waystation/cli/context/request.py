@@ -179,7 +179,7 @@ async def _audited(
 async def _memory(settings: Settings) -> AsyncGenerator[MemoryWithEmbedder]:
     """Open memory as a worker does. Raises MemoryUnavailable, also if a worker has the embedded memory open."""
     if settings.qdrant_url is None and not settings.memory_folder.exists():
-        raise MemoryUnavailable("this home folder has none")
+        raise MemoryUnavailable("this home folder has no memory yet")
     # These imports take a second.
     from waystation.runtime.redaction_setup import open_embedder  # noqa: PLC0415
     from waystation.workers.memory import open_memory  # noqa: PLC0415

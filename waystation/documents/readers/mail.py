@@ -108,7 +108,7 @@ def extract_email(content: bytes, readers: MailReaderDeps, depth: int = 0) -> Ex
         UnreadableFileError: it is nested in too many e-mails.
     """
     if depth > MAX_NESTED_EMAILS:
-        raise UnreadableFileError(f"nested more than {MAX_NESTED_EMAILS} e-mails deep; give it separately")
+        raise UnreadableFileError(f"nested more than {MAX_NESTED_EMAILS} e-mails deep; submit it separately")
     content = content.removeprefix(b"\xef\xbb\xbf").lstrip()
     messages = [*_messages(content)] if FROM_LINE.match(content) else []
     return _mailbox(messages, readers, depth) if len(messages) > 1 else _message(content, readers, depth)
@@ -216,7 +216,7 @@ def _file_extract(file: _Part, name: str, readers: MailReaderDeps, depth: int) -
     if inner is None:
         return extract_email(content, readers, depth)
     if depth > MAX_NESTED_EMAILS:
-        raise UnreadableFileError(f"nested more than {MAX_NESTED_EMAILS} e-mails deep; give it separately")
+        raise UnreadableFileError(f"nested more than {MAX_NESTED_EMAILS} e-mails deep; submit it separately")
     return _extract(inner, readers, depth)
 
 

@@ -117,7 +117,7 @@ class NewTask(Value):
     instructions: str = Field(default="", max_length=100_000, description="Instructions for the agents.")
     accept: tuple[str, ...] = Field(default=(), description="Criteria that the report must meet.")
     length: ReportLength | None = Field(
-        default=None, description="How long the report is to be; default: by its material."
+        default=None, description="Length of the report; default: by the number of findings."
     )
     session: str | None = Field(
         default=None, min_length=1, max_length=200, description="Session to continue; default: a new one."
@@ -547,7 +547,7 @@ def _of_tenant(request: TaskRequest, principal: Principal) -> TaskRequest:
     whose that is.
     """
     if request.forked_from is not None or request.since is not None:
-        raise BadInput("a request cannot name the task that it builds on: fork that task, or continue its session")
+        raise BadInput("a request cannot set forked_from or since: fork the task, or continue its session")
     return request.replace(tenant=principal.tenant)
 
 
