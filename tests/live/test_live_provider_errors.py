@@ -147,14 +147,14 @@ async def test_a_task_ends_with_a_report_within_its_budget_at_an_endpoint_with_g
 ) -> None:
     endpoint = Endpoint(frozenset(gaps))
     async with run_platform(server, tmp_path, redactor, endpoint) as counter:
-        await counter.submit(under=make_task_config(budget=60_000, agent_budget=8_000, mode=BudgetMode.HARD))
+        await counter.submit(under=make_task_config(budget=150_000, agent_budget=16_000, mode=BudgetMode.HARD))
         progress = await counter.get_task_handle().result()
         report = await counter.store.get_text(progress.report or "", SYSTEM_SCOPE)
         bill = (await counter.store.list_task_charges(progress.task_id, SYSTEM_SCOPE)).cost_breakdown
     assert progress.phase is phase
     assert all("the mode is hard" in step.reason for step in progress.steps if step.state != "done")
     used = bill.total.usage
-    assert 0 < used.fresh == progress.budget.spent.tokens <= 60_000
+    assert 0 < used.fresh == progress.budget.spent.tokens <= 150_000
     assert bill.total.calls == len(endpoint.crew.calls)
     assert used.estimated == (used.total if "no usage" in gaps else 0)
     assert ("are an upper bound" in report) == ("no usage" in gaps)
@@ -247,13 +247,20 @@ async def test_the_delay_that_the_provider_names_is_when_its_call_is_made_again(
     assert provider.asked == {ModelCall("plan", 1): 1}
 
 
-async def test_a_refusal_and_a_content_filter_end_the_leg_with_what_there_is_and_are_not_asked_again(
+DECLINED = (
+    "the model declined to answer 2 times in a row: rephrase the question, leave out the document that causes this, or "
+    "choose another model (WAYSTATION_ROLES__RESEARCH__MODEL) or a fallback for its endpoint"
+)
+
+
+async def test_two_refusals_or_a_content_filter_end_the_leg_with_what_it_has(
     server: Client, tmp_path: Path, redactor: Redactor
 ) -> None:
     provider = Provider(
         {
             ModelCall("harbours", 3): [
                 build_stream_response(build_message_body(make_scripted_response(stop=StopReason.REFUSAL)))
+                for _ in range(2)
             ],
             ModelCall("tides", 3): [build_failing_stream(HALF, "invalid_request_error", FILTERED)],
             ModelCall("weigh", 1): [build_error_response(400, "invalid_request_error", FILTERED)],
@@ -266,12 +273,12 @@ async def test_a_refusal_and_a_content_filter_end_the_leg_with_what_there_is_and
         report = await counter.store.get_text(progress.report or "", SYSTEM_SCOPE)
     assert progress.phase is TaskPhase.PARTIAL
     assert [(step.state, step.legs, step.reason.partition(" (status")[0]) for step in progress.steps] == [
-        ("partial", 1, "the model refused to go on"),
+        ("partial", 1, DECLINED),
         ("partial", 1, "the provider's content filter blocked the reply"),
         ("partial", 1, "the provider's content filter blocked the reply"),
         ("done", 1, ""),
     ]
-    assert [provider.asked[call] for call in failing] == [1, 1, 1]
+    assert [provider.asked[call] for call in failing] == [2, 1, 1]
     assert provider.asked[ModelCall("write", len(SCRIPTED_CALLS["submit_report"]))] == 1
     assert progress.totals.possibly_billed >= 2 * REPLY_TOKENS
     assert "tides ended early: the provider's content filter blocked the reply" in report

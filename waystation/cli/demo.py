@@ -42,7 +42,7 @@ An installation has about twice as many, and since the question asks about each,
 BUDGET = 450_000
 AGENT_BUDGET = 100_000
 """Small enough that the task requests more before it has a report."""
-_WINDOW = 24_000
+_WINDOW = 32_000
 """Small enough that a context fills up and is compacted."""
 
 LIVE_CAP = Amount(micro_usd=500_000)
