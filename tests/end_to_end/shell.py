@@ -85,7 +85,7 @@ class Shell:
         """Committed turns of all tasks."""
         return asyncio.run(self._paid_turns())
 
-    def approve_until_over(self, task_id: str, add: str = "20k") -> str:
+    def approve_until_over(self, task_id: str, add: str = "40k") -> str:
         """Approve whatever the task asks for until it has ended; returns its phase. `add`: what each request gets."""
         deadline = time.monotonic() + 600
         while True:

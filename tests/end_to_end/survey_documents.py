@@ -7,7 +7,7 @@ BROAD_QUESTION = (
     "Which harbours does the survey name, what does each sheet say about the depth at low water, and which are shallow?"
 )
 """With a window of 6,000 tokens the researchers of this one compact several times."""
-TIGHT_BUDGET = "6k"
+TIGHT_BUDGET = "40k"
 """A budget under which the built-in model pauses over the first question, whatever is in its cache."""
 SHEETS, LINES = 12, 150
 

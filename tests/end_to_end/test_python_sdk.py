@@ -53,7 +53,7 @@ async def by_awaiting(address: str, docs: Path) -> list[str]:
         task = await ws.submit(QUESTION, [docs], session="awaited", budget=TIGHT_BUDGET)
         while not (task := await ws.wait(task)).over:
             for asked in await ws.approvals(task):
-                await ws.approve(asked, "60k", by="Ada")
+                await ws.approve(asked, "100k", by="Ada")
         report = await ws.report(task)
         return [task.phase, report.markdown.splitlines()[0], *[one.session for one in await ws.sessions()]]
 
@@ -71,7 +71,7 @@ def test_a_task_from_a_script_and_from_a_notebook_whose_own_loop_runs(address: s
             assert ws.send_message(task, "Give depths in metres.").startswith("done: the built-in model")
             while not (task := ws.wait(task)).over:
                 for asked in ws.approvals(task):
-                    ws.approve(asked, "60k", by="Ada", note="go on")
+                    ws.approve(asked, "100k", by="Ada", note="go on")
             report, bill, log = ws.report(task), ws.bill(task), ws.transcript(task, "writing")
             assert (task.phase, report.phase) == ("done", "done")
             assert str(report).startswith("> **No LLM wrote this.**")

@@ -43,9 +43,9 @@ def submitted(shell: Shell, documents: Path) -> str:
         "--docs",
         str(documents),
         "--budget",
-        "60k",
+        "100k",
         "--window",
-        "9k",
+        "11k",
         "--review-plan",
         "--detach",
     )
