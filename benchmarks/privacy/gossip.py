@@ -99,7 +99,8 @@ class LeakingModel:
             yield "recall", {"query": next(self._said)}
             yield "read_document", {"name": next(self._said)}
         yield "read_notes", {}
-        yield "submit_findings", {"findings": [self._finding() for _ in range(20)]}
+        while True:  # again, if citations are returned
+            yield "submit_findings", {"findings": [self._finding() for _ in range(20)]}
 
     @staticmethod
     def _queries(table: str) -> Iterator[Move]:
@@ -109,11 +110,13 @@ class LeakingModel:
 
     def _analysis(self) -> Iterator[Move]:
         yield "read_findings", {"step": "read"}
-        yield "submit_analysis", {"conclusions": [self._finding()], "gaps": [next(self._said)]}
+        while True:
+            yield "submit_analysis", {"conclusions": [self._finding()], "gaps": [next(self._said)]}
 
     def _writing(self) -> Iterator[Move]:
         yield "write_section", {"heading": next(self._said)[:190], "markdown": next(self._said)}
-        yield "submit_report", {"title": "What was found", "summary": next(self._said)}
+        while True:
+            yield "submit_report", {"title": "What was found", "summary": next(self._said)}
 
     def _finding(self) -> JsonValue:
         cited = itertools.islice(self.documents, MAX_CITED)

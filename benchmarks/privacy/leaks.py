@@ -211,7 +211,7 @@ def _terms() -> TaskConfig:
     roomy = make_task_config(budget=1_000_000, agent_budget=300_000)
     return roomy.replace(
         default=roomy.default.replace(
-            window=16_000, trigger=12_000, target=6_000, turn_limit=500, primers=1, recents=4
+            window=20_000, trigger=15_000, target=9_000, turn_limit=500, primers=1, recents=4
         ),
         agent_budget=Limit(tokens=300_000),
     )
