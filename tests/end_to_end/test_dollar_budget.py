@@ -12,7 +12,7 @@ PRICES = """
 [[price]]
 model = "waystation-offline-1"
 source = "a test"
-rates = { input = 6, output = 30, cache_write = 7.5, cache_read = 0.6 }
+rates = { input = 3, output = 15, cache_write = 3.75, cache_read = 0.3 }
 """
 
 
