@@ -34,7 +34,7 @@ MAX_REFUSALS = 2
 NO_CATEGORY = "unspecified"
 """Category of a refusal for which the provider gives none."""
 EMPTY_REPLY = "(an empty reply)"
-CALL_WAS_CUT = "(A tool call was cut here: the reply was too long. Hand in less at a time.)"
+CALL_WAS_CUT = "(A tool call was cut here: the reply was too long. Submit less at a time.)"
 THINKING_WAS_CUT = "(This reply reached its maximum length while thinking. Think about less at a time, and act sooner.)"
 DECLINED = "(The model declined to answer.)"
 
