@@ -92,7 +92,7 @@ def test_a_task_from_a_script_and_from_a_notebook_whose_own_loop_runs(address: s
                 ws.tasks(phases=["gone"])
             with pytest.raises(BadInput, match="is not an amount"):
                 ws.approve(task, "much")
-            with pytest.raises(BadInput, match="give the documents"):
+            with pytest.raises(BadInput, match="give documents to work on"):
                 ws.submit(QUESTION)
             with pytest.raises(BadInput, match="question: it is empty; mode: "):
                 ws.submit("  ", [docs], mode="generous")
@@ -171,7 +171,7 @@ def test_whoever_waits_when_it_is_closed_is_told_so(tmp_path: Path) -> None:
 
 def test_where_nothing_runs_the_next_step_is_named(tmp_path: Path) -> None:
     ws = Waystation(settings=Settings(home=tmp_path))
-    with pytest.raises(Unreachable, match="`waystation up`, or name a server and its token"):
+    with pytest.raises(Unreachable, match="`waystation up`, or give the address and the token of another one"):
         ws.tasks()
     ws.close()
     ws.close()
