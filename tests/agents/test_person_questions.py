@@ -1,4 +1,4 @@
-"""A model that asks a person instead of working is told to go on, and the report lists its question."""
+"""A model that asks a person instead of working gets the answer to go on, and the report lists its question."""
 
 import pytest
 

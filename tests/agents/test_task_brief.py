@@ -108,9 +108,8 @@ async def test_no_more_names_of_documents_are_redacted_than_are_told_or_stand_in
     await bare_env.open_task([SourceDocument(name=f"{n}.md", text="x") for n in range(1_000)])
     run = bare_env.run_ref("research-1")
     await replace(bare_env.brief_builder, redactor=redactor).build_message(run, "m1", [], ROOM)
-    assert 'count="1000"' in str(
-        await render_task_sections(await store.get_task(run.task_id, run.scope), store, redactor)
-    )
+    row, documents = await store.get_task(run.task_id, run.scope), await store.list_documents(run.task_id, run.scope)
+    assert 'count="1000"' in str(await render_task_sections(row, documents, redactor))
     (said,) = await build_task_redactor(redactor, store, run.scope).redact(
         ["See 7.md and 999.md."], TextDestination.TITLE, TENANT
     )

@@ -273,7 +273,7 @@ findings 1-1 of 1 of step writing
 
 async def test_an_unknown_step_is_refused(library: AgentEnvironment) -> None:
     assert await library.call_tool(make_tool_use("read_findings", step="research-9"), "analysis") == snapshot(
-        "ERROR There is no step 'research-9'. Your contract names the steps that you build on."
+        "ERROR There is no step 'research-9'. Your first message names the steps that you build on."
     )
 
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from waystation.agents.cache_refresh import MAX_REFRESH_DELAY, CacheRefreshOutcome, CacheRefreshRequest
 from waystation.agents.call_ledger import CallKey, CountedPrompt, MeteredModel
 from waystation.agents.leg import AgentConfig
+from waystation.agents.leg_attempt import build_request_view
 from waystation.agents.roles import AgentDeps
-from waystation.context.history import build_model_view, build_view_without_outdated_thinking, find_prompt_prefix
+from waystation.context.history import find_prompt_prefix
 from waystation.context.transcript import Transcript
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import BadInput, ModelError
 from waystation.models.ports import ModelRequest
-from waystation.models.profiles import get_model_profile
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,9 @@ class CacheWarmer:
     clock: Clock
 
     async def warm_cache(self, request: CacheRefreshRequest) -> CacheRefreshOutcome:
-        """Repeat the agent's last request without asking for a reply, and charge it. A failed call ends the wait's
-        refreshes.
+        """Repeat the agent's last request without asking for a reply, and charge it.
+
+        If the call fails, the cached prefix may expire: the outcome is not alive.
 
         Raises StoreError, StaleFenceError.
         """
@@ -52,8 +53,7 @@ def _build_last_request(config: AgentConfig, transcript: Transcript) -> ModelReq
     """Return the request whose reply was the agent's last one; None if the conversation has changed since."""
     if (prefix := find_prompt_prefix(transcript)) is None:
         return None
-    binds = get_model_profile(config.model).binds_thinking
-    view = build_view_without_outdated_thinking(transcript) if binds else build_model_view(transcript)
+    view = build_request_view(transcript, config.model)
     while view and view[-1].role == "assistant":
         view = view[:-1]
     if not view:

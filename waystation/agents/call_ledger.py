@@ -31,7 +31,6 @@ from waystation.models.ports import (
     FallbackChatModel,
     ModelRequest,
     ModelResponse,
-    StopReason,
     WebSearch,
     WebSearchResponse,
 )
@@ -137,7 +136,7 @@ class MeteredModel:
         If dollars are limited, only models with a known price may.
         """
         day = self.clock().date()
-        return next((other for other in self._list_fallbacks(model, remaining, prices, day)), None)
+        return next(iter(self._list_fallbacks(model, remaining, prices, day)), None)
 
     def _list_fallbacks(self, model: str, remaining: Limit, prices: Sequence[Price], day: date) -> tuple[str, ...]:
         others = self.model.list_fallbacks(model) if isinstance(self.model, FallbackChatModel) else ()
@@ -217,7 +216,7 @@ class MeteredModel:
         priced = PricedCall(call.request.model, call.worst_case, call.prices, call.day, input_bound)
         reply, charge = await books.run_metered_call(fence, key, priced, lambda: self._answer(call))
         return reply, charge.replace(
-            stop=(reply.stop is StopReason.UNKNOWN and reply.stop_detail) or reply.stop.value,
+            stop=reply.stop_name,
             dropped_thinking=reply.dropped_thinking,
             cache_miss=reply.cache_miss,
         )

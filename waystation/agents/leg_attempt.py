@@ -48,7 +48,7 @@ from waystation.documents.documents import (
     find_changed_lines,
     merge_document_changes,
 )
-from waystation.documents.ports import DocumentReader, TextStore
+from waystation.documents.ports import TextStore
 from waystation.documents.redacted_documents import build_document_names
 from waystation.kernel.amount import Limit
 from waystation.kernel.refs import TaskRef
@@ -184,8 +184,7 @@ class LegAttempt:
     @property
     def model_view(self) -> tuple[Message, ...]:
         """The messages that the model is sent."""
-        binds = get_model_profile(self.request.config.model).binds_thinking
-        return build_view_without_outdated_thinking(self.transcript) if binds else build_model_view(self.transcript)
+        return build_request_view(self.transcript, self.request.config.model)
 
     @property
     def leg_state(self) -> LegState:
@@ -260,20 +259,28 @@ async def _receive_messages(attempt: LegAttempt, messages: Sequence[TaskMessage]
             attempt.add(build_transcript_message(attempt.transcript.next_message_id, message.number, redacted.text))
 
 
-async def render_task_sections(row: AgentTask, store: DocumentReader, redactor: Redactor) -> Sequence[SafeMarkup]:
-    """Render the request and its documents, each in its tag.
+def build_request_view(transcript: Transcript, model: str) -> tuple[Message, ...]:
+    """Build the messages that a model is sent: without outdated thinking if it signs its thinking over all of them."""
+    binds = get_model_profile(model).binds_thinking
+    return build_view_without_outdated_thinking(transcript) if binds else build_model_view(transcript)
 
-    Documents have the names that agents know; nothing else is redacted. Raises StoreError, RedactionFailed.
+
+async def render_task_sections(
+    row: AgentTask, documents: Sequence[Document], redactor: Redactor
+) -> Sequence[SafeMarkup]:
+    """Render the request and the task's documents, each in its tag.
+
+    Documents have the names that agents know; nothing else is redacted. Raises RedactionFailed.
     """
-    listed = await store.list_documents(row.ref.task_id, row.ref.scope)
     return render_task_parts(
-        row.request, row.submitted_at, await build_document_listing(listed, redactor, row.ref.tenant)
+        row.request, row.submitted_at, await build_document_listing(documents, redactor, row.ref.tenant)
     )
 
 
 async def render_task_with_messages(ref: TaskRef, store: TaskSource, redactor: Redactor) -> str:
-    """Render the task in one tag, followed by people's messages. Raises as `render_task_sections` does."""
-    task = await render_task_sections(await store.get_task(ref.task_id, ref.scope), store, redactor)
+    """Render the task in one tag, followed by people's messages. Raises StoreError, RedactionFailed."""
+    row = await store.get_task(ref.task_id, ref.scope)
+    task = await render_task_sections(row, await store.list_documents(ref.task_id, ref.scope), redactor)
     told = await render_task_messages(store, ref.scope)
     return "\n".join(filter(None, [wrap_untrusted("task", *task), told]))
 

@@ -27,15 +27,6 @@ _QUOTED = compile_bounded(r'["“„«]([^"“”„«»]{12,4000})["”“»]')
 """Words in quotation marks, long enough to be those of a source."""
 
 
-class _Counts(NamedTuple):
-    """Numbers of entries or notes of a step."""
-
-    wanted: int
-    """To be shown if they fit: all entries, or the notes that no finding quotes."""
-    total: int
-    """All that `read_findings` shows."""
-
-
 @dataclass(frozen=True)
 class _Entry:
     """One entry or note of a step."""
@@ -48,6 +39,27 @@ class _Entry:
     @property
     def line(self) -> str:
         return number_entry(self.number, self.text)
+
+
+class _Frame(NamedTuple):
+    """A tag with the entries or the notes of one step."""
+
+    tag: _TagName
+    step: Step
+    wanted: int
+    """Number to be shown if they fit: of all entries, or of the notes that no finding quotes."""
+    total: int
+    """Number of all that `read_findings` shows."""
+
+    def render(self, shown: Sequence[_Entry]) -> SafeMarkup:
+        """Render the tag with the entries shown, and say what is left out and how to read it."""
+        left_out = self.wanted - len(shown)
+        arguments = f'step "{self.step.id}"{" and notes true" if self.tag == "notes" else ""}'
+        lines = [one.line for one in shown]
+        if left_out:
+            lines.append(f"({left_out:,} more left out here; read_findings with {arguments} shows all {self.total:,}.)")
+        size = {"shown": str(len(shown)), "total": str(self.total)}
+        return wrap_untrusted(self.tag, *lines, step=self.step.id, title=self.step.title, **size, note=MATERIAL_NOTE)
 
 
 def list_source_steps(plan: Plan, step: Step) -> list[Step]:
@@ -79,34 +91,25 @@ def render_material(there: TaskDeliverables, steps: Sequence[Step], max_tokens: 
     """
     entries = {step.id: _list_entries(there, step) for step in steps}
     notes = {step.id: _list_unquoted_notes(there, step) for step in steps}
-    frames: list[tuple[_TagName, Step]] = [
-        *((_tag(step), step) for step in steps if entries[step.id]),
-        *(("notes", step) for step in steps if notes[step.id]),
+    frames = [
+        *(_Frame(_tag(step), step, len(own), len(own)) for step in steps if (own := entries[step.id])),
+        *(_Frame("notes", step, len(own), len(there.notes[step.id])) for step in steps if (own := notes[step.id])),
     ]
-    room = max_tokens - sum(estimate_text(_render_tag(tag, step, [], _Counts(999, 999))) for tag, step in frames)
+    # The tags themselves, with counts of up to three digits.
+    room = max_tokens - sum(estimate_text(frame._replace(wanted=999, total=999).render([])) for frame in frames)
     if room < 0:
         return []
-    shown: dict[tuple[_TagName, str], list[_Entry]] = {(tag, step.id): [] for tag, step in frames}
+    shown: dict[tuple[_TagName, str], list[_Entry]] = {(frame.tag, frame.step.id): [] for frame in frames}
     for entry in _by_importance([*entries.values()], [*notes.values()]):
         tokens = estimate_text(f"{entry.line}\n")
         if tokens <= room:
             room -= tokens
             shown[entry.tag, entry.step.id].append(entry)
-    return [
-        _render_tag(tag, step, sorted(shown[tag, step.id], key=lambda one: one.number), _count(tag, step, there))
-        for tag, step in frames
-    ]
+    return [frame.render(sorted(shown[frame.tag, frame.step.id], key=lambda entry: entry.number)) for frame in frames]
 
 
 def _tag(step: Step) -> _TagName:
     return "analysis" if step.role == "analysis" else "findings"
-
-
-def _count(tag: _TagName, step: Step, there: TaskDeliverables) -> _Counts:
-    if tag == "notes":
-        return _Counts(len(_list_unquoted_notes(there, step)), len(there.notes[step.id]))
-    entries = len(there.list_entries(step.id))
-    return _Counts(entries, entries)
 
 
 def _list_entries(there: TaskDeliverables, step: Step) -> list[_Entry]:
@@ -160,14 +163,3 @@ def _by_importance(entries: Sequence[list[_Entry]], notes: Sequence[list[_Entry]
 def _in_turn(lots: Iterable[list[_Entry]]) -> Iterator[_Entry]:
     """Yield the first of each lot, then the second of each, and so on."""
     return (one for rank in zip_longest(*lots) for one in rank if one is not None)
-
-
-def _render_tag(tag: _TagName, step: Step, shown: Sequence[_Entry], counts: _Counts) -> SafeMarkup:
-    """Render a tag with the entries shown, and say what is left out and how to read it."""
-    left_out = counts.wanted - len(shown)
-    arguments = f'step "{step.id}" and notes true' if tag == "notes" else f'step "{step.id}"'
-    lines = [one.line for one in shown]
-    if left_out:
-        lines.append(f"({left_out:,} more left out here; read_findings with {arguments} shows all {counts.total:,}.)")
-    size = {"shown": str(len(shown)), "total": str(counts.total)}
-    return wrap_untrusted(tag, *lines, step=step.id, title=step.title, **size, note=MATERIAL_NOTE)

@@ -165,8 +165,8 @@ class Planner:
     async def _task(self, run: RunRef) -> str:
         row = await self.store.get_task(run.task_id, run.scope)
         earlier = await self.earlier_tasks.render_listing(row, row.config.default.window)
-        task = await render_task_sections(row, self.store, self.redactor)
         documents = await self.store.list_documents(run.task_id, run.scope)
+        task = await render_task_sections(row, documents, self.redactor)
         previews = render_previews(
             await build_document_previews(documents, self.redacted_documents, self.redactor, run.scope), len(documents)
         )

@@ -168,8 +168,8 @@ class AgentAssignment(NamedTuple):
 
 LENGTH_WORDS: Mapping[ReportLength, int] = {"short": 400, "medium": 1_000, "long": 2_500}
 """Words of a report by the length that a person asked for."""
-WORDS_A_FINDING, WORDS_BESIDES = 40, 300
-"""By material, a report has this many words for each finding, and this many besides."""
+WORDS_PER_FINDING, BASE_WORDS = 40, 300
+"""Without a requested length, a report has this many words for each finding, and this many more."""
 MAX_WORDS_BY_MATERIAL = 4_000
 
 
@@ -178,7 +178,7 @@ def render_report_length(length: ReportLength | None, inputs: StepInputs) -> Saf
     if length is not None:
         return wrap_untrusted("length", f"{length}: about {LENGTH_WORDS[length]:,} words, without tables.")
     found = inputs.finding_count
-    words = min(MAX_WORDS_BY_MATERIAL, WORDS_BESIDES + WORDS_A_FINDING * found) // 100 * 100
+    words = min(MAX_WORDS_BY_MATERIAL, BASE_WORDS + WORDS_PER_FINDING * found) // 100 * 100
     return wrap_untrusted(
         "length",
         f"By its material: about {words:,} words for {format_count(found, 'finding')}; fewer if little of it matters.",

@@ -7,6 +7,7 @@ times and reference brackets stay as they are, and so does every citation that c
 import re
 import unicodedata
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import cached_property
@@ -150,8 +151,8 @@ def find_place_lines(lines: Sequence[str]) -> dict[str, LineRange]:
             last -= 1
         if last > number:
             found[place] = (number + 1, last)
-    repeated = {place for place, often in _group_by((place, place) for place in places).items() if len(often) > 1}
-    return {place: span for place, span in found.items() if place not in repeated}
+    counts = Counter(places)
+    return {place: span for place, span in found.items() if counts[place] == 1}
 
 
 class NormalisedText(NamedTuple):

@@ -18,8 +18,8 @@ _NUMBERING = compile_bounded(
 )
 """A word for a section, and its number, at the beginning of a heading."""
 _MARKS = " \t#*_`\"'“”„‟‚‘’«»‹›「」『』《》〈〉:："
-_VOWEL_SIGNS = dict.fromkeys([0x0640, *range(0x064B, 0x0660), 0x0670])
-"""Of Arabic, with the line that stretches words: most texts leave them out."""
+ARABIC_VOWEL_SIGNS = dict.fromkeys([0x0640, *range(0x064B, 0x0660), 0x0670])
+"""Translation table that removes Arabic vowel signs and the line that stretches words: most texts leave them out."""
 
 
 def find_heading(headings: Sequence[str], wanted: str) -> int | None:
@@ -45,7 +45,7 @@ def _find_equal(headings: Sequence[str], wanted: str, form: Callable[[str], str]
 
 def _normalise(heading: str) -> str:
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", heading).casefold())
-    return " ".join(folded.translate(_VOWEL_SIGNS).split()).strip(_MARKS)
+    return " ".join(folded.translate(ARABIC_VOWEL_SIGNS).split()).strip(_MARKS)
 
 
 def _fold(heading: str) -> str:

@@ -75,9 +75,9 @@ class PassageEmbedder:
         Raises:
             MemoryUnavailable: the model cannot be loaded.
         """
-        told = _without_stop_words(words)
-        rows, vectors = self._look_up(told)
-        return _normalise(vectors[[rows[word] for word in told]].sum(axis=0, keepdims=True))[0]
+        content = _without_stop_words(words)
+        rows, vectors = self._look_up(content)
+        return _normalise(vectors[[rows[word] for word in content]].sum(axis=0, keepdims=True))[0]
 
     def embed_passages(self, passages: Sequence[PassageText]) -> PassageVectorIndex:
         """Return the windows of the passages.
@@ -85,11 +85,11 @@ class PassageEmbedder:
         Raises:
             MemoryUnavailable: the model cannot be loaded.
         """
-        told = [PassageText(_without_stop_words(one.heading), _without_stop_words(one.words)) for one in passages]
-        rows, vectors = self._look_up([word for one in told for part in one for word in part])
+        content = [PassageText(_without_stop_words(one.heading), _without_stop_words(one.words)) for one in passages]
+        rows, vectors = self._look_up([word for one in content for part in one for word in part])
         windows: list[_Rows] = []
         owners: list[int] = []
-        for number, one in enumerate(told):
+        for number, one in enumerate(content):
             above = HEADING_WEIGHT * vectors[[rows[word] for word in one.heading]].sum(axis=0)
             for part in _split(one.words):
                 windows.append(vectors[[rows[word] for word in part]].sum(axis=0) + above)

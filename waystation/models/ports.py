@@ -99,6 +99,11 @@ class ModelResponse(Value):
     cache_miss: str = ""
     """See `Charge.cache_miss`."""
 
+    @property
+    def stop_name(self) -> str:
+        """Name of the stop reason; of an unknown one, the provider's name for it, if there is one."""
+        return (self.stop_detail if self.stop is StopReason.UNKNOWN else "") or self.stop.value
+
 
 @runtime_checkable
 class ChatModel(Protocol):

@@ -17,6 +17,7 @@ from waystation.agents.deliverables import Analysis, Finding, ReportDraft, Resea
 from waystation.agents.person_questions import PersonQuestion
 from waystation.documents.citations import CITATION_PATTERN, Citation, CitedDocument, FailedCitation, parse_citations
 from waystation.documents.documents import Document, SkippedItem
+from waystation.documents.headings import ARABIC_VOWEL_SIGNS
 from waystation.documents.procedures import ProcedureSource
 from waystation.kernel.amount import format_amount, format_used_amount
 from waystation.kernel.patterns import compile_bounded
@@ -402,8 +403,6 @@ _UNSPACED = compile_bounded(
 """Writing whose words have no spaces between them, or whose words are not compared by their beginnings."""
 _ARTICLE = compile_bounded(r"\A[وفبكل]?(?:ال|لل)(?=\w{3})")
 """The Arabic article, with the words that are written together with it."""
-_VOWEL_SIGNS = dict.fromkeys([0x0640, *range(0x064B, 0x0660), 0x0670])
-"""Of Arabic: most texts leave them out."""
 MIN_SCRIPT_PART = 4
 """A script is one of a text's if one in this many of the text's stems is in it."""
 STEM_CHARACTERS = 5
@@ -503,7 +502,7 @@ def _count_words(text: str) -> int:
 
 def _stems(text: str) -> frozenset[str]:
     """Return the beginnings of the words; of writing without spaces, all pairs of characters."""
-    folded = unicodedata.normalize("NFKC", text).casefold().translate(_VOWEL_SIGNS)
+    folded = unicodedata.normalize("NFKC", text).casefold().translate(ARABIC_VOWEL_SIGNS)
     runs = _UNSPACED.findall(folded)
     pairs = {run[place : place + 2] for run in runs for place in range(len(run) - 1)}
     words = (_ARTICLE.sub("", word) for word in WORD.findall(_UNSPACED.sub(" ", folded)))

@@ -239,11 +239,7 @@ class SubmitReportInput(SubmissionInput):
     """Title, summary and criteria of the report."""
 
     title: str = Field(min_length=1, max_length=300)
-    summary: str = Field(
-        min_length=1,
-        max_length=8_000,
-        description="The answer in short, with citations.",
-    )
+    summary: str = Field(min_length=1, max_length=8_000, description="The answer in short, with citations.")
     criteria: tuple[str, ...] = Field(default=(), description="Of each: the heading that meets it, or why none does.")
 
     def build_deliverable(self, before: Deliverable | None) -> ReportDraft:
@@ -412,7 +408,7 @@ class ReadFindingsTool(TypedTool[ReadFindingsInput]):
         there = await load_task_deliverables(ctx.run.scope, self._store)
         if arguments.step not in {step.id for step in there.plan.steps}:
             raise ToolCallRejectedError(
-                f"There is no step {arguments.step!r}. Your contract names the steps that you build on."
+                f"There is no step {arguments.step!r}. Your first message names the steps that you build on."
             )
         kind = "notes" if arguments.notes else "findings"
         texts = there.list_note_entries(arguments.step) if arguments.notes else there.list_entries(arguments.step)

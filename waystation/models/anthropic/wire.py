@@ -239,7 +239,7 @@ class ArgumentsAccumulator:
     """The arguments of the calls in one stream, each passed on as one event when its block ends.
 
     The SDK parses what has arrived at each event, and raises at the first character that is not JSON: a reply that was
-    paid for would be lost, with all its other calls. The model is told instead what was wrong with the call.
+    paid for would be lost, with all its other calls. Instead, the model gets an error result for this one call.
     """
 
     _written: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
