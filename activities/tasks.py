@@ -1,7 +1,7 @@
 """Activities of a task as a whole: admission, planning, revision and review, report, notification."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -63,9 +63,13 @@ class PlanningActivities:
         store: AdmissionStore,
         redactor: Redactor,
         equipment: WorkerCapabilities,
+        tenant_weights: Mapping[str, float],
     ) -> None:
+        """Build the activities. `tenant_weights` has the fairness weights of tenants, by the tenant's hash; 1 for those
+        that are not in it.
+        """
         self._planner, self._store, self._redactor = planner, store, redactor
-        self._capabilities = equipment
+        self._capabilities, self._tenant_weights = equipment, tenant_weights
 
     @activity.defn(name="AdmitTask")
     async def admit_task(self, ref: TaskRef) -> AdmissionResult:
@@ -86,6 +90,7 @@ class PlanningActivities:
                     documents=len(await self._store.list_documents(ref.task_id, ref.scope)),
                     finished=ended is not None,
                     forked=row.request.forked_from is not None,
+                    fairness_weight=self._tenant_weights.get(ref.tenant, 1.0),
                     budget=ended.budget if ended is not None else None,
                     **self._capabilities.model_dump(),
                 )

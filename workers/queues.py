@@ -43,6 +43,7 @@ from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.temporal.codec import is_encryption_enabled
 from waystation.runtime.temporal.erasure_client import is_workflow_running
 from waystation.tasks.session import WorkerCapabilities
+from waystation.tasks.task import tenant_hash
 from waystation.workers.activity_deps import ActivityDeps, SessionContextInterceptor
 from waystation.workers.external_systems import ExternalDataEraser, TemporalTaskIntake
 from waystation.workflows.index_documents import IndexDocumentsWorkflow
@@ -147,7 +148,8 @@ class WorkerContext:
             requires_encrypted_messages=is_encryption_enabled(self.client.data_converter),
             approvers=self.settings.approvers,
         )
-        return PlanningActivities(parts.planner, self.store, parts.redactor, equipment)
+        weights = {tenant_hash(tenant): weight for tenant, weight in self.settings.tenant_weights.items()}
+        return PlanningActivities(parts.planner, self.store, parts.redactor, equipment, weights)
 
 
 DEPLOYMENT_CONFIG = WorkerDeploymentConfig(

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from pydantic import BaseModel, JsonValue, ValidationError
 from temporalio import workflow
-from temporalio.common import WorkflowIDReusePolicy
+from temporalio.common import Priority, WorkflowIDReusePolicy
 from temporalio.exceptions import ActivityError, ApplicationError, WorkflowAlreadyStartedError
 
 from waystation.activities.sessions import ReconcileRequest, SessionActivities
@@ -19,7 +19,15 @@ from waystation.budgets.budget import BudgetAccount
 from waystation.kernel.deferred_signals import DeferredSignal, defer_until_next_execution
 from waystation.kernel.errors import BadInput, InsufficientBudgetError
 from waystation.kernel.refs import TaskRef
-from waystation.kernel.temporal_names import ADMISSION_ANSWER, ADMIT_TASK, ASK_BUDGET, BUDGET_ANSWER, SESSION_CONTINUES
+from waystation.kernel.temporal_names import (
+    ADMISSION_ANSWER,
+    ADMIT_TASK,
+    ASK_BUDGET,
+    BUDGET_ANSWER,
+    SCHEDULED_TASK_PRIORITY,
+    SESSION_CONTINUES,
+    TASK_PRIORITY,
+)
 from waystation.security.untrusted import neutralize_markdown
 from waystation.tasks import session
 from waystation.tasks.continuation import TaskRewind, TaskWorkflowInput
@@ -120,7 +128,7 @@ class SessionWorkflow:
         """
         await self._until_ready()
         self._require_sealed(sent)
-        return await self._admitted(TaskRef.model_validate(single_payload(sent)))
+        return await self._admitted(TaskRef.model_validate(single_payload(sent)), TASK_PRIORITY)
 
     @submit.validator
     def validate_submission(self, *sent: JsonValue) -> None:
@@ -137,7 +145,7 @@ class SessionWorkflow:
         await self._until_ready()
         self._require_sealed(sent)
         rewind = TaskRewind.model_validate(single_payload(sent))
-        return await self._admitted(rewind.ref, rewind)
+        return await self._admitted(rewind.ref, TASK_PRIORITY, rewind)
 
     @rewind.validator
     def validate_rewind(self, *sent: JsonValue) -> None:
@@ -157,7 +165,7 @@ class SessionWorkflow:
         if request is None:
             return
         try:
-            answer = AdmissionAnswer(admission=await self._admitted(request.ref))
+            answer = AdmissionAnswer(admission=await self._admitted(request.ref, SCHEDULED_TASK_PRIORITY))
         except (ApplicationError, ActivityError) as refused:
             kind = refused.type if isinstance(refused, ApplicationError) else None
             answer = AdmissionAnswer(error=kind or type(refused).__name__, reason=refused.message)
@@ -239,7 +247,7 @@ class SessionWorkflow:
         """Return the account, in tokens."""
         return self._state.account
 
-    async def _admitted(self, ref: TaskRef, rewind: TaskRewind | None = None) -> SubmissionResult:
+    async def _admitted(self, ref: TaskRef, priority_key: int, rewind: TaskRewind | None = None) -> SubmissionResult:
         """Admit and start a task; concurrent submissions of the same task run one after the other."""
         while ref.task_id in self._starting:
             await workflow.wait_condition(lambda: ref.task_id not in self._starting)
@@ -247,7 +255,7 @@ class SessionWorkflow:
             return SubmissionResult(task_id=ref.task_id, state="running")
         self._starting.add(ref.task_id)
         try:
-            return await self._start(await run_admission(ref), rewind)
+            return await self._start(await run_admission(ref), priority_key, rewind)
         except ApplicationError as refused:
             if rewind is None and refused.type != SESSION_CONTINUES:
                 # Store the refusal before anyone learns of it, so that it stands whatever ends in between.
@@ -257,7 +265,7 @@ class SessionWorkflow:
             self._starting.discard(ref.task_id)
             self._used = True
 
-    async def _start(self, admitted: AdmissionResult, rewind: TaskRewind | None) -> SubmissionResult:
+    async def _start(self, admitted: AdmissionResult, priority_key: int, rewind: TaskRewind | None) -> SubmissionResult:
         task_id = admitted.ref.task_id
         if admitted.finished != (rewind is not None):
             return SubmissionResult(task_id=task_id, state="finished" if admitted.finished else "running")
@@ -270,7 +278,7 @@ class SessionWorkflow:
             raise ApplicationError(str(error), type=BadInput.__name__, non_retryable=True) from error
         if not await self._change_and_save(taken_up):
             raise ApplicationError(CONTINUES, type=SESSION_CONTINUES, non_retryable=True)
-        if await start_task(admitted, rewind):
+        if await start_task(admitted, priority_key, rewind):
             return SubmissionResult(task_id=task_id, state="started")
         # The task has run since an earlier execution of this session, or it was terminated and holds nothing.
         if not await find_ended_tasks(task_id):
@@ -419,8 +427,8 @@ async def record_task_refusal(ref: TaskRef, reason: str) -> None:
     )
 
 
-async def start_task(admitted: AdmissionResult, rewind: TaskRewind | None = None) -> bool:
-    """Start or resume the task.
+async def start_task(admitted: AdmissionResult, priority_key: int, rewind: TaskRewind | None = None) -> bool:
+    """Start or resume the task, which shares the workers with tasks of other tenants by its tenant's weight.
 
     Return False if it is running or the server has run it before; it is then left as it is.
     """
@@ -445,9 +453,12 @@ async def start_task(admitted: AdmissionResult, rewind: TaskRewind | None = None
             id_reuse_policy=once if rewind is None else WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             parent_close_policy=workflow.ParentClosePolicy.ABANDON,
             static_summary=neutralize_markdown(admitted.title),
-            search_attributes=build_initial_search_attributes(admitted.ref.session)
-            if admitted.search_attributes
-            else None,
+            search_attributes=build_initial_search_attributes(admitted.ref) if admitted.search_attributes else None,
+            priority=Priority(
+                priority_key=priority_key,
+                fairness_key=admitted.ref.tenant,
+                fairness_weight=admitted.fairness_weight,
+            ),
         )
     except WorkflowAlreadyStartedError:
         return False

@@ -22,6 +22,7 @@ from waystation.agents.delegation import TeammateState, list_teammates
 from waystation.budgets.budget import BudgetAccount
 from waystation.kernel import temporal_names as names
 from waystation.kernel.amount import Amount
+from waystation.kernel.refs import TaskRef
 from waystation.tasks.approvals import ApprovalContext
 from waystation.tasks.continuation import TaskWorkflowInput
 from waystation.tasks.details import render_task_details
@@ -35,6 +36,7 @@ from waystation.tasks.view import TaskView
 from waystation.workflows.notification import NotificationWorkflow
 from waystation.workflows.options import SHORT, with_summary
 
+TENANT = SearchAttributeKey.for_keyword(names.TENANT_ATTRIBUTE)
 SESSION = SearchAttributeKey.for_keyword(names.SESSION_ATTRIBUTE)
 PHASE = SearchAttributeKey.for_keyword(names.PHASE_ATTRIBUTE)
 TOKENS = SearchAttributeKey.for_int(names.TOKENS_ATTRIBUTE)
@@ -46,10 +48,14 @@ AUDIT_BATCH_SIZE = 20
 """Entries in one payload. Each has at most a few kilobytes."""
 
 
-def build_initial_search_attributes(session: str) -> TypedSearchAttributes:
+def build_initial_search_attributes(ref: TaskRef) -> TypedSearchAttributes:
     """Return the search attributes that a task is started with."""
     return TypedSearchAttributes(
-        [SearchAttributePair(SESSION, session), SearchAttributePair(PHASE, TaskPhase.SUBMITTED.value)]
+        [
+            SearchAttributePair(TENANT, ref.tenant),
+            SearchAttributePair(SESSION, ref.session),
+            SearchAttributePair(PHASE, TaskPhase.SUBMITTED.value),
+        ]
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from temporalio.client import Client
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 
-from benchmarks.budgets import fan_out, first_pause, history, pauses, schedules, throughput
+from benchmarks.budgets import fairness, fan_out, first_pause, history, pauses, schedules, throughput
 from benchmarks.proofs import run_proofs
 from tests.support.temporal_platform import start_dev_server
 
@@ -32,6 +32,7 @@ def in_time(proof: Callable[[], Awaitable[None]]) -> None:
 
 
 PROOFS: dict[str, Callable[[], None]] = {
+    "fairness": lambda: in_time(fairness.prove),
     "fan_out": lambda: in_time(lambda: on_a_server(fan_out.prove)),
     "first_pause": lambda: in_time(lambda: on_a_server(first_pause.prove)),
     "history": lambda: in_time(lambda: on_a_server(history.prove)),

@@ -51,6 +51,7 @@ class Session:
     client: Client
     store: SqlStore
     name: str
+    tenant: str = TENANT
     _free: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(ADMISSIONS_AT_ONCE))
 
     async def submit(
@@ -59,7 +60,7 @@ class Session:
         """Store the task and hand it in."""
         asked = TaskRequest(
             question=question or f"How is the bar crossed? ({request_id})",
-            tenant=TENANT,
+            tenant=self.tenant,
             session=self.name,
             request_id=request_id,
         )
@@ -95,7 +96,7 @@ class Session:
     @property
     def id(self) -> str:
         """Of its workflow."""
-        return make_session_workflow_id(TENANT, self.name)
+        return make_session_workflow_id(self.tenant, self.name)
 
     @property
     def handle(self) -> WorkflowHandle[SessionWorkflow, None]:
@@ -112,6 +113,6 @@ class Session:
     async def _start(self) -> SessionWorkflowInput:
         return SessionWorkflowInput(
             store_id=await self.store.get_store_id(),
-            tenant=tenant_hash(TENANT),
-            session=session_hash(TENANT, self.name),
+            tenant=tenant_hash(self.tenant),
+            session=session_hash(self.tenant, self.name),
         )

@@ -18,6 +18,7 @@ from tests.support.temporal_platform import (
     TENANT,
     StrictWorkerPlugin,
     create_strict_runner,
+    load_priority,
     start_dev_server,
     wait_until,
 )
@@ -28,6 +29,7 @@ from waystation.client.schedules import ScheduleDescription
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import BadInput, ModelRejected, TextNotFoundError
+from waystation.kernel.temporal_names import SCHEDULED_TASK_PRIORITY
 from waystation.runtime.store_setup import build_client_data_converter
 from waystation.runtime.temporal.erasure_client import is_workflow_running
 from waystation.tasks.schedules import ScheduleTiming
@@ -122,6 +124,8 @@ async def test_a_success_ends_a_row_of_failures(server: TemporalClient, settings
         second = await platform.run_week(1)
         platform.docs.rename(moved)
         third = await platform.run_week(2)
+        priority = await load_priority(server, second.view.last.removeprefix("done, "))
+    assert priority.priority_key == SCHEDULED_TASK_PRIORITY
     assert [one.view.last.rpartition("(")[2] for one in (first, third)] == ["failure 1 in a row)"] * 2
     assert second.view.last.startswith("done, task-")
     assert not third.view.paused

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from temporalio.client import Client, Interceptor, OutboundInterceptor, QueryWorkflowInput, WorkflowHandle
+from temporalio.common import Priority
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfigProfile
 from temporalio.plugin import SimplePlugin
@@ -112,6 +113,13 @@ async def wait_for_both_requests(task: TaskHandle) -> TaskProgress:
 
     await wait_until(asked)
     return await task.query(TaskWorkflow.progress)
+
+
+async def load_priority(client: Client, workflow_id: str) -> Priority:
+    """Return the priority with which a workflow runs."""
+    described = await client.get_workflow_handle(workflow_id).describe()
+    priority = described.raw_description.workflow_execution_info.priority
+    return Priority(priority.priority_key, priority.fairness_key, priority.fairness_weight or None)
 
 
 # ------------------------------------------------------------------------------------------------------- the server

@@ -51,7 +51,7 @@ from waystation.runtime.temporal.connect import (
     get_quiet_runtime,
     list_unusable_search_attributes,
 )
-from waystation.runtime.temporal.dev_server import find_temporal_executable
+from waystation.runtime.temporal.dev_server import FAIRNESS_SETTINGS, find_temporal_executable
 from waystation.runtime.temporal.run_file import has_server_in_environment, read_run_file
 from waystation.runtime.temporal.task_client import TemporalTaskClient
 from waystation.security.confined_process import ChildProcessFailedError, ConfinedProcess
@@ -489,7 +489,19 @@ async def _server(settings: Settings) -> tuple[CheckResult, ...]:
             finding="registered" if not missing else f"unusable: {', '.join(missing)}; tasks run without them",
             needed=False,
         ),
+        _fairness(target),
     )
+
+
+def _fairness(target: TemporalTarget) -> CheckResult:
+    """Say on what depends whether tenants share the workers: no call of a server tells its dynamic settings."""
+    finding = (
+        "tenants share the workers"
+        if target.run is not None
+        else f"tenants share the workers if the server's dynamic configuration has {' and '.join(FAIRNESS_SETTINGS)} "
+        "(Temporal Cloud: if fairness is enabled for the namespace)"
+    )
+    return CheckResult(name="fairness", ok=True, finding=finding, needed=False)
 
 
 def _neighbours(settings: Settings) -> CheckResult:

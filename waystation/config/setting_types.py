@@ -19,6 +19,7 @@ from pydantic import (
     AliasChoices,
     BeforeValidator,
     Discriminator,
+    Field,
     HttpUrl,
     JsonValue,
     SecretStr,
@@ -209,6 +210,8 @@ WrittenNetworks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, Bef
 """`10.1.0.0/16,fd00::/8`, or a list."""
 WrittenTable = BeforeValidator(_read_table)
 """Together with `NoDecode`, for a setting that is a table."""
+TenantWeight = Annotated[float, Field(ge=0.001, le=1_000)]
+"""Within the bounds of a Temporal server, which takes a value outside for the nearest one inside."""
 WrittenHook = Annotated[str | None, AfterValidator(_read_hook)]
 """A command line, or an http or https URL, normalised."""
 WrittenBaseUrl = Annotated[str | None, AfterValidator(_read_base_url)]

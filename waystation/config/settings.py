@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
+    NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
@@ -40,7 +41,9 @@ from waystation.config.setting_types import (
     NESTING_SEPARATOR,
     PageAddress,
     SecretAddress,
+    TenantWeight,
     WrittenBudget,
+    WrittenTable,
     WrittenTokens,
     iter_trace_setting_faults,
     list_setting_variables,
@@ -244,6 +247,11 @@ class Settings(
     )
     contexts_at_once: int = Field(
         default=4, ge=1, description="Maximum number of compactions that a worker runs at the same time."
+    )
+    tenant_weights: Annotated[dict[str, TenantWeight], NoDecode, WrittenTable] = Field(
+        default={},
+        description="Shares of the workers when tenants wait for them, by the tenant's name; 1 for all others. With 2, "
+        "a tenant's tasks get twice as many turns as those of a tenant with 1. In the config file: [tenant_weights].",
     )
     stop_grace: float | None = Field(
         default=None,

@@ -85,11 +85,19 @@ def make_notification_id_prefix(task_id: str) -> str:
     return f"notice-{task_id}-"
 
 
+TENANT_ATTRIBUTE = "WaystationTenant"
 SESSION_ATTRIBUTE = "WaystationSession"
 PHASE_ATTRIBUTE = "WaystationPhase"
 TOKENS_ATTRIBUTE = "WaystationTokens"
 COST_ATTRIBUTE = "WaystationCostUsd"
 PENDING_ATTRIBUTE = "WaystationPendingApprovals"
+
+SESSION_PRIORITY = 2
+TASK_PRIORITY = 3
+SCHEDULED_TASK_PRIORITY = 4
+"""Priority keys of workflows, the most urgent first: submissions are admitted before agents take their next turns, and
+scheduled tasks wait behind those that a person submitted. Children and activities inherit the key.
+"""
 
 TOOL_SECRETS = "tool-secrets"
 """Used instead of a tenant's hash in the vault: these secrets belong to all tenants, like the tool server file that

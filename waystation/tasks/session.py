@@ -138,6 +138,8 @@ class AdmissionResult(WorkerCapabilities):
     """Whether the store says that this task has ended before: nothing is started."""
     forked: bool = False
     """Whether it starts with finished steps of another task."""
+    fairness_weight: float = 1.0
+    """The tenant's share of the workers, in relation to other tenants."""
     budget: BudgetProgress | None = None
     """Budget of a task that has ended: its limit including grants, and what it has spent."""
 

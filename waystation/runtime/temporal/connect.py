@@ -38,6 +38,7 @@ from waystation.kernel.temporal_names import (
     PENDING_ATTRIBUTE,
     PHASE_ATTRIBUTE,
     SESSION_ATTRIBUTE,
+    TENANT_ATTRIBUTE,
     TOKENS_ATTRIBUTE,
     add_installation_prefix,
 )
@@ -274,6 +275,7 @@ def build_workflow_link(target: TemporalTarget, workflow_id: str) -> str | None:
 
 
 SEARCH_ATTRIBUTE_TYPES: Mapping[str, IndexedValueType.ValueType] = {
+    TENANT_ATTRIBUTE: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
     SESSION_ATTRIBUTE: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
     PHASE_ATTRIBUTE: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
     TOKENS_ATTRIBUTE: IndexedValueType.INDEXED_VALUE_TYPE_INT,

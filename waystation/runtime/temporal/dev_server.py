@@ -48,6 +48,9 @@ _TAKEN = b"address already in use"
 BROWSERS_REFUSE = (6666, 6667, 6668, 6669, 6665, 6566, 6697, 10080, 5060, 5061, 6000, 3659, 4045, 1719, 1720, 1723)
 """Ports that no web page can request: the "bad ports" of the Fetch standard that need no privilege."""
 
+FAIRNESS_SETTINGS = ("matching.useNewMatcher=true", "matching.enableFairness=true")
+"""Dynamic settings with which a server shares workers among fairness keys. They are off by default."""
+
 CodecForUi = Callable[[str], AbstractAsyncContextManager[str]]
 """Serves the codec to pages at the UI's address and yields the endpoint."""
 
@@ -233,7 +236,8 @@ def _options(behind: UiAddress | None, guarded: _GuardedPorts) -> list[str]:
     ports = [("--http-port", guarded.http), ("--metrics-port", guarded.metrics)]
     options = [word for name, port in ports if port for word in (name, str(port))]
     ui = ["--ui-ip", behind.host, "--ui-port", str(behind.port)] if behind else ["--headless"]
-    return [*ui, *options, "--dynamic-config-value", "frontend.httpAllowedHosts=[]"]
+    settings = ("frontend.httpAllowedHosts=[]", *FAIRNESS_SETTINGS)
+    return [*ui, *options, *(word for setting in settings for word in ("--dynamic-config-value", setting))]
 
 
 def _remarks(behind: UiAddress | None, guarded: _GuardedPorts) -> tuple[str, ...]:

@@ -24,12 +24,18 @@ from temporalio.client import (
     WorkflowExecutionStatus,
     WorkflowFailureError,
 )
+from temporalio.common import Priority
 from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from waystation.kernel.errors import BadInput, Unreachable
-from waystation.kernel.temporal_names import SCHEDULED_RUN_WORKFLOW, WORKFLOWS_QUEUE, add_installation_prefix
+from waystation.kernel.temporal_names import (
+    SCHEDULED_RUN_WORKFLOW,
+    SCHEDULED_TASK_PRIORITY,
+    WORKFLOWS_QUEUE,
+    add_installation_prefix,
+)
 from waystation.runtime.temporal.connect import RPC_TIMEOUT, TemporalTarget, connect_as_person, describe_latest_run
 from waystation.runtime.temporal.installation import get_client_installation_prefix
 from waystation.tasks.schedules import Overlap, ScheduledRunInput, ScheduledRunOutcome, ScheduleTiming, ScheduleView
@@ -64,7 +70,11 @@ class TemporalScheduleClient:
         """
         name = start.order.session_ref.task_id
         action = ScheduleActionStartWorkflow(  # pyright: ignore[reportUnknownMemberType]: an overload has a bare ParamSpec
-            SCHEDULED_RUN_WORKFLOW, start, id=name, task_queue=WORKFLOWS_QUEUE
+            SCHEDULED_RUN_WORKFLOW,
+            start,
+            id=name,
+            task_queue=WORKFLOWS_QUEUE,
+            priority=Priority(priority_key=SCHEDULED_TASK_PRIORITY, fairness_key=start.order.session_ref.tenant),
         )
         schedule = Schedule(
             action=action,

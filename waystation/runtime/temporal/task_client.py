@@ -32,7 +32,7 @@ from temporalio.client import (
     WorkflowUpdateFailedError,
     WorkflowUpdateRPCTimeoutOrCancelledError,
 )
-from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.common import Priority, WorkflowIDConflictPolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError
@@ -374,6 +374,7 @@ class TemporalTaskClient:
                 id=f"session-{start.session}",
                 task_queue=names.WORKFLOWS_QUEUE,
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                priority=_session_priority(start.tenant),
                 start_signal=name,
                 start_signal_args=[message],
                 rpc_timeout=RPC_TIMEOUT,
@@ -448,6 +449,7 @@ class TemporalTaskClient:
             id=update.workflow_id,
             task_queue=names.WORKFLOWS_QUEUE,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            priority=_session_priority(update.start.tenant),
         )
         try:
             client = await self._without_retries()
@@ -612,6 +614,7 @@ class TemporalTaskClient:
                 id=workflow_id,
                 task_queue=names.WORKFLOWS_QUEUE,
                 id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+                priority=_session_priority(start.tenant),
                 start_signal=names.SET_SESSION_LIMIT,
                 start_signal_args=[build_limit_fields(limit)],
                 rpc_timeout=RPC_TIMEOUT,
@@ -654,6 +657,10 @@ class TemporalTaskClient:
         if error.status == RPCStatusCode.NOT_FOUND and task_id is not None:
             return BadInput(f"{task_id} is not running: it has ended, or no worker has started it yet")
         return error
+
+
+def _session_priority(tenant: str) -> Priority:
+    return Priority(priority_key=names.SESSION_PRIORITY, fairness_key=tenant)
 
 
 async def _look_at_error(operation: WithStartWorkflowOperation[object, object]) -> None:
