@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from datetime import timedelta
+from typing import NamedTuple, TypeVar
 
 from pydantic import JsonValue
 from temporalio import workflow
@@ -59,6 +60,19 @@ def build_initial_search_attributes(ref: TaskRef) -> TypedSearchAttributes:
     )
 
 
+SPENDING_INTERVAL = timedelta(minutes=1)
+"""Minimum time between two upserts for the sake of tokens and cost alone."""
+
+
+class _SearchAttributes(NamedTuple):
+    """Values of a task's search attributes."""
+
+    phase: str
+    pending_approvals: int
+    tokens: int
+    cost_micro_usd: int | None
+
+
 class TaskRuntime:
     """Shared state of a task's workflow, read and changed by its parts."""
 
@@ -71,7 +85,8 @@ class TaskRuntime:
         """
         self.continue_as_new_pending = False
         """Whether the workflow wants to continue as new: nothing new is started, and waiting agents return."""
-        self._shown: tuple[str, int, int, int | None] | None = None
+        self._upserted = _SearchAttributes("", 0, 0, None)
+        self._upserted_at = workflow.now() - SPENDING_INTERVAL
         self._to_show = False
 
     @property
@@ -157,19 +172,27 @@ class TaskRuntime:
         self._upsert()
 
     def _upsert(self) -> None:
-        """Upsert search attributes if the server has them: an unknown attribute would hang the workflow."""
+        """Upsert search attributes if the server has them: an unknown attribute would hang the workflow.
+
+        Each upsert is an event, and a billed action: what a task spends is upserted at most once a minute, and whenever
+        its phase or its number of requests changes.
+        """
         totals = self.state.totals
-        shown = (self.state.phase.value, totals.spent.tokens, len(self.state.pending_approvals), totals.cost_micro_usd)
-        if not self.start.search_attributes or shown == self._shown:
+        wanted = _SearchAttributes(
+            self.state.phase.value, len(self.state.pending_approvals), totals.spent.tokens, totals.cost_micro_usd
+        )
+        if not self.start.search_attributes or wanted == self._upserted:
             return
-        self._shown = shown
+        if wanted[:2] == self._upserted[:2] and workflow.now() - self._upserted_at < SPENDING_INTERVAL:
+            return
+        self._upserted, self._upserted_at = wanted, workflow.now()
         updates: list[SearchAttributeUpdate[str] | SearchAttributeUpdate[int] | SearchAttributeUpdate[float]] = [
-            PHASE.value_set(self.state.phase.value),
-            TOKENS.value_set(totals.spent.tokens),
-            PENDING.value_set(len(self.state.pending_approvals)),
+            PHASE.value_set(wanted.phase),
+            TOKENS.value_set(wanted.tokens),
+            PENDING.value_set(wanted.pending_approvals),
         ]
-        if totals.cost_micro_usd is not None:
-            updates.append(COST.value_set(totals.cost_micro_usd / 1_000_000))
+        if wanted.cost_micro_usd is not None:
+            updates.append(COST.value_set(wanted.cost_micro_usd / 1_000_000))
         workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]: its other overload has a bare generic
 
 

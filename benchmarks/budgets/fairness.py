@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
@@ -27,41 +28,47 @@ from waystation.workers.activity_deps import ActivityDeps
 LARGE_TASKS, LARGE_SESSIONS = 450, 15
 """Each waits for the leg that plans it."""
 SLOTS = 32
-REPLY_S = 1.0
-"""Time of a model call."""
+REPLY_S = 0.5, 1.5
+"""Least and greatest time of a model call."""
 TRIES = 3
-SMALL_QUESTION = "Where does the small tenant anchor?"
+UNFAIR_SETTINGS = ("matching.autoEnableV2=false", "matching.useNewMatcher=false", "matching.enableFairness=false")
+"""Newer servers may turn fairness on by themselves when they see a fairness key."""
 MAX_WAIT = 0.5
 """Of the wait without fairness, that with it."""
 
 
 @dataclass
 class _Model(ScriptedTaskModel):
-    """Answers after a while, and no earlier than it is opened; records when the small tenant's calls begin."""
+    """Answers after a while, and no earlier than it is opened; records when the calls for one question begin."""
 
     opened: asyncio.Event = field(default_factory=asyncio.Event)
-    small: list[float] = field(default_factory=list[float])
+    awaited: str = ""
+    """The question whose first call is waited for."""
+    begun: list[float] = field(default_factory=list[float])
+    """When its calls began."""
+    random: Random = field(default_factory=lambda: Random(1))
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """See base class."""
-        if SMALL_QUESTION in request.messages[0].text:
-            self.small.append(time.perf_counter())
+        if self.awaited and self.awaited in request.messages[0].text:
+            self.begun.append(time.perf_counter())
         await self.opened.wait()
-        await asyncio.sleep(REPLY_S)
+        await asyncio.sleep(self.random.uniform(*REPLY_S))
         return await super().complete(request)
 
 
 async def _first_call(small: Session, model: _Model, request_id: str) -> float:
     """Submit a task. Returns the seconds until its first model call."""
-    model.small.clear()
+    model.awaited = f"Where does the small tenant anchor ({request_id})?"
+    model.begun.clear()
     began = time.perf_counter()
-    await small.submit(request_id, make_task_config(), question=SMALL_QUESTION)
+    await small.submit(request_id, make_task_config(), question=model.awaited)
 
     async def called() -> bool:
-        return bool(model.small)
+        return bool(model.begun)
 
     await wait_until(called)
-    return model.small[0] - began
+    return model.begun[0] - began
 
 
 async def _count_waiting_legs(client: Client) -> int:
@@ -89,6 +96,7 @@ async def _waits(client: Client, parts: ActivityDeps, model: _Model) -> tuple[li
 
     await wait_until(full)
     model.opened.set()
+    await asyncio.sleep(max(REPLY_S))  # until slots become free one after the other
     return alone, await _first_call(small, model, "behind")
 
 
@@ -105,7 +113,7 @@ async def _on_server(*settings: str) -> tuple[list[float], float]:
 
 async def prove() -> None:
     """Raises AssertionError if fairness gains a small tenant too little."""
-    unfair_alone, unfair = await _on_server()
+    unfair_alone, unfair = await _on_server(*UNFAIR_SETTINGS)
     fair_alone, fair = await _on_server(*FAIRNESS_SETTINGS)
     rows: Sequence[Sequence[object]] = [
         [name, f"{statistics.median(alone):.2f} s", f"{behind:.2f} s", f"{behind / statistics.median(alone):.1f}"]

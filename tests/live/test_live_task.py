@@ -1,5 +1,6 @@
 import asyncio
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.exceptions import ApplicationError, CancelledError
 
+from tests.support.history_payloads import iter_search_attributes
 from tests.support.scopes import SYSTEM_SCOPE
 from tests.support.task_model import (
     QUOTED_SENTENCE,
@@ -34,7 +36,7 @@ from waystation.documents.documents import SourceDocument
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import ModelRejected, ModelUnavailable
-from waystation.kernel.temporal_names import PHASE_ATTRIBUTE, TOKENS_ATTRIBUTE
+from waystation.kernel.temporal_names import PENDING_ATTRIBUTE, PHASE_ATTRIBUTE, TOKENS_ATTRIBUTE
 from waystation.privacy.ports import Redactor
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.details import STEP_STATE_MARKS
@@ -59,6 +61,22 @@ async def test_a_task_runs_to_its_report(runner: str, server: Client, tmp_path: 
         assert stored.replace(state=None) == progress
         assert progress.report is not None
         assert QUOTED_SENTENCE in await counter.store.get_text(progress.report, SYSTEM_SCOPE)
+
+
+async def test_what_a_task_spends_is_upserted_with_its_phase_and_otherwise_once_a_minute(
+    server: Client, tmp_path: Path, redactor: Redactor
+) -> None:
+    async with run_platform(server, tmp_path, redactor, ScriptedTaskModel()) as counter:
+        await counter.submit()
+        await counter.get_task_handle().result()
+        upserts = [
+            dict(iter_search_attributes(event))
+            for event in await fetch_events(counter.get_task_handle())
+            if event.HasField("upsert_workflow_search_attributes_event_attributes")
+        ]
+    shown = [(upsert[PHASE_ATTRIBUTE], upsert[PENDING_ATTRIBUTE]) for upsert in upserts]
+    assert all(before != after for before, after in pairwise(shown))
+    assert int(upserts[-1][TOKENS_ATTRIBUTE]) == WORK_TOKENS
 
 
 async def test_both_researchers_are_scheduled_before_either_is_done(
