@@ -457,4 +457,4 @@ def _page(content: str) -> tuple[str, int, int] | None:
     return (header[1], int(header[2]), int(header[3])) if header else None
 
 
-_PAGE_HEADER = compile_bounded(r"(.+), lines (\d{1,9})-(\d{1,9}) of \d{1,9}")
+_PAGE_HEADER = compile_bounded(r"\A(.+), lines (\d{1,9})-(\d{1,9}) of \d{1,9}")
