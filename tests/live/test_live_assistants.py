@@ -283,7 +283,7 @@ async def test_of_two_tasks_that_fit_one_by_one_one_is_begun(
         )
         # A server that is busy answers later; then it is asked again.
         (refused,) = [one for one in found if isinstance(one, BadInput)]
-        assert "300,000 tokens more are beyond what assistant may spend" in str(refused)
+        assert "assistant may not spend 300,000 tokens more" in str(refused)
         (begun,) = await there.client.list_tasks(TaskFilter(session=SESSION))
         task = begun.task_id
         again = wishes[1 - found.index(refused)]

@@ -226,7 +226,7 @@ def answer_each_request(
     A request that cannot be answered does not affect the others. Raises ValueError without `request_id`.
     """
     if message.request_id is None:
-        raise ValueError("`also` names other requests than `request_id`, which is missing")
+        raise ValueError("`also` lists additional requests, but `request_id` is missing")
     signal = APPROVE_BUDGET if isinstance(message, ApproveInput) else DENY_BUDGET
     answers: list[ApprovalRequest | RejectedMessage] = []
     for one in dict.fromkeys((message.request_id, *message.also)):

@@ -152,7 +152,7 @@ def find_document(name: str, documents: tuple[Document, ...]) -> Document:
     if document := find_document_by_name(name, documents):
         called = sanitize_line(document.name)
         if document.removed:
-            raise ToolCallRejectedError(f"{called} was {REMOVED_NAME}: it is no evidence any more. Go on without it.")
+            raise ToolCallRejectedError(f"{called} was {REMOVED_NAME}: it is no longer evidence. Go on without it.")
         return document
     close = get_close_matches(name, [document.name for document in documents], n=3)
     hint = f"Did you mean {', '.join(map(sanitize_line, close))}?" if close else "list_documents names them all."
