@@ -163,9 +163,7 @@ def _within_line(document: Document, arguments: ReadDocumentInput, line: str, ct
     """Return a part of one long line, and where it continues. Raises ToolCallRejectedError."""
     number, first = arguments.first_line, arguments.first_character
     if first > max(1, len(line)):
-        raise ToolCallRejectedError(
-            f"Line {number} has {len(line):,} characters; there is none from number {first:,} on."
-        )
+        raise ToolCallRejectedError(f"Line {number} has {len(line):,} characters; number {first:,} is beyond the end.")
     head = (
         f"{sanitize_line(document.name)}, line {number} of {document.lines}, {len(line):,} characters, from {first:,}"
     )
@@ -299,7 +297,7 @@ class ReadStoredResultTool(TypedTool[ReadStoredInput]):
             ) from error
         if arguments.first >= len(text):
             raise ToolCallRejectedError(
-                f"It has {len(text):,} characters; there is none from number {arguments.first:,} on."
+                f"It has {len(text):,} characters; number {arguments.first:,} is beyond the end."
             )
         return render_text_slice(text, arguments.first, ctx)
 
