@@ -38,7 +38,7 @@ MALFORMED: list[tuple[JsonValue, str]] = [
     ({"request_id": "harbours-1", "tokens": 2.5}, "tokens: it should be a whole number"),
     ({"request_id": 7}, "request_id: it should be text"),
     ({"request_id": "harbours-1", "sure": True}, "an unknown field"),
-    ({}, "request_id is missing; open requests: "),
+    ({}, "request_id is missing, and open: "),
     ({"request_id": "nobody-1"}, "there is no request with this id; open: "),
 ]
 

@@ -66,7 +66,7 @@ def test_the_only_open_request_need_not_be_named() -> None:
     ("open_requests", "expected"),
     [
         ([], snapshot("no request is open")),
-        ([ONE, TWO], snapshot("request_id is missing; open requests: research-1-1, research-2-1")),
+        ([ONE, TWO], snapshot("request_id is missing, and open: research-1-1, research-2-1")),
     ],
 )
 def test_an_answer_without_an_id_needs_exactly_one_open_request(
