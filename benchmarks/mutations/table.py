@@ -220,7 +220,7 @@ MUTATIONS = (
     ),
     Mutation(
         "redaction", "what could not be kept goes on", f"{AGENTS}/redaction.py",
-        'raise RedactionFailed(f"what was replaced cannot be kept, so it goes nowhere: {error}") from error',
+        'raise RedactionFailed(f"the replaced values cannot be stored, so nothing is sent: {error}") from error',
         "return settled", ("tests/privacy/test_vault.py",),
     ),
     # --------------------------------------------------------------------------------------------------- tenants
