@@ -78,7 +78,8 @@ def main(areas: Sequence[str]) -> None:
     chosen = [mutation for mutation in MUTATIONS if not areas or mutation.area in areas]
     with tempfile.TemporaryDirectory() as made:
         tree = Path(made) / "tree"
-        shutil.copytree(ROOT, tree, ignore=NOT_COPIED)
+        # As links: `waystation/workflows` is one, and a copy of it would be imported instead of what is mutated.
+        shutil.copytree(ROOT, tree, ignore=NOT_COPIED, symlinks=True)
         if not do_tests_pass(tree, sorted({test for mutation in chosen for test in mutation.tests})):
             sys.exit("the tests fail without any mutation, so that nothing can be told")
         rows: list[tuple[object, ...]] = []
