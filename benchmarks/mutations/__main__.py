@@ -17,6 +17,8 @@ from benchmarks.budgets.tables import print_table
 from benchmarks.mutations.table import MUTATIONS, Mutation
 
 ROOT = Path(__file__).parents[2]
+TEST_SECONDS = 180
+"""Of one test: a mutation may make a workflow wait for ever, which its test must not."""
 NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__")
 FAILED = 1
 """What pytest exits with where tests ran and some failed. Anything but this and success proves nothing."""
@@ -46,7 +48,8 @@ def find_stale_mutations() -> list[str]:
 
 def do_tests_pass(root: Path, tests: Sequence[str]) -> bool:
     """Whether the tests pass there. Raises RuntimeError where they cannot be run."""
-    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", "--hypothesis-seed=0", *tests]
+    options = ("-x", "-p", "no:cacheprovider", "--hypothesis-seed=0", f"--timeout={TEST_SECONDS}")
+    command = [sys.executable, "-m", "pytest", *options, *tests]
     run = subprocess.run(
         command, cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True, check=False
     )

@@ -147,7 +147,7 @@ MUTATIONS = (
     ),
     Mutation(
         "fences", "a lost subagent writes on", "workflows",
-        "LedgerActivities.take_over", "LedgerActivities.totals",
+        "LedgerActivities.take_over_run", "LedgerActivities.read_run_totals",
         (f"{LIVE}/test_live_delegation.py::test_a_subagent_whose_workflow_somebody_terminates_delivers_what_it_has",),
     ),
     # ------------------------------------------------------------------------------------------------- workflows
