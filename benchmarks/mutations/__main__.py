@@ -17,6 +17,8 @@ from benchmarks.budgets.tables import print_table
 from benchmarks.mutations.table import MUTATIONS, Mutation
 
 ROOT = Path(__file__).parents[2]
+TEST_SECONDS = 180
+"""Of one test: a mutation may make a workflow wait for ever, which its test must not."""
 NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__")
 FAILED = 1
 """What pytest exits with where tests ran and some failed. Anything but this and success proves nothing."""
@@ -46,7 +48,8 @@ def find_stale_mutations() -> list[str]:
 
 def do_tests_pass(root: Path, tests: Sequence[str]) -> bool:
     """Whether the tests pass there. Raises RuntimeError where they cannot be run."""
-    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", "--hypothesis-seed=0", *tests]
+    options = ("-x", "-p", "no:cacheprovider", "--hypothesis-seed=0", f"--timeout={TEST_SECONDS}")
+    command = [sys.executable, "-m", "pytest", *options, *tests]
     run = subprocess.run(
         command, cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, capture_output=True, text=True, check=False
     )
@@ -78,7 +81,8 @@ def main(areas: Sequence[str]) -> None:
     chosen = [mutation for mutation in MUTATIONS if not areas or mutation.area in areas]
     with tempfile.TemporaryDirectory() as made:
         tree = Path(made) / "tree"
-        shutil.copytree(ROOT, tree, ignore=NOT_COPIED)
+        # As links: `waystation/workflows` is one, and a copy of it would be imported instead of what is mutated.
+        shutil.copytree(ROOT, tree, ignore=NOT_COPIED, symlinks=True)
         if not do_tests_pass(tree, sorted({test for mutation in chosen for test in mutation.tests})):
             sys.exit("the tests fail without any mutation, so that nothing can be told")
         rows: list[tuple[object, ...]] = []

@@ -147,7 +147,7 @@ MUTATIONS = (
     ),
     Mutation(
         "fences", "a lost subagent writes on", "workflows",
-        "LedgerActivities.take_over", "LedgerActivities.totals",
+        "LedgerActivities.take_over_run", "LedgerActivities.read_run_totals",
         (f"{LIVE}/test_live_delegation.py::test_a_subagent_whose_workflow_somebody_terminates_delivers_what_it_has",),
     ),
     # ------------------------------------------------------------------------------------------------- workflows
@@ -220,7 +220,7 @@ MUTATIONS = (
     ),
     Mutation(
         "redaction", "what could not be kept goes on", f"{AGENTS}/redaction.py",
-        'raise RedactionFailed(f"what was replaced cannot be kept, so it goes nowhere: {error}") from error',
+        'raise RedactionFailed(f"the replaced values cannot be stored, so nothing is sent: {error}") from error',
         "return settled", ("tests/privacy/test_vault.py",),
     ),
     # --------------------------------------------------------------------------------------------------- tenants

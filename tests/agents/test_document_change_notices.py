@@ -120,7 +120,7 @@ async def test_numbers_stay_where_documents_are_removed_and_tools_say_so(env: Ag
     assert listed.splitlines()[0] == "harbour.md (removed while the task ran)"
     assert [line.split(" (")[0] for line in listed.splitlines()] == ["harbour.md", "keeper.md", "lamp.md"]
     read = await env.call_tool(make_tool_use("read_document", name="harbour.md"))
-    assert read == ("ERROR harbour.md was removed while the task ran: it is no evidence any more. Go on without it.")
+    assert read == ("ERROR harbour.md was removed while the task ran: it is no longer evidence. Go on without it.")
     third = make_tool_use("search_documents", query="lamp lit", first_document=3, last_document=3)
     assert "[lamp.md:1-1]" in await env.call_tool(third)
 

@@ -182,7 +182,9 @@ class Stubborn(PlainRedactor):
     ) -> tuple[RedactionResult, ...]:
         unreadable = [self._unreadable in text and text != self._document for text in texts]
         if any(unreadable) and not self._gives_up:
-            raise TextRedactionError("each of 3 passes found more than the one before: the text was made to cause that")
+            raise TextRedactionError(
+                "each of 3 passes found more than the one before: the text was made to prevent redaction"
+            )
         results = await super().redact(texts, destination, tenant)
         both = zip(texts, results, unreadable, strict=True)
         return tuple(make_failed_redaction(text, "0" * 12) if bad else result for text, result, bad in both)

@@ -413,7 +413,7 @@ def test_a_name_that_was_proved_beats_the_one_that_was_claimed_and_stands_as_ver
         ApprovalView.from_request(answered), over=True
     )
     claimed = approve(standing, ApproveInput(request_id="r-1", by="Ada"), NOON)
-    assert "approved by Ada (a name as given)" in format_request_and_answer(
+    assert "approved by Ada (name not verified)" in format_request_and_answer(
         ApprovalView.from_request(claimed), over=True
     )
 

@@ -53,7 +53,7 @@ def test_a_command_is_given_again_as_it_was_typed_with_the_request_named() -> No
 
 def test_who_comes_late_is_told_who_answered_when_and_what() -> None:
     assert describe_previous_answer(view(answered("r1", 3)), "r1") == (
-        "research-1 asked for 30,000 tokens after 7 calls; 9,000 tokens approved by Ada (a name as given; sent from "
+        "research-1 asked for 30,000 tokens after 7 calls; 9,000 tokens approved by Ada (name not verified; sent from "
         "ada@laptop (waystation)): go on (2026-11-21 12:03 UTC)"
     )
 
@@ -134,7 +134,7 @@ def test_several_denials_are_counted() -> None:
         (["approve", "abc", "--all", "--request", "r1"], "--request and --all cannot be combined"),
         (
             ["deny", "abc", "--all", "--finish", "cancel"],
-            "--finish cancel ends the whole task: deny one request so, or",
+            "--finish cancel ends the whole task: deny one request with it, or run",
         ),
         (["deny", "abc", "--request", "r1", "--request", "r2", "--finish", "cancel"], "`waystation cancel abc`"),
     ],

@@ -45,5 +45,5 @@ def test_up_that_is_interrupted_says_that_the_platform_goes_on_starting(
     monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
     monkeypatch.setattr(platform, "_start", start)
     assert main.run(["up"]) == INTERRUPTED
-    assert "The platform goes on starting in the background: `waystation status`" in capsys.readouterr().err
+    assert "The platform is still starting in the background: `waystation status`" in capsys.readouterr().err
     assert sleeping.poll() is None

@@ -101,9 +101,9 @@ def test_what_is_asked_with_private_words_is_found_redacted_and_said_in_words(
             ASKED,
             "line 1: -Infinity is not valid JSON",
         ),
-        ([{**TALK[0], "time": 5}], ASKED, "C.jsonl, line 1: time: it is no moment in ISO 8601, like 2026-09-01T08:00"),
-        ([{**TALK[0], "time": "5"}], ASKED, "line 1: time: it is no moment in ISO 8601"),
-        ([{**TALK[0], "time": "yesterday"}], ASKED, "ISO 8601, like 2026-09-01T08:00\n"),
+        ([{**TALK[0], "time": 5}], ASKED, "C.jsonl, line 1: time: it is not an ISO 8601 time, like 2026-09-01T08:00"),
+        ([{**TALK[0], "time": "5"}], ASKED, "line 1: time: it is not an ISO 8601 time"),
+        ([{**TALK[0], "time": "yesterday"}], ASKED, "ISO 8601 time, like 2026-09-01T08:00\n"),
         ([{**TALK[0], "text": " "}], [{**ASKED[0], "relevant": ["a1"]}], "has no text: every message is empty"),
     ],
     ids=[

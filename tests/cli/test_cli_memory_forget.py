@@ -79,11 +79,13 @@ def test_the_older_name_does_the_same(ended_id: str, capsys: pytest.CaptureFixtu
     [
         (
             ["--before", "yesterday"],
-            "--before takes a date (2026-11-01), a moment (2026-11-01T07:00) or how long ago (2d), not 'yesterday'",
+            "--before takes a date (2026-11-01), a date and time (2026-11-01T07:00) or how long ago (2d), "
+            "not 'yesterday'",
         ),
         (
             ["--before", "2026-02-30"],
-            "--before takes a date (2026-11-01), a moment (2026-11-01T07:00) or how long ago (2d), not '2026-02-30'",
+            "--before takes a date (2026-11-01), a date and time (2026-11-01T07:00) or how long ago (2d), "
+            "not '2026-02-30'",
         ),
         (["--before", "2999-01-01"], "--before 2999-01-01 is in the future: it is "),
         (["--before", "2020-01-01"], "no task in this store matches"),

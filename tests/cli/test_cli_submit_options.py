@@ -33,7 +33,8 @@ def test_the_summary_says_what_is_read_and_spent_and_how_to_follow_up(capsys: py
     assert capsys.readouterr().err == (
         "56 documents (1 skipped)\n"
         "Budget 30,000 tokens; you are asked when it is spent\n"
-        "Model: the built-in offline model, which extracts and does not reason. Set ANTHROPIC_API_KEY to use Claude\n"
+        "Model: the built-in offline model, which quotes documents and does not reason. "
+        "Set ANTHROPIC_API_KEY to use Claude\n"
         f"Follow up later with --session {make_own_session_name('r')}\n"
     )
 
@@ -44,7 +45,8 @@ def test_the_whole_configuration_is_printed_without_sources_for_defaults_and_the
     expected = (
         "56 documents\n"
         "Budget {} tokens; {}\n"
-        "Model: the built-in offline model, which extracts and does not reason. Set ANTHROPIC_API_KEY to use Claude\n"
+        "Model: the built-in offline model, which quotes documents and does not reason. "
+        "Set ANTHROPIC_API_KEY to use Claude\n"
         "Session default\n"
         "Mode {}; 100,000 tokens for each agent\n"
         "Agents: model waystation-offline-1; window {} tokens, full at {}\n"

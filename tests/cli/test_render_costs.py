@@ -49,7 +49,7 @@ of these, compactions
 
 96.4% of the input was read from the provider's cache
 counts as spent: 556,824 tokens of input, cache writes and output
-with what may have been billed without a reply: 565,824 tokens and $12.345693
+including calls that may have been billed without a reply: 565,824 tokens and $12.345693
 research-1: turn-7 has no reply so far; possibly billed, 9,000 tokens at most\
 """)
 
@@ -57,7 +57,7 @@ research-1: turn-7 has no reply so far; possibly billed, 9,000 tokens at most\
 def test_what_no_endpoint_reported_is_named_as_estimated() -> None:
     charge = make_paid_turn("research-1").charge.replace(usage=Usage(input=9_000, estimated=9_000))
     lines = format_cost_report(build_cost_breakdown([AgentCharge(agent="research-1", charge=charge)]), 80).splitlines()
-    assert "estimated, at most, as the endpoint did not report them: 9,000 tokens" in lines
+    assert "estimated upper bound, because the endpoint did not report the usage: 9,000 tokens" in lines
     assert "estimated" not in format_cost_report(paid(), 80)
 
 
@@ -72,7 +72,7 @@ def test_searches_of_the_web_stand_below_what_they_cost() -> None:
     searching = make_paid_turn("research-1", kind="search").charge
     charge = searching.replace(usage=Usage(input=9, searches=3))
     lines = format_cost_report(build_cost_breakdown([AgentCharge(agent="research-1", charge=charge)]), 80).splitlines()
-    assert lines[-1] == "searches of the web by the provider, which are in this cost: 3"
+    assert lines[-1] == "web searches by the provider, included in this cost: 3"
     assert "searches" not in format_cost_report(paid(), 80)
 
 
@@ -103,7 +103,7 @@ of these, compactions
 
 96.4% of the input was read from the provider's cache
 counts as spent: 556,824 tokens of input, cache writes and output
-with what may have been billed without a reply: 565,824 tokens and $12.345693
+including calls that may have been billed without a reply: 565,824 tokens and $12.345693
 research-1: turn-7 has no reply so far; possibly billed, 9,000 tokens at most\
 """)
 
@@ -111,7 +111,7 @@ research-1: turn-7 has no reply so far; possibly billed, 9,000 tokens at most\
 def test_an_unknown_price_is_said_of_its_lines_and_of_the_total() -> None:
     shown = format_cost_report(paid(priced=False), 120)
     assert shown.count("price unknown") == 3
-    assert shown.endswith("price unknown: claude-sonnet-5-5; a file that WAYSTATION_PRICES names can say it")
+    assert shown.endswith("price unknown: claude-sonnet-5-5; add the price to a file and set WAYSTATION_PRICES to it")
 
 
 def test_a_task_that_called_no_model_has_no_bill() -> None:
@@ -125,9 +125,9 @@ def unanswered(model: str, worst: Amount) -> UnansweredCall:
 def test_calls_without_a_reply_are_the_bill_where_there_is_nothing_else() -> None:
     tokens = Amount(tokens=29_487)
     assert format_cost_report(build_cost_breakdown([], [unanswered("local::m", tokens)]), 80) == snapshot("""\
-no call of a model has its reply
+no model call has a reply yet
 plan: plan-1 has no reply so far; possibly billed, 29,487 tokens at most
-price unknown: local::m; a file that WAYSTATION_PRICES names can say it\
+price unknown: local::m; add the price to a file and set WAYSTATION_PRICES to it\
 """)
     priced = format_cost_report(
         build_cost_breakdown([], [unanswered("large", Amount(tokens=29_487, micro_usd=90_000))]), 80

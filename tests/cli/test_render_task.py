@@ -187,7 +187,7 @@ def test_answers_and_refusals_are_told() -> None:
     assert render_changes(PAUSED_VIEW, TaskView.from_progress(going_on), NOON, 120) == snapshot(
         (
             "task-0123456789abcdef is working",
-            "research-1 asked for 30,000 tokens after 7 calls; 30,000 tokens approved by ada (a name as given)",
+            "research-1 asked for 30,000 tokens after 7 calls; 30,000 tokens approved by ada (name not verified)",
             "Rejected: approve_budget: no request waits",
         )
     )
@@ -237,7 +237,7 @@ def test_a_task_tells_who_answered_and_where_that_was_sent_from() -> None:
     answered = PENDING_APPROVAL.replace(decision="denied", by="Ada")
     progress = VIEWED_PROGRESS.replace(approvals=(answered,) * 5)
     view = TaskView.from_progress(progress).with_origins({"r1": AnswerOrigin(identities=("ada@laptop (waystation)",))})
-    told = "research-1 asked for 30,000 tokens after 7 calls; denied by Ada (a name as given; sent from ada@laptop"
+    told = "research-1 asked for 30,000 tokens after 7 calls; denied by Ada (name not verified; sent from ada@laptop"
     assert screen(view).count(told) == 3
     assert "2 earlier answers" in screen(view)
 

@@ -159,7 +159,7 @@ async def test_the_table_names_share_and_rule_of_each_layer(env: AgentEnvironmen
     await env.commit_conversation([build_user_message("m1", "<task>\nWhy?\n</task>"), *make_conversation()[1:]])
     assert format_context(await context_of(env)) == snapshot("""\
 research-1, turn 14: claude-sonnet-5-5, a window of 22,000 tokens
-full from 16,500 on; 75.0% of its input so far was read from the cache
+full at 16,500 tokens; 75.0% of its input was read from the cache so far
 System prompt and tools are estimated, without tools of the web and of servers, until a leg has ended.
 layer                share   asked     got  gave way  gives way first
 system and policy      990   4,971   4,971         -  the last named

@@ -173,7 +173,7 @@ async def test_an_answer_that_names_no_request_is_not_sent_unless_exactly_one_is
             refused += [await client.approve(task_id), await client.deny(task_id)]
         assert (await client.get_task(task_id)).phase is TaskPhase.PAUSED
     assert [one.outcome for one in refused] == ["refused"] * 4
-    assert {one.reason for one in refused} == {"request_id is missing, and open: r-1, r-2", "no request is open"}
+    assert {one.reason for one in refused} == {"request_id is missing; open requests: r-1, r-2", "no request is open"}
 
 
 async def test_a_denial_is_told(client: Client, temporal_client: TemporalClient) -> None:

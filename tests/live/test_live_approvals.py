@@ -234,7 +234,7 @@ async def test_a_denial_that_cancels_ends_the_task_with_a_report(
     assert progress.phase is TaskPhase.CANCELLED
     assert [step.state for step in progress.steps] == ["partial", "partial", "skipped", "skipped"]
     assert "the task was cancelled" in report
-    assert f"tides asked for {REQUESTED_TOKENS:,} tokens after 5 calls; denied by Ada (a name as given)" in report
+    assert f"tides asked for {REQUESTED_TOKENS:,} tokens after 5 calls; denied by Ada (name not verified)" in report
 
 
 async def test_a_task_that_is_ending_takes_no_answers_and_asks_for_nothing_more(

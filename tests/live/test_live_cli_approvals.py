@@ -72,7 +72,7 @@ async def test_whoever_answers_second_is_told_who_was_first_when_and_what(
         (answered,) = [a for a in (await client.get_task(task)).approvals if a.request_id == "tides-1"]
     assert (first.outcome, second.outcome, third.outcome) == ("denied", "refused", "denied")
     assert answered.answered_at is not None
-    assert "denied by Ada (a name as given; sent from " in second.reason
+    assert "denied by Ada (name not verified; sent from " in second.reason
     assert second.reason.endswith(f" ({answered.answered_at:%Y-%m-%d %H:%M %Z})")
 
 

@@ -156,7 +156,7 @@ async def test_a_context_is_edited_while_its_agent_waits_for_money_and_the_work_
     assert [approval.request_id for approval in waiting.approvals if approval.decision == "pending"] == [
         approval.request_id for approval in during.approvals
     ]
-    assert "harbours: compact with instructions (edit-2), asked for by Ada (a name as given): done, compacted" in seen
+    assert "harbours: compact with instructions (edit-2), asked for by Ada (name not verified): done, compacted" in seen
     assert ended.phase is TaskPhase.DONE
     kept = [(entry.id, entry.state) for entry in trail if isinstance(entry, ContextEdit)]
     states = ["done", "done", "done", "refused", "done"]

@@ -259,7 +259,7 @@ async def test_a_person_reads_the_plan_with_its_shares_and_sends_another_from_a_
         assert "by Ada" in late
         monkeypatch.setenv("EDITOR", shlex.join(["touch", str(tmp_path / "opened")]))
         code, _, late = await run_cli(capsys, "plan", task_id, "--edit")
-        assert (code, "does not wait for approval" in " ".join(late.split())) == (2, True)
+        assert (code, "is not waiting for approval" in " ".join(late.split())) == (2, True)
         assert not (tmp_path / "opened").exists()
     assert "# Step tides may spend " in shown
     assert "# All steps together may spend 49,550 tokens. " in shown

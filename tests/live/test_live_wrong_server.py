@@ -56,9 +56,7 @@ async def test_who_follows_a_task_is_told_that_its_platform_was_stopped_though_a
                 Unreachable, match=f"the platform was stopped; {task} is safe and continues after `waystation up`"
             ):
                 await watch_task(client, task, stop)
-            with pytest.raises(
-                Unreachable, match="no Temporal server runs on this machine, and no other one is configured"
-            ):
+            with pytest.raises(Unreachable, match="no Temporal server runs on this machine, and none is configured"):
                 await client.cancel(task)
             again = ProcessIdentity.from_pid(os.getpid())
             write_run_file(settings.run_file, run.replace(server=again, workers=again))

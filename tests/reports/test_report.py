@@ -128,8 +128,8 @@ Whether the sources support the claims was not judged.
 - Up to 2,500 tokens may have been billed for calls without a reply; they count as spent
 - Step research-1 ended early: a person denied it more
 - Compactions: 1; they replaced 22,000 tokens, stored 6 passages in memory and redacted 2 private values
-- research-1 asked for 20,000 tokens; 15,000 tokens approved by Ada (a name as given): go on
-- research-1 asked for 20,000 tokens; denied by Ada (a name as given)
+- research-1 asked for 20,000 tokens; 15,000 tokens approved by Ada (name not verified): go on
+- research-1 asked for 20,000 tokens; denied by Ada (name not verified)
 - research-2 asked for 30,000 tokens after 7 calls; no one answered
 - `approve_budget` had no effect: tokens: Input should be greater than 0
 - Memory did not answer a recall; the agent went on without it.

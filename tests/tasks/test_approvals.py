@@ -195,7 +195,7 @@ def test_of_requests_that_are_denied_together_one_that_cannot_be_spares_no_other
     assert reason(unknown) == "there is no request with this id; open: research-1-1, research-2-1"
     assert {one.answer_id for one in (first, unknown, second)} == {"a"}
     assert [one.request_id for one in (first, unknown, second)] == ["research-1-1", "gone-1", "research-2-1"]
-    with pytest.raises(ValueError, match="`also` names other requests than `request_id`, which is missing"):
+    with pytest.raises(ValueError, match="`also` lists additional requests, but `request_id` is missing"):
         answer_each_request(denied, among(ONE, TWO), DenyInput(also=("research-1-1",)), NOON)
 
 
@@ -206,7 +206,7 @@ def test_of_grants_that_are_made_together_each_counts_against_the_ceiling_of_the
     assert (answered(first).granted, answered(first).answer_id) == (Amount(tokens=600), "a")
     assert "over its ceiling of 10,900 tokens: 300 tokens left" in reason(second)
     assert second.request_id == "research-2-1"
-    with pytest.raises(ValueError, match="`also` names other requests than `request_id`, which is missing"):
+    with pytest.raises(ValueError, match="`also` lists additional requests, but `request_id` is missing"):
         answer_each_request(approved, standing, ApproveInput(also=("research-1-1",)), NOON)
 
 

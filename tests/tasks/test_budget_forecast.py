@@ -172,7 +172,7 @@ def test_a_denial_says_who_goes_on_with_what() -> None:
         "a ends with 1 note and 2 findings; weigh and write continue with that; the report is partial"
     )
     assert format_denial_effect(told.replace(dependent_steps=("weigh",)), "a") == (
-        "a ends with nothing; weigh continues with that; the report is partial"
+        "a ends with nothing; weigh continues without it; the report is partial"
     )
     assert format_denial_effect(writing, "write") == (
         "write ends with 2 sections; the report is partial and lists the findings of the other steps"
@@ -200,7 +200,7 @@ def test_an_answer_names_who_claims_to_have_given_it_and_where_it_came_from() ->
     granted = PENDING_APPROVAL.replace(decision="approved", granted=Amount(tokens=5))
     by_ada = granted.replace(by="Ada", note="go on")
     assert format_request_and_answer(ApprovalView.from_request(by_ada), over=False, origin="sent from a@b") == (
-        f"{asked}; 5 tokens approved by Ada (a name as given; sent from a@b): go on"
+        f"{asked}; 5 tokens approved by Ada (name not verified; sent from a@b): go on"
     )
     assert format_request_and_answer(ApprovalView.from_request(granted), over=False) == f"{asked}; 5 tokens approved"
     assert format_request_and_answer(ApprovalView.from_request(granted), over=False, origin="sent from a@b") == (
@@ -208,7 +208,7 @@ def test_an_answer_names_who_claims_to_have_given_it_and_where_it_came_from() ->
     )
     halted = PENDING_APPROVAL.replace(decision="approved", reason="no credit", by="Ada")
     assert format_request_and_answer(ApprovalView.from_request(halted), over=False) == (
-        "research-2 made no more calls after 7 calls (no credit); approved by Ada (a name as given)"
+        "research-2 made no more calls after 7 calls (no credit); approved by Ada (name not verified)"
     )
     unasked = granted.replace(by=AUTHORISED_IN_ADVANCE, note="1 of 3")
     assert (

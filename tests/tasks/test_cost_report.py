@@ -163,6 +163,6 @@ def test_thinking_that_was_left_out_and_prefixes_that_were_not_read_are_on_the_b
     assert made.total.dropped_thinking == 4
     assert made.total.cache_misses == {"tools_changed": 2, "messages_changed": 1}
     shown = format_cost_report(made, 120)
-    assert "left out by the provider, as it did not fit what stands before it: 4 blocks of thinking" in shown
-    assert "prefix not read from the cache, as the provider says: tools_changed (2 times)" in shown
+    assert "left out by the provider, because the text before them had changed: 4 blocks of thinking" in shown
+    assert "prefix not read from the cache, according to the provider: tools_changed (2 times)" in shown
     assert "left out by the provider" not in format_cost_report(build_cost_breakdown([make_paid_turn("a")]), 120)

@@ -210,7 +210,7 @@ def test_an_approval_that_names_the_tool_is_taken() -> None:
     assert (answer.decision, answer.by, answer.granted) == ("approved", "Ada", Amount())
     assert (
         format_request_and_answer(ApprovalView.from_request(answer), over=False)
-        == f"{AGENT} asked to call fs__write_file; approved by Ada (a name as given)"
+        == f"{AGENT} asked to call fs__write_file; approved by Ada (name not verified)"
     )
 
 

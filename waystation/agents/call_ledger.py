@@ -174,7 +174,7 @@ class MeteredModel:
         bytes_bound = compute_request_upper_bound(request.system, tools, request.messages)
         own = find_worst_rates(request.model, bytes_bound, day, prices)
         if own is None and remaining.micro_usd is not None:
-            raise BadInput(f"{request.model} has no known price, so no call of it can be held under a limit in dollars")
+            raise BadInput(f"{request.model} has no known price, so its calls cannot be kept within a limit in dollars")
 
         def bounded(tokens: int) -> CallCostBound:
             met = (find_worst_rates(model, tokens, day, prices) for model in (request.model, *request.fallbacks))
@@ -250,7 +250,7 @@ class MeteredModel:
         async def read() -> ModelResponse:
             reply = await model.warm_cache(call.request)
             if reply is None:
-                raise ModelRejected("the endpoint takes no calls without a reply")
+                raise ModelRejected("the endpoint does not support calls without a reply")
             return reply.replace(usage=reply.usage.fill_missing(call.worst_case.tokens, 0))
 
         _, charge = await books.run_metered_call(fence, key, priced, read)
@@ -284,7 +284,7 @@ def _require_json(value: object) -> None:
     except (ValueError, RecursionError) as error:
         raise ModelRejected(
             f"the request cannot be written as JSON ({type(error).__name__}), so it was not sent and costs nothing: a "
-            "tool's schema or a message has a value that JSON does not carry"
+            "tool's schema or a message has a value that JSON cannot express"
         ) from None
 
 
@@ -476,7 +476,7 @@ class MeteredSearch:
         day, model = self.clock().date(), self.web.model
         price = find_price(model, day, self.prices)
         if price is None and limit.micro_usd is not None:
-            raise BadInput(f"{model} has no known price, so no search by it can be held under a limit in dollars")
+            raise BadInput(f"{model} has no known price, so its searches cannot be kept within a limit in dollars")
         rates = None if price is None else price.compute_worst_rates(SEARCH_INPUT_TOKENS)
         searching = Amount() if price is None else Amount(micro_usd=int(price.compute_search_cost(1)))
         worst = (

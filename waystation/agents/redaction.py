@@ -129,7 +129,7 @@ class VaultPlaceholderFactory:
             try:
                 taken = await self.vault.store_originals(tenant, waiting, session)
             except StoreError as error:
-                raise RedactionFailed(f"what was replaced cannot be kept, so it goes nowhere: {error}") from error
+                raise RedactionFailed(f"the replaced values cannot be stored, so nothing is sent: {error}") from error
             for one in waiting:
                 if one.fingerprint not in taken:
                     settled[one.fingerprint] = one.placeholder
@@ -266,9 +266,8 @@ class RedactionRetryPolicy:
             times.pop(key, None)
             kind = RedactionReviewRequiredError if self.failure_mode == "pause" else RedactionAbandonedError
             raise kind(
-                f"a text ({destination}) could not be redacted in time, twice: give less at once, or more time (the "
-                f"setting "
-                "redaction_seconds)"
+                f"a text ({destination}) could not be redacted in time, twice: submit less text at once, or raise "
+                "the setting redaction_seconds"
             )
         placeholder = make_failed_redaction(text, key, put_aside=True)
         if tried:
@@ -304,7 +303,7 @@ async def _kept(answer: Awaitable[_T]) -> _T:
     try:
         return await answer
     except StoreError as error:
-        raise RedactionFailed(f"which texts take too long cannot be looked up: {error}") from error
+        raise RedactionFailed(f"the list of texts that take too long cannot be read: {error}") from error
 
 
 TitlePolicy = Literal["redacted", "none"]

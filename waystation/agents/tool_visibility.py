@@ -31,7 +31,7 @@ class ParameterLimit(Value):
     @model_validator(mode="after")
     def _says_something(self) -> "ParameterLimit":
         if self == ParameterLimit.model_construct():
-            raise ValueError("say min, max, one_of or domains")
+            raise ValueError("give min, max, one_of or domains")
         if self.min is not None and self.max is not None and self.min > self.max:
             raise ValueError(f"min {self.min:g} is more than max {self.max:g}")
         if self.domains is not None:

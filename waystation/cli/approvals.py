@@ -414,7 +414,9 @@ def deny(
 
     typed = AnswerCommand("deny", task, tuple(request or ()), options, all_requests=every)
     if typed.is_multiple and finish == "cancel":
-        raise BadInput(f"--finish cancel ends the whole task: deny one request so, or `waystation cancel {task}`")
+        raise BadInput(
+            f"--finish cancel ends the whole task: deny one request with it, or run `waystation cancel {task}`"
+        )
     send_answers_and_exit(typed, send, together, as_json=as_json)
 
 

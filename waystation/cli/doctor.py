@@ -425,7 +425,10 @@ async def _payloads(settings: Settings) -> CheckResult:
 
 def _model(settings: Settings) -> CheckResult:
     if settings.uses_offline_model:
-        finding = "the built-in offline model, which extracts and does not reason: set ANTHROPIC_API_KEY to use Claude"
+        finding = (
+            "the built-in offline model, which quotes documents and does not reason: set ANTHROPIC_API_KEY to use "
+            "Claude"
+        )
         return CheckResult(name="model", ok=False, finding=finding, needed=False)
     names = dict.fromkeys(settings.get_model_options(role).model for role in list_step_roles())
     called = dict.fromkeys((*names, settings.planner_model, settings.reviewer_model))

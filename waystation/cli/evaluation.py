@@ -48,7 +48,7 @@ QUESTION_BUDGET = "1M"
 _SETTINGS_SUFFIX = ".toml"
 _RESULT_SUFFIX = ".json"
 _MEASURES: dict[str, Metric] = {measure: measure for measure in MEASURES}
-_NOBODY = "evaluations grant no requests"
+_NOBODY = "an evaluation denies all requests"
 
 app = typer.Typer()
 

@@ -318,12 +318,12 @@ def describe_shown_version(task_id: str, phase: TaskPhase, versions: Sequence[Re
     shown = select_shown_version(versions)
     if shown is None or (phase.over and shown == versions[-1]):
         return ""
-    this = f"this is version {shown.number} of its report, which was delivered before ({shown.phase})"
+    this = f"this is version {shown.number} of its report, from before the rewind ({shown.phase})"
     if not phase.over:
         return f"{task_id} was rewound and is {phase}: {this}"
     last = versions[-1]
     how = "cancelled" if last.phase is TaskPhase.CANCELLED else "failed"
-    there = f"version {last.number}, in {task_id}.v{last.number}.md, is what it had then"
+    there = f"version {last.number}, in {task_id}.v{last.number}.md, has its work up to then"
     return f"{task_id} was rewound and then {how}: {this}; {there}"
 
 

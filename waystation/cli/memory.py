@@ -117,10 +117,12 @@ def search(
     ] = None,
     kind: Annotated[str | None, typer.Option("--kind", metavar="KIND", help=f"Only {_ALL_KINDS}.")] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="DATE", help="Only passages stored since this date, or an age like 2d.")
+        str | None,
+        typer.Option(metavar="DATE", help="Only passages stored after this: a date (2026-11-01) or an age (2d)."),
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="DATE", help="Only passages stored before this date, or an age like 1h.")
+        str | None,
+        typer.Option(metavar="DATE", help="Only passages stored before this: a date (2026-11-01) or an age (1h)."),
     ] = None,
     tokens: Annotated[
         int, typer.Option("--tokens", metavar="N", min=1, max=MAX_RECALLED_TOKENS, help="Maximum tokens to print.")

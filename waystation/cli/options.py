@@ -144,9 +144,7 @@ def resolve_request_id(given: str | None) -> str:
     if given is None:
         return secrets.token_hex(8)
     if not given.strip():
-        raise BadInput(
-            "--request-id is empty, and a retry would not find its task: give an id, or leave the option out"
-        )
+        raise BadInput("--request-id is empty, so a retry could not find the task: give an id, or leave the option out")
     return given
 
 
@@ -181,7 +179,7 @@ def format_moment(moment: datetime, now: datetime) -> str:
     return f"{there:%d %b %H:%M}" if there.year == now.year else f"{there:%d %b %Y}"
 
 
-DATE_OR_MOMENT = "a date (2026-11-01) or a moment (2026-11-01T07:00)"
+DATE_OR_MOMENT = "a date (2026-11-01) or a date and time (2026-11-01T07:00)"
 
 
 def parse_moment(text: str | None, option: str, now: datetime, takes: str = DATE_OR_MOMENT) -> datetime | None:
@@ -212,7 +210,9 @@ def parse_moment_or_age(text: str | None, option: str, now: datetime) -> datetim
     """Parse a time, or an age such as 2d. Raises BadInput."""
     if text is not None and _SPAN.fullmatch(text.strip()):
         return now.astimezone(UTC) - parse_span(text, option)
-    return parse_moment(text, option, now, "a date (2026-11-01), a moment (2026-11-01T07:00) or how long ago (2d)")
+    return parse_moment(
+        text, option, now, "a date (2026-11-01), a date and time (2026-11-01T07:00) or how long ago (2d)"
+    )
 
 
 def parse_past_moment(text: str | None, option: str, now: datetime) -> datetime | None:
@@ -284,7 +284,8 @@ def _date(text: str, now: datetime) -> datetime:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise BadInput(
-            "--answer-by takes a time (07:00), a moment (2026-11-30T07:00), or how long each request waits (90m, 7d), "
+            "--answer-by takes a time (07:00), a date and time (2026-11-30T07:00), or how long each request "
+            "waits (90m, 7d), "
             f"not {sanitize_line(text)!r}"
         ) from error
     moment = _in_time(moment if moment.tzinfo else moment.replace(tzinfo=now.tzinfo), "--answer-by")

@@ -66,7 +66,7 @@ def _of_editor(settings: Settings, planned: PlannedTask, by: str, note: str) -> 
     """Let a person edit the plan, and submit it. A plan that was refused is saved. Raises BadInput, Unreachable."""
     task_id, before = planned.task.task_id, render_plan_text(planned)
     if planned.task.pending_plan_limit is None:
-        raise BadInput(f"the plan of {task_id} does not wait for approval, so it cannot be changed")
+        raise BadInput(f"the plan of {task_id} is not waiting for approval, so it cannot be changed")
     written = edit_in_editor(before)
     if written is None:
         raise BadInput("the plan was not changed, so nothing was sent: `waystation approve` approves it as it is")

@@ -424,7 +424,7 @@ async def _up(settings: Settings) -> RunFile:
     except asyncio.CancelledError:
         if process is not None and process.poll() is None:
             print_message(
-                "The platform goes on starting in the background: `waystation status` shows when it is ready, and "
+                "The platform is still starting in the background: `waystation status` shows when it is ready, and "
                 "`waystation down` then stops it."
             )
         raise

@@ -401,7 +401,7 @@ def _block_text(block: Block) -> str:
         case Thinking():
             return f"(thinks) {_continued(block.thinking)}"
         case RedactedThinking():
-            return "(thinks, sealed by the provider)"
+            return "(thinking, encrypted by the provider)"
         case OpaqueBlock():
             return f"({block.kind.replace('_', ' ')})"
         case ToolUse():
@@ -444,7 +444,7 @@ def format_cost_report(bill: CostBreakdown, width: int) -> str:
     """
     reused = () if bill.reused is None else bill.reused.format_sentences(bill.reused.agents)
     if not bill.lines:
-        silent = ["no call of a model has its reply", *_open(bill)]
+        silent = ["no model call has a reply yet", *_open(bill)]
         return "\n".join([*(silent if bill.possibly_billed else ["nothing yet: no model was called"]), *reused])
     sections = _sections(bill)
     table = _bill_table(sections)
@@ -514,19 +514,21 @@ def _remarks(bill: CostBreakdown) -> list[str]:
     remarks = _open(bill)
     usage = bill.total.usage
     if bill.possibly_billed:
-        remarks.insert(0, f"with what may have been billed without a reply: {format_amount(bill.counted)}")
+        remarks.insert(0, f"including calls that may have been billed without a reply: {format_amount(bill.counted)}")
     remarks.insert(0, f"counts as spent: {usage.fresh:,} tokens of input, cache writes and output")
     if usage.searches:
-        remarks.append(f"searches of the web by the provider, which are in this cost: {usage.searches:,}")
+        remarks.append(f"web searches by the provider, included in this cost: {usage.searches:,}")
     if usage.estimated:
-        remarks.append(f"estimated, at most, as the endpoint did not report them: {usage.estimated:,} tokens")
+        remarks.append(
+            f"estimated upper bound, because the endpoint did not report the usage: {usage.estimated:,} tokens"
+        )
     remarks += bill.list_model_substitutions
     if dropped := bill.total.dropped_thinking:
         remarks.append(
-            f"left out by the provider, as it did not fit what stands before it: {dropped:,} blocks of thinking"
+            f"left out by the provider, because the text before them had changed: {dropped:,} blocks of thinking"
         )
     remarks += [
-        f"prefix not read from the cache, as the provider says: {reason} ({times:,} times)"
+        f"prefix not read from the cache, according to the provider: {reason} ({times:,} times)"
         for reason, times in bill.total.cache_misses.items()
     ]
     remarks.insert(0, f"{usage.cached_share:.1%} of the input was read from the provider's cache")
@@ -535,7 +537,7 @@ def _remarks(bill: CostBreakdown) -> list[str]:
 
 def _open(bill: CostBreakdown) -> list[str]:
     """Format calls without a reply, which are in progress or will never have one, and models without a price."""
-    named = f"{UNPRICED}: {', '.join(bill.unpriced_models)}; a file that WAYSTATION_PRICES names can say it"
+    named = f"{UNPRICED}: {', '.join(bill.unpriced_models)}; add the price to a file and set WAYSTATION_PRICES to it"
     return [
         f"{call.agent}: {call.intent.key} has no reply so far; possibly billed, "
         f"{format_amount(call.intent.worst_case)} at most"

@@ -47,7 +47,7 @@ def format_context(context: NextPromptView) -> str:
 def _heading(context: NextPromptView) -> list[str]:
     said = [
         f"{context.agent}, turn {context.turn}: {context.model}, a window of {context.window:,} tokens",
-        f"full from {context.trigger:,} on; {context.cached_share:.1%} of its input so far was read from the cache",
+        f"full at {context.trigger:,} tokens; {context.cached_share:.1%} of its input was read from the cache so far",
     ]
     if not context.system_known:
         said.append(
@@ -136,7 +136,7 @@ def format_restored_counts(restored: RestoredText) -> str:
     """Format how many placeholders were replaced, and how many remain."""
     said = f"{_placeholders(restored.replaced)} restored: what is printed now is private"
     if restored.unknown:
-        said += f"; {_placeholders(restored.unknown)} stayed, whose originals are not kept (credentials never are)"
+        said += f"; {_placeholders(restored.unknown)} stayed: their originals are not stored (credentials never are)"
     return said
 
 

@@ -217,7 +217,7 @@ def run_now(name: NameArgument) -> None:
     if asyncio.run(_run(name)):
         print_message(f"Requested a run of {name}. `waystation schedule list` shows its result.")
     else:
-        print_message(f"Requested a run of {name}. Another run is in progress, so its --overlap decides what happens.")
+        print_message(f"Requested a run of {name}. One is in progress: the schedule's --overlap decides what happens.")
 
 
 async def _run(name: str) -> bool:

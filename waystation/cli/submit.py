@@ -267,7 +267,7 @@ def print_task_summary(settings: Settings, row: TaskRow, documents: int) -> None
     if config.offline:
         here = settings.server is None and settings.anthropic_api_key is None
         step = ". Set ANTHROPIC_API_KEY to use Claude" if here else ""
-        print_message(f"Model: the built-in offline model, which extracts and does not reason{step}")
+        print_message(f"Model: the built-in offline model, which quotes documents and does not reason{step}")
     else:
         print_message(f"Model {config.default.model}")
     if request.session == make_own_session_name(request.request_id):

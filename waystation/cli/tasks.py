@@ -135,7 +135,7 @@ def list_tasks(
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(metavar="DATE", help="Only tasks submitted since this date, or an age like 2d, 12h or 30m."),
+        typer.Option(metavar="DATE", help="Only tasks submitted after this: a date (2026-11-01) or an age (12h)."),
     ] = None,
     text: Annotated[
         str, typer.Option(metavar="TEXT", help="Only tasks with this text in their question, as listed.")
@@ -165,8 +165,8 @@ def _print_remarks(views: Sequence[TaskView]) -> None:
     """Print each remark once; of tasks that do not answer, with what the list shows of them."""
     for remark in sorted({view.remark for view in views if view.remark}):
         stored = sum(view.remark == remark and not view.phase.over for view in views)
-        shown = f"{format_count(stored, 'unfinished task')} as last stored: " if stored else ""
-        print_message(f"{shown}{remark}")
+        shown = f" ({format_count(stored, 'unfinished task')} shown as last stored)" if stored else ""
+        print_message(f"{remark}{shown}")
 
 
 async def _tasks(task_filter: TaskFilter) -> tuple[TaskView, ...]:
@@ -179,7 +179,7 @@ def cancel(task: TaskArgument, as_json: JsonOption = False) -> None:
     """Stop a task. Its reserved budget returns to the session; what it has spent stays spent."""
     done = asyncio.run(_cancel(task))
     if done.requested:
-        print_message(f"Requested that {done.task_id} stops. `waystation show {done.task_id}` shows when it has.")
+        print_message(f"Requested to stop {done.task_id}. `waystation show {done.task_id}` shows when it has.")
     else:
         print_message(f"{done.task_id} has ended: {done.phase}")
     if as_json:
@@ -393,7 +393,7 @@ async def _send(task: str, text: str, by: str) -> AnswerResult:
 @app.command()
 def spending(
     since: Annotated[
-        str, typer.Option(metavar="DATE", help="First day in UTC, like 2026-11-01, or an age like 7d.")
+        str, typer.Option(metavar="DATE", help="First day, in UTC: a date (2026-11-01) or an age (7d).")
     ] = "29d",
     until: Annotated[str | None, typer.Option(metavar="DATE", help="Last day; default: today.")] = None,
     session: Annotated[str | None, typer.Option(metavar="NAME", help="Only tasks of this session.")] = None,

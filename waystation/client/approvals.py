@@ -278,7 +278,7 @@ async def resolve_only_request(
         return None
     waiting = TaskView.from_progress(progress).pending_approvals
     if len(waiting) != 1:
-        named = f"request_id is missing, and open: {', '.join(one.request_id for one in waiting)}"
+        named = f"request_id is missing; open requests: {', '.join(one.request_id for one in waiting)}"
         return AnswerResult(outcome="refused", reason=named if waiting else "no request is open")
     (asked,) = waiting
     if approving and asked.action is not None:

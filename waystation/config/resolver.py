@@ -550,8 +550,8 @@ def _small_reserves(config: TaskConfig) -> Iterator[str]:
         reduced = config.budget.tokens is None or reserve.tokens < spec.reserve_tokens
         if reduced and largest.subtract_clamped(reserve).is_zero and spec.reserve_percent:
             yield (
-                f"A budget of {format_limit(config.budget)} is small: it reserves {format_amount(reserve)} for {role}, "
-                "and a full report takes more. Raise --budget."
+                f"A budget of {format_limit(config.budget)} is small: only {format_amount(reserve)} can be reserved "
+                f"for {role}, and a full report needs more. Raise --budget."
             )
 
 

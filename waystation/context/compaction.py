@@ -200,7 +200,7 @@ class ContextEdit(Value):
             f"{self.agent}: {sanitize_line(self.short_description)} ({self.id}), asked for by "
             f"{render_claimed_name(self.by)}"
         )
-        claim = " (a name as given)" if self.by else ""
+        claim = " (name not verified)" if self.by else ""
         note = f" [{sanitize_line(self.note, MAX_NOTE_CHARACTERS)}]" if self.note else ""
         became = {"waiting": "waits for the end of its leg", "done": "done", "refused": "refused"}[self.state]
         return f"{asked}{claim}{note}: {became}" + (f", {self.reason}" if self.reason else "")

@@ -140,7 +140,7 @@ def build_pin_record(
     shown = build_layout(with_record(now, record))
     places = {name: place for place, unit in enumerate(shown.units) for name in unit.message_ids}
     if message_id not in places:
-        raise BadInput(f"{message_id} is never sent to the model, which takes no such message: it cannot be pinned")
+        raise BadInput(f"{message_id} is never sent to the model, so it cannot be pinned")
     sizes = {place: measure.scale_estimate(shown.units[place].tokens) for place in shown.pinned}
     if sum(sizes.values()) > policy.max_pinned_tokens:
         before = [place for place in sorted(shown.pinned) if place != places[message_id]]
@@ -148,7 +148,7 @@ def build_pin_record(
         raise BadInput(
             f"{message_id} has {sizes[places[message_id]]:,} tokens, and pins may have "
             f"{policy.max_pinned_tokens:,} together, a "
-            f"fifth of the window; pinned are: {names or 'none'}. Take one of them back, or raise the window."
+            f"fifth of the window; pinned are: {names or 'none'}. Remove one of them, or raise the window."
             + _instead(now, message_id)
         )
     return record

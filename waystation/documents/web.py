@@ -308,7 +308,7 @@ class DirectWebPageFetcher:
             raise WebFetchRejectedError(f"Pages of {address.host} are not allowed here", "Use another source.")
         if not is_host_or_subdomain(asked.host, address.host) and not domains.is_allowed(address.host):
             raise WebFetchRejectedError(
-                f"{asked.host} redirects to another site", f"If it is wanted, fetch {address.url} itself."
+                f"{asked.host} redirects to another site", f"To read that one, fetch {address.url} itself."
             )
 
     async def _visit(self, address: WebAddress) -> _Body | WebAddress:

@@ -26,7 +26,7 @@ class RedactionPolicy(StrEnum):
         """What is replaced, and where, for people."""
         match self:
             case RedactionPolicy.STANDARD:
-                return "secrets and identifiers are replaced before a model call, names too before summaries and memory"
+                return "secrets and identifiers are replaced before a model call; in summaries and memory, names, too"
             case RedactionPolicy.STRICT:
                 return "secrets, identifiers and names are replaced before a model call"
             case RedactionPolicy.SECRETS_ONLY:

@@ -127,7 +127,7 @@ async def open_store(settings: Settings) -> SqlStore:
     elif any(seen.exists() for seen in _seen_sealed(settings, store_id)):
         await store.aclose()
         raise StoreError(
-            "everything in the store at this place was encrypted, but the database no longer says so: "
+            "this store was fully encrypted, but its database no longer says so: "
             "encryption was turned off from another machine, another database is in its place, or another "
             "program has changed it. Restore the database from a backup, or accept it as it is with "
             "`waystation store reseal`"

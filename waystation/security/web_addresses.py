@@ -81,7 +81,7 @@ def _check_kind(parts: SplitResult) -> None:
         raise WebFetchRejectedError("Only http and https can be fetched", "Give an address that begins with https://.")
     if "@" in parts.netloc:
         raise WebFetchRejectedError(
-            "The address has a user name or password in it", "Leave out what stands before the @."
+            "The address has a user name or password in it", "Leave out everything before the @."
         )
 
 

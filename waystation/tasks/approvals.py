@@ -226,7 +226,7 @@ def answer_each_request(
     A request that cannot be answered does not affect the others. Raises ValueError without `request_id`.
     """
     if message.request_id is None:
-        raise ValueError("`also` names other requests than `request_id`, which is missing")
+        raise ValueError("`also` lists additional requests, but `request_id` is missing")
     signal = APPROVE_BUDGET if isinstance(message, ApproveInput) else DENY_BUDGET
     answers: list[ApprovalRequest | RejectedMessage] = []
     for one in dict.fromkeys((message.request_id, *message.also)):
@@ -250,7 +250,7 @@ def build_plan_edit(approval_context: ApprovalContext, message: ReviewPlanInput)
         )
     request = _open_request(approval_context, message.request_id)
     if not request.about_plan:
-        raise ValueError(f"{request.request_id} does not ask about a plan: approve or deny it")
+        raise ValueError(f"{request.request_id} is not about a plan: approve or deny it without sending a plan")
     if approval_context.revising:
         raise ValueError("this is a revision of the plan: approve it, or deny it to keep the plan as it was")
     _none_being_read(approval_context)

@@ -156,7 +156,7 @@ def format_request_and_answer(approval: ApprovalView, *, over: bool, origin: str
     `origin`: where the answer came from, if known.
     """
     asked = _asked(approval)
-    known = f"verified by {sanitize_line(approval.verified)}" if approval.verified else "a name as given"
+    known = f"verified by {sanitize_line(approval.verified)}" if approval.verified else "name not verified"
     claim = "; ".join(filter(None, (known if approval.by else "", origin)))
     by = f" by {render_claimed_name(approval.by)} ({claim})" if claim else ""
     note = f": {sanitize_line(approval.note, MAX_NOTE_CHARACTERS)}" if approval.note else ""

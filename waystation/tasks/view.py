@@ -295,12 +295,13 @@ def format_work_counts(work: WorkCounts) -> str:
 def format_denial_effect(forecast: BudgetForecast, agent: str) -> str:
     """Format what a denial without cancellation delivers; follows `if denied`."""
     has = format_work_counts(forecast.work_counts)
+    with_it = "without it" if has == "nothing" else "with that"
     if (parent := get_parent_id(agent)) is not None:
-        return f"{agent} returns {has} to {parent}, which continues with that; the report is partial"
+        return f"{agent} returns {has} to {parent}, which continues {with_it}; the report is partial"
     if forecast.dependent_steps:
         continue_ = "continues" if len(forecast.dependent_steps) == 1 else "continue"
         return (
-            f"{agent} ends with {has}; {_listed(forecast.dependent_steps)} {continue_} with that; the report is partial"
+            f"{agent} ends with {has}; {_listed(forecast.dependent_steps)} {continue_} {with_it}; the report is partial"
         )
     return f"{agent} ends with {has}; the report is partial and lists the findings of the other steps"
 

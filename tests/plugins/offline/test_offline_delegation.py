@@ -104,8 +104,7 @@ def test_a_hand_in_names_the_parts_that_subagents_did_not_finish() -> None:
     (handed_in,) = build_research_turn(AgentRequestView(brief=contract, exchanges=asked, max_tokens=2_000)).calls
     assert handed_in.input["open_questions"] == [
         "Not read to the end, because their subagents ended early: Documents 1 to 75.",
-        "This step quotes 1 of 300 documents; the others were not read for it or had no passage that "
-        "matched its words.",
+        "This step quotes 1 of 300 documents; the others were not read, or had no matching passage.",
     ]
 
 

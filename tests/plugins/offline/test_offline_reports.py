@@ -66,7 +66,7 @@ In the sections below: 5 quotations from 3 documents.
 
 **Open**
 
-- This step quotes 2 of 3 documents; rules was not read for it or had no passage that matched its words.
+- This step quotes 2 of 3 documents; rules was not read, or had no matching passage.
 
 ## What is not allowed
 
@@ -323,7 +323,7 @@ async def test_a_report_that_rests_on_an_analysis_alone_quotes_what_that_weighed
     team = OfflinePlanRunner(model, InMemoryTask(LEASE | {"other.md": "The garden has two trees."}))
     await team.run_task("How high is the rent?", Plan(steps=steps))
     assert written(team) == snapshot("""\
-What was found, and what is missing, stands in the sections below.
+What was found, and what is missing, is in the sections below.
 
 ## Conclusions
 
@@ -333,7 +333,7 @@ What was found, and what is missing, stands in the sections below.
 
 **Gaps**
 
-- Find – This step quotes 1 of 2 documents; other was not read for it or had no passage that matched its words.\
+- Find – This step quotes 1 of 2 documents; other was not read, or had no matching passage.\
 """)
 
 

@@ -152,7 +152,7 @@ def find_document(name: str, documents: tuple[Document, ...]) -> Document:
     if document := find_document_by_name(name, documents):
         called = sanitize_line(document.name)
         if document.removed:
-            raise ToolCallRejectedError(f"{called} was {REMOVED_NAME}: it is no evidence any more. Go on without it.")
+            raise ToolCallRejectedError(f"{called} was {REMOVED_NAME}: it is no longer evidence. Go on without it.")
         return document
     close = get_close_matches(name, [document.name for document in documents], n=3)
     hint = f"Did you mean {', '.join(map(sanitize_line, close))}?" if close else "list_documents names them all."
@@ -163,9 +163,7 @@ def _within_line(document: Document, arguments: ReadDocumentInput, line: str, ct
     """Return a part of one long line, and where it continues. Raises ToolCallRejectedError."""
     number, first = arguments.first_line, arguments.first_character
     if first > max(1, len(line)):
-        raise ToolCallRejectedError(
-            f"Line {number} has {len(line):,} characters; there is none from number {first:,} on."
-        )
+        raise ToolCallRejectedError(f"Line {number} has {len(line):,} characters; number {first:,} is beyond the end.")
     head = (
         f"{sanitize_line(document.name)}, line {number} of {document.lines}, {len(line):,} characters, from {first:,}"
     )
@@ -299,7 +297,7 @@ class ReadStoredResultTool(TypedTool[ReadStoredInput]):
             ) from error
         if arguments.first >= len(text):
             raise ToolCallRejectedError(
-                f"It has {len(text):,} characters; there is none from number {arguments.first:,} on."
+                f"It has {len(text):,} characters; number {arguments.first:,} is beyond the end."
             )
         return render_text_slice(text, arguments.first, ctx)
 
@@ -457,4 +455,4 @@ def _page(content: str) -> tuple[str, int, int] | None:
     return (header[1], int(header[2]), int(header[3])) if header else None
 
 
-_PAGE_HEADER = compile_bounded(r"(.+), lines (\d{1,9})-(\d{1,9}) of \d{1,9}")
+_PAGE_HEADER = compile_bounded(r"\A(.+), lines (\d{1,9})-(\d{1,9}) of \d{1,9}")

@@ -165,7 +165,7 @@ class PinMessageTool(TypedTool[PinMessageInput]):
 def _record(message_id: str, ctx: ToolContext, record_id: str, *, take_back: bool) -> Record:
     own = {pinned.message_id for pinned in _pins(ctx.transcript) if pinned.id.startswith(_ID_PREFIX)}
     if take_back and message_id not in own:
-        raise ToolCallRejectedError(f"This is no pin of yours.\nPins are: {_all_pins(ctx.transcript)}")
+        raise ToolCallRejectedError(f"This is not one of your pins.\nPins are: {_all_pins(ctx.transcript)}")
     try:
         if take_back:
             record: Record = build_unpin_record(ctx.transcript, message_id, record_id)

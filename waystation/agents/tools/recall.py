@@ -116,7 +116,7 @@ class ExpandReferenceTool(TypedTool[ExpandInput]):
         text = await asyncio.to_thread(escape_tags, await self._text(wanted, ctx))
         if arguments.first >= len(text):
             raise ToolCallRejectedError(
-                f"They have {len(text):,} characters; there is none from number {arguments.first:,} on."
+                f"They have {len(text):,} characters; number {arguments.first:,} is beyond the end."
             )
         return render_text_slice(text, arguments.first, ctx)
 

@@ -92,7 +92,7 @@ class FetchPageTool(TypedTool[FetchPageInput]):
         """Return a header, numbered lines, and where to continue."""
         if PLACEHOLDER_PATTERN.search(arguments.url):
             raise ToolCallRejectedError(
-                "The address has a placeholder in it. What that stands for is private and is not sent."
+                "The address has a placeholder in it. The value behind it is private and is not sent."
             )
         found, first = await self._page(arguments.url, ctx), arguments.first_line
         shown = await load_redacted_lines(self._redacted, found.blob, "The page", ctx)
@@ -167,7 +167,7 @@ class WebSearchTool(TypedTool[WebSearchInput]):
         """Return one block per page."""
         if PLACEHOLDER_PATTERN.search(arguments.query):
             raise ToolCallRejectedError(
-                "The query has a placeholder in it. What that stands for is private: search without it."
+                "The query has a placeholder in it. The value behind it is private: search without it."
             )
         try:
             found = await self._search.search(ctx.fence, ctx.call_id, arguments.query, arguments.limit, ctx.limit)

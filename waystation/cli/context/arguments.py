@@ -68,7 +68,7 @@ MaxOutputOption = Annotated[
 ThresholdOption = Annotated[
     str | None,
     typer.Option(
-        "--threshold", metavar="PERCENT", help="Compact from this share of the window: 5 to 100; -1: default."
+        "--threshold", metavar="PERCENT", help="Compact at this percentage of the window: 5 to 100; -1: default."
     ),
 ]
 StrategyOption = Annotated[

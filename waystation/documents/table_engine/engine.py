@@ -79,7 +79,7 @@ class DuckDbTableEngine:
             ) from None
         except (ChildProcessFailedError, ValidationError):
             raise TableQueryError(
-                "The engine broke down on this. Ask for it in another way, or go on without it."
+                "The engine failed at this query. Write it in another way, or go on without it."
             ) from None
         finally:
             child.kill()

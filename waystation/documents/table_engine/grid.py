@@ -97,7 +97,7 @@ def read_grid(text: TableText) -> Table:
     widest = max(rows, key=lambda row: len(row.cells))
     width = len(widest.cells)
     if width > MAX_COLUMNS:
-        raise TableEngineError(f"Line {widest.line} of {text.name} has {width:,} cells, and {MAX_COLUMNS} is the most.")
+        raise TableEngineError(f"Line {widest.line} of {text.name} has {width:,} cells; the maximum is {MAX_COLUMNS}.")
     if width * len(rows) > MAX_CELLS:
         raise TableEngineError(f"{text.name} has more than {MAX_CELLS:,} cells. Query fewer lines of it at once.")
     return Table(

@@ -404,7 +404,7 @@ def _unsaid_names(view: AgentRequestView, claims: Iterable[StepResultEntry]) -> 
 
 HALF = 0.5
 NOTHING_CLOSE = f"No quotation has half of the words that were looked for: {PERHAPS_NOTHING}"
-IN_THE_SECTIONS = "What was found, and what is missing, stands in the sections below."
+IN_THE_SECTIONS = "What was found, and what is missing, is in the sections below."
 _QUOTED = "quoted documents"
 MAX_GROUPS = 6
 MAX_SINGLE_FINDINGS = 5

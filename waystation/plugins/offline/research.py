@@ -485,10 +485,7 @@ class ResearchTurnBuilder:
                 )
         if told and quoted < total:
             others = self._others({note.place.document for note in told})
-            yield (
-                f"This step quotes {quoted} of {total} documents; {others} not read for it or had no "
-                "passage that matched its words."
-            )
+            yield (f"This step quotes {quoted} of {total} documents; {others} not read, or had no matching passage.")
 
     def _others(self, quoted: Set[str]) -> str:
         """Name the documents if they are few."""

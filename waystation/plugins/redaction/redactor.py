@@ -123,7 +123,7 @@ class PresidioRedactor:
         """
         wanted = get_redaction_level(destination, self._rules.policy)
         if wanted in {RedactionLevel.ORIGINAL, RedactionLevel.NO_TEXT}:
-            raise RedactionFailed(f"no redacted text goes to this place: {destination}")
+            raise RedactionFailed(f"unknown destination of redacted text: {destination}")
         waiting = iter(dict.fromkeys(texts))
         done: dict[str, RedactionResult] = {}
 
@@ -165,7 +165,7 @@ class PresidioRedactor:
             # Text found in one view is masked in the other, which may see more then: redacting twice changes nothing.
             rest = await self._lane.run(partial(_masked, rest, finds), limit)
         raise TextRedactionError(
-            f"each of {MAX_TEXT_VIEWS} passes found more than the one before: the text was made to cause that"
+            f"each of {MAX_TEXT_VIEWS} passes found more than the one before: the text was made to prevent redaction"
         )
 
     async def _found_in_views(self, text: str, level: RedactionLevel, limit: TimeLimit) -> Sequence[ChunkSearchResult]:

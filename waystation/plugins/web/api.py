@@ -377,7 +377,7 @@ async def call_client(
     called = REMOTE_METHODS.get(name)
     _require_same_version(version)
     if called is None or called.role != role:
-        raise HTTPException(404, f"a client does not ask for {role} {replace_control_characters(name)}")
+        raise HTTPException(404, f"clients cannot request {role} {replace_control_characters(name)}")
     return Response(await invoke_client_method(client, principal, called, given), media_type="application/json")
 
 
@@ -394,7 +394,7 @@ async def send_message_of_client(
     signal = SIGNALS.get(name)
     _require_same_version(version)
     if signal is None or signal.permission != role:
-        raise HTTPException(404, f"a client does not send {role} {replace_control_characters(name)}")
+        raise HTTPException(404, f"clients cannot send {role} {replace_control_characters(name)}")
     return await send_client_message(client, who, signal, SentMessage.model_validate(sent))
 
 

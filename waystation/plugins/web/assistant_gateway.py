@@ -72,9 +72,9 @@ class DocumentInput(Value):
         if sum(given is not None for given in (self.text, self.path, self.uri)) != 1:
             raise ValueError("give one of text, path and uri")
         if self.text is not None and not (self.name.strip() and self.text.strip()):
-            raise ValueError("a text has words, and a name, which citations give")
+            raise ValueError("a text must not be blank, and needs a name, which citations use")
         if not (self.path or self.uri or self.text or "").strip():
-            raise ValueError("a path or an address is not empty: the path . is all of the folder that the person named")
+            raise ValueError("a path or an address must not be empty: the path . means the whole folder")
         return self
 
 
@@ -325,7 +325,8 @@ class AssistantGateway:
         views = await self.client.list_tasks(TaskFilter(session=self.policy.session_name), MAX_ASSISTANT_TASKS)
         if len(views) >= MAX_ASSISTANT_TASKS:
             raise BadInput(
-                f"{self.policy.name} has {MAX_ASSISTANT_TASKS:,} tasks: give it another name, and a budget for that"
+                f"{self.policy.name} has {MAX_ASSISTANT_TASKS:,} tasks, which is the maximum: give it another name, "
+                "with a budget of its own"
             )
         used = Amount()
         for view in views:
@@ -354,12 +355,9 @@ class AssistantGateway:
         used, limit = await self.compute_committed_amount(but), self.policy.budget
         if not limit.can_cover(used + amount):
             raise BadInput(
-                f"{format_amount(limit.restrict_to_limited_units(amount))} more are beyond what {self.policy.name} "
-                "may spend: of "
-                f"{format_limit(limit)} {format_limit(limit.remaining_after(used))} are left, since its tasks at "
-                "work count "
-                "with all "
-                "they may spend. Ask for less, or have a person raise WAYSTATION_MCP_BUDGET"
+                f"{self.policy.name} may not spend {format_amount(limit.restrict_to_limited_units(amount))} more: "
+                f"{format_limit(limit.remaining_after(used))} of {format_limit(limit)} are left, because a running "
+                "task counts with all that it may spend. Ask for less, or have a person raise WAYSTATION_MCP_BUDGET"
             )
 
     @asynccontextmanager
@@ -418,7 +416,7 @@ class AssistantGateway:
     async def search_memory(self, query: str, tokens: int) -> tuple[MemoryMatchJson, ...]:
         """Search memory as agents of its tasks do. Raises BadInput, Unreachable, MemoryUnavailable."""
         if not query.strip():
-            raise BadInput("there is nothing to look for: give a few words")
+            raise BadInput("the query is empty: give a few words")
         tenant, session = self.policy.tenant, self.policy.session_name
         wanted = MemoryQuery(tenant=tenant_hash(tenant), session=session_hash(tenant, session), text=query, dense=None)
         found = await self._memory.search(wanted, tokens)

@@ -316,7 +316,7 @@ class AssistantPolicy(Value):
         real = [Path(os.path.realpath(root.expanduser())) for root in (*settings.mcp_roots, *roots)]
         for root in real:
             if not root.is_dir():
-                raise BadInput(f"{root} is no folder: give one below which documents may be read, or none")
+                raise BadInput(f"{root} is not a folder: give a folder that documents may be read from, or none")
         return cls(
             name=settings.mcp_client,
             tenant=settings.tenant,
@@ -357,7 +357,7 @@ class AssistantPolicy(Value):
         """
         if not self.roots:
             raise BadInput(
-                "no folder was named below which assistants may read: start it with `--root FOLDER`, set "
+                "assistants may not read any folder: start the server with `--root FOLDER`, set "
                 "WAYSTATION_MCP_ROOTS, or give the document as text"
             )
         for root in self.roots:
@@ -366,8 +366,8 @@ class AssistantPolicy(Value):
                 return found
         listed = ", ".join(map(str, self.roots))
         raise BadInput(
-            f"{sanitize_line(written)!r} is nothing that may be read below {listed}: give a path there, or the text "
-            "itself"
+            f"{sanitize_line(written)!r} is not a file or folder that may be read below {listed}: give a path there, "
+            "or the text itself"
         )
 
 

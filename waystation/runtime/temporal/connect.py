@@ -185,7 +185,7 @@ async def connect(
     if "://" in target.address:
         raise BadInput("TEMPORAL_ADDRESS must be a host and a port without a scheme, like temporal.example.com:7233")
     if not target.address:
-        raise Unreachable(f"no Temporal server runs on this machine, and no other one is configured: {NEXT_STEP}")
+        raise Unreachable(f"no Temporal server runs on this machine, and none is configured: {NEXT_STEP}")
     try:
         client = await Client.connect(
             **_options(target),
