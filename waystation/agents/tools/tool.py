@@ -4,6 +4,7 @@ Also adapts tools of tool servers to the toolbox.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import ClassVar, Generic, TypeVar
@@ -11,6 +12,7 @@ from typing import ClassVar, Generic, TypeVar
 from pydantic import JsonValue
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 from pydantic_core import CoreSchema
+from pydantic_core.core_schema import IntSchema, StringSchema, WithDefaultSchema
 
 from waystation.agents.delegation import SubagentResult
 from waystation.agents.tool_visibility import LATER, SOON, PhaseUrgency, make_urgency
@@ -186,28 +188,67 @@ class Tool(ABC):
         """
 
 
-class _Untitled(GenerateJsonSchema):
-    """Omits the titles that pydantic derives from names.
+_EMPTY_DEFAULTS: tuple[JsonValue, ...] = (None, "", [])
+_OBVIOUS_BOUNDS: tuple[tuple[str, JsonValue], ...] = (("minLength", 1), ("minimum", 0), ("minimum", 1))
+"""Bounds that no call crosses: a model sends no empty query, and asks for no line -1."""
+_GENEROUS_LENGTH = 300
+"""Characters. A text may have this many or more where no sensible call is as long; the error names the bound."""
 
-    They take a sixth of all tokens of definitions and add nothing.
+
+class _CompactSchema(GenerateJsonSchema):
+    """Omits what tells a model nothing: titles, docstrings, empty defaults, obvious bounds, and null as a second way to
+    leave a parameter out.
+
+    Every request has these tokens, and for strict tools the SDK would write bounds and defaults into the descriptions.
+    The input model checks all of it in any case.
     """
 
     def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002
         return False
 
+    def default_schema(self, schema: WithDefaultSchema) -> dict[str, JsonValue]:
+        """Omit an empty default."""
+        inner = schema["schema"]
+        if inner["type"] == "nullable" and schema.get("default", ...) is None:
+            return self.generate_inner(inner["schema"])
+        written = super().default_schema(schema)
+        return {name: part for name, part in written.items() if name != "default" or part not in _EMPTY_DEFAULTS}
+
+    def str_schema(self, schema: StringSchema) -> dict[str, JsonValue]:
+        """Omit an obvious bound."""
+        written = _without_obvious_bounds(super().str_schema(schema))
+        if schema.get("max_length", 0) >= _GENEROUS_LENGTH:
+            del written["maxLength"]
+        return written
+
+    def int_schema(self, schema: IntSchema) -> dict[str, JsonValue]:
+        """Omit an obvious bound."""
+        return _without_obvious_bounds(super().int_schema(schema))
+
     def generate(self, schema: CoreSchema, mode: JsonSchemaMode = "validation") -> dict[str, JsonValue]:
-        """Omit the model's docstring, too: it is for readers of the code."""
-        whole = super().generate(schema, mode)
-        return {name: part for name, part in whole.items() if name not in {"title", "description"}}
+        """Omit the docstrings of models, which are for readers of the code: their fields are described."""
+        whole = _without_docstring(super().generate(schema, mode))
+        nested = whole.get("$defs")
+        if isinstance(nested, dict):
+            whole["$defs"] = {name: _without_docstring(part) for name, part in nested.items() if isinstance(part, dict)}
+        return whole
+
+
+def _without_obvious_bounds(schema: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    return {name: part for name, part in schema.items() if (name, part) not in _OBVIOUS_BOUNDS}
+
+
+def _without_docstring(schema: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    return {name: part for name, part in schema.items() if name not in {"title", "description"}}
 
 
 @cache
-def _schema(model: type[ToolInput]) -> dict[str, JsonValue]:
-    """Return the schema, cached per process.
+def build_input_schema(model: type[ToolInput]) -> dict[str, JsonValue]:
+    """Return the schema of a tool's arguments as models are sent it, cached per process.
 
     It takes milliseconds, and every leg and compaction needs those of all tools.
     """
-    return model.model_json_schema(schema_generator=_Untitled)
+    return model.model_json_schema(schema_generator=_CompactSchema)
 
 
 class TypedTool(Tool, Generic[_InputT]):
@@ -218,7 +259,7 @@ class TypedTool(Tool, Generic[_InputT]):
     @property
     def spec(self) -> ToolSpec:
         """Name, description, and the input model's JSON schema."""
-        schema = _schema(self.input_model)
+        schema = build_input_schema(self.input_model)
         return ToolSpec(name=self.name, description=self.description, input_schema=schema, strict=self.strict)
 
     async def call(self, arguments: dict[str, JsonValue], ctx: ToolContext) -> str:
