@@ -207,12 +207,17 @@ class _CompactSchema(GenerateJsonSchema):
         return False
 
     def default_schema(self, schema: WithDefaultSchema) -> dict[str, JsonValue]:
-        """Omit an empty default."""
-        inner = schema["schema"]
-        if inner["type"] == "nullable" and schema.get("default", ...) is None:
-            return self.generate_inner(inner["schema"])
+        """Omit an empty default, and null with it."""
         written = super().default_schema(schema)
-        return {name: part for name, part in written.items() if name != "default" or part not in _EMPTY_DEFAULTS}
+        if "default" not in written or written["default"] not in _EMPTY_DEFAULTS:
+            return written
+        del written["default"]
+        alternatives: JsonValue = written.get("anyOf")
+        match alternatives:
+            case [dict(value), {"type": "null"}]:
+                return value
+            case _:
+                return written
 
     def str_schema(self, schema: StringSchema) -> dict[str, JsonValue]:
         """Omit an obvious bound."""
