@@ -12,7 +12,6 @@ from typing import ClassVar, Generic, TypeVar
 from pydantic import JsonValue
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode
 from pydantic_core import CoreSchema
-from pydantic_core.core_schema import IntSchema, StringSchema, WithDefaultSchema
 
 from waystation.agents.delegation import SubagentResult
 from waystation.agents.tool_visibility import LATER, SOON, PhaseUrgency, make_urgency
@@ -206,45 +205,42 @@ class _CompactSchema(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002
         return False
 
-    def default_schema(self, schema: WithDefaultSchema) -> dict[str, JsonValue]:
-        """Omit an empty default, and null with it."""
-        written = super().default_schema(schema)
-        if "default" not in written or written["default"] not in _EMPTY_DEFAULTS:
-            return written
-        del written["default"]
-        alternatives: JsonValue = written.get("anyOf")
-        match alternatives:
-            case [dict(value), {"type": "null"}]:
-                return value
-            case _:
-                return written
-
-    def str_schema(self, schema: StringSchema) -> dict[str, JsonValue]:
-        """Omit an obvious bound."""
-        written = _without_obvious_bounds(super().str_schema(schema))
-        if schema.get("max_length", 0) >= _GENEROUS_LENGTH:
-            del written["maxLength"]
-        return written
-
-    def int_schema(self, schema: IntSchema) -> dict[str, JsonValue]:
-        """Omit an obvious bound."""
-        return _without_obvious_bounds(super().int_schema(schema))
-
     def generate(self, schema: CoreSchema, mode: JsonSchemaMode = "validation") -> dict[str, JsonValue]:
-        """Omit the docstrings of models, which are for readers of the code: their fields are described."""
-        whole = _without_docstring(super().generate(schema, mode))
+        """Simplify the model and those inside it."""
+        whole = _simplify_model(super().generate(schema, mode))
         nested = whole.get("$defs")
         if isinstance(nested, dict):
-            whole["$defs"] = {name: _without_docstring(part) for name, part in nested.items() if isinstance(part, dict)}
+            whole["$defs"] = {name: _simplify_model(part) for name, part in nested.items() if isinstance(part, dict)}
         return whole
 
 
-def _without_obvious_bounds(schema: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    return {name: part for name, part in schema.items() if (name, part) not in _OBVIOUS_BOUNDS}
+def _simplify_model(schema: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Omit title and docstring, which are for readers of the code: the fields are described."""
+    kept = {name: part for name, part in schema.items() if name not in {"title", "description"}}
+    fields = kept.get("properties")
+    if isinstance(fields, dict):
+        kept["properties"] = {name: _simplify(part) for name, part in fields.items()}
+    return kept
 
 
-def _without_docstring(schema: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    return {name: part for name, part in schema.items() if name not in {"title", "description"}}
+def _simplify(schema: JsonValue) -> JsonValue:
+    """Simplify the schema of a field or of its items."""
+    if not isinstance(schema, dict):
+        return schema
+    kept = {name: part for name, part in schema.items() if name != "default" or part not in _EMPTY_DEFAULTS}
+    match kept.get("anyOf"):
+        case [dict(value), {"type": "null"}] if kept.keys() != schema.keys():
+            kept = {name: part for name, part in kept.items() if name != "anyOf"} | value
+        case _:
+            pass
+    return {
+        name: _simplify(part) if name == "items" else part for name, part in kept.items() if not _is_obvious(name, part)
+    }
+
+
+def _is_obvious(keyword: str, value: JsonValue) -> bool:
+    generous = keyword == "maxLength" and isinstance(value, int) and value >= _GENEROUS_LENGTH
+    return generous or (keyword, value) in _OBVIOUS_BOUNDS
 
 
 @cache
