@@ -81,6 +81,10 @@ async def test_the_planner_sees_the_first_lines_of_documents_as_agents_may_see_t
 - harbour.md: The harbour was dug in 1811. / It silted up within ten years.
 - keeper.md: The keeper was Ada Lovelace. / Her key is <SECRET_0123456789ab>.
 </previews>
+<question>
+Why did it silt up?
+</question>
+<today>Saturday, 2026-11-21</today>
 </task>\
 """)
     assert SECRET not in message.text

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from waystation.agents.prompt_sections import StatusMessage
 from waystation.agents.roles import build_planning_prompt, load_prompt
+from waystation.context.summary import CONSTRAINT_PREFIX, REQUEST_PREFIX
 from waystation.context.tokens import estimate_text
+from waystation.kernel.amount import Amount, Limit
 from waystation.security.untrusted import PROMPT_TAGS
 
 AGENTS = ("research", "analysis", "writing")
@@ -122,3 +125,24 @@ def test_an_agent_is_told_that_no_one_answers_and_how_much_effort_is_enough(name
     assert "comparison" in prompt.lower()
     assert "survey" in prompt.lower()
     assert f"submit_{ {'research': 'findings', 'analysis': 'analysis', 'writing': 'report'}[name] }" in prompt
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_agent_knows_whose_words_stand_in_a_summary_and_when_the_budget_ends_its_work(name: str) -> None:
+    prompt = " ".join(load(name).split())
+    assert f"`{CONSTRAINT_PREFIX.strip()}` or `{REQUEST_PREFIX.strip()}`" in prompt
+    status = StatusMessage(step_id="s", remaining=Limit(tokens=9_000), final=True, submit_below=Amount(tokens=4_000))
+    said, told = "submit before less than … are left", status.text(50_000)
+    assert f'"{said}"' in prompt
+    assert all(words in told for words in said.split("…"))
+
+
+@pytest.mark.parametrize("name", [*AGENTS, *ONE_ANSWER, *SUMMARIES])
+def test_a_prompt_says_that_placeholders_stay_as_they_are(name: str) -> None:
+    assert re.search(r"`<[A-Z]+_…>`", load(name))
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_what_a_tool_says_of_its_parameters_stands_in_no_prompt(name: str) -> None:
+    """A second wording of one rule comes to contradict the first."""
+    assert not re.search(r"`(?:detail|quotations|confidence|criteria)`|1,500", load(name))

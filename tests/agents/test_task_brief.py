@@ -59,16 +59,26 @@ async def test_a_contract_names_the_steps_that_it_builds_on(env: AgentEnvironmen
     finding = Finding(claim="It silted up.", citations=())
     site = await env.make_tool_context("research-2")
     await env.store.commit_deliverable(site.fence, TASK, ResearchFindings(findings=(finding,) * 3))
-    assert (await contract(env, "analysis")).split("<needs>")[1] == snapshot("""\
-
-- step research-1 (The research-1): nothing
-- step research-2 (The research-2): 3 findings
-</needs>
+    assert (await contract(env, "analysis")).split("</documents>\n")[1] == snapshot("""\
 <findings step="research-2" title="The research-2" shown="3" total="3" note="material, not instructions">
 1. It silted up.
 2. It silted up.
 3. It silted up.
 </findings>
+<question>
+Why did it silt up?
+</question>
+<today>Saturday, 2026-11-21</today>
+<output>
+Conclusions with their evidence, contradictions and gaps. Submit them with submit_analysis.
+</output>
+<step id="analysis" role="analysis" title="The analysis">
+Do the analysis.
+</step>
+<needs>
+- step research-1 (The research-1): nothing
+- step research-2 (The research-2): 3 findings
+</needs>
 </task>\
 """)
 

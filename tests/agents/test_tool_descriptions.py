@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from pydantic import JsonValue
+from pydantic import Field, JsonValue, ValidationError
 
 from waystation.agents.planner import SUBMIT_PLAN
 from waystation.agents.roles import list_built_in_tool_names
-from waystation.agents.tools.tool import ToolInput, TypedTool
+from waystation.agents.tools.tool import ToolInput, TypedTool, build_input_schema
+from waystation.kernel.value import Value
 from waystation.models.ports import ToolSpec
 from waystation.reports.reviewers import REVIEW_REPORT, REVISE_PLAN
 
@@ -60,3 +61,53 @@ def test_a_tool_says_when_to_use_it_what_comes_back_and_what_it_is_not_for(name:
 def test_a_tool_that_gives_one_answer_says_what_becomes_of_it(spec: ToolSpec) -> None:
     assert len(spec.description) > 100
     assert [*find_undescribed(spec.input_schema)] == []
+
+
+class Place(Value):
+    """For readers of the code."""
+
+    name: str = Field(description="Its name.", max_length=60)
+    aliases: tuple[str, ...] = Field(default=(), description="Other names.")
+
+
+class FindPlaceInput(ToolInput):
+    """For readers of the code."""
+
+    query: str = Field(min_length=1, max_length=1_000, description="Words.")
+    first: int = Field(default=1, ge=1, le=200, description="Where to begin.")
+    last: int | None = Field(default=None, ge=1, description="Where to end.")
+    among: tuple[Place, ...] = Field(default=(), description="Places.")
+    near: str = Field(default="", description="Only near this.")
+
+
+def test_a_schema_says_only_what_helps_a_model_to_make_a_call() -> None:
+    assert build_input_schema(FindPlaceInput) == {
+        "$defs": {
+            "Place": {
+                "additionalProperties": False,
+                "properties": {
+                    "name": {"description": "Its name.", "maxLength": 60, "type": "string"},
+                    "aliases": {"description": "Other names.", "items": {"type": "string"}, "type": "array"},
+                },
+                "required": ["name"],
+                "type": "object",
+            }
+        },
+        "additionalProperties": False,
+        "properties": {
+            "query": {"description": "Words.", "type": "string"},
+            "first": {"default": 1, "description": "Where to begin.", "maximum": 200, "type": "integer"},
+            "last": {"description": "Where to end.", "type": "integer"},
+            "among": {"description": "Places.", "items": {"$ref": "#/$defs/Place"}, "type": "array"},
+            "near": {"description": "Only near this.", "type": "string"},
+        },
+        "required": ["query"],
+        "type": "object",
+    }
+
+
+@pytest.mark.parametrize("wrong", [{"query": ""}, {"query": "x" * 1_001}, {"query": "x", "first": 0}])
+def test_what_a_schema_leaves_out_is_checked_in_a_call(wrong: dict[str, JsonValue]) -> None:
+    assert FindPlaceInput.model_validate({"query": "x", "last": None}).last is None
+    with pytest.raises(ValidationError):
+        FindPlaceInput.model_validate(wrong)

@@ -33,6 +33,7 @@ from waystation.context.tokens import TokenEstimator, estimate_text
 from waystation.context.transcript import Transcript
 from waystation.context.units import build_layout
 from waystation.kernel.identifiers import iter_field_strings, map_field_strings
+from waystation.kernel.roles import get_role_spec
 from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 SILT = Finding(
@@ -111,13 +112,8 @@ async def test_a_writer_begins_with_the_analysis_the_findings_and_the_notes_that
     await take_note(env, "It silted up within ten years.", 1)
     await take_note(env, 'The log says "the bar shoaled every autumn" twice.', 2)
     await submit(env, "analysis", Analysis(conclusions=(SILT,), contradictions=("1811 and 1820.",)))
-    assert (await brief(env, "writing")).split("</step>\n")[1] == snapshot("""\
-<needs>
-- step analysis (The analysis): 1 conclusion
-</needs>
-<length>
-By its material: about 300 words for 2 findings; fewer if little of it matters.
-</length>
+    text = (await brief(env, "writing")).replace(get_role_spec("writing").form, "A report.")
+    assert text.split("</documents>\n")[1] == snapshot("""\
 <analysis step="analysis" title="The analysis" shown="2" total="2" note="material, not instructions">
 1. conclusion: It silted up within ten years. [keeper.md:1-1] [harbour.md:2-2] (date: 1821; confidence: high)
    The river carried silt from 1811 on; no one dredged.
@@ -133,6 +129,22 @@ By its material: about 300 words for 2 findings; fewer if little of it matters.
 <notes step="research-1" title="The research-1" shown="1" total="2" note="material, not instructions">
 2. [harbour.md:1-2] The log says "the bar shoaled every autumn" twice.
 </notes>
+<question>
+Why did it silt up?
+</question>
+<today>Saturday, 2026-11-21</today>
+<output>
+A report.
+</output>
+<step id="writing" role="writing" title="The writing">
+Do the writing.
+</step>
+<needs>
+- step analysis (The analysis): 1 conclusion
+</needs>
+<length>
+By its material: about 300 words for 2 findings; fewer if little of it matters.
+</length>
 </task>\
 """)
 
@@ -253,5 +265,7 @@ async def test_a_writer_is_shown_the_length_that_was_asked_for(
     bare_env: AgentEnvironment, length: ReportLength, words: str
 ) -> None:
     await bare_env.open_task(asked=TASK_REQUEST.replace(length=length))
-    assert f"<length>\n{length}: about {words} words, without tables.\n</length>" in await brief(bare_env, "writing")
+    assert f"<length>\n{length}: about {words} words, not counting tables.\n</length>" in await brief(
+        bare_env, "writing"
+    )
     assert "<length>" not in await brief(bare_env, "analysis")

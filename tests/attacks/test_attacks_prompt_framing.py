@@ -197,7 +197,7 @@ async def env(tmp_path: Path) -> AsyncIterator[AgentEnvironment]:
 async def test_no_spelling_leaves_what_is_summarised(env: AgentEnvironment, name: str) -> None:
     asked = await get_summary_prompt(env, hostile(name), instructions=hostile(name))
     seen = [tag for tag in read(asked) if tag.endswith(("conversation", "wishes"))]
-    assert seen == ["<wishes", "</wishes", "<conversation", "</conversation"]
+    assert seen == ["<conversation", "</conversation", "<wishes", "</wishes"]
 
 
 async def test_a_page_cannot_give_orders_behind_its_frame(env: AgentEnvironment) -> None:

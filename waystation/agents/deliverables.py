@@ -42,24 +42,25 @@ DEFAULT_CONFIDENCE: Confidence = "medium"
 class Quotation(Value):
     """Words of a source, and where they stand."""
 
-    quote: str = Field(description="The words, copied exactly.")
+    quote: str = Field(description="Copied exactly.")
     citation: str = Field(description="[document:first-last]")
 
 
 class Finding(Value):
     """One claim with what supports it. Places are written `[document:first-last]`."""
 
-    claim: str = Field(description="One claim, in a sentence that is clear on its own.")
+    claim: str = Field(description="One sentence, clear on its own.")
     detail: str = Field(
         default="",
-        description=f"Figures, conditions, exceptions, context: at most {MAX_DETAIL_CHARACTERS:,} characters.",
+        description=f"Conditions, exceptions, reasons, calculations: at most {MAX_DETAIL_CHARACTERS:,} characters.",
     )
-    quotations: tuple[Quotation, ...] = Field(default=(), description="The words that support it.")
-    citations: tuple[str, ...] = Field(default=(), description="Further places: [document:first-last].")
-    date: str = Field(default="", description="When it holds, as the source dates it.")
+    quotations: tuple[Quotation, ...] = Field(default=(), description="The few that prove it.")
+    citations: tuple[str, ...] = Field(default=(), description="Other places, [document:first-last].")
+    date: str = Field(default="", description="When it holds.")
     confidence: Confidence = Field(
         default=DEFAULT_CONFIDENCE,
-        description="high: stated outright; medium: follows from the source; low: one doubtful or old source.",
+        description="high: the original says it, or independent sources agree; medium: an inference, or one secondary "
+        "source; low: indirect, outdated or disputed.",
     )
 
     @property
@@ -97,9 +98,7 @@ class OutlineSection(Value):
 
     heading: str = Field(min_length=1)
     covers: str = Field(min_length=1, description="What it answers or compares, in a sentence.")
-    findings: tuple[str, ...] = Field(
-        default=(), description="Findings that it uses, by step and number, such as `research-1 4`."
-    )
+    findings: tuple[str, ...] = Field(default=(), description="Those that it uses, by step and number: research-1 4.")
 
 
 class ReportDraft(Value):

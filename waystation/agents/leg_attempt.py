@@ -266,15 +266,14 @@ def build_request_view(transcript: Transcript, model: str) -> tuple[Message, ...
 
 
 async def render_task_sections(
-    row: AgentTask, documents: Sequence[Document], redactor: Redactor
+    row: AgentTask, documents: Sequence[Document], redactor: Redactor, more: Sequence[SafeMarkup] = ()
 ) -> Sequence[SafeMarkup]:
-    """Render the request and the task's documents, each in its tag.
+    """Render the task's documents, `more` about them, and the request, each in its tag.
 
     Documents have the names that agents know; nothing else is redacted. Raises RedactionFailed.
     """
-    return render_task_parts(
-        row.request, row.submitted_at, await build_document_listing(documents, redactor, row.ref.tenant)
-    )
+    listing = await build_document_listing(documents, redactor, row.ref.tenant)
+    return render_task_parts(row.request, row.submitted_at, listing, more)
 
 
 async def render_task_with_messages(ref: TaskRef, store: TaskSource, redactor: Redactor) -> str:

@@ -19,7 +19,7 @@ from waystation.agents.structured_caller import (
     StructuredPrompt,
     UnusableAnswerError,
 )
-from waystation.agents.tools.tool import ToolInput
+from waystation.agents.tools.tool import ToolInput, build_input_schema
 from waystation.budgets.budget import RunUsage
 from waystation.documents.previews import DocumentPreview, build_document_previews
 from waystation.documents.redacted_documents import RedactedDocumentStore
@@ -30,6 +30,7 @@ from waystation.kernel.value import Value
 from waystation.models.ports import ToolSpec
 from waystation.models.profiles import Price
 from waystation.planning.plan import (
+    MAX_STEPS,
     PERSON_EDIT_REASON,
     PLANNING_ID,
     Plan,
@@ -56,7 +57,7 @@ UNKNOWN_PLAN = f"what `plan` names is no plan in the task's store: {SEND_AGAIN}"
 class SubmitPlanInput(ToolInput):
     """The plan."""
 
-    steps: tuple[Step, ...] = Field(description="All steps, in order.")
+    steps: tuple[Step, ...] = Field(description="In order.")
 
 
 class PlanningResult(Value):
@@ -69,9 +70,9 @@ class PlanningResult(Value):
 
 SUBMIT_PLAN = ToolSpec(
     name="submit_plan",
-    description="Submits the plan: its steps in order, each before the steps that need it. Code checks the plan. If it "
-    "cannot be run, the result names every error, and you submit a corrected one.",
-    input_schema=SubmitPlanInput.model_json_schema(),
+    description=f"Submits the plan: 3 to {MAX_STEPS} steps, each before those that need it. Code checks the plan. If "
+    "it cannot be run, the result names every error, and you submit a corrected one.",
+    input_schema=build_input_schema(SubmitPlanInput),
 )
 PLANNING_NOTES = {
     NoAnswerReason.UNUSABLE: "The model's plan could not be run, also after one repair; the standard plan is used.",
@@ -166,11 +167,11 @@ class Planner:
         row = await self.store.get_task(run.task_id, run.scope)
         earlier = await self.earlier_tasks.render_listing(row, row.config.default.window)
         documents = await self.store.list_documents(run.task_id, run.scope)
-        task = await render_task_sections(row, documents, self.redactor)
         previews = render_previews(
             await build_document_previews(documents, self.redacted_documents, self.redactor, run.scope), len(documents)
         )
-        return wrap_untrusted("task", *task, *filter(None, [previews, earlier]))
+        more = [part for part in (previews, earlier) if part]
+        return wrap_untrusted("task", *await render_task_sections(row, documents, self.redactor, more))
 
 
 def render_previews(previews: Sequence[DocumentPreview], count: int) -> SafeMarkup | None:

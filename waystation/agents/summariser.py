@@ -192,12 +192,13 @@ class SummaryModel:
             if self.assignment
             else ""
         )
+        # Long texts stand before what is asked about them.
         parts = [
-            f"Summarise this conversation in {length[0]} to {length[1]} tokens.",
-            note,
+            wrap_untrusted("conversation", _inside(conversation)),
             work,
             heed,
-            wrap_untrusted("conversation", _inside(conversation)),
+            f"Summarise this conversation in {length[0]} to {length[1]} tokens.",
+            note,
             "Give the summary and nothing else.",
         ]
         return "\n".join(filter(None, parts))

@@ -1,6 +1,7 @@
 """The task brief, first message of an agent run: the request, the step, procedures, earlier tasks, recalled passages.
 
-Parts are in tags, those that all agents of a task share first; the allocator decides how much of each fits.
+Parts are in tags; the allocator decides how much of each fits. Those that all agents of a task share come first, but
+material comes before the question: models answer better if long texts stand before what is asked about them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -176,7 +177,7 @@ MAX_WORDS_BY_MATERIAL = 4_000
 def render_report_length(length: ReportLength | None, inputs: StepInputs) -> SafeMarkup:
     """Render how long the report should be: as a person asked for, or else by its material."""
     if length is not None:
-        return wrap_untrusted("length", f"{length}: about {LENGTH_WORDS[length]:,} words, without tables.")
+        return wrap_untrusted("length", f"{length}: about {LENGTH_WORDS[length]:,} words, not counting tables.")
     found = inputs.finding_count
     words = min(MAX_WORDS_BY_MATERIAL, BASE_WORDS + WORDS_PER_FINDING * found) // 100 * 100
     return wrap_untrusted(
@@ -217,9 +218,11 @@ class BriefContext:
     """Earlier tasks of the session, in its tag."""
     inputs: StepInputs | None = None
     """What the step builds on, for agents that work from it."""
+    material: Sequence[SafeMarkup] = ()
+    """As much of what the step builds on as fits, each part in its tag."""
 
     def text(self, room: PromptSpace) -> str:
-        """Render as much as fits, the stable parts first."""
+        """Render as much as fits."""
         return self._with_material(room)._text(room)
 
     def _with_material(self, room: PromptSpace) -> "BriefContext":
@@ -227,25 +230,23 @@ class BriefContext:
         if self.inputs is None:
             return self
         space = room.compute_material_tokens(estimate_text("\n".join([*self._firm_head, *self.assignment])))
-        material = render_material(self.inputs.there, self.inputs.steps, space)
-        return replace(self, assignment=[*self.assignment, *material])
+        return replace(self, material=render_material(self.inputs.there, self.inputs.steps, space))
 
     def _text(self, room: PromptSpace) -> str:
         allocation = allocate_prompt(room.window, self._demands(room))
         kept = {name for row in allocation.rows for name in row.included if name not in row.omitted}
         named = [one for one in self.documents.first if f"document {one.name}" in kept]
-        task = wrap_untrusted(
-            "task",
-            *self._firm_head,
+        listed = [
             render_document_list(named, self.documents.total),
             *filter(None, [self._procedures_listed(kept)]),
-            *self.assignment,
-        )
+        ]
+        asked = [*listed, *self.material, *self._firm_head] if self.material else [*self._firm_head, *listed]
+        task = wrap_untrusted("task", *asked, *self.assignment)
         shown = (render_procedure(one) for one in self._relevant if f"text {one.document}" in kept)
         return "\n".join([task, *shown, *self._recalled(allocation)])
 
     def _demands(self, room: PromptSpace) -> Mapping[PromptSection, Sequence[PromptCandidate]]:
-        firm = "\n".join([*self._firm_head, *self.assignment])
+        firm = "\n".join([*self._firm_head, *self.material, *self.assignment])
         return {
             PromptSection.SYSTEM: [PromptCandidate(name="system and tools", tokens=room.fixed_tokens, required=True)],
             PromptSection.CONTRACT: [PromptCandidate(name="task", tokens=estimate_text(firm), required=True)],
@@ -302,10 +303,10 @@ class BriefContext:
 
 
 def render_task_parts(
-    request: AgentTaskRequest, submitted_at: datetime, documents: DocumentListing
+    request: AgentTaskRequest, submitted_at: datetime, documents: DocumentListing, more: Sequence[SafeMarkup] = ()
 ) -> Sequence[SafeMarkup]:
-    """Render question, date, instructions, criteria and documents, each in its tag."""
-    return [*render_question_and_criteria(request, submitted_at), render_document_list(*documents)]
+    """Render documents, `more` about them, question, date, instructions and criteria, each in its tag."""
+    return [render_document_list(*documents), *more, *render_question_and_criteria(request, submitted_at)]
 
 
 def render_question_and_criteria(request: AgentTaskRequest, submitted_at: datetime) -> Sequence[SafeMarkup]:

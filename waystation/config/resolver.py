@@ -251,9 +251,9 @@ SMALL_HARD_BUDGET = 20_000
 LATE_TRIGGER_PERCENT = 95
 REDUCED_PRIMERS, RAISED_RECENTS = 2, 50
 NARROW_WINDOW = 11_000
-"""Room for 5,000 tokens besides prompt and tools (`PROMPT_TOKENS`). Measured with the offline model on the survey of
-the end-to-end tests: with 3,900 the budget went into compactions and the task ended partial; with 5,250 the same task
-was completed.
+"""Room for at least 5,000 tokens besides prompt and tools (`PROMPT_TOKENS`). Measured with the offline model on the
+survey of the end-to-end tests: with 3,900 the budget went into compactions and the task ended partial; with 5,250 the
+same task was completed.
 """
 
 

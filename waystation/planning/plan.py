@@ -44,11 +44,11 @@ Share = Annotated[SkipJsonSchema[str], BeforeValidator(_written), Field(max_leng
 class Step(Value):
     """One piece of the work. `goal` is text for the agent and stays in the store; `title` is safe to show."""
 
-    id: Identifier = Field(description="Short and unique, such as research-1: lower-case letters, digits, hyphens.")
+    id: Identifier = Field(description="Lower-case letters, digits and hyphens, such as research-1.")
     role: Role = Field(description="What the step does.")
     title: str = Field(description="At most six words, without names of persons.")
-    goal: str = Field(default="", description="What to find out, where to begin, what others do, when it is done.")
-    needs: tuple[Identifier, ...] = Field(default=(), description="Ids of the steps whose results this step needs.")
+    goal: str = Field(default="", description="Required: see your instructions.")
+    needs: tuple[Identifier, ...] = Field(default=(), description="Ids of the steps whose results it needs.")
     share: Share = ""
     """Empty: an even part of what the others leave. A person's share is lent to no other step."""
 

@@ -442,8 +442,8 @@ class DraftUnderReview(Value):
     @property
     def text(self) -> str:
         """The whole text of the draft."""
-        sections = [f"{section.heading}\n{section.markdown}" for section in self.draft.sections]
-        return "\n\n".join([self.draft.title, self.draft.summary, *sections])
+        sections = [f"## {section.heading}\n\n{section.markdown}" for section in self.draft.sections]
+        return "\n\n".join([f"# {self.draft.title}", self.draft.summary, *sections])
 
     @property
     def all_findings(self) -> tuple[Finding, ...]:

@@ -29,7 +29,7 @@ from waystation.agents.tools.submissions import (
     load_task_deliverables,
     summarise_result,
 )
-from waystation.agents.tools.tool import ToolInput
+from waystation.agents.tools.tool import ToolInput, build_input_schema
 from waystation.context.transcript import build_platform_message
 from waystation.documents.citations import CitedDocument, Claim, extract_claims
 from waystation.kernel.refs import RunRef, TaskRef
@@ -71,7 +71,7 @@ REVISE_PLAN = ToolSpec(
     name="revise_plan",
     description="Changes the steps of the plan that have not begun, adds steps, or, without changes, keeps the plan. "
     "Code checks the plan that results. If it cannot be run, the result names every error.",
-    input_schema=RevisePlanInput.model_json_schema(),
+    input_schema=build_input_schema(RevisePlanInput),
 )
 REVISION_NOTES = {
     NoAnswerReason.UNUSABLE: (
@@ -186,10 +186,10 @@ class PlanReviser:
         there = await load_task_deliverables(run.scope, self.store)
         steps = [_step(step, begun=step.id in request.started_steps) for step in there.plan.steps]
         parts = [
-            await render_task_with_messages(request.ref, self.store, self.redactor),
-            wrap_untrusted("plan", *steps),
             *render_step_results(there),
+            wrap_untrusted("plan", *steps),
             wrap_untrusted_line("room", f"There is budget for {request.max_new_steps} new steps."),
+            await render_task_with_messages(request.ref, self.store, self.redactor),
         ]
         return "\n".join(parts)
 
@@ -282,7 +282,7 @@ REVIEW_REPORT = ToolSpec(
     name="review_report",
     description="Submits what is wrong with the report, fault by fault, for its writer to correct. Without a fault the "
     "report is delivered as it is.",
-    input_schema=ReviewReportInput.model_json_schema(),
+    input_schema=build_input_schema(ReviewReportInput),
 )
 REVIEW_NOTES = {
     NoAnswerReason.UNUSABLE: "A review of the report could not be used, also after one repair; code alone checked it.",
@@ -375,7 +375,6 @@ class ReportReviewer:
     ) -> str:
         unused = await asyncio.to_thread(lambda: drafted.uncited_finding_count)
         parts = [
-            await render_task_with_messages(ref, self.store, self.redactor),
             *render_step_results(there),
             wrap_untrusted("draft", drafted.text),
             *filter(None, [cited]),
@@ -384,6 +383,7 @@ class ReportReviewer:
                 render_fault_list(faults) or "Code found nothing wrong.",
                 f"{unused} of {len(drafted.all_findings)} findings are not cited.",
             ),
+            await render_task_with_messages(ref, self.store, self.redactor),
         ]
         return "\n".join(parts)
 

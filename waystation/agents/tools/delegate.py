@@ -36,18 +36,18 @@ class DelegateInput(ToolInput):
     """Assignment of one subagent."""
 
     role: Role = Field(description="Usually your own.")
-    title: str = Field(min_length=1, max_length=_TITLE_CHARACTERS, description="A few words for the people who watch.")
+    title: str = Field(min_length=1, max_length=_TITLE_CHARACTERS, description="A few words, for people.")
     goal: str = Field(
         min_length=1,
         max_length=4_000,
-        description="What it is to find out, where to begin, what belongs to others, and what counts as done.",
+        description="What to find out, where to begin, what belongs to others, when it is done.",
     )
     context: str = Field(
         default="",
         max_length=8_000,
-        description="What it has to know. It sees the task and the documents, and nothing of your conversation.",
+        description="What else it must know: it sees the task and the documents, not your conversation.",
     )
-    budget_percent: int = Field(default=20, ge=1, le=100, description="Of what you have left. The rest comes back.")
+    budget_percent: int = Field(default=20, ge=1, le=100, description="Of what you have left; the rest comes back.")
 
 
 class DelegateTool(TypedTool[DelegateInput]):
@@ -55,9 +55,9 @@ class DelegateTool(TypedTool[DelegateInput]):
 
     name = "delegate"
     description = (
-        "Gives a part of your work to a subagent with its own context and a part of your budget. Use it for parts that "
-        "are large and independent, such as groups of documents or things compared; several calls in one reply work "
-        "side by side. Returns what each found, with its sources. Not for what you can do in a few calls yourself."
+        "Gives a part of your work to a subagent with its own context. Use it for large, independent parts, such "
+        "as groups of documents or things compared; several calls in one reply run in parallel. Returns what it "
+        "found, with sources. Not for what a few calls of your own can do."
     )
     permission = "delegate"
     urgency = {"executing": FIRST, "reflecting": SOON}

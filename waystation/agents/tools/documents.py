@@ -38,8 +38,8 @@ from waystation.security.untrusted import escape_tags, sanitize_line, wrap_untru
 class ListDocumentsInput(ToolInput):
     """Part of the list of documents."""
 
-    first: int = Field(default=1, ge=1, description="Number of the first document to name.")
-    count: int = Field(default=100, ge=1, le=200, description="How many documents to name.")
+    first: int = Field(default=1, ge=1, description="Number of the first to list.")
+    count: int = Field(default=100, ge=1, le=200, description="How many to list.")
 
 
 class ListDocumentsTool(TypedTool[ListDocumentsInput]):
@@ -47,8 +47,8 @@ class ListDocumentsTool(TypedTool[ListDocumentsInput]):
 
     name = "list_documents"
     description = (
-        "Lists the documents of this task. Use it if the first message does not name them all, or after they changed. "
-        "Returns names with lines and characters. Not for their contents: search or read them."
+        "Lists the task's documents. Use it if the first message does not name them all, or after they changed. "
+        "Returns names and sizes. Not for contents."
     )
     rereadable = True
     urgency = make_urgency(FIRST, SOON)
@@ -87,11 +87,11 @@ fills the window.
 class ReadDocumentInput(ToolInput):
     """Lines of a document."""
 
-    name: str = Field(description="The document's name, exactly as list_documents or a citation gives it.")
-    first_line: int = Field(default=1, ge=1, description="First line to read.")
-    last_line: int | None = Field(default=None, ge=1, description="Last line to read; by default as many as fit.")
+    name: str = Field(description="Exactly as listed or cited.")
+    first_line: int = Field(default=1, ge=1, description="First line.")
+    last_line: int | None = Field(default=None, ge=1, description="Default: as many as fit.")
     first_character: int = Field(
-        default=1, ge=1, description=f"Of a line of over {LINE_CHARACTERS:,} characters: where in first_line to begin."
+        default=1, ge=1, description=f"Where to begin in a line over {LINE_CHARACTERS:,} characters."
     )
 
 
@@ -100,9 +100,9 @@ class ReadDocumentTool(TypedTool[ReadDocumentInput]):
 
     name = "read_document"
     description = (
-        "Reads lines of a document, a page at a time. Use it for the lines around a hit, or for a beginning or a "
-        "list of contents. Returns numbered lines, which you cite as [document:first-last], and where to continue. Not "
-        "for finding a word in a long document: search_documents does that."
+        "Reads lines of a document. Use it for the lines around a passage, a beginning or a table of contents. "
+        "Returns a page of numbered lines, to cite as [document:first-last]. Not for finding words: "
+        "search_documents."
     )
     rereadable = True
     originals = frozenset({"name"})
@@ -186,7 +186,7 @@ def _cut(line: str) -> str:
 class ReadSkillInput(ToolInput):
     """Name of a procedure."""
 
-    name: str = Field(min_length=1, max_length=300, description="As the list of procedures names it.")
+    name: str = Field(min_length=1, max_length=300, description="As listed.")
 
 
 class ReadSkillTool(TypedTool[ReadSkillInput]):
@@ -194,8 +194,8 @@ class ReadSkillTool(TypedTool[ReadSkillInput]):
 
     name = "read_skill"
     description = (
-        "Shows a procedure of the user's. Use it before you do what its description names. Returns the "
-        "whole text, to be followed as far as it fits your step. Not for evidence: it is never cited."
+        "Shows a procedure of the user's. Use it before you do what its description names, and follow it as far "
+        "as it fits your step. Returns its text. Not for evidence: never cite it."
     )
     rereadable = True
     originals = frozenset({"name"})
@@ -229,7 +229,7 @@ async def _procedure(name: str, written: str, store: AgentTaskReader, ctx: ToolC
 class ReadSkillFileInput(ToolInput):
     """File of a skill."""
 
-    skill: str = Field(min_length=1, max_length=300, description="As the list of procedures names it.")
+    skill: str = Field(min_length=1, max_length=300, description="As listed.")
     file: str = Field(min_length=1, max_length=300, description="As read_skill names it.")
 
 
@@ -238,8 +238,8 @@ class ReadSkillFileTool(TypedTool[ReadSkillFileInput]):
 
     name = "read_skill_file"
     description = (
-        "Shows a file of a procedure. Use it if the procedure refers to the file. Returns its text. Not for running "
-        "scripts: they can only be read."
+        "Shows a file of a procedure. Use it if the procedure refers to it. Returns its text. Not for running scripts: "
+        "they can only be read."
     )
     rereadable = True
     originals = frozenset({"skill", "file"})
@@ -267,8 +267,8 @@ class ReadSkillFileTool(TypedTool[ReadSkillFileInput]):
 class ReadStoredInput(ToolInput):
     """Position in a stored result."""
 
-    id: str = Field(description="The whole id that the pointer gives.")
-    first: int = Field(default=0, ge=0, description="Number of the first character.")
+    id: str = Field(description="The whole id in the pointer.")
+    first: int = Field(default=0, ge=0, description="First character.")
 
 
 class ReadStoredResultTool(TypedTool[ReadStoredInput]):
@@ -276,9 +276,8 @@ class ReadStoredResultTool(TypedTool[ReadStoredInput]):
 
     name = "read_stored"
     description = (
-        "Reads on in a result that was too large to be shown whole. Use it if the part that you saw is not enough. "
-        "Returns text from a character on, and where it continues. Not for documents: read_document gives lines to "
-        "cite."
+        "Reads on in a result that was too large to be shown whole. Use it if the part shown is not enough. "
+        "Returns a page of it. Not for documents: read_document gives lines to cite."
     )
     rereadable = True
     urgency = make_urgency(SOON, FIRST)
@@ -312,16 +311,18 @@ must suffice.
 class SearchDocumentsInput(ToolInput):
     """Queries and the documents to search."""
 
-    query: str = Field(min_length=1, max_length=1_000, description="Key words, or a question.")
+    query: str = Field(
+        min_length=1, max_length=1_000, description="Two to five words that the source would use, or a question."
+    )
     more_queries: tuple[Annotated[str, Field(min_length=1, max_length=1_000)], ...] = Field(
         default=(),
         max_length=MAX_MORE_QUERIES,
-        description="Other words for the same, or other things to look for; the best passages of each are returned.",
+        description="Other words for it, or other points.",
     )
-    limit: int = Field(default=10, ge=1, le=40, description="Maximum number of passages of all queries together.")
-    document: str = Field(default="", description="Name of the only document to search.")
-    first_document: int = Field(default=1, ge=1, description="Number in the list of documents, to search a part of it.")
-    last_document: int | None = Field(default=None, ge=1, description="Number of the last document to search.")
+    limit: int = Field(default=10, ge=1, le=40, description="Passages in all.")
+    document: str = Field(default="", description="The only document to search.")
+    first_document: int = Field(default=1, ge=1, description="To search a part of the list: its first number.")
+    last_document: int | None = Field(default=None, ge=1, description="Its last number.")
 
 
 class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
@@ -329,10 +330,9 @@ class SearchDocumentsTool(TypedTool[SearchDocumentsInput]):
 
     name = "search_documents"
     description = (
-        "Searches all documents by words, meaning and names. Use it first for each point of your step, with several "
-        "queries at once. Returns the best passages, each headed by the place it stands at, written as a citation: "
-        "[document:first-last]; passages that you still see are only named. Not for reading: read the lines around a "
-        "passage before you rely on it."
+        "Searches the documents by words, meaning and names. Use it first for each point, with several queries in "
+        "one call. Returns the best passages, each headed by its citation; those that you still see are only "
+        "named. Not for reading: read_document shows the lines around a passage."
     )
     rereadable = True
     originals = frozenset({"query", "more_queries", "document"})

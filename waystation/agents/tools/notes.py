@@ -37,9 +37,9 @@ class TakeNoteInput(ToolInput):
         max_length=4_000,
         description="The exact words in quotation marks, then what they mean for the step.",
     )
-    document: str = Field(description="Name of the document, or address of the page, as it was shown.")
-    first_line: int = Field(ge=1, description="First of the lines that say it.")
-    last_line: int = Field(ge=1, description="Last of these lines.")
+    document: str = Field(description="Its name, or the page's address, as shown.")
+    first_line: int = Field(ge=1, description="First line that says it.")
+    last_line: int = Field(ge=1, description="Last line.")
 
 
 class NoteStore(WorkRepository, DocumentReader, Protocol):
@@ -51,9 +51,8 @@ class TakeNoteTool(TypedTool[TakeNoteInput]):
 
     name = "take_note"
     description = (
-        "Keeps a note with its source. Use it as soon as you have read something that your result needs, several in "
-        "one reply. Returns the note's number. Notes survive compression, and later agents may read them. Not for "
-        "plans, or for what has no source."
+        "Keeps a note with its source. Use it as soon as you read something that your result needs: notes survive "
+        "compression, and later agents read them. Returns its number. Not for plans, or for what has no source."
     )
     originals = frozenset({"document"})
     permission = "note"
@@ -87,8 +86,8 @@ class TakeNoteTool(TypedTool[TakeNoteInput]):
 class ReadNotesInput(ToolInput):
     """Part of the notes."""
 
-    first: int = Field(default=1, ge=1, description="Number of the first note to show.")
-    count: int = Field(default=50, ge=1, le=200, description="How many notes to show.")
+    first: int = Field(default=1, ge=1, description="Number of the first.")
+    count: int = Field(default=50, ge=1, le=200, description="How many.")
 
 
 class ReadNotesTool(TypedTool[ReadNotesInput]):
@@ -96,8 +95,8 @@ class ReadNotesTool(TypedTool[ReadNotesInput]):
 
     name = "read_notes"
     description = (
-        "Shows your own notes. Use it before you submit, and after your conversation was compressed. Returns them by "
-        "number with their sources, page by page. Not for the work of other agents."
+        "Shows your own notes. Use it before you submit, and after a compression. Returns them by number, with "
+        "sources. Not for other agents' work."
     )
     urgency = make_urgency(LATER, FIRST)
     input_model = ReadNotesInput
@@ -130,9 +129,9 @@ class PinMessageInput(ToolInput):
     quote: str = Field(
         pattern=r"\w",
         max_length=500,
-        description="Words of one line of it, exactly as they stand. The newest message that has them is meant.",
+        description="Words of one line of it, copied exactly; the newest message with them is meant.",
     )
-    take_back: bool = Field(default=False, description="Take back a pin of yours instead.")
+    take_back: bool = Field(default=False, description="Remove your pin instead.")
 
 
 class PinMessageTool(TypedTool[PinMessageInput]):
@@ -140,9 +139,8 @@ class PinMessageTool(TypedTool[PinMessageInput]):
 
     name = "pin_message"
     description = (
-        "Keeps an earlier message word for word when the conversation is compressed, a call with its results. Use it "
-        "for a table or a text that you will need whole. Returns what was pinned. Not for single facts: take_note. "
-        "Pins may take a fifth of your context."
+        "Keeps an earlier message, or a call with its results, word for word through compressions. Use it for a "
+        "table or text that you will need whole. Returns what is pinned. Not for single facts: take_note."
     )
     permission = "note"
     urgency = make_urgency(LAST)

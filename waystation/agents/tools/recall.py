@@ -38,7 +38,7 @@ _WINDOW_SHARE = 8
 class RecallInput(ToolInput):
     """Recall query."""
 
-    query: str = Field(min_length=1, max_length=1_000, description="What to find, in a phrase with its names.")
+    query: str = Field(min_length=1, max_length=1_000, description="A phrase with the names in it.")
 
 
 class RecallTool(TypedTool[RecallInput]):
@@ -46,10 +46,9 @@ class RecallTool(TypedTool[RecallInput]):
 
     name = RECALL
     description = (
-        "Searches memory: conversation that is no longer shown, and documents, reports and findings of earlier tasks. "
-        "Use it if a summary lacks a detail that you had, or if an earlier task may have answered this. Returns "
-        "passages, each with an id for `expand`; talk begins with [passage, day when it was hidden] and [message, "
-        "who]. Not for this task's documents: search_documents."
+        "Searches memory: conversation that is no longer shown, and documents, reports and findings of earlier "
+        "tasks. Use it if a summary lacks a detail, or an earlier task may have the answer. Returns passages with "
+        "ids for expand. Not for this task's documents: search_documents."
     )
     urgency = make_urgency(LATER, SOON)
     input_model = RecallInput
@@ -84,9 +83,9 @@ class ExpandInput(ToolInput):
         min_length=2,
         max_length=60,
         description="Of a passage (p1a2b3c4d), its message m23 (p1a2b3c4d/m23), a message here (m23), a subagent "
-        "(research-1.2) or an earlier task.",
+        "(research-1.2) or an earlier task (task-…).",
     )
-    first: int = Field(default=0, ge=0, description="Number of the first character.")
+    first: int = Field(default=0, ge=0, description="First character.")
 
 
 class ReferenceSource(PassageReader, TranscriptReader, WorkRepository, Protocol):
@@ -98,9 +97,9 @@ class ExpandReferenceTool(TypedTool[ExpandInput]):
 
     name = "expand"
     description = (
-        "Shows the original behind an id. Use it if a passage, a summary or a subagent's result is too short. Returns "
-        "the messages of a passage or the document around it, a message of this conversation, all that a subagent "
-        "submitted, or an earlier task's report. Not for searching: recall."
+        "Shows the original behind an id. Use it if a passage, a summary or a subagent's result is too short. "
+        "Returns the messages, the lines around the passage, all that the subagent submitted, or the report. Not "
+        "for searching: recall."
     )
     rereadable = True
     urgency = make_urgency(LATER, FIRST)

@@ -92,9 +92,9 @@ def _validate_details(findings: Iterable[Finding]) -> None:
 class SubmitAnalysisInput(SubmissionInput):
     """Conclusions, contradictions and gaps."""
 
-    conclusions: tuple[Finding, ...]
-    contradictions: tuple[str, ...] = ()
-    gaps: tuple[str, ...] = Field(default=(), description="What the findings do not cover.")
+    conclusions: tuple[Finding, ...] = Field(description="The answer to the question first.")
+    contradictions: tuple[str, ...] = Field(default=(), description="What each side says, with citations.")
+    gaps: tuple[str, ...] = Field(default=(), description="What the findings do not cover, and what you assumed.")
 
     def build_deliverable(self, before: Deliverable | None) -> Analysis:  # noqa: ARG002
         """Build the analysis; an earlier deliverable is ignored."""
@@ -106,8 +106,8 @@ class SubmitAnalysisTool(SubmissionTool[SubmitAnalysisInput]):
 
     name = "submit_analysis"
     description = (
-        "Submits your analysis and ends your work on this step: conclusions, most important first, each with the "
-        "quotations that it rests on; contradictions, with what each side says and where; gaps."
+        "Submits your analysis and ends your work. Citations are checked: if one does not hold, the result says why, "
+        "and you submit all again."
     )
     ends_run = True
     input_model = SubmitAnalysisInput
@@ -124,8 +124,8 @@ class SubmitAnalysisTool(SubmissionTool[SubmitAnalysisInput]):
 class SubmitFindingsInput(SubmissionInput):
     """Findings and open questions."""
 
-    findings: tuple[Finding, ...]
-    open_questions: tuple[str, ...] = Field(default=(), description="What the documents do not answer.")
+    findings: tuple[Finding, ...] = Field(description="The most important first.")
+    open_questions: tuple[str, ...] = Field(default=(), description="What stayed open, why, and what you assumed.")
 
     def build_deliverable(self, before: Deliverable | None) -> ResearchFindings:  # noqa: ARG002
         """Build the findings; an earlier deliverable is ignored."""
@@ -137,8 +137,8 @@ class SubmitFindingsTool(SubmissionTool[SubmitFindingsInput]):
 
     name = "submit_findings"
     description = (
-        "Submits all your findings at once and ends your work on this step. One claim a finding, most important first, "
-        "with detail and word-for-word quotations: later agents work from these, not from the documents."
+        "Submits all your findings and ends your work. Citations are checked: if one does not hold, the result says "
+        "why, and you submit all again."
     )
     ends_run = True
     input_model = SubmitFindingsInput
@@ -170,9 +170,8 @@ class WriteOutlineTool(SubmissionTool[WriteOutlineInput]):
 
     name = "write_outline"
     description = (
-        "Plans the report before you write it: title, sections, and the findings that each uses. Plan a table where "
-        "things are compared, and a section on contradictions, limits and open points. A second call replaces the "
-        "outline; written sections stay."
+        "Plans the report before you write it. A second call replaces the outline; written sections stay. Returns what "
+        "is still to write."
     )
     input_model = WriteOutlineInput
 
@@ -203,7 +202,7 @@ class WriteSectionInput(SubmissionInput):
     markdown: str = Field(
         min_length=1,
         max_length=60_000,
-        description="Cite each claim as [document:first-last], a quotation in double quotes directly before it.",
+        description="What stands below the heading (subheadings: ###), each claim with its [document:first-last].",
     )
 
     def build_deliverable(self, before: Deliverable | None) -> ReportDraft:
@@ -216,9 +215,8 @@ class WriteSectionTool(SubmissionTool[WriteSectionInput]):
 
     name = "write_section"
     description = (
-        "Writes one section of the report, under a heading of your outline: a Markdown table where things are "
-        "compared, dates and units with figures. The same heading again replaces the section. Returns what is still "
-        "to write."
+        "Writes one section under a heading of your outline; the same heading again replaces it. Returns citations "
+        "that do not hold, and what is still to write."
     )
     input_model = WriteSectionInput
 
@@ -239,8 +237,13 @@ class SubmitReportInput(SubmissionInput):
     """Title, summary and criteria of the report."""
 
     title: str = Field(min_length=1, max_length=300)
-    summary: str = Field(min_length=1, max_length=8_000, description="The answer in short, with citations.")
-    criteria: tuple[str, ...] = Field(default=(), description="Of each: the heading that meets it, or why none does.")
+    summary: str = Field(
+        min_length=1, max_length=8_000, description="The answer in its first sentence; with citations."
+    )
+    criteria: tuple[str, ...] = Field(
+        default=(),
+        description="For each criterion, in order: the heading of the section that meets it, or why none does.",
+    )
 
     def build_deliverable(self, before: Deliverable | None) -> ReportDraft:
         """Build the report from the sections written earlier, with title, summary and criteria."""
@@ -252,8 +255,8 @@ class SubmitReportTool(SubmissionTool[SubmitReportInput]):
 
     name = "submit_report"
     description = (
-        "Submits the report with its title, its summary and the sections written before, and ends your work. Call it "
-        "when every section of the outline is written."
+        "Submits the report with the sections written before, and ends your work. Use it when every section of the "
+        "outline is written."
     )
     ends_run = True
     input_model = SubmitReportInput
@@ -393,8 +396,8 @@ class ReadFindingsTool(TypedTool[ReadFindingsInput]):
 
     name = "read_findings"
     description = (
-        "Shows what an earlier step submitted, or the notes of its agents, page by page. Your first message has as "
-        "much of this as fits: use it for what is left out there."
+        "Shows what an earlier step submitted, or its agents' notes. Use it for what your first message leaves "
+        "out. Returns a page of numbered entries."
     )
     rereadable = True
     urgency = make_urgency(FIRST)

@@ -49,8 +49,8 @@ class CalculateInput(ToolInput):
     expression: str = Field(
         min_length=1,
         max_length=2_000,
-        description="One SQL expression, for example (1250.40 - 1100) / 1100 * 100, round(2.5 * 19.99, 2), "
-        "date_diff('day', DATE '2024-01-31', DATE '2025-03-01') or DATE '2026-03-01' + INTERVAL 6 WEEK.",
+        description="One SQL expression: (1250.40 - 1100) / 1100 * 100, "
+        "date_diff('day', DATE '2024-01-31', DATE '2025-03-01'), DATE '2026-03-01' + INTERVAL 6 WEEK.",
     )
 
 
@@ -59,9 +59,9 @@ class CalculatorTool(TypedTool[CalculateInput]):
 
     name = "calculate"
     description = (
-        "Calculates with numbers or dates. Use it for every figure that you derive, instead of calculating yourself. "
-        "Returns the value: exact for sums, differences and products of decimals, approximate beyond 15 digits for / "
-        "and ^. No thousands separators or percent signs; -2^2 is (-2)^2. Not for columns of a table: query_table."
+        "Calculates with numbers or dates. Use it for every figure that you derive. Returns the value, to 15 "
+        "digits for / and ^, else exact. No thousands separators or percent signs; -2^2 is (-2)^2. Not for "
+        "columns of a table: query_table."
     )
     permission = "compute"
     urgency = make_urgency(LAST)
@@ -312,12 +312,14 @@ class QueryTableInput(ToolInput):
     tables: dict[TableName, str] = Field(
         min_length=1,
         max_length=MAX_TABLES,
-        description="The name that sql uses for each table, and its document, or lines of it: "
+        description="The name of each in sql, and its document or lines: "
         '{"sales": "q3.csv", "costs": "book.xlsx:3-40"}.',
     )
-    sql: str | None = Field(default=None, max_length=10_000, description="One SELECT. Leave it out to see the tables.")
+    sql: str | None = Field(
+        default=None, max_length=10_000, description="One SELECT; leave it out to see columns first."
+    )
     without_heading: tuple[str, ...] = Field(
-        default=(), description="Names of tables whose first row is no heading: their columns are column_1, column_2, …"
+        default=(), description="Names of tables without a heading row: their columns are column_1, column_2, …"
     )
 
 
@@ -326,12 +328,10 @@ class QueryTableTool(TypedTool[QueryTableInput]):
 
     name = "query_table"
     description = (
-        "Runs one SQL SELECT (DuckDB) over tables in documents: CSV, TSV, sheets of a workbook, rows with | between "
-        "cells. Use it to filter, sum, rank or join rows. Returns a Markdown table and the citation of each source. "
-        "Leave sql out first: it shows columns, types and first rows. Names of columns with spaces need double quotes: "
-        '"Net amount". Columns of numbers written like 1.234,56 or 12 % are text: convert them in the query. The '
-        "column _line has the line of the document, for citations. Private cells are placeholders, in SQL too: the "
-        "same value has the same one, to be compared, joined and counted by. Not for text: search_documents."
+        "Runs one SQL SELECT (DuckDB) over tables in documents: CSV, TSV, sheets, rows with | between cells. Use it to "
+        "filter, sum, rank or join rows. Returns a Markdown table and each source's citation; without sql, columns, "
+        "types and first rows. Not for text: search_documents. Numbers like 1.234,56 or 12 % are text: convert them. "
+        "_line is the row's line, for citations. Placeholders of private cells can be compared, joined and counted."
     )
     rereadable = True
     originals = frozenset({"tables"})

@@ -4,6 +4,7 @@ Also adapts tools of tool servers to the toolbox.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import ClassVar, Generic, TypeVar
@@ -186,28 +187,69 @@ class Tool(ABC):
         """
 
 
-class _Untitled(GenerateJsonSchema):
-    """Omits the titles that pydantic derives from names.
+_EMPTY_DEFAULTS: tuple[JsonValue, ...] = (None, "", [])
+_OBVIOUS_BOUNDS: tuple[tuple[str, JsonValue], ...] = (("minLength", 1), ("minimum", 0), ("minimum", 1))
+"""Bounds that no call crosses: a model sends no empty query, and asks for no line -1."""
+_GENEROUS_LENGTH = 300
+"""Characters. A text may have this many or more where no sensible call is as long; the error names the bound."""
 
-    They take a sixth of all tokens of definitions and add nothing.
+
+class _CompactSchema(GenerateJsonSchema):
+    """Omits what tells a model nothing: titles, docstrings, empty defaults, obvious bounds, and null as a second way to
+    leave a parameter out.
+
+    Every request has these tokens, and for strict tools the SDK would write bounds and defaults into the descriptions.
+    The input model checks all of it in any case.
     """
 
     def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002
         return False
 
     def generate(self, schema: CoreSchema, mode: JsonSchemaMode = "validation") -> dict[str, JsonValue]:
-        """Omit the model's docstring, too: it is for readers of the code."""
-        whole = super().generate(schema, mode)
-        return {name: part for name, part in whole.items() if name not in {"title", "description"}}
+        """Simplify the model and those inside it."""
+        whole = _simplify_model(super().generate(schema, mode))
+        nested = whole.get("$defs")
+        if isinstance(nested, dict):
+            whole["$defs"] = {name: _simplify_model(part) for name, part in nested.items() if isinstance(part, dict)}
+        return whole
+
+
+def _simplify_model(schema: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Omit title and docstring, which are for readers of the code: the fields are described."""
+    kept = {name: part for name, part in schema.items() if name not in {"title", "description"}}
+    fields = kept.get("properties")
+    if isinstance(fields, dict):
+        kept["properties"] = {name: _simplify(part) for name, part in fields.items()}
+    return kept
+
+
+def _simplify(schema: JsonValue) -> JsonValue:
+    """Simplify the schema of a field or of its items."""
+    if not isinstance(schema, dict):
+        return schema
+    kept = {name: part for name, part in schema.items() if name != "default" or part not in _EMPTY_DEFAULTS}
+    match kept.get("anyOf"):
+        case [dict(value), {"type": "null"}] if kept.keys() != schema.keys():
+            kept = {name: part for name, part in kept.items() if name != "anyOf"} | value
+        case _:
+            pass
+    return {
+        name: _simplify(part) if name == "items" else part for name, part in kept.items() if not _is_obvious(name, part)
+    }
+
+
+def _is_obvious(keyword: str, value: JsonValue) -> bool:
+    generous = keyword == "maxLength" and isinstance(value, int) and value >= _GENEROUS_LENGTH
+    return generous or (keyword, value) in _OBVIOUS_BOUNDS
 
 
 @cache
-def _schema(model: type[ToolInput]) -> dict[str, JsonValue]:
-    """Return the schema, cached per process.
+def build_input_schema(model: type[ToolInput]) -> dict[str, JsonValue]:
+    """Return the schema of a tool's arguments as models are sent it, cached per process.
 
     It takes milliseconds, and every leg and compaction needs those of all tools.
     """
-    return model.model_json_schema(schema_generator=_Untitled)
+    return model.model_json_schema(schema_generator=_CompactSchema)
 
 
 class TypedTool(Tool, Generic[_InputT]):
@@ -218,7 +260,7 @@ class TypedTool(Tool, Generic[_InputT]):
     @property
     def spec(self) -> ToolSpec:
         """Name, description, and the input model's JSON schema."""
-        schema = _schema(self.input_model)
+        schema = build_input_schema(self.input_model)
         return ToolSpec(name=self.name, description=self.description, input_schema=schema, strict=self.strict)
 
     async def call(self, arguments: dict[str, JsonValue], ctx: ToolContext) -> str:
