@@ -243,6 +243,15 @@ class AsyncWaystation:
         """Send the agents of a task a message; each receives it at its next turn."""
         return _told(await self._get_client().send_message(await self._id(task), words, by or getuser()))
 
+    async def deliver(self, task: TaskView | str, *, by: str | None = None, note: str = "") -> str:
+        """End a task with a report of what it has.
+
+        Its open requests are denied, and running agents are asked to submit their results. The report is marked
+        partial. Returns a sentence on what became of the order.
+        """
+        result = await self._get_client().deliver(await self._id(task), by=by or getuser(), note=note)
+        return _told(result.answer)
+
     async def cancel(self, task: TaskView | str) -> TaskView:
         """Ask a task to stop. One that is over stays as it is."""
         task_id = await self._id(task)
@@ -436,6 +445,7 @@ class Waystation:
     approve = _blocking(AsyncWaystation.approve)
     deny = _blocking(AsyncWaystation.deny)
     send_message = _blocking(AsyncWaystation.send_message)
+    deliver = _blocking(AsyncWaystation.deliver)
     cancel = _blocking(AsyncWaystation.cancel)
     fork = _blocking(AsyncWaystation.fork)
     sessions = _blocking(AsyncWaystation.sessions)

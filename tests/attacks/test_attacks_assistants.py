@@ -226,6 +226,7 @@ async def test_tasks_of_others_are_as_unknown_as_those_that_never_were(settings:
         "wait_for_task": {},
         "approve": {},
         "deny": {},
+        "deliver": {},
         "get_report": {},
         "send_message": {"message": "stop"},
         "cancel": {},

@@ -29,6 +29,7 @@ from waystation.plugins.web.report_exports import FILES, Exporter, ReportForm
 from waystation.plugins.web.request_bodies import (
     Denial,
     Grant,
+    NewDelivery,
     NewEdit,
     NewFork,
     NewMessage,
@@ -40,6 +41,7 @@ from waystation.plugins.web.request_bodies import (
     TenantClient,
     TenantServiceProvider,
     cancel_task,
+    deliver_task,
     deny_task_request,
     edit_agent_context,
     fork_task,
@@ -214,6 +216,17 @@ async def post_approve(client: TenantClient, principal: CurrentPrincipal, task: 
 async def post_deny(client: TenantClient, principal: CurrentPrincipal, task: TaskPath, body: Denial) -> AnswerResult:
     """Deny a request for budget, one tool call or a plan. Returns 409 if it was answered before."""
     return raise_if_refused(await deny_task_request(client, task, body, principal))
+
+
+@v1.post("/tasks/{task}/deliver")
+async def post_deliver(
+    client: TenantClient, principal: CurrentPrincipal, task: TaskPath, body: NewDelivery
+) -> AnswerResult:
+    """End a task with a report of what it has: deny its open requests, and ask its agents to submit their results.
+
+    The report is marked partial. Returns 409 if the task has no plan yet, or was asked before.
+    """
+    return raise_if_refused(await deliver_task(client, task, body, principal))
 
 
 @v1.get("/tasks/{task}/report", response_model=ReportView, responses=FILES)

@@ -409,6 +409,11 @@ class AssistantGateway:
             one.task_id, request_id=one.approval.request_id, finish=finish, by=self.policy.signature, note=note
         )
 
+    async def deliver(self, task: str, note: str) -> AnswerResult:
+        """End a task of its own with a report of what it has. Raises BadInput, Unreachable."""
+        task_id = await self.require_own_task(task)
+        return (await self.client.deliver(task_id, by=self.policy.signature, note=note)).answer
+
     async def answer_request(self, one: PendingApproval, form: AnswerForm) -> AnswerResult:
         """Approve or deny. Raises as they do."""
         if form.decision == "deny":

@@ -250,6 +250,18 @@ async def send_task_message(
     )
 
 
+async def deliver_task(
+    ctx: Ctx,
+    task: Task,
+    note: Annotated[str, Field(max_length=2_000, description="Kept with the order; its agents read it.")] = "",
+) -> AnswerResult:
+    """End a task early with a report of what it has: its requests are denied, and its agents submit their results.
+
+    Use it when an answer is needed now; to stop a task without a report, use cancel. It cannot be undone.
+    """
+    return _unless_refused(await get_assistant(ctx).deliver(task, note))
+
+
 async def cancel_task(ctx: Ctx, task: Task) -> CancelResult:
     """Stop a task. It cannot be undone; what it has found stays readable."""
     assistant = get_assistant(ctx)
@@ -272,6 +284,7 @@ TOOLS: dict[str, tuple[Callable[..., Any], ToolAnnotations]] = {
         send_task_message,
         ToolAnnotations(destructive_hint=False, idempotent_hint=False, open_world_hint=False),
     ),
+    "deliver": (deliver_task, _ENDS),
     "cancel": (cancel_task, _ENDS),
 }
 """Tools by name, with their effects: read-only, destructive, idempotent, open-world."""

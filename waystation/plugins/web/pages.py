@@ -67,6 +67,7 @@ from waystation.plugins.web.report_exports import Exporter
 from waystation.plugins.web.request_bodies import (
     Denial,
     Grant,
+    NewDelivery,
     NewEdit,
     NewFork,
     NewMessage,
@@ -76,6 +77,7 @@ from waystation.plugins.web.request_bodies import (
     answer_selected_requests,
     build_task_request,
     cancel_task,
+    deliver_task,
     deny_task_request,
     deny_task_requests,
     edit_agent_context,
@@ -679,6 +681,20 @@ async def fork_by_form(request: Request, client: TenantClient, feed: TenantFeed,
         return RedirectResponse(f"/tasks/{submitted.task_id}", 303)
 
     return await _taken(request, act, lambda sent: _task(request, client, feed, task, back=sent), "fork")
+
+
+@pages.post("/tasks/{task}/deliver")
+async def deliver_by_form(
+    request: Request, client: TenantClient, feed: TenantFeed, principal: CurrentPrincipal, task: TaskPath
+) -> Response:
+    """End the task with a report of what it has."""
+
+    async def act(form: FormData) -> Response:
+        faults = FormErrorCollector()
+        given = faults.build_or_raise(lambda: NewDelivery(by=_field(form, "by"), note=_field(form, "note")))
+        return _after(task, await deliver_task(client, task, given, principal))
+
+    return await _taken(request, act, lambda sent: _task(request, client, feed, task, back=sent), "deliver")
 
 
 @pages.post("/tasks/{task}/cancel")

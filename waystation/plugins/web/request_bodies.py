@@ -162,6 +162,13 @@ class Denial(Value):
     note: NoteField = ""
 
 
+class NewDelivery(Value):
+    """An order to end a task with a report of what it has."""
+
+    by: ByField = ""
+    note: Annotated[str, Field(max_length=2_000, description="Note for the audit log, which agents read too.")] = ""
+
+
 class NewMessage(Value):
     """A message to the agents of a task."""
 
@@ -410,6 +417,12 @@ async def deny_task_request(client: Client, task: str, body: Denial, principal: 
     """Deny one request, by its id."""
     task_id, by = await client.resolve_task_id(task), principal.resolve_signature(body.by)
     return await client.deny(task_id, request_id=body.request_id, finish=body.finish, note=body.note, by=by)
+
+
+async def deliver_task(client: Client, task: str, body: NewDelivery, principal: Principal) -> AnswerResult:
+    """End a task with a report of what it has: deny its open requests, and ask its agents to submit their results."""
+    task_id, by = await client.resolve_task_id(task), principal.resolve_signature(body.by)
+    return (await client.deliver(task_id, by=by, note=body.note)).answer
 
 
 async def grant_task_requests(
