@@ -295,7 +295,6 @@ async def test_a_denial_a_message_and_one_answer_to_several_come_back_with_what_
     async with desk(settings) as (client, asking):
         denied = await asking.post(f"/tasks/{task}/deny", data=asked)
         several = await asking.post("/answers/approve", data={**asked, "request": f"{task}/writing-1"})
-        ordered = await asking.post(f"/tasks/{task}/deliver", data=asked)
         client.away = True
         told = await asking.post(
             f"/tasks/{task}/message", data={"mark": ACCESS.csrf_token, "message": "Mind the silt", "by": "Ada"}
@@ -303,7 +302,7 @@ async def test_a_denial_a_message_and_one_answer_to_several_come_back_with_what_
         blank = await asking.post(
             f"/tasks/{task}/message", data={"mark": ACCESS.csrf_token, "message": " ", "by": "Ada"}
         )
-    for answer, form in ((denied, f"answer-{task}-writing-1"), (several, "answers"), (ordered, "deliver")):
+    for answer, form in ((denied, f"answer-{task}-writing-1"), (several, "answers")):
         back = Returned(form, answer.text)
         assert (answer.status_code, back.fields["note"], back.fields["by"]) == (422, asked["note"], "Ada")
         assert "at most 2000 characters" in back.fault("note")

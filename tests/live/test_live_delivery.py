@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from temporalio.client import Client as TemporalClient
 
+from tests.attacks.test_attacks_form_errors import Returned
 from tests.attacks.test_attacks_web_pages import ACCESS, BEARER, COOKIES, HERE, open_site_client
 from tests.live.test_live_assistants import call_tool, open_assistant_session
 from tests.support.task_model import (
@@ -69,10 +70,11 @@ async def order_by_page(settings: Settings, task: str) -> tuple[str, str]:
         page = await asking.get(f"/tasks/{task}", headers=COOKIES)
         assert f'action="/tasks/{task}/deliver"' in page.text
         form = {"mark": ACCESS.csrf_token, "by": "Ada", "note": "Now."}
-        first, again = [
-            await asking.post(f"/tasks/{task}/deliver", headers={**COOKIES, "Origin": HERE}, data=form)
-            for _ in range(2)
-        ]
+        ours = {**COOKIES, "Origin": HERE}
+        long = await asking.post(f"/tasks/{task}/deliver", headers=ours, data={**form, "note": "n" * 2_001})
+        back = Returned("deliver", long.text)
+        assert (long.status_code, back.fields["by"], "at most 2000" in back.fault("note")) == (422, "Ada", True)
+        first, again = [await asking.post(f"/tasks/{task}/deliver", headers=ours, data=form) for _ in range(2)]
     return f"{first.status_code} {first.headers['location']}", f"{again.status_code} {again.text}"
 
 

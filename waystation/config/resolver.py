@@ -162,6 +162,7 @@ def build_agent_config(basis: ConfigInputs, role: Role) -> AgentConfig:
         backpressure=settings.backpressure,
         memory=basis.request.memory or settings.memory_scope,
         delegation=settings.delegation,
+        web_limits=chosen.web_limits,
     )
 
 
@@ -316,12 +317,17 @@ def build_task_config(
         review_model=_review_model(settings),
         minimum_reserve=_floor(basis, agents),
         minimum_reserves=_minimum_reserves(basis, agents),
-        review_plan=settings.review_plan if request.review_plan is None else request.review_plan,
+        review_plan=chosen.review_plan,
         revisions=settings.revisions,
-        revision_percent=settings.revision_percent,
+        revision_percent=None if is_unattended_web_research(chosen) else settings.revision_percent,
         reviews=settings.reviews,
         offline=settings.uses_offline_model,
     )
+
+
+def is_unattended_web_research(chosen: ResolvedConfig) -> bool:
+    """Whether agents use the web within limits, and no one is asked: also not about a revised plan."""
+    return chosen.web_limits is not None and chosen.mode is not BudgetMode.APPROVAL
 
 
 def _budget_is_free(request: TaskRequest, chosen: ResolvedConfig) -> bool:
@@ -476,7 +482,13 @@ def _part_for_an_agent(chosen: ResolvedConfig) -> Limit:
 def collect_adjustments(request: TaskRequest, settings: Settings) -> tuple[str, ...]:
     """Return sentences on what was requested and is not available, with what replaces it; each once."""
     sentences = (sentence for role in list_step_roles() for sentence in _adjustments(request, settings, role))
-    found = (*_of_no_use(settings), *_never_probed(request, settings), *_unknown_servers(request, settings), *sentences)
+    found = (
+        *_of_no_use(settings),
+        *_never_probed(request, settings),
+        *_unknown_servers(request, settings),
+        *_without_web(request, settings),
+        *sentences,
+    )
     return tuple(dict.fromkeys(found))
 
 
@@ -486,6 +498,15 @@ def _unknown_servers(request: TaskRequest, settings: Settings) -> Iterator[str]:
         yield (
             f"This machine has no list of tool servers: if workers do not have {', '.join(named)}, the task runs "
             "without it."
+        )
+
+
+def _without_web(request: TaskRequest, settings: Settings) -> Iterator[str]:
+    """Report a preset for the web if this machine does not allow it: its workers may, if they run elsewhere."""
+    if resolve_config(request, settings).web_limits is not None and not settings.web:
+        yield (
+            "WAYSTATION_WEB is not set here: on workers without it, agents neither search nor read the web, and work "
+            "from the documents."
         )
 
 

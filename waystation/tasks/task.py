@@ -105,6 +105,8 @@ class Preset(StrEnum):
     """Long looks at details: a large window, much of which stays."""
     LONG = "long"
     """Agents that work for days: compacted and bounded by the number of messages."""
+    WEB = "web"
+    """Web research that asks no one: searches and pages are approved in advance, within limits."""
 
 
 class TaskRequest(Value):

@@ -450,7 +450,7 @@ async def _task(
         list_pending_approvals(view),
     )
     forms = {f"answer-{task_id}-{one.approval.request_id}" for one in waiting}
-    forms |= {"fork" if view.over else "message"}
+    forms |= {"fork"} if view.over else {"message", "deliver"} if view.steps else {"message"}
     if back.form and back.form not in forms:
         return render_error_page(request, back.status, "Not taken", back.reason, back.labelled_values)
     return _page(
