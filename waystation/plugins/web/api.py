@@ -53,16 +53,19 @@ from waystation.plugins.web.request_bodies import (
     submit_new_task,
 )
 from waystation.security.untrusted import replace_control_characters
-from waystation.tasks.progress import CostBreakdown, DayRange, SessionSummary, SpendingReport
+from waystation.tasks.progress import DayRange, SpendingReport
 from waystation.tasks.signals import SIGNALS, AnswerResult, UpdateResult
 from waystation.tasks.task import TaskPhase
 from waystation.tasks.view import (
     AgentCompactionAudits,
     AgentMessagesView,
     CancelResult,
+    CostView,
     PendingApproval,
     ReportView,
     SessionLimitView,
+    SessionView,
+    SpendingView,
     SubmittedTask,
     TaskFilter,
     TaskView,
@@ -254,9 +257,9 @@ async def get_draft(
 
 
 @v1.get("/tasks/{task}/cost")
-async def get_cost(client: TenantClient, task: TaskPath) -> CostBreakdown:
+async def get_cost(client: TenantClient, task: TaskPath) -> CostView:
     """Get what a task has cost so far."""
-    return await client.get_bill(await client.resolve_task_id(task))
+    return CostView.from_breakdown(await client.get_bill(await client.resolve_task_id(task)))
 
 
 @v1.get("/tasks/{task}/documents")
@@ -339,9 +342,9 @@ class SpendingQuery(Value):
 
 
 @v1.get("/spending")
-async def get_spending(client: TenantClient, query: Annotated[SpendingQuery, Query()]) -> SpendingReport:
+async def get_spending(client: TenantClient, query: Annotated[SpendingQuery, Query()]) -> SpendingView:
     """Get what tasks have spent, by day, task, agent role and model."""
-    return await query.load_spending(client)
+    return SpendingView.from_report(await query.load_spending(client))
 
 
 @v1.get("/memory")
@@ -361,11 +364,9 @@ Count = Annotated[int, Query(ge=1, le=MAX_PAGE_SIZE, description=MAX_COUNT)]
 
 
 @v1.get("/sessions")
-async def get_sessions(
-    client: TenantClient, first: First = 0, count: Count = MAX_PAGE_SIZE
-) -> tuple[SessionSummary, ...]:
+async def get_sessions(client: TenantClient, first: First = 0, count: Count = MAX_PAGE_SIZE) -> tuple[SessionView, ...]:
     """List sessions with what their tasks have spent together, the most recently used first."""
-    return await client.list_sessions(first, count)
+    return tuple(map(SessionView.from_summary, await client.list_sessions(first, count)))
 
 
 @v1.put("/sessions/{session:path}/limit")
