@@ -38,7 +38,7 @@ from waystation.runtime.temporal.run_file import read_run_file
 from waystation.tasks.details import parse_grant
 from waystation.tasks.progress import DayRange
 from waystation.tasks.signals import AnswerResult
-from waystation.tasks.task import TaskPhase, TaskRequest, make_own_session_name
+from waystation.tasks.task import Preset, TaskPhase, TaskRequest, make_own_session_name
 from waystation.tasks.view import (
     CostLineView,
     CostView,
@@ -117,6 +117,7 @@ class AsyncWaystation:
         *,
         budget: str | None = None,
         session: str | None = None,
+        preset: Preset | str | None = None,
         mode: BudgetMode | str | None = None,
         accept: Sequence[str] | str = (),
         instructions: str = "",
@@ -140,6 +141,7 @@ class AsyncWaystation:
             session=make_own_session_name(identity) if session is None else session,
             request_id=identity,
             budget=None if budget is None else _limit(budget),
+            preset=preset,
             mode=mode,
             servers=None if servers is None else _several(servers),
             review_plan=review_plan,

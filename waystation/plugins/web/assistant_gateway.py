@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from waystation.agents.deliverables import ReportLength
 from waystation.client import Client
 from waystation.client.agent_contexts import MemoryMatchJson
 from waystation.client.store_queries import load_redacted_document_text
@@ -85,6 +86,8 @@ class SubmitResearchRequest(Value):
     documents: Annotated[tuple[DocumentInput, ...], DocumentCountLimit] = Field(min_length=1)
     budget: Limit | None = None
     instructions: str = ""
+    accept: tuple[str, ...] = ()
+    length: ReportLength | None = None
     servers: ServerNames | None = None
     skills: tuple[str, ...] = Field(default=(), max_length=MAX_SKILLS)
     request_id: str = Field(min_length=1, max_length=200)
@@ -248,6 +251,8 @@ class AssistantGateway:
         request = TaskRequest(
             question=given.question,
             instructions=given.instructions,
+            accept=given.accept,
+            length=given.length,
             tenant=self.policy.tenant,
             session=self.policy.session_name,
             request_id=given.request_id,

@@ -35,6 +35,7 @@ from mcp.types import (
 from pydantic import AnyUrl, Field, ValidationError
 
 from waystation import __version__
+from waystation.agents.deliverables import ReportLength
 from waystation.client.agent_contexts import RecallResultJson
 from waystation.context.audit import build_transcript_view
 from waystation.kernel.errors import BadInput, WaystationError
@@ -115,6 +116,10 @@ async def submit_research(
         str | None, Field(max_length=60, description="For the whole task, like 300k tokens or $1.50; else the usual.")
     ] = None,
     instructions: Annotated[str, Field(max_length=20_000, description="How the report is to be.")] = "",
+    accept: Annotated[tuple[str, ...], Field(description="Criteria that the report must meet.")] = (),
+    length: Annotated[
+        ReportLength | None, Field(description="Length of the report; default: by the number of findings.")
+    ] = None,
     servers: Annotated[
         ServerNames | None, Field(description="Tool servers by name, of those that you may name; else the usual ones.")
     ] = None,
@@ -130,6 +135,8 @@ async def submit_research(
             documents=documents,
             budget=parse_optional_budget(budget),
             instructions=instructions,
+            accept=accept,
+            length=length,
             servers=servers,
             skills=skills,
             request_id=request_id or token_hex(8),

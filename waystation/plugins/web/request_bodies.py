@@ -43,7 +43,7 @@ from waystation.security.untrusted import (
 from waystation.tasks.approvals import MessageInput, VerifiedName
 from waystation.tasks.details import parse_grant
 from waystation.tasks.signals import AnswerResult, ContextEditAction, ContextEditInput, TaskSignal, UpdateResult
-from waystation.tasks.task import TaskConfig, TaskRequest, TaskRow, make_own_session_name
+from waystation.tasks.task import Preset, TaskConfig, TaskRequest, TaskRow, make_own_session_name
 from waystation.tasks.view import CancelResult, SubmittedTask
 
 MAX_REQUEST_DOCUMENTS, MAX_FAULTS = 1_000, 20
@@ -124,6 +124,9 @@ class NewTask(Value):
     )
     budget: str | None = Field(
         default=None, max_length=60, description="Budget of the task; default: the setting of the server."
+    )
+    preset: Preset | None = Field(
+        default=None, description="Defaults for a kind of work; other fields override them (docs/reference/presets.md)."
     )
     mode: BudgetMode | None = Field(default=None, description="What happens when the budget is spent.")
     review_plan: bool | None = Field(
@@ -353,9 +356,7 @@ def build_task_request(
 
     Raises BadInput, ValidationError for its budget.
     """
-    told = new.model_dump(
-        include={"question", "instructions", "accept", "length", "mode", "review_plan", "procedures", "servers"}
-    )
+    told = new.model_dump(exclude={"session", "budget", "documents"})
     whose = {"tenant": tenant, "session": session, "request_id": request_id}
     return TaskRequest.model_validate(
         {**told, **whose, "budget": parse_optional_limit(new.budget), "skipped_items": tuple(left_out)}
