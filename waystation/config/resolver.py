@@ -39,12 +39,13 @@ from waystation.config.validation import (
 )
 from waystation.kernel.amount import Amount, Limit, format_amount, format_limit
 from waystation.kernel.refs import TaskRef
-from waystation.kernel.roles import Role, get_role_spec, list_step_roles
+from waystation.kernel.roles import AgentRole, Role, get_role_spec, list_step_roles
 from waystation.models.endpoints import ModelEndpoint
 from waystation.models.profiles import (
     DEEP_EFFORTS,
     OFFLINE_MODEL,
     OFFLINE_PRICE,
+    Effort,
     ModelOptions,
     Price,
     filter_prices,
@@ -313,8 +314,10 @@ def build_task_config(
         default=agent,
         by_role={role: own for role, own in agents.items() if own != agent},
         plan_model=_plan_model(settings),
+        plan_effort=_resolve_oversight_effort(settings, "planning", _plan_model(settings)),
         remembered_characters=settings.remembered_characters,
         review_model=_review_model(settings),
+        review_effort=_resolve_oversight_effort(settings, "reviewing", _review_model(settings)),
         minimum_reserve=_floor(basis, agents),
         minimum_reserves=_minimum_reserves(basis, agents),
         review_plan=chosen.review_plan,
@@ -468,6 +471,10 @@ def _plan_model(settings: Settings) -> str:
 
 def _review_model(settings: Settings) -> str:
     return OFFLINE_MODEL if settings.uses_offline_model else settings.reviewer_model
+
+
+def _resolve_oversight_effort(settings: Settings, role: AgentRole, model: str) -> Effort | None:
+    return None if settings.uses_offline_model else settings.resolve_oversight_effort(role, model)
 
 
 def _part_for_an_agent(chosen: ResolvedConfig) -> Limit:
