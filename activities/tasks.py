@@ -10,13 +10,14 @@ from temporalio import activity
 
 from waystation.activities.activity_errors import heartbeating, translating_errors
 from waystation.agents.planner import Planner, PlanningResult
+from waystation.agents.structured_caller import CallOptions
 from waystation.documents.ports import DocumentReader, TextStore
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import WebhookUnavailable, WrongStore
 from waystation.kernel.json_chunks import StateRef
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.value import Value
-from waystation.models.profiles import Price
+from waystation.models.profiles import Effort, Price
 from waystation.planning.plan import PlanEdit, PlanEditResult, RevisionResult
 from waystation.privacy.policy import RedactionPolicy, TextDestination, truncate_redacted
 from waystation.privacy.ports import Redactor
@@ -37,6 +38,7 @@ class PlanRequest(Value):
 
     ref: TaskRef
     model: str
+    effort: Effort | None = None
     limit: Limit
     prices: tuple[Price, ...] = ()
 
@@ -100,7 +102,9 @@ class PlanningActivities:
         """Create a runnable plan, returned without its goals."""
         async with heartbeating():
             with translating_errors():
-                return await self._planner.create_plan(request.ref, request.model, request.limit, request.prices)
+                return await self._planner.create_plan(
+                    request.ref, CallOptions(request.model, request.limit, request.prices, request.effort)
+                )
 
     @activity.defn(name="TakePlanEdit")
     async def apply_plan_edit(self, request: EditedPlanRequest) -> PlanEditResult:

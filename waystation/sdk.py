@@ -36,10 +36,19 @@ from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.value import extract_validation_faults
 from waystation.runtime.temporal.run_file import read_run_file
 from waystation.tasks.details import parse_grant
-from waystation.tasks.progress import CostLine, DayRange, SessionSummary, SpendingLine
+from waystation.tasks.progress import DayRange
 from waystation.tasks.signals import AnswerResult
-from waystation.tasks.task import TaskPhase, TaskRequest, make_own_session_name
-from waystation.tasks.view import PendingApproval, TaskFilter, TaskView
+from waystation.tasks.task import Preset, TaskPhase, TaskRequest, make_own_session_name
+from waystation.tasks.view import (
+    CostLineView,
+    CostView,
+    PendingApproval,
+    SessionView,
+    SpendingLineView,
+    SpendingView,
+    TaskFilter,
+    TaskView,
+)
 
 MAX_OUTAGE_SECONDS, RETRY_SECONDS = 60.0, 2.0
 _P = ParamSpec("_P")
@@ -108,6 +117,7 @@ class AsyncWaystation:
         *,
         budget: str | None = None,
         session: str | None = None,
+        preset: Preset | str | None = None,
         mode: BudgetMode | str | None = None,
         accept: Sequence[str] | str = (),
         instructions: str = "",
@@ -131,6 +141,7 @@ class AsyncWaystation:
             session=make_own_session_name(identity) if session is None else session,
             request_id=identity,
             budget=None if budget is None else _limit(budget),
+            preset=preset,
             mode=mode,
             servers=None if servers is None else _several(servers),
             review_plan=review_plan,
@@ -184,9 +195,9 @@ class AsyncWaystation:
         """Return the newest report of a task, or this version of it."""
         return Report.from_view(await self._get_client().load_report(await self._id(task), version))
 
-    async def bill(self, task: TaskView | str) -> ValueRows[CostLine]:
+    async def bill(self, task: TaskView | str) -> ValueRows[CostLineView]:
         """Return what a task has cost so far, by agent, model and kind of call."""
-        return ValueRows((await self._get_client().get_bill(await self._id(task))).lines)
+        return ValueRows(CostView.from_breakdown(await self._get_client().get_bill(await self._id(task))).lines)
 
     async def transcript(self, task: TaskView | str, agent: str) -> ValueRows[Message]:
         """Return the messages of one agent's transcript."""
@@ -243,6 +254,15 @@ class AsyncWaystation:
         """Send the agents of a task a message; each receives it at its next turn."""
         return _told(await self._get_client().send_message(await self._id(task), words, by or getuser()))
 
+    async def deliver(self, task: TaskView | str, *, by: str | None = None, note: str = "") -> str:
+        """End a task with a report of what it has.
+
+        Its open requests are denied, and running agents are asked to submit their results. The report is marked
+        partial. Returns a sentence on what became of the order.
+        """
+        result = await self._get_client().deliver(await self._id(task), by=by or getuser(), note=note)
+        return _told(result.answer)
+
     async def cancel(self, task: TaskView | str) -> TaskView:
         """Ask a task to stop. One that is over stays as it is."""
         task_id = await self._id(task)
@@ -258,16 +278,16 @@ class AsyncWaystation:
         wish = ForkRequest(step=step, request_id=secrets.token_hex(8), budget=limit)
         return await self.task((await self._get_client().fork(await self._id(task), wish)).task_id)
 
-    async def sessions(self) -> ValueRows[SessionSummary]:
+    async def sessions(self) -> ValueRows[SessionView]:
         """Return sessions with the total spending of their tasks, those with the newest tasks first."""
-        return ValueRows(await self._get_client().list_sessions())
+        return ValueRows(tuple(map(SessionView.from_summary, await self._get_client().list_sessions())))
 
     async def spending(
         self, since: date | None = None, until: date | None = None, *, session: str | None = None
-    ) -> ValueRows[SpendingLine]:
+    ) -> ValueRows[SpendingLineView]:
         """Return spending by day, task, role and model, for the last thirty days or for these (UTC)."""
         days = DayRange.resolve(since, until, utc_now().date())
-        return ValueRows((await self._get_client().get_spending(days, session)).lines)
+        return ValueRows(SpendingView.from_report(await self._get_client().get_spending(days, session)).lines)
 
     async def _id(self, task: TaskView | str) -> str:
         if isinstance(task, TaskView):
@@ -436,6 +456,7 @@ class Waystation:
     approve = _blocking(AsyncWaystation.approve)
     deny = _blocking(AsyncWaystation.deny)
     send_message = _blocking(AsyncWaystation.send_message)
+    deliver = _blocking(AsyncWaystation.deliver)
     cancel = _blocking(AsyncWaystation.cancel)
     fork = _blocking(AsyncWaystation.fork)
     sessions = _blocking(AsyncWaystation.sessions)

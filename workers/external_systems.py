@@ -170,7 +170,8 @@ def _web(settings: Settings, ledgers: ToolBackendDeps, stack: AsyncExitStack) ->
     )
     pages = DirectWebPageFetcher(reader, utc_now, terms)
     stack.push_async_callback(pages.aclose)
-    fetch = FetchPageTool(pages, ledgers.store, ledgers.redacted_documents, domains)
+    asks_always = _asks_always(settings)
+    fetch = FetchPageTool(pages, ledgers.store, ledgers.redacted_documents, domains, asks_always=asks_always)
     key = settings.anthropic_api_key
     if key is None:  # the model's provider runs the searches
         return (fetch,)
@@ -188,7 +189,13 @@ def _search(
     stack.push_async_callback(search.aclose)
     prices = load_prices(settings.prices)
     metered = MeteredSearch(search, ledgers.store, utc_now, ledgers.meter, prices)
-    return WebSearchTool(metered, ledgers.redacted_documents.redactor, settings.web_asks)
+    redactor = ledgers.redacted_documents.redactor
+    return WebSearchTool(metered, redactor, settings.web_asks, asks_always=_asks_always(settings))
+
+
+def _asks_always(settings: Settings) -> bool:
+    """Whether no call may be approved in advance: the operator chose to be asked, or named who answers."""
+    return bool(settings.approvers) or ("web_asks" in settings.model_fields_set and settings.web_asks == "always")
 
 
 async def _servers(settings: Settings, store: SqlStore, stack: AsyncExitStack) -> ToolServers | None:

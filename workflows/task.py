@@ -402,6 +402,7 @@ class TaskWorkflow:
         request = PlanRequest(
             ref=start.ref,
             model=start.config.plan_model,
+            effort=start.config.plan_effort,
             limit=start.config.budget.divide_by(OVERSIGHT_BUDGET_DIVISOR),
             prices=start.config.default.prices,
         )

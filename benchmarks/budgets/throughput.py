@@ -15,6 +15,7 @@ from benchmarks.budgets.tables import print_table
 from tests.support.task_model import SCRIPTED_CALLS, ScriptedTaskModel, make_task_config
 from tests.support.temporal_platform import DOCUMENTS, TENANT, open_activity_deps, run_all_workers
 from waystation.agents.agent_run import AgentRun, RunLeg
+from waystation.agents.structured_caller import CallOptions
 from waystation.budgets.budget import BudgetAccount
 from waystation.kernel.clock import utc_now
 from waystation.kernel.refs import TaskRef
@@ -50,7 +51,9 @@ class InProcessRunner:
         await store.register_task(TaskRow(ref=ref, request=asked, config=under, submitted_at=utc_now()), DOCUMENTS)
         await store.save_task_title(ref.task_id, "a title")
         async with self._at_once:
-            made = await self._parts.planner.create_plan(ref, "crew", under.budget.divide_by(10), under.default.prices)
+            made = await self._parts.planner.create_plan(
+                ref, CallOptions("crew", under.budget.divide_by(10), under.default.prices)
+            )
         state = TaskState(account=BudgetAccount(limit=under.budget)).with_plan(
             made.plan, made.totals, made.notes, under.agent_budget
         )

@@ -1,6 +1,6 @@
 """Submissions are stored with citations in one spelling, and answered with those that do not hold."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 from inline_snapshot import snapshot
@@ -14,7 +14,8 @@ from tests.support.agent_environment import (
     without_statuses,
 )
 from tests.support.scopes import SYSTEM_SCOPE
-from waystation.agents.citation_feedback import NOT_FINAL, may_be_mended, render_quotation
+from waystation.agents.citation_checker import CitationChecker
+from waystation.agents.citation_feedback import NOT_FINAL, SubmissionChecker, may_be_mended, render_quotation
 from waystation.agents.deliverables import Analysis, Deliverable, ReportDraft, ResearchFindings
 from waystation.agents.leg import AgentFinished
 from waystation.context.transcript import (
@@ -28,6 +29,7 @@ from waystation.context.transcript import (
 )
 from waystation.documents.citations import CitedDocument, parse_citations
 from waystation.documents.documents import SourceDocument
+from waystation.kernel.scopes import TaskScope
 from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 DUG, SILTED = "[harbour.md:1-1]", "[harbour.md:2-2]"
@@ -211,3 +213,27 @@ def test_the_nearest_lines_of_a_quotation_are_found_word_for_word_or_nearly_so()
     assert document.find_quotation_lines("It <PERSON_7f3a2c91d04e> wrote it down.") == (5, 5)
     assert document.find_quotation_lines("it was never dug") is None
     assert document.find_quotation_lines("up") is None
+
+
+@dataclass(frozen=True)
+class CountingChecker(CitationChecker):
+    """Counts how often it reads the transcripts of all agents."""
+
+    reads: list[TaskScope] = field(default_factory=list[TaskScope])
+
+    async def list_web_pages(self, task: TaskScope) -> dict[str, str]:
+        """See base class."""
+        self.reads.append(task)
+        return await super().list_web_pages(task)
+
+
+@pytest.mark.parametrize(("cited", "reads"), [("https://example.org/harbour:1-1", 1), ("harbour.md:1", 0)])
+async def test_transcripts_are_read_once_for_a_submission_that_cites_a_web_page(
+    env: AgentEnvironment, cited: str, reads: int
+) -> None:
+    plain = env.agent_deps.submission_checker.citation_checker
+    checker = CountingChecker(plain.store, plain.redactor, plain.redacted_documents, plain.vault)
+    finding = {"claim": "It silted up.", "citations": [f"[{cited}]"]}
+    given = ResearchFindings.model_validate({"findings": [finding]})
+    review = await SubmissionChecker(checker).review(given, given, env.ref)
+    assert (len(checker.reads), review.checked, len(review.faults)) == (reads, 1, reads)

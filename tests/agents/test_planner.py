@@ -17,7 +17,12 @@ from tests.support.prices import PRICES
 from tests.support.scopes import SYSTEM_SCOPE
 from waystation.agents.call_ledger import MAX_UNANSWERED_CALLS
 from waystation.agents.planner import PlanningResult
-from waystation.agents.structured_caller import MAX_REPLY_TOKENS, MAX_THINKING_REPLY_TOKENS
+from waystation.agents.structured_caller import (
+    MAX_DEEP_THINKING_REPLY_TOKENS,
+    MAX_REPLY_TOKENS,
+    MAX_THINKING_REPLY_TOKENS,
+    CallOptions,
+)
 from waystation.context.message_rules import find_violations
 from waystation.context.transcript import Text
 from waystation.kernel.amount import Amount, Limit
@@ -46,7 +51,7 @@ GOOD, BAD = planning(GOOD_STEPS), planning(GOOD_STEPS[:2])
 
 async def made(env: AgentEnvironment, model: ScriptedModel, limit: int = 60_000) -> PlanningResult:
     env.model = model
-    return await env.planner.create_plan(env.ref, "claude-sonnet-5-5", Limit(tokens=limit), PRICES)
+    return await env.planner.create_plan(env.ref, CallOptions("claude-sonnet-5-5", Limit(tokens=limit), PRICES))
 
 
 @pytest.fixture
@@ -252,5 +257,15 @@ async def test_a_model_that_thinks_before_it_plans_has_room_for_both(unplanned: 
 
 async def test_a_model_that_is_made_to_plan_at_once_needs_no_room_for_thinking(unplanned: AgentEnvironment) -> None:
     unplanned.model = model = ScriptedModel([GOOD])
-    await unplanned.planner.create_plan(unplanned.ref, "claude-haiku-5-5", Limit(tokens=60_000), PRICES)
-    assert model.requests[0].max_output == MAX_REPLY_TOKENS
+    await unplanned.planner.create_plan(
+        unplanned.ref, CallOptions("claude-haiku-5-5", Limit(tokens=60_000), PRICES, "medium")
+    )
+    assert (model.requests[0].max_output, model.requests[0].effort) == (MAX_REPLY_TOKENS, "medium")
+
+
+async def test_at_the_highest_efforts_a_plan_has_room_for_the_longest_thinking(unplanned: AgentEnvironment) -> None:
+    unplanned.model = model = ScriptedModel([GOOD])
+    await unplanned.planner.create_plan(
+        unplanned.ref, CallOptions("claude-sonnet-5-5", Limit(tokens=60_000), PRICES, "xhigh")
+    )
+    assert (model.requests[0].max_output, model.requests[0].effort) == (MAX_DEEP_THINKING_REPLY_TOKENS, "xhigh")

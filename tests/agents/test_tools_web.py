@@ -9,15 +9,15 @@ from tests.support.scopes import SYSTEM_SCOPE
 from waystation.agents.call_ledger import MeteredSearch
 from waystation.agents.tools.tool import Tool
 from waystation.agents.tools.toolbox import Toolbox
-from waystation.agents.tools.web import FetchPageTool, WebSearchTool
-from waystation.context.transcript import Message, ToolUse
+from waystation.agents.tools.web import FetchPageTool, WebSearchTool, has_read_address
+from waystation.context.transcript import Message, ToolResult, ToolUse
 from waystation.documents.text_repository import content_hash
 from waystation.documents.web_pages import WebPage, build_web_page
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import ModelError, ModelRejected, ModelUnavailable, WebFetchRejectedError, WebUnavailable
 from waystation.kernel.usage import Usage
 from waystation.models.ports import WebSearchResponse, WebSearchResult
-from waystation.security.web_addresses import DomainPolicy
+from waystation.security.web_addresses import DomainPolicy, WebLimits
 
 PAGE, OTHER = "https://example.org/harbour", "https://example.org/moved"
 LISTED = DomainPolicy(allow=("example.org",), deny=("bad.test",))
@@ -272,3 +272,38 @@ async def test_a_search_without_results_says_why(env: AgentEnvironment) -> None:
     assert await search(env, FakeWebSearch(nothing), Limit(tokens=100_000)) == (
         "ERROR Nothing was found (unavailable). Try other words."
     )
+
+
+WITHIN = WebLimits(max_searches=1, max_pages=1)
+
+
+@pytest.mark.parametrize(
+    ("limits", "asks_always", "query", "approved"),
+    [
+        (WITHIN, False, "harbour silt", True),
+        (WITHIN, False, "the key of ada@example.org", False),
+        (WITHIN, True, "harbour silt", False),
+        (None, False, "harbour silt", False),
+    ],
+)
+async def test_a_search_for_key_words_is_approved_in_advance_unless_the_operator_wants_to_be_asked(
+    env: AgentEnvironment, limits: WebLimits | None, asks_always: bool, query: str, approved: bool
+) -> None:
+    metered = MeteredSearch(FakeWebSearch(FOUND), env.store, env.clock, env.meter, PRICES)
+    tools = make_toolbox(env, WebSearchTool(metered, env.redactor, asks_always=asks_always))
+    ctx = replace(await env.make_tool_context(), web_limits=limits)
+    assert (tools.build_approval_question(make_tool_use("web_search", query=query), ctx) is None) is approved
+
+
+@pytest.mark.parametrize(
+    ("tool", "read"),
+    [("web_search", True), ("fetch_page", True), ("read_document", True), ("read_notes", False), ("recall", False)],
+)
+def test_an_address_counts_as_read_only_where_others_wrote_it(tool: str, read: bool) -> None:
+    call = Message(id="m1", role="assistant", blocks=(make_tool_use(tool, "c1"),))
+    result = ToolResult(tool_use_id="c1", content=f"1| See {OTHER}/x")
+    back = Message(id="m2", role="user", blocks=(result,))
+    assert has_read_address(f"{OTHER}/x", (call, back)) is read
+    assert not has_read_address(f"{OTHER}/x?key=1", (call, back))
+    failed = Message(id="m2", role="user", blocks=(result.replace(is_error=True),))
+    assert not has_read_address(f"{OTHER}/x", (call, failed))

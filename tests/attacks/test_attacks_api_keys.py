@@ -125,7 +125,7 @@ async def test_no_other_spelling_of_an_address_takes_less_of_a_role(settings: Se
                 f"{before}/tasks/{task}/{answer}{end}", headers=make_bearer_header(submits), json={"request_id": "q"}
             )
             for before in ("/v1", "")
-            for answer in ("approve", "deny")
+            for answer in ("approve", "deny", "deliver")
             for end in ends
         ]
         assistants = [await asking.post(f"/mcp{end}", headers=make_bearer_header(elsewhere), json={}) for end in ends]
@@ -446,6 +446,7 @@ def test_no_name_and_no_note_goes_on_with_another_line_of_an_audit(field: str) -
     [
         ("GET", "/v1/tasks/task-1/approve", "read"),
         ("POST", "/tasks/task-1/deny", "approve"),
+        ("POST", "/tasks/task-1/deliver", "approve"),
         ("PUT", "/v1/sessions/s/limit", "approve"),
         ("POST", "/v1/tasks", "submit"),
         ("DELETE", "/anything", "submit"),

@@ -229,6 +229,7 @@ async def test_tasks_of_others_are_as_unknown_as_those_that_never_were(settings:
         "wait_for_task": {},
         "approve": {},
         "deny": {},
+        "deliver": {},
         "get_report": {},
         "send_message": {"message": "stop"},
         "cancel": {},
@@ -330,6 +331,24 @@ async def test_a_server_that_a_person_named_in_its_session_is_not_passed_on_to_a
         with pytest.raises(Unreachable):
             await assistant.submit(given)
     assert [row.request.servers for row in submitted] == [("default",)]
+
+
+async def test_an_assistant_asks_for_a_length_and_for_criteria_as_people_do(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted: list[TaskRow] = []
+
+    async def keep(_: Client, row: TaskRow, __: object) -> None:
+        submitted.append(row)
+        raise Unreachable("no server")
+
+    monkeypatch.setattr(Client, "submit", keep)
+    wanted = {"length": "short", "accept": ["It names a harbour."], "budget": "9k"}
+    async with open_assistant_client(settings) as asking:
+        await call_refused_tool(asking, "submit_research", question="Why?", documents=[TEXT], **wanted)
+        wrong = await call_refused_tool(asking, "submit_research", question="Why?", documents=[TEXT], length="800")
+    assert [(row.request.length, row.request.accept) for row in submitted] == [("short", ("It names a harbour.",))]
+    assert "'short', 'medium' or 'long'" in wrong
 
 
 async def test_an_argument_that_a_tool_does_not_have_is_refused_and_not_passed_over(settings: Settings) -> None:

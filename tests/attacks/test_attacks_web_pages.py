@@ -125,7 +125,7 @@ async def test_a_browser_that_names_no_page_changes_nothing(settings: Settings) 
 
 
 @pytest.mark.parametrize("mark", ["", "0" * 64, ACCESS.session_cookie, ACCESS.token])
-@pytest.mark.parametrize("action", ["approve", "deny", "cancel", "message", "fork", "agents/writing/edit"])
+@pytest.mark.parametrize("action", ["approve", "deny", "deliver", "cancel", "message", "fork", "agents/writing/edit"])
 async def test_a_form_that_is_not_ours_changes_nothing(action: str, mark: str, settings: Settings) -> None:
     task = await store_finished_task(settings)
     async with open_site_client(settings) as asking:
@@ -276,14 +276,14 @@ async def test_another_tenants_task_is_as_unknown_as_none(path: str, settings: S
     assert (theirs.status_code, theirs.text.replace(task, none)) == (404, nothing.text)
 
 
-@pytest.mark.parametrize("action", ["cancel", "approve", "deny", "message"])
+@pytest.mark.parametrize("action", ["cancel", "approve", "deny", "deliver", "message"])
 async def test_another_tenants_task_takes_no_orders(action: str, settings: Settings) -> None:
     task = await store_finished_task(settings)
     async with open_site_client(settings, tenant="other") as asking:
         answer = await asking.post(
             f"/v1/tasks/{task}/{action}",
             headers=BEARER,
-            json={"message": "m"} if action == "message" else {"request_id": "q"},
+            json={"message": {"message": "m"}, "deliver": {}}.get(action, {"request_id": "q"}),
         )
     assert answer.status_code == 404
 

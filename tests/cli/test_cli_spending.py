@@ -108,7 +108,7 @@ def test_commands_print_what_the_routes_answer(capsys: pytest.CaptureFixture[str
     assert json.loads(capsys.readouterr().out)["total"]["calls"] == 0
     assert run(["session", "list", "--json"]) == 0
     (session,) = json.loads(capsys.readouterr().out)
-    assert (session["session"], session["tasks"], session["spent"]) == ("default", 1, {"tokens": 0, "micro_usd": 0})
+    assert (session["session"], session["tasks"], session["spent"]) == ("default", 1, {"tokens": 0, "usd": 0})
     assert run(["session", "list"]) == 0
     assert "1 task  $0.00  0 spent  0 reserved  no limit  default" in capsys.readouterr().out
     assert run(["spending", "--until", "2020-01-01", "--since", "2020-02-01"]) == 2

@@ -84,6 +84,26 @@ def test_planning_and_reviews_use_the_agents_model_unless_another_one_is_set() -
     assert (other.plan_model, other.review_model) == (HAIKU, HAIKU)
 
 
+@pytest.mark.parametrize(
+    ("given", "efforts"),
+    [
+        ({}, ("high", "high")),
+        ({"effort": "low"}, ("low", "low")),
+        ({"effort": "default"}, (None, None)),
+        ({"effort": "max"}, ("max", "max")),
+        # Made to use a tool, Haiku does not think, and then does not support this effort.
+        ({"effort": "max", "review_model": HAIKU}, ("max", None)),
+        ({"plan_model": "claude-haiku-4-5"}, (None, None)),
+        ({"offline": True, "effort": "low"}, (None, None)),
+    ],
+)
+def test_planning_and_reviews_have_the_effort_of_their_role_or_of_all_agents_where_the_model_supports_it(
+    given: dict[str, object], efforts: tuple[str | None, str | None]
+) -> None:
+    under = terms(**given)
+    assert (under.plan_effort, under.review_effort) == efforts
+
+
 def test_a_role_has_the_window_that_its_model_takes() -> None:
     roomy: dict[str, object] = {"agent_budget": {"tokens": 10_000_000}, "budget": {"tokens": 90_000_000}}
     under = terms(roomy, roles={"analysis": {"model": COUNTING}}, window_cap=500_000)

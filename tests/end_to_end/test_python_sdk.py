@@ -86,6 +86,12 @@ def test_a_task_from_a_script_and_from_a_notebook_whose_own_loop_runs(address: s
             again = ws.wait(ws.fork(task, "writing", budget="200k"), through_pauses=True)
             assert again.over
             assert ws.cancel(again).phase == again.phase
+            early = ws.wait(ws.submit(QUESTION, [docs], session="early", budget=TIGHT_BUDGET))
+            assert early.phase == "paused"
+            assert ws.deliver(early, by="Ada", note="The board meets.") == "done"
+            assert ws.wait(early, through_pauses=True).phase == "partial"
+            with pytest.raises(BadInput, match="is not running"):
+                ws.deliver(early)
             with pytest.raises(UnknownTask):
                 ws.task("task-0123456789abcdef")
             with pytest.raises(BadInput, match=r"there are no phases .*gone"):

@@ -320,6 +320,10 @@ async def test_a_reply_that_stopped_for_a_rare_or_new_reason_is_a_reply(
     [
         ("prompt is too long: 210000 tokens > 200000 maximum", "the request is longer than the model's window"),
         ("Your credit balance is too low to access the API", "the provider's account has no credit"),
+        (
+            "The compiled grammar is too large, which would cause performance issues. Simplify your tool schemas.",
+            "the schemas of the strict tools are too complex together: set strict_tools = false for this model",
+        ),
     ],
 )
 async def test_a_known_cause_behind_a_refused_request_is_told_in_our_words(words: str, meaning: str) -> None:

@@ -62,8 +62,3 @@ def test_every_priced_model_and_both_defaults_are_known() -> None:
     assert all(get_model_profile(price.model).is_known for price in PRICES)
     assert get_model_profile(DEFAULT_AGENT_MODEL).is_known
     assert get_model_profile(DEFAULT_SUMMARY_MODEL).is_known
-
-
-def test_the_built_in_offline_model_is_known_and_can_be_made_to_call_a_tool() -> None:
-    facts = get_model_profile("waystation-offline")
-    assert (facts.is_known, facts.forces_tools, facts.window) == (True, True, 200_000)

@@ -175,7 +175,7 @@ def test_a_model_has_its_published_price_by_each_of_its_names_and_from_its_day_o
 def test_every_model_of_which_facts_are_known_is_at_a_price_or_is_no_public_one() -> None:
     held = load_published_prices()
     without = {facts.name for facts in KNOWN_MODELS if find_price(facts.name, TODAY, held) is None}
-    assert without == {"claude-mythos-5-1", "claude-mythos-5", "waystation-offline"}
+    assert without == {"claude-mythos-5-1", "claude-mythos-5"}
 
 
 def test_where_nobody_is_paid_the_published_prices_are_not_loaded(file: Path) -> None:

@@ -9,6 +9,7 @@ from waystation.context.transcript import CallIntent, Charge
 from waystation.kernel.amount import Amount
 from waystation.kernel.usage import Usage
 from waystation.tasks.progress import AgentCharge, CostBreakdown, CostLine, UnansweredCall, build_cost_breakdown
+from waystation.tasks.view import CostView, SessionView, SpendingView
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 COUNTS = st.integers(0, 100_000)
@@ -166,3 +167,15 @@ def test_thinking_that_was_left_out_and_prefixes_that_were_not_read_are_on_the_b
     assert "left out by the provider, because the text before them had changed: 4 blocks of thinking" in shown
     assert "prefix not read from the cache, according to the provider: tools_changed (2 times)" in shown
     assert "left out by the provider" not in format_cost_report(build_cost_breakdown([make_paid_turn("a")]), 120)
+
+
+def test_costs_are_shown_in_dollars() -> None:
+    open_call = UnansweredCall(
+        agent="a", intent=CallIntent(key="turn-2", model="large", worst_case=Amount(tokens=9, micro_usd=4), at=NOON)
+    )
+    made = build_cost_breakdown([make_paid_turn("a"), make_paid_turn("b", cost=None)], [open_call])
+    shown = CostView.from_breakdown(made)
+    assert [line.cost_usd for line in shown.lines] == [0.000005, None]
+    assert shown.model_dump(mode="json")["possibly_billed"][0]["worst_case"] == {"tokens": 9, "usd": 0.000004}
+    views = (CostView, SpendingView, SessionView)
+    assert [view.__name__ for view in views if "micro_usd" in str(view.model_json_schema(mode="serialization"))] == []

@@ -105,6 +105,7 @@ async def test_tools_say_what_they_do_to_the_world(settings: Settings) -> None:
             "get_report": "read_only",
             "recall": "read_only",
             "send_message": "",
+            "deliver": "destructive idempotent",
             "cancel": "destructive idempotent",
         }
     )

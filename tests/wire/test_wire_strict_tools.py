@@ -10,7 +10,7 @@ from tests.support.strict_server import Body, StrictServer, find_refusal
 from waystation.context.transcript import Text, build_user_message
 from waystation.kernel.roles import list_step_roles
 from waystation.models.anthropic.model import create_anthropic_model
-from waystation.models.anthropic.wire import build_request_parameters
+from waystation.models.anthropic.wire import build_request_parameters, select_strict_tools
 from waystation.models.endpoints import PROVIDER_URL, ModelCapabilities, ModelEndpoint
 from waystation.models.ports import ModelRequest, ToolSpec
 from waystation.testing.doubles import make_scripted_response
@@ -139,3 +139,38 @@ def refused(schema: JsonValue, tools: int = 1) -> str:
 )
 def test_what_a_strict_schema_cannot_say_is_refused(schema: JsonValue, tools: int, fault: str) -> None:
     assert fault in refused(schema, tools)
+
+
+def tool(name: str, optional: int = 0, unions: int = 0) -> ToolSpec:
+    """A strict tool with so many optional parameters, and required ones with a union."""
+    either: JsonValue = {"anyOf": [{"type": "string"}, {"type": "null"}]}
+    plain: dict[str, JsonValue] = {f"o{number}": {"type": "string"} for number in range(optional)}
+    united: dict[str, JsonValue] = {f"u{number}": either for number in range(unions)}
+    schema: JsonValue = {
+        "type": "object",
+        "properties": {**plain, **united},
+        "required": [*united],
+        "additionalProperties": False,
+    }
+    return ToolSpec(name=name, description="It.", input_schema=cast("dict[str, JsonValue]", schema), strict=True)
+
+
+@pytest.mark.parametrize(
+    ("specs", "loose"),
+    [
+        ([tool(f"t{number}") for number in range(22)], {"t20", "t21"}),
+        ([tool("a", optional=20), tool("b", optional=5), tool("c", optional=4)], {"b"}),
+        ([tool("a", unions=16), tool("b", unions=1), tool("c")], {"b"}),
+        ([tool("a", optional=24, unions=16), tool("b")], set[str]()),
+    ],
+)
+async def test_what_exceeds_the_limits_of_strict_tools_is_sent_without_strict_the_last_first(
+    specs: list[ToolSpec], loose: set[str]
+) -> None:
+    assert {spec.name for spec in specs} - select_strict_tools(specs) == loose
+    server = StrictServer(lambda _: make_scripted_response(Text(text="Fine.")))
+    model = create_anthropic_model("key", PROVIDER_URL, server.http_client(), endpoint=ModelEndpoint(url=PROVIDER_URL))
+    await model.complete(request(*specs))
+    (body,) = server.bodies
+    tools = cast("list[dict[str, JsonValue]]", body["tools"])
+    assert {str(one["name"]) for one in tools if not one.get("strict")} == loose

@@ -72,13 +72,20 @@ class CitationChecker:
         documents = await self.store.list_documents(ref.task_id, ref.scope)
         return (await build_document_names(documents, self.redactor, ref.tenant)).with_vault(self.vault, ref.session)
 
-    async def check(self, ref: TaskRef, markdown: str, names: DocumentNames | None = None) -> CitationCheckResult:
+    async def check(
+        self,
+        ref: TaskRef,
+        markdown: str,
+        names: DocumentNames | None = None,
+        pages: Mapping[str, str] | None = None,
+    ) -> CitationCheckResult:
         """Check all citations. Slow work is done in a thread: there may be thousands of citations in megabytes of text.
 
         Args:
             ref: The task.
             markdown: The text.
             names: Names of the task's documents, if they are known: it takes long to redact thousands of them.
+            pages: What `list_web_pages` returned, if it was called before: it reads the transcripts of all agents.
 
         Raises:
             RedactionFailed: a text could not be redacted.
@@ -89,7 +96,7 @@ class CitationChecker:
         cited = {citation.document for citation in citations}
         meant = await _find_cited_documents(called, cited)
         there = {name: document.blob for name, document in meant.items() if not document.removed}
-        newest = await self._documents(there, ref.scope) | await self._cited_pages(ref.scope, cited)
+        newest = await self._documents(there, ref.scope) | await self._cited_pages(ref.scope, cited, pages)
         found = await asyncio.to_thread(check_citations, citations, newest)
         wrong = [citation for citation, reason in found.items() if reason and citation.document in meant]
         outdated = await self._find_outdated_citations(ref.scope, wrong, meant) if wrong else {}
@@ -133,10 +140,12 @@ class CitationChecker:
             blobs |= {address: page.blob for address, page in pages.items()}
         return blobs
 
-    async def _cited_pages(self, task: TaskScope, names: set[str]) -> dict[str, CitedDocument]:
+    async def _cited_pages(
+        self, task: TaskScope, names: set[str], pages: Mapping[str, str] | None
+    ) -> dict[str, CitedDocument]:
         """Load web pages by the address as cited, as the task's agents have fetched them."""
         wanted = {name for name in names if name.startswith(("http://", "https://"))}
-        fetched = await self.list_web_pages(task) if wanted else {}
+        fetched = pages if pages is not None else await self.list_web_pages(task) if wanted else {}
         blobs = {address: blob for address, blob in fetched.items() if address in wanted}
         lines = {
             blob: await self.redacted_documents.get_comparison_lines(blob, task) for blob in _unique(blobs.values())

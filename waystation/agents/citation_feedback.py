@@ -1,7 +1,7 @@
 """Checks the citations of what an agent submits, and tells the agent at once which of them do not hold and why."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import NamedTuple
@@ -155,7 +155,7 @@ class SubmissionChecker:
             StoreError: the store could not be read.
         """
         names = names if names is not None else await self.citation_checker.load_names(ref)
-        citable = await self._load_citable(deliverable, ref, names)
+        citable = await self._load_citable(deliverable, ref, names, await self._list_web_pages(deliverable, ref))
         return (await asyncio.to_thread(_normalise, deliverable, citable)).deliverable
 
     async def review(
@@ -166,21 +166,28 @@ class SubmissionChecker:
         Args and errors are those of `normalise`.
         """
         names = names if names is not None else await self.citation_checker.load_names(ref)
-        citable = await self._load_citable(deliverable, ref, names)
+        pages = await self._list_web_pages(deliverable, ref)
+        citable = await self._load_citable(deliverable, ref, names, pages)
         stored = await asyncio.to_thread(_normalise, deliverable, citable)
         checked = stored if part is deliverable else await asyncio.to_thread(_normalise, part, citable)
         text = "\n\n".join(render_cited_texts(checked.deliverable))
-        result = await self.citation_checker.check(ref, text, names)
+        result = await self.citation_checker.check(ref, text, names, pages)
         faults = await asyncio.to_thread(_describe_faults, result, checked.unresolved)
         return CitationReview(stored.deliverable, len(result.faults) + len(checked.unresolved), faults)
 
-    async def _load_citable(self, deliverable: Deliverable, ref: TaskRef, names: DocumentNames) -> CitableDocuments:
+    async def _list_web_pages(self, deliverable: Deliverable, ref: TaskRef) -> dict[str, str]:
+        """Return the fetched web pages if the deliverable may cite one; transcripts are not read otherwise."""
+        if any("://" in text for text in render_cited_texts(deliverable)):
+            return await self.citation_checker.list_web_pages(ref.scope)
+        return {}
+
+    async def _load_citable(
+        self, deliverable: Deliverable, ref: TaskRef, names: DocumentNames, pages: Mapping[str, str]
+    ) -> CitableDocuments:
         """Load what the deliverable may cite, with the places of documents of which it cites pages."""
         check = self.citation_checker
         shown = {one.name: one for one in reversed(names.shown_documents)}
-        lines = {name: one.lines for name, one in shown.items()}
-        if any("://" in text for text in render_cited_texts(deliverable)):
-            lines = {**dict.fromkeys(await check.list_web_pages(ref.scope), NO_LINE), **lines}
+        lines = {**dict.fromkeys(pages, NO_LINE), **{name: one.lines for name, one in shown.items()}}
         citable = CitableDocuments(lines)
         unread = (await asyncio.to_thread(_normalise, deliverable, citable)).unread & shown.keys()
         places = {

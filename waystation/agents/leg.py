@@ -20,6 +20,7 @@ from waystation.kernel.roles import list_step_roles
 from waystation.kernel.value import Value
 from waystation.memory.passages import MemoryScope
 from waystation.models.profiles import MIN_THINKING_TOKENS, Effort, Price, ThinkingSetting, get_thinking_tokens
+from waystation.security.web_addresses import WebLimits
 
 MIN_REPLY_TOKENS = 4_000
 """Minimum reply length in tokens for a normal budget: a shorter reply would be cut mid-thought or mid-call."""
@@ -89,6 +90,8 @@ class AgentConfig(Value):
     """Scope of the passages that it recalls."""
     delegation: DelegationConfig | None = None
     """Limits within which it may start subagents; None: it may not."""
+    web_limits: WebLimits | None = None
+    """Limits within which its use of the web was approved in advance; None: it was not, and is not limited."""
 
     @property
     def compaction_policy(self) -> CompactionPolicy:

@@ -223,6 +223,7 @@ class LegAttempt:
             limit=self.request.limit,
             used_share=self.request.limit.compute_used_share(self.totals.spent),
             documents=self.documents,
+            web_limits=self.request.config.web_limits,
         )
 
     @cached_property

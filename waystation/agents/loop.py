@@ -194,7 +194,8 @@ async def resolve_call_permissions(attempt: LegAttempt, reply: Message) -> CallP
     asking: list[tuple[ToolUse, str]] = []
     for call in reply.tool_uses:
         decision = decisions.get(compute_call_digest(reply.id, call, attempt.toolbox.get_definition_digest(call)))
-        if decision is None and (question := attempt.toolbox.build_approval_question(call)) is not None:
+        ctx = attempt.build_tool_context(call)
+        if decision is None and (question := attempt.toolbox.build_approval_question(call, ctx)) is not None:
             asking.append((call, question))
         elif decision is not None and not decision.allowed:
             refused[call.id] = build_rejected_call_result(call, await _words(attempt, decision))

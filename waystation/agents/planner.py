@@ -28,7 +28,6 @@ from waystation.kernel.errors import TextNotFoundError
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.value import Value
 from waystation.models.ports import ToolSpec
-from waystation.models.profiles import Price
 from waystation.planning.plan import (
     MAX_STEPS,
     PERSON_EDIT_REASON,
@@ -96,14 +95,12 @@ class Planner:
     """Documents as agents may see them; the planner is shown their first lines."""
     earlier_tasks: EarlierTasks
 
-    async def create_plan(self, ref: TaskRef, model: str, limit: Limit, prices: Sequence[Price]) -> PlanningResult:
+    async def create_plan(self, ref: TaskRef, options: CallOptions) -> PlanningResult:
         """Return the task's plan; the saved one, if there is one.
 
         Args:
             ref: The task.
-            model: Model that plans.
-            limit: What planning may spend.
-            prices: Prices of models.
+            options: Model that plans, what planning may spend, prices of models, and effort.
 
         Raises:
             ModelError: The model did not answer.
@@ -114,7 +111,7 @@ class Planner:
         saved = await self.store.get_newest_plan(ref.task_id, ref.scope)
         if saved is not None:
             return PlanningResult(plan=saved.without_goals(), totals=await self.store.get_run_usage(run.run_id))
-        plan, notes = await self._made(run, CallOptions(model, limit, prices))
+        plan, notes = await self._made(run, options)
         redactor = build_task_redactor(self.redactor, self.store, run.scope)
         await self.store.save_plan(ref.task_id, await redact_titles_and_ids(plan, redactor, run.tenant))
         kept = await self.store.get_newest_plan(ref.task_id, ref.scope) or plan

@@ -16,7 +16,7 @@ from waystation.kernel.amount import Limit
 from waystation.kernel.errors import BrokenEndpointError, ModelUnavailable, SpendingLimitReached
 from waystation.kernel.refs import RunRef
 from waystation.models.ports import CallKind, ModelRequest, ToolSpec
-from waystation.models.profiles import Price, get_model_profile
+from waystation.models.profiles import DEEP_EFFORTS, Effort, Price, get_model_profile
 from waystation.privacy.policy import TextDestination
 from waystation.privacy.ports import Redactor
 
@@ -24,6 +24,8 @@ MAX_REPLY_TOKENS, MIN_REPLY_TOKENS = 4_000, 512
 """Maximum and minimum tokens of an answer without thinking."""
 MAX_THINKING_REPLY_TOKENS, MIN_THINKING_REPLY_TOKENS = 10_000, 2_048
 """The same for a model that always thinks, and so cannot be forced to call a tool."""
+MAX_DEEP_THINKING_REPLY_TOKENS = 20_000
+"""The maximum for such a model at the highest efforts."""
 MAX_ANSWER_ATTEMPTS = 2
 
 _T = TypeVar("_T")
@@ -60,11 +62,13 @@ class NoAnswer(NamedTuple):
 
 
 class CallOptions(NamedTuple):
-    """Model, limit and prices of a call."""
+    """Model, limit, prices and effort of a call."""
 
     model: str
     limit: Limit
     prices: Sequence[Price]
+    effort: Effort | None = None
+    """None: the provider's default for the model."""
 
 
 @dataclass(frozen=True)
@@ -91,15 +95,17 @@ class _ReplyBounds(NamedTuple):
     minimum: int
 
 
-def _compute_reply_bounds(model: str) -> _ReplyBounds:
+def _compute_reply_bounds(means: CallOptions) -> _ReplyBounds:
     """Return how long a reply may and must be.
 
-    A forced call excludes thinking, so such models need less. A model that nobody knows is not known to think.
+    A forced call excludes thinking, so such models need less. A model that nobody knows is not known to think. With the
+    highest efforts a model thinks so long that the answer would be cut.
     """
-    facts = get_model_profile(model)
+    facts = get_model_profile(means.model)
     if facts.forces_tools or not facts.is_known:
         return _ReplyBounds(MAX_REPLY_TOKENS, MIN_REPLY_TOKENS)
-    return _ReplyBounds(min(MAX_THINKING_REPLY_TOKENS, facts.max_output), MIN_THINKING_REPLY_TOKENS)
+    longest = MAX_DEEP_THINKING_REPLY_TOKENS if means.effort in DEEP_EFFORTS else MAX_THINKING_REPLY_TOKENS
+    return _ReplyBounds(min(longest, facts.max_output), MIN_THINKING_REPLY_TOKENS)
 
 
 @dataclass(frozen=True)
@@ -157,7 +163,8 @@ class StructuredCaller:
             system=matter.system,
             messages=build_model_view(transcript),
             tools=(matter.tool,),
-            max_output=_compute_reply_bounds(means.model).maximum,
+            max_output=_compute_reply_bounds(means).maximum,
+            effort=means.effort,
             require_tool=matter.tool.name,
             one_shot=True,
         )
@@ -181,7 +188,7 @@ class StructuredCaller:
         self, request: ModelRequest, fence: Fence, means: CallOptions
     ) -> PreparedCall | CallNotAffordable:
         left = means.limit.remaining_after((await self.store.get_run_usage(fence.run_id)).spent)
-        return await self.model.prepare_call(request, left, _compute_reply_bounds(means.model).minimum, means.prices)
+        return await self.model.prepare_call(request, left, _compute_reply_bounds(means).minimum, means.prices)
 
     async def _appended(self, transcript: Transcript, fence: Fence, message: Message) -> Transcript:
         await self.store.commit_message(fence, transcript.version, message)

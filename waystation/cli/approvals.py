@@ -35,15 +35,13 @@ from waystation.cli.render_requests import (
     format_request,
 )
 from waystation.client import Client, connect_client
-from waystation.client.approvals import translating_input_faults
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Amount, format_amount
 from waystation.kernel.clock import local_now
 from waystation.kernel.errors import BadInput
 from waystation.kernel.text import format_count
-from waystation.tasks.approvals import DeliverInput
 from waystation.tasks.details import format_request_and_answer
-from waystation.tasks.signals import DELIVERY, AnswerOutcome, AnswerResult
+from waystation.tasks.signals import AnswerOutcome, AnswerResult
 from waystation.tasks.view import ApprovalView, PendingApproval, TaskView, list_pending_approvals
 
 app = typer.Typer()
@@ -432,9 +430,7 @@ def deliver(task: TaskArgument, note: NoteOption = "", by: ByOption = None, as_j
 async def _deliver(task: str, note: str, by: str) -> AnswerResult:
     async with await connect_client(Settings()) as client:
         task_id = await client.resolve_task_id(task)
-        with translating_input_faults():
-            given = DeliverInput(note=note).sign(by)
-        result = await client.send(task_id, DELIVERY, given)
+        result = await client.deliver(task_id, by=by, note=note)
     if result.each:
         print_message(f"{task_id}: {format_count(len(result.each), 'request')} denied")
     return result.answer

@@ -49,7 +49,7 @@ from waystation.reports.changes import ReportChanges, compare_reports, render_cl
 from waystation.reports.sections import extract_brief_report
 from waystation.tasks.progress import CostBreakdown
 from waystation.tasks.task import TaskRequest
-from waystation.tasks.view import AgentMessagesView, AgentView
+from waystation.tasks.view import AgentMessagesView, AgentView, CostView
 
 app = typer.Typer()
 
@@ -151,7 +151,7 @@ def cost(task: TaskArgument, as_json: JsonOption = False) -> None:
     """Show what a task has cost so far, by agent, model and kind of call, and what each compaction cost."""
     bill = asyncio.run(_bill(task))
     if as_json:
-        print_json(bill)
+        print_json(CostView.from_breakdown(bill))
     else:
         print_text(format_cost_report(bill, result.width))
 

@@ -92,7 +92,9 @@ def submit(
     ] = None,
     preset: Annotated[
         Preset | None,
-        typer.Option(metavar="NAME", help="Defaults for a kind of work: qa, debugging or long. Options override them."),
+        typer.Option(
+            metavar="NAME", help="Defaults for a kind of work: qa, debugging, long or web. Options override them."
+        ),
     ] = None,
     mode: Annotated[
         BudgetMode | None,
@@ -262,6 +264,11 @@ def print_task_summary(settings: Settings, row: TaskRow, documents: int) -> None
     print_message(f"{format_count(documents, 'document')}{skipped}")
     budget = f"{format_limit(config.budget)}{_by(chosen, 'budget')}{_ceiling(config)}"
     print_message(f"Budget {budget}; {WHEN_SPENT[config.mode]}{_by(chosen, 'mode')}")
+    if (web := chosen.web_limits) is not None:
+        print_message(
+            f"Web: each agent may search {web.max_searches} times and read {web.max_pages} pages without an approval"
+            f"{_by(chosen, 'web_limits')}"
+        )
     if request.unattended != UnattendedPolicy():
         print_message(f"While no one answers: {_in_advance(request.unattended)}")
     if config.offline:

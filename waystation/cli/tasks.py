@@ -55,7 +55,7 @@ from waystation.tasks.progress import (
 )
 from waystation.tasks.signals import AnswerResult
 from waystation.tasks.task import TaskPhase
-from waystation.tasks.view import CancelResult, SessionLimitView, TaskFilter, TaskView
+from waystation.tasks.view import CancelResult, SessionLimitView, SessionView, SpendingView, TaskFilter, TaskView
 
 app = typer.Typer()
 
@@ -317,7 +317,7 @@ def list_sessions(as_json: JsonOption = False) -> None:
     """
     found = asyncio.run(_sessions())
     if as_json:
-        print_json(found)
+        print_json(tuple(map(SessionView.from_summary, found)))
         return
     now = local_now()
     rows = [
@@ -410,7 +410,7 @@ def spending(
     )
     found = asyncio.run(_spending(days, session))
     if as_json:
-        print_json(found)
+        print_json(SpendingView.from_report(found))
         return
     for line in format_columns(build_spending_rows(found, by), result.width):
         result.print(line, soft_wrap=True)

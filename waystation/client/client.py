@@ -61,11 +61,12 @@ from waystation.kernel.files import create_private_folder
 from waystation.planning.plan import Plan
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import build_client_data_converter, open_store, require_store_key
-from waystation.tasks.approvals import AnswerAuthor, ReviewPlanInput
+from waystation.tasks.approvals import AnswerAuthor, DeliverInput, ReviewPlanInput
 from waystation.tasks.events import EventPage
 from waystation.tasks.progress import CostBreakdown, DayRange, SessionSummary, SpendingReport, TaskCharges
 from waystation.tasks.signals import (
     APPROVAL,
+    DELIVERY,
     DENIAL,
     EDIT,
     MESSAGE,
@@ -478,6 +479,15 @@ class Client:
             return meant
         given = build_denial([] if meant is None else [meant], finish, by, note)
         return (await self.send(task_id, DENIAL, given)).answer
+
+    async def deliver(self, task_id: str, *, by: AnswerAuthor = "", note: str = "") -> UpdateResult:
+        """End a task with a report of what it has: deny its open requests, and ask its agents to submit their results.
+
+        Raises as `approve` does. The result has the denied requests in `each`.
+        """
+        with translating_input_faults():
+            given = DeliverInput(note=note).sign(by)
+        return await self.send(task_id, DELIVERY, given)
 
     async def _resolve_only_request(self, task_id: str, *, approving: bool) -> str | AnswerResult | None:
         row = await self._load_row(task_id)

@@ -15,7 +15,7 @@ from waystation.config.setting_types import (
     build_shared_alias,
     filter_named_endpoints,
 )
-from waystation.kernel.roles import Role, get_role_spec, list_step_roles
+from waystation.kernel.roles import AgentRole, Role, get_role_spec, list_step_roles
 from waystation.kernel.value import Value
 from waystation.models.endpoints import BUILT_IN_KINDS, PROVIDER_KEY, EndpointRegistry, ModelCapabilities, NamedEndpoint
 from waystation.models.profiles import (
@@ -94,7 +94,8 @@ class ModelSettings(BaseSettings):
     effort: WrittenEffort | None = Field(
         default=None,
         description="Effort of agents: low, medium, high, xhigh, max, or default (the provider's default). Without it, "
-        "each role has its own: medium for research, high for analysis and writing, if the model supports it.",
+        "each role has its own: medium for research, high for all others, planning and reviews included, if the model "
+        "supports it.",
     )
 
     thinking: WrittenThinking = Field(
@@ -185,6 +186,20 @@ class ModelSettings(BaseSettings):
     def reviewer_model(self) -> str:
         """Full name of the model that reviews."""
         return self.endpoint_registry.qualify_model_name(self.review_model) if self.review_model else self.planner_model
+
+    def resolve_oversight_effort(self, role: AgentRole, model: str) -> Effort | None:
+        """Return the effort of the model that plans or reviews; None: the provider's default.
+
+        An effort that is set for all agents applies here too, if the model supports it. Such calls are made to use a
+        tool, and some models do not think then.
+        """
+        facts = get_model_profile(model)
+        thinking: ThinkingSetting | None = "off" if facts.forces_tools and facts.is_known else None
+        effort = get_role_spec(role).effort if self.effort is None else _effort(self.effort)
+        supported = facts.supported_options
+        if supported is None:
+            return None if self.effort is None else effort
+        return None if supported.find_unsupported_option(effort, thinking) is not None else effort
 
     def get_summary_model(self, role: Role, chosen: str) -> str:
         """Return the full name of the model that writes the summaries of a role's agents.

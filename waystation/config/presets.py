@@ -10,6 +10,7 @@ from waystation.context.policy import PRIMERS, RECENTS, StrategyName
 from waystation.kernel.amount import Limit
 from waystation.kernel.value import Value
 from waystation.models.profiles import DEFAULT_SUMMARY_MODEL, strip_snapshot_date
+from waystation.security.web_addresses import WebLimits
 from waystation.tasks.task import Preset
 
 REQUEST = "request"
@@ -40,6 +41,8 @@ class ConfigLayer(Value):
     condense_model: str | None = None
     messages: int | None = None
     history: int | None = None
+    review_plan: bool | None = None
+    web_limits: WebLimits | None = None
 
 
 class ResolvedConfig(Value):
@@ -62,6 +65,9 @@ class ResolvedConfig(Value):
     """Maximum messages in a view before it counts as full."""
     history: int | None = None
     """Maximum messages of an agent's conversation in total."""
+    review_plan: bool = False
+    web_limits: WebLimits | None = None
+    """See `AgentConfig.web_limits`."""
     origins: dict[str, str] = {}
     """Name of the source of each field that a source has set."""
 
@@ -81,6 +87,10 @@ PRESETS = {
     ),
     Preset.LONG: ConfigLayer(
         messages=75, budget=Limit(tokens=300_000), primers=PRIMERS, recents=RECENTS, history=1_000
+    ),
+    # In mode soft no one is asked for more budget, and a call that was not approved in advance is refused.
+    Preset.WEB: ConfigLayer(
+        mode=BudgetMode.SOFT, review_plan=False, web_limits=WebLimits(max_searches=20, max_pages=40)
     ),
 }
 """`primers` and `recents`, which survive a compaction, are far less than `messages`, so that compactions do not follow

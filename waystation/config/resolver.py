@@ -39,12 +39,13 @@ from waystation.config.validation import (
 )
 from waystation.kernel.amount import Amount, Limit, format_amount, format_limit
 from waystation.kernel.refs import TaskRef
-from waystation.kernel.roles import Role, get_role_spec, list_step_roles
+from waystation.kernel.roles import AgentRole, Role, get_role_spec, list_step_roles
 from waystation.models.endpoints import ModelEndpoint
 from waystation.models.profiles import (
     DEEP_EFFORTS,
     OFFLINE_MODEL,
     OFFLINE_PRICE,
+    Effort,
     ModelOptions,
     Price,
     filter_prices,
@@ -162,6 +163,7 @@ def build_agent_config(basis: ConfigInputs, role: Role) -> AgentConfig:
         backpressure=settings.backpressure,
         memory=basis.request.memory or settings.memory_scope,
         delegation=settings.delegation,
+        web_limits=chosen.web_limits,
     )
 
 
@@ -312,16 +314,23 @@ def build_task_config(
         default=agent,
         by_role={role: own for role, own in agents.items() if own != agent},
         plan_model=_plan_model(settings),
+        plan_effort=_resolve_oversight_effort(settings, "planning", _plan_model(settings)),
         remembered_characters=settings.remembered_characters,
         review_model=_review_model(settings),
+        review_effort=_resolve_oversight_effort(settings, "reviewing", _review_model(settings)),
         minimum_reserve=_floor(basis, agents),
         minimum_reserves=_minimum_reserves(basis, agents),
-        review_plan=settings.review_plan if request.review_plan is None else request.review_plan,
+        review_plan=chosen.review_plan,
         revisions=settings.revisions,
-        revision_percent=settings.revision_percent,
+        revision_percent=None if is_unattended_web_research(chosen) else settings.revision_percent,
         reviews=settings.reviews,
         offline=settings.uses_offline_model,
     )
+
+
+def is_unattended_web_research(chosen: ResolvedConfig) -> bool:
+    """Whether agents use the web within limits, and no one is asked: also not about a revised plan."""
+    return chosen.web_limits is not None and chosen.mode is not BudgetMode.APPROVAL
 
 
 def _budget_is_free(request: TaskRequest, chosen: ResolvedConfig) -> bool:
@@ -464,6 +473,10 @@ def _review_model(settings: Settings) -> str:
     return OFFLINE_MODEL if settings.uses_offline_model else settings.reviewer_model
 
 
+def _resolve_oversight_effort(settings: Settings, role: AgentRole, model: str) -> Effort | None:
+    return None if settings.uses_offline_model else settings.resolve_oversight_effort(role, model)
+
+
 def _part_for_an_agent(chosen: ResolvedConfig) -> Limit:
     """Return what one agent starts with if the request does not say: in the units of the task's budget."""
     budget, own, part = chosen.budget, chosen.agent_budget, chosen.budget.divide_by(AGENT_BUDGET_DIVISOR)
@@ -476,7 +489,13 @@ def _part_for_an_agent(chosen: ResolvedConfig) -> Limit:
 def collect_adjustments(request: TaskRequest, settings: Settings) -> tuple[str, ...]:
     """Return sentences on what was requested and is not available, with what replaces it; each once."""
     sentences = (sentence for role in list_step_roles() for sentence in _adjustments(request, settings, role))
-    found = (*_of_no_use(settings), *_never_probed(request, settings), *_unknown_servers(request, settings), *sentences)
+    found = (
+        *_of_no_use(settings),
+        *_never_probed(request, settings),
+        *_unknown_servers(request, settings),
+        *_without_web(request, settings),
+        *sentences,
+    )
     return tuple(dict.fromkeys(found))
 
 
@@ -486,6 +505,15 @@ def _unknown_servers(request: TaskRequest, settings: Settings) -> Iterator[str]:
         yield (
             f"This machine has no list of tool servers: if workers do not have {', '.join(named)}, the task runs "
             "without it."
+        )
+
+
+def _without_web(request: TaskRequest, settings: Settings) -> Iterator[str]:
+    """Report a preset for the web if this machine does not allow it: its workers may, if they run elsewhere."""
+    if resolve_config(request, settings).web_limits is not None and not settings.web:
+        yield (
+            "WAYSTATION_WEB is not set here: on workers without it, agents neither search nor read the web, and work "
+            "from the documents."
         )
 
 

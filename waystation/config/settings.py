@@ -178,7 +178,8 @@ class Settings(
         description="When the budget is spent: approval (ask a person), soft or hard (docs/how-to/set-a-budget.md).",
     )
     preset: Preset | None = Field(
-        default=None, description="Defaults for a kind of work: qa, debugging or long. They override the settings here."
+        default=None,
+        description="Defaults for a kind of work: qa, debugging, long or web. They override the settings here.",
     )
     window: WrittenTokens = Field(
         default=None,

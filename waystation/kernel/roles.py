@@ -50,7 +50,7 @@ _NOTING = ("take_note", "read_notes", "calculate", "query_table")
 
 ROLES: Mapping[str, RoleSpec] = MappingProxyType(
     {
-        "planning": RoleSpec(prompt="plan", phase="planning"),
+        "planning": RoleSpec(prompt="plan", phase="planning", effort="high"),
         "research": RoleSpec(
             purpose="finds out what the documents say about a part of the question",
             prompt="research",
@@ -81,7 +81,7 @@ ROLES: Mapping[str, RoleSpec] = MappingProxyType(
             reserve_tokens=50_000,
             reserve_percent=15,
         ),
-        "reviewing": RoleSpec(prompt="review", phase="verifying"),
+        "reviewing": RoleSpec(prompt="review", phase="verifying", effort="high"),
     }
 )
 """All roles by name. Planning runs before the steps and after the research, reviewing after the report; both give one

@@ -116,6 +116,7 @@ _GONE = "there is no such model at this endpoint, or not in this region"
 _NO_ACCESS = "the account has no access to this model: request it in the vendor's console"
 _BY_PROFILE = "this model needs an inference profile: put the region before the name, as in us.NAME"
 _RETIRED = "the vendor has retired this model"
+_COMPLEX_SCHEMAS = "the schemas of the strict tools are too complex together: set strict_tools = false for this model"
 _NO_CREDENTIALS = "the credentials were not accepted, or have expired"
 _CAUSES = {
     "prompt is too long": OVER_WINDOW,
@@ -141,6 +142,8 @@ _CAUSES = {
     "reached the end of its life": _RETIRED,
     "on-demand throughput": _BY_PROFILE,
     "security token": _NO_CREDENTIALS,
+    "compiled grammar is too large": _COMPLEX_SCHEMAS,
+    "schema is too complex": _COMPLEX_SCHEMAS,
     "tool_choice": "the model does not accept this choice of tools",
     "thinking": "the model does not accept these thinking blocks or settings",
     "effort": "the model does not accept this effort",

@@ -161,7 +161,6 @@ KNOWN_MODELS = (
     _small("claude-sonnet-4-6", _THINKS_BOTH_WAYS).replace(window=1_000_000),
     _small("claude-sonnet-4-5", _COUNTS),
     _small("claude-haiku-4-5", _COUNTS),
-    ModelProfile(name="waystation-offline", window=200_000, max_output=UNKNOWN_MAX_OUTPUT, forces_tools=True),
 )
 """According to the provider's pages on models, thinking and effort in October 2026."""
 _FACTS = {facts.name: facts for facts in KNOWN_MODELS}

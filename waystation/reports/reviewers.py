@@ -162,7 +162,7 @@ class PlanReviser:
             parse=read,
             rejection_heading="This revision cannot be run",
         )
-        means = CallOptions(request.model, request.limit, request.prices)
+        means = CallOptions(request.model, request.limit, request.prices, request.effort)
         return await StructuredCaller(self.model, self.store, self.redactor).request_answer(matter, means)
 
     async def _save(self, run: RunRef, request: RevisionRequest, wanted: RevisePlanInput) -> None:
@@ -362,7 +362,7 @@ class ReportReviewer:
             parse=ReviewReportInput.model_validate,
             rejection_heading="This review cannot be used",
         )
-        means = CallOptions(request.model, request.limit, request.prices)
+        means = CallOptions(request.model, request.limit, request.prices, request.effort)
         return await StructuredCaller(self.model, self.store, self.redactor).request_answer(matter, means)
 
     async def _opening(

@@ -124,6 +124,18 @@ class DomainPolicy(Value):
         return _listed(host, self.deny)
 
 
+class WebLimits(Value):
+    """Limits within which the agents of a task use the web without an approval of each call.
+
+    Who submits such a task approves in advance searches for key words, and pages whose addresses an agent has read, but
+    has not written. Both are counted by agent.
+    """
+
+    max_searches: int
+    max_pages: int
+    """Different addresses; further lines of the same page do not count."""
+
+
 def _entry(written: str) -> str:
     name = written.strip().lower().removeprefix("*.").strip(".")
     try:

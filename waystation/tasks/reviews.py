@@ -10,7 +10,7 @@ from waystation.budgets.budget import BudgetAccount, RunUsage
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.value import Value
-from waystation.models.profiles import Price
+from waystation.models.profiles import Effort, Price
 from waystation.planning.plan import (
     MAX_STEPS,
     PLANNING_ID,
@@ -119,6 +119,7 @@ class ReviewRequest(Value):
     writer: RunRef
     number: int
     model: str
+    effort: Effort | None = None
     limit: Limit
     """What it may spend."""
     may_send_back: bool
@@ -149,6 +150,7 @@ def build_review_request(state: TaskState, config: TaskConfig) -> ReviewRequest:
         writer=_writer(state).run,
         number=len(oversight.reviews) + 1,
         model=config.review_model or config.plan_model,
+        effort=config.review_effort,
         limit=compute_oversight_limit(state),
         may_send_back=may_send_back and _enough(_writer(state), _for_mending(state)),
         prices=config.default.prices,
@@ -226,6 +228,7 @@ class RevisionRequest(Value):
     ref: TaskRef
     number: int
     model: str
+    effort: Effort | None = None
     limit: Limit
     """What it may spend."""
     started_steps: tuple[str, ...]
@@ -257,6 +260,7 @@ def build_revision_request(state: TaskState, ref: TaskRef, config: TaskConfig) -
         ref=ref,
         number=len(state.oversight.revisions) + 1,
         model=config.plan_model,
+        effort=config.plan_effort,
         limit=compute_oversight_limit(state),
         started_steps=tuple(step.id for step in plan.steps if step.id in _begun(state)),
         reviewed_steps=_research(plan),

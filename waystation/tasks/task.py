@@ -32,6 +32,7 @@ from waystation.kernel.scopes import SessionScope, TenantScope
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
 from waystation.memory.passages import MemoryScope
+from waystation.models.profiles import Effort
 from waystation.planning.plan import PLANNING_ID, PlanRevision, ReportReview
 from waystation.privacy.policy import RedactionPolicy
 from waystation.security.untrusted import ServerNames, is_blank
@@ -105,6 +106,8 @@ class Preset(StrEnum):
     """Long looks at details: a large window, much of which stays."""
     LONG = "long"
     """Agents that work for days: compacted and bounded by the number of messages."""
+    WEB = "web"
+    """Web research that asks no one: searches and pages are approved in advance, within limits."""
 
 
 class TaskRequest(Value):
@@ -201,10 +204,13 @@ class TaskConfig(AgentConfigByRole):
     unattended: UnattendedPolicy = UnattendedPolicy()
     mode: BudgetMode
     plan_model: str
+    plan_effort: Effort | None = None
+    """Effort of planning and of revisions; None here and in `review_effort`: the provider's default."""
     remembered_characters: int = 0
     """Maximum characters of its documents that are indexed into memory."""
     review_model: str = ""
     """By default the planning model."""
+    review_effort: Effort | None = None
     revisions: int = 0
     """Maximum number of plan revisions after the research."""
     revision_percent: int | None = None  # Percentage of the budget for new steps that needs no approval; None: any.

@@ -5,7 +5,7 @@ tokens and dollars. References into the store stay out of it.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Self, TypeVar
 
@@ -38,6 +38,15 @@ from waystation.planning.plan import PLANNING_ID, PlanRevision, PlanVersion, Rep
 from waystation.privacy.policy import RedactionPolicy
 from waystation.security.untrusted import replace_control_characters
 from waystation.tasks.approvals import AnswerOrigin
+from waystation.tasks.progress import (
+    CostBreakdown,
+    CostLine,
+    DayRange,
+    SessionSummary,
+    SpendingLine,
+    SpendingReport,
+    UnansweredCall,
+)
 from waystation.tasks.task import (
     ApprovalRequest,
     AuditEntry,
@@ -896,6 +905,174 @@ class AgentCompactionAudits(Value):
 
     agent: str
     compactions: tuple[CompactionAudit, ...]
+
+
+# --------------------------------------------------------------------------------------------------------------- costs
+
+
+class CostLineView(Value):
+    """Calls of one kind."""
+
+    agent: str
+    model: str
+    kind: str
+    calls: int
+    usage: Usage
+    cost_usd: float | None
+    """Null if one of the calls has no known price."""
+    answered_by: tuple[str, ...]
+    """Models named in replies, if they differ from the requested one."""
+    dropped_thinking: int
+    """Number of thinking blocks that the provider dropped from requests."""
+    cache_misses: dict[str, int]
+    """Number of cache misses of the last request's prefix, by the provider's reason."""
+
+    @classmethod
+    def from_line(cls, line: CostLine) -> Self:
+        """Build the view of a line."""
+        return cls(
+            agent=line.agent,
+            model=line.model,
+            kind=line.kind,
+            calls=line.calls,
+            usage=line.usage,
+            cost_usd=to_usd(line.cost_micro_usd),
+            answered_by=line.answered_by,
+            dropped_thinking=line.dropped_thinking,
+            cache_misses=line.cache_misses,
+        )
+
+
+class UnansweredCallView(Value):
+    """A call whose reply was never stored: it may have been billed."""
+
+    agent: str
+    key: str
+    """Names the turn, the compaction, the plan or the tool call."""
+    model: str
+    at: datetime
+    worst_case: ShownAmount
+    """Maximum cost, which counts as spent."""
+
+    @classmethod
+    def from_call(cls, call: UnansweredCall) -> Self:
+        """Build the view of a call."""
+        intent = call.intent
+        return cls(agent=call.agent, key=intent.key, model=intent.model, at=intent.at, worst_case=intent.worst_case)
+
+
+class CostView(Value):
+    """What a task has cost so far."""
+
+    lines: tuple[CostLineView, ...]
+    """By agent, model and kind; agents in the order of their first call."""
+    compactions: tuple[CostLineView, ...]
+    """The summaries one by one, with the charge's key as `kind`. Also included in `lines`."""
+    total: CostLineView
+    possibly_billed: tuple[UnansweredCallView, ...]
+    reused: ReusedWork | None
+    """Work of another task that counts as done here. That task has its cost."""
+
+    @classmethod
+    def from_breakdown(cls, found: CostBreakdown) -> Self:
+        """Build the view of a cost breakdown."""
+        return cls(
+            lines=tuple(map(CostLineView.from_line, found.lines)),
+            compactions=tuple(map(CostLineView.from_line, found.compactions)),
+            total=CostLineView.from_line(found.total),
+            possibly_billed=tuple(map(UnansweredCallView.from_call, found.possibly_billed)),
+            reused=found.reused,
+        )
+
+
+class SpendingLineView(Value):
+    """What the agents of one role in one task have spent on one model in one day."""
+
+    day: date
+    task_id: str
+    role: str
+    model: str
+    calls: int
+    usage: Usage
+    cost_usd: float
+    """Cost of the calls whose price is known."""
+    unpriced_calls: int
+    """Number of calls without a known price, which are not in the cost."""
+    possibly_billed: ShownAmount
+    """Maximum cost of calls whose reply was never stored. In no other number here."""
+
+    @classmethod
+    def from_line(cls, line: SpendingLine) -> Self:
+        """Build the view of a line."""
+        return cls(
+            day=line.day,
+            task_id=line.task_id,
+            role=line.role,
+            model=line.model,
+            calls=line.calls,
+            usage=line.usage,
+            cost_usd=line.cost_micro_usd / MICRO,
+            unpriced_calls=line.unpriced_calls,
+            possibly_billed=line.possibly_billed,
+        )
+
+
+class SpendingView(Value):
+    """What the tasks of a tenant or of a session have spent in a range of days."""
+
+    days: DayRange
+    lines: tuple[SpendingLineView, ...]
+    """By day, task, role and model, in this order."""
+    titles: dict[str, str]
+    """The redacted questions, shortened, by task ID."""
+    total: SpendingLineView
+
+    @classmethod
+    def from_report(cls, found: SpendingReport) -> Self:
+        """Build the view of a report."""
+        return cls(
+            days=found.days,
+            lines=tuple(map(SpendingLineView.from_line, found.lines)),
+            titles={**found.titles},
+            total=SpendingLineView.from_line(found.total),
+        )
+
+
+class SessionView(Value):
+    """A session, with what its tasks have spent together."""
+
+    session: str
+    """Its name."""
+    id: str
+    """Its ID in search attributes and workflow IDs."""
+    tasks: int
+    """Number of tasks, without rejected ones."""
+    refused: int
+    """Number of tasks that it rejected."""
+    last_at: datetime
+    """When the newest task was submitted."""
+    spent: ShownAmount
+    """Fresh tokens, and cost where the price is known."""
+    held: ShownAmount
+    """Reserved for its running tasks; what they have spent of it is also in `spent`."""
+    limit: ShownLimit
+    """Limit of all its tasks together."""
+    unpriced_calls: int
+
+    @classmethod
+    def from_summary(cls, found: SessionSummary) -> Self:
+        """Build the view of a session."""
+        return cls(
+            session=found.session,
+            id=found.id,
+            tasks=found.tasks,
+            refused=found.refused,
+            last_at=found.last_at,
+            spent=found.spent,
+            held=found.held,
+            limit=found.limit,
+            unpriced_calls=found.unpriced_calls,
+        )
 
 
 # --------------------------------------------------------------------------------------------------- inside the client

@@ -38,6 +38,7 @@ from waystation.security.untrusted import (
     truncate_tool_result,
     wrap_tool_result,
 )
+from waystation.security.web_addresses import WebLimits
 
 PAGE_CHARACTERS = 12_000
 """Maximum characters of a page of any tool in windows of up to 60,000 tokens; smaller in a small working window."""
@@ -99,6 +100,9 @@ class ToolContext:
 
     document_names: DocumentNames | None = None
     """Names of the task's documents, as submitted and as the agent knows them; set by the toolbox."""
+
+    web_limits: WebLimits | None = None
+    """Limits within which the use of the web was approved in advance; None: it was not."""
 
     async def list_documents(self, store: DocumentReader) -> tuple[Document, ...]:
         """The task's documents in the order in which they were given. Raises StoreError."""
@@ -171,6 +175,10 @@ class Tool(ABC):
     def build_approval_question(self, arguments: dict[str, JsonValue]) -> str | None:  # noqa: ARG002 (tools that ask look at them)
         """Return what a person is asked before a call with these arguments runs; None: no approval is needed."""
         return None
+
+    def is_approved_in_advance(self, arguments: dict[str, JsonValue], ctx: ToolContext) -> bool:  # noqa: ARG002 (as above)
+        """Return whether the submission of the task approved this call, so that no one is asked."""
+        return False
 
     @property
     @abstractmethod

@@ -123,17 +123,18 @@ class Toolbox:
         tool = self._tool(call)
         return tool is None or tool.idempotent
 
-    def build_approval_question(self, call: ToolUse) -> str | None:
+    def build_approval_question(self, call: ToolUse, ctx: ToolContext | None = None) -> str | None:
         """Return what a person is asked before the call runs.
 
-        None: no approval is needed, or the call is refused anyway.
+        None: no approval is needed or it was given in advance, or the call is refused anyway. Without a context nothing
+        counts as approved in advance.
         """
         tool = self._tool(call)
-        return (
-            None
-            if tool is None or self.find_refusal_reason(call) is not None
-            else tool.build_approval_question(self._complete(call))
-        )
+        if tool is None or self.find_refusal_reason(call) is not None:
+            return None
+        arguments = self._complete(call)
+        question = tool.build_approval_question(arguments)
+        return None if ctx is not None and tool.is_approved_in_advance(arguments, ctx) else question
 
     def get_definition_digest(self, call: ToolUse) -> str:
         """Return the digest of the tool's definition if others may change it; otherwise empty."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from itertools import takewhile
 
 from pydantic import Field, JsonValue
 
@@ -15,6 +16,7 @@ from waystation.agents.tools.tool import (
     load_redacted_lines,
     select_page_lines,
 )
+from waystation.context.transcript import Message, ToolResult, ToolUse
 from waystation.documents.ports import TextStore, WebPageFetcher
 from waystation.documents.redacted_documents import RedactedDocumentStore
 from waystation.documents.web_pages import (
@@ -41,6 +43,21 @@ from waystation.security.web_addresses import (
 )
 
 _LINES_A_PAGE = 200
+_READING_TOOLS = frozenset({"read_document", "web_search", FETCH_PAGE})
+"""Tools whose results others wrote: an address in them carries nothing out that the agent knows."""
+
+
+def _list_earlier_calls(name: str, ctx: ToolContext) -> Sequence[ToolUse]:
+    """Return the agent's calls of a tool before this one, in its whole transcript."""
+    calls = [call for message in ctx.transcript.messages for call in message.tool_uses if call.name == name]
+    return list(takewhile(lambda call: call.id != ctx.call_id, calls))
+
+
+def has_read_address(address: str, messages: Sequence[Message]) -> bool:
+    """Return whether a document, a page or a search showed the address to the agent as it is."""
+    reading = {call.id for message in messages for call in message.tool_uses if call.name in _READING_TOOLS}
+    results = [block for message in messages for block in message.blocks if isinstance(block, ToolResult)]
+    return any(address in result.content for result in results if result.tool_use_id in reading and not result.is_error)
 
 
 class FetchPageInput(ToolInput):
@@ -65,9 +82,17 @@ class FetchPageTool(TypedTool[FetchPageInput]):
     input_model = FetchPageInput
 
     def __init__(
-        self, web: WebPageFetcher, store: TextStore, redacted: RedactedDocumentStore, domains: DomainPolicy
+        self,
+        web: WebPageFetcher,
+        store: TextStore,
+        redacted: RedactedDocumentStore,
+        domains: DomainPolicy,
+        *,
+        asks_always: bool = False,
     ) -> None:
+        """Initialise. `asks_always`: whether the operator allows no approvals in advance."""
         self._web, self._store, self._redacted, self._domains = web, store, redacted, domains
+        self._asks_always = asks_always
 
     def build_approval_question(self, arguments: dict[str, JsonValue]) -> str | None:
         """Return the question for a person if the page's domain is not on the list of allowed ones.
@@ -87,8 +112,15 @@ class FetchPageTool(TypedTool[FetchPageInput]):
         # Show the whole address: everything in it is sent to the owner of the domain.
         return f"Fetch a page of {host}, which is not on the list of allowed domains?\n{address.url}"
 
+    def is_approved_in_advance(self, arguments: dict[str, JsonValue], ctx: ToolContext) -> bool:
+        """Return whether the task has web limits, and the agent has read the address and not written it."""
+        if ctx.web_limits is None or self._asks_always:
+            return False
+        return has_read_address(str(arguments.get("url")).strip(), ctx.transcript.messages)
+
     async def run(self, arguments: FetchPageInput, ctx: ToolContext) -> str:
         """Return a header, numbered lines, and where to continue."""
+        _check_page_limit(arguments.url, ctx)
         if PLACEHOLDER_PATTERN.search(arguments.url):
             raise ToolCallRejectedError(
                 "The address has a placeholder in it. The value behind it is private and is not sent."
@@ -123,6 +155,26 @@ class FetchPageTool(TypedTool[FetchPageInput]):
         return make_stored_web_page(fetched, await self._store.put_text(fetched.text, ctx.run.scope))
 
 
+def _check_page_limit(url: str, ctx: ToolContext) -> None:
+    """Raise ToolCallRejectedError if the agent has read as many pages as its task allows, and this is another one."""
+    read = {str(call.input.get("url")) for call in _list_earlier_calls(FETCH_PAGE, ctx)}
+    if ctx.web_limits is not None and url not in read and len(read) >= ctx.web_limits.max_pages:
+        raise ToolCallRejectedError(
+            f"This task allows you {ctx.web_limits.max_pages} pages of the web, and you have asked for as many. Go on "
+            "with what you have, and submit it."
+        )
+
+
+def _check_search_limit(ctx: ToolContext) -> None:
+    """Raise ToolCallRejectedError if the agent has searched as often as its task allows."""
+    made = len(_list_earlier_calls(WebSearchTool.name, ctx))
+    if ctx.web_limits is not None and made >= ctx.web_limits.max_searches:
+        raise ToolCallRejectedError(
+            f"This task allows you {ctx.web_limits.max_searches} searches of the web, and you have made them. Go on "
+            "with what you have, and submit it."
+        )
+
+
 MAX_EXCERPT_CHARACTERS = 600
 """Maximum characters of an excerpt."""
 _LINE_CHARACTERS = 2_000
@@ -150,8 +202,16 @@ class WebSearchTool(TypedTool[WebSearchInput]):
     urgency = {"executing": SOON, "reflecting": SOON}
     input_model = WebSearchInput
 
-    def __init__(self, search: MeteredSearch, redactor: Redactor, asks: WebApprovalMode = "always") -> None:
-        self._search, self._redactor, self._asks = search, redactor, asks
+    def __init__(
+        self,
+        search: MeteredSearch,
+        redactor: Redactor,
+        asks: WebApprovalMode = "always",
+        *,
+        asks_always: bool = False,
+    ) -> None:
+        """Initialise. `asks_always`: whether the operator allows no approvals in advance."""
+        self._search, self._redactor, self._asks, self._asks_always = search, redactor, asks, asks_always
 
     def build_approval_question(self, arguments: dict[str, JsonValue]) -> str | None:
         """Return the question for a person, since the query is sent to the provider, which may pass it on."""
@@ -162,8 +222,17 @@ class WebSearchTool(TypedTool[WebSearchInput]):
             return None
         return f"Search the web for these words, which leave this house?\n{query}"
 
+    def is_approved_in_advance(self, arguments: dict[str, JsonValue], ctx: ToolContext) -> bool:
+        """Return whether the task has web limits, and the query is no more than key words."""
+        return (
+            ctx.web_limits is not None
+            and not self._asks_always
+            and not is_suspicious_query(str(arguments.get("query")))
+        )
+
     async def run(self, arguments: WebSearchInput, ctx: ToolContext) -> str:
         """Return one block per page."""
+        _check_search_limit(ctx)
         if PLACEHOLDER_PATTERN.search(arguments.query):
             raise ToolCallRejectedError(
                 "The query has a placeholder in it. The value behind it is private: search without it."

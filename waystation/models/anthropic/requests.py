@@ -10,12 +10,19 @@ from waystation.kernel.value import Value
 
 MAX_CACHE_MARKS = 4
 MAX_STRICT_TOOLS, MAX_OPTIONAL_PARAMETERS, MAX_UNION_PARAMETERS = 20, 24, 16
-"""Maximum numbers in all strict tools of a request together."""
+"""Maximum numbers in all strict tools of a request together: of the tools; of parameters that `required` does not list;
+of parameters with `anyOf` or a list of types. The API refuses a request with more.
+
+Source: "Schema complexity limits" in https://platform.claude.com/docs/en/build-with-claude/structured-outputs, in
+copies of 2026. The API also refuses schemas whose compiled grammar is too large, a limit without a published number.
+"""
 STRICT_KEYWORDS = frozenset(
     {"type", "properties", "required", "additionalProperties", "items", "minItems", "enum", "const", "anyOf", "allOf"}
     | {"$ref", "$defs", "definitions", "default", "format", "description", "title"}
 )
-"""Keywords that the schema of a strict tool may have. Lengths, bounds and patterns are not among them."""
+"""Keywords that the schema of a strict tool may have, by the same page. Lengths and bounds are not among them.
+The API also takes simple patterns; the SDK moves all patterns into descriptions, so that none is sent.
+"""
 UNIONS = frozenset({"anyOf", "oneOf", "allOf"})
 """Keywords that a tool's schema must not have at its top level."""
 
@@ -254,7 +261,7 @@ def _strict_faults(tools: Sequence[WireTool]) -> Iterator[str]:
     """Yield what is wrong with the schemas of strict tools."""
     if len(tools) > MAX_STRICT_TOOLS:
         yield f"tools: a maximum of {MAX_STRICT_TOOLS} strict tools may be provided"
-    schemas = [(tool.name, schema) for tool in tools for schema in _iter_schemas(tool.input_schema)]
+    schemas = [(tool.name, schema) for tool in tools for schema in iter_schemas(tool.input_schema)]
     for name, schema in schemas:
         if unknown := sorted(schema.keys() - STRICT_KEYWORDS):
             yield f"tools.{name}.input_schema: not supported in strict tools: {', '.join(unknown)}"
@@ -262,13 +269,50 @@ def _strict_faults(tools: Sequence[WireTool]) -> Iterator[str]:
             yield f"tools.{name}.input_schema: additionalProperties must be false in strict tools"
         if schema.get("minItems", 0) not in {0, 1}:
             yield f"tools.{name}.input_schema: minItems must be 0 or 1 in strict tools"
-    optional = sum(len(_properties(schema).keys() - set(_required(schema))) for _, schema in schemas)
-    unions = sum("anyOf" in schema or isinstance(schema.get("type"), list) for _, schema in schemas)
-    if optional > MAX_OPTIONAL_PARAMETERS or unions > MAX_UNION_PARAMETERS:
-        yield f"tools: {optional} optional parameters and {unions} with unions are too many for strict tools"
+    total = sum((StrictSchemaCounts.from_schema(tool.input_schema) for tool in tools), StrictSchemaCounts())
+    if not total.replace(tools=0).fits:
+        yield (
+            f"tools: {total.optional_parameters} optional parameters and {total.unions} with unions are too many for "
+            "strict tools"
+        )
 
 
-def _iter_schemas(schema: dict[str, JsonValue]) -> Iterator[dict[str, JsonValue]]:
+class StrictSchemaCounts(Value):
+    """What counts against the limits of strict tools."""
+
+    tools: int = 0
+    optional_parameters: int = 0
+    unions: int = 0
+
+    def __add__(self, other: "StrictSchemaCounts") -> "StrictSchemaCounts":
+        """Return the sum."""
+        return StrictSchemaCounts(
+            tools=self.tools + other.tools,
+            optional_parameters=self.optional_parameters + other.optional_parameters,
+            unions=self.unions + other.unions,
+        )
+
+    @property
+    def fits(self) -> bool:
+        """Whether the API takes strict tools of these counts in one request."""
+        return (
+            self.tools <= MAX_STRICT_TOOLS
+            and self.optional_parameters <= MAX_OPTIONAL_PARAMETERS
+            and self.unions <= MAX_UNION_PARAMETERS
+        )
+
+    @classmethod
+    def from_schema(cls, schema: dict[str, JsonValue]) -> "StrictSchemaCounts":
+        """Count what one strict tool with this schema adds."""
+        schemas = list(iter_schemas(schema))
+        return cls(
+            tools=1,
+            optional_parameters=sum(len(_properties(one).keys() - set(_required(one))) for one in schemas),
+            unions=sum("anyOf" in one or isinstance(one.get("type"), list) for one in schemas),
+        )
+
+
+def iter_schemas(schema: dict[str, JsonValue]) -> Iterator[dict[str, JsonValue]]:
     """Yield a schema and all schemas in it. Strict schemas are not recursive."""
     yield schema
     definitions = schema.get("$defs")
@@ -279,7 +323,7 @@ def _iter_schemas(schema: dict[str, JsonValue]) -> Iterator[dict[str, JsonValue]
         nested += members if isinstance(members, list) else []
     for inner in nested:
         if isinstance(inner, dict):
-            yield from _iter_schemas(inner)
+            yield from iter_schemas(inner)
 
 
 def _properties(schema: dict[str, JsonValue]) -> dict[str, JsonValue]:

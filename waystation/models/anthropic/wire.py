@@ -44,6 +44,7 @@ from waystation.kernel.errors import InvalidReplyError, ModelRejected
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import replace_surrogates, sanitize_json_object
+from waystation.models.anthropic.requests import StrictSchemaCounts
 from waystation.models.endpoints import UNKNOWN_CAPABILITIES, ModelCapabilities
 from waystation.models.http_errors import sanitize_token_count
 from waystation.models.ports import ModelRequest, ModelResponse, StopReason, ToolSpec
@@ -292,10 +293,27 @@ def _system(request: ModelRequest, facts: ModelProfile, *, marks: bool) -> list[
 
 
 def _tools(specs: Sequence[ToolSpec], *, marks: bool, strict: bool) -> list[ToolParam]:
-    tools = [_tool(spec, strict=strict and spec.strict) for spec in specs]
+    """Translate the tools. `strict`: whether the endpoint and the model take strict ones."""
+    constrained = select_strict_tools(specs) if strict else frozenset[str]()
+    tools = [_tool(spec, strict=spec.name in constrained) for spec in specs]
     if marks:
         tools[-1]["cache_control"] = CACHE_CONTROL
     return tools
+
+
+def select_strict_tools(specs: Sequence[ToolSpec]) -> frozenset[str]:
+    """Return the names of the tools that are sent as strict, within what the API takes in one request.
+
+    Tools are listed in the order of their importance: ours before those of plug-ins and tool servers. A tool that does
+    not fit any more is sent without `strict`; our own validation holds for it in any case. The choice depends on the
+    tools alone, so that it stays the same for a conversation.
+    """
+    total, chosen = StrictSchemaCounts(), list[str]()
+    for spec in (spec for spec in specs if spec.strict):
+        wider = total + StrictSchemaCounts.from_schema(transform_schema({**spec.input_schema}))
+        if wider.fits:
+            total, chosen = wider, [*chosen, spec.name]
+    return frozenset(chosen)
 
 
 def _tool(spec: ToolSpec, *, strict: bool) -> ToolParam:

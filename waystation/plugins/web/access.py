@@ -47,7 +47,7 @@ BODY_SECONDS = 120.0
 MAX_SIGN_IN_BYTES = 4_000
 OPEN_TO_ALL = "/static/"
 """Static files of the pages, which have no data: the sign-in page needs them too."""
-APPROVING_SUFFIXES = ("/approve", "/deny", "/limit")
+APPROVING_SUFFIXES = ("/approve", "/deny", "/deliver", "/limit")
 """Paths that change what may be spent; all others that change something need the submit permission."""
 MAX_QUERY_PARTS = 5
 """Maximum query parameters of the printed address."""
@@ -474,7 +474,7 @@ class AccessGuard:
 
 
 _HANDS_IN = ("/v1/tasks", "/fork", "/submit")
-_AT_MOST_ONCE = ("/approve", "/deny", "/limit", "/cancel")
+_AT_MOST_ONCE = ("/approve", "/deny", "/deliver", "/limit", "/cancel")
 
 
 def describe_unknown_outcome(request: Request) -> str:

@@ -29,6 +29,7 @@ from waystation.plugins.web.report_exports import FILES, Exporter, ReportForm
 from waystation.plugins.web.request_bodies import (
     Denial,
     Grant,
+    NewDelivery,
     NewEdit,
     NewFork,
     NewMessage,
@@ -40,6 +41,7 @@ from waystation.plugins.web.request_bodies import (
     TenantClient,
     TenantServiceProvider,
     cancel_task,
+    deliver_task,
     deny_task_request,
     edit_agent_context,
     fork_task,
@@ -51,16 +53,19 @@ from waystation.plugins.web.request_bodies import (
     submit_new_task,
 )
 from waystation.security.untrusted import replace_control_characters
-from waystation.tasks.progress import CostBreakdown, DayRange, SessionSummary, SpendingReport
+from waystation.tasks.progress import DayRange, SpendingReport
 from waystation.tasks.signals import SIGNALS, AnswerResult, UpdateResult
 from waystation.tasks.task import TaskPhase
 from waystation.tasks.view import (
     AgentCompactionAudits,
     AgentMessagesView,
     CancelResult,
+    CostView,
     PendingApproval,
     ReportView,
     SessionLimitView,
+    SessionView,
+    SpendingView,
     SubmittedTask,
     TaskFilter,
     TaskView,
@@ -216,6 +221,17 @@ async def post_deny(client: TenantClient, principal: CurrentPrincipal, task: Tas
     return raise_if_refused(await deny_task_request(client, task, body, principal))
 
 
+@v1.post("/tasks/{task}/deliver")
+async def post_deliver(
+    client: TenantClient, principal: CurrentPrincipal, task: TaskPath, body: NewDelivery
+) -> AnswerResult:
+    """End a task with a report of what it has: deny its open requests, and ask its agents to submit their results.
+
+    The report is marked partial. Returns 409 if the task has no plan yet, or was asked before.
+    """
+    return raise_if_refused(await deliver_task(client, task, body, principal))
+
+
 @v1.get("/tasks/{task}/report", response_model=ReportView, responses=FILES)
 async def get_report(
     client: TenantClient,
@@ -241,9 +257,9 @@ async def get_draft(
 
 
 @v1.get("/tasks/{task}/cost")
-async def get_cost(client: TenantClient, task: TaskPath) -> CostBreakdown:
+async def get_cost(client: TenantClient, task: TaskPath) -> CostView:
     """Get what a task has cost so far."""
-    return await client.get_bill(await client.resolve_task_id(task))
+    return CostView.from_breakdown(await client.get_bill(await client.resolve_task_id(task)))
 
 
 @v1.get("/tasks/{task}/documents")
@@ -326,9 +342,9 @@ class SpendingQuery(Value):
 
 
 @v1.get("/spending")
-async def get_spending(client: TenantClient, query: Annotated[SpendingQuery, Query()]) -> SpendingReport:
+async def get_spending(client: TenantClient, query: Annotated[SpendingQuery, Query()]) -> SpendingView:
     """Get what tasks have spent, by day, task, agent role and model."""
-    return await query.load_spending(client)
+    return SpendingView.from_report(await query.load_spending(client))
 
 
 @v1.get("/memory")
@@ -348,11 +364,9 @@ Count = Annotated[int, Query(ge=1, le=MAX_PAGE_SIZE, description=MAX_COUNT)]
 
 
 @v1.get("/sessions")
-async def get_sessions(
-    client: TenantClient, first: First = 0, count: Count = MAX_PAGE_SIZE
-) -> tuple[SessionSummary, ...]:
+async def get_sessions(client: TenantClient, first: First = 0, count: Count = MAX_PAGE_SIZE) -> tuple[SessionView, ...]:
     """List sessions with what their tasks have spent together, the most recently used first."""
-    return await client.list_sessions(first, count)
+    return tuple(map(SessionView.from_summary, await client.list_sessions(first, count)))
 
 
 @v1.put("/sessions/{session:path}/limit")

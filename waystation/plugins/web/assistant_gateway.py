@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from waystation.agents.deliverables import ReportLength
 from waystation.client import Client
 from waystation.client.agent_contexts import MemoryMatchJson
 from waystation.client.store_queries import load_redacted_document_text
@@ -85,6 +86,8 @@ class SubmitResearchRequest(Value):
     documents: Annotated[tuple[DocumentInput, ...], DocumentCountLimit] = Field(min_length=1)
     budget: Limit | None = None
     instructions: str = ""
+    accept: tuple[str, ...] = ()
+    length: ReportLength | None = None
     servers: ServerNames | None = None
     skills: tuple[str, ...] = Field(default=(), max_length=MAX_SKILLS)
     request_id: str = Field(min_length=1, max_length=200)
@@ -248,6 +251,8 @@ class AssistantGateway:
         request = TaskRequest(
             question=given.question,
             instructions=given.instructions,
+            accept=given.accept,
+            length=given.length,
             tenant=self.policy.tenant,
             session=self.policy.session_name,
             request_id=given.request_id,
@@ -406,6 +411,11 @@ class AssistantGateway:
         return await self.client.deny(
             one.task_id, request_id=one.approval.request_id, finish=finish, by=self.policy.signature, note=note
         )
+
+    async def deliver(self, task: str, note: str) -> AnswerResult:
+        """End a task of its own with a report of what it has. Raises BadInput, Unreachable."""
+        task_id = await self.require_own_task(task)
+        return (await self.client.deliver(task_id, by=self.policy.signature, note=note)).answer
 
     async def answer_request(self, one: PendingApproval, form: AnswerForm) -> AnswerResult:
         """Approve or deny. Raises as they do."""

@@ -35,6 +35,7 @@ from mcp.types import (
 from pydantic import AnyUrl, Field, ValidationError
 
 from waystation import __version__
+from waystation.agents.deliverables import ReportLength
 from waystation.client.agent_contexts import RecallResultJson
 from waystation.context.audit import build_transcript_view
 from waystation.kernel.errors import BadInput, WaystationError
@@ -115,6 +116,10 @@ async def submit_research(
         str | None, Field(max_length=60, description="For the whole task, like 300k tokens or $1.50; else the usual.")
     ] = None,
     instructions: Annotated[str, Field(max_length=20_000, description="How the report is to be.")] = "",
+    accept: Annotated[tuple[str, ...], Field(description="Criteria that the report must meet.")] = (),
+    length: Annotated[
+        ReportLength | None, Field(description="Length of the report; default: by the number of findings.")
+    ] = None,
     servers: Annotated[
         ServerNames | None, Field(description="Tool servers by name, of those that you may name; else the usual ones.")
     ] = None,
@@ -130,6 +135,8 @@ async def submit_research(
             documents=documents,
             budget=parse_optional_budget(budget),
             instructions=instructions,
+            accept=accept,
+            length=length,
             servers=servers,
             skills=skills,
             request_id=request_id or token_hex(8),
@@ -250,6 +257,18 @@ async def send_task_message(
     )
 
 
+async def deliver_task(
+    ctx: Ctx,
+    task: Task,
+    note: Annotated[str, Field(max_length=2_000, description="Kept with the order; its agents read it.")] = "",
+) -> AnswerResult:
+    """End a task early with a report of what it has: its requests are denied, and its agents submit their results.
+
+    Use it when an answer is needed now; to stop a task without a report, use cancel. It cannot be undone.
+    """
+    return _unless_refused(await get_assistant(ctx).deliver(task, note))
+
+
 async def cancel_task(ctx: Ctx, task: Task) -> CancelResult:
     """Stop a task. It cannot be undone; what it has found stays readable."""
     assistant = get_assistant(ctx)
@@ -272,6 +291,7 @@ TOOLS: dict[str, tuple[Callable[..., Any], ToolAnnotations]] = {
         send_task_message,
         ToolAnnotations(destructive_hint=False, idempotent_hint=False, open_world_hint=False),
     ),
+    "deliver": (deliver_task, _ENDS),
     "cancel": (cancel_task, _ENDS),
 }
 """Tools by name, with their effects: read-only, destructive, idempotent, open-world."""

@@ -7,7 +7,7 @@ from datetime import datetime
 from http import HTTPStatus
 from secrets import token_hex
 from types import MappingProxyType
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, get_args
 
 from fastapi import APIRouter, Query, Request
 from pydantic import ValidationError, field_validator
@@ -16,6 +16,7 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from waystation.agents.deliverables import ReportLength
 from waystation.client import Client
 from waystation.client.agent_contexts import (
     MAX_QUERY_CHARACTERS,
@@ -67,6 +68,7 @@ from waystation.plugins.web.report_exports import Exporter
 from waystation.plugins.web.request_bodies import (
     Denial,
     Grant,
+    NewDelivery,
     NewEdit,
     NewFork,
     NewMessage,
@@ -76,6 +78,7 @@ from waystation.plugins.web.request_bodies import (
     answer_selected_requests,
     build_task_request,
     cancel_task,
+    deliver_task,
     deny_task_request,
     deny_task_requests,
     edit_agent_context,
@@ -113,6 +116,7 @@ RESUME_WAIT_SECONDS, RESUME_POLL_SECONDS = 10.0, 0.2
 
 _NOT_TAKEN = "what you sent was not taken: sign in, then go back to where you wrote it and send it again"
 
+REPORT_LENGTHS: tuple[ReportLength, ...] = get_args(ReportLength)
 NEW_TASK = "new-task"
 """Id of the form that submits a task."""
 
@@ -235,6 +239,7 @@ async def _front(
         waiting=waiting,
         remark=remark,
         request_id=back.value(NEW_TASK, "request_id") or token_hex(8),
+        lengths=REPORT_LENGTHS,
         most_bytes=MAX_BODY_BYTES,
         most_files=MAX_FILES,
         now=utc_now(),
@@ -448,7 +453,7 @@ async def _task(
         list_pending_approvals(view),
     )
     forms = {f"answer-{task_id}-{one.approval.request_id}" for one in waiting}
-    forms |= {"fork" if view.over else "message"}
+    forms |= {"fork"} if view.over else {"message", "deliver"} if view.steps else {"message"}
     if back.form and back.form not in forms:
         return render_error_page(request, back.status, "Not taken", back.reason, back.labelled_values)
     return _page(
@@ -565,6 +570,7 @@ async def _hand_in(client: Client, principal: Principal, form: FormData) -> Resp
             question=_field(form, "question"),
             session=session,
             budget=_field(form, "budget") or None,
+            length=_get_length(form),
             review_plan=True if _field(form, "review_plan") else None,
         )
     )
@@ -574,6 +580,11 @@ async def _hand_in(client: Client, principal: Principal, form: FormData) -> Resp
         raise FormValidationError({"budget" if about_budget else WHOLE_FORM: cause}, loaded.skipped_items)
     submitted = await client.submit(asked, documents)
     return RedirectResponse(f"/tasks/{submitted.task_id}", 303)
+
+
+def _get_length(form: FormData) -> ReportLength | None:
+    """Return the chosen length of the report; None: by the number of findings."""
+    return next((length for length in REPORT_LENGTHS if length == _field(form, "length")), None)
 
 
 async def _impossible(client: Client, request: TaskRequest) -> str:
@@ -679,6 +690,20 @@ async def fork_by_form(request: Request, client: TenantClient, feed: TenantFeed,
         return RedirectResponse(f"/tasks/{submitted.task_id}", 303)
 
     return await _taken(request, act, lambda sent: _task(request, client, feed, task, back=sent), "fork")
+
+
+@pages.post("/tasks/{task}/deliver")
+async def deliver_by_form(
+    request: Request, client: TenantClient, feed: TenantFeed, principal: CurrentPrincipal, task: TaskPath
+) -> Response:
+    """End the task with a report of what it has."""
+
+    async def act(form: FormData) -> Response:
+        faults = FormErrorCollector()
+        given = faults.build_or_raise(lambda: NewDelivery(by=_field(form, "by"), note=_field(form, "note")))
+        return _after(task, await deliver_task(client, task, given, principal))
+
+    return await _taken(request, act, lambda sent: _task(request, client, feed, task, back=sent), "deliver")
 
 
 @pages.post("/tasks/{task}/cancel")

@@ -43,7 +43,7 @@ from waystation.security.untrusted import (
 from waystation.tasks.approvals import MessageInput, VerifiedName
 from waystation.tasks.details import parse_grant
 from waystation.tasks.signals import AnswerResult, ContextEditAction, ContextEditInput, TaskSignal, UpdateResult
-from waystation.tasks.task import TaskConfig, TaskRequest, TaskRow, make_own_session_name
+from waystation.tasks.task import Preset, TaskConfig, TaskRequest, TaskRow, make_own_session_name
 from waystation.tasks.view import CancelResult, SubmittedTask
 
 MAX_REQUEST_DOCUMENTS, MAX_FAULTS = 1_000, 20
@@ -125,6 +125,9 @@ class NewTask(Value):
     budget: str | None = Field(
         default=None, max_length=60, description="Budget of the task; default: the setting of the server."
     )
+    preset: Preset | None = Field(
+        default=None, description="Defaults for a kind of work; other fields override them (docs/reference/presets.md)."
+    )
     mode: BudgetMode | None = Field(default=None, description="What happens when the budget is spent.")
     review_plan: bool | None = Field(
         default=None, description="Whether the plan needs approval before any step starts."
@@ -160,6 +163,13 @@ class Denial(Value):
     )
     by: ByField = ""
     note: NoteField = ""
+
+
+class NewDelivery(Value):
+    """An order to end a task with a report of what it has."""
+
+    by: ByField = ""
+    note: Annotated[str, Field(max_length=2_000, description="Note for the audit log, which agents read too.")] = ""
 
 
 class NewMessage(Value):
@@ -346,9 +356,7 @@ def build_task_request(
 
     Raises BadInput, ValidationError for its budget.
     """
-    told = new.model_dump(
-        include={"question", "instructions", "accept", "length", "mode", "review_plan", "procedures", "servers"}
-    )
+    told = new.model_dump(exclude={"session", "budget", "documents"})
     whose = {"tenant": tenant, "session": session, "request_id": request_id}
     return TaskRequest.model_validate(
         {**told, **whose, "budget": parse_optional_limit(new.budget), "skipped_items": tuple(left_out)}
@@ -410,6 +418,12 @@ async def deny_task_request(client: Client, task: str, body: Denial, principal: 
     """Deny one request, by its id."""
     task_id, by = await client.resolve_task_id(task), principal.resolve_signature(body.by)
     return await client.deny(task_id, request_id=body.request_id, finish=body.finish, note=body.note, by=by)
+
+
+async def deliver_task(client: Client, task: str, body: NewDelivery, principal: Principal) -> AnswerResult:
+    """End a task with a report of what it has: deny its open requests, and ask its agents to submit their results."""
+    task_id, by = await client.resolve_task_id(task), principal.resolve_signature(body.by)
+    return (await client.deliver(task_id, by=by, note=body.note)).answer
 
 
 async def grant_task_requests(
