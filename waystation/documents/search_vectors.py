@@ -99,6 +99,17 @@ class PassageEmbedder:
             _normalise(stacked).astype(np.float16), np.array(owners, dtype=np.int32), len(passages)
         )
 
+    def compare_words(self, words: Sequence[str], others: Sequence[str]) -> _Rows:
+        """Return the cosine of each word (row) with each of the others (column); 0 with a word that is unknown.
+
+        Raises:
+            MemoryUnavailable: the model cannot be loaded.
+        """
+        rows, vectors = self._look_up([*words, *others])
+        return (
+            _normalise(vectors[[rows[word] for word in words]]) @ _normalise(vectors[[rows[word] for word in others]]).T
+        )
+
     def _look_up(self, words: Sequence[str]) -> tuple[dict[str, int], _Rows]:
         """Return the row of each word and the rows. Both are replaced, never changed, so other threads may read on."""
         with self._one_at_a_time:
@@ -126,3 +137,16 @@ def _split(words: Sequence[str]) -> list[Sequence[str]]:
 def _normalise(rows: _Rows) -> _Rows:
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.maximum(lengths, np.finfo(np.float32).tiny)
+
+
+class WordVectorSimilarity:
+    """Implements `WordSimilarity` of the support check with the vectors of single words. Threads may share it."""
+
+    def __init__(self, embedder: WordEmbedder) -> None:
+        self._passages = PassageEmbedder(embedder)
+
+    def find_nearest(self, words: Sequence[str], others: Sequence[str]) -> Sequence[float]:
+        """See base class."""
+        if not words or not others:
+            return [0.0] * len(words)
+        return self._passages.compare_words(words, others).max(axis=1).tolist()
