@@ -11,7 +11,7 @@ from benchmarks.evidence.rules import compute_macro_f1
 from waystation.documents import support_weights
 from waystation.documents.claim_support import measure_support
 from waystation.documents.support_features import SupportFeatures, WordSimilarity
-from waystation.documents.support_model import expand_features, standardize_features
+from waystation.documents.support_model import standardize_features
 
 FOLDS = 10
 PENALTY = 10.0
@@ -37,17 +37,17 @@ def _fit(name: str, examples: Sequence[Example], similarity: WordSimilarity | No
     labels = np.array([one.is_supported for one in examples], dtype=np.float64)
     rows = np.array(features)
     means, deviations = rows.mean(axis=0).tolist(), np.maximum(rows.std(axis=0), 1e-6).tolist()
-    expanded = np.array([expand_features(standardize_features(one, means, deviations)) for one in features])
-    scores = _cross_validate(expanded, labels, examples)
+    standardized = np.array([standardize_features(one, means, deviations) for one in features])
+    scores = _cross_validate(standardized, labels, examples)
     ruled = np.array([one.missing_figures + one.missing_names > 0 for one in features])
     # The thresholds are for what no rule decides.
     supported_from, not_supported_below = _choose_thresholds(scores[~ruled], labels[~ruled])
     scores = np.where(ruled, 0.0, scores)
-    weights = fit_logistic_regression(expanded, labels).tolist()
+    weights = fit_logistic_regression(standardized, labels).tolist()
     print(
         f"{name.lower()}: macro-F1 {compute_macro_f1(scores >= 0.5, labels > 0):.3f} in {FOLDS}-fold cross-validation"
     )
-    for feature, weight in zip(["intercept", *SupportFeatures._fields, "similar_share x content_words"], weights,
+    for feature, weight in zip(["intercept", *SupportFeatures._fields], weights,
                                strict=True):  # fmt: skip
         print(f"  {feature:30} {weight:+.2f}")
     numbers = [_write(values) for values in (means, deviations, weights)]

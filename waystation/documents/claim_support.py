@@ -99,7 +99,7 @@ def check_support(
         sentence: One sentence of a report, without its citations.
         passages: The cited lines, one text for each citation. Headings above them and the document's name may precede
             the lines: names and years in them count.
-        question: The question that the report answers. Words of the question tell less about a sentence.
+        question: The question that the report answers: names in it need not stand in the passages.
         similarity: Finds synonyms. Without it, words are compared by their stems alone.
 
     Raises:
@@ -146,7 +146,6 @@ class _Reading(NamedTuple):
         return self.wording.features._replace(
             missing_figures=min(2.0, sum(fault.kind != "modality" for fault in self.figures)),
             missing_names=min(2.0, len(self.names)),
-            contradictions=float(sum(one.is_opposite for one in self.contradictions)),
         )
 
     def without_texts_in(self, unread: str) -> "_Reading":
@@ -169,7 +168,8 @@ class _Reading(NamedTuple):
         else:
             verdict = SupportVerdict.SUPPORTED
         if verdict is not SupportVerdict.SUPPORTED and not any(detail.kind in _RULED for detail in missing):
-            words = self.wording.missing[:MAX_NAMED_WORDS]
+            named = {word.casefold() for detail in missing for word in detail.text.split()}
+            words = [word for word in self.wording.missing if word not in named][:MAX_NAMED_WORDS]
             missing += tuple(MissingDetail(kind="wording", text=word) for word in words)
         return SupportCheck(verdict=verdict, missing=missing, score=round(score, 4))
 
@@ -177,9 +177,7 @@ class _Reading(NamedTuple):
         """Return whether a rule decides: a figure or name is absent, or a word turns the meaning around."""
         if self.names or any(fault.kind != "modality" or fault.is_opposite for fault in self.figures):
             return True
-        return self.wording.features.sentence_share >= SAME_SHARE and any(
-            one.is_opposite for one in self.contradictions
-        )
+        return self.wording.aligned_share >= SAME_SHARE and any(one.is_opposite for one in self.contradictions)
 
     def _list_figures(self) -> Iterator[MissingDetail]:
         for fault in self.figures:
@@ -191,7 +189,7 @@ class _Reading(NamedTuple):
             yield MissingDetail(kind="name", text=fault.text)
 
     def _list_contradictions(self) -> Iterator[MissingDetail]:
-        if self.wording.features.sentence_share >= ALIGNED_SHARE:
+        if self.wording.aligned_share >= ALIGNED_SHARE:
             for one in self.contradictions:
                 yield MissingDetail(kind=one.kind, text=one.text, lines_say=one.lines_say)
 
@@ -202,7 +200,7 @@ _NO = SupportVerdict.NOT_SUPPORTED
 def _read(text: str, passages: str, question: str, similarity: WordSimilarity | None) -> _Reading:
     own = extract_figures(text)
     needs_figures = own.figures or own.dates or own.times
-    wording = compare_wording(text, passages, question, similarity)
+    wording = compare_wording(text, own.blank_out(), passages, similarity)
     return _Reading(
         figures=find_figure_faults(own, extract_figures(passages)) if needs_figures else (),
         names=find_name_faults(text, NameIndex(passages), question),

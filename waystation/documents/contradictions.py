@@ -35,7 +35,7 @@ _OPPOSITES = (
     ("before", "after"),
     ("gain gains gained profit profits", "loss losses"),
     ("improved improve improves better", "worsened worsen worsens worse"),
-    ("maximum most", "minimum least"),
+    ("maximum", "minimum"),
     ("always", "never"),
     ("include includes included including", "exclude excludes excluded excluding"),
     ("allow allows allowed permit permits permitted",

@@ -170,7 +170,7 @@ _DATE_NUMBERS = compile_bounded(
     r"(?<![\w.,])(?:(\d{4})([-/.])(\d{1,2})\2(\d{1,2})|(\d{1,2})([-/.])(\d{1,2})\6(\d{4}|\d{2})|"
     r"(\d{4})年(\d{1,2})月(?:(\d{1,2})日)?)(?![\w]|[.,]\d)"
 )
-_TIME = compile_bounded(r"(?<![\w:.])(\d{1,2})[:.h](\d{2})(?![\d:.])(?:[ ]?([ap])\.?m\b\.?)?", re.IGNORECASE)
+_TIME = compile_bounded(r"(?<![\w:.])(\d{1,2})[:.h](\d{2})(?![\d:]|\.\d)(?:[ ]?([ap])\.?m\b\.?)?", re.IGNORECASE)
 _YEAR_IN_WORD = compile_bounded(r"(?<!\d)(1[5-9]\d\d|20\d\d)(?!\d)")
 
 _ABOUT = compile_bounded(
@@ -179,6 +179,11 @@ _ABOUT = compile_bounded(
     r"over|more than|above|at least|exceed(?:s|ed|ing)?|under|less than|fewer than|below|up to|at most|mehr als|über|"
     r"plus de|más de)|[~≈])[ ]?(?:the |a |US\$|[$€£¥₹])?[ ]?\Z",
     re.IGNORECASE,
+)
+_ABOVE = ("over", "more", "above", "at least", "exceed", "just over", "mehr", "über", "plus", "más")
+_BELOW = (
+    *("under", "less", "fewer", "below", "up to", "at most", "just under", "nearly", "almost", "close to"),
+    *("knapp", "presque", "casi"),
 )
 _LOWER_BOUND = compile_bounded(
     r"\b(?:at least|no (?:less|fewer) than|not less than|a minimum of|minimum of|more than|over|above|upwards of|"
@@ -214,11 +219,17 @@ class Figure(NamedTuple):
     negative: bool = False
     step: float = 0
     """Value of one in its last digit that counts, as it is written."""
-    is_scaled: bool = False
+    scale: int = 1
+    """Factor that a word such as `million` gives it."""
     kind: Literal["plain", "ordinal", "decade", "accounting"] = "plain"
     before: str = ""
     """The words before it."""
     is_spelled: bool = False
+
+    @property
+    def is_word(self) -> bool:
+        """Whether it is a word such as `first` or `two`, which stands in the sentence as a word as well."""
+        return self.is_spelled and not _is_spelled_figure(self)
 
     @property
     def is_year(self) -> bool:
@@ -226,7 +237,7 @@ class Figure(NamedTuple):
         number = self.values[0]
         return (
             not self.unit
-            and not self.is_scaled
+            and self.scale == 1
             and len(self.text) == len("2026")
             and self.text.isdecimal()
             and isinstance(number, float)
@@ -253,8 +264,19 @@ class TextFigures(NamedTuple):
     text: str
     figures: Sequence[Figure]
     dates: Sequence[DateMention]
-    times: frozenset[int]
-    """Times of day, in minutes."""
+    times: Mapping[int, tuple[int, int]]
+    """Times of day, in minutes, with their places."""
+    spans: Sequence[tuple[int, int]]
+    """Places of the dates and times, in order."""
+
+    def blank_out(self) -> str:
+        """Return the text without its figures, dates and times."""
+        parts: list[str] = []
+        end = 0
+        for start, stop in sorted([*self.spans, *((one.start, one.end) for one in self.figures if not one.is_word)]):
+            parts.append(self.text[end : max(end, start)])
+            end = max(end, stop)
+        return " ".join([*parts, self.text[end:]])
 
 
 def normalize_text(text: str) -> str:
@@ -283,7 +305,7 @@ def extract_figures(text: str) -> TextFigures:
             break
     found += _iter_spelled(text, taken)
     found.sort(key=lambda figure: figure.start)
-    return TextFigures(text, _share_units(text, found), dates, frozenset(times.values()))
+    return TextFigures(text, _share_units(text, found), dates, {time: span for span, time in times.items()}, taken)
 
 
 def _minutes(match: re.Match[str]) -> int | None:
@@ -323,7 +345,7 @@ def _figure(text: str, match: re.Match[str]) -> Figure:
         unit=unit,
         negative=negative,
         step=step * scale,
-        is_scaled=scale > 1,
+        scale=scale,
         kind=kind,
         before=before,
     )
@@ -399,7 +421,7 @@ def _iter_spelled(text: str, taken: Sequence[tuple[int, int]]) -> Iterable[Figur
             values=(float(value * scale),),
             unit=unit,
             step=_step_of_integer(str(value * scale)),
-            is_scaled=value * scale >= 1000,
+            scale=scale,
             before=text[max(0, match.start() - _BEFORE_CHARACTERS) : match.start()],
             is_spelled=True,
         )
@@ -444,10 +466,9 @@ def _share_units(text: str, found: Sequence[Figure]) -> list[Figure]:
             continue
         if not one.unit and following.unit:
             one = one._replace(unit=following.unit)
-        if not one.is_scaled and following.is_scaled and following.step:
-            scale = 10.0 ** _exponent(following)
-            bigger = tuple(value * scale for value in one.values if isinstance(value, float))
-            one = one._replace(values=(*one.values, *bigger), is_scaled=True)
+        if one.scale == 1 and following.scale > 1:
+            bigger = tuple(value * following.scale for value in one.values if isinstance(value, float))
+            one = one._replace(values=(*one.values, *bigger), scale=following.scale)
         shared[place] = one
     for place, one in enumerate(shared[1:], 1):
         before = shared[place - 1]
@@ -455,10 +476,6 @@ def _share_units(text: str, found: Sequence[Figure]) -> list[Figure]:
         if not one.unit and before.unit in _CURRENCIES and len(between) < len(" oder $") and _JOIN.match(between):
             shared[place] = one._replace(unit=before.unit)
     return shared
-
-
-def _exponent(figure: Figure) -> int:
-    return next((power for power in (12, 9, 6, 3) if figure.step >= 10 ** (power - 3) and figure.is_scaled), 0)
 
 
 def _iter_dates(text: str) -> Iterable[DateMention]:
@@ -543,8 +560,11 @@ def find_figure_faults(sentence: TextFigures, passages: TextFigures) -> list[Fig
         elif bound := _contradicted_bound(figure, found):
             text = f"{_bound_text(figure)} {figure.text}".strip()
             faults.append(FigureFault("modality", text, figure.start, bound, is_opposite=bool(_bound(figure))))
-    absent = {time for time in sentence.times if time not in passages.times}
-    faults += [FigureFault("date", f"{time // 60}:{time % 60:02}", len(sentence.text)) for time in sorted(absent)]
+    faults += [
+        FigureFault("date", sentence.text[start:end].strip(" ."), start)
+        for time, (start, end) in sentence.times.items()
+        if time not in passages.times
+    ]
     return sorted(faults, key=lambda fault: fault.start)
 
 
@@ -613,7 +633,7 @@ class _FigureLookup:
             for one in self._by_value.get(round(value, 6) if isinstance(value, float) else value, ())
             if self._same_spelling(figure, one)
         ]
-        if figure.unit in _CURRENCIES or figure.is_scaled:
+        if figure.unit in _CURRENCIES or figure.scale > 1:
             candidates += [
                 one
                 for value in numbers
@@ -635,7 +655,7 @@ class _FigureLookup:
     @staticmethod
     def _same_spelling(figure: Figure, one: Figure) -> bool:
         """Return False for versions, of which 3.10 is not 3.1."""
-        if figure.unit or figure.is_scaled or "." not in figure.text or figure.text == one.text:
+        if figure.unit or figure.scale > 1 or "." not in figure.text or figure.text == one.text:
             return True
         last = figure.before.split()[-1:] or [""]
         version = last[0][:1].isupper() and figure.before.endswith(" ") and last[0].isalpha()
@@ -664,14 +684,14 @@ def _is_rounded(figure: Figure, one: Figure) -> bool:
     if not isinstance(number, float) or not isinstance(exact, float) or not number or figure.is_year or one.is_year:
         return False
     about = _ABOUT.search(figure.before)
-    decimals = figure.is_scaled and not figure.is_spelled and figure.step < number / 9
+    decimals = figure.scale > 1 and not figure.is_spelled and figure.step < number / 9
     if not about and not (decimals and one.step < figure.step):
         return False
     words = about[0].casefold() if about else ""
     distance = exact - number
-    if words.startswith(("over", "more", "above", "at least", "exceed", "just over", "mehr", "über", "plus", "más")):
+    if words.startswith(_ABOVE):
         return 0 < distance < min(figure.step, number / 4)
-    if words.startswith(("under", "less", "fewer", "below", "up to", "at most", "just under")):
+    if words.startswith(_BELOW):
         return 0 < -distance < min(figure.step, number / 4)
     return abs(distance) <= min(figure.step / 2, number / 10) * (1 + 1e-9)
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple, Protocol, cast
 
 import numpy as np
@@ -20,8 +19,6 @@ WINDOW_SENTENCES = 3
 """A sentence of a report is compared with as many consecutive sentences of its passages."""
 COMPARED_WINDOWS = 4
 """Windows in which synonyms are looked for: those that have most of the words themselves."""
-NEAR_WORDS = 4
-"""Two words that follow one another are near each other in a passage within as many words."""
 MIN_SYNONYM = 0.4
 """Cosine from which a word counts in part; at 1 it is the word itself."""
 MISSING_SIMILARITY = 0.5
@@ -32,7 +29,7 @@ _PLAIN_LETTERS = 8
 _CJK = compile_bounded(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _SENTENCE_END = compile_bounded(r"(?<=[.!?…])[\"')\]”’]{0,3}\s|\n|…|[。！？]")
 _LITTLE_TEXT = """
-also may can could would should however therefore thus such many some most more these those them he she his her its
+also so may can could would should however therefore thus such many some most more these those them he she his her its
 been being were had has have do does did than who whom whose while about into over under out very just which der die
 das und ist ein eine mit von für auf im dem den des wird werden sich auch zu le la les des une est dans pour que qui
 avec sur el los las del una por con para que
@@ -61,25 +58,22 @@ class WordSimilarity(Protocol):
 
 
 class SupportFeatures(NamedTuple):
-    """What the support model knows of a sentence. Shares are weighted by how much the words tell."""
+    """What the support model knows of a sentence."""
 
-    sentence_share: float
-    """Share of the content words that stand in one sentence of the passages: the best one."""
-    window_share: float
-    """Share of them in the best window of three sentences."""
-    new_share: float
-    """The same, of the words that do not stand in the question."""
     similar_share: float
-    """The same as `window_share`, in which synonyms count in part."""
-    near_pairs: float
-    """Share of pairs of consecutive content words that stand near each other."""
+    """Share of the content words in the best window of three sentences. Synonyms count in part, and words are weighted
+    by how much they tell.
+    """
     triples: float
-    """Share of sequences of three words that stand there word for word."""
-    missing_weight: float
-    """Weight of the words that have nothing like them in the passages."""
+    """Share of sequences of three words that stand in the passages word for word."""
+    whole_share: float
+    """Share of the content words that stand anywhere in the passages. It counts against the sentence: words that stand
+    apart from one another say less than those of one window.
+    """
     missing_figures: float
+    """Number of figures and dates that the passages do not contain, at most 2."""
     missing_names: float
-    contradictions: float
+    """Number of names that they do not contain, at most 2."""
     content_words: float
     """Logarithm of the number of content words."""
 
@@ -88,31 +82,38 @@ class WordingMatch(NamedTuple):
     """How the words of a sentence compare with its passages."""
 
     features: SupportFeatures
-    """Without figures, names and contradictions, which are 0."""
+    """Without figures and names, which are 0."""
     missing: Sequence[str]
     """Words of the sentence without anything like them in the passages, the most telling first."""
     aligned: str
     """The sentence of the passages that has most of the words."""
     around: str
     """It, with the sentences before and after it."""
+    aligned_share: float
+    """Share of the content words that stand in it, weighted by how much they tell."""
     has_words: bool
     """Whether there is anything to compare."""
 
 
-def compare_wording(sentence: str, passages: str, question: str, similarity: WordSimilarity | None) -> WordingMatch:
+def compare_wording(sentence: str, content: str, passages: str, similarity: WordSimilarity | None) -> WordingMatch:
     """Compare the words of a sentence with those of its passages.
+
+    Args:
+        sentence: The sentence.
+        content: The sentence without its figures and dates, which may be spelled differently in the passages.
+        passages: Their text.
+        similarity: Finds synonyms and weights words.
 
     Raises:
         MemoryUnavailable: the model of `similarity` cannot be loaded.
     """
     stemmer = _Stems()
     words = _split(sentence)
-    content = [word for word in words if _is_content(word)]
-    distinct = list(dict.fromkeys(content))
+    distinct = list(dict.fromkeys(word for word in _split(content) if _is_content(word)))
     texts = _split_sentences(passages[:MAX_COMPARED_CHARACTERS])
     tokens = [_split(text) for text in texts]
     if not distinct or not tokens:
-        return WordingMatch(_EMPTY._replace(sentence_share=float(not distinct)), distinct, "", "", bool(distinct))
+        return WordingMatch(_EMPTY, distinct, "", "", 0, bool(distinct))
     columns: dict[str, list[int]] = {}
     for place, stem in enumerate(stemmer.stem(distinct)):
         columns.setdefault(stem, []).append(place)
@@ -122,30 +123,26 @@ def compare_wording(sentence: str, passages: str, question: str, similarity: Wor
         for stem in columns.keys() & part:
             there[row, columns[stem]] = 1
     weights = _weigh(distinct, similarity)
-    total = float(weights.sum())
     by_sentence = there @ weights
     best = int(by_sentence.argmax())
-    windows = _join_windows(there)
-    by_window = windows @ weights
-    asked = frozenset(stemmer.stem(_split(question)))
-    is_new = np.array([stem not in asked for stem in stemmer.stem(distinct)], dtype=np.float32)
-    new = weights * is_new
-    near = _compare_nearest(distinct, tokens, windows, by_window, similarity)
+    near = _compare_nearest(distinct, tokens, _join_windows(there), weights, similarity)
     alike = np.clip((near - MIN_SYNONYM) / (1 - MIN_SYNONYM), 0, 1)
-    missing = [int(place) for place in np.argsort(-weights, kind="stable") if near[place] < MISSING_SIMILARITY]
-    flat = [stem for part in stems for stem in part]
+    whole = there.max(axis=0)
+    missing = [
+        distinct[place]
+        for place in np.argsort(-weights, kind="stable").tolist()
+        if max(near[place], whole[place]) < MISSING_SIMILARITY
+    ]
     features = _EMPTY._replace(
-        sentence_share=float(by_sentence[best]) / total,
-        window_share=float(by_window.max()) / total,
-        new_share=float((windows @ new).max() / new.sum()) if new.any() else float(by_window.max()) / total,
-        similar_share=float(weights @ alike) / total,
-        near_pairs=_share_near_pairs(stemmer.stem(content), tokens, stems),
-        triples=_share_triples(stemmer.stem(words), flat),
-        missing_weight=float(weights[missing].sum()),
+        similar_share=float(weights @ alike / weights.sum()),
+        triples=_share_triples(stemmer.stem(words), [stem for part in stems for stem in part]),
+        whole_share=float(whole.mean()),
         content_words=math.log(len(distinct)),
     )
     around = " ".join(texts[max(0, best - 1) : best + 2])
-    return WordingMatch(features, [distinct[place] for place in missing], texts[best], around, has_words=True)
+    return WordingMatch(
+        features, missing, texts[best], around, float(by_sentence[best] / weights.sum()), has_words=True
+    )
 
 
 _EMPTY = SupportFeatures(*(0.0,) * len(SupportFeatures._fields))
@@ -211,11 +208,11 @@ def _compare_nearest(
     words: Sequence[str],
     tokens: Sequence[Sequence[str]],
     windows: NDArray[np.float32],
-    by_window: NDArray[np.float32],
+    weights: NDArray[np.float32],
     similarity: WordSimilarity | None,
 ) -> NDArray[np.float32]:
     """Return for each word the cosine with the nearest word of a window: the one whose words are nearest in all."""
-    tops = [int(place) for place in np.argsort(-by_window, kind="stable")[:COMPARED_WINDOWS]]
+    tops = [int(place) for place in np.argsort(-(windows @ weights), kind="stable")[:COMPARED_WINDOWS]]
     if similarity is None:
         return windows[tops[0]]
     known: dict[str, int] = {}
@@ -231,28 +228,6 @@ def _compare_nearest(
         for top, columns in zip(tops, members, strict=True)
     ]
     return max(nearest, key=lambda one: float(one.sum()))
-
-
-def _share_near_pairs(content: Sequence[str], tokens: Sequence[Sequence[str]], stems: Sequence[Sequence[str]]) -> float:
-    pairs = list(pairwise(content))
-    wanted = frozenset(content)
-    places: dict[str, set[int]] = {stem: set() for stem in wanted}
-    at = 0
-    for words, part in zip(tokens, stems, strict=True):
-        for word, stem in zip(words, part, strict=True):
-            if _is_content(word):
-                at += 1
-                if stem in wanted:
-                    places[stem].add(at)
-        at += NEAR_WORDS
-    if not pairs:
-        return float(any(places.values()))
-    return sum(_are_near(places[one], places[other]) for one, other in pairs) / len(pairs)
-
-
-def _are_near(first: set[int], second: set[int]) -> bool:
-    few, many = (first, second) if len(first) < len(second) else (second, first)
-    return any(place + distance in many for place in few for distance in range(-NEAR_WORDS, NEAR_WORDS + 1) if distance)
 
 
 def _share_triples(words: Sequence[str], passages: Sequence[str]) -> float:

@@ -19,7 +19,7 @@ class SupportModel(NamedTuple):
     deviations: Sequence[float]
     """For each feature, its standard deviation there."""
     weights: Sequence[float]
-    """The intercept, and for each expanded feature what one standard deviation adds to the logarithm of the odds."""
+    """The intercept, and for each feature what one standard deviation adds to the logarithm of the odds."""
     supported_from: float
     """Score from which a sentence is supported."""
     not_supported_below: float
@@ -27,8 +27,8 @@ class SupportModel(NamedTuple):
 
     def estimate(self, features: SupportFeatures) -> float:
         """Return the estimated probability of support."""
-        expanded = expand_features(standardize_features(features, self.means, self.deviations))
-        odds = sum(weight * value for weight, value in zip(self.weights, (1.0, *expanded), strict=True))
+        standardized = standardize_features(features, self.means, self.deviations)
+        odds = sum(weight * value for weight, value in zip(self.weights, (1.0, *standardized), strict=True))
         return 1 / (1 + math.exp(-max(-30.0, min(30.0, odds))))
 
 
@@ -40,12 +40,6 @@ def standardize_features(
         max(-_LIMIT, min(_LIMIT, (value - mean) / deviation))
         for value, mean, deviation in zip(features, means, deviations, strict=True)
     )
-
-
-def expand_features(standardized: Sequence[float]) -> tuple[float, ...]:
-    """Return the features with the product that the model also weighs: in a long sentence, shares tell more."""
-    features = SupportFeatures(*standardized)
-    return (*features, features.similar_share * features.content_words)
 
 
 SIMILARITY_MODEL = SupportModel(*SIMILARITY)
