@@ -18,16 +18,13 @@ from waystation.documents.citations import (
     check_citations,
     extract_claims,
 )
-from waystation.documents.word_normalization import contains_phrase, normalize_words, split_figures
+from waystation.documents.claim_support import check_support
+from waystation.documents.word_normalization import contains_phrase, normalize_words
 from waystation.kernel.errors import BadInput
 from waystation.kernel.value import Value
 from waystation.privacy.policy import PLACEHOLDER_PATTERN
-from waystation.reports.report import STEM_CHARACTERS, STOP_WORDS, extract_answer
+from waystation.reports.report import extract_answer
 from waystation.tasks.task import TaskPhase
-
-TELLING_LETTERS = 4
-MIN_SUPPORTED_SHARE = 0.5
-"""Minimum share of a sentence's content words that its cited lines must have, besides all of its figures."""
 
 
 def _several(written: object) -> object:
@@ -247,30 +244,21 @@ def _held(
 
 
 def is_claim_lexically_supported(claim: Claim, documents: Mapping[str, Sequence[str]]) -> bool:
-    """Return whether the cited lines, together, have every figure of the sentence and half of its content words.
+    """Return whether the cited lines, together, probably support the sentence: see `check_support`.
 
     A quotation that is most of a sentence is checked in its place: the words that introduce it are often the writer's
     own count.
     """
     text = PLACEHOLDER_PATTERN.sub(" ", claim.text)
-    said = normalize_words(text)
-    quoted = claim.citations[0].quotation or ""
-    if 2 * len(words := normalize_words(PLACEHOLDER_PATTERN.sub(" ", quoted))) >= len(said):
-        text, said = quoted, words
-    lines = normalize_words("\n".join(line for citation in claim.citations for line in _lines(citation, documents)))
-    # A small number in words may not be a figure: `one of them`.
-    digits = split_figures(text)
-    figures = {word for word in said if word[0].isdecimal() and (len(word) > len("12") or word in digits)}
-    telling, there = _stems(said), _stems(lines)
-    return figures <= set(lines) and len(telling & there) >= MIN_SUPPORTED_SHARE * len(telling)
+    quoted = PLACEHOLDER_PATTERN.sub(" ", claim.citations[0].quotation or "")
+    if 2 * len(normalize_words(quoted)) >= len(normalize_words(text)):
+        text = quoted
+    passages = ["\n".join(_lines(citation, documents)) for citation in claim.citations]
+    return check_support(text, passages).is_probably_supported
 
 
 def _lines(citation: Citation, documents: Mapping[str, Sequence[str]]) -> Sequence[str]:
     return documents.get(citation.document, ())[max(0, citation.first_line - 1) : citation.last_line]
-
-
-def _stems(words: Iterable[str]) -> set[str]:
-    return {word[:STEM_CHARACTERS] for word in words if len(word) >= TELLING_LETTERS and word not in STOP_WORDS}
 
 
 class MetricComparison(Value):
