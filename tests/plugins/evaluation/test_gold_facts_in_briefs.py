@@ -11,6 +11,7 @@ from waystation.agents.call_ledger import MeteredModel
 from waystation.agents.leg import AgentFinished, LegRequest, TurnLimitReached
 from waystation.agents.loop import AgentLoop
 from waystation.agents.task_brief import PromptSpace
+from waystation.documents.word_normalization import contains_phrase, normalize_words
 from waystation.kernel.amount import Limit
 from waystation.models.ports import ChatModel
 from waystation.models.profiles import OFFLINE_MODEL
@@ -21,7 +22,6 @@ from waystation.plugins.evaluation.question_sets import (
     load_evaluation_questions,
     load_question_set,
 )
-from waystation.plugins.evaluation.scores import contains_phrase, normalize_words
 from waystation.plugins.offline.chat_model import create_offline_model
 from waystation.tasks.task import TaskRequest
 

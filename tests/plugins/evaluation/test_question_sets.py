@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from waystation.documents.word_normalization import contains_phrase, normalize_words
 from waystation.kernel.errors import BadInput
 from waystation.plugins.evaluation.question_sets import find_question_set, load_evaluation_questions, load_question_set
-from waystation.plugins.evaluation.scores import contains_phrase, normalize_words
 
 GOOD = """name: harbours
 documents: [docs]

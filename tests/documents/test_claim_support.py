@@ -1,0 +1,256 @@
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waystation.documents.claim_support import (
+    MAX_READ_CHARACTERS,
+    MissingKind,
+    SupportVerdict,
+    check_support,
+    render_missing,
+)
+from waystation.documents.search_vectors import WordVectorSimilarity
+from waystation.documents.support_features import SupportFeatures
+from waystation.documents.support_model import PLAIN_MODEL, SIMILARITY_MODEL
+from waystation.memory.embedders.local import WordLlamaEmbedder
+
+SIMILARITY = WordVectorSimilarity(WordLlamaEmbedder())
+YES, NO, UNSURE = SupportVerdict.SUPPORTED, SupportVerdict.NOT_SUPPORTED, SupportVerdict.CANNOT_TELL
+Case = tuple[str, str, SupportVerdict | None, list[tuple[MissingKind, str]]]
+"""Sentence, passage, verdict (None: any but not supported), and the details by kind, without wording."""
+
+FIGURES: list[Case] = [
+    ("Sales grew by 12 %.", "Sales grew by 12 percent.", YES, []),
+    ("Sales grew by 12 %.", "Sales grew by 12 per cent.", YES, []),
+    ("Sales grew by 12 %.", "Sales grew by 13 percent.", NO, [("figure", "12 %")]),
+    ("Sales grew by 12 %.", "Sales grew by 12 units.", NO, [("figure", "12 %")]),
+    ("The firm sold 12 boats.", "The firm sold 12 % of its boats.", NO, [("figure", "12")]),
+    ("The share rose by 2 percentage points.", "The share rose by 2 percent.", NO, [("figure", "2 percentage points")]),
+    ("Sales growth, in percent, was 12 %.", "Sales growth (in percent) | 12", YES, []),
+    ("The change was −5 points.", "The change was 5 points.", NO, [("figure", "-5")]),
+    ("The change was −5 points.", "The change was -5 points.", YES, []),
+    ("Last year sales fell by 5 %.", "Sales changed by −5 % last year.", None, []),
+    ("The net result was -340.", "The net result was (340).", YES, []),
+    ("The bridge cost $5m.", "The bridge cost 5 million dollars.", YES, []),
+    ("The bridge cost $5m.", "The bridge cost 5 million euros.", NO, [("figure", "$5m")]),
+    ("The bridge cost $5m.", "The bridge is 5 m long and its cost is in $.", NO, [("figure", "$5m")]),
+    ("The bridge cost £5 bn.", "The bridge cost 5 billion pounds.", YES, []),
+    ("The bridge cost US$ 1.5 million.", "The bridge cost 1,500,000 USD.", YES, []),
+    ("The bridge cost between $5 and 10 million.", "The bridge cost between $5 million and $10 million.", YES, []),
+    ("Revenue was $5,123 million.", "Revenue, in millions of $: 5,123", None, []),
+    ("Revenue was $5.1 billion.", "Revenue was $5,123 million.", YES, []),
+    ("Revenue was $5.2 billion.", "Revenue was $5,123 million.", NO, [("figure", "$5.2 billion")]),
+    ("The city has 1,234,567 people.", "The city has 1.234.567 people.", YES, []),
+    ("The city has 1,234,567 people.", "The city has 1 234 567 people.", YES, []),
+    ("The city has 1,234,567 people.", "The city has 1'234'567 people.", YES, []),
+    ("The city has 1,234,567 people.", "The city has 12,34,567 people.", YES, []),
+    ("The city has 1,234,567 people.", "The city has 1,234,568 people.", NO, [("figure", "1,234,567")]),
+    ("Die Quote stieg auf 12,5 %.", "Die Quote stieg auf 12.5 Prozent.", YES, []),
+    ("Die Quote der Stadt liegt bei 3,4 Mio. Euro.", "Die Quote der Stadt liegt bei 3.400.000 €.", YES, []),
+    ("La part est de 8 pour cent.", "La part est de 8 %.", YES, []),
+    ("La cuota subió al 8 por ciento.", "La cuota subió al 9 %.", NO, [("figure", "8 por ciento")]),
+    ("Between 10 and 12 % of boats leak.", "10–12 % of boats leak.", YES, []),
+    ("Some 10–14 % of boats leak.", "Between 10 and 12 % of boats leak.", NO, [("figure", "14 %")]),
+    ("About 12 % of boats leak.", "11.8 % of boats leak.", YES, []),
+    ("Exactly 12 % of boats leak.", "11.8 % of boats leak.", NO, [("figure", "12 %")]),
+    ("Over 5,000 boats leak.", "5,120 boats leak.", None, []),
+    ("Nearly 12 tons of oil leak.", "12.4 tons of oil leak.", NO, [("figure", "12 tons")]),
+    ("There are 12 members.", "There are twelve members.", None, []),
+    ("There are twenty-one members.", "There are 21 members.", None, []),
+    ("There are twenty-one members.", "There are 22 members.", NO, [("figure", "twenty-one")]),
+    ("There are two reasons: leaks and rust.", "The reasons are leaks and rust.", None, []),
+    ("It took three million hours.", "It took 3,000,000 hours.", None, []),
+    ("Half of the boats, 50 %, leak.", "Half of the boats leak.", YES, []),
+    ("It was the 3rd boat.", "It was the third boat.", YES, []),
+    ("It was the 4th boat.", "It was the third boat.", NO, [("figure", "4th")]),
+    ("The path is 5 km long.", "The path is 5 miles long.", NO, [("figure", "5 km")]),
+    ("The path is 5 kilometres long.", "The path is 5 km long.", YES, []),
+    ("The wait lasts 6 weeks.", "The wait lasts 6 months.", NO, [("figure", "6 weeks")]),
+    ("Version 3.10 of Python added matching.", "Version 3.1 of Python added matching.", NO, [("figure", "3.10")]),
+    ("The account is 12345678901234567890.", "The account is 12345678901234567890.", YES, []),
+    ("Lamps A and B cost $7 together.", "Lamp A costs $3 and lamp B costs $4.", NO, [("figure", "$7")]),
+    ("So it is in the lines [8].", "So it is in the lines.", YES, []),
+    ("4. The lamp is lit at dusk.", "The lamp is lit at dusk.", YES, []),
+]  # fmt: skip
+DATES: list[Case] = [
+    ("It opened on 22 November 2026.", "It opened on 2026-11-22.", YES, []),
+    ("It opened on 22 November 2026.", "It opened on Nov. 22nd, 2026.", YES, []),
+    ("It opened on 22 November 2026.", "It opened on 22/11/2026.", YES, []),
+    ("It opened on 4 March 2024.", "It opened on 03/04/2024.", YES, []),
+    ("It opened on 22 November 2026.", "It opened on 23 November 2026.", NO, [("date", "22 November 2026")]),
+    ("It opened in November 2026.", "It opened on 22 November 2026.", None, []),
+    ("It opened on 22 November 2026.", "It opened in November 2026.", NO, [("date", "22 November 2026")]),
+    ("It opened on 3 March 2024.", "It opened le 3 mars 2024.", None, []),
+    ("Es wurde am 3. März 2024 mit der Stadt eröffnet.", "Es wurde am 03.03.2024 mit der Stadt eröffnet.", YES, []),
+    ("It opened in 2021.", "It opened in 2020.", NO, [("date", "2021")]),
+    ("It opened in 2020.", "It opened in the year FY2020.", None, []),
+    ("It opened in the 1990s.", "It opened in 1994.", None, []),
+    ("It opens at 2:30 pm.", "It opens at 14:30.", None, []),
+    ("It opens at 2:30 pm.", "It opens at 14:45.", NO, [("date", "2:30 pm")]),
+    ("It may open in May.", "It may open in May.", YES, []),
+]
+NAMES: list[Case] = [
+    ("The lamp was lit by Ada Quill.", "The lamp was lit by Ada Quill at dusk.", YES, []),
+    ("The lamp was lit by Ada Quill.", "The lamp was lit by the keeper.", NO, [("name", "Ada Quill")]),
+    ("The lamp was lit by Ada Quill.", "The lamp was lit by Quill.", None, []),
+    ("The lamp was lit by Ada Quill.", "The lamp was lit by Bea Quill.", NO, [("name", "Ada")]),
+    ("The harbour belongs to Kenya.", "The Kenyan harbour belongs to the state.", None, []),
+    ("Boats came from France.", "French boats came.", None, []),
+    ("The harbour trusts the WHO.", "The harbour trusts the World Health Organization.", YES, []),
+    ("The harbour trusts the World Health Organization.", "The harbour trusts the WHO.", None, []),
+    ("The harbour trusts the OECD.", "The harbour trusts the council.", NO, [("name", "OECD")]),
+    ("The harbour's load ratio (HLR) is high.", "The harbour's load ratio is high.", YES, []),
+    ("Overall, the harbour is old.", "The harbour is old.", YES, []),
+    ("The Harbour Is Old And Very Deep.", "The harbour is old and very deep.", YES, []),
+    ("Shares of American Express rose.", "AMERICANEXPRESS_2022_10K: shares rose.", None, []),
+    ("The lamp uses the A320 socket.", "The lamp uses the A330 socket.", NO, [("name", "A320")]),
+    ("Die Kosten der Stadt und Ada Quill sind hoch.", "Die Kosten der Stadt sind hoch.", NO, [("name", "Ada Quill")]),
+]
+POLARITY: list[Case] = [
+    ("The lamp is not lit at dusk.", "The lamp is lit at dusk.", NO, [("negation", "not")]),
+    ("The lamp is lit at dusk.", "The lamp is never lit at dusk.", NO, [("negation", "")]),
+    ("The lamp isn't lit at dusk.", "The lamp is not lit at dusk.", YES, []),
+    ("Sales of lamps increased last winter.", "Sales of lamps decreased last winter.", NO, [("wording", "increased")]),
+    ("Sales of lamps are higher than before.", "Sales of lamps are lower than before.", NO, [("wording", "higher")]),
+    ("Only members may enter the harbour.", "Members may enter the harbour.", UNSURE, [("modality", "only")]),
+    ("The lamp saves oil.", "The lamp may save oil.", UNSURE, [("modality", "")]),
+    ("The lamp may save oil.", "The lamp saves oil.", None, []),
+    ("All boats pay the fee.", "All boats except ferries pay the fee.", UNSURE, [("modality", "")]),
+    ("Boats pay at least $12.", "Boats pay at most $12.", NO, [("modality", "at least $12")]),
+    ("Boats pay up to 12 euros.", "Boats pay at least 12 euros.", NO, [("modality", "up to 12 euros")]),
+    ("Boats pay 12 euros.", "Boats pay up to 12 euros.", UNSURE, [("modality", "12 euros")]),
+    ("Höchstens 12 Boote sind in der Stadt.", "Mindestens 12 Boote sind in der Stadt.", NO,
+     [("modality", "Höchstens 12")]),
+]  # fmt: skip
+WORDING: list[Case] = [
+    ("The keeper lights the lamp at dusk.", "The keeper lights the lamp at dusk.", YES, []),
+    ("The engine needs cooling water from the river.", "The keeper lights the lamp at dusk.", NO, []),
+    ("The keeper purchased an automobile.", "The keeper bought a car.", None, []),
+    ("The keeper lights the lamp.", "Der Wärter zündet die Lampe an und sie ist in der Nacht hell.", None, []),
+    ("The keeper is the owner of 7 lamps.", "Der Wärter ist der Herr und hat 8 Lampen.", NO, [("figure", "7")]),
+    ("灯台は1811年に建てられた。", "灯台は1811年に建てられた。", YES, []),
+    ("So it is.", "The keeper lights the lamp at dusk.", YES, []),
+]
+
+
+def find_mistakes(cases: Sequence[Case]) -> list[str]:
+    mistakes: list[str] = []
+    for sentence, passage, verdict, details in cases:
+        check = check_support(sentence, [passage], similarity=SIMILARITY)
+        found = [(one.kind, one.text) for one in check.missing if one.kind != "wording" or one.lines_say]
+        right = check.verdict is verdict if verdict else check.verdict is not NO
+        if not right or found != details:
+            mistakes.append(f"{sentence} | {passage}: {check.verdict}, {check.score}, {found}")
+    return mistakes
+
+
+@pytest.mark.parametrize(
+    "cases", [FIGURES, DATES, NAMES, POLARITY, WORDING], ids=["figures", "dates", "names", "polarity", "wording"]
+)
+def test_each_pair_has_its_verdict_and_its_missing_detail(cases: Sequence[Case]) -> None:
+    assert find_mistakes(cases) == []
+
+
+def test_figures_dates_and_names_need_no_embedder() -> None:
+    cases = [case for case in [*FIGURES, *DATES, *NAMES] if case[2] is NO]
+    assert all(check_support(sentence, [passage]).verdict is NO for sentence, passage, *_ in cases)
+
+
+WORDS = ["harbour", "lantern", "keeper", "granite", "ferry", "winter", "bridge", "customs", "painter", "copper"]
+sentences = st.builds(
+    lambda words, number: f"The {words[0]} near the {words[1]} sold {number} {words[2]} parts to a {words[3]}.",
+    st.lists(st.sampled_from(WORDS), min_size=4, max_size=4, unique=True),
+    st.integers(13, 10**6),
+)
+others = st.lists(st.text(alphabet="abc 0123456789.,%$-\n", max_size=60), max_size=5)
+
+
+@given(sentences, others, others)
+def test_a_sentence_copied_from_its_passage_is_supported(
+    sentence: str, before: Sequence[str], after: Sequence[str]
+) -> None:
+    passage = "\n".join([*before, sentence, *after])
+    assert check_support(sentence, [passage], similarity=SIMILARITY).verdict is YES
+    assert check_support(sentence, [passage]).verdict is YES
+
+
+@given(sentences, st.integers(13, 10**6))
+def test_a_figure_that_is_replaced_by_another_is_named(sentence: str, number: int) -> None:
+    own = next(word for word in sentence.split() if word.isdigit())
+    changed = sentence.replace(own, str(number))
+    check = check_support(changed, [sentence])
+    kinds = {detail.kind for detail in check.missing if detail.text == str(number)}
+    assert (check.verdict is YES) is (own == str(number))
+    assert kinds <= {"figure", "date"}
+    assert bool(kinds) is (own != str(number))
+
+
+@given(st.text(alphabet="0123456789 .,%$€-mkbnthtoan\n", max_size=40), st.text(max_size=60), st.text(max_size=60))
+def test_more_text_in_the_passages_never_makes_a_figure_absent(sentence: str, passage: str, more: str) -> None:
+    fewer = check_support(sentence, [passage, sentence])
+    rules = [detail for detail in fewer.missing if detail.kind in {"figure", "date"}]
+    assert rules == []
+    longer = check_support(sentence, [passage, sentence, more])
+    assert [detail for detail in longer.missing if detail.kind in {"figure", "date"}] == []
+
+
+@given(st.text(), st.lists(st.text(), max_size=3), st.text())
+def test_any_text_has_a_verdict_and_a_score(sentence: str, passages: Sequence[str], question: str) -> None:
+    check = check_support(sentence, passages, question=question)
+    assert 0 <= check.score <= 1
+    assert isinstance(render_missing(check, "lines 1-2"), str)
+
+
+def test_a_figure_far_into_a_long_passage_counts_if_it_is_spelled_the_same() -> None:
+    filler = "The keeper lights the lamp at dusk. " * 30_000
+    assert len(filler) > 5 * MAX_READ_CHARACTERS
+    far = [f"{filler} Oil for the lamp cost 1,811 crowns."]
+    same = check_support("Oil for the lamp cost 1,811 crowns.", far)
+    other = check_support("Oil for the lamp cost 1.811 crowns.", far)
+    assert [detail.kind for detail in same.missing if detail.kind == "figure"] == []
+    assert [detail.text for detail in other.missing if detail.kind == "figure"] == ["1.811"]
+
+
+def test_synonyms_raise_the_score() -> None:
+    sentence, passage = (
+        "The keeper purchased an automobile for the doctor.",
+        "The keeper bought a car for the physician.",
+    )
+    assert check_support(sentence, [passage], similarity=SIMILARITY).score > check_support(sentence, [passage]).score
+
+
+def test_names_of_the_question_need_not_stand_in_the_lines() -> None:
+    sentence, passage = "Revenue of Lantern Works rose to $7 million.", "Revenue rose to $7 million."
+    assert check_support(sentence, [passage]).verdict is NO
+    assert check_support(sentence, [passage], question="How did Lantern Works fare?").verdict is not NO
+
+
+def test_what_is_missing_is_said_with_the_lines() -> None:
+    figure = check_support("Sales grew by 12 %.", ["Sales grew by 13 percent."])
+    assert render_missing(figure, "lines 40-44") == '"12 %" stands nowhere in lines 40-44'
+    opposite = check_support("Sales of lamps increased last winter.", ["Sales of lamps fell last winter."])
+    assert render_missing(opposite, "lines 1-2") == 'the sentence says "increased", and lines 1-2 say "fell"'
+    dropped = check_support("The lamp is lit at dusk.", ["The lamp is never lit at dusk."])
+    assert render_missing(dropped, "lines 3-3") == 'lines 3-3 say "never", and the sentence does not'
+
+
+def test_more_of_what_speaks_for_a_sentence_never_lowers_its_score() -> None:
+    for model in (SIMILARITY_MODEL, PLAIN_MODEL):
+        base = SupportFeatures(*model.means)
+        score = model.estimate(base)
+        assert model.estimate(base._replace(similar_share=1)) > score
+        assert model.estimate(base._replace(triples=1)) > score
+        assert model.estimate(base._replace(missing_figures=2)) < score
+        assert model.estimate(base._replace(missing_names=2)) < score
+        assert 0 < model.not_supported_below < 0.5 < model.supported_from < 1
+
+
+def test_threads_may_share_the_vectors_of_words() -> None:
+    similarity = WordVectorSimilarity(WordLlamaEmbedder())
+    cases = [case for case in WORDING for _ in range(5)]
+    with ThreadPoolExecutor(4) as pool:
+        scores = [*pool.map(lambda case: check_support(case[0], [case[1]], similarity=similarity).score, cases)]
+    assert scores == [check_support(case[0], [case[1]], similarity=SIMILARITY).score for case in cases]
