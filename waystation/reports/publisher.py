@@ -1,9 +1,11 @@
 """Builds a task's report, checks its citations against the documents, stores it, and adds the results to memory."""
 
 import asyncio
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from waystation.agents.citation_checker import CitationChecker, CitationCheckResult
 from waystation.agents.deliverables import Finding, ReportDraft, check_criteria
@@ -17,6 +19,8 @@ from waystation.agents.tools.submissions import (
     render_finding,
 )
 from waystation.documents.citations import FailedCitation
+from waystation.documents.cited_sentences import MarkedText, SentenceCheck, mark_sentences
+from waystation.documents.claim_support import SupportVerdict
 from waystation.documents.documents import get_earlier_versions
 from waystation.documents.ports import DocumentReader, DocumentStore, DocumentUpdateReader
 from waystation.kernel.clock import Clock
@@ -35,19 +39,22 @@ from waystation.planning.plan import PERSON_EDIT_REASON
 from waystation.privacy.policy import TextDestination
 from waystation.privacy.ports import Redactor
 from waystation.reports.changes import compare_reports, render_report_changes
+from waystation.reports.cited_sentences import is_above_answer
 from waystation.reports.markdown import sanitize_markdown
 from waystation.reports.report import (
     FaultList,
     ReportAppendix,
     ReportParts,
+    SentenceCounts,
     StepFindings,
-    describe_failed_citations,
+    describe_faulty_citations,
     insert_after_title,
     render_document_versions,
     render_oversight_lines,
     render_procedure_lines,
     render_questions_section,
     render_report,
+    render_sentence_remarks,
     render_skipped_section,
     render_sources_section,
     render_unindexed_section,
@@ -127,10 +134,36 @@ class ComposedReport(Value):
     markdown: str
     citations: int
     failed: int
+    faults: str
+    """Why it cannot be called done: its failed citations and unsupported sentences, in words; empty if there are none.
+    """
     agent_text: str
     """The part that agents wrote."""
     is_empty: bool
     """Whether no agent has noted, found or written anything."""
+
+
+class _MarkedReport(NamedTuple):
+    """A written part whose sentences are checked and marked."""
+
+    text: MarkedText
+    counts: SentenceCounts
+
+
+def _mark_sentences(checked: CitationCheckResult, question: str) -> _MarkedReport:
+    text = checked.markdown
+    checks = [one for one in checked.check_sentences(question) if not is_above_answer(text, one.located.mark_start)]
+    return _MarkedReport(mark_sentences(text, checks), _count_sentences(checks))
+
+
+def _count_sentences(checks: Sequence[SentenceCheck]) -> SentenceCounts:
+    verdicts = Counter(one.verdict for one in checks)
+    return SentenceCounts(
+        supported=verdicts[SupportVerdict.SUPPORTED],
+        unsupported=verdicts[SupportVerdict.NOT_SUPPORTED],
+        undecided=verdicts[SupportVerdict.CANNOT_TELL],
+        with_absent_details=sum(one.has_absent_details for one in checks),
+    )
 
 
 class ReportStore(
@@ -164,11 +197,9 @@ class ReportPublisher:
         if self.report_indexer is not None and not composed.is_empty:
             await self.report_indexer.enqueue_results(ref, composed.agent_text, report, progress.reused)
             await self.report_indexer.drain_results(ref.task_id)
-        short = (
-            describe_failed_citations(composed.failed, composed.citations) if progress.phase is TaskPhase.DONE else ""
-        )
-        if short:
-            short = f"The report is partial: {short}."
+        short = ""
+        if composed.faults and progress.phase is TaskPhase.DONE:
+            short = f"The report is partial: {composed.faults}."
             progress = progress.replace(phase=TaskPhase.PARTIAL, notes=(*progress.notes, short))
         earlier = progress.reports
         version = ReportVersion(number=len(earlier) + 1, report=report, phase=progress.phase, stored_at=at)
@@ -189,8 +220,9 @@ class ReportPublisher:
         """
         parts = await self._parts(ref, progress)
         checked = await self.check.check(ref, render_written_part(parts))
+        marked = await asyncio.to_thread(_mark_sentences, checked, parts.question)
         sections = [
-            checked.markdown,
+            marked.text.markdown,
             await asyncio.to_thread(render_sources_section, checked.valid_citations, checked.documents),
             "\n\n".join(
                 filter(None, (render_skipped_section(parts.skipped_items), await self._not_remembered(ref, progress)))
@@ -200,15 +232,15 @@ class ReportPublisher:
             await self._criteria(ref, parts.draft, checked),
             await self._render_request_line(ref),
             await self._render_versions(ref, checked),
+            render_sentence_remarks(marked.text.remarks),
         ]
         cited = [failed.citation.document for failed in checked.failed_citations]
         names = [*cited, *(one.name for one in parts.procedures)]
         shown = [
             await asyncio.to_thread(checked.document_names.replace_private_names, text) for text in (*sections, *names)
         ]
-        written, sources, not_used, oversight, questions, criteria, asked, versions, *names = await self._redacted(
-            shown, ref.tenant
-        )
+        redacted = await self._redacted(shown, ref.tenant)
+        written, sources, not_used, oversight, questions, criteria, asked, versions, remarks, *names = redacted
         failed = tuple(
             FailedCitation(citation=one.citation.replace(document=name), reason=one.reason)
             for one, name in zip(checked.failed_citations, names[: len(cited)], strict=True)
@@ -218,6 +250,9 @@ class ReportPublisher:
             questions=questions,
             checked=count,
             failed=failed,
+            quotations=sum(citation.quotation is not None for citation in checked.faults),
+            sentences=marked.counts,
+            remarks=remarks,
             criteria=criteria,
             requests=asked,
             versions=versions,
@@ -233,6 +268,7 @@ class ReportPublisher:
             markdown=await self._prepend_changes(ref, render_report(parts, written, apparatus)),
             citations=count,
             failed=len(failed),
+            faults=describe_faulty_citations(len(failed), count, marked.counts),
             agent_text=written,
             is_empty=parts.is_empty,
         )

@@ -1,0 +1,149 @@
+"""Checks the cited sentences of a text against the lines that they cite, and marks those that these do not support."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from waystation.documents.citations import (
+    MAX_SEARCHED_CHARACTERS,
+    UNDECIDED_SENTENCE_MARK,
+    Citation,
+    CitedDocument,
+    LocatedClaim,
+    iter_cited_claims,
+    render_unsupported_sentence_mark,
+)
+from waystation.documents.claim_support import (
+    SupportCheck,
+    SupportVerdict,
+    WordSimilarity,
+    check_support,
+    render_missing,
+)
+from waystation.kernel.value import Value
+
+ABSENT_KINDS = frozenset({"figure", "date", "name"})
+"""Kinds of details that a finished report states only if its cited lines do."""
+MAX_NAMED_PLACES = 3
+"""Maximum number of cited places that the reason of a verdict names."""
+
+
+class CitedSentence(Value):
+    """A sentence of a report that has citations, and whether the cited lines support it."""
+
+    text: str
+    """Without its citations."""
+    citations: tuple[str, ...]
+    """The cited places, as `[document:first-last]`."""
+    verdict: SupportVerdict
+    missing: str = ""
+    """If it is not supported: what the cited lines lack."""
+
+
+class SentenceCheck(NamedTuple):
+    """The check of one sentence."""
+
+    located: LocatedClaim
+    result: SupportCheck | None
+    """None if none of its citations passed its own check, so that nothing can be compared."""
+    missing: str = ""
+    """If it is not supported: what the cited lines lack. Empty if none of its citations passed."""
+
+    @property
+    def verdict(self) -> SupportVerdict:
+        """Whether the cited lines support it. Lines that do not exist support nothing."""
+        return SupportVerdict.NOT_SUPPORTED if self.result is None else self.result.verdict
+
+    @property
+    def has_absent_details(self) -> bool:
+        """Whether it states a figure, date or name that the cited lines do not contain."""
+        return self.result is not None and any(one.kind in ABSENT_KINDS for one in self.result.missing)
+
+
+def check_cited_sentences(
+    markdown: str,
+    faults: Mapping[Citation, str | None],
+    documents: Mapping[str, CitedDocument],
+    *,
+    question: str = "",
+    similarity: WordSimilarity | None = None,
+) -> tuple[SentenceCheck, ...]:
+    """Check every sentence with citations, in order.
+
+    Args:
+        markdown: The text.
+        faults: Why each of its citations fails its own check; None for those that pass.
+        documents: The cited documents, by their names as cited.
+        question: The question that the text answers.
+        similarity: Finds synonyms, if there is one.
+
+    Raises:
+        MemoryUnavailable: the model of `similarity` cannot be loaded.
+    """
+    checks: list[SentenceCheck] = []
+    for located in iter_cited_claims(markdown):
+        passed = [one for one in located.claim.citations if one in faults and not faults[one]]
+        if not passed:
+            checks.append(SentenceCheck(located, None))
+            continue
+        passages = [_join_lines(one, documents[one.document]) for one in passed]
+        result = check_support(located.claim.text, passages, question=question, similarity=similarity)
+        missing = _describe_missing(result, passed, passages)
+        checks.append(SentenceCheck(located, result, missing))
+    return tuple(checks)
+
+
+def _join_lines(citation: Citation, document: CitedDocument) -> str:
+    """Return the cited lines, as many of them as a quotation is looked for in."""
+    lines, characters = list[str](), 0
+    for line in document.list_lines(citation.first_line, citation.last_line):
+        lines.append(line)
+        characters += len(line) + 1
+        if characters > MAX_SEARCHED_CHARACTERS:
+            break
+    return "\n".join(lines)[:MAX_SEARCHED_CHARACTERS]
+
+
+def _describe_missing(result: SupportCheck, cited: Sequence[Citation], passages: Sequence[str]) -> str:
+    if result.verdict is not SupportVerdict.NOT_SUPPORTED:
+        return ""
+    places = _describe_places(cited)
+    if any(len(passage) == MAX_SEARCHED_CHARACTERS for passage in passages):
+        places = f"the first {MAX_SEARCHED_CHARACTERS:,} characters of {places}"
+    return render_missing(result, places) or f"too few of its words stand in {places}"
+
+
+def _describe_places(cited: Sequence[Citation]) -> str:
+    """Describe the cited places, as `lines 40-44 of a.md`."""
+    places = dict.fromkeys((one.document, one.first_line, one.last_line) for one in cited)
+    named = [
+        f"line {first} of {document}" if first == last else f"lines {first}-{last} of {document}"
+        for document, first, last in places
+    ]
+    more = len(named) - MAX_NAMED_PLACES
+    return " and ".join([", ".join(named[:MAX_NAMED_PLACES]), *([f"{more} more"] if more > 0 else [])])
+
+
+class MarkedText(NamedTuple):
+    """A text with the marks of its sentences."""
+
+    markdown: str
+    remarks: tuple[str, ...]
+    """What the lines of the sentences lack that are marked as not supported, in the order of their numbers from 1."""
+
+
+def mark_sentences(markdown: str, checks: Sequence[SentenceCheck]) -> MarkedText:
+    """Mark the sentences that are not supported or undecided, and remove other marks behind their citations.
+
+    A sentence whose citations all fail has the marks of those.
+    """
+    pieces, end, remarks = list[str](), 0, list[str]()
+    for check in checks:
+        mark = ""
+        if check.verdict is SupportVerdict.CANNOT_TELL:
+            mark = UNDECIDED_SENTENCE_MARK
+        elif check.missing:
+            remarks.append(check.missing)
+            mark = render_unsupported_sentence_mark(len(remarks))
+        pieces += markdown[end : check.located.mark_start], mark
+        end = check.located.mark_end
+    return MarkedText("".join([*pieces, markdown[end:]]), tuple(remarks))
