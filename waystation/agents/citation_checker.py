@@ -40,13 +40,15 @@ class CitationCheckResult:
     """The cited documents that exist, by their names as cited."""
     faults: Mapping[Citation, str | None]
 
-    def check_sentences(self, question: str = "") -> tuple[SentenceCheck, ...]:
+    def check_sentences(self, question: str = "", text: str | None = None) -> tuple[SentenceCheck, ...]:
         """Check every sentence with citations against the lines that it cites. Slow work: call it in a thread.
 
         Args:
             question: The question that the text answers.
+            text: A text that cites the same documents; by default the one that was checked.
         """
-        return check_cited_sentences(self.markdown, self.faults, self.documents, question=question)
+        text = self.markdown if text is None else text
+        return check_cited_sentences(text, self.faults, self.documents, question=question)
 
     @property
     def valid_citations(self) -> list[Citation]:

@@ -71,7 +71,7 @@ def check_cited_sentences(
 
     Args:
         markdown: The text.
-        faults: Why each of its citations fails its own check; None for those that pass.
+        faults: Why citations fail their own check; None for those that pass.
         documents: The cited documents, by their names as cited.
         question: The question that the text answers.
         similarity: Finds synonyms, if there is one.
@@ -81,7 +81,7 @@ def check_cited_sentences(
     """
     checks: list[SentenceCheck] = []
     for located in iter_cited_claims(markdown):
-        passed = [one for one in located.claim.citations if one in faults and not faults[one]]
+        passed = [one for one in located.claim.citations if not faults.get(one) and _has_lines(one, documents)]
         if not passed:
             checks.append(SentenceCheck(located, None))
             continue
@@ -90,6 +90,11 @@ def check_cited_sentences(
         missing = _describe_missing(result, passed, passages)
         checks.append(SentenceCheck(located, result, missing))
     return tuple(checks)
+
+
+def _has_lines(citation: Citation, documents: Mapping[str, CitedDocument]) -> bool:
+    document = documents.get(citation.document)
+    return document is not None and 1 <= citation.first_line <= citation.last_line <= len(document)
 
 
 def _join_lines(citation: Citation, document: CitedDocument) -> str:

@@ -522,6 +522,8 @@ class DraftUnderReview(Value):
     analysis: Analysis | None
     failed: tuple[FailedCitation, ...] = ()
     """Citations that failed the check."""
+    unsupported: tuple[str, ...] = ()
+    """What the lines of cited sentences lack: a figure, a date or a name."""
 
     @property
     def text(self) -> str:
@@ -549,6 +551,8 @@ def find_faults(drafted: DraftUnderReview) -> tuple[Fault, ...]:
 def _citation_faults(drafted: DraftUnderReview) -> Iterator[Fault]:
     for failed in drafted.failed:
         yield Fault(kind="citation", text=f"{_short(str(failed.citation))}: {failed.reason}"[:_MAX_CHARACTERS])
+    for missing in drafted.unsupported:
+        yield Fault(kind="unsupported", text=_short(missing))
     for section in drafted.draft.sections:
         if _count_words(section.markdown) > MAX_UNCITED_WORDS and not CITATION_PATTERN.search(section.markdown):
             yield Fault(kind="uncited", text=f"The section {_short(repr(section.heading))} has no citation.")
