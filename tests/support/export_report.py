@@ -25,7 +25,7 @@ STORED_REPORT = f"""\
 
 **Question.** Why did it silt up?
 
-Silt *closed* **it** [docs/a/__init__.py:2-3]⁽¹⁾, `kept[1:2-3]` [docs/b/__init__.py:8-8]°.
+Silt *closed* **it** [docs/a/__init__.py:2-3]⁽¹⁾, `kept[1:2-3]` [docs/b/__init__.py:8-8].
 
 {HOSTILE_MARKDOWN}
 
@@ -34,7 +34,7 @@ Silt *closed* **it** [docs/a/__init__.py:2-3]⁽¹⁾, `kept[1:2-3]` [docs/b/__i
 An agent's own section, which stays.
 
 1. It says "silted up in ten years" [survey.pdf:12-15], "مرفأ قديم جدا" [survey.pdf:12-15].
-   - nested [docs/a/__init__.py:2-3]
+   - nested [docs/a/__init__.py:2-3]°
 2. "港口已经关闭了很久很久" [港口.md:1-1]
 
 | year | ships |

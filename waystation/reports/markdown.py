@@ -274,7 +274,9 @@ def render_numbered_markdown(stored: StoredReport, report: ExportedReport) -> st
             f"- {render_citation_number(one)} {_plain_name(one)}{f': {one.fault}' if one.fault else ''}"
             for one in report.sources
         ]
-        remarks = (f"- {render_unsupported_sentence_mark(one.number)} {one.text}" for one in report.remarks)
+        remarks = (
+            f"- {render_unsupported_sentence_mark(one.number)} {_without_emphasis(one.text)}" for one in report.remarks
+        )
         parts = [SOURCES, report.checked, "\n".join(remarks), "\n".join(lines)]
         pieces.append("\n\n".join(filter(None, parts)))
     pieces.append(_renumbered(stored.account, shown))
@@ -282,7 +284,11 @@ def render_numbered_markdown(stored: StoredReport, report: ExportedReport) -> st
 
 
 def _plain_name(source: NumberedSource) -> str:
-    return neutralize_markdown(f"{source.name}, {source.where}").replace("__", "\\_\\_").replace("*", "\\*")
+    return _without_emphasis(neutralize_markdown(f"{source.name}, {source.where}"))
+
+
+def _without_emphasis(text: str) -> str:
+    return text.replace("__", "\\_\\_").replace("*", "\\*")
 
 
 def _renumbered(markdown: str, shown: Mapping[str, str]) -> str:

@@ -43,7 +43,7 @@ a{color:var(--link);text-decoration-thickness:.06em;text-underline-offset:.15em}
 a.cite{text-decoration:none;white-space:nowrap;font-size:.85em}
 a.cite{unicode-bidi:isolate}a.cite:hover{text-decoration:underline}
 .fault,a.fault{color:var(--fault)}
-sup.verdict{line-height:0;font-size:.72em}sup.verdict a{color:var(--fault)}.undecided{color:var(--soft);cursor:help}
+sup.verdict{line-height:0;font-size:.72em}.undecided{color:var(--soft);cursor:help}
 .remarks{padding:0;list-style:none}.remarks li{padding:.15rem .3rem}
 blockquote{margin-inline:0;padding:.6rem 1rem;background:var(--tint);border-inline-start:3px solid var(--line)}
 blockquote>:first-child{margin-top:0}blockquote>:last-child{margin-bottom:0}
@@ -122,7 +122,7 @@ class _Writer:
 
     @staticmethod
     def _remark(remark: SentenceRemark) -> str:
-        number = f'<a href="#sentence-{remark.number}">{render_mark_number(remark.number)}</a>'
+        number = f'<a class="fault" href="#sentence-{remark.number}">{render_mark_number(remark.number)}</a>'
         return f'<li id="remark-{remark.number}" dir="auto">{number} {escape(remark.text)}</li>'
 
     def _blocks(self, blocks: Iterable[ReportBlock]) -> str:
@@ -182,7 +182,7 @@ def _mark(mark: SentenceMark, text: str) -> str:
         return f'<span class="undecided" role="img" title="{reason}" aria-label="{reason}">{escape(text)}</span>'
     reason = escape(f"The cited lines do not support this sentence: {mark.reason}")
     place = f' id="sentence-{mark.number}"' if mark.is_first else ""
-    link = f'<a{place} href="#remark-{mark.number}" title="{reason}" aria-label="{reason}">'
+    link = f'<a class="fault"{place} href="#remark-{mark.number}" title="{reason}" aria-label="{reason}">'
     return f'<sup class="verdict">{link}{render_mark_number(mark.number)}</a></sup>'
 
 
