@@ -75,7 +75,8 @@ async def test_citations_are_checked_against_the_documents_and_those_that_fail_a
 
 ## Cited sentences
 
-Code compared the figures, dates, names and wording of 5 cited sentences with the cited lines: 2 are supported, 2 are not (marked in the text), 1 could not be decided (marked °).
+Code compared the figures, dates, names and wording of 5 cited sentences with the cited \
+lines: 2 are supported, 2 are not (marked in the text), 1 could not be decided (marked °).
 Whether the report answers the question was not judged.\
 """)
     assert SECRET not in report

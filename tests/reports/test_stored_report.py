@@ -118,7 +118,10 @@ print("#let x = 1", "</pre><b>")
 
 ## Sources
 
-1 of 5 citations failed the check and are marked in the text. Code compared the figures, dates, names and wording of 7 cited sentences with the cited lines: 4 are supported, 2 are not (marked in the text), 1 could not be decided (marked °). Whether the report answers the question was not judged.
+1 of 5 citations failed the check and are marked in the text. \
+Code compared the figures, dates, names and wording of 7 cited sentences with the cited \
+lines: 4 are supported, 2 are not (marked in the text), 1 could not be decided (marked °). \
+Whether the report answers the question was not judged.
 
 - ⁽¹⁾ "closed" &lt;b>stands&lt;/b> nowhere in "lines" 2-3 of docs/a/\\_\\_init\\_\\_.py
 

@@ -43,6 +43,12 @@ MIN_QUOTATION_CHARACTERS, MAX_QUOTATION_CHARACTERS = 8, 2_000
 """Minimum and maximum characters between quotation marks."""
 MAX_QUOTATION_DISTANCE = 2_100
 """Maximum characters between a citation and the start of its quotation, including the marks."""
+MAX_TABLE_ROWS = 2_000
+"""Maximum rows between a row and the first one of its table."""
+_CELL_SEPARATORS = (",", ";", "\t", "|")
+_PROSE_ENDS = (".", "!", "?", ":", ",")
+"""Ends of lines that are no rows, although prose has separators too."""
+_HEADING = compile_bounded(r"#{1,6} \S")
 _MAX_LINE_DIGITS = 18
 """Maximum digits of a line number. Longer ones are lines of no document, and `int` rejects those with thousands of
 digits.
@@ -106,6 +112,31 @@ class CitedDocument:
         above = bisect_right(self._places, line, key=_marking_line)
         return self._places[above - 1][1] if above else None
 
+    def list_lines_above(self, line: int) -> list[str]:
+        """Return what labels this line, counted from 1: its place, the nearest heading, and its table's first row."""
+        above = bisect_right(self._headings, line)
+        heading = self._headings[above - 1] if above else 0
+        place = bisect_right(self._places, line, key=_marking_line)
+        begin = self._places[place - 1][0] if place else 0
+        labels = [one for one in (begin, heading, self._find_table_start(line, begin)) if 0 < one < line]
+        return [self._lines[one - 1] for one in dict.fromkeys(labels)]
+
+    def _find_table_start(self, line: int, place: int) -> int:
+        """Return the first line of the table that a row is in: of adjacent rows, or of lines with as many separators
+        as the first one of the sheet or document. 0 if it is no row.
+        """
+        row = self._lines[line - 1]
+        if row.lstrip().startswith("|"):
+            first = line
+            while first > max(1, line - MAX_TABLE_ROWS) and self._lines[first - 2].lstrip().startswith("|"):
+                first -= 1
+            return first
+        first = next((one for one in range(place + 1, min(place + 4, line)) if self._lines[one - 1].strip()), 0)
+        if row.endswith(_PROSE_ENDS) or (first and self._lines[first - 1].endswith(_PROSE_ENDS)):
+            return 0
+        signs = [sign for sign in _CELL_SEPARATORS if sign in row]
+        return first if first and any(self._lines[first - 1].count(sign) == row.count(sign) for sign in signs) else 0
+
     def find_quotation_fault(self, quotation: str, first_line: int, last_line: int) -> str | None:
         """Return why these lines do not contain the quotation; None if they do.
 
@@ -168,6 +199,11 @@ class CitedDocument:
         words = [" ".join(line.split()) for line in self._lines]
         text = " ".join(words)
         return text, [0, *accumulate(len(kept) + 1 for kept in words)], _Folded.of(text)
+
+    @cached_property
+    def _headings(self) -> list[int]:
+        """The lines with headings of Markdown."""
+        return [number for number, line in enumerate(self._lines, 1) if _HEADING.match(line)]
 
     @cached_property
     def _places(self) -> list[tuple[int, str]]:
@@ -547,11 +583,23 @@ def _sentences(
 ) -> Iterator[tuple[Claim, slice | None]]:
     """Split the text into sentences, the last of which gets the citations.
 
-    A text that ends with a quotation is one claim, since the quotation may contain sentence ends too.
+    A quotation at the end belongs to one claim, since it may contain sentence ends too.
     """
     text = " ".join(text.split()).lstrip(" .,;:)]–—|")
-    whole = text.endswith(tuple(QUOTATION_MARKS))
-    *before, last = [text] if whole else [part.strip() for part in _SENTENCE_END.split(text)]
+    closing = text[-1:]
+    opening = _opening(text[:-1], closing) if closing in QUOTATION_MARKS else len(text)
+    *before, last = _split_sentences(text, opening)
     yield from ((Claim(text=part), None) for part in before if part.strip(_NOT_SAID))
     if last.strip(_NOT_SAID):
         yield Claim(text=last.strip(), citations=citations), mark
+
+
+def _split_sentences(text: str, limit: int) -> list[str]:
+    """Split the text at the ends of sentences that are not beyond this position."""
+    parts, begin = list[str](), 0
+    for found in _SENTENCE_END.finditer(text):
+        if found.end() > limit:
+            break
+        parts.append(text[begin : found.start()].strip())
+        begin = found.end()
+    return [*parts, text[begin:].strip()]

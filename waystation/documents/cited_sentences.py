@@ -85,9 +85,9 @@ def check_cited_sentences(
         if not passed:
             checks.append(SentenceCheck(located, None))
             continue
-        passages = [_join_lines(one, documents[one.document]) for one in passed]
+        passages = [_build_passage(one, documents[one.document]) for one in passed]
         result = check_support(located.claim.text, passages, question=question, similarity=similarity)
-        missing = _describe_missing(result, passed, passages)
+        missing = _describe_missing(result, passed, documents)
         checks.append(SentenceCheck(located, result, missing))
     return tuple(checks)
 
@@ -97,22 +97,23 @@ def _has_lines(citation: Citation, documents: Mapping[str, CitedDocument]) -> bo
     return document is not None and 1 <= citation.first_line <= citation.last_line <= len(document)
 
 
-def _join_lines(citation: Citation, document: CitedDocument) -> str:
-    """Return the cited lines, as many of them as a quotation is looked for in."""
-    lines, characters = list[str](), 0
-    for line in document.list_lines(citation.first_line, citation.last_line):
-        lines.append(line)
-        characters += len(line) + 1
-        if characters > MAX_SEARCHED_CHARACTERS:
-            break
-    return "\n".join(lines)[:MAX_SEARCHED_CHARACTERS]
+def _build_passage(citation: Citation, document: CitedDocument) -> str:
+    """Return the cited lines below what labels them: the document's name, the heading, the first row of the table.
+
+    A sentence may say which document, section or column it is about without citing the lines that name it. There are
+    as many of the lines as a quotation is looked for in.
+    """
+    lines = document.list_lines(citation.first_line, citation.last_line)
+    text = "\n".join(lines)[:MAX_SEARCHED_CHARACTERS]
+    return "\n".join([citation.document, *document.list_lines_above(citation.first_line), text])
 
 
-def _describe_missing(result: SupportCheck, cited: Sequence[Citation], passages: Sequence[str]) -> str:
+def _describe_missing(result: SupportCheck, cited: Sequence[Citation], documents: Mapping[str, CitedDocument]) -> str:
     if result.verdict is not SupportVerdict.NOT_SUPPORTED:
         return ""
     places = _describe_places(cited)
-    if any(len(passage) == MAX_SEARCHED_CHARACTERS for passage in passages):
+    lines = (documents[one.document].list_lines(one.first_line, one.last_line) for one in cited)
+    if any(sum(map(len, some)) + len(some) > MAX_SEARCHED_CHARACTERS for some in lines):
         places = f"the first {MAX_SEARCHED_CHARACTERS:,} characters of {places}"
     return render_missing(result, places) or f"too few of its words stand in {places}"
 
