@@ -90,6 +90,40 @@ def test_marking_again_changes_nothing_and_marks_belong_to_no_claim() -> None:
     assert extract_claims(once) == extract_claims(markdown)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "markdown"),
+    [
+        ("fees-2024.md", "The fee is 12 crowns.", "In 2024 the fee was 12 crowns [fees-2024.md:1-1]."),
+        ("a.md", "# Fees of 2024\n\nThe fee is 12 crowns.", "In 2024 the fee was 12 crowns [a.md:3-3]."),
+        ("a.pdf", "[page 1]\nx\n[page 7]\nThe fee is 12 crowns.", "Page 7: the fee is 12 crowns [a.pdf:4-4]."),
+        ("a.csv", "harbour,2023,2024\nNordvik,12,14\nKlippa,3,4", "Klippa had 4 in 2024 [a.csv:3-3]."),
+        ("a.xlsx", "[sheet A]\nport\t2024\nKlippa\t4", "Klippa had 4 in 2024 [a.xlsx:3-3]."),
+        ("a.md", "Fees:\n| port | 2024 |\n|---|---|\n| Klippa | 4 |", "Klippa: 4 in 2024 [a.md:4-4]."),
+    ],
+)
+def test_what_labels_the_cited_lines_counts_too(name: str, text: str, markdown: str) -> None:
+    documents = {name: CitedDocument(text.splitlines())}
+    (one,) = check_cited_sentences(markdown, check_citations(parse_citations(markdown), documents), documents)
+    assert (one.missing, one.has_absent_details) == ("", False)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It cost 4, in all.\nThe fee is 12 crowns, they say.",
+        "# Fees of 4\n\n# Fees\n\nThe fee is 12 crowns.",
+        "The fee is 12 crowns.\n\n# Fees of 4",
+        "[page 1]\nOf 4.\n[page 2]\nThe fee is 12 crowns.",
+    ],
+)
+def test_other_lines_do_not_count(text: str) -> None:
+    documents = {"a.md": CitedDocument(text.splitlines())}
+    line = next(number for number, written in enumerate(text.splitlines(), 1) if "12" in written)
+    markdown = f"The fee is 12 crowns, 4 for boats [a.md:{line}-{line}]."
+    (one,) = check_cited_sentences(markdown, check_citations(parse_citations(markdown), documents), documents)
+    assert one.missing == f'"4" stands nowhere in line {line} of a.md'
+
+
 def test_only_the_beginning_of_long_passages_is_searched_and_the_reason_says_so() -> None:
     documents = {"long.md": CitedDocument(["silt " * 1_000] * 20 + ["It was dug in 1812."])}
     markdown = "It was dug in 1812 [long.md:1-21]."
