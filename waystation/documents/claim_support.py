@@ -1,15 +1,51 @@
-"""Checks a sentence of a report against the passages that it cites, by code."""
+"""Checks a sentence of a report against the passages that it cites, by code.
 
-from collections.abc import Iterable, Sequence
+Figures, dates and names must stand in the passages: that is a rule. The rest is an estimate: a logistic regression over
+a few features of the words (`support_features.py`), with the weights of `support_model.py`.
+"""
+
+import unicodedata
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple
 
-from waystation.documents.search_terms import extract_terms
-from waystation.documents.word_normalization import normalize_words, split_figures
+from waystation.documents.contradictions import Contradiction, find_contradictions
+from waystation.documents.figures import FigureFault, extract_figures, find_figure_faults, normalize_text
+from waystation.documents.name_mentions import NameFault, NameIndex, find_name_faults
+from waystation.documents.search_terms import split_words
+from waystation.documents.support_features import SupportFeatures, WordingMatch, WordSimilarity, compare_wording
+from waystation.documents.support_model import PLAIN_MODEL, SIMILARITY_MODEL, SupportModel
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
+from waystation.privacy.policy import PLACEHOLDER_PATTERN
 
-MIN_SUPPORTED_SCORE = 0.6
-MAX_UNSUPPORTED_SCORE = 0.4
+MAX_READ_CHARACTERS = 200_000
+"""Characters of the passages that are read. Beyond them, a figure or name counts only if it is spelled the same."""
+MAX_SENTENCE_CHARACTERS = 4_000
+MAX_NAMED_WORDS = 3
+"""Maximum words of a sentence that are named as missing."""
+SAME_SHARE = 0.75
+"""Share of the words in one sentence of the passages from which a word that turns the meaning around decides."""
+ALIGNED_SHARE = 0.5
+"""The same, from which such a word makes the verdict uncertain."""
+_RULED = frozenset({"figure", "date", "name"})
+_MARKER = compile_bounded(r"\[\d{1,3}\]|</?s>")
+"""Numbers of references, such as `[8]`."""
+_LIST_NUMBER = compile_bounded(r"\A[\s*_#>-]{0,8}(?:\d{1,3}[.)]\s+)?")
+_LANGUAGES = """
+en: the of and to is was that for with are from by it this be as which has have were not
+de: der die das und ist nicht ein eine mit von für auf dem den des wurde werden sich auch zu
+fr: le les des et est une dans pour que qui du par sur avec au ont été sont plus ne
+es: el los las del y es una por con para que se al su más fue como son no lo
+it: il gli di e è una per con che del della nel sono non si alla dei da ha le
+pt: o os as do da e é uma por com para que se ao em não dos foi mais no
+nl: de het een van en is niet met voor op dat zijn door aan werd te bij ook naar uit
+"""
+_FUNCTION_WORDS = {
+    line.partition(": ")[0]: frozenset(line.partition(": ")[2].split()) for line in _LANGUAGES.strip().splitlines()
+}
+_LANGUAGE_WORDS = 400
+"""Words of the passages by which their language is recognised."""
 MissingKind = Literal["figure", "date", "name", "negation", "modality", "wording"]
 
 
@@ -22,11 +58,13 @@ class SupportVerdict(StrEnum):
 
 
 class MissingDetail(Value):
-    """Something that a sentence says and its cited lines do not."""
+    """Something that a sentence says and its cited lines do not, or say differently."""
 
     kind: MissingKind
     text: str
-    """As written in the sentence."""
+    """As written in the sentence; empty if the sentence leaves out a word of the lines."""
+    lines_say: str = ""
+    """The words of the lines that it differs from; empty if they have nothing like it."""
 
 
 class SupportCheck(Value):
@@ -35,19 +73,14 @@ class SupportCheck(Value):
     verdict: SupportVerdict
     missing: tuple[MissingDetail, ...] = ()
     score: float
-    """Estimated probability, from 0 to 1, that the passages support the sentence."""
+    """Estimated probability, from 0 to 1, that the passages support the sentence, by its words alone."""
 
-
-class WordSimilarity(Protocol):
-    """Compares words by their meaning on this machine."""
-
-    def find_nearest(self, words: Sequence[str], others: Sequence[str]) -> Sequence[float]:
-        """Return for each word the cosine with the nearest of the others; 0 if it or all others are unknown.
-
-        Raises:
-            MemoryUnavailable: the model cannot be loaded.
-        """
-        ...
+    @property
+    def is_probably_supported(self) -> bool:
+        """Whether the sentence is more likely supported than not, if there are only these two answers."""
+        return self.verdict is SupportVerdict.SUPPORTED or (
+            self.verdict is SupportVerdict.CANNOT_TELL and self.score >= 0.5
+        )
 
 
 def check_support(
@@ -57,30 +90,142 @@ def check_support(
 
     A figure, date or name that the passages do not contain makes the sentence not supported, whatever its score. That
     includes figures that the writer computed from figures in the passages: a sum cannot be told from an invention.
+    Names that stand in the question are exempt, since a passage often calls its subject `it` or `the company`.
+
+    The check compares words; it does not understand them. A sentence in another language than its passages gets
+    `CANNOT_TELL` at best.
 
     Args:
         sentence: One sentence of a report, without its citations.
-        passages: The cited lines, one text for each citation.
+        passages: The cited lines, one text for each citation. Headings above them and the document's name may precede
+            the lines: names and years in them count.
         question: The question that the report answers. Words of the question tell less about a sentence.
         similarity: Finds synonyms. Without it, words are compared by their stems alone.
 
     Raises:
         MemoryUnavailable: the model of `similarity` cannot be loaded.
     """
-    _ = question, similarity
-    text = "\n".join(passages)
-    there = set(normalize_words(text))
-    figures = {word for word in normalize_words(sentence) if word[0].isdecimal()} & split_figures(sentence)
-    missing = tuple(MissingDetail(kind="figure", text=figure) for figure in sorted(figures - there))
-    words, known = {*extract_terms(sentence)}, {*extract_terms(text)}
-    score = len(words & known) / len(words) if words else 1.0
-    return SupportCheck(verdict=_decide(missing, score), missing=missing, score=score)
+    text = _clean(sentence)
+    evidence = "\n".join(passages)
+    read, unread = normalize_text(evidence[:MAX_READ_CHARACTERS]), evidence[MAX_READ_CHARACTERS:]
+    reading = _read(text, read, question, similarity)
+    if unread:
+        reading = reading.without_texts_in(unread)
+    return reading.decide(PLAIN_MODEL if similarity is None else SIMILARITY_MODEL)
 
 
-def _decide(missing: Sequence[MissingDetail], score: float) -> SupportVerdict:
-    if any(detail.kind in {"figure", "date", "name"} for detail in missing) or score <= MAX_UNSUPPORTED_SCORE:
-        return SupportVerdict.NOT_SUPPORTED
-    return SupportVerdict.SUPPORTED if score >= MIN_SUPPORTED_SCORE else SupportVerdict.CANNOT_TELL
+def _clean(sentence: str) -> str:
+    text = PLACEHOLDER_PATTERN.sub(" ", sentence)[:MAX_SENTENCE_CHARACTERS]
+    return normalize_text(_LIST_NUMBER.sub("", _MARKER.sub(" ", text), count=1))
+
+
+def measure_support(
+    sentence: str, passages: Sequence[str], *, question: str = "", similarity: WordSimilarity | None = None
+) -> SupportFeatures:
+    """Return the features of a sentence, by which the weights are fitted. The arguments are those of `check_support`.
+
+    Raises:
+        MemoryUnavailable: the model of `similarity` cannot be loaded.
+    """
+    read = normalize_text("\n".join(passages)[:MAX_READ_CHARACTERS])
+    return _read(_clean(sentence), read, question, similarity).features
+
+
+class _Reading(NamedTuple):
+    """What was found in one sentence and its passages."""
+
+    figures: Sequence[FigureFault]
+    names: Sequence[NameFault]
+    contradictions: Sequence[Contradiction]
+    wording: WordingMatch
+    is_translated: bool
+    """Whether the sentence is in another language than its passages."""
+
+    @property
+    def features(self) -> SupportFeatures:
+        return self.wording.features._replace(
+            missing_figures=min(2.0, sum(fault.kind != "modality" for fault in self.figures)),
+            missing_names=min(2.0, len(self.names)),
+            contradictions=float(sum(one.is_opposite for one in self.contradictions)),
+        )
+
+    def without_texts_in(self, unread: str) -> "_Reading":
+        return self._replace(
+            figures=[fault for fault in self.figures if fault.text not in unread],
+            names=[fault for fault in self.names if fault.text not in unread],
+        )
+
+    def decide(self, model: SupportModel) -> SupportCheck:
+        score = model.estimate(self.features) if self.wording.has_words else 1.0
+        if self.is_translated:
+            missing = tuple(self._list_figures())
+            verdict = _NO if missing else SupportVerdict.CANNOT_TELL
+            return SupportCheck(verdict=verdict, missing=missing, score=0.5)
+        missing = (*self._list_figures(), *self._list_names(), *self._list_contradictions())
+        if self._is_refuted() or score < model.not_supported_below:
+            verdict = _NO
+        elif score < model.supported_from or missing:
+            verdict = SupportVerdict.CANNOT_TELL
+        else:
+            verdict = SupportVerdict.SUPPORTED
+        if verdict is not SupportVerdict.SUPPORTED and not any(detail.kind in _RULED for detail in missing):
+            words = self.wording.missing[:MAX_NAMED_WORDS]
+            missing += tuple(MissingDetail(kind="wording", text=word) for word in words)
+        return SupportCheck(verdict=verdict, missing=missing, score=round(score, 4))
+
+    def _is_refuted(self) -> bool:
+        """Return whether a rule decides: a figure or name is absent, or a word turns the meaning around."""
+        if self.names or any(fault.kind != "modality" or fault.is_opposite for fault in self.figures):
+            return True
+        return self.wording.features.sentence_share >= SAME_SHARE and any(
+            one.is_opposite for one in self.contradictions
+        )
+
+    def _list_figures(self) -> Iterator[MissingDetail]:
+        for fault in self.figures:
+            if not (self.is_translated and fault.kind == "modality"):
+                yield MissingDetail(kind=fault.kind, text=fault.text, lines_say=fault.lines_say)
+
+    def _list_names(self) -> Iterator[MissingDetail]:
+        for fault in self.names:
+            yield MissingDetail(kind="name", text=fault.text)
+
+    def _list_contradictions(self) -> Iterator[MissingDetail]:
+        if self.wording.features.sentence_share >= ALIGNED_SHARE:
+            for one in self.contradictions:
+                yield MissingDetail(kind=one.kind, text=one.text, lines_say=one.lines_say)
+
+
+_NO = SupportVerdict.NOT_SUPPORTED
+
+
+def _read(text: str, passages: str, question: str, similarity: WordSimilarity | None) -> _Reading:
+    own = extract_figures(text)
+    needs_figures = own.figures or own.dates or own.times
+    wording = compare_wording(text, passages, question, similarity)
+    return _Reading(
+        figures=find_figure_faults(own, extract_figures(passages)) if needs_figures else (),
+        names=find_name_faults(text, NameIndex(passages), question),
+        contradictions=find_contradictions(text, wording.aligned, wording.around) if wording.aligned else (),
+        wording=wording,
+        is_translated=_is_translated(text, passages),
+    )
+
+
+def _is_translated(sentence: str, passages: str) -> bool:
+    own, theirs = _find_language(sentence), _find_language(passages)
+    return bool(own and theirs and own != theirs)
+
+
+def _find_language(text: str) -> str:
+    """Return the language of a text, or its script; empty if it is not clear."""
+    letters = [sign for sign in text[:1000] if sign.isalpha()]
+    if letters and sum(sign > "\u0370" for sign in letters) * 2 > len(letters):
+        return unicodedata.name(letters[len(letters) // 2], "").partition(" ")[0]
+    words = split_words(text[: _LANGUAGE_WORDS * 8].casefold())[:_LANGUAGE_WORDS]
+    counts = {language: sum(word in known for word in words) for language, known in _FUNCTION_WORDS.items()}
+    first, second = sorted(counts.values(), reverse=True)[:2]
+    return max(counts, key=lambda language: counts[language]) if first >= 2 and first >= 2 * second else ""
 
 
 def render_missing(check: SupportCheck, lines: str) -> str:
@@ -90,9 +235,12 @@ def render_missing(check: SupportCheck, lines: str) -> str:
         check: The result of the sentence.
         lines: What the sentence cites, such as `lines 40-44`.
     """
-    return "; ".join(_render_all(check.missing, lines))
+    return "; ".join(_render_detail(detail, lines) for detail in check.missing)
 
 
-def _render_all(missing: Iterable[MissingDetail], lines: str) -> Iterable[str]:
-    for detail in missing:
-        yield f'"{detail.text}" stands nowhere in {lines}'
+def _render_detail(detail: MissingDetail, lines: str) -> str:
+    if not detail.text:
+        return f'{lines} say "{detail.lines_say}", and the sentence does not'
+    if detail.lines_say:
+        return f'the sentence says "{detail.text}", and {lines} say "{detail.lines_say}"'
+    return f'"{detail.text}" stands nowhere in {lines}'

@@ -99,17 +99,6 @@ class PassageEmbedder:
             _normalise(stacked).astype(np.float16), np.array(owners, dtype=np.int32), len(passages)
         )
 
-    def compare_words(self, words: Sequence[str], others: Sequence[str]) -> _Rows:
-        """Return the cosine of each word (row) with each of the others (column); 0 with a word that is unknown.
-
-        Raises:
-            MemoryUnavailable: the model cannot be loaded.
-        """
-        rows, vectors = self._look_up([*words, *others])
-        return (
-            _normalise(vectors[[rows[word] for word in words]]) @ _normalise(vectors[[rows[word] for word in others]]).T
-        )
-
     def _look_up(self, words: Sequence[str]) -> tuple[dict[str, int], _Rows]:
         """Return the row of each word and the rows. Both are replaced, never changed, so other threads may read on."""
         with self._one_at_a_time:
@@ -139,14 +128,36 @@ def _normalise(rows: _Rows) -> _Rows:
     return rows / np.maximum(lengths, np.finfo(np.float32).tiny)
 
 
+TYPICAL_LENGTH = 10.0
+"""Length of the vector of an ordinary noun. Vectors of words that stand everywhere are several times shorter."""
+
+
 class WordVectorSimilarity:
     """Implements `WordSimilarity` of the support check with the vectors of single words. Threads may share it."""
 
     def __init__(self, embedder: WordEmbedder) -> None:
-        self._passages = PassageEmbedder(embedder)
+        self._embedder = embedder
+        self._known: dict[str, tuple[_Rows, float]] = {}
+        """For each word, its direction and its length. Replaced when it is full, so other threads may read on."""
 
-    def find_nearest(self, words: Sequence[str], others: Sequence[str]) -> Sequence[float]:
+    def compare_words(self, words: Sequence[str], others: Sequence[str]) -> _Rows:
         """See base class."""
+        known = self._look_up([*words, *others])
         if not words or not others:
-            return [0.0] * len(words)
-        return self._passages.compare_words(words, others).max(axis=1).tolist()
+            return np.zeros((len(words), len(others)), dtype=np.float32)
+        return np.stack([known[word][0] for word in words]) @ np.stack([known[word][0] for word in others]).T
+
+    def weight_words(self, words: Sequence[str]) -> _Rows:
+        """See base class."""
+        known = self._look_up(words)
+        return np.array([known[word][1] / TYPICAL_LENGTH for word in words], dtype=np.float32)
+
+    def _look_up(self, words: Sequence[str]) -> dict[str, tuple[_Rows, float]]:
+        known = self._known if len(self._known) < MAX_CACHED_WORDS else {}
+        if missing := [word for word in dict.fromkeys(words) if word not in known]:
+            rows = self._embedder.embed_words(missing)
+            lengths = np.linalg.norm(rows, axis=1)
+            for word, row, length in zip(missing, _normalise(rows), lengths.tolist(), strict=True):
+                known[word] = (row, length)
+        self._known = known
+        return known

@@ -1,0 +1,101 @@
+"""Fits the weights and thresholds of the support model to the development data, and writes them into the package."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.evidence.examples import Example
+from benchmarks.evidence.rules import compute_macro_f1
+from waystation.documents import support_weights
+from waystation.documents.claim_support import measure_support
+from waystation.documents.support_features import SupportFeatures, WordSimilarity
+from waystation.documents.support_model import expand_features, standardize_features
+
+FOLDS = 10
+PENALTY = 10.0
+"""Weight of the squares of the weights (ridge)."""
+MIN_PRECISION = 0.8
+"""Share of right verdicts, by cross-validation, that each of the two thresholds must reach."""
+_STEPS = 25
+_Rows = NDArray[np.float64]
+
+
+def fit_models(examples: Sequence[Example], similarity: WordSimilarity) -> None:
+    """Fit the model with synonyms and the one without, print what cross-validation says, and write the weights."""
+    text = (Path(support_weights.__file__).read_text().partition('"""\n')[0]) + '"""\n'
+    for name, compared in (("SIMILARITY", similarity), ("PLAIN", None)):
+        text += _fit(name, examples, compared)
+    Path(support_weights.__file__).write_text(text)
+
+
+def _fit(name: str, examples: Sequence[Example], similarity: WordSimilarity | None) -> str:
+    features = [
+        measure_support(one.claim, one.references, question=one.question, similarity=similarity) for one in examples
+    ]
+    labels = np.array([one.is_supported for one in examples], dtype=np.float64)
+    rows = np.array(features)
+    means, deviations = rows.mean(axis=0).tolist(), np.maximum(rows.std(axis=0), 1e-6).tolist()
+    expanded = np.array([expand_features(standardize_features(one, means, deviations)) for one in features])
+    scores = _cross_validate(expanded, labels, examples)
+    ruled = np.array([one.missing_figures + one.missing_names > 0 for one in features])
+    # The thresholds are for what no rule decides.
+    supported_from, not_supported_below = _choose_thresholds(scores[~ruled], labels[~ruled])
+    scores = np.where(ruled, 0.0, scores)
+    weights = fit_logistic_regression(expanded, labels).tolist()
+    print(
+        f"{name.lower()}: macro-F1 {compute_macro_f1(scores >= 0.5, labels > 0):.3f} in {FOLDS}-fold cross-validation"
+    )
+    for feature, weight in zip(["intercept", *SupportFeatures._fields, "similar_share x content_words"], weights,
+                               strict=True):  # fmt: skip
+        print(f"  {feature:30} {weight:+.2f}")
+    numbers = [_write(values) for values in (means, deviations, weights)]
+    lines = [*numbers, str(supported_from), str(not_supported_below)]
+    return f"\n{name} = (\n" + "".join(f"    {line},\n" for line in lines) + ")\n"
+
+
+def _write(values: Sequence[float]) -> str:
+    return f"({', '.join(f'{value:.4f}' for value in values)})"
+
+
+def fit_logistic_regression(rows: _Rows, labels: _Rows) -> _Rows:
+    """Return the intercept and the weights, by iteratively reweighted least squares with a ridge penalty."""
+    with_intercept = np.hstack([np.ones((len(rows), 1)), rows])
+    penalty = PENALTY * np.eye(with_intercept.shape[1])
+    penalty[0, 0] = 0
+    weights = np.zeros(with_intercept.shape[1])
+    for _ in range(_STEPS):
+        expected = 1 / (1 + np.exp(-with_intercept @ weights))
+        gradient = with_intercept.T @ (labels - expected) - penalty @ weights
+        curvature = (with_intercept.T * (expected * (1 - expected) + 1e-9)) @ with_intercept + penalty
+        weights = weights + np.linalg.solve(curvature, gradient)
+    return weights
+
+
+def _cross_validate(rows: _Rows, labels: _Rows, examples: Sequence[Example]) -> _Rows:
+    """Return for each example its score by a model that was not fitted to its fold.
+
+    Examples of one question share their references, so that a fold has whole questions.
+    """
+    questions = {question: place for place, question in enumerate(dict.fromkeys(one.question for one in examples))}
+    folds = np.array([questions[one.question] % FOLDS for one in examples])
+    scores = np.zeros(len(rows))
+    for fold in range(FOLDS):
+        inside = folds == fold
+        weights = fit_logistic_regression(rows[~inside], labels[~inside])
+        scores[inside] = 1 / (1 + np.exp(-(weights[0] + rows[inside] @ weights[1:])))
+    return scores
+
+
+def _choose_thresholds(scores: _Rows, labels: _Rows) -> tuple[float, float]:
+    """Return the lowest score from which verdicts are right often enough, and the highest below which they are."""
+    steps = [step / 100 for step in range(50, 100)]
+    supported = next((one for one in steps if _is_precise(labels[scores >= one] > 0)), steps[-1])
+    steps = [step / 100 for step in range(50, 0, -1)]
+    unsupported = next((one for one in steps if _is_precise(labels[scores < one] == 0)), steps[-1])
+    return supported, unsupported
+
+
+def _is_precise(right: NDArray[np.bool_]) -> bool:
+    return len(right) > 0 and float(right.mean()) >= MIN_PRECISION
