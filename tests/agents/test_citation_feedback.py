@@ -14,8 +14,15 @@ from tests.support.agent_environment import (
     without_statuses,
 )
 from tests.support.scopes import SYSTEM_SCOPE
-from waystation.agents.citation_feedback import MAX_LISTED_FAULTS, NOT_FINAL, may_be_mended, render_quotation
-from waystation.agents.deliverables import Analysis, Deliverable, ReportDraft, ResearchFindings
+from waystation.agents.citation_feedback import (
+    MAX_LISTED_FAULTS,
+    NOT_FINAL,
+    SubmissionChecker,
+    find_question,
+    may_be_mended,
+    render_quotation,
+)
+from waystation.agents.deliverables import Analysis, Deliverable, Finding, ReportDraft, ResearchFindings
 from waystation.agents.leg import AgentFinished
 from waystation.context.transcript import (
     Message,
@@ -143,7 +150,7 @@ section 1 kept: Causes
 1 of 3 citations do not hold:
 - [harbour.md:9-9]: the document has 2 lines
 1 of 2 cited sentences say what their lines do not; correct the sentence, or cite the lines that say it:
-- “It silted up within 12 years”: "12" stands nowhere in lines 1-2 of harbour.md\
+- “It silted up within 12 years”: "12 years" stands nowhere in lines 1-2 of harbour.md\
 """)
     )
 
@@ -164,6 +171,26 @@ async def test_findings_with_an_unsupported_claim_are_rejected_once_and_then_acc
     missing = '“It was dug in 1812.”: "1812" stands nowhere in line 1 of harbour.md'
     assert [(one.is_error, missing in one.content) for one in results] == [(True, True), (False, True)]
     assert isinstance(await load_deliverable(env), ResearchFindings)
+
+
+def test_the_question_is_read_from_the_first_message() -> None:
+    asked = build_user_message("m1", "<task>\n<question>\nWhat did Ada\nbuild?\n</question>\n</task>")
+    assert find_question(Transcript(messages=(asked,))) == "What did Ada\nbuild?"
+    assert find_question(Transcript()) == ""
+    assert find_question(Transcript(messages=(build_user_message("m1", "Find it."),))) == ""
+
+
+async def test_a_name_of_the_question_need_not_stand_in_the_cited_lines(env: AgentEnvironment) -> None:
+    claim = "The harbour of Nordvik silted up within ten years."
+    brief = build_user_message("m1", "<task>\n<question>\nWhat of Nordvik?\n</question>\n</task>")
+    without = await env.call_tool(submit_findings("c1", SILTED, claim=claim), "research-1")
+    assert '"Nordvik" stands nowhere in line 2 of harbour.md' in without
+    context = await env.make_tool_context("research-1")
+    checker = SubmissionChecker(env.publisher.check)
+    findings = ResearchFindings(findings=(Finding(claim=claim, citations=(SILTED,)),))
+    question = find_question(Transcript(messages=(brief,)))
+    review = await checker.review(findings, findings, context.run.task_ref, None, question)
+    assert review.unsupported == ()
 
 
 async def test_citations_and_sentences_share_the_bound_of_a_result(env: AgentEnvironment) -> None:

@@ -124,6 +124,14 @@ def test_other_lines_do_not_count(text: str) -> None:
     assert one.missing == f'"4" stands nowhere in line {line} of a.md'
 
 
+@pytest.mark.parametrize("words", ["**keeper**:", "keeper", "keeper.md -"])
+def test_a_quotation_with_the_name_of_its_document_is_supported(words: str) -> None:
+    (one,) = check(f'{words} "the harbour left" ("in 1834") [keeper.md:1-1].')
+    assert one.verdict is SupportVerdict.SUPPORTED
+    (one,) = check(f'{words} "the harbour left in 1811" [keeper.md:1-1].')
+    assert one.verdict is SupportVerdict.NOT_SUPPORTED
+
+
 def test_only_the_beginning_of_long_passages_is_searched_and_the_reason_says_so() -> None:
     documents = {"long.md": CitedDocument(["silt " * 1_000] * 20 + ["It was dug in 1812."])}
     markdown = "It was dug in 1812 [long.md:1-21]."

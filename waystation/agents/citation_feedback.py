@@ -192,11 +192,16 @@ class SubmissionChecker:
         return (await asyncio.to_thread(_normalise, deliverable, citable)).deliverable
 
     async def review(
-        self, deliverable: Deliverable, part: Deliverable, ref: TaskRef, names: DocumentNames | None = None
+        self,
+        deliverable: Deliverable,
+        part: Deliverable,
+        ref: TaskRef,
+        names: DocumentNames | None = None,
+        question: str = "",
     ) -> CitationReview:
-        """Rewrite the citations of a deliverable, and check those of a part of it.
+        """Rewrite the citations of a deliverable, and check those of a part of it and its cited sentences.
 
-        Args and errors are those of `normalise`.
+        Args and errors are those of `normalise`. A sentence may have names of the `question` that its lines lack.
         """
         names = names if names is not None else await self.citation_checker.load_names(ref)
         citable = await self._load_citable(deliverable, ref, names)
@@ -205,7 +210,7 @@ class SubmissionChecker:
         text = "\n\n".join(render_cited_texts(checked.deliverable))
         result = await self.citation_checker.check(ref, text, names)
         faults = await asyncio.to_thread(_describe_faults, result, checked.unresolved)
-        sentences = await asyncio.to_thread(_check_sentences, result, checked.deliverable)
+        sentences = await asyncio.to_thread(_check_sentences, result, checked.deliverable, question)
         return CitationReview(
             deliverable=stored.deliverable,
             checked=len(result.faults) + len(checked.unresolved),
@@ -259,12 +264,12 @@ def _describe_faults(result: CitationCheckResult, unresolved: Sequence[str]) -> 
     return tuple(described)
 
 
-def _check_sentences(result: CitationCheckResult, deliverable: Deliverable) -> tuple[SentenceCheck, ...]:
+def _check_sentences(result: CitationCheckResult, deliverable: Deliverable, question: str) -> tuple[SentenceCheck, ...]:
     """Check the sentences of which citations hold."""
     text = result.markdown
     if not isinstance(deliverable, ReportDraft):
         text = "\n\n".join(filter(None, render_cited_sentences(deliverable)))
-    return tuple(one for one in result.check_sentences(text=text) if one.result is not None)
+    return tuple(one for one in result.check_sentences(question, text) if one.result is not None)
 
 
 def _quote(sentence: str) -> str:
@@ -289,6 +294,12 @@ def _suggest_names(written: str, names: Sequence[str]) -> str:
     by_folded = {name.casefold(): name for name in names}
     close = get_close_matches(written.casefold()[:200], by_folded, n=2)
     return f"similar names: {', '.join(by_folded[one] for one in close)}" if close else ""
+
+
+def find_question(transcript: Transcript) -> str:
+    """Return the task's question as the agent was asked it; empty if its first message has none."""
+    brief = transcript.messages[0].text if transcript.messages else ""
+    return brief.partition("<question>\n")[2].partition("\n</question>")[0]
 
 
 def is_kept_submission(result: ToolResult) -> bool:

@@ -19,12 +19,15 @@ from waystation.documents.claim_support import (
     check_support,
     render_missing,
 )
+from waystation.documents.figures import normalize_text
+from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 
 ABSENT_KINDS = frozenset({"figure", "date", "name"})
 """Kinds of details that a finished report states only if its cited lines do."""
 MAX_NAMED_PLACES = 3
 """Maximum number of cited places that the reason of a verdict names."""
+_QUOTATION = compile_bounded(r"\"[^\"]{1,2000}+\"|“[^”]{1,2000}+”|«[^»]{1,2000}+»|„[^“”]{1,2000}+[“”]")
 
 
 class CitedSentence(Value):
@@ -56,7 +59,17 @@ class SentenceCheck(NamedTuple):
     @property
     def has_absent_details(self) -> bool:
         """Whether it states a figure, date or name that the cited lines do not contain."""
-        return self.result is not None and any(one.kind in ABSENT_KINDS for one in self.result.missing)
+        return (
+            self.result is not None
+            and self.result.verdict is SupportVerdict.NOT_SUPPORTED
+            and any(one.kind in ABSENT_KINDS for one in self.result.missing)
+        )
+
+    def is_told_by(self, sentence: str) -> bool:
+        """Whether a redacted form of the sentence still has the words that `missing` quotes from it."""
+        details = self.result.missing if self.result is not None else ()
+        shown = normalize_text(sentence)
+        return all(one.text in shown or one.text in sentence for one in details)
 
 
 def check_cited_sentences(
@@ -86,7 +99,10 @@ def check_cited_sentences(
             checks.append(SentenceCheck(located, None))
             continue
         passages = [_build_passage(one, documents[one.document]) for one in passed]
-        result = check_support(located.claim.text, passages, question=question, similarity=similarity)
+        if _is_quotation(located.claim.text, passed, documents):
+            result = SupportCheck(verdict=SupportVerdict.SUPPORTED, score=1.0)
+        else:
+            result = check_support(located.claim.text, passages, question=question, similarity=similarity)
         missing = _describe_missing(result, passed, documents)
         checks.append(SentenceCheck(located, result, missing))
     return tuple(checks)
@@ -97,6 +113,27 @@ def _has_lines(citation: Citation, documents: Mapping[str, CitedDocument]) -> bo
     return document is not None and 1 <= citation.first_line <= citation.last_line <= len(document)
 
 
+def _is_quotation(sentence: str, cited: Sequence[Citation], documents: Mapping[str, CitedDocument]) -> bool:
+    """Whether the sentence consists of words that stand in the cited lines, with nothing but the document's name."""
+    quotations = [match for match in _QUOTATION.finditer(sentence)]
+    words = _QUOTATION.sub(" ", sentence)
+    for one in cited:
+        name = one.document.rpartition("/")[2]
+        for label in (one.document, name, name.rpartition(".")[0]):
+            words = words.replace(label, " ") if label else words
+    return (
+        bool(quotations)
+        and not any(sign.isalnum() for sign in words)
+        and all(
+            any(
+                documents[one.document].find_quotation_fault(quoted[0][1:-1], one.first_line, one.last_line) is None
+                for one in cited
+            )
+            for quoted in quotations
+        )
+    )
+
+
 def _build_passage(citation: Citation, document: CitedDocument) -> str:
     """Return the cited lines below what labels them: the document's name, the heading, the first row of the table.
 
@@ -105,7 +142,19 @@ def _build_passage(citation: Citation, document: CitedDocument) -> str:
     """
     lines = document.list_lines(citation.first_line, citation.last_line)
     text = "\n".join(lines)[:MAX_SEARCHED_CHARACTERS]
-    return "\n".join([citation.document, *document.list_lines_above(citation.first_line), text])
+    above = document.list_lines_above(citation.first_line)
+    if citation.document.lower().endswith(".csv"):
+        # Otherwise the cells `3,4` would be one figure.
+        text, above = _separate_cells(text), list(map(_separate_cells, above))
+    return "\n".join([citation.document, *above, text])
+
+
+def _separate_cells(text: str) -> str:
+    """Separate the cells of rows by bars, except for separators within quotation marks."""
+    return '"'.join(
+        part if place % 2 else part.replace(",", " | ").replace(";", " | ")
+        for place, part in enumerate(text.split('"'))
+    )
 
 
 def _describe_missing(result: SupportCheck, cited: Sequence[Citation], documents: Mapping[str, CitedDocument]) -> str:

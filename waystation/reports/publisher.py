@@ -18,7 +18,12 @@ from waystation.agents.tools.submissions import (
     load_task_deliverables,
     render_finding,
 )
-from waystation.documents.citations import FailedCitation
+from waystation.documents.citations import (
+    FailedCitation,
+    iter_cited_claims,
+    parse_sentence_mark,
+    render_unsupported_sentence_mark,
+)
 from waystation.documents.cited_sentences import MarkedText, SentenceCheck, mark_sentences
 from waystation.documents.claim_support import SupportVerdict
 from waystation.documents.documents import get_earlier_versions
@@ -66,6 +71,9 @@ from waystation.tasks.progress import TRUNCATION_NOTE
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import ReportVersion, ReusedWork, TaskPhase, TaskProgress, TaskRow
 from waystation.tasks.view import TaskView, select_shown_version
+
+REDACTED_REMARK = "words that are redacted in this report stand nowhere in the cited lines"
+"""Replaces what the lines of a sentence lack if it would quote them."""
 
 
 class ResultStore(DeliverableSource, DocumentReader, ResultPassageOutbox, Protocol):
@@ -148,12 +156,28 @@ class _MarkedReport(NamedTuple):
 
     text: MarkedText
     counts: SentenceCounts
+    unsupported: tuple[SentenceCheck, ...]
+    """The sentences with numbers, by number from 1."""
 
 
 def _mark_sentences(checked: CitationCheckResult, question: str) -> _MarkedReport:
     text = checked.markdown
     checks = [one for one in checked.check_sentences(question) if not is_above_answer(text, one.located.mark_start)]
-    return _MarkedReport(mark_sentences(text, checks), _count_sentences(checks))
+    unsupported = tuple(one for one in checks if one.missing)
+    return _MarkedReport(mark_sentences(text, checks), _count_sentences(checks), unsupported)
+
+
+def _hide_redacted_details(remarks: str, written: str, unsupported: Sequence[SentenceCheck]) -> str:
+    """Replace the remarks that quote words of a sentence that are redacted in the report.
+
+    A part of a private value, such as the digits of a key, is not recognised as one where it stands alone.
+    """
+    lines = remarks.splitlines()
+    for located in iter_cited_claims(written):
+        number = parse_sentence_mark(written[located.mark_start : located.mark_end])
+        if number and number <= len(lines) and not unsupported[number - 1].is_told_by(located.claim.text):
+            lines[number - 1] = f"- {render_unsupported_sentence_mark(number)} {REDACTED_REMARK}"
+    return "\n".join(lines)
 
 
 def _count_sentences(checks: Sequence[SentenceCheck]) -> SentenceCounts:
@@ -241,6 +265,7 @@ class ReportPublisher:
         ]
         redacted = await self._redacted(shown, ref.tenant)
         written, sources, not_used, oversight, questions, criteria, asked, versions, remarks, *names = redacted
+        remarks = await asyncio.to_thread(_hide_redacted_details, remarks, written, marked.unsupported)
         failed = tuple(
             FailedCitation(citation=one.citation.replace(document=name), reason=one.reason)
             for one, name in zip(checked.failed_citations, names[: len(cited)], strict=True)
