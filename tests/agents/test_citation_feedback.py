@@ -175,9 +175,9 @@ async def test_findings_with_an_unsupported_claim_are_rejected_once_and_then_acc
 
 def test_the_question_is_read_from_the_first_message() -> None:
     asked = build_user_message("m1", "<task>\n<question>\nWhat did Ada\nbuild?\n</question>\n</task>")
-    assert find_question(Transcript(messages=(asked,))) == "What did Ada\nbuild?"
-    assert find_question(Transcript()) == ""
-    assert find_question(Transcript(messages=(build_user_message("m1", "Find it."),))) == ""
+    assert find_question(Transcript(run_id="r", messages=(asked,))) == "What did Ada\nbuild?"
+    assert find_question(Transcript(run_id="r")) == ""
+    assert find_question(Transcript(run_id="r", messages=(build_user_message("m1", "Find it."),))) == ""
 
 
 async def test_a_name_of_the_question_need_not_stand_in_the_cited_lines(env: AgentEnvironment) -> None:
@@ -188,7 +188,7 @@ async def test_a_name_of_the_question_need_not_stand_in_the_cited_lines(env: Age
     context = await env.make_tool_context("research-1")
     checker = SubmissionChecker(env.publisher.check)
     findings = ResearchFindings(findings=(Finding(claim=claim, citations=(SILTED,)),))
-    question = find_question(Transcript(messages=(brief,)))
+    question = find_question(Transcript(run_id="r", messages=(brief,)))
     review = await checker.review(findings, findings, context.run.task_ref, None, question)
     assert review.unsupported == ()
 
