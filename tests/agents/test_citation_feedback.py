@@ -15,8 +15,15 @@ from tests.support.agent_environment import (
 )
 from tests.support.scopes import SYSTEM_SCOPE
 from waystation.agents.citation_checker import CitationChecker
-from waystation.agents.citation_feedback import NOT_FINAL, SubmissionChecker, may_be_mended, render_quotation
-from waystation.agents.deliverables import Analysis, Deliverable, ReportDraft, ResearchFindings
+from waystation.agents.citation_feedback import (
+    MAX_LISTED_FAULTS,
+    NOT_FINAL,
+    SubmissionChecker,
+    find_question,
+    may_be_mended,
+    render_quotation,
+)
+from waystation.agents.deliverables import Analysis, Deliverable, Finding, ReportDraft, ResearchFindings
 from waystation.agents.leg import AgentFinished
 from waystation.context.transcript import (
     Message,
@@ -132,6 +139,70 @@ It is kept, but not final yet: mend these and submit again. The next submission 
             ),
         ]
     )
+
+
+async def test_a_section_is_answered_with_the_sentences_that_their_lines_do_not_support(env: AgentEnvironment) -> None:
+    markdown = (
+        "The harbour was dug in 1811 [harbour.md:1]. It silted up within 12 years [harbour.md:1-2]. "
+        "It closed in 1834 [harbour.md:9]."
+    )
+    assert await env.call_tool(make_tool_use("write_section", heading="Causes", markdown=markdown), "writing") == (
+        snapshot("""\
+section 1 kept: Causes
+1 of 3 citations do not hold:
+- [harbour.md:9-9]: the document has 2 lines
+1 of 2 cited sentences say what their lines do not; correct the sentence, or cite the lines that say it:
+- “It silted up within 12 years”: "12 years" stands nowhere in lines 1-2 of harbour.md\
+""")
+    )
+
+
+async def test_a_claim_is_compared_with_all_lines_that_its_finding_cites(env: AgentEnvironment) -> None:
+    quoted = {"quote": "It silted up within ten years.", "citation": "harbour.md:2"}
+    claim = "The harbour was dug in 1811 and silted up within ten years."
+    finding = {"claim": claim, "citations": ["harbour.md:1"], "quotations": [quoted]}
+    done = await env.call_tool(make_tool_use("submit_findings", findings=[finding]))
+    assert done == "1 finding submitted\n2 citations checked: all hold."
+
+
+async def test_findings_with_an_unsupported_claim_are_rejected_once_and_then_accepted(env: AgentEnvironment) -> None:
+    claim = "It was dug in 1812."
+    model = ScriptedModel([make_scripted_response(submit_findings(one, DUG, claim=claim)) for one in ("c1", "c2")])
+    assert isinstance(await env.run_leg(model), AgentFinished)
+    results = [result for message in await env.load_messages() for result in message.tool_results]
+    missing = '“It was dug in 1812.”: "1812" stands nowhere in line 1 of harbour.md'
+    assert [(one.is_error, missing in one.content) for one in results] == [(True, True), (False, True)]
+    assert isinstance(await load_deliverable(env), ResearchFindings)
+
+
+def test_the_question_is_read_from_the_first_message() -> None:
+    asked = build_user_message("m1", "<task>\n<question>\nWhat did Ada\nbuild?\n</question>\n</task>")
+    assert find_question(Transcript(run_id="r", messages=(asked,))) == "What did Ada\nbuild?"
+    assert find_question(Transcript(run_id="r")) == ""
+    assert find_question(Transcript(run_id="r", messages=(build_user_message("m1", "Find it."),))) == ""
+
+
+async def test_a_name_of_the_question_need_not_stand_in_the_cited_lines(env: AgentEnvironment) -> None:
+    claim = "The harbour of Nordvik silted up within ten years."
+    brief = build_user_message("m1", "<task>\n<question>\nWhat of Nordvik?\n</question>\n</task>")
+    without = await env.call_tool(submit_findings("c1", SILTED, claim=claim), "research-1")
+    assert '"Nordvik" stands nowhere in line 2 of harbour.md' in without
+    context = await env.make_tool_context("research-1")
+    checker = SubmissionChecker(env.publisher.check)
+    findings = ResearchFindings(findings=(Finding(claim=claim, citations=(SILTED,)),))
+    question = find_question(Transcript(run_id="r", messages=(brief,)))
+    review = await checker.review(findings, findings, context.run.task_ref, None, question)
+    assert review.unsupported == ()
+
+
+async def test_citations_and_sentences_share_the_bound_of_a_result(env: AgentEnvironment) -> None:
+    wrong = " ".join(f"It is so [harbour.md:{line}]." for line in range(3, 18))
+    unsupported = " ".join(f"It was dug in {year} [harbour.md:1]." for year in range(1812, 1842))
+    asked = make_tool_use("write_section", heading="Causes", markdown=f"{wrong} {unsupported}")
+    lines = (await env.call_tool(asked, "writing")).splitlines()
+    assert sum("the document has" in line for line in lines) == 15
+    assert sum("stands nowhere" in line for line in lines) == MAX_LISTED_FAULTS - 15
+    assert lines[-1] == "- and 25 more"
 
 
 async def test_a_rejected_submission_is_kept_if_the_agent_is_stopped_then(env: AgentEnvironment) -> None:

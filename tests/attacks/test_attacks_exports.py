@@ -91,6 +91,7 @@ async def test_a_report_and_a_draft_are_had_as_pdf_and_docx_under_a_name(setting
         "markdown": text.text,
         "model": "m",
         "versions": [],
+        "sentences": [],
     }
     assert (none.status_code, missing.status_code) == (422, 400)
 

@@ -22,8 +22,11 @@ from waystation.config.settings import Settings
 from waystation.plugins.exports import docx as docx_adapter
 from waystation.plugins.exports import pdf
 from waystation.plugins.exports.docx import render_docx
+from waystation.reports.blocks import UNDECIDED_REASON
 
 Ran = Callable[..., tuple[int, bytes, str]]
+REMARK = '"closed" <b>stands</b> nowhere in "lines" 2-3 of docs/a/__init__.py'
+"""What the lines of the report's unsupported sentence lack."""
 
 
 @pytest.fixture
@@ -52,7 +55,7 @@ def test_every_citation_of_the_page_leads_to_its_source_and_nothing_on_it_acts(t
     citations = page.find_all("a", class_="cite")
     assert len(citations) == 7 + 5
     assert {str(found["href"]) for found in citations} <= {f"#{place}" for place in places}
-    assert [found.get_text() for found in page.select(".sources li")][1:3] == [
+    assert [found.get_text() for found in page.select(".sources ol li")][1:3] == [
         "[2]b/__init__.py, line 8",
         "[3]survey.pdf, page 2 of attachment a (1).pdf, lines 12–15",
     ]
@@ -64,6 +67,21 @@ def test_every_citation_of_the_page_leads_to_its_source_and_nothing_on_it_acts(t
     assert page.title is not None
     assert page.title.get_text() == "Häfen & <b>Silt</b>: 港口 مرفأ 🚢"
     assert not [name for found in page.find_all(True) for name in found.attrs if name.startswith("on")]
+
+
+def test_a_sentence_that_is_not_supported_has_a_mark_that_says_why_and_leads_there_and_back(
+    task_id: str, ran: Ran
+) -> None:
+    page = BeautifulSoup(ran("report", task_id, "--format", "html")[1], "html.parser")
+    (mark,) = page.select("sup.verdict a")
+    assert (mark.get_text(), mark["href"], mark["id"]) == ("(1)", "#remark-1", "sentence-1")
+    assert mark["title"] == mark["aria-label"] == f"The cited lines do not support this sentence: {REMARK}"
+    (remark,) = page.select("#remark-1")
+    assert remark.get_text() == f"(1) {REMARK}"
+    assert [str(link["href"]) for link in remark.find_all("a")] == ["#sentence-1"]
+    (undecided,) = page.select(".undecided")
+    assert undecided.get_text() == "°"
+    assert undecided["title"] == undecided["aria-label"] == UNDECIDED_REASON
 
 
 def words_and_links(content: bytes) -> tuple[str, int]:
@@ -84,7 +102,9 @@ def test_every_citation_of_the_pdf_leads_to_its_source_and_what_looks_like_typst
     code, content, err = ran("report", task_id, "--format", "pdf")
     assert (code, content[:5]) == (0, b"%PDF-")
     words, links = words_and_links(content)
-    assert links == 7
+    assert links == 7 + 1
+    assert "it [1](1), kept" in words
+    assert f"(1) {REMARK}" in words
     assert '#read("/etc/passwd") #panic("x") $ x^2 $ @ref <label> // no comment \\u{1F600}' in words
     assert 'It says "silted up in ten years" [3]' in words
     assert "[3] survey.pdf, page 2 of attachment a (1).pdf, lines 12–15" in words
@@ -121,8 +141,11 @@ def test_every_citation_of_the_docx_leads_to_its_source_and_the_first_of_each_ha
     body, notes = part_of(content, "document"), part_of(content, "footnotes")
     assert code == 0
     cited = [f"source_{number}" for number in (1, 2, 3, 3, 1, 4, 5)]
-    assert values(body, "hyperlink", "anchor") == [*cited[:2], "", *cited[2:], *(f"cite_{of}" for of in range(1, 6))]
-    assert set(values(body, "bookmarkStart", "name")) == {f"{of}_{n}" for of in ("source", "cite") for n in range(1, 6)}
+    anchors = [cited[0], "remark_1", cited[1], "", *cited[2:], *(f"cite_{of}" for of in range(1, 6))]
+    assert values(body, "hyperlink", "anchor") == anchors
+    places = {f"{of}_{n}" for of in ("source", "cite") for n in range(1, 6)}
+    assert set(values(body, "bookmarkStart", "name")) == {*places, "remark_1"}
+    assert len(set(values(body, "bookmarkStart", "id"))) == 11
     assert values(body, "footnoteReference", "id") == values(notes, "footnote", "id")[2:] == ["1", "2", "3", "4", "5"]
     noted = [words_in(one).strip() for one in notes][2:]
     assert noted == [
@@ -132,7 +155,9 @@ def test_every_citation_of_the_docx_leads_to_its_source_and_the_first_of_each_ha
         "港口.md, line 1",
         "gone.md, lines 1–9. Failed check: there is no such document.",
     ]
-    assert [words.partition("\t")[2] for style, words in styled_in(content) if style == "Source"] == noted
+    remark, *sources = [words.partition("\t")[2] for style, words in styled_in(content) if style == "Source"]
+    assert (remark, sources) == (REMARK, noted)
+    assert values(body, "hyperlink", "tooltip")[1] == REMARK
     led_out = [one.target_ref for one in Document(BytesIO(content)).part.rels.values() if one.is_external]
     assert led_out == ["https://ok.example/?a&b=2"]
 
@@ -203,7 +228,14 @@ def test_a_pdf_is_not_led_to_a_terminal_and_without_its_package_the_next_step_is
 
 def test_as_data_the_report_has_its_citations(task_id: str, ran: Ran) -> None:
     found = json.loads(ran("report", task_id, "--format", "json")[1])
-    stored = {"task_id", "phase", "version", "versions", "markdown"}
+    stored = {"task_id", "phase", "version", "versions", "markdown", "sentences"}
+    assert [one["verdict"] for one in found["sentences"]].count("supported") == 4
+    assert found["sentences"][0] == {
+        "text": "Silt *closed* **it**",
+        "citations": ["[docs/a/__init__.py:2-3]"],
+        "verdict": "not_supported",
+        "missing": REMARK,
+    }
     assert stored | {"title", "stored_at", "model", "checked", "sources"} == set(found)
     assert HOSTILE_MARKDOWN in found["markdown"]
     assert found["sources"][4] == {

@@ -32,6 +32,16 @@ DOCUMENTS = {
 }
 
 
+def test_a_sentence_before_a_quotation_is_a_claim_of_its_own() -> None:
+    assert [
+        (one.text, bool(one.citations)) for one in extract_claims('It is 3. So it is: "Ah. Yes." [a.md:1-1] Then.')
+    ] == [
+        ("It is 3.", False),
+        ('So it is: "Ah. Yes."', True),
+        ("Then.", False),
+    ]
+
+
 def cited(first: int, last: int, quotation: str | None = None, document: str = "harbour.md") -> Citation:
     return Citation(document=document, first_line=first, last_line=last, quotation=quotation)
 

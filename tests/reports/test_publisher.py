@@ -19,11 +19,13 @@ from tests.support.scopes import SYSTEM_SCOPE
 from waystation.agents.deliverables import Analysis, Finding, ReportDraft, ReportSection, ResearchFindings
 from waystation.agents.redaction import NO_TITLE, TextRedactor
 from waystation.documents.citations import FAILED_CITATION_MARK
+from waystation.documents.claim_support import SupportVerdict
 from waystation.documents.documents import SkippedItem, SourceDocument
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import RedactionFailed
 from waystation.kernel.usage import Usage
-from waystation.reports.publisher import PublishedReport
+from waystation.reports.cited_sentences import extract_cited_sentences
+from waystation.reports.publisher import REDACTED_REMARK, PublishedReport
 from waystation.reports.report import OFFLINE_WARNING, extract_answer, render_document_versions
 from waystation.tasks.task import BudgetProgress, StepProgress, TaskPhase, TaskProgress
 
@@ -71,7 +73,13 @@ async def test_citations_are_checked_against_the_documents_and_those_that_fail_a
 
 - [harbour.md:1-2]: the quoted words do not stand there
 - [log.md:1-1]: there is no such document
-- [harbour.md:2-9]: the document has 2 lines\
+- [harbour.md:2-9]: the document has 2 lines
+
+## Cited sentences
+
+Code compared the figures, dates, names and wording of 5 cited sentences with the cited \
+lines: 2 are supported, 2 are not (marked in the text), 1 could not be decided (marked °).
+Whether the report answers the question was not judged.\
 """)
     assert SECRET not in report
 
@@ -127,6 +135,51 @@ async def test_what_does_not_hold_is_marked_where_it_stands_and_the_report_opens
     assert "> **Partial.** 3 of 6 citations failed the check. Each is marked in the text" in report
     assert report.index("**Partial.**") < report.index("**Question.**")
     assert report.count(FAILED_CITATION_MARK) == 3
+
+
+UNSUPPORTED = ReportDraft(
+    title="T",
+    summary="The harbour was dug in 1811 [harbour.md:1-1]. It was dug in 1812, they say [harbour.md:1-1].",
+)
+
+
+async def test_a_report_whose_sentences_are_supported_says_what_code_compared(env: AgentEnvironment) -> None:
+    draft = ReportDraft(title="T", summary="The harbour was dug in 1811 [harbour.md:1-1].")
+    await submit_deliverable(env, "writing", draft)
+    outcome, report = await publish_report(env)
+    assert outcome.version.phase is TaskPhase.DONE
+    assert report.partition("## Cited sentences\n\n")[2].partition("\n\n##")[0] == snapshot("""\
+Code compared the figures, dates, names and wording of 1 cited sentence with the cited lines: 1 is supported, 0 are not.
+Whether the report answers the question was not judged.\
+""")
+    (sentence,) = extract_cited_sentences(report)
+    assert sentence.replace(verdict=SupportVerdict.SUPPORTED) == sentence
+
+
+async def test_a_sentence_with_a_figure_that_its_lines_lack_is_marked_and_makes_the_report_partial(
+    env: AgentEnvironment,
+) -> None:
+    await submit_deliverable(env, "writing", UNSUPPORTED)
+    outcome, report = await publish_report(env)
+    reason = "1 of 2 cited sentences states a figure, date or name that its lines do not contain"
+    assert (outcome.version.phase, outcome.failed) == (TaskPhase.PARTIAL, 0)
+    assert outcome.partial_reason == f"The report is partial: {reason}."
+    assert f"> **Partial.** {reason}. Each is marked in the text and listed below with the reason." in report
+    assert "[harbour.md:1-1]. It was dug in 1812, they say [harbour.md:1-1]⁽¹⁾." in report
+    assert '\n\n- ⁽¹⁾ "1812" stands nowhere in line 1 of harbour.md\n\n## About this report' in report
+    assert [(one.verdict, one.missing) for one in extract_cited_sentences(report)] == [
+        (SupportVerdict.SUPPORTED, ""),
+        (SupportVerdict.NOT_SUPPORTED, '"1812" stands nowhere in line 1 of harbour.md'),
+    ]
+
+
+async def test_secrets_are_redacted_in_the_reason_of_a_verdict_as_in_the_report(env: AgentEnvironment) -> None:
+    draft = ReportDraft(title="T", summary=f"The harbour was dug by {SECRET} [harbour.md:1-1].")
+    await submit_deliverable(env, "writing", draft)
+    _, report = await publish_report(env)
+    (sentence,) = extract_cited_sentences(report)
+    assert (SECRET_PLACEHOLDER in sentence.text, sentence.missing) == (True, REDACTED_REMARK)
+    assert "4711" not in report
 
 
 async def test_publishing_again_gives_the_same_report(env: AgentEnvironment) -> None:

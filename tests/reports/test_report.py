@@ -117,8 +117,8 @@ It "silted up" [harbour.md:2-2].
 
 ## Citations
 
-Checked by code: all citations point to lines that exist (2 places), and quoted text matches them word for word.
-Whether the sources support the claims was not judged.
+Checked by code: all citations point to lines that exist (2 places).
+Whether the report answers the question was not judged.
 
 ## About this report
 
@@ -204,7 +204,7 @@ def test_a_report_that_no_llm_wrote_opens_with_that_warning() -> None:
 
 def test_the_check_of_citations_says_what_it_did_not_judge() -> None:
     report = render_report(make_report_parts(), "# Report", ReportAppendix(checked=1))
-    checked = "the citation points to lines that exist, and quoted text matches them word for word."
+    checked = "the citation points to lines that exist."
     assert f"## Citations\n\nChecked by code: {checked}\n{NOT_JUDGED}\n" in report
 
 

@@ -72,6 +72,14 @@ async def test_the_writer_hears_of_what_code_and_model_found_and_the_store_keeps
     assert [(line.agent, line.kind, line.calls) for line in totals.lines] == [("review-1", "review", 1)]
 
 
+async def test_a_sentence_with_a_figure_that_its_lines_lack_is_a_fault_of_the_draft(env: AgentEnvironment) -> None:
+    draft = ReportDraft(title="T", summary="The harbour was dug in 1812 [harbour.md:1-1].")
+    await env.store.commit_deliverable((await env.make_tool_context("writing")).fence, TASK, draft)
+    await reviewed(env, ScriptedModel([judged()]))
+    (text,) = await told(env)
+    assert '- unsupported: "1812" stands nowhere in line 1 of harbour.md' in text
+
+
 async def test_a_retry_asks_nothing_and_tells_nothing_twice(drafted: AgentEnvironment) -> None:
     first = await reviewed(drafted, ScriptedModel([judged(FAULT)]))
     assert await reviewed(drafted, ScriptedModel([])) == first

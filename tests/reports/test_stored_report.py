@@ -93,7 +93,7 @@ def test_the_markdown_to_be_sent_has_numbers_a_list_of_sources_and_nothing_that_
 
 **Question.** Why did it silt up?
 
-Silt *closed* **it** [1], `kept[1:2-3]` [2].
+Silt *closed* **it** [1]⁽¹⁾, `kept[1:2-3]` [2].
 
 #read("/etc/passwd") #panic("x") $ x^2 $ @ref &lt;label> // no comment \\u{1F600} &lt;script>alert(1)&lt;/script>
 [click] (javascript:alert(1)) ![seen] (https://evil.example/x.png) &lt;javascript:alert(2)> <https://ok.example/?a&b=2>
@@ -103,7 +103,7 @@ Silt *closed* **it** [1], `kept[1:2-3]` [2].
 An agent's own section, which stays.
 
 1. It says "silted up in ten years" [3], "مرفأ قديم جدا" [3].
-   - nested [1]
+   - nested [1]°
 2. "港口已经关闭了很久很久" [4]
 
 | year | ships |
@@ -118,7 +118,12 @@ print("#let x = 1", "</pre><b>")
 
 ## Sources
 
-1 of 5 citations failed the check and are marked in the text.
+1 of 5 citations failed the check and are marked in the text. \
+Code compared the figures, dates, names and wording of 7 cited sentences with the cited \
+lines: 4 are supported, 2 are not (marked in the text), 1 could not be decided (marked °). \
+Whether the report answers the question was not judged.
+
+- ⁽¹⁾ "closed" &lt;b>stands&lt;/b> nowhere in "lines" 2-3 of docs/a/\\_\\_init\\_\\_.py
 
 - [1] a/\\_\\_init\\_\\_.py, lines 2–3
 - [2] b/\\_\\_init\\_\\_.py, line 8

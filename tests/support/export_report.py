@@ -1,4 +1,4 @@
-"""A stored report with valid citations, one that failed the check, and malicious text."""
+"""A stored report with valid citations, one that failed the check, marked sentences, and malicious text."""
 
 import asyncio
 from contextlib import aclosing
@@ -25,7 +25,7 @@ STORED_REPORT = f"""\
 
 **Question.** Why did it silt up?
 
-Silt *closed* **it** [docs/a/__init__.py:2-3], `kept[1:2-3]` [docs/b/__init__.py:8-8].
+Silt *closed* **it** [docs/a/__init__.py:2-3]⁽¹⁾, `kept[1:2-3]` [docs/b/__init__.py:8-8].
 
 {HOSTILE_MARKDOWN}
 
@@ -34,7 +34,7 @@ Silt *closed* **it** [docs/a/__init__.py:2-3], `kept[1:2-3]` [docs/b/__init__.py
 An agent's own section, which stays.
 
 1. It says "silted up in ten years" [survey.pdf:12-15], "مرفأ قديم جدا" [survey.pdf:12-15].
-   - nested [docs/a/__init__.py:2-3]
+   - nested [docs/a/__init__.py:2-3]°
 2. "港口已经关闭了很久很久" [港口.md:1-1]
 
 | year | ships |
@@ -59,6 +59,14 @@ An agent's own section, which stays.
 1 of 5 citations failed the check:
 
 - [gone.md:1-9]: there is no such document
+
+## Cited sentences
+
+Code compared the figures, dates, names and wording of 7 cited sentences with the cited lines: 4 are supported, \
+2 are not (marked in the text), 1 could not be decided (marked °).
+Whether the report answers the question was not judged.
+
+- ⁽¹⁾ "closed" <b>stands</b> nowhere in "lines" 2-3 of docs/a/__init__.py
 
 ## About this report
 

@@ -14,6 +14,7 @@ from waystation.documents.citations import (
     correct_quotations,
     parse_citations,
 )
+from waystation.documents.cited_sentences import SentenceCheck, check_cited_sentences
 from waystation.documents.documents import Document, DocumentFinder, get_earlier_versions
 from waystation.documents.ports import DocumentReader, DocumentUpdateReader
 from waystation.documents.redacted_documents import DocumentNames, RedactedDocumentStore, build_document_names
@@ -38,6 +39,16 @@ class CitationCheckResult:
     documents: Mapping[str, CitedDocument]
     """The cited documents that exist, by their names as cited."""
     faults: Mapping[Citation, str | None]
+
+    def check_sentences(self, question: str = "", text: str | None = None) -> tuple[SentenceCheck, ...]:
+        """Check every sentence with citations against the lines that it cites. Slow work: call it in a thread.
+
+        Args:
+            question: The question that the text answers.
+            text: A text that cites the same documents; by default the one that was checked.
+        """
+        text = self.markdown if text is None else text
+        return check_cited_sentences(text, self.faults, self.documents, question=question)
 
     @property
     def valid_citations(self) -> list[Citation]:

@@ -17,12 +17,14 @@ from waystation.documents.citation_spelling import (
     normalise_citations,
 )
 from waystation.documents.citations import NO_LINE, NO_SUCH_DOCUMENT, Citation, FailedCitation
+from waystation.documents.cited_sentences import SentenceCheck
 from waystation.documents.redacted_documents import DocumentNames
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.text import format_count
+from waystation.privacy.policy import truncate_redacted
 
 MAX_LISTED_FAULTS = 20
-"""Maximum number of citations that a result lists."""
+"""Maximum number of citations and sentences that a result lists."""
 MAX_USED_SHARE = 0.8
 """Used share of the run's limit from which a submission with faults is accepted at once."""
 TURNS_TO_MEND = 3
@@ -31,6 +33,9 @@ MAX_REJECTED_SUBMISSIONS = 3
 """Maximum number of failed calls of the tool, for whatever reason, after which faults do not lead to another."""
 NOT_FINAL = "It is kept, but not final yet: mend these and submit again. The next submission is accepted as it is."
 """In the result of a submission that was rejected for its citations. Such a result is recognised by it."""
+_UNSUPPORTED = "say what their lines do not; correct the sentence, or cite the lines that say it:"
+_MAX_SENTENCE_CHARACTERS = 160
+"""Maximum characters of a sentence that a result repeats."""
 _UNRESOLVED = "it names no lines of one document; write [document:first-last]"
 _MAX_NAMES_SUGGESTED_FOR = 5
 
@@ -43,16 +48,31 @@ class CitationReview(NamedTuple):
     """Number of citations that were checked."""
     faults: tuple[str, ...] = ()
     """One line for each citation that does not hold."""
+    sentences: int = 0
+    """Number of sentences with citations that were compared with their lines."""
+    unsupported: tuple[str, ...] = ()
+    """One line for each sentence that its lines do not support."""
+
+    @property
+    def has_faults(self) -> bool:
+        """Whether there is anything to mend."""
+        return bool(self.faults or self.unsupported)
 
     @property
     def text(self) -> str:
         """The result of the check in words; empty if nothing was cited."""
-        if not self.faults:
-            return f"{format_count(self.checked, 'citation')} checked: all hold." if self.checked else ""
-        listed = [f"- {fault}" for fault in self.faults[:MAX_LISTED_FAULTS]]
-        more = [f"- and {len(self.faults) - MAX_LISTED_FAULTS} more"] if len(self.faults) > MAX_LISTED_FAULTS else []
-        head = f"{len(self.faults)} of {format_count(self.checked, 'citation')} do not hold:"
-        return "\n".join([head, *listed, *more])
+        citations, sentences = format_count(self.checked, "citation"), format_count(self.sentences, "cited sentence")
+        lines = [f"{citations} checked: all hold."] if self.checked and not self.faults else []
+        room = MAX_LISTED_FAULTS
+        for head, faults in (
+            (f"{len(self.faults)} of {citations} do not hold:", self.faults),
+            (f"{len(self.unsupported)} of {sentences} {_UNSUPPORTED}", self.unsupported),
+        ):
+            if faults:
+                lines += [head, *(f"- {fault}" for fault in faults[:room])]
+                lines += [f"- and {len(faults) - room} more"] if len(faults) > room else []
+                room = max(0, room - len(faults))
+        return "\n".join(lines)
 
 
 def render_quotation(quote: str, citation: str) -> str:
@@ -73,6 +93,19 @@ def render_cited_texts(deliverable: Deliverable) -> Iterator[str]:
         case ReportDraft():
             yield deliverable.summary
             yield from (section.markdown for section in deliverable.sections)
+
+
+def render_cited_sentences(deliverable: Deliverable) -> Iterator[str]:
+    """Yield what a deliverable states, as Markdown: each claim is followed by all citations that it rests on."""
+    match deliverable:
+        case ResearchFindings(findings=findings) | Analysis(conclusions=findings):
+            for finding in findings:
+                yield " ".join([finding.claim, *finding.all_citations])
+                yield finding.detail
+            if isinstance(deliverable, Analysis):
+                yield from deliverable.contradictions
+        case ReportDraft():
+            yield from render_cited_texts(deliverable)
 
 
 def _render_finding(finding: Finding) -> str:
@@ -159,11 +192,16 @@ class SubmissionChecker:
         return (await asyncio.to_thread(_normalise, deliverable, citable)).deliverable
 
     async def review(
-        self, deliverable: Deliverable, part: Deliverable, ref: TaskRef, names: DocumentNames | None = None
+        self,
+        deliverable: Deliverable,
+        part: Deliverable,
+        ref: TaskRef,
+        names: DocumentNames | None = None,
+        question: str = "",
     ) -> CitationReview:
-        """Rewrite the citations of a deliverable, and check those of a part of it.
+        """Rewrite the citations of a deliverable, and check those of a part of it and its cited sentences.
 
-        Args and errors are those of `normalise`.
+        Args and errors are those of `normalise`. A sentence may have names of the `question` that its lines lack.
         """
         names = names if names is not None else await self.citation_checker.load_names(ref)
         pages = await self._list_web_pages(deliverable, ref)
@@ -173,7 +211,14 @@ class SubmissionChecker:
         text = "\n\n".join(render_cited_texts(checked.deliverable))
         result = await self.citation_checker.check(ref, text, names, pages)
         faults = await asyncio.to_thread(_describe_faults, result, checked.unresolved)
-        return CitationReview(stored.deliverable, len(result.faults) + len(checked.unresolved), faults)
+        sentences = await asyncio.to_thread(_check_sentences, result, checked.deliverable, question)
+        return CitationReview(
+            deliverable=stored.deliverable,
+            checked=len(result.faults) + len(checked.unresolved),
+            faults=faults,
+            sentences=len(sentences),
+            unsupported=tuple(f"{_quote(one.located.claim.text)}: {one.missing}" for one in sentences if one.missing),
+        )
 
     async def _list_web_pages(self, deliverable: Deliverable, ref: TaskRef) -> dict[str, str]:
         """Return the fetched web pages if the deliverable may cite one; transcripts are not read otherwise."""
@@ -226,6 +271,18 @@ def _describe_faults(result: CitationCheckResult, unresolved: Sequence[str]) -> 
     return tuple(described)
 
 
+def _check_sentences(result: CitationCheckResult, deliverable: Deliverable, question: str) -> tuple[SentenceCheck, ...]:
+    """Check the sentences of which citations hold."""
+    text = result.markdown
+    if not isinstance(deliverable, ReportDraft):
+        text = "\n\n".join(filter(None, render_cited_sentences(deliverable)))
+    return tuple(one for one in result.check_sentences(question, text) if one.result is not None)
+
+
+def _quote(sentence: str) -> str:
+    return f"“{truncate_redacted(sentence, _MAX_SENTENCE_CHARACTERS)}”"
+
+
 def _find_quotation(failed: FailedCitation, result: CitationCheckResult) -> str:
     """Return where the quoted text stands instead: in the cited document, or in another that the text cites."""
     citation = failed.citation
@@ -244,6 +301,12 @@ def _suggest_names(written: str, names: Sequence[str]) -> str:
     by_folded = {name.casefold(): name for name in names}
     close = get_close_matches(written.casefold()[:200], by_folded, n=2)
     return f"similar names: {', '.join(by_folded[one] for one in close)}" if close else ""
+
+
+def find_question(transcript: Transcript) -> str:
+    """Return the task's question as the agent was asked it; empty if its first message has none."""
+    brief = transcript.messages[0].text if transcript.messages else ""
+    return brief.partition("<question>\n")[2].partition("\n</question>")[0]
 
 
 def is_kept_submission(result: ToolResult) -> bool:

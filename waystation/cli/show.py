@@ -46,6 +46,7 @@ from waystation.models.prices import load_prices
 from waystation.models.profiles import OFFLINE_MODEL, PRICE_SOURCE, Price, find_price, get_model_profile
 from waystation.planning.plan import PLANNING_ID
 from waystation.reports.changes import ReportChanges, compare_reports, render_claim_with_citations
+from waystation.reports.cited_sentences import extract_cited_sentences
 from waystation.reports.sections import extract_brief_report
 from waystation.tasks.progress import CostBreakdown
 from waystation.tasks.task import TaskRequest
@@ -311,7 +312,8 @@ async def _stored(task: str, number: int | None) -> ReportWithImprint:
 async def _restored(found: ReportWithImprint) -> ReportWithImprint:
     restored = await restore_task_text(Settings(), found.report.task_id, found.report.markdown)
     print_message(format_restored_counts(restored))
-    return found._replace(report=found.report.replace(markdown=restored.text))
+    sentences = extract_cited_sentences(restored.text)
+    return found._replace(report=found.report.replace(markdown=restored.text, sentences=sentences))
 
 
 @app.command()

@@ -20,6 +20,7 @@ from waystation.kernel.refs import TaskRef
 from waystation.kernel.scopes import TenantScope
 from waystation.kernel.value import Value
 from waystation.planning.plan import Plan
+from waystation.reports.cited_sentences import extract_cited_sentences
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import get_placeholder_key
 from waystation.tasks.approvals import (
@@ -116,7 +117,12 @@ async def build_report_draft(settings: Settings, store: SqlStore, ref: TaskRef, 
             f"anything. `waystation show {task_id}` shows its progress"
         )
     return ReportView(
-        task_id=task_id, phase=progress.phase, version=None, model=progress.model, markdown=composed.markdown
+        task_id=task_id,
+        phase=progress.phase,
+        version=None,
+        model=progress.model,
+        markdown=composed.markdown,
+        sentences=await asyncio.to_thread(extract_cited_sentences, composed.markdown),
     )
 
 

@@ -59,6 +59,7 @@ from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.files import create_private_folder
 from waystation.planning.plan import Plan
+from waystation.reports.cited_sentences import extract_cited_sentences
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import build_client_data_converter, open_store, require_store_key
 from waystation.tasks.approvals import AnswerAuthor, DeliverInput, ReviewPlanInput
@@ -370,13 +371,15 @@ class Client:
         progress, view = await self._look_up_or_load(await self._load_row(task_id))
         number = store_queries.get_report_version(view, version).number
         blob = next(one.report for one in progress.report_versions if one.number == number)
+        markdown = await self._store.get_text(blob, self._reader)
         return ReportView(
             task_id=task_id,
             phase=view.phase,
             version=number,
             versions=view.reports,
             model=view.model,
-            markdown=await self._store.get_text(blob, self._reader),
+            markdown=markdown,
+            sentences=await asyncio.to_thread(extract_cited_sentences, markdown),
         )
 
     async def build_draft(self, task_id: str) -> ReportView:

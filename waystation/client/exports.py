@@ -87,6 +87,7 @@ def render_report_file(found: ReportWithImprint, form: ReportFormat) -> ReportFi
                 version=found.report.version,
                 versions=found.report.versions,
                 markdown=found.report.markdown,
+                sentences=found.report.sentences,
                 title=whole.title,
                 stored_at=found.imprint.stored_at,
                 model=found.report.model,

@@ -150,6 +150,7 @@ class Report(ReportView):
             versions=report.versions,
             model=report.model,
             markdown=report.markdown,
+            sentences=report.sentences,
         )
 
     def _repr_html_(self) -> str:

@@ -17,6 +17,13 @@ from waystation.security.untrusted import unescape_tags
 
 FAILED_CITATION_MARK = " **(failed check)**"
 """Mark after a citation that failed the check."""
+UNDECIDED_SENTENCE_MARK = "°"
+"""Mark after the citations of a sentence of which code cannot tell whether the cited lines support it."""
+_SUPERSCRIPT_DIGITS = "⁰¹²³⁴⁵⁶⁷⁸⁹"
+_TO_SUPERSCRIPT = str.maketrans("0123456789", _SUPERSCRIPT_DIGITS)
+_FROM_SUPERSCRIPT = str.maketrans(_SUPERSCRIPT_DIGITS, "0123456789")
+SENTENCE_MARK_PATTERN = compile_bounded(rf"{UNDECIDED_SENTENCE_MARK}|⁽(?P<number>[{_SUPERSCRIPT_DIGITS}]{{1,6}})⁾")
+"""Marks of sentences, which follow their last citation."""
 MIN_FOLDED_CHARACTERS = 6
 """Minimum letters and digits of a quotation that is looked for regardless of punctuation."""
 _MAX_QUOTATION_DEPTH = 8
@@ -36,6 +43,12 @@ MIN_QUOTATION_CHARACTERS, MAX_QUOTATION_CHARACTERS = 8, 2_000
 """Minimum and maximum characters between quotation marks."""
 MAX_QUOTATION_DISTANCE = 2_100
 """Maximum characters between a citation and the start of its quotation, including the marks."""
+MAX_TABLE_ROWS = 2_000
+"""Maximum rows between a row and the first one of its table."""
+_CELL_SEPARATORS = (",", ";", "\t", "|")
+_PROSE_ENDS = (".", "!", "?", ":", ",")
+"""Ends of lines that are no rows, although prose has separators too."""
+_HEADING = compile_bounded(r"#{1,6} \S")
 _MAX_LINE_DIGITS = 18
 """Maximum digits of a line number. Longer ones are lines of no document, and `int` rejects those with thousands of
 digits.
@@ -99,6 +112,31 @@ class CitedDocument:
         above = bisect_right(self._places, line, key=_marking_line)
         return self._places[above - 1][1] if above else None
 
+    def list_lines_above(self, line: int) -> list[str]:
+        """Return what labels this line, counted from 1: its place, the nearest heading, and its table's first row."""
+        above = bisect_right(self._headings, line)
+        heading = self._headings[above - 1] if above else 0
+        place = bisect_right(self._places, line, key=_marking_line)
+        begin = self._places[place - 1][0] if place else 0
+        labels = [one for one in (begin, heading, self._find_table_start(line, begin)) if 0 < one < line]
+        return [self._lines[one - 1] for one in dict.fromkeys(labels)]
+
+    def _find_table_start(self, line: int, place: int) -> int:
+        """Return the first line of the table that a row is in: of adjacent rows, or of lines with as many separators
+        as the first one of the sheet or document. 0 if it is no row.
+        """
+        row = self._lines[line - 1]
+        if row.lstrip().startswith("|"):
+            first = line
+            while first > max(1, line - MAX_TABLE_ROWS) and self._lines[first - 2].lstrip().startswith("|"):
+                first -= 1
+            return first
+        first = next((one for one in range(place + 1, min(place + 4, line)) if self._lines[one - 1].strip()), 0)
+        if row.endswith(_PROSE_ENDS) or (first and self._lines[first - 1].endswith(_PROSE_ENDS)):
+            return 0
+        signs = [sign for sign in _CELL_SEPARATORS if sign in row]
+        return first if first and any(self._lines[first - 1].count(sign) == row.count(sign) for sign in signs) else 0
+
     def find_quotation_fault(self, quotation: str, first_line: int, last_line: int) -> str | None:
         """Return why these lines do not contain the quotation; None if they do.
 
@@ -161,6 +199,11 @@ class CitedDocument:
         words = [" ".join(line.split()) for line in self._lines]
         text = " ".join(words)
         return text, [0, *accumulate(len(kept) + 1 for kept in words)], _Folded.of(text)
+
+    @cached_property
+    def _headings(self) -> list[int]:
+        """The lines with headings of Markdown."""
+        return [number for number, line in enumerate(self._lines, 1) if _HEADING.match(line)]
 
     @cached_property
     def _places(self) -> list[tuple[int, str]]:
@@ -351,6 +394,19 @@ def strip_failed_citation_marks(markdown: str) -> str:
     return markdown.replace(FAILED_CITATION_MARK, "")
 
 
+def render_unsupported_sentence_mark(number: int) -> str:
+    """Render the mark of a sentence that its cited lines do not support: `⁽12⁾` with superscript digits."""
+    return f"⁽{str(number).translate(_TO_SUPERSCRIPT)}⁾"
+
+
+def parse_sentence_mark(mark: str) -> int | None:
+    """Return the number of an unsupported sentence's mark; 0 for the mark of an undecided one; None for other texts."""
+    match = SENTENCE_MARK_PATTERN.fullmatch(mark)
+    if match is None:
+        return None
+    return int(match["number"].translate(_FROM_SUPERSCRIPT)) if match["number"] else 0
+
+
 def _words_of(citation: Citation, reason: str | None, documents: Mapping[str, CitedDocument]) -> str | None:
     if reason not in {QUOTATION_NOT_FOUND, QUOTATION_NOT_FOUND_NEARBY} or citation.quotation is None:
         return None
@@ -461,40 +517,89 @@ class Claim(Value):
         return not rest.strip("*`_ ") or rest.rstrip("*`_ ").endswith(":")
 
 
+class LocatedClaim(NamedTuple):
+    """A claim with citations, and where its mark stands or belongs in the text."""
+
+    claim: Claim
+    mark_start: int
+    """Position behind its last citation, and behind the mark of a failed one."""
+    mark_end: int
+    """Position behind the mark of the sentence; the same if it has none."""
+
+
 def extract_claims(markdown: str) -> tuple[Claim, ...]:
     """Return every sentence in order.
 
     A citation belongs to the text before it, back to the beginning of the sentence; headings, rules and lines of
-    punctuation are not claims.
+    punctuation are not claims. Marks are not part of them.
     """
-    lines = strip_failed_citation_marks(markdown).splitlines()
-    return tuple(claim for line in lines if not line.startswith("#") for claim in _claims_of(line))
+    return tuple(claim for claim, _ in _iter_claims(markdown))
 
 
-def _claims_of(line: str) -> Iterator[Claim]:
+def iter_cited_claims(markdown: str) -> Iterator[LocatedClaim]:
+    """Yield every sentence that has citations, in order, except those that only name a document."""
+    for claim, mark in _iter_claims(markdown):
+        if mark is not None and not claim.is_pointer_only:
+            yield LocatedClaim(claim, mark.start, mark.stop)
+
+
+def _iter_claims(markdown: str) -> Iterator[tuple[Claim, slice | None]]:
+    """Yield every claim, with the span of its mark in the text if it has citations."""
+    begin = 0
+    for line in markdown.splitlines(keepends=True):
+        if not line.startswith("#"):
+            yield from _claims_of(line, begin)
+        begin += len(line)
+
+
+def _claims_of(line: str, begin: int) -> Iterator[tuple[Claim, slice | None]]:
     bullet = _BULLET.match(line)
     said, end, behind = "", bullet.end() if bullet else 0, list[Citation]()
+    mark = slice(0, 0)
     for match in CITATION_PATTERN.finditer(line):
         between = line[end : match.start()]
         if behind and between.strip(_NOT_SAID):
-            yield from _sentences(said, tuple(behind))
+            yield from _sentences(said, tuple(behind), mark)
             said, behind = "", []
         if not behind:
             said = between
         behind.append(_citation(match, line))
-        end = match.end()
-    yield from _sentences(said, tuple(behind))
+        mark = _find_mark(line, match.end())
+        end = mark.stop
+        mark = slice(begin + mark.start, begin + mark.stop)
+    yield from _sentences(said, tuple(behind), mark)
     yield from _sentences(line[end:], ())
 
 
-def _sentences(text: str, citations: tuple[Citation, ...]) -> Iterator[Claim]:
+def _find_mark(line: str, end: int) -> slice:
+    """Return the span of the sentence's mark behind a citation that ends here; empty where it belongs."""
+    start = end + len(FAILED_CITATION_MARK) * line.startswith(FAILED_CITATION_MARK, end)
+    found = SENTENCE_MARK_PATTERN.match(line, start)
+    return slice(start, found.end() if found else start)
+
+
+def _sentences(
+    text: str, citations: tuple[Citation, ...], mark: slice | None = None
+) -> Iterator[tuple[Claim, slice | None]]:
     """Split the text into sentences, the last of which gets the citations.
 
-    A text that ends with a quotation is one claim, since the quotation may contain sentence ends too.
+    A quotation at the end belongs to one claim, since it may contain sentence ends too.
     """
     text = " ".join(text.split()).lstrip(" .,;:)]–—|")
-    whole = text.endswith(tuple(QUOTATION_MARKS))
-    *before, last = [text] if whole else [part.strip() for part in _SENTENCE_END.split(text)]
-    yield from (Claim(text=part) for part in before if part.strip(_NOT_SAID))
+    closing = text[-1:]
+    opening = _opening(text[:-1], closing) if closing in QUOTATION_MARKS else len(text)
+    *before, last = _split_sentences(text, opening)
+    yield from ((Claim(text=part), None) for part in before if part.strip(_NOT_SAID))
     if last.strip(_NOT_SAID):
-        yield Claim(text=last.strip(), citations=citations)
+        yield Claim(text=last.strip(), citations=citations), mark
+
+
+def _split_sentences(text: str, limit: int) -> list[str]:
+    """Split the text at the ends of sentences that are not beyond this position."""
+    parts, begin = list[str](), 0
+    for found in _SENTENCE_END.finditer(text):
+        if found.end() > limit:
+            break
+        parts.append(text[begin : found.start()].strip())
+        begin = found.end()
+    return [*parts, text[begin:].strip()]

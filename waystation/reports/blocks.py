@@ -13,7 +13,13 @@ from unicodedata import bidirectional
 
 from pydantic import Field
 
-from waystation.documents.citations import CITATION_PATTERN, Citation, parse_citations, strip_failed_citation_marks
+from waystation.documents.citations import (
+    CITATION_PATTERN,
+    Citation,
+    parse_citations,
+    parse_sentence_mark,
+    strip_failed_citation_marks,
+)
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 from waystation.reports.changes import (
@@ -22,11 +28,21 @@ from waystation.reports.changes import (
     CHANGES_HEADING,
     REMOVED_CLAIM_PREFIX,
 )
-from waystation.reports.sections import ACCOUNT, CHECKED_BY_CODE, CITATIONS, FAILED_CITATIONS, SOURCES
+from waystation.reports.sections import (
+    ACCOUNT,
+    CHECKED_BY_CODE,
+    CITATIONS,
+    CITED_SENTENCES,
+    COMPARED_BY_CODE,
+    FAILED_CITATIONS,
+    SOURCES,
+)
 from waystation.tasks.task import TaskPhase
 
 _SOURCES, _ACCOUNT = f"\n\n{SOURCES}\n", f"\n\n{ACCOUNT}\n"
 _PASSED, _FAILED = f"\n\n{CITATIONS}\n\n", f"\n\n{FAILED_CITATIONS}\n\n"
+_SENTENCES = f"\n\n{CITED_SENTENCES}\n\n"
+_SENTENCE_COUNT = compile_bounded(rf"{COMPARED_BY_CODE}(?P<count>[\d,]{{1,20}}) cited sentences?\b")
 _LINES = compile_bounded(r"\blines? (?P<numbers>\d{1,18}(?:–\d{1,18})?(?:, \d{1,18}(?:–\d{1,18})?)*)")
 AMBIGUOUS_FILE_STEMS = frozenset({"init", "index", "main", "readme", "license"})
 """Stems of file names that occur in many folders."""
@@ -42,6 +58,17 @@ _Place = tuple[str, int, int]
 """Document, first line and last line."""
 
 
+class SentenceMark(Value):
+    """A mark behind a sentence that the cited lines do not support, or of which code cannot tell."""
+
+    number: int
+    """Number from 1 of an unsupported sentence; 0 if code cannot tell."""
+    reason: str
+    """What the cited lines lack, or that code cannot tell."""
+    is_first: bool = False
+    """Whether no mark before it has this number, so that links can lead to it."""
+
+
 class Inline(Value):
     """Text of one kind, or a citation, which is shown as `[12]`."""
 
@@ -53,6 +80,8 @@ class Inline(Value):
     """Target of a link (http, https or mailto); empty if it is none."""
     source: int = 0
     """Number of the cited source; 0 if it is not a citation."""
+    mark: SentenceMark | None = None
+    """Set if it marks the sentence before it; its text is the mark as in Markdown."""
 
 
 def is_right_to_left(inlines: Iterable[Inline]) -> bool:
@@ -145,6 +174,14 @@ class NumberedSource(Value):
         return f"{self.place}, {lines}" if self.place else lines
 
 
+class SentenceRemark(Value):
+    """What the cited lines of an unsupported sentence lack."""
+
+    number: int
+    """Number of the sentence's mark, from 1."""
+    text: str
+
+
 class ReportMetadata(Value):
     """Identifies a report."""
 
@@ -172,6 +209,8 @@ class ExportedReport(Value):
     checked: str = ""
     """Result of the check of its citations."""
     sources: tuple[NumberedSource, ...] = ()
+    remarks: tuple[SentenceRemark, ...] = ()
+    """What the lines of unsupported sentences lack, by number."""
     account: tuple[ReportBlock, ...] = ()
     """How it came about, and what was not used."""
 
@@ -185,6 +224,10 @@ class StoredReport(NamedTuple):
     places: Mapping[_Place, str]
     faults: Mapping[str, str]
     """Failed checks, by the citation as written."""
+    sentences: int
+    """Number of cited sentences that were checked."""
+    remarks: Mapping[int, str]
+    """What the lines of unsupported sentences lack, by the numbers of their marks."""
 
 
 def parse_stored_report(markdown: str) -> StoredReport:
@@ -196,9 +239,11 @@ def parse_stored_report(markdown: str) -> StoredReport:
     rest, head, account = markdown.rpartition(_ACCOUNT)
     body = rest if head else markdown
     account = f"{head}{account}".strip() if head else ""
+    body, compared, sentences, remarks = _without_sentences(body)
     body, checked, faults = _without_check(body)
+    checked = " ".join(filter(None, [checked, compared]))
     body, places = _without_sources(body)
-    return StoredReport(_mark_previous_citations(body), checked, account, places, faults)
+    return StoredReport(_mark_previous_citations(body), checked, account, places, faults, sentences, remarks)
 
 
 def _mark_previous_citations(body: str) -> str:
@@ -216,6 +261,20 @@ def _mark_previous_citation(line: str) -> str:
         return line
     was, became, is_now = line.partition(CHANGED_CLAIM_SEPARATOR)
     return CITATION_PATTERN.sub(rf"[\g<document>{PREVIOUS_REPORT_SUFFIX}:\g<first>-\g<last>]", was) + became + is_now
+
+
+def _without_sentences(body: str) -> tuple[str, str, int, dict[int, str]]:
+    before, head, section = body.rpartition(_SENTENCES)
+    count = _SENTENCE_COUNT.match(section)
+    if not head or count is None:
+        return body, "", 0, {}
+    said, _, listed = section.partition("\n\n")
+    remarks: dict[int, str] = {}
+    for line in listed.splitlines():
+        mark, _, remark = line.removeprefix("- ").partition(" ")
+        if number := parse_sentence_mark(mark):
+            remarks[number] = remark
+    return before, " ".join(said.split()), int(count["count"].replace(",", "")), remarks
 
 
 def _without_check(body: str) -> tuple[str, str, dict[str, str]]:
@@ -278,12 +337,27 @@ def _shortest(name: str, parts: Sequence[str], ends: Mapping[tuple[str, ...], in
     return name
 
 
+UNDECIDED_REASON = "Code could not decide whether the cited lines support this sentence"
+
+
 class CitationNumbering:
-    """Assigns each cited place a number when it is first cited."""
+    """Assigns each cited place a number when it is first cited, and resolves the marks of sentences."""
 
     def __init__(self, stored: StoredReport) -> None:
         self._stored = stored
         self._cited: dict[_Place, int] = {}
+        self._marked: set[int] = set()
+
+    def resolve_mark(self, written: str) -> SentenceMark | None:
+        """Return the mark of a sentence; None if the report has no remark with its number."""
+        number = parse_sentence_mark(written)
+        if number == 0:
+            return SentenceMark(number=0, reason=UNDECIDED_REASON)
+        if number is None or (reason := self._stored.remarks.get(number)) is None:
+            return None
+        is_first = number not in self._marked
+        self._marked.add(number)
+        return SentenceMark(number=number, reason=reason, is_first=is_first)
 
     def assign_number(self, citation: Citation) -> int:
         """Return the number of the cited place, from 1."""
@@ -310,6 +384,11 @@ class CitationNumbering:
             )
             for place, number in self._cited.items()
         )
+
+
+def render_mark_number(number: int) -> str:
+    """Render the number of an unsupported sentence's mark, which is set superscript, as `(3)`."""
+    return f"({number})"
 
 
 def render_citation_number(source: NumberedSource) -> str:

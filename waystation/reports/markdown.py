@@ -15,7 +15,12 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
 
-from waystation.documents.citations import CITATION_PATTERN, parse_citations
+from waystation.documents.citations import (
+    CITATION_PATTERN,
+    SENTENCE_MARK_PATTERN,
+    parse_citations,
+    render_unsupported_sentence_mark,
+)
 from waystation.documents.headings import find_heading
 from waystation.kernel.errors import BadInput
 from waystation.privacy.policy import PLACEHOLDER_PATTERN
@@ -32,6 +37,7 @@ from waystation.reports.blocks import (
     ReportBlock,
     ReportMetadata,
     RuleBlock,
+    SentenceRemark,
     StoredReport,
     TableBlock,
     render_citation_number,
@@ -240,6 +246,7 @@ def build_report_export(stored: StoredReport, imprint: ReportMetadata) -> Export
         checked=stored.checked,
         account=reader.blocks(stored.account),
         sources=numbering.build_sources(),
+        remarks=tuple(SentenceRemark(number=number, text=text) for number, text in stored.remarks.items()),
     )
 
 
@@ -267,13 +274,21 @@ def render_numbered_markdown(stored: StoredReport, report: ExportedReport) -> st
             f"- {render_citation_number(one)} {_plain_name(one)}{f': {one.fault}' if one.fault else ''}"
             for one in report.sources
         ]
-        pieces.append("\n\n".join(filter(None, [SOURCES, report.checked, "\n".join(lines)])))
+        remarks = (
+            f"- {render_unsupported_sentence_mark(one.number)} {_without_emphasis(one.text)}" for one in report.remarks
+        )
+        parts = [SOURCES, report.checked, "\n".join(remarks), "\n".join(lines)]
+        pieces.append("\n\n".join(filter(None, parts)))
     pieces.append(_renumbered(stored.account, shown))
     return sanitize_markdown("\n\n".join(filter(None, pieces)) + "\n")
 
 
 def _plain_name(source: NumberedSource) -> str:
-    return neutralize_markdown(f"{source.name}, {source.where}").replace("__", "\\_\\_").replace("*", "\\*")
+    return _without_emphasis(neutralize_markdown(f"{source.name}, {source.where}"))
+
+
+def _without_emphasis(text: str) -> str:
+    return text.replace("__", "\\_\\_").replace("*", "\\*")
 
 
 def _renumbered(markdown: str, shown: Mapping[str, str]) -> str:
@@ -291,9 +306,12 @@ def _read_citation(state: StateInline, silent: bool) -> bool:
     match = CITATION_PATTERN.match(state.src, state.pos)
     if match is None:
         return False
+    mark = SENTENCE_MARK_PATTERN.match(state.src, match.end())
     if not silent:
         state.push("citation", "", 0).content = match[0]
-    state.pos = match.end()
+        if mark is not None:
+            state.push("sentence_mark", "", 0).content = mark[0]
+    state.pos = mark.end() if mark is not None else match.end()
     return True
 
 
@@ -387,6 +405,8 @@ class _Reader:
             case "citation":
                 (citation,) = parse_citations(node.content)
                 return marks.replace(source=self.numbering.assign_number(citation), address="")
+            case "sentence_mark":
+                return Inline(text=node.content, mark=self.numbering.resolve_mark(node.content))
             case "image":
                 return marks.replace(
                     text=replace_control_characters(f"{node.content} ({node.attrs.get('src', '')})"), address=""

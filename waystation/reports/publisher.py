@@ -1,9 +1,11 @@
 """Builds a task's report, checks its citations against the documents, stores it, and adds the results to memory."""
 
 import asyncio
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from waystation.agents.citation_checker import CitationChecker, CitationCheckResult
 from waystation.agents.deliverables import Finding, ReportDraft, check_criteria
@@ -16,7 +18,14 @@ from waystation.agents.tools.submissions import (
     load_task_deliverables,
     render_finding,
 )
-from waystation.documents.citations import FailedCitation
+from waystation.documents.citations import (
+    FailedCitation,
+    iter_cited_claims,
+    parse_sentence_mark,
+    render_unsupported_sentence_mark,
+)
+from waystation.documents.cited_sentences import MarkedText, SentenceCheck, mark_sentences
+from waystation.documents.claim_support import SupportVerdict
 from waystation.documents.documents import get_earlier_versions
 from waystation.documents.ports import DocumentReader, DocumentStore, DocumentUpdateReader
 from waystation.kernel.clock import Clock
@@ -35,19 +44,22 @@ from waystation.planning.plan import PERSON_EDIT_REASON
 from waystation.privacy.policy import TextDestination
 from waystation.privacy.ports import Redactor
 from waystation.reports.changes import compare_reports, render_report_changes
+from waystation.reports.cited_sentences import is_above_answer
 from waystation.reports.markdown import sanitize_markdown
 from waystation.reports.report import (
     FaultList,
     ReportAppendix,
     ReportParts,
+    SentenceCounts,
     StepFindings,
-    describe_failed_citations,
+    describe_faulty_citations,
     insert_after_title,
     render_document_versions,
     render_oversight_lines,
     render_procedure_lines,
     render_questions_section,
     render_report,
+    render_sentence_remarks,
     render_skipped_section,
     render_sources_section,
     render_unindexed_section,
@@ -59,6 +71,9 @@ from waystation.tasks.progress import TRUNCATION_NOTE
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import ReportVersion, ReusedWork, TaskPhase, TaskProgress, TaskRow
 from waystation.tasks.view import TaskView, select_shown_version
+
+REDACTED_REMARK = "words that are redacted in this report stand nowhere in the cited lines"
+"""Replaces what the lines of a sentence lack if it would quote them."""
 
 
 class ResultStore(DeliverableSource, DocumentReader, ResultPassageOutbox, Protocol):
@@ -127,10 +142,52 @@ class ComposedReport(Value):
     markdown: str
     citations: int
     failed: int
+    faults: str
+    """Why it cannot be called done: its failed citations and unsupported sentences, in words; empty if there are none.
+    """
     agent_text: str
     """The part that agents wrote."""
     is_empty: bool
     """Whether no agent has noted, found or written anything."""
+
+
+class _MarkedReport(NamedTuple):
+    """A written part whose sentences are checked and marked."""
+
+    text: MarkedText
+    counts: SentenceCounts
+    unsupported: tuple[SentenceCheck, ...]
+    """The sentences with numbers, by number from 1."""
+
+
+def _mark_sentences(checked: CitationCheckResult, question: str) -> _MarkedReport:
+    text = checked.markdown
+    checks = [one for one in checked.check_sentences(question) if not is_above_answer(text, one.located.mark_start)]
+    unsupported = tuple(one for one in checks if one.missing)
+    return _MarkedReport(mark_sentences(text, checks), _count_sentences(checks), unsupported)
+
+
+def _hide_redacted_details(remarks: str, written: str, unsupported: Sequence[SentenceCheck]) -> str:
+    """Replace the remarks that quote words of a sentence that are redacted in the report.
+
+    A part of a private value, such as the digits of a key, is not recognised as one where it stands alone.
+    """
+    lines = remarks.splitlines()
+    for located in iter_cited_claims(written):
+        number = parse_sentence_mark(written[located.mark_start : located.mark_end])
+        if number and number <= len(lines) and not unsupported[number - 1].is_told_by(located.claim.text):
+            lines[number - 1] = f"- {render_unsupported_sentence_mark(number)} {REDACTED_REMARK}"
+    return "\n".join(lines)
+
+
+def _count_sentences(checks: Sequence[SentenceCheck]) -> SentenceCounts:
+    verdicts = Counter(one.verdict for one in checks)
+    return SentenceCounts(
+        supported=verdicts[SupportVerdict.SUPPORTED],
+        unsupported=verdicts[SupportVerdict.NOT_SUPPORTED],
+        undecided=verdicts[SupportVerdict.CANNOT_TELL],
+        with_absent_details=sum(one.has_absent_details for one in checks),
+    )
 
 
 class ReportStore(
@@ -164,11 +221,9 @@ class ReportPublisher:
         if self.report_indexer is not None and not composed.is_empty:
             await self.report_indexer.enqueue_results(ref, composed.agent_text, report, progress.reused)
             await self.report_indexer.drain_results(ref.task_id)
-        short = (
-            describe_failed_citations(composed.failed, composed.citations) if progress.phase is TaskPhase.DONE else ""
-        )
-        if short:
-            short = f"The report is partial: {short}."
+        short = ""
+        if composed.faults and progress.phase is TaskPhase.DONE:
+            short = f"The report is partial: {composed.faults}."
             progress = progress.replace(phase=TaskPhase.PARTIAL, notes=(*progress.notes, short))
         earlier = progress.reports
         version = ReportVersion(number=len(earlier) + 1, report=report, phase=progress.phase, stored_at=at)
@@ -189,8 +244,9 @@ class ReportPublisher:
         """
         parts = await self._parts(ref, progress)
         checked = await self.check.check(ref, render_written_part(parts))
+        marked = await asyncio.to_thread(_mark_sentences, checked, parts.question)
         sections = [
-            checked.markdown,
+            marked.text.markdown,
             await asyncio.to_thread(render_sources_section, checked.valid_citations, checked.documents),
             "\n\n".join(
                 filter(None, (render_skipped_section(parts.skipped_items), await self._not_remembered(ref, progress)))
@@ -200,15 +256,16 @@ class ReportPublisher:
             await self._criteria(ref, parts.draft, checked),
             await self._render_request_line(ref),
             await self._render_versions(ref, checked),
+            render_sentence_remarks(marked.text.remarks),
         ]
         cited = [failed.citation.document for failed in checked.failed_citations]
         names = [*cited, *(one.name for one in parts.procedures)]
         shown = [
             await asyncio.to_thread(checked.document_names.replace_private_names, text) for text in (*sections, *names)
         ]
-        written, sources, not_used, oversight, questions, criteria, asked, versions, *names = await self._redacted(
-            shown, ref.tenant
-        )
+        redacted = await self._redacted(shown, ref.tenant)
+        written, sources, not_used, oversight, questions, criteria, asked, versions, remarks, *names = redacted
+        remarks = await asyncio.to_thread(_hide_redacted_details, remarks, written, marked.unsupported)
         failed = tuple(
             FailedCitation(citation=one.citation.replace(document=name), reason=one.reason)
             for one, name in zip(checked.failed_citations, names[: len(cited)], strict=True)
@@ -218,6 +275,9 @@ class ReportPublisher:
             questions=questions,
             checked=count,
             failed=failed,
+            quotations=sum(citation.quotation is not None for citation in checked.faults),
+            sentences=marked.counts,
+            remarks=remarks,
             criteria=criteria,
             requests=asked,
             versions=versions,
@@ -233,6 +293,7 @@ class ReportPublisher:
             markdown=await self._prepend_changes(ref, render_report(parts, written, apparatus)),
             citations=count,
             failed=len(failed),
+            faults=describe_faulty_citations(len(failed), count, marked.counts),
             agent_text=written,
             is_empty=parts.is_empty,
         )

@@ -15,7 +15,15 @@ from pydantic import Field
 from waystation.agents.delegation import get_parent_id
 from waystation.agents.deliverables import Analysis, Finding, ReportDraft, ResearchFindings
 from waystation.agents.person_questions import PersonQuestion
-from waystation.documents.citations import CITATION_PATTERN, Citation, CitedDocument, FailedCitation, parse_citations
+from waystation.documents.citations import (
+    CITATION_PATTERN,
+    UNDECIDED_SENTENCE_MARK,
+    Citation,
+    CitedDocument,
+    FailedCitation,
+    parse_citations,
+    render_unsupported_sentence_mark,
+)
 from waystation.documents.documents import Document, SkippedItem
 from waystation.documents.headings import ARABIC_VOWEL_SIGNS
 from waystation.documents.procedures import ProcedureSource
@@ -29,6 +37,8 @@ from waystation.reports.sections import (
     ACCOUNT,
     CHECKED_BY_CODE,
     CITATIONS,
+    CITED_SENTENCES,
+    COMPARED_BY_CODE,
     CRITERIA,
     DOCUMENT_VERSIONS,
     FAILED_CITATIONS,
@@ -48,8 +58,11 @@ OFFLINE_WARNING = (
     "word and put them in order. It understands nothing; read it as an index, not as an answer."
 )
 
-_QUESTION = "**Question.**"
-_APPARATUS = tuple(f"{head}\n" for head in (QUESTIONS, CRITERIA, SOURCES, CITATIONS, FAILED_CITATIONS, ACCOUNT))
+QUESTION_LABEL = "**Question.**"
+"""Beginning of the paragraph with the question."""
+_APPARATUS = tuple(
+    f"{head}\n" for head in (QUESTIONS, CRITERIA, SOURCES, CITATIONS, FAILED_CITATIONS, CITED_SENTENCES, ACCOUNT)
+)
 """Headings of the sections that code adds after what agents wrote."""
 
 MAX_NAMED_AGENTS = 4
@@ -91,13 +104,34 @@ class ReportParts(Value):
         return not found and self.analysis is None and self.draft.is_empty
 
 
+class SentenceCounts(Value):
+    """How many sentences with citations the cited lines support."""
+
+    supported: int = 0
+    unsupported: int = 0
+    undecided: int = 0
+    with_absent_details: int = 0
+    """Of the unsupported ones: those that state a figure, date or name that the cited lines do not contain."""
+
+    @property
+    def total(self) -> int:
+        """Number of sentences that were checked."""
+        return self.supported + self.unsupported + self.undecided
+
+
 class ReportAppendix(Value):
     """What code adds to what the agents wrote: the check of their citations, and parts in Markdown."""
 
     questions: str = ""
     """The section with the questions that agents asked and no one answered."""
     checked: int = 0
+    """Number of citations that were checked."""
     failed: tuple[FailedCitation, ...] = ()
+    quotations: int = 0
+    """Number of quotations among the checked citations."""
+    sentences: SentenceCounts = SentenceCounts()
+    remarks: str = ""
+    """Lines of a list: what the lines of unsupported sentences lack."""
     criteria: str = ""
     """Lines with the criteria, and where each is met."""
     sources: str = ""
@@ -139,7 +173,7 @@ def render_written_part(parts: ReportParts) -> str:
     ]:
         lines.append(f"> **Ended early:** {_some(early)}. This report contains only what they had found by then.")
     said = lines[0] == f"# {' '.join(parts.question.split())}"
-    lines += ["" if said else f"{_QUESTION} {parts.question}", draft.summary]
+    lines += ["" if said else f"{QUESTION_LABEL} {parts.question}", draft.summary]
     lines += [f"## {section.heading}\n\n{section.markdown}" for section in draft.sections]
     if not whole:
         if draft.missing_sections:
@@ -151,8 +185,8 @@ def render_written_part(parts: ReportParts) -> str:
 
 def render_report(parts: ReportParts, written: str, apparatus: ReportAppendix) -> str:
     """Render the report to be stored: warning, written part, sources and their check, account, skipped items."""
-    if apparatus.failed and parts.draft.title and parts.task.phase.over:
-        why = describe_failed_citations(len(apparatus.failed), apparatus.checked)
+    why = describe_faulty_citations(len(apparatus.failed), apparatus.checked, apparatus.sentences)
+    if why and parts.draft.title and parts.task.phase.over:
         written = insert_after_title(
             written, f"> **Partial.** {why}. Each is marked in the text and listed below with the reason."
         )
@@ -162,7 +196,8 @@ def render_report(parts: ReportParts, written: str, apparatus: ReportAppendix) -
         apparatus.questions,
         f"{CRITERIA}\n\n{apparatus.criteria}" if apparatus.criteria else "",
         apparatus.sources,
-        _citations_section(apparatus.checked, apparatus.failed),
+        _citations_section(apparatus),
+        _cited_sentences_section(apparatus),
         _account(parts, apparatus),
         apparatus.not_used,
         apparatus.versions,
@@ -170,8 +205,23 @@ def render_report(parts: ReportParts, written: str, apparatus: ReportAppendix) -
     return "\n\n".join(filter(None, pieces)) + "\n"
 
 
-def describe_failed_citations(failed: int, checked: int) -> str:
-    """Describe how many citations failed the check; empty if none did."""
+def describe_faulty_citations(failed: int, checked: int, sentences: SentenceCounts) -> str:
+    """Describe why a report is not done: citations that failed the check, and cited sentences that state a figure, date
+    or name that their lines do not contain. Empty if there are none.
+    """
+    absent = sentences.with_absent_details
+    states, their = ("states", "its") if absent == 1 else ("state", "their")
+    faulty = [
+        _describe_failed_citations(failed, checked),
+        f"{absent} of {format_count(sentences.total, 'cited sentence')} {states} a figure, date or name that {their} "
+        "lines do not contain"
+        if absent
+        else "",
+    ]
+    return ", and ".join(filter(None, faulty))
+
+
+def _describe_failed_citations(failed: int, checked: int) -> str:
     return f"{failed} of {format_count(checked, 'citation')} failed the check" if failed else ""
 
 
@@ -179,7 +229,7 @@ def extract_answer(report: str) -> str:
     """Extract what agents wrote from a whole report, without warnings, question, and what code added after it."""
     end = min((place for head in _APPARATUS if (place := report.find(f"\n\n{head}")) >= 0), default=len(report))
     blocks = report[:end].split("\n\n")
-    return "\n\n".join(block for block in blocks if not block.startswith(("> **", _QUESTION))).strip() + "\n"
+    return "\n\n".join(block for block in blocks if not block.startswith(("> **", QUESTION_LABEL))).strip() + "\n"
 
 
 def render_questions_section(questions: Sequence[PersonQuestion]) -> str:
@@ -317,16 +367,50 @@ def _bullet(finding: Finding) -> str:
     return "\n".join([f"- {' '.join([f'{said}{dated}', *finding.all_citations])}", *lines])
 
 
-def _citations_section(checked: int, failed: tuple[FailedCitation, ...]) -> str:
+def _citations_section(apparatus: ReportAppendix) -> str:
+    checked, failed = apparatus.checked, apparatus.failed
     if not failed:
         # A place may be cited several times, so the number would not be that of the citations that a reader counts.
         lines = "to lines that exist"
         each = f"the citation points {lines}" if checked == 1 else f"all citations point {lines} ({checked} places)"
-        said = f"{CHECKED_BY_CODE} {each}, and quoted text matches them word for word."
-        return f"{CITATIONS}\n\n{said}\n{NOT_JUDGED}" if checked else ""
+        said = f"{CHECKED_BY_CODE} {each}{_describe_quotations(apparatus.quotations)}."
+        judged = "" if apparatus.sentences.total else f"\n{NOT_JUDGED}"
+        return f"{CITATIONS}\n\n{said}{judged}" if checked else ""
     lines = [f"- {item.citation}: {item.reason}" for item in failed]
-    head = f"{FAILED_CITATIONS}\n\n{describe_failed_citations(len(failed), checked)}:"
+    head = f"{FAILED_CITATIONS}\n\n{_describe_failed_citations(len(failed), checked)}:"
     return "\n".join([head, "", *lines])
+
+
+def _describe_quotations(count: int) -> str:
+    match count:
+        case 0:
+            return ""
+        case 1:
+            return ", and the quotation matches them word for word"
+        case _:
+            return f", and all {count:,} quotations match them word for word"
+
+
+def _cited_sentences_section(apparatus: ReportAppendix) -> str:
+    counts = apparatus.sentences
+    if not counts.total:
+        return ""
+    found = [f"{counts.supported:,} {'is' if counts.supported == 1 else 'are'} supported"]
+    marked = " (marked in the text)" if counts.unsupported else ""
+    found.append(f"{counts.unsupported:,} {'is' if counts.unsupported == 1 else 'are'} not{marked}")
+    if counts.undecided:
+        found.append(f"{counts.undecided:,} could not be decided (marked {UNDECIDED_SENTENCE_MARK})")
+    compared = f"{COMPARED_BY_CODE}{format_count(counts.total, 'cited sentence')} with the cited lines"
+    said = f"{compared}: {', '.join(found)}.\n{NOT_JUDGED}"
+    return "\n\n".join(filter(None, [CITED_SENTENCES, said, apparatus.remarks]))
+
+
+def render_sentence_remarks(remarks: Sequence[str]) -> str:
+    """Render what the lines of unsupported sentences lack, as a list with the numbers of their marks."""
+    return "\n".join(
+        f"- {render_unsupported_sentence_mark(number)} {neutralize_markdown(remark)}"
+        for number, remark in enumerate(remarks, 1)
+    )
 
 
 def _account(parts: ReportParts, apparatus: ReportAppendix) -> str:
@@ -438,6 +522,8 @@ class DraftUnderReview(Value):
     analysis: Analysis | None
     failed: tuple[FailedCitation, ...] = ()
     """Citations that failed the check."""
+    unsupported: tuple[str, ...] = ()
+    """What the lines of cited sentences lack: a figure, a date or a name."""
 
     @property
     def text(self) -> str:
@@ -465,6 +551,8 @@ def find_faults(drafted: DraftUnderReview) -> tuple[Fault, ...]:
 def _citation_faults(drafted: DraftUnderReview) -> Iterator[Fault]:
     for failed in drafted.failed:
         yield Fault(kind="citation", text=f"{_short(str(failed.citation))}: {failed.reason}"[:_MAX_CHARACTERS])
+    for missing in drafted.unsupported:
+        yield Fault(kind="unsupported", text=_short(missing))
     for section in drafted.draft.sections:
         if _count_words(section.markdown) > MAX_UNCITED_WORDS and not CITATION_PATTERN.search(section.markdown):
             yield Fault(kind="uncited", text=f"The section {_short(repr(section.heading))} has no citation.")

@@ -347,7 +347,9 @@ class ReportReviewer:
             analysis=there.analysis,
         )
         checked = await self.check.check(ref, drafted.text)
-        return drafted.replace(failed=checked.failed_citations), checked.documents
+        sentences = await asyncio.to_thread(checked.check_sentences, asked.question)
+        unsupported = tuple(one.missing for one in sentences if one.has_absent_details)
+        return drafted.replace(failed=checked.failed_citations, unsupported=unsupported), checked.documents
 
     async def _answer(
         self, run: RunRef, request: ReviewRequest, opening: Callable[[], Awaitable[str]]

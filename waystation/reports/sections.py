@@ -8,12 +8,14 @@ CRITERIA = "## Criteria"
 SOURCES = "## Sources"
 CITATIONS = "## Citations"
 FAILED_CITATIONS = "## Failed citations"
+CITED_SENTENCES = "## Cited sentences"
 ACCOUNT = "## About this report"
 NOT_USED = "## Not used"
 NOT_IN_MEMORY = "## Not all in memory"
 DOCUMENT_VERSIONS = "## Appendix: document versions"
 CHECKED_BY_CODE = "Checked by code:"
-NOT_JUDGED = "Whether the sources support the claims was not judged."
+COMPARED_BY_CODE = "Code compared the figures, dates, names and wording of "
+NOT_JUDGED = "Whether the report answers the question was not judged."
 
 
 def extract_brief_report(report: str) -> str:

@@ -26,6 +26,7 @@ from waystation.context.compaction import (
     ContextEditAction,
 )
 from waystation.context.transcript import Message
+from waystation.documents.cited_sentences import CitedSentence
 from waystation.documents.documents import DocumentsUpdate, SkippedItem
 from waystation.documents.procedures import ProcedureSource
 from waystation.kernel.amount import Amount, Limit, format_amount, format_limit
@@ -860,6 +861,8 @@ class ReportView(Value):
     model: str
     """Model of the agents that wrote it."""
     markdown: str
+    sentences: tuple[CitedSentence, ...] = ()
+    """Its sentences with citations, in order, each with the result of the comparison with its lines."""
 
     def __str__(self) -> str:
         return self.markdown

@@ -1,16 +1,30 @@
 """Whole reports of the offline model over documents that are read at a glance."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from inline_snapshot import snapshot
 
 from tests.plugins.offline.plan_runner import InMemoryTask, OfflinePlanRunner
+from waystation.agents.citation_feedback import render_cited_sentences
+from waystation.documents.citations import CitedDocument, check_citations, parse_citations
+from waystation.documents.cited_sentences import check_cited_sentences
+from waystation.documents.claim_support import SupportVerdict
 from waystation.models.ports import ChatModel
 from waystation.planning.plan import Plan, Step
 from waystation.plugins.offline.chat_model import create_offline_model
 from waystation.plugins.offline.plan import NOTHING_ANSWERS
 from waystation.plugins.offline.report import NOTHING_CLOSE
+
+HARBOURS = Path(__file__).parents[3] / "examples" / "harbours"
+
+
+def list_sentence_verdicts(team: OfflinePlanRunner, markdown: str) -> set[SupportVerdict]:
+    documents = {name: CitedDocument(text.splitlines()) for name, text in team.world.texts.items()}
+    faults = check_citations(parse_citations(markdown), documents)
+    return {one.verdict for one in check_cited_sentences(markdown, faults, documents)}
+
 
 LEASE = {
     "lease.md": "# Lease\n\nThe rent is 900 euros a month. It is due in May.\n\nPets are not allowed in the house.",
@@ -260,6 +274,30 @@ def package(name: str, licence: str, before: int = 0) -> dict[str, str]:
     return {f"{name}.md": f"Name: {name}\n{filler}\n{licence}\n\nIt is small and does its work."}
 
 
+@pytest.mark.parametrize(
+    ("texts", "question"),
+    [
+        (LEASE | ANNEX, "What is the rent, and what is not allowed?"),
+        (
+            {path.name: path.read_text() for path in sorted(HARBOURS.iterdir())},
+            "Which harbours are deep enough for the ferry, and how many calls did they have in 2024?",
+        ),
+        (
+            {key: text for number in range(12) for key, text in package(f"h{number}", "License: MIT").items()},
+            "Which licences do these packages carry, what is each of them for, and what needs attention?",
+        ),
+    ],
+)
+async def test_its_sentences_are_supported_by_the_lines_that_they_cite(
+    model: ChatModel, texts: dict[str, str], question: str
+) -> None:
+    team = OfflinePlanRunner(model, InMemoryTask(texts))
+    await team.run_task(question)
+    assert list_sentence_verdicts(team, written(team)) == {SupportVerdict.SUPPORTED}
+    submitted = [text for made in team.world.handed_in.values() for text in render_cited_sentences(made)]
+    assert SupportVerdict.NOT_SUPPORTED not in list_sentence_verdicts(team, "\n\n".join(submitted))
+
+
 async def test_what_most_documents_say_is_counted_once_on_top(model: ChatModel) -> None:
     texts = {key: text for number in range(5) for key, text in package(f"a{number}", "License: MIT").items()}
     texts |= package("b1", "Classifier: License :: OSI Approved :: MIT License") | package("c1", "License: PSF-2.0")
@@ -272,7 +310,7 @@ In the sections below: 7 quotations from 7 documents.
 
 **Which licences do these packages carry**
 
-- 6 of 7 quoted documents say "MIT" [a0.md:3-3] [a1.md:3-3] [a2.md:3-3] [a3.md:3-3] [a4.md:3-3]
+- 6 of 7 quoted documents say the same. "MIT" [a0.md:3-3] [a1.md:3-3] [a2.md:3-3] [a3.md:3-3] [a4.md:3-3]
 - **c1**: "PSF-2.0" [c1.md:3-3]\
 """)
     assert rest == snapshot("""\

@@ -10,7 +10,13 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from pydantic import Field
 
-from waystation.agents.citation_feedback import NOT_FINAL, SubmissionChecker, is_kept_submission, may_be_mended
+from waystation.agents.citation_feedback import (
+    NOT_FINAL,
+    SubmissionChecker,
+    find_question,
+    is_kept_submission,
+    may_be_mended,
+)
 from waystation.agents.delegation import SUBAGENT_ID_SEPARATOR, get_step_id
 from waystation.agents.deliverables import (
     DEFAULT_CONFIDENCE,
@@ -57,14 +63,15 @@ class SubmissionTool(TypedTool[SubmissionT]):
         self._store, self._checker = store, checker
 
     async def run(self, arguments: SubmissionT, ctx: ToolContext) -> str:
-        """Store the deliverable, and return the result of the check of its citations."""
+        """Store the deliverable, and return the result of the check of its citations and cited sentences."""
         submitted = arguments.build_deliverable(await self._store.get_deliverable(ctx.run.run_id, ctx.run.scope))
         self.validate(arguments, submitted, ctx)
         result = self.describe(arguments, submitted)
         part = submitted if self.ends_run else arguments.build_deliverable(None)
-        review = await self._checker.review(submitted, part, ctx.run.task_ref, ctx.document_names)
+        question = find_question(ctx.transcript)
+        review = await self._checker.review(submitted, part, ctx.run.task_ref, ctx.document_names, question)
         await self._store.commit_deliverable(ctx.fence, ctx.run.task_id, review.deliverable)
-        if review.faults and self.ends_run and may_be_mended(self.name, ctx.transcript, ctx.used_share):
+        if review.has_faults and self.ends_run and may_be_mended(self.name, ctx.transcript, ctx.used_share):
             raise ToolCallRejectedError(f"{review.text}\n{NOT_FINAL}")
         return "\n".join(filter(None, [result, review.text]))
 

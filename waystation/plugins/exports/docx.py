@@ -14,7 +14,7 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, quoteattr
 
 from waystation.kernel.errors import BadInput
 from waystation.kernel.value import iter_strings
@@ -30,9 +30,12 @@ from waystation.reports.blocks import (
     QuoteBlock,
     ReportBlock,
     RuleBlock,
+    SentenceMark,
+    SentenceRemark,
     TableBlock,
     is_right_to_left,
     render_citation_number,
+    render_mark_number,
 )
 
 _STYLES = Path(__file__).with_name("styles.xml")
@@ -51,7 +54,7 @@ _MAX_COLUMNS, _WIDTH = 63, 8846
 """Maximum columns of a table in Word, and the width of the text on a page."""
 _NARROW, _WIDE = 8, 60
 """Minimum and maximum characters of a column's width."""
-_MAX_PROPERTY_CHARACTERS = 255
+_MAX_PROPERTY_CHARACTERS = _MAX_TOOLTIP_CHARACTERS = 255
 _MANY = 24
 """From this number on, sources are listed in two columns."""
 _ROOM = 300
@@ -184,6 +187,7 @@ class _Writer:
         ]
         if report.sources or report.checked:
             parts += [self._words("Heading1", "Sources"), self._words("", report.checked) if report.checked else ""]
+            parts += map(self._remark, report.remarks)
             listed = [self._source(source) for source in report.sources]
             parts += [_ends(1), *listed, _ends(2)] if len(listed) > _MANY else listed
         return "".join([*parts, self._blocks(report.account, _Where("Account"))])
@@ -194,6 +198,11 @@ class _Writer:
     def _source(self, source: NumberedSource) -> str:
         number = _marked(f"source_{source.number}", source.number, self._link(f"cite_{source.number}", source))
         return f'<w:p><w:pPr><w:pStyle w:val="Source"/></w:pPr>{number}<w:r><w:tab/></w:r>{_place(source)}</w:p>'
+
+    def _remark(self, remark: SentenceRemark) -> str:
+        number = _runs(render_mark_number(remark.number), '<w:rStyle w:val="Fault"/>')
+        number = _marked(f"remark_{remark.number}", 2 * len(self._sources) + remark.number, number)
+        return f'<w:p><w:pPr><w:pStyle w:val="Source"/></w:pPr>{number}<w:r><w:tab/></w:r>{_runs(remark.text)}</w:p>'
 
     def _blocks(self, blocks: Iterable[ReportBlock], where: _Where) -> str:
         return "".join(self._block(block, where) for block in blocks)
@@ -268,6 +277,8 @@ class _Writer:
         """
         if inline.source:
             return f"{around}{self._citation(self._sources[inline.source])}{around}"
+        if inline.mark is not None and inline.mark.number:
+            return f"{around}{_mark(inline.mark)}{around}"
         if inline.address:
             key = self.addresses.setdefault(_clean(inline.address), f"link{len(self.addresses)}")
             words = _runs(inline.text, '<w:rStyle w:val="Hyperlink"/>', backwards)
@@ -335,6 +346,13 @@ def _link(leads: str, source: NumberedSource, mark: str = "", *, follows: bool =
         number = f'<w:fldSimple w:instr=" NOTEREF cite_{source.number} \\h ">{number}</w:fldSimple>'
     before, after = (f"<w:r>{look}<w:t>{sign}</w:t></w:r>" for sign in (begin, end))
     return f'<w:hyperlink w:anchor="{leads}" w:history="1">{before}{number}{after}</w:hyperlink>'
+
+
+def _mark(mark: SentenceMark) -> str:
+    """Write the superscript mark of an unsupported sentence, which links to what its lines lack."""
+    run = _runs(render_mark_number(mark.number), '<w:rStyle w:val="Fault"/><w:vertAlign w:val="superscript"/>')
+    reason = quoteattr(_clean(mark.reason)[:_MAX_TOOLTIP_CHARACTERS])
+    return f'<w:hyperlink w:anchor="remark_{mark.number}" w:tooltip={reason} w:history="1">{run}</w:hyperlink>'
 
 
 def _place(source: NumberedSource) -> str:

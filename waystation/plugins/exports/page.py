@@ -16,8 +16,11 @@ from waystation.reports.blocks import (
     QuoteBlock,
     ReportBlock,
     RuleBlock,
+    SentenceMark,
+    SentenceRemark,
     TableBlock,
     render_citation_number,
+    render_mark_number,
 )
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -40,6 +43,8 @@ a{color:var(--link);text-decoration-thickness:.06em;text-underline-offset:.15em}
 a.cite{text-decoration:none;white-space:nowrap;font-size:.85em}
 a.cite{unicode-bidi:isolate}a.cite:hover{text-decoration:underline}
 .fault,a.fault{color:var(--fault)}
+sup.verdict{line-height:0;font-size:.72em}.undecided{color:var(--soft);cursor:help}
+.remarks{padding:0;list-style:none}.remarks li{padding:.15rem .3rem}
 blockquote{margin-inline:0;padding:.6rem 1rem;background:var(--tint);border-inline-start:3px solid var(--line)}
 blockquote>:first-child{margin-top:0}blockquote>:last-child{margin-bottom:0}
 code,pre{font-family:ui-monospace,"Cascadia Mono",Menlo,Consolas,"DejaVu Sans Mono",monospace;font-size:.88em}
@@ -102,6 +107,9 @@ class _Writer:
         if not (report.sources or report.checked):
             return ""
         said = f"<p>{escape(report.checked)}</p>\n" if report.checked else ""
+        if report.remarks:
+            remarks = "\n".join(map(self._remark, report.remarks))
+            said += f'<ul class="remarks">\n{remarks}\n</ul>\n'
         items = "\n".join(map(self._source, report.sources))
         return f'<section class="sources">\n<h2>Sources</h2>\n{said}<ol>\n{items}\n</ol>\n</section>'
 
@@ -111,6 +119,11 @@ class _Writer:
         number = f'<a class="cite number" href="#cite-{source.number}">{render_citation_number(source)}</a>'
         name = f'<bdi title="{escape(source.document)}">{escape(source.name)}</bdi>'
         return f'<li id="source-{source.number}">{number}<span>{name}, {escape(source.where)}{fault}</span></li>'
+
+    @staticmethod
+    def _remark(remark: SentenceRemark) -> str:
+        number = f'<a class="fault" href="#sentence-{remark.number}">{render_mark_number(remark.number)}</a>'
+        return f'<li id="remark-{remark.number}" dir="auto">{number} {escape(remark.text)}</li>'
 
     def _blocks(self, blocks: Iterable[ReportBlock]) -> str:
         return "\n".join(map(self._block, blocks))
@@ -146,6 +159,8 @@ class _Writer:
     def _inline(self, inline: Inline) -> str:
         if inline.source:
             return self._citation(self._sources[inline.source])
+        if inline.mark is not None:
+            return _mark(inline.mark, inline.text)
         text = escape(inline.text).replace("\n", "<br>")
         for wanted, tag in ((inline.code, "code"), (inline.emphasis, "em"), (inline.strong, "strong")):
             text = f"<{tag}>{text}</{tag}>" if wanted else text
@@ -158,6 +173,17 @@ class _Writer:
         title = escape(f"{source.name}, {source.where}")
         href = f"{escape(self._page)}?source={source.number}#source" if self._page else f"#source-{source.number}"
         return f'<a class="{kind}"{place} href="{href}" title="{title}">{render_citation_number(source)}</a>'
+
+
+def _mark(mark: SentenceMark, text: str) -> str:
+    """Write the mark of a sentence, which says why it is there to pointers and to screen readers."""
+    if not mark.number:
+        reason = escape(mark.reason)
+        return f'<span class="undecided" role="img" title="{reason}" aria-label="{reason}">{escape(text)}</span>'
+    reason = escape(f"The cited lines do not support this sentence: {mark.reason}")
+    place = f' id="sentence-{mark.number}"' if mark.is_first else ""
+    link = f'<a class="fault"{place} href="#remark-{mark.number}" title="{reason}" aria-label="{reason}">'
+    return f'<sup class="verdict">{link}{render_mark_number(mark.number)}</a></sup>'
 
 
 def _row(tag: str, cells: Iterable[str]) -> str:

@@ -34,6 +34,7 @@ from waystation.reports.blocks import (
     TableBlock,
     is_right_to_left,
     render_citation_number,
+    render_mark_number,
 )
 
 _TEMPLATE = Path(__file__).with_name("report.typ")
@@ -166,6 +167,10 @@ class _Writer:
             "imprint": self._shown(str(report.imprint)),
             "blocks": self._blocks(report.blocks),
             "checked": self._shown(report.checked),
+            "remarks": [
+                {"number": one.number, "shown": render_mark_number(one.number), "text": self._shown(one.text)}
+                for one in report.remarks
+            ],
             "sources": [self._source(source) for source in report.sources],
             "account": self._blocks(report.account),
         }
@@ -207,4 +212,7 @@ class _Writer:
         if inline.source:
             source = self._sources[inline.source]
             return {"source": source.number, "text": render_citation_number(source), "fault": bool(source.fault)}
-        return {**inline.model_dump(), "text": self._shown(inline.text)}
+        if inline.mark is not None and inline.mark.number:
+            return {"source": 0, "remark": inline.mark.number, "text": render_mark_number(inline.mark.number)}
+        shown = {**inline.model_dump(exclude={"mark"}), "text": self._shown(inline.text)}
+        return {**shown, "remark": 0}

@@ -421,13 +421,15 @@ def build_analysis_turn(view: AgentRequestView) -> OfflineResponse:
                 return OfflineResponse(text=f"I read the findings of {need.step}.", calls=(page,))
     results = [(need, _handed_in(view, need.step)) for need in view.brief.needs]
     refused = sum(made.failed for made in view.calls("submit_analysis"))
+    # The first time it may be that citations were in the way, which are not the second time.
+    dropped = max(0, refused - 1)
     conclusions = [
         build_finding(text, cited) for need, result in results for text, cited in _conclusions(view, need, result)
     ]
-    if refused > 1 and not conclusions[: len(conclusions) >> refused]:
+    if refused > 1 and not conclusions[: len(conclusions) >> dropped]:
         return OfflineResponse(text="I could not submit: every attempt was refused.")
     gaps: list[JsonValue] = [gap for need, result in results for gap in _gaps(need, result)]
-    kept: list[JsonValue] = [*conclusions[: len(conclusions) >> refused]]
+    kept: list[JsonValue] = [*conclusions[: len(conclusions) >> dropped]]
     return OfflineResponse(calls=(build_call("submit_analysis", conclusions=kept, contradictions=[], gaps=gaps),))
 
 
@@ -446,8 +448,9 @@ def _conclusions(
         cited = list(dict.fromkeys(one for e in group if _shown(e, looked_for) == said for one in e.citations))
         saying = len({place.document for entry in group for place in entry.places})
         more = "" if len(cited) <= MAX_CITATIONS else f" ({MAX_CITATIONS} cited here)"
+        # The count is a sentence of its own, since no document says it.
         yield (
-            f'{need.title}{TOPIC}{saying} of {len(documents)} {_QUOTED}{more} say "{said}"',
+            f'{need.title}{TOPIC}{saying} of {len(documents)} {_QUOTED} say the same{more}. "{said}"',
             cited[:MAX_CITATIONS],
         )
     singles = [group[0] for group in groups if len(group) == 1 or not counts]
