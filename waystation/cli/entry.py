@@ -3,8 +3,6 @@
 import os
 from typing import NoReturn
 
-from waystation.kernel.imports import pause_gc_for_imports
-
 INTERRUPTED_EXIT_CODE = 130
 """As a shell reports a program that Ctrl-C ended: 128 and the number of the signal."""
 
@@ -13,8 +11,7 @@ def main() -> NoReturn:
     """Run the command line and end the process."""
     try:
         # Importing takes a fifth of a second, in which people press Ctrl-C, too.
-        with pause_gc_for_imports():
-            from waystation.cli.main import main as run_command_line  # noqa: PLC0415
+        from waystation.cli.main import main as run_command_line  # noqa: PLC0415
 
         run_command_line()
     except KeyboardInterrupt:
