@@ -13,7 +13,7 @@ from tests.support.view_values import PAUSED_PROGRESS_IN_DOLLARS, VIEWED_PROGRES
 from waystation.cli.console import BAD_USAGE
 from waystation.cli.main import run
 from waystation.cli.options import format_moment, parse_past_moment
-from waystation.cli.tasks import PHASE_MARKS, format_phase_legend, format_short_usage, format_task_lines
+from waystation.cli.task_lists import PHASE_MARKS, format_phase_legend, format_short_usage, format_task_lines
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import utc_now

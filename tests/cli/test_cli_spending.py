@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from waystation.cli.main import run
-from waystation.cli.tasks import build_spending_rows, format_spending_line
+from waystation.cli.task_lists import build_spending_rows, format_spending_line
 from waystation.kernel.errors import BadInput
 from waystation.kernel.usage import Usage
 from waystation.plugins.web.charts import (

@@ -9,6 +9,7 @@ from waystation.agents.deliverables import Deliverable, Note
 from waystation.agents.leg import LegOutcome
 from waystation.context.transcript import Message, Record
 from waystation.kernel.erasure_locations import ErasureLocation
+from waystation.kernel.value import DEFERRED
 from waystation.memory.passages import Passage
 from waystation.store.schema import (
     charges,
@@ -24,9 +25,9 @@ from waystation.store.schema import (
 )
 from waystation.store.stored_tables import StoredTable, TextColumn
 
-RECORD: TypeAdapter[Record] = TypeAdapter(Record)
-OUTCOME: TypeAdapter[LegOutcome] = TypeAdapter(LegOutcome)
-DELIVERABLE: TypeAdapter[Deliverable] = TypeAdapter(Deliverable)
+RECORD: TypeAdapter[Record] = TypeAdapter(Record, config=DEFERRED)
+OUTCOME: TypeAdapter[LegOutcome] = TypeAdapter(LegOutcome, config=DEFERRED)
+DELIVERABLE: TypeAdapter[Deliverable] = TypeAdapter(Deliverable, config=DEFERRED)
 
 RUN_TABLES = (
     StoredTable(table=runs, rewind="kept", fork="copied", forget="kept"),

@@ -42,7 +42,7 @@ GROUPS = {
     "Tasks": {
         "submit": CommandInfo("submit", "Submit a question with documents."),
         "read": CommandInfo("read", "Print files as agents will see them, and what is skipped."),
-        "list": CommandInfo("tasks", "List the newest tasks."),
+        "list": CommandInfo("task_lists", "List the newest tasks."),
         "show": CommandInfo("show", "Show a task."),
         "watch": CommandInfo("show", "Follow a task until it ends."),
         "message": CommandInfo("tasks", "Send a message to the agents of a running task."),
@@ -53,7 +53,7 @@ GROUPS = {
         "schedule": CommandInfo(
             "schedules", "Ask a question on a schedule, with the documents as they are at each run."
         ),
-        "session": CommandInfo("tasks", "List sessions, or set the budget of one."),
+        "session": CommandInfo("task_lists", "List sessions, or set the budget of one."),
     },
     "Approvals": {
         "approvals": CommandInfo("approvals", "List the requests that wait for an answer."),
@@ -65,7 +65,7 @@ GROUPS = {
         "report": CommandInfo("show", "Print a task's report."),
         "diff": CommandInfo("show", "Compare the reports of two tasks."),
         "cost": CommandInfo("show", "Show what a task has cost."),
-        "spending": CommandInfo("tasks", "Show what all tasks have spent, by model, agent or task."),
+        "spending": CommandInfo("task_lists", "Show what all tasks have spent, by model, agent or task."),
         "prices": CommandInfo("show", "List the known model prices, and the configured models without one."),
         "transcript": CommandInfo("show", "Print the transcript of an agent."),
         "eval": CommandInfo("evaluation", "Score reports on questions with known answers."),

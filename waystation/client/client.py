@@ -31,29 +31,8 @@ from waystation.client.approvals import (
     translating_input_faults,
     with_spending,
 )
-from waystation.client.submission import (
-    START_TIMEOUT,
-    UNCHANGED,
-    DocumentUpdateAnswer,
-    ForkRequest,
-    annotate_message_answer,
-    build_session_start,
-    compare_documents,
-    is_document_set_unchanged,
-    load_session_documents,
-    load_task_messages,
-    prepare_task_row,
-    register_fork,
-    reload_changed_documents,
-    require_one_line,
-    require_running,
-    store_document_set,
-    submit_stored_task,
-    validate_message_text,
-)
 from waystation.config.settings import Settings
 from waystation.context.transcript import Transcript
-from waystation.documents.document_loading import DocumentLoadResult, assign_unique_names
 from waystation.documents.documents import Document, SourceDocument, validate_document_count
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import BadInput, Unreachable
@@ -106,14 +85,18 @@ from waystation.tasks.view import (
 
 if TYPE_CHECKING:
     from waystation.client.schedules import ScheduleClient
+    from waystation.client.submission import DocumentUpdateAnswer, ForkRequest
+    from waystation.documents.document_loading import DocumentLoadResult
     from waystation.runtime.temporal.task_client import TemporalTaskClient
 
 # temporalio takes as long to load as the store, and agents' tools as long as the domain: a command that the store alone
-# can answer, such as `waystation list` of finished tasks, loads neither.
+# can answer, such as `waystation list` of finished tasks, loads neither. It does not load what reads and submits
+# documents either.
 
 EVENT_PAGE_LIMIT = 200
 EVERY_TASK = TaskFilter()
 _Finish = Literal["partial", "cancel"]
+START_TIMEOUT = timedelta(seconds=20)
 
 
 MAX_WATCH_SECONDS = 3.0
@@ -171,6 +154,8 @@ class Client:
         Raises:
             BadInput: The configuration cannot work, or the request belongs to another tenant.
         """
+        from waystation.client.submission import prepare_task_row  # noqa: PLC0415
+
         store_queries.require_same_tenant(request, self._settings.tenant)
         return await prepare_task_row(self._settings, self._store, request)
 
@@ -193,6 +178,9 @@ class Client:
             RequestConflict: The id was used for another question, other documents or another configuration.
             Unreachable: It is unknown whether the task was accepted.
         """
+        from waystation.client.submission import submit_stored_task  # noqa: PLC0415
+        from waystation.documents.document_loading import assign_unique_names  # noqa: PLC0415
+
         validate_document_count(len(documents))
         temporal = await self._temporal()
         row = request if isinstance(request, TaskRow) else await self.prepare_task(request)
@@ -210,19 +198,23 @@ class Client:
         temporal = await TemporalScheduleClient.connect(target, build_client_data_converter(self._settings))
         return ScheduleClient(self._settings, self._store, temporal)
 
-    async def fork(self, task_id: str, fork: ForkRequest) -> SubmittedTask:
+    async def fork(self, task_id: str, fork: "ForkRequest") -> SubmittedTask:
         """Start a new task that reuses the finished steps of one that is over. The same request id finds the same task.
 
         Raises:
             BadInput, RequestConflict, Unreachable: As `submit`.
             UnknownTask: There is no such task.
         """
+        from waystation.client.submission import register_fork, submit_stored_task  # noqa: PLC0415
+
         temporal = await self._temporal()
         row = await register_fork(self._settings, self._store, await self._load_row(task_id), fork)
-        return await submit_stored_task(self._settings, self._store, temporal, row)
+        return await submit_stored_task(self._settings, self._store, temporal, row, START_TIMEOUT)
 
     async def get_session_documents(self, session: str) -> tuple[SourceDocument, ...]:
         """Return the documents of the session's newest task, which a follow-up uses if it is given none."""
+        from waystation.client.submission import load_session_documents  # noqa: PLC0415
+
         return await load_session_documents(self._store, self._settings.tenant, session)
 
     async def set_session_limit(self, session: str, limit: Limit) -> None:
@@ -232,6 +224,8 @@ class Client:
             BadInput: The name is not a valid session name.
             Unreachable: The server does not answer.
         """
+        from waystation.client.submission import build_session_start, require_one_line  # noqa: PLC0415
+
         require_one_line("a session", session)
         tenant = self._settings.tenant
         start = await build_session_start(self._store, tenant, session)
@@ -314,6 +308,8 @@ class Client:
             return await load_stored_task(self._store, row, str(unreachable))
 
     async def _with_details(self, row: TaskRow, progress: TaskProgress, view: TaskView) -> TaskView:
+        from waystation.client.submission import load_task_messages  # noqa: PLC0415
+
         with suppress(Unreachable):
             view = view.with_origins(await find_answer_origins(await self._temporal(), progress))
         view = await store_queries.add_stored_details(self._store, view, row)
@@ -574,6 +570,8 @@ class Client:
 
     async def send_message(self, task_id: str, words: str, by: str = "") -> AnswerResult:
         """Send all agents of a running task a message, each at its next turn. Raises BadInput, Unreachable."""
+        from waystation.client.submission import annotate_message_answer, validate_message_text  # noqa: PLC0415
+
         view = await self.get_task(task_id)
         row = await self._load_row(task_id)
         blob = await self._store.put_text(validate_message_text(row, view.phase, words), row.ref.scope)
@@ -593,25 +591,29 @@ class Client:
 
     async def update_documents(
         self, task_id: str, paths: Sequence[Path], *, remove_missing: bool = False, by: str = ""
-    ) -> DocumentUpdateAnswer:
+    ) -> "DocumentUpdateAnswer":
         """Read those documents of a running task that have changed, and notify its agents.
 
         Raises BadInput, Unreachable.
         """
+        from waystation.client.submission import reload_changed_documents  # noqa: PLC0415
+
         loaded = await reload_changed_documents(await self.list_documents(task_id), paths)
         return await self.apply_loaded_documents(task_id, loaded, remove_missing=remove_missing, by=by)
 
     async def apply_loaded_documents(
-        self, task_id: str, loaded: DocumentLoadResult, *, remove_missing: bool = False, by: str = ""
-    ) -> DocumentUpdateAnswer:
+        self, task_id: str, loaded: "DocumentLoadResult", *, remove_missing: bool = False, by: str = ""
+    ) -> "DocumentUpdateAnswer":
         """Update a running task with documents that were read already. Raises BadInput, Unreachable."""
+        from waystation.client import submission  # noqa: PLC0415
+
         row = await self._load_row(task_id)
         progress, _ = await self._look_up(row)
-        require_running(row, progress.phase)
-        again = await compare_documents(self._store, row.ref.scope, loaded, remove_missing=remove_missing)
-        if is_document_set_unchanged(again, progress):
-            return again.to_answer(UNCHANGED)
-        given = DocumentsUpdateInput(documents=await store_document_set(self._store, again, row.ref.scope))
+        submission.require_running(row, progress.phase)
+        again = await submission.compare_documents(self._store, row.ref.scope, loaded, remove_missing=remove_missing)
+        if submission.is_document_set_unchanged(again, progress):
+            return again.to_answer(submission.UNCHANGED)
+        given = DocumentsUpdateInput(documents=await submission.store_document_set(self._store, again, row.ref.scope))
         return again.to_answer((await self.send(task_id, UPDATE, given.sign(by))).answer)
 
     async def send(self, task_id: str, signal: TaskSignal[InputT], message: InputT) -> UpdateResult:

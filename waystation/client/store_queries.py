@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 
 from waystation.agents.action_approvals import PlaceholderResolution
-from waystation.agents.redaction import restore_text_from_vault
 from waystation.config.settings import Settings
-from waystation.documents.redacted_documents import RedactedDocumentStore, build_document_names
 from waystation.kernel.errors import BadInput, UnknownTask, WrongKey
 from waystation.kernel.scopes import ReadScope, TenantScope
 from waystation.kernel.text import FORGOTTEN
@@ -201,6 +199,8 @@ async def restore_tenant_text(settings: Settings, text: str) -> RestoredText:
 
 
 async def _restored(settings: Settings, store: SqlStore, text: str) -> RestoredText:
+    from waystation.agents.redaction import restore_text_from_vault  # noqa: PLC0415  lists restore nothing
+
     cipher = build_cipher_if_key_exists(settings, "vault")
     if cipher is None:
         raise build_missing_key_error(settings, "what placeholders stand for")
@@ -224,6 +224,11 @@ async def load_redacted_document_text(settings: Settings, task_id: str, name: st
         BadInput: No document has that name.
         RedactionFailed: The text could not be redacted.
     """
+    from waystation.documents.redacted_documents import (  # noqa: PLC0415
+        RedactedDocumentStore,
+        build_document_names,
+    )
+
     # Presidio takes seconds; it is needed if the text is not stored as it was shown.
     from waystation.runtime.redaction_setup import build_redaction_config, create_redactor  # noqa: PLC0415
 

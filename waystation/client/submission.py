@@ -62,7 +62,6 @@ if TYPE_CHECKING:
     from waystation.runtime.temporal.task_client import TemporalTaskClient
 
 CONTROL_CHARACTERS = compile_bounded(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-START_TIMEOUT = timedelta(seconds=20)
 
 
 async def build_session_start(store: SqlStore, tenant: str, session: str) -> SessionWorkflowInput:
@@ -104,7 +103,7 @@ async def submit_stored_task(
     store: SqlStore,
     temporal: "TemporalTaskClient",
     row: TaskRow,
-    patience: timedelta = START_TIMEOUT,
+    patience: timedelta,
 ) -> SubmittedTask:
     """Submit a stored task to its session. Raises BadInput if the session refuses it, Unreachable."""
     left_out = find_unindexed_documents(

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, NoDecode
+from pydantic_settings import NoDecode
 
 from waystation.config.setting_types import (
+    SettingSection,
     WrittenBaseUrl,
     WrittenEffort,
     WrittenEndpoints,
@@ -45,7 +46,7 @@ class RoleSettings(Value):
     thinking: WrittenThinking | None = None
 
 
-class ModelSettings(BaseSettings):
+class ModelSettings(SettingSection):
     """Read together with all others: see `waystation.config.settings.Settings`."""
 
     anthropic_api_key: SecretStr | None = Field(

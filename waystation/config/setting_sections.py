@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, NoDecode
+from pydantic_settings import NoDecode
 
 from waystation.agents.delegation import DelegationConfig
 from waystation.agents.tool_visibility import ParameterLimit, ParameterLimits, ToolPolicy
 from waystation.config.presets import CompactionProfile
 from waystation.config.setting_types import (
+    SettingSection,
     WrittenCap,
     WrittenHook,
     WrittenNames,
@@ -33,7 +34,7 @@ SEARCH_HITS = 5
 """Maximum pages that one web search returns in production."""
 
 
-class AccessSettings(BaseSettings):
+class AccessSettings(SettingSection):
     """Who may use `waystation serve`. Read together with all others: see `waystation.config.settings.Settings`."""
 
     pages: bool = Field(
@@ -78,7 +79,7 @@ class AccessSettings(BaseSettings):
         return given
 
 
-class AgentSettings(BaseSettings):
+class AgentSettings(SettingSection):
     """Settings of subagents, the web and tool servers.
 
     Read together with all others: see `waystation.config.settings.Settings`.
@@ -195,7 +196,7 @@ class AgentSettings(BaseSettings):
         return {tool: {**ours.get(tool, {}), **self.parameters.get(tool, {})} for tool in (*ours, *self.parameters)}
 
 
-class ContextSettings(BaseSettings):
+class ContextSettings(SettingSection):
     """Settings of compaction: strategy, profiles by model, hooks.
 
     Read together with all others: see `waystation.config.settings.Settings`.
@@ -241,7 +242,7 @@ class ContextSettings(BaseSettings):
     )
 
 
-class EmbedderSettings(BaseSettings):
+class EmbedderSettings(SettingSection):
     """Settings of document memory and the embedder, on which workers of one memory must agree.
 
     Read together with all others: see `waystation.config.settings.Settings`.
@@ -288,7 +289,7 @@ class EmbedderSettings(BaseSettings):
     )
 
 
-class MemorySettings(BaseSettings):
+class MemorySettings(SettingSection):
     """Settings of where memory is, how Qdrant stores it, and retention.
 
     Read together with all others: see `waystation.config.settings.Settings`.
@@ -339,7 +340,7 @@ DEFAULT_PLUGINS = ("redaction", "offline")
 _PLUGIN_NAME = compile_bounded(r"\A-?[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")
 
 
-class PluginSettings(BaseSettings):
+class PluginSettings(SettingSection):
     """Read together with all others: see `waystation.config.settings.Settings`."""
 
     plugins: WrittenNames = Field(
@@ -373,7 +374,7 @@ class PluginSettings(BaseSettings):
         return (*ours, *(name for name in self.plugins if not name.startswith("-")))
 
 
-class PrivacySettings(BaseSettings):
+class PrivacySettings(SettingSection):
     """Settings of redaction, on which workers of one store should agree.
 
     Read together with all others: see `waystation.config.settings.Settings`.
@@ -431,7 +432,7 @@ class PrivacySettings(BaseSettings):
     )
 
 
-class AssistantSettings(BaseSettings):
+class AssistantSettings(SettingSection):
     """Settings of assistants that submit tasks by MCP: what they may spend and read, and who answers their requests.
 
     Read together with all others: see `waystation.config.settings.Settings`.

@@ -27,12 +27,13 @@ from pydantic import (
     ValidationError,
 )
 from pydantic.fields import FieldInfo
-from pydantic_settings import NoDecode
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from waystation.kernel.amount import LIMIT_FORMAT_HINT, Limit, parse_limit, parse_token_amount
 from waystation.kernel.errors import BadInput
 from waystation.kernel.files import create_private_folder, ensure_private_file
 from waystation.kernel.patterns import compile_bounded
+from waystation.kernel.value import DEFERRED
 from waystation.models.endpoints import EndpointRegistry, ModelCapabilities, NamedEndpoint, normalise_base_url
 from waystation.models.profiles import (
     ENDPOINT_SEPARATOR,
@@ -46,6 +47,12 @@ from waystation.tasks.task import TaskBudget
 ADDRESS = compile_bounded(r"https?://([^/?#@\s]*@)?[^/?#@:\s]", re.IGNORECASE)
 """Matches up to the first character of the host."""
 _HOST_AND_PORT = compile_bounded(r"\A(?:\[(?P<bracketed>[^\[\]]++)\]|(?P<plain>[^\[\]:]++)):(?P<port>\d{1,5})")
+
+
+class SettingSection(BaseSettings):
+    """A part of `waystation.config.settings.Settings`, with which it is read and compiled."""
+
+    model_config = SettingsConfigDict(**DEFERRED)
 
 
 def _read_limit(written: object) -> object:

@@ -41,6 +41,7 @@ from waystation.config.setting_types import (
     NESTING_SEPARATOR,
     PageAddress,
     SecretAddress,
+    SettingSection,
     TenantWeight,
     WrittenBudget,
     WrittenTable,
@@ -59,7 +60,7 @@ from waystation.models.profiles import parse_model_name
 from waystation.tasks.task import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS, Preset
 
 
-class EncryptionSettings(BaseSettings):
+class EncryptionSettings(SettingSection):
     """Settings of the key, and of what is encrypted with it.
 
     Read together with all others: see `waystation.config.settings.Settings`.

@@ -36,12 +36,18 @@ class ReplaceDescriptor:
         return value.__replace__
 
 
+DEFERRED = ConfigDict(defer_build=True)
+"""Compile a validator when it is first used. A command loads hundreds of models and uses a few, and compiling all of
+them at import would take a sixth of `waystation list`.
+"""
+
+
 class Value(BaseModel):
     """An immutable value. An unknown field raises in construction and in a copy, so that code that still uses a renamed
     field's old name does not lose the value silently. Data from other programs is validated with `extra="ignore"`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", **DEFERRED)
     replace: ClassVar[ReplaceDescriptor] = ReplaceDescriptor()
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:

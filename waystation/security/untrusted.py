@@ -32,12 +32,11 @@ _STEERING = (
 """C1 controls, which start a sequence by themselves; directional marks, embeddings, overrides and isolates; lone
 surrogates; annotations; tags, which models read. Half-open ranges.
 """
-_JOINERS, _JOINED = "\u200c\u200d\ufe0e\ufe0f", "[\u0300-\u1fff\u2190-\U0010ffff]"
+# `_JOINED` is written as what it excludes, which compiles ten times faster than ranges up to U+10FFFF.
+_JOINERS, _JOINED = "\u200c\u200d\ufe0e\ufe0f", "[^\x00-\u02ff\u2000-\u218f]"
 _SHOWN = _PICTURES | dict.fromkeys(chain(*starmap(range, _STEERING)), "�") | {0x2028: "\n", 0x2029: "\n"}
 _NOTHING = dict.fromkeys(map(ord, UNSEEN.difference(_JOINERS, map(chr, _SHOWN))), "")
 _PLAIN = _NOTHING | _SHOWN
-_IN_JSON = {code: json.dumps(chr(code))[1:-1] for code in _PLAIN if code > 0x1F}
-"""Controls below U+0020 are escaped in any JSON, or stand between values."""
 _STRAY = compile_bounded(
     rf"(?<!{_JOINED})[\u200c\u200d]|[\u200c\u200d](?!{_JOINED})"
     r"|(?<![#*0-9©®\u203c-\u23ff\u2460-\u33ff\U0001f000-\U0001faff])[\ufe0e\ufe0f]"
@@ -59,7 +58,13 @@ def is_blank(text: str) -> bool:
 
 def escape_control_characters_in_json(written: str) -> str:
     """Return JSON of the same value, with such characters escaped."""
-    return _STRAY.sub(lambda found: json.dumps(found[0])[1:-1], written).translate(_IN_JSON)
+    return _STRAY.sub(lambda found: json.dumps(found[0])[1:-1], written).translate(_build_json_escapes())
+
+
+@cache  # thousands of characters, which only output in JSON needs
+def _build_json_escapes() -> dict[int, str]:
+    """Escapes by code point. Controls below U+0020 are escaped in any JSON, or stand between values."""
+    return {code: json.dumps(chr(code))[1:-1] for code in _PLAIN if code > 0x1F}
 
 
 _MAX_NAME_CHARACTERS, MAX_NOTE_CHARACTERS = 300, 2_000

@@ -25,6 +25,7 @@ from waystation.documents.documents import (
 from waystation.documents.text_repository import add_documents, build_document_row, load_task_documents
 from waystation.kernel.ids import short_hash
 from waystation.kernel.scopes import ReadScope, SystemScope, TaskScope, TenantScope
+from waystation.kernel.value import DEFERRED
 from waystation.security.untrusted import ToolDefinition
 from waystation.store.encryption import bind_to_row
 from waystation.store.engine import (
@@ -47,7 +48,7 @@ from waystation.tasks.traces import RunTraceData, TaskTraceData, TraceCursor, fi
 
 TOOL_DEFINITION_PREFIX = "tool-"
 """Prefix of the entry IDs of first tool definitions, which are no one's decisions."""
-ENTRY: TypeAdapter[AuditEntry] = TypeAdapter(AuditEntry)
+ENTRY: TypeAdapter[AuditEntry] = TypeAdapter(AuditEntry, config=DEFERRED)
 
 
 class SqlAuditRepository(SqlRepository):

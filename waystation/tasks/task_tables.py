@@ -4,13 +4,14 @@ from pydantic import TypeAdapter
 
 from waystation.agents.run_tables import RUN_TABLES
 from waystation.kernel.erasure_locations import ErasureLocation
+from waystation.kernel.value import DEFERRED
 from waystation.planning.plan import Plan, PlanVersion
 from waystation.security.untrusted import ToolDefinition
 from waystation.store.schema import audit, documents, plan_revisions, task_events, tasks, text_owners
 from waystation.store.stored_tables import StoredTable, TextColumn
 from waystation.tasks.task import AuditEntry, TaskProgress, TaskRequest
 
-_AUDIT_BODY: TypeAdapter[AuditEntry | ToolDefinition] = TypeAdapter(AuditEntry | ToolDefinition)
+_AUDIT_BODY: TypeAdapter[AuditEntry | ToolDefinition] = TypeAdapter(AuditEntry | ToolDefinition, config=DEFERRED)
 
 TASK_TABLES = (
     # Forgetting replaces the words: what the task cost and how it ended stays. A fork is a new row.
