@@ -31,6 +31,7 @@ from waystation.client.approvals import (
     translating_input_faults,
     with_spending,
 )
+from waystation.client.file_previews import FilePreviews, redact_file_previews
 from waystation.client.submission import (
     START_TIMEOUT,
     UNCHANGED,
@@ -577,6 +578,13 @@ class Client:
         Raises UnknownTask; BadInput if no document has that name now.
         """
         return await store_queries.load_document_text(self._store, await self._load_row(task_id), name)
+
+    async def redact_file_previews(self, found: FilePreviews) -> FilePreviews:
+        """Replace private values in previews of files, as the policy of the settings does before a model call.
+
+        It loads the redactor, which takes seconds and hundreds of megabytes. Raises BadInput for the key.
+        """
+        return await redact_file_previews(found, self._settings)
 
     async def update_documents(
         self, task_id: str, paths: Sequence[Path], *, remove_missing: bool = False, by: str = ""

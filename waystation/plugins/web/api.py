@@ -14,6 +14,7 @@ from waystation import __version__
 from waystation.client import Client
 from waystation.client.agent_contexts import MemoryMatchJson, MemorySearchRequest
 from waystation.client.exports import load_report
+from waystation.client.file_previews import FilePreviews
 from waystation.client.remote import MESSAGE_PATH, REMOTE_METHODS, VERSION_HEADER
 from waystation.context.audit import AnnotatedTranscript, build_transcript_view
 from waystation.context.history import build_model_view
@@ -24,6 +25,7 @@ from waystation.kernel.value import UtcMoment, Value
 from waystation.memory.passages import MemoryExcerpt
 from waystation.plugins.web.access import PROBLEM, CurrentPrincipal, ProblemDetails
 from waystation.plugins.web.event_feed import EVENT_STREAM, EventFeed
+from waystation.plugins.web.file_previews import Previewer, Redacted, UploadedFiles
 from waystation.plugins.web.principals import Principal
 from waystation.plugins.web.report_exports import FILES, Exporter, ReportForm
 from waystation.plugins.web.request_bodies import (
@@ -250,6 +252,17 @@ async def get_cost(client: TenantClient, task: TaskPath) -> CostBreakdown:
 async def get_documents(client: TenantClient, task: TaskPath) -> tuple[Document, ...]:
     """List the current documents of a task."""
     return await client.list_documents(await client.resolve_task_id(task))
+
+
+@v1.post("/documents/read")
+async def post_read_documents(
+    client: TenantClient, previewer: Previewer, documents: UploadedFiles, redacted: Redacted = False
+) -> FilePreviews:
+    """Get what agents would see of these files, with everything that is left out. Nothing is stored.
+
+    The files are sent as a form (`multipart/form-data`), all in the field `documents`.
+    """
+    return await previewer.preview(client, documents, redacted=redacted)
 
 
 @v1.get("/tasks/{task}/compactions")

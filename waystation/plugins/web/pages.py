@@ -23,6 +23,7 @@ from waystation.client.agent_contexts import (
     MemorySearchRequest,
     format_passage_origin,
 )
+from waystation.client.file_previews import FilePreviews
 from waystation.client.store_queries import DEFAULT_TASK_LIMIT
 from waystation.context.audit import build_transcript_view
 from waystation.documents.document_loading import DocumentLoadResult
@@ -53,6 +54,7 @@ from waystation.plugins.web.api import (
 from waystation.plugins.web.app import convert_exception_to_problem
 from waystation.plugins.web.charts import build_daily_spending_chart
 from waystation.plugins.web.event_feed import EventFeed
+from waystation.plugins.web.file_previews import MAX_FILES, Previewer
 from waystation.plugins.web.forms import (
     NO_REJECTED_FORM,
     WHOLE_FORM,
@@ -107,7 +109,9 @@ from waystation.tasks.view import TaskFilter, list_pending_approvals
 
 AT_ONCE = 50
 """Maximum number of requests that one confirmation answers."""
-MAX_FILES, MAX_FORM_FIELDS = 200, AT_ONCE + 20
+MAX_FORM_FIELDS = AT_ONCE + 20
+MAX_PREVIEW_LINES = 2_000
+"""Maximum lines of one document on the page that shows what agents would see."""
 RESUME_WAIT_SECONDS, RESUME_POLL_SECONDS = 10.0, 0.2
 """Maximum seconds to wait until a worker has resumed a finished task, and polling interval."""
 
@@ -544,9 +548,50 @@ async def submit_by_form(request: Request, client: TenantClient, principal: Curr
     return await _taken(request, act, lambda sent: _front(request, client, principal, TasksPageQuery(), sent), NEW_TASK)
 
 
+@pages.get("/documents")
+async def render_documents_page(request: Request) -> HTMLResponse:
+    """Render the form that shows what agents would see of files."""
+    return _documents_page(request)
+
+
+def _documents_page(
+    request: Request, found: FilePreviews | None = None, back: RejectedForm = NO_REJECTED_FORM
+) -> HTMLResponse:
+    return _page(
+        request,
+        "documents.html",
+        back=back,
+        found=found,
+        most_bytes=MAX_BODY_BYTES,
+        most_files=MAX_FILES,
+        most_lines=MAX_PREVIEW_LINES,
+    )
+
+
+@pages.post("/documents/read")
+async def read_documents_by_form(request: Request, client: TenantClient, previewer: Previewer) -> Response:
+    """Render what agents would see of the chosen files. Nothing is stored."""
+
+    async def act(form: FormData) -> Response:
+        files, faults = _files_of(form), FormErrorCollector()
+        with faults.collecting_errors_of("documents"):
+            found = await previewer.preview(client, files, redacted=bool(_field(form, "redacted")))
+            return _documents_page(request, found)
+        raise faults.error
+
+    async def again(sent: RejectedForm) -> Response:
+        return _documents_page(request, back=sent)
+
+    return await _taken(request, act, again, "read")
+
+
+def _files_of(form: FormData) -> list[UploadFile]:
+    """Return the chosen files. A form without any has one without a name."""
+    return [one for one in form.getlist("documents") if isinstance(one, UploadFile) and one.filename]
+
+
 async def _hand_in(client: Client, principal: Principal, form: FormData) -> Response:
     """Submit a task. Raises FormValidationError, and as `Client.submit` does."""
-    files = [one for one in form.getlist("documents") if isinstance(one, UploadFile) and one.filename]
     request_id, faults, loaded = (
         _field(form, "request_id") or token_hex(8),
         FormErrorCollector(),
@@ -555,7 +600,7 @@ async def _hand_in(client: Client, principal: Principal, form: FormData) -> Resp
     session = _field(form, "session") or make_own_session_name(request_id)
     documents: Sequence[SourceDocument] = ()
     with faults.collecting_errors_of("documents"):
-        loaded = await load_uploads(files)
+        loaded = await load_uploads(_files_of(form))
         documents = await use_session_documents(client, session, loaded.documents)
     faults.skipped_items = loaded.skipped_items
     with faults.collecting_errors_of("budget"):
