@@ -17,7 +17,7 @@ from waystation.documents.citations import (
 from waystation.documents.documents import Document, DocumentFinder, get_earlier_versions
 from waystation.documents.ports import DocumentReader, DocumentUpdateReader
 from waystation.documents.redacted_documents import DocumentNames, RedactedDocumentStore, build_document_names
-from waystation.documents.web_pages import extract_stored_web_pages, split_page_lines
+from waystation.documents.web_pages import StoredWebPage, extract_stored_web_pages, split_page_lines
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.scopes import TaskScope
 from waystation.privacy.ports import Redactor, Vault
@@ -125,19 +125,18 @@ class CitationChecker:
                 }
         return found
 
-    async def list_web_pages(self, task: TaskScope) -> dict[str, str]:
-        """Return the content hashes of the web pages that the task's agents have fetched, by address."""
-        blobs: dict[str, str] = {}
+    async def list_web_pages(self, task: TaskScope) -> dict[str, StoredWebPage]:
+        """Return the web pages that the task's agents have fetched, by address."""
+        pages: dict[str, StoredWebPage] = {}
         for run_id in await self.store.list_run_ids(task.task_id, task):
-            pages = extract_stored_web_pages((await self.store.load_transcript(run_id, task)).messages)
-            blobs |= {address: page.blob for address, page in pages.items()}
-        return blobs
+            pages |= extract_stored_web_pages((await self.store.load_transcript(run_id, task)).messages)
+        return pages
 
     async def _cited_pages(self, task: TaskScope, names: set[str]) -> dict[str, CitedDocument]:
         """Load web pages by the address as cited, as the task's agents have fetched them."""
         wanted = {name for name in names if name.startswith(("http://", "https://"))}
         fetched = await self.list_web_pages(task) if wanted else {}
-        blobs = {address: blob for address, blob in fetched.items() if address in wanted}
+        blobs = {address: page.blob for address, page in fetched.items() if address in wanted}
         lines = {
             blob: await self.redacted_documents.get_comparison_lines(blob, task) for blob in _unique(blobs.values())
         }

@@ -25,6 +25,7 @@ from waystation.cli.render_context import format_context, format_restored_counts
 from waystation.cli.tools import format_agent_tools, list_agent_tools
 from waystation.client import connect_client
 from waystation.client.exports import (
+    FILE_SUFFIXES,
     ReportFormat,
     ReportWithImprint,
     load_draft,
@@ -223,7 +224,11 @@ def report(
     ] = False,
     form: Annotated[
         ReportFormat | None,
-        typer.Option("--format", metavar="FORMAT", help="Export with numbered citations: md, html, pdf, docx or json."),
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="Export: md, html, pdf, docx or json, with numbered citations; or the sources as bibtex or ris.",
+        ),
     ] = None,
     output: Annotated[
         Path | None,
@@ -255,14 +260,14 @@ def report(
     elif form is None:
         print_markdown(found.report.markdown)
     else:
-        _hand_over(_exported(found, form), output, f"{found.report.task_id}.{form}")
+        _hand_over(_exported(found, form), output, f"{found.report.task_id}.{FILE_SUFFIXES.get(form, form)}")
 
 
 def _format_of(output: Path) -> ReportFormat:
     """Return the format by the file's extension. Raises BadInput."""
     ending = output.suffix.removeprefix(".").lower()
     for form in get_args(ReportFormat):
-        if ending == form:
+        if ending in {form, FILE_SUFFIXES.get(form)}:
             return form
     raise BadInput(
         f"{output} has no extension that sets the format: add --format, one of {', '.join(get_args(ReportFormat))}"

@@ -1,9 +1,11 @@
 """Reports and drafts as files to send, for the command line, the API and the web pages."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Literal, NamedTuple
 
 from waystation.client.client import Client
+from waystation.plugins.exports.bibliography import render_bibtex, render_ris
 from waystation.plugins.exports.docx import render_docx
 from waystation.plugins.exports.page import render_html_page
 from waystation.plugins.exports.pdf import render_pdf
@@ -11,7 +13,11 @@ from waystation.reports.blocks import NumberedSource, ReportMetadata, parse_stor
 from waystation.reports.markdown import build_report_export, render_numbered_markdown
 from waystation.tasks.view import ReportView
 
-ReportFormat = Literal["md", "html", "pdf", "docx", "json"]
+ReportFormat = Literal["md", "html", "pdf", "docx", "json", "bibtex", "ris"]
+
+
+FILE_SUFFIXES: Mapping[ReportFormat, str] = {"bibtex": "bib"}
+"""Extensions of files that are not named like their format."""
 
 
 class ExportedReportView(ReportView):
@@ -80,6 +86,10 @@ def render_report_file(found: ReportWithImprint, form: ReportFormat) -> ReportFi
             return ReportFile(*render_pdf(whole))
         case "docx":
             return ReportFile(render_docx(whole))
+        case "bibtex":
+            return ReportFile(render_bibtex(whole).encode())
+        case "ris":
+            return ReportFile(render_ris(whole).encode())
         case "json":
             as_data = ExportedReportView(
                 task_id=found.report.task_id,

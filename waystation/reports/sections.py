@@ -12,6 +12,10 @@ ACCOUNT = "## About this report"
 NOT_USED = "## Not used"
 NOT_IN_MEMORY = "## Not all in memory"
 DOCUMENT_VERSIONS = "## Appendix: document versions"
+DATED, RETRIEVED = "dated", "retrieved"
+"""Before the day of a cited document, and before the day on which a page was fetched."""
+DIGEST_DIGITS = 16
+"""Digits of the SHA-256 that the appendix shows."""
 CHECKED_BY_CODE = "Checked by code:"
 NOT_JUDGED = "Whether the sources support the claims was not judged."
 

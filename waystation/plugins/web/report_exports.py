@@ -8,7 +8,7 @@ from fastapi import Depends, Query, Request
 from starlette.responses import Response
 
 from waystation.client import Client
-from waystation.client.exports import ReportWithImprint, load_draft, render_report_file
+from waystation.client.exports import FILE_SUFFIXES, ReportWithImprint, load_draft, render_report_file
 from waystation.reports.markdown import render_report_html
 from waystation.tasks.view import ReportView
 
@@ -16,16 +16,18 @@ AT_ONCE = 2
 """Number of files that are rendered at once: each takes seconds of CPU time."""
 PDF = "application/pdf"
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+BIBTEX, RIS = "application/x-bibtex", "application/x-research-info-systems"
 FILES: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "As data, or in the form that was asked for; PDF and DOCX as the command exports them.",
-        "content": {kind: {} for kind in ("text/markdown", "text/html", PDF, DOCX)},
+        "description": "As data, or in the form that was asked for; the others as files, as the command exports them.",
+        "content": {kind: {} for kind in ("text/markdown", "text/html", PDF, DOCX, BIBTEX, RIS)},
     }
 }
 """Responses in the API's description."""
-_BINARY: Mapping[Literal["pdf", "docx"], str] = {"pdf": PDF, "docx": DOCX}
+FileForm = Literal["pdf", "docx", "bibtex", "ris"]
+_MEDIA_TYPES: Mapping[FileForm, str] = {"pdf": PDF, "docx": DOCX, "bibtex": BIBTEX, "ris": RIS}
 
-ReportForm = Annotated[Literal["json", "markdown", "html", "pdf", "docx"], Query()]
+ReportForm = Annotated[Literal["json", "markdown", "html"] | FileForm, Query()]
 
 
 class ReportExporter:
@@ -43,7 +45,7 @@ class ReportExporter:
             return await load_draft(client, task_id)
 
     async def build_response(
-        self, found: ReportWithImprint, form: Literal["json", "markdown", "html", "pdf", "docx"]
+        self, found: ReportWithImprint, form: Literal["json", "markdown", "html"] | FileForm
     ) -> Response | ReportView:
         """Return the report in that format. Raises BadInput if a package that renders it is not installed."""
         match form:
@@ -55,12 +57,12 @@ class ReportExporter:
                 return Response(
                     await asyncio.to_thread(render_report_html, found.report.markdown), media_type="text/html"
                 )
-            case "pdf" | "docx":
+            case "pdf" | "docx" | "bibtex" | "ris":
                 async with self._files:
                     file = await asyncio.to_thread(render_report_file, found, form)
                 draft = "-draft" if found.report.version is None else ""
-                named = f'attachment; filename="{found.report.task_id}{draft}.{form}"'
-                return Response(file.content, media_type=_BINARY[form], headers={"content-disposition": named})
+                named = f'attachment; filename="{found.report.task_id}{draft}.{FILE_SUFFIXES.get(form, form)}"'
+                return Response(file.content, media_type=_MEDIA_TYPES[form], headers={"content-disposition": named})
 
 
 def get_report_exporter(request: Request) -> ReportExporter:
