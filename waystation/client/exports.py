@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from waystation.client.client import Client
@@ -16,6 +17,7 @@ from waystation.tasks.view import ReportView
 ReportFormat = Literal["md", "html", "pdf", "docx", "json", "bibtex", "ris"]
 
 
+_NO_PICTURES: Mapping[int, bytes] = MappingProxyType({})
 FILE_SUFFIXES: Mapping[ReportFormat, str] = {"bibtex": "bib"}
 """Extensions of files that are not named like their format."""
 
@@ -69,8 +71,20 @@ def build_imprint(report: ReportView) -> ReportMetadata:
     )
 
 
-def render_report_file(found: ReportWithImprint, form: ReportFormat) -> ReportFile:
+def list_report_sources(found: ReportWithImprint) -> tuple[NumberedSource, ...]:
+    """Return the numbered sources of a report."""
+    return build_report_export(parse_stored_report(found.report.markdown), found.imprint).sources
+
+
+def render_report_file(
+    found: ReportWithImprint, form: ReportFormat, pictures: Mapping[int, bytes] = _NO_PICTURES
+) -> ReportFile:
     """Render the report in this format. A long one takes seconds: do not call it on an event loop that serves others.
+
+    Args:
+        found: The report.
+        form: The format.
+        pictures: For HTML: PNG pictures of cited passages, by the number of the source.
 
     Raises:
         BadInput: A package that renders it is not installed.
@@ -81,7 +95,7 @@ def render_report_file(found: ReportWithImprint, form: ReportFormat) -> ReportFi
         case "md":
             return ReportFile(render_numbered_markdown(stored, whole).encode())
         case "html":
-            return ReportFile(render_html_page(whole).encode())
+            return ReportFile(render_html_page(whole, pictures).encode())
         case "pdf":
             return ReportFile(*render_pdf(whole))
         case "docx":

@@ -195,6 +195,21 @@ def load_documents(
     return DocumentLoadResult(documents=tuple(documents), skipped_items=tuple(left_out), unread=tuple(unread))
 
 
+def find_source_files(paths: Sequence[Path], hashes: Collection[str]) -> dict[str, Path]:
+    """Return the files with these content hashes, by hash, among the given files and those in the given folders.
+
+    Files are taken from a folder as `load_documents` takes them.
+
+    Raises:
+        BadInput: there are more files than a task may have documents.
+    """
+    seen: set[str] = set()
+    files = [file for path in paths for file in _listed(path, seen, None).files]
+    validate_document_count(len(files), "files")
+    found = {compute_file_hash(file): file for file in reversed(files)}
+    return {one: path for one, path in found.items() if one and one in hashes}
+
+
 def _listed(path: Path, seen: set[str], closed: Path | None) -> _Given:
     """List what there is to read, before reading anything."""
     left_out: list[SkippedItem] = []

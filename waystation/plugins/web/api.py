@@ -4,7 +4,7 @@ import secrets
 from datetime import date
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Body, Depends, File, Header, Path, Query, Request, Response, UploadFile
 from pydantic import Field, JsonValue
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -27,7 +27,7 @@ from waystation.plugins.web.access import PROBLEM, CurrentPrincipal, ProblemDeta
 from waystation.plugins.web.event_feed import EVENT_STREAM, EventFeed
 from waystation.plugins.web.file_previews import Previewer, Redacted, UploadedFiles
 from waystation.plugins.web.principals import Principal
-from waystation.plugins.web.report_exports import FILES, Exporter, ReportForm
+from waystation.plugins.web.report_exports import FILES, PNG, Exporter, ReportForm, draw_uploaded_passage
 from waystation.plugins.web.request_bodies import (
     Denial,
     Grant,
@@ -229,6 +229,21 @@ async def get_report(
     """Get a task's report."""
     found = await load_report(client, await client.resolve_task_id(task), version)
     return await making.build_response(found, form)
+
+
+@v1.post(
+    "/tasks/{task}/report/picture",
+    response_class=Response,
+    responses={200: {"description": "The picture.", "content": {PNG: {}}}},
+)
+async def post_picture(
+    client: TenantClient,
+    task: TaskPath,
+    source: Annotated[int, Query(ge=1, le=100_000, description="Number of the source in the report.")],
+    document: Annotated[UploadFile, File(description="The PDF as it was submitted. It is not stored.")],
+) -> Response:
+    """Draw the page of a cited PDF with the cited passage marked."""
+    return await draw_uploaded_passage(client, await client.resolve_task_id(task), source, [document])
 
 
 @v1.get("/tasks/{task}/draft", response_model=ReportView, responses=FILES)

@@ -65,7 +65,7 @@ from waystation.plugins.web.forms import (
     extract_form_texts,
 )
 from waystation.plugins.web.principals import UNKNOWN_PRINCIPAL, Principal
-from waystation.plugins.web.report_exports import Exporter
+from waystation.plugins.web.report_exports import Exporter, draw_uploaded_passage
 from waystation.plugins.web.request_bodies import (
     Denial,
     Grant,
@@ -498,9 +498,22 @@ async def render_report_page(
         title=report.title,
         report=await render_report_markup(report, task_id),
         source=cited,
+        most_bytes=MAX_BODY_BYTES,
         lines=lines,
         remark=remark,
     )
+
+
+@pages.post("/tasks/{task}/report/picture")
+async def render_picture_by_form(
+    request: Request, client: TenantClient, task: TaskPath, source: Annotated[int, Query(ge=1, le=100_000)]
+) -> Response:
+    """Draw the page of the chosen PDF with the passage of a source marked. The file is not stored."""
+
+    async def act(form: FormData) -> Response:
+        return await draw_uploaded_passage(client, await client.resolve_task_id(task), source, _files_of(form))
+
+    return await _taken(request, act)
 
 
 @pages.get("/tasks/{task}/draft")
