@@ -52,5 +52,7 @@ def render_files(found: FilePreviews) -> str:
 def _render_document(document: FilePreview) -> str:
     lines, characters = len(document.lines), document.characters
     head = f"{document.name}: {format_count(lines, 'line')}, {format_count(characters, 'character')}"
+    if document.date:
+        head += f", dated {document.date}"
     width = len(str(len(document.lines)))
     return "\n".join([head, *(f"{number:>{width}}| {line}" for number, line in enumerate(document.lines, 1))])

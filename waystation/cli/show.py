@@ -271,7 +271,7 @@ def report(
     elif form is None:
         print_markdown(found.report.markdown)
     else:
-        shown = asyncio.run(_draw(found, pictures)) if pictures else {}
+        shown: Mapping[int, bytes] = asyncio.run(_draw(found, pictures)) if pictures else {}
         _hand_over(_exported(found, form, shown), output, f"{found.report.task_id}.{FILE_SUFFIXES.get(form, form)}")
 
 

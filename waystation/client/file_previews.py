@@ -10,6 +10,7 @@ from pathlib import Path
 from waystation.config.settings import Settings
 from waystation.documents.document_loading import DocumentLoadResult, load_documents
 from waystation.documents.documents import SkippedItem, SourceDocument
+from waystation.documents.text_repository import make_document
 from waystation.kernel.errors import BadInput
 from waystation.kernel.value import Value
 from waystation.privacy.policy import (
@@ -31,6 +32,8 @@ class FilePreview(Value):
     lines: tuple[str, ...]
     """Lines, which agents read and cite by number, from 1."""
     characters: int
+    date: str = ""
+    """Day that the document states for itself, which agents see too; empty if it states none."""
 
 
 class SkippedFile(Value):
@@ -92,7 +95,8 @@ async def redact_file_previews(found: FilePreviews, settings: Settings) -> FileP
             original = "\n".join(document.lines)
             redacted = await redact_text(original, redactor, tenant, TextDestination.TOOL_RESULT)
             notes |= dict.fromkeys(build_redaction_notes(redacted, of=name))
-            documents.append(_of_lines(name, build_redacted_text(original, redacted).lines))
+            shown = _of_lines(name, build_redacted_text(original, redacted).lines)
+            documents.append(shown.replace(date=document.date))
         whole = [one.name for one in found.left_out]
         parts = await redact_names(whole, redactor, tenant, TextDestination.TOOL_RESULT)
     left_out = [one.replace(name=name) for one, name in zip(found.left_out, parts, strict=True)]
@@ -109,7 +113,8 @@ def _is_usable(path: Path, refused: list[SkippedFile]) -> bool:
 
 
 def _document(document: SourceDocument) -> FilePreview:
-    return _of_lines(document.name, normalize_line_endings(document.text).split("\n"))
+    lines = normalize_line_endings(document.text).split("\n")
+    return _of_lines(document.name, lines).replace(date=make_document(document).date)
 
 
 def _of_lines(name: str, lines: Iterable[str]) -> FilePreview:

@@ -13,6 +13,8 @@ from waystation.kernel.patterns import compile_bounded
 MAX_TITLE_CHARACTERS = 200
 MAX_HEAD_LINES = 100
 """Maximum lines in which a title is looked for."""
+MAX_HEAD_CHARACTERS = 50_000
+"""Maximum characters that those lines can have: of each, 500 are looked at."""
 _MAX_DATED_LINES = 20
 """Maximum lines in which a date is looked for: further down, dates are mostly of something else."""
 _MAX_LINE_CHARACTERS = 500
@@ -43,7 +45,7 @@ def describe_document(lines: Sequence[str]) -> DocumentDescription:
     fields = _list_front_matter(head) or _list_mail_headers(head)
     title = fields.get("title") or fields.get("subject") or _find_heading(head)
     dates = (fields[name] for name in fields if name in _DATE_NAMES)
-    day = next(filter(None, map(parse_day, dates)), "") or _find_dated_line(head[:_MAX_DATED_LINES])
+    day = next((day for one in dates if (day := parse_day(one))), "") or _find_dated_line(head[:_MAX_DATED_LINES])
     return DocumentDescription(_clean(title)[:MAX_TITLE_CHARACTERS], day)
 
 

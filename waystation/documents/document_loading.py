@@ -188,7 +188,9 @@ def load_documents(
         if item.extracted is None:
             unread.append(UnchangedFile(name=name, source=item.source))
             continue
-        documents.append(SourceDocument(name=name, text=item.extracted.text, source=item.source))
+        documents.append(
+            SourceDocument(name=name, text=item.extracted.text, source=item.source, date=item.extracted.date)
+        )
         left_out += [
             SkippedItem(name=f"{name}, {part.name}", reason=part.reason) for part in item.extracted.skipped_items
         ]

@@ -346,6 +346,7 @@ class ReportPublisher:
         for name in names:
             about = described.get(name, DocumentDescription())
             if (document := checked.task_documents.get(name)) is not None:
+                about = about._replace(date=about.date or document.date)
                 version = 1 + len(earlier.get(document.name, ()))
                 cited.setdefault(document.name, CitedSource(document.name, document.blob, about, version))
             elif (page := pages.get(name)) is not None:

@@ -108,7 +108,7 @@ def _draw(request: PassageImageRequest, file: int) -> tuple[PassageImageHeader, 
     page = document[request.page - 1]
     width, height = page.get_size()
     scale = min(_SCALE, sqrt(MAX_PIXELS / max(1.0, width * height)) * 0.99)
-    bitmap = page.render(scale=scale, rev_byteorder=True, force_bitmap_format=cast("int", raw.FPDFBitmap_BGR))
+    bitmap = page.render(scale=scale, rev_byteorder=True, force_bitmap_format=raw.FPDFBitmap_BGR)
     rows = _list_rows(bitmap)
     boxes = [_to_pixels(page, bitmap, rect) for rect in _find_rectangles(page.get_textpage(), request)]
     for box in boxes:
