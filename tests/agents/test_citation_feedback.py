@@ -36,6 +36,7 @@ from waystation.context.transcript import (
 )
 from waystation.documents.citations import CitedDocument, parse_citations
 from waystation.documents.documents import SourceDocument
+from waystation.documents.web_pages import StoredWebPage
 from waystation.kernel.scopes import TaskScope
 from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
@@ -292,7 +293,7 @@ class CountingChecker(CitationChecker):
 
     reads: list[TaskScope] = field(default_factory=list[TaskScope])
 
-    async def list_web_pages(self, task: TaskScope) -> dict[str, str]:
+    async def list_web_pages(self, task: TaskScope) -> dict[str, StoredWebPage]:
         """See base class."""
         self.reads.append(task)
         return await super().list_web_pages(task)

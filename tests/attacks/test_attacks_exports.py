@@ -81,8 +81,11 @@ async def test_a_report_and_a_draft_are_had_as_pdf_and_docx_under_a_name(setting
             words = ZipFile(BytesIO(docx.content)).read("word/document.xml").decode()
             assert ("Report" if path.endswith("report") else "One was closed.") in words
         draft, text = [await asking.get(f"/v1/tasks/{running}/draft", params=one) for one in ({}, {"form": "markdown"})]
+        ris, bibtex = [await asking.get(f"/v1/tasks/{ended}/report?form={form}") for form in ("ris", "bibtex")]
         none = await asking.get(f"/v1/tasks/{ended}/report?form=odt")
         missing = await asking.get(f"/v1/tasks/{running}/report?form=pdf")
+    assert ris.headers["content-disposition"] == f'attachment; filename="{ended}.ris"'
+    assert bibtex.headers["content-disposition"] == f'attachment; filename="{ended}.bib"'
     assert text.text == f"# Harbours of {running}\n\nOne was closed.\n"
     assert draft.json() == {
         "task_id": running,
@@ -104,13 +107,16 @@ async def test_the_page_of_a_task_leads_to_its_draft_while_it_works_and_to_files
     async with drafting(settings) as (_, asking):
         over, working = [(await asking.get(f"/tasks/{one}")).text for one in (ended, running)]
         draft = await asking.get(f"/tasks/{running}/draft")
-    links = {form: f'href="/v1/tasks/{ended}/report?form={form}" download' in over for form in ("pdf", "docx")}
-    assert links == {"pdf": True, "docx": True}
+    links = {
+        form: f'href="/v1/tasks/{ended}/report?form={form}" download' in over
+        for form in ("pdf", "docx", "bibtex", "ris")
+    }
+    assert all(links.values()), links
     assert (f'href="/tasks/{running}/draft"' in working, "/draft" in over) == (True, False)
     assert (draft.status_code, "One was closed." in draft.text) == (200, True)
     leads = re.findall(r'href="(/v1/tasks/[^"]+/draft[^"]*)"', draft.text)
-    assert leads == [f"/v1/tasks/{running}/draft{form}" for form in
-                     ("?form=pdf", "?form=docx", "?form=markdown", "?form=html", "")]  # fmt: skip
+    wanted = ("?form=pdf", "?form=docx", "?form=markdown", "?form=html", "", "?form=bibtex", "?form=ris")
+    assert leads == [f"/v1/tasks/{running}/draft{form}" for form in wanted]
 
 
 async def test_a_task_without_work_says_that_it_has_no_draft_and_drafts_are_made_one_at_a_time(

@@ -247,6 +247,7 @@ def test_as_data_the_report_has_its_citations(task_id: str, ran: Ran) -> None:
         "place": "",
         "quotation": None,
         "fault": "there is no such document",
+        "record": {"title": "", "date": "", "retrieved": "", "digest": ""},
     }
 
 
@@ -269,3 +270,13 @@ def test_what_cannot_be_written_is_refused_with_the_next_step(task_id: str, ran:
     code, _, err = ran("report", task_id, "--output", str(tmp_path / "no folder" / "a.html"))
     assert code == 1
     assert "No such file or directory" in err
+
+
+def test_the_sources_are_exported_as_bibtex_and_ris_by_the_name_of_the_file(
+    task_id: str, ran: Ran, tmp_path: Path
+) -> None:
+    for name, begins in (("a.bib", b"@misc{docs-a-init-py,"), ("a.ris", b"TY  - GEN\r\n")):
+        assert ran("report", task_id, "--output", str(tmp_path / name))[0] == 0
+        assert (tmp_path / name).read_bytes().startswith(begins)
+    assert ran("report", task_id, "--format", "bibtex", "--output", str(tmp_path))[0] == 0
+    assert (tmp_path / f"{task_id}.bib").exists()

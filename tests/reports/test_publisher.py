@@ -26,7 +26,7 @@ from waystation.kernel.errors import RedactionFailed
 from waystation.kernel.usage import Usage
 from waystation.reports.cited_sentences import extract_cited_sentences
 from waystation.reports.publisher import REDACTED_REMARK, PublishedReport
-from waystation.reports.report import OFFLINE_WARNING, extract_answer, render_document_versions
+from waystation.reports.report import OFFLINE_WARNING, CitedSource, extract_answer, render_document_versions
 from waystation.tasks.task import BudgetProgress, StepProgress, TaskPhase, TaskProgress
 
 PROGRESS = TaskProgress(
@@ -317,8 +317,7 @@ async def test_the_account_says_who_asked_and_which_versions_of_documents_are_ci
     assert appendix.startswith("The cited documents, with the first 16 digits of the SHA-256 of their texts:\n\n")
     assert f"- harbour.md `{document.blob[:16]}`\n- keeper.md" in appendix
     assert document.blob == hashlib.sha256(DOCUMENTS[0].text.encode()).hexdigest()
-    changed = document.replace(blob="b" * 64)
-    many = render_document_versions([changed] * 201, {"harbour.md": (document.blob,)})
+    many = render_document_versions([CitedSource("harbour.md", "b" * 64, version=2)] * 201)
     assert f"\n- harbour.md `{'b' * 16}` (version 2)\n- harbour.md" in many
     assert many.endswith("\n- and 1 more")
-    assert render_document_versions([], {}) == ""
+    assert render_document_versions([]) == ""

@@ -18,7 +18,7 @@ from waystation.documents.cited_sentences import SentenceCheck, check_cited_sent
 from waystation.documents.documents import Document, DocumentFinder, get_earlier_versions
 from waystation.documents.ports import DocumentReader, DocumentUpdateReader
 from waystation.documents.redacted_documents import DocumentNames, RedactedDocumentStore, build_document_names
-from waystation.documents.web_pages import extract_stored_web_pages, split_page_lines
+from waystation.documents.web_pages import StoredWebPage, extract_stored_web_pages, split_page_lines
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.scopes import TaskScope
 from waystation.privacy.ports import Redactor, Vault
@@ -88,7 +88,7 @@ class CitationChecker:
         ref: TaskRef,
         markdown: str,
         names: DocumentNames | None = None,
-        pages: Mapping[str, str] | None = None,
+        pages: Mapping[str, StoredWebPage] | None = None,
     ) -> CitationCheckResult:
         """Check all citations. Slow work is done in a thread: there may be thousands of citations in megabytes of text.
 
@@ -143,21 +143,20 @@ class CitationChecker:
                 }
         return found
 
-    async def list_web_pages(self, task: TaskScope) -> dict[str, str]:
-        """Return the content hashes of the web pages that the task's agents have fetched, by address."""
-        blobs: dict[str, str] = {}
+    async def list_web_pages(self, task: TaskScope) -> dict[str, StoredWebPage]:
+        """Return the web pages that the task's agents have fetched, by address."""
+        pages: dict[str, StoredWebPage] = {}
         for run_id in await self.store.list_run_ids(task.task_id, task):
-            pages = extract_stored_web_pages((await self.store.load_transcript(run_id, task)).messages)
-            blobs |= {address: page.blob for address, page in pages.items()}
-        return blobs
+            pages |= extract_stored_web_pages((await self.store.load_transcript(run_id, task)).messages)
+        return pages
 
     async def _cited_pages(
-        self, task: TaskScope, names: set[str], pages: Mapping[str, str] | None
+        self, task: TaskScope, names: set[str], pages: Mapping[str, StoredWebPage] | None
     ) -> dict[str, CitedDocument]:
         """Load web pages by the address as cited, as the task's agents have fetched them."""
         wanted = {name for name in names if name.startswith(("http://", "https://"))}
         fetched = pages if pages is not None else await self.list_web_pages(task) if wanted else {}
-        blobs = {address: blob for address, blob in fetched.items() if address in wanted}
+        blobs = {address: page.blob for address, page in fetched.items() if address in wanted}
         lines = {
             blob: await self.redacted_documents.get_comparison_lines(blob, task) for blob in _unique(blobs.values())
         }

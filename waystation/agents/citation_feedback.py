@@ -1,7 +1,7 @@
 """Checks the citations of what an agent submits, and tells the agent at once which of them do not hold and why."""
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from waystation.documents.citation_spelling import (
 from waystation.documents.citations import NO_LINE, NO_SUCH_DOCUMENT, Citation, FailedCitation
 from waystation.documents.cited_sentences import SentenceCheck
 from waystation.documents.redacted_documents import DocumentNames
+from waystation.documents.web_pages import StoredWebPage
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.text import format_count
 from waystation.privacy.policy import truncate_redacted
@@ -220,14 +221,14 @@ class SubmissionChecker:
             unsupported=tuple(f"{_quote(one.located.claim.text)}: {one.missing}" for one in sentences if one.missing),
         )
 
-    async def _list_web_pages(self, deliverable: Deliverable, ref: TaskRef) -> dict[str, str]:
+    async def _list_web_pages(self, deliverable: Deliverable, ref: TaskRef) -> dict[str, StoredWebPage]:
         """Return the fetched web pages if the deliverable may cite one; transcripts are not read otherwise."""
         if any("://" in text for text in render_cited_texts(deliverable)):
             return await self.citation_checker.list_web_pages(ref.scope)
         return {}
 
     async def _load_citable(
-        self, deliverable: Deliverable, ref: TaskRef, names: DocumentNames, pages: Mapping[str, str]
+        self, deliverable: Deliverable, ref: TaskRef, names: DocumentNames, pages: Iterable[str]
     ) -> CitableDocuments:
         """Load what the deliverable may cite, with the places of documents of which it cites pages."""
         check = self.citation_checker

@@ -333,14 +333,15 @@ async def _line(change: DocumentChange, document: Document, store: TextStore, re
     name = sanitize_line(document.name)
     match change.kind:
         case "added":
-            return f"- added: {name} ({document.lines} lines)"
+            return f"- added: {name} ({document.lines} lines{document.date_suffix})"
         case "removed":
             return f"- removed: {name}"
         case "changed":
             before, after = [
                 (await store.get_text(blob, reader)).splitlines() for blob in (change.before, change.after)
             ]
-            return f"- changed: {name} ({await asyncio.to_thread(_places, before, after)}; {document.lines} lines now)"
+            size = f"{document.lines} lines now{document.date_suffix}"
+            return f"- changed: {name} ({await asyncio.to_thread(_places, before, after)}; {size})"
 
 
 def _places(before: Sequence[str], after: Sequence[str]) -> str:

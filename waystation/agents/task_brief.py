@@ -342,7 +342,8 @@ def render_document_list(named: Sequence[Document], count: int) -> SafeMarkup:
 
 
 def _named(document: Document) -> str:
-    return f"- {sanitize_line(document.name)} ({REMOVED_NAME if document.removed else f'{document.lines} lines'})"
+    size = f"{document.lines} lines{document.date_suffix}"
+    return f"- {sanitize_line(document.name)} ({REMOVED_NAME if document.removed else size})"
 
 
 STARTING_TOKENS = 1_000

@@ -4,7 +4,7 @@ them.
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -25,8 +25,10 @@ from waystation.cli.render_context import format_context, format_restored_counts
 from waystation.cli.tools import format_agent_tools, list_agent_tools
 from waystation.client import connect_client
 from waystation.client.exports import (
+    FILE_SUFFIXES,
     ReportFormat,
     ReportWithImprint,
+    list_report_sources,
     load_draft,
     load_report,
     render_report_file,
@@ -224,11 +226,23 @@ def report(
     ] = False,
     form: Annotated[
         ReportFormat | None,
-        typer.Option("--format", metavar="FORMAT", help="Export with numbered citations: md, html, pdf, docx or json."),
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="Export: md, html, pdf, docx or json, with numbered citations; or the sources as bibtex or ris.",
+        ),
     ] = None,
     output: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="File or folder to write to; the extension sets the format."),
+    ] = None,
+    pictures: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--pictures",
+            metavar="PATH",
+            help="For html: file or folder of cited PDFs, to show each passage on its page; repeatable.",
+        ),
     ] = None,
     brief: Annotated[
         bool, typer.Option("--brief", help="Leave out how the report was made, and the versions of the documents.")
@@ -244,6 +258,8 @@ def report(
     if draft and version is not None:
         raise BadInput("--version names a stored report, and --draft is not stored: use one of them")
     form = form or (_format_of(output) if output is not None else None)
+    if pictures and form != "html":
+        raise BadInput("--pictures shows passages in an HTML file: add --format html")
     if form in _BINARY and output is None and sys.stdout.isatty():
         raise BadInput(f"a terminal cannot show {form}: use --output {task}.{form}, or redirect it into a file")
     found = asyncio.run(_draft(task) if draft else _stored(task, version))
@@ -256,26 +272,39 @@ def report(
     elif form is None:
         print_markdown(found.report.markdown)
     else:
-        _hand_over(_exported(found, form), output, f"{found.report.task_id}.{form}")
+        shown: Mapping[int, bytes] = asyncio.run(_draw(found, pictures)) if pictures else {}
+        _hand_over(_exported(found, form, shown), output, f"{found.report.task_id}.{FILE_SUFFIXES.get(form, form)}")
 
 
 def _format_of(output: Path) -> ReportFormat:
     """Return the format by the file's extension. Raises BadInput."""
     ending = output.suffix.removeprefix(".").lower()
     for form in get_args(ReportFormat):
-        if ending == form:
+        if ending in {form, FILE_SUFFIXES.get(form)}:
             return form
     raise BadInput(
         f"{output} has no extension that sets the format: add --format, one of {', '.join(get_args(ReportFormat))}"
     )
 
 
-def _exported(found: ReportWithImprint, form: ReportFormat) -> bytes:
+def _exported(found: ReportWithImprint, form: ReportFormat, pictures: Mapping[int, bytes]) -> bytes:
     """Render the report. Raises BadInput if a package for it is not installed."""
-    file = render_report_file(found, form)
+    file = render_report_file(found, form, pictures)
     if file.warning:
         print_message(file.warning)
     return file.content
+
+
+async def _draw(found: ReportWithImprint, paths: Sequence[Path]) -> Mapping[int, bytes]:
+    """Draw the cited passages, and report those without a picture."""
+    from waystation.client.passage_pictures import build_passage_pictures  # noqa: PLC0415
+
+    settings, sources = Settings(), list_report_sources(found)
+    async with await connect_client(settings) as client:
+        drawn = await build_passage_pictures(client, settings, found.report.task_id, sources, paths)
+    for one in drawn.skipped_items:
+        print_message(f"no picture of {one.name}: {one.reason}")
+    return {number: picture.png for number, picture in drawn.pictures.items()}
 
 
 def _hand_over(content: bytes, output: Path | None, name: str) -> None:

@@ -84,6 +84,7 @@ from waystation.tasks.view import (
 )
 
 if TYPE_CHECKING:
+    from waystation.client.file_previews import FilePreviews
     from waystation.client.schedules import ScheduleClient
     from waystation.client.submission import DocumentUpdateAnswer, ForkRequest
     from waystation.documents.document_loading import DocumentLoadResult
@@ -588,6 +589,15 @@ class Client:
         Raises UnknownTask; BadInput if no document has that name now.
         """
         return await store_queries.load_document_text(self._store, await self._load_row(task_id), name)
+
+    async def redact_file_previews(self, found: "FilePreviews") -> "FilePreviews":
+        """Replace private values in previews of files, as the policy of the settings does before a model call.
+
+        It loads the redactor, which takes seconds and hundreds of megabytes. Raises BadInput for the key.
+        """
+        from waystation.client.file_previews import redact_file_previews  # noqa: PLC0415
+
+        return await redact_file_previews(found, self._settings)
 
     async def update_documents(
         self, task_id: str, paths: Sequence[Path], *, remove_missing: bool = False, by: str = ""

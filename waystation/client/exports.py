@@ -1,9 +1,12 @@
 """Reports and drafts as files to send, for the command line, the API and the web pages."""
 
+from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from waystation.client.client import Client
+from waystation.plugins.exports.bibliography import render_bibtex, render_ris
 from waystation.plugins.exports.docx import render_docx
 from waystation.plugins.exports.page import render_html_page
 from waystation.plugins.exports.pdf import render_pdf
@@ -11,7 +14,12 @@ from waystation.reports.blocks import NumberedSource, ReportMetadata, parse_stor
 from waystation.reports.markdown import build_report_export, render_numbered_markdown
 from waystation.tasks.view import ReportView
 
-ReportFormat = Literal["md", "html", "pdf", "docx", "json"]
+ReportFormat = Literal["md", "html", "pdf", "docx", "json", "bibtex", "ris"]
+
+
+_NO_PICTURES: Mapping[int, bytes] = MappingProxyType({})
+FILE_SUFFIXES: Mapping[ReportFormat, str] = {"bibtex": "bib"}
+"""Extensions of files that are not named like their format."""
 
 
 class ExportedReportView(ReportView):
@@ -63,8 +71,20 @@ def build_imprint(report: ReportView) -> ReportMetadata:
     )
 
 
-def render_report_file(found: ReportWithImprint, form: ReportFormat) -> ReportFile:
+def list_report_sources(found: ReportWithImprint) -> tuple[NumberedSource, ...]:
+    """Return the numbered sources of a report."""
+    return build_report_export(parse_stored_report(found.report.markdown), found.imprint).sources
+
+
+def render_report_file(
+    found: ReportWithImprint, form: ReportFormat, pictures: Mapping[int, bytes] = _NO_PICTURES
+) -> ReportFile:
     """Render the report in this format. A long one takes seconds: do not call it on an event loop that serves others.
+
+    Args:
+        found: The report.
+        form: The format.
+        pictures: For HTML: PNG pictures of cited passages, by the number of the source.
 
     Raises:
         BadInput: A package that renders it is not installed.
@@ -75,11 +95,15 @@ def render_report_file(found: ReportWithImprint, form: ReportFormat) -> ReportFi
         case "md":
             return ReportFile(render_numbered_markdown(stored, whole).encode())
         case "html":
-            return ReportFile(render_html_page(whole).encode())
+            return ReportFile(render_html_page(whole, pictures).encode())
         case "pdf":
             return ReportFile(*render_pdf(whole))
         case "docx":
             return ReportFile(render_docx(whole))
+        case "bibtex":
+            return ReportFile(render_bibtex(whole).encode())
+        case "ris":
+            return ReportFile(render_ris(whole).encode())
         case "json":
             as_data = ExportedReportView(
                 task_id=found.report.task_id,

@@ -18,6 +18,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from waystation import __version__
 from waystation.client.agent_contexts import MemoryMatchJson, MemorySearchRequest
 from waystation.client.client import Client
+from waystation.client.file_previews import FilePreviews
 from waystation.client.schedules import ScheduleClient
 from waystation.config.settings import Settings
 from waystation.kernel.client_permissions import ClientPermission
@@ -185,6 +186,16 @@ class RemoteClient(Client):
         raise BadInput(
             f"a draft of {task_id} is not available through WAYSTATION_SERVER: run the command on the machine of the "
             f"store, without WAYSTATION_SERVER. `waystation show {task_id}` shows the progress"
+        )
+
+    async def redact_file_previews(self, found: FilePreviews) -> FilePreviews:
+        """Not available: the server replaces private values of files that are sent to `/v1/documents/read`.
+
+        Raises BadInput.
+        """
+        raise BadInput(
+            f"private values of {len(found.documents):,} documents cannot be replaced through WAYSTATION_SERVER: send "
+            "the files to /v1/documents/read?redacted=true, or use `waystation read --redacted`"
         )
 
     async def get_schedule_client(self) -> ScheduleClient:

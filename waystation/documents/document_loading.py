@@ -188,11 +188,28 @@ def load_documents(
         if item.extracted is None:
             unread.append(UnchangedFile(name=name, source=item.source))
             continue
-        documents.append(SourceDocument(name=name, text=item.extracted.text, source=item.source))
+        documents.append(
+            SourceDocument(name=name, text=item.extracted.text, source=item.source, date=item.extracted.date)
+        )
         left_out += [
             SkippedItem(name=f"{name}, {part.name}", reason=part.reason) for part in item.extracted.skipped_items
         ]
     return DocumentLoadResult(documents=tuple(documents), skipped_items=tuple(left_out), unread=tuple(unread))
+
+
+def find_source_files(paths: Sequence[Path], hashes: Collection[str]) -> dict[str, Path]:
+    """Return the files with these content hashes, by hash, among the given files and those in the given folders.
+
+    Files are taken from a folder as `load_documents` takes them.
+
+    Raises:
+        BadInput: there are more files than a task may have documents.
+    """
+    seen: set[str] = set()
+    files = [file for path in paths for file in _listed(path, seen, None).files]
+    validate_document_count(len(files), "files")
+    found = {compute_file_hash(file): file for file in reversed(files)}
+    return {one: path for one, path in found.items() if one and one in hashes}
 
 
 def _listed(path: Path, seen: set[str], closed: Path | None) -> _Given:

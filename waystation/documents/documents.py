@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from difflib import SequenceMatcher
 from functools import cached_property
-from typing import Literal, NamedTuple, final
+from typing import Annotated, Literal, NamedTuple, final
 
 from pydantic import ConfigDict, Field, computed_field
 
@@ -34,6 +34,10 @@ _MARKER = compile_bounded(r"\[((?:page|slide|sheet|chapter|section|attachment) [
 _ENDS_A_MARKER = str.maketrans("[]:", "()-")
 
 
+DocumentDate = Annotated[str, Field(pattern=r"^(?:\d{4}-\d{2}-\d{2})?$")]
+"""A day in ISO 8601, or empty."""
+
+
 class Document(Value):
     """One document of a task. `blob` is the content hash of its text; `name` is its path as the person gave it."""
 
@@ -45,6 +49,13 @@ class Document(Value):
     """Content hash of the file that the text was read from; empty if there was none."""
     removed: bool = False
     """Whether it was removed: it keeps its number, and is not read any more."""
+    date: DocumentDate = ""
+    """Day that the document states for itself, in ISO 8601; empty if it states none."""
+
+    @property
+    def date_suffix(self) -> str:
+        """Appended to its size in lists, so that readers know which of two documents is newer."""
+        return f", dated {self.date}" if self.date else ""
 
 
 class DocumentMatch(Value):
@@ -422,3 +433,5 @@ class SourceDocument(Value):
     text: str = Field(min_length=0)  # with a bound, pydantic rejects lone surrogates
     source: str = ""
     """Content hash of the file that it was read from: an unchanged file is not read again."""
+    date: DocumentDate = ""
+    """Day that the properties of the file state, in ISO 8601; a day in its text precedes it."""

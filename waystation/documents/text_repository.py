@@ -10,6 +10,7 @@ from functools import cache
 from sqlalchemy import ColumnElement, Select, bindparam, delete, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from waystation.documents.descriptions import MAX_HEAD_CHARACTERS, describe_document
 from waystation.documents.documents import Document, SourceDocument
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import StoreError, TextNotFoundError
@@ -56,6 +57,7 @@ def make_document(source: SourceDocument) -> Document:
         lines=max(1, len(source.text.splitlines())),
         characters=len(source.text),
         source=source.source,
+        date=describe_document(source.text[:MAX_HEAD_CHARACTERS].split("\n")).date or source.date,
     )
 
 
@@ -138,7 +140,7 @@ async def add_documents(connection: AsyncConnection, task_id: str, added: Sequen
 
 def build_document_row(task_id: str, position: int, document: Document) -> dict[str, object]:
     """Build the row of a document at its position in a task."""
-    name = bind_to_row(document.name, task_id, position, document.blob, document.source)
+    name = bind_to_row(document.name, task_id, position, document.blob, document.source, document.date)
     return {"task_id": task_id, "position": position, **document.model_dump(), "name": name}
 
 

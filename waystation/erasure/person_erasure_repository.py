@@ -153,7 +153,7 @@ async def _rebind_documents(connection: AsyncConnection, content: StoredContent,
     theirs = documents.c.task_id.in_([owner.task_id for owner in content.owners])
     listed = select(documents).where(documents.c.blob == content.blob, theirs)
     for row in (await connection.execute(listed)).all():
-        now = {"name": bind_to_row(row.name, row.task_id, row.position, blob, ""), "blob": blob, "source": ""}
+        now = {"name": bind_to_row(row.name, row.task_id, row.position, blob, "", row.date), "blob": blob, "source": ""}
         this = (documents.c.task_id == row.task_id, documents.c.position == row.position)
         await connection.execute(update(documents).where(*this).values(**now, characters=characters))
 

@@ -34,7 +34,11 @@ from waystation.reports.sections import (
     CITATIONS,
     CITED_SENTENCES,
     COMPARED_BY_CODE,
+    DATED,
+    DIGEST_DIGITS,
+    DOCUMENT_VERSIONS,
     FAILED_CITATIONS,
+    RETRIEVED,
     SOURCES,
 )
 from waystation.tasks.task import TaskPhase
@@ -44,6 +48,8 @@ _PASSED, _FAILED = f"\n\n{CITATIONS}\n\n", f"\n\n{FAILED_CITATIONS}\n\n"
 _SENTENCES = f"\n\n{CITED_SENTENCES}\n\n"
 _SENTENCE_COUNT = compile_bounded(rf"{COMPARED_BY_CODE}(?P<count>[\d,]{{1,20}}) cited sentences?\b")
 _LINES = compile_bounded(r"\blines? (?P<numbers>\d{1,18}(?:–\d{1,18})?(?:, \d{1,18}(?:–\d{1,18})?)*)")
+_DIGEST = compile_bounded(rf" `([0-9a-f]{{{DIGEST_DIGITS}}})`")
+_DAY = compile_bounded(r"\d{4}-\d{2}-\d{2}\)")
 AMBIGUOUS_FILE_STEMS = frozenset({"init", "index", "main", "readme", "license"})
 """Stems of file names that occur in many folders."""
 _MIN_PARTS = 2
@@ -149,6 +155,18 @@ ReportBlock = Annotated[
 ]
 
 
+class SourceRecord(Value):
+    """What the appendix says about a cited document or web page; empty where it says nothing."""
+
+    title: str = ""
+    date: str = ""
+    """Day that the document states, in ISO 8601."""
+    retrieved: str = ""
+    """Day on which the page was fetched, in ISO 8601."""
+    digest: str = ""
+    """First digits of the SHA-256 of its text."""
+
+
 class NumberedSource(Value):
     """A place that the report cites."""
 
@@ -165,6 +183,7 @@ class NumberedSource(Value):
     """Text of its first quotation."""
     fault: str = ""
     """Why the citation failed the check; empty if it passed."""
+    record: SourceRecord = SourceRecord()
 
     @property
     def where(self) -> str:
@@ -228,6 +247,8 @@ class StoredReport(NamedTuple):
     """Number of cited sentences that were checked."""
     remarks: Mapping[int, str]
     """What the lines of unsupported sentences lack, by the numbers of their marks."""
+    records: Mapping[str, SourceRecord]
+    """Cited documents and web pages, by name."""
 
 
 def parse_stored_report(markdown: str) -> StoredReport:
@@ -243,7 +264,34 @@ def parse_stored_report(markdown: str) -> StoredReport:
     body, checked, faults = _without_check(body)
     checked = " ".join(filter(None, [checked, compared]))
     body, places = _without_sources(body)
-    return StoredReport(_mark_previous_citations(body), checked, account, places, faults, sentences, remarks)
+    return StoredReport(
+        _mark_previous_citations(body),
+        checked,
+        account,
+        places,
+        faults,
+        sentences,
+        remarks,
+        _parse_records(account),
+    )
+
+
+def _parse_records(account: str) -> dict[str, SourceRecord]:
+    """Return what the appendix says about each cited document, by its name."""
+    listed = account.rpartition(f"\n\n{DOCUMENT_VERSIONS}\n")[2].splitlines()
+    found = ((_DIGEST.search(line), line) for line in listed if line.startswith("- "))
+    return {line[2 : match.start()]: _parse_record(match[1], line[match.end() :]) for match, line in found if match}
+
+
+def _parse_record(digest: str, rest: str) -> SourceRecord:
+    """Parse `: Title (dated 2024-05-31) (retrieved 2026-11-30)`."""
+    days: dict[str, str] = {}
+    for word in (RETRIEVED, DATED):
+        before, mark, day = rest.rpartition(f" ({word} ")
+        if mark and _DAY.fullmatch(day):
+            rest, days[word] = before, day.removesuffix(")")
+    title = rest.partition(": ")[2].strip()
+    return SourceRecord(title=title, date=days.get(DATED, ""), retrieved=days.get(RETRIEVED, ""), digest=digest)
 
 
 def _mark_previous_citations(body: str) -> str:
@@ -381,6 +429,7 @@ class CitationNumbering:
                 place=self._stored.places.get(place, ""),
                 quotation=quoted.get(place),
                 fault=self._stored.faults.get(f"[{place[0]}:{place[1]}-{place[2]}]", ""),
+                record=self._stored.records.get(place[0], SourceRecord()),
             )
             for place, number in self._cited.items()
         )

@@ -26,6 +26,7 @@ from waystation.documents.citations import (
 )
 from waystation.documents.cited_sentences import MarkedText, SentenceCheck, mark_sentences
 from waystation.documents.claim_support import SupportVerdict
+from waystation.documents.descriptions import MAX_HEAD_LINES, DocumentDescription, describe_document
 from waystation.documents.documents import get_earlier_versions
 from waystation.documents.ports import DocumentReader, DocumentStore, DocumentUpdateReader
 from waystation.kernel.clock import Clock
@@ -47,6 +48,8 @@ from waystation.reports.changes import compare_reports, render_report_changes
 from waystation.reports.cited_sentences import is_above_answer
 from waystation.reports.markdown import sanitize_markdown
 from waystation.reports.report import (
+    MAX_LISTED_DOCUMENTS,
+    CitedSource,
     FaultList,
     ReportAppendix,
     ReportParts,
@@ -391,11 +394,25 @@ class ReportPublisher:
         return f"- Submitted by {sanitize_line(row.request.tenant)}, {row.submitted_at:%Y-%m-%d %H:%M} UTC"
 
     async def _render_versions(self, ref: TaskRef, checked: CitationCheckResult) -> str:
-        """Render which versions of which documents are cited."""
+        """Render which versions of which documents and web pages are cited, with their titles and dates."""
         earlier = get_earlier_versions(await self.store.list_document_updates(ref.task_id, ref.scope))
-        meant = (checked.task_documents.get(one.document) for one in checked.valid_citations)
-        cited = {document.name: document for document in meant if document is not None}
-        return render_document_versions([*cited.values()], earlier)
+        names = dict.fromkeys(one.document for one in checked.valid_citations)
+        described = {
+            name: describe_document(checked.documents[name].list_lines(1, MAX_HEAD_LINES))
+            for name in [*names][:MAX_LISTED_DOCUMENTS]
+        }
+        are_pages = any(name not in checked.task_documents for name in names)
+        pages = await self.check.list_web_pages(ref.scope) if are_pages else {}
+        cited: dict[str, CitedSource] = {}
+        for name in names:
+            about = described.get(name, DocumentDescription())
+            if (document := checked.task_documents.get(name)) is not None:
+                about = about._replace(date=about.date or document.date)
+                version = 1 + len(earlier.get(document.name, ()))
+                cited.setdefault(document.name, CitedSource(document.name, document.blob, about, version))
+            elif (page := pages.get(name)) is not None:
+                cited.setdefault(page.url, CitedSource(page.url, page.blob, about, retrieved=page.retrieved))
+        return render_document_versions([*cited.values()])
 
     async def _faults(self, found: str, ref: TaskRef) -> FaultList:
         """Load the faults of a review."""

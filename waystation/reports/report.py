@@ -7,8 +7,9 @@ certain enough to bother a writer with.
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import takewhile
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -24,7 +25,8 @@ from waystation.documents.citations import (
     parse_citations,
     render_unsupported_sentence_mark,
 )
-from waystation.documents.documents import Document, SkippedItem
+from waystation.documents.descriptions import DocumentDescription
+from waystation.documents.documents import SkippedItem
 from waystation.documents.headings import ARABIC_VOWEL_SIGNS
 from waystation.documents.procedures import ProcedureSource
 from waystation.kernel.amount import format_amount, format_used_amount
@@ -40,12 +42,15 @@ from waystation.reports.sections import (
     CITED_SENTENCES,
     COMPARED_BY_CODE,
     CRITERIA,
+    DATED,
+    DIGEST_DIGITS,
     DOCUMENT_VERSIONS,
     FAILED_CITATIONS,
     NOT_IN_MEMORY,
     NOT_JUDGED,
     NOT_USED,
     QUESTIONS,
+    RETRIEVED,
     SOURCES,
 )
 from waystation.security.untrusted import neutralize_markdown, sanitize_line
@@ -71,7 +76,7 @@ MAX_TITLE_CHARACTERS = 300
 """Maximum length of a title in characters."""
 MAX_SKIPPED_LINES = 50
 """Maximum lines in the list of what was not used."""
-MAX_LISTED_DOCUMENTS, DIGEST_DIGITS = 200, 16
+MAX_LISTED_DOCUMENTS = 200
 """Maximum documents that the account names, and the hexadecimal digits shown of each hash."""
 
 
@@ -284,20 +289,43 @@ def render_procedure_lines(names: Sequence[str], digests: Sequence[str]) -> str:
     )
 
 
-def render_document_versions(documents: Sequence[Document], earlier: Mapping[str, Sequence[str]]) -> str:
-    """Render the appendix with the cited documents and the start of the SHA-256 of their texts; empty without any.
+class CitedSource(NamedTuple):
+    """A cited document or web page, as the appendix names it."""
 
-    `earlier` maps names to earlier versions.
+    name: str
+    """Name of the document, or address of the page."""
+    blob: str
+    """Content hash of its text."""
+    description: DocumentDescription = DocumentDescription()
+    version: int = 1
+    """Version that is cited, if the document changed while the task ran."""
+    retrieved: datetime | None = None
+    """When a web page was fetched."""
+
+
+def render_document_versions(sources: Sequence[CitedSource]) -> str:
+    """Render the appendix with the cited documents and pages: the start of the SHA-256 of their texts, title and date;
+    empty without any.
     """
-    lines = [
-        f"- {one.name} `{one.blob[:DIGEST_DIGITS]}`"
-        + (f" (version {len(before) + 1})" if (before := earlier.get(one.name, ())) else "")
-        for one in documents[:MAX_LISTED_DOCUMENTS]
-    ]
-    if len(documents) > MAX_LISTED_DOCUMENTS:
-        lines.append(f"- and {len(documents) - MAX_LISTED_DOCUMENTS:,} more")
+    lines = [_describe_source(one) for one in sources[:MAX_LISTED_DOCUMENTS]]
+    if len(sources) > MAX_LISTED_DOCUMENTS:
+        lines.append(f"- and {len(sources) - MAX_LISTED_DOCUMENTS:,} more")
     said = f"The cited documents, with the first {DIGEST_DIGITS} digits of the SHA-256 of their texts:"
     return "\n".join([DOCUMENT_VERSIONS, "", said, "", *lines]) if lines else ""
+
+
+def _describe_source(one: CitedSource) -> str:
+    title = sanitize_line(neutralize_markdown(one.description.title)).replace("`", "'")
+    parts = [f"- {one.name} `{one.blob[:DIGEST_DIGITS]}`"]
+    if one.version > 1:
+        parts.append(f" (version {one.version})")
+    if title:
+        parts.append(f": {title}")
+    if one.description.date:
+        parts.append(f" ({DATED} {one.description.date})")
+    if one.retrieved is not None:
+        parts.append(f" ({RETRIEVED} {one.retrieved.astimezone(UTC):%Y-%m-%d})")
+    return "".join(parts)
 
 
 def _cited(document: CitedDocument, ranges: Sequence[tuple[int, int]]) -> str:

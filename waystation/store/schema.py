@@ -192,13 +192,15 @@ documents = Table(
     Column("task_id", String, ForeignKey("tasks.task_id"), primary_key=True),
     Column("position", Integer, primary_key=True, autoincrement=False),
     # Bound to its text too: another text of the store cannot be substituted.
-    Column("name", EncryptedString("documents.name", "task_id", "position", "blob", "source"), nullable=False),
+    Column("name", EncryptedString("documents.name", "task_id", "position", "blob", "source", "date"), nullable=False),
     Column("blob", String, ForeignKey("texts.blob"), nullable=False),
     Column("lines", Integer, nullable=False),
     Column("characters", Integer, nullable=False),
     # Content hash of the file, so that an unchanged one is not read again.
     Column("source", String, nullable=False, server_default=""),
     Column("removed", Boolean, nullable=False, server_default=false()),
+    # The day that the document states for itself.
+    Column("date", String, nullable=False, server_default=""),
 )
 
 runs = Table(

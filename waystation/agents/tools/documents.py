@@ -71,7 +71,7 @@ class ListDocumentsTool(TypedTool[ListDocumentsInput]):
 
 
 def _line(document: Document) -> str:
-    size = f"{document.lines:,} lines, {document.characters:,} characters"
+    size = f"{document.lines:,} lines, {document.characters:,} characters{document.date_suffix}"
     return f"{sanitize_line(document.name)} ({REMOVED_NAME if document.removed else size})"
 
 

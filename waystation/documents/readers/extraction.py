@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import Enum, auto
 from typing import NamedTuple
 
-from waystation.documents.documents import SkippedItem, join_with_place_markers
+from waystation.documents.documents import DocumentDate, SkippedItem, join_with_place_markers
 from waystation.kernel.patterns import compile_bounded, compile_linear
 from waystation.kernel.value import Value
 
@@ -63,6 +63,8 @@ class ExtractedText(Value):
 
     text: str
     skipped_items: tuple[SkippedItem, ...] = ()
+    date: DocumentDate = ""
+    """Day that the properties of the file state; empty if they state none."""
 
 
 class ExtractionFailure(Value):

@@ -145,14 +145,14 @@ def read_file(path: Path, child: SubprocessFileReader) -> ExtractedText:
         UnreadableFileError: it is missing, not a file, too large, empty, damaged, protected, or of a kind that cannot
             be read.
     """
-    with _opened(path) as file:
+    with open_file(path) as file:
         return child.read(file, FileReadRequest(name=os.fsencode(path.name).decode("utf-8", "replace")))
 
 
 def compute_file_hash(path: Path) -> str:
     """Return the content hash of a file, to detect changes; empty if it cannot be read."""
     try:
-        with _opened(path) as number, os.fdopen(number, "rb", closefd=False) as file:
+        with open_file(path) as number, os.fdopen(number, "rb", closefd=False) as file:
             if os.fstat(number).st_size > MAX_FILE_BYTES:
                 return ""
             return hashlib.file_digest(file, "sha256").hexdigest()
@@ -161,8 +161,8 @@ def compute_file_hash(path: Path) -> str:
 
 
 @contextmanager
-def _opened(path: Path) -> Generator[int]:
-    """Open a file. Raises UnreadableFileError."""
+def open_file(path: Path) -> Generator[int]:
+    """Open a regular file for reading. Raises UnreadableFileError."""
     try:
         # A pipe would block, and a device would never end.
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -28,6 +28,7 @@ from waystation.documents.readers.extraction import (
     is_utf8,
     join_extracted_parts,
 )
+from waystation.documents.readers.file_dates import read_file_date
 from waystation.documents.readers.formats import decode_text, extract_file
 
 
@@ -96,7 +97,8 @@ def _extracted(request: FileReadRequest, file: int, begun: int) -> ExtractedText
     content = content or _content(file)
     if kind is not FileKind.TEXT:
         _check_again(request, kind)
-        return join_extracted_parts(extract_file(content, request.name, attached=_Attachments(request, begun).read))
+        extract = extract_file(content, request.name, attached=_Attachments(request, begun).read)
+        return join_extracted_parts(extract).replace(date=read_file_date(content, kind))
     text = "\n".join(decode_text(content).splitlines()).rstrip()
     if not text.strip():
         raise UnreadableFileError("empty")

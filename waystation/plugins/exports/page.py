@@ -2,8 +2,10 @@
 paper.
 """
 
-from collections.abc import Iterable
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
 from html import escape
+from types import MappingProxyType
 
 from waystation.reports.blocks import (
     CodeBlock,
@@ -23,6 +25,7 @@ from waystation.reports.blocks import (
     render_mark_number,
 )
 
+_NO_PICTURES: Mapping[int, bytes] = MappingProxyType({})
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _STYLE = """
 :root{color-scheme:light dark;--ink:#1d2126;--paper:#fff;--soft:#5c6670;--line:#d8dde2;--tint:#f4f6f8;--link:#1a5fa8;
@@ -55,6 +58,7 @@ th,td{border-bottom:1px solid var(--line);padding:.4rem .7rem;text-align:start;v
 th{border-bottom-width:2px;font-size:.86rem}
 hr{border:0;border-top:1px solid var(--line);margin:2rem 0}
 .sources ol{list-style:none;padding:0;columns:17rem 2;column-gap:2rem}
+.pictured ol{columns:auto}.pictured li{flex-wrap:wrap}.pictured img{max-width:100%;border:1px solid var(--line)}
 .sources li{break-inside:avoid;display:flex;gap:.6rem;padding:.15rem .3rem;line-height:1.45}
 .sources,.account{font-size:.88rem}.sources .number{flex:none;font-size:1em;min-width:2.2rem;text-align:end}
 .sources :target{background:var(--tint);outline:2px solid var(--link)}
@@ -67,15 +71,19 @@ li,blockquote,tr{break-inside:avoid}p{orphans:3;widows:3}}
 """
 
 
-def render_html_page(report: ExportedReport) -> str:
-    """Render the page. Each citation links to the list of sources, and each source back to its first citation."""
+def render_html_page(report: ExportedReport, pictures: Mapping[int, bytes] = _NO_PICTURES) -> str:
+    """Render the page. Each citation links to the list of sources, and each source back to its first citation.
+
+    `pictures`: PNG pictures of cited passages, by the number of the source.
+    """
+    policy = f"{_POLICY}; img-src data:" if pictures else _POLICY
     return "\n".join([
         '<!doctype html>\n<html lang="en">\n<head>',
-        f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+        f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="referrer" content="no-referrer">',
         f"<title>{escape(report.title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>",
-        _Writer(report.sources).render(report),
+        _Writer(report.sources, pictures=pictures).render(report),
         "</main>\n</body>\n</html>\n",
     ])  # fmt: skip
 
@@ -88,10 +96,13 @@ def render_html_body(report: ExportedReport, page: str) -> str:
 class _Writer:
     """Writes HTML, and tracks which sources were cited already."""
 
-    def __init__(self, sources: Iterable[NumberedSource], page: str = "") -> None:
+    def __init__(
+        self, sources: Iterable[NumberedSource], page: str = "", pictures: Mapping[int, bytes] = _NO_PICTURES
+    ) -> None:
         self._sources = {source.number: source for source in sources}
         self._cited: set[int] = set()
         self._page = page
+        self._pictures = pictures
 
     def render(self, report: ExportedReport) -> str:
         parts = [
@@ -111,14 +122,21 @@ class _Writer:
             remarks = "\n".join(map(self._remark, report.remarks))
             said += f'<ul class="remarks">\n{remarks}\n</ul>\n'
         items = "\n".join(map(self._source, report.sources))
-        return f'<section class="sources">\n<h2>Sources</h2>\n{said}<ol>\n{items}\n</ol>\n</section>'
+        kind = "sources pictured" if self._pictures else "sources"
+        return f'<section class="{kind}">\n<h2>Sources</h2>\n{said}<ol>\n{items}\n</ol>\n</section>'
 
-    @staticmethod
-    def _source(source: NumberedSource) -> str:
+    def _source(self, source: NumberedSource) -> str:
         fault = f'. <span class="fault">Failed check: {escape(source.fault)}.</span>' if source.fault else ""
         number = f'<a class="cite number" href="#cite-{source.number}">{render_citation_number(source)}</a>'
         name = f'<bdi title="{escape(source.document)}">{escape(source.name)}</bdi>'
-        return f'<li id="source-{source.number}">{number}<span>{name}, {escape(source.where)}{fault}</span></li>'
+        said = f"{number}<span>{name}, {escape(source.where)}{fault}</span>"
+        return f'<li id="source-{source.number}">{said}{self._picture(source)}</li>'
+
+    def _picture(self, source: NumberedSource) -> str:
+        if (png := self._pictures.get(source.number)) is None:
+            return ""
+        words = escape(f"{source.name}, {source.where}, on its page")
+        return f'<img alt="{words}" src="data:image/png;base64,{b64encode(png).decode()}">'
 
     @staticmethod
     def _remark(remark: SentenceRemark) -> str:

@@ -473,6 +473,8 @@ class AccessGuard:
         return self._access.make_key_cookie(given.split("_")[1])
 
 
+READ_DOCUMENTS = "/documents/read"
+"""End of the path that reads files and changes nothing."""
 _HANDS_IN = ("/v1/tasks", "/fork", "/submit")
 _AT_MOST_ONCE = ("/approve", "/deny", "/deliver", "/limit", "/cancel")
 
@@ -482,7 +484,7 @@ def describe_unknown_outcome(request: Request) -> str:
     that reads.
     """
     path, keyed = request.url.path, "idempotency-key" in request.headers
-    if request.method in SAFE_METHODS:
+    if request.method in SAFE_METHODS or path.endswith(READ_DOCUMENTS):
         return ""
     unknown = "it is unknown whether this was done"
     if path.endswith(_HANDS_IN) and keyed:

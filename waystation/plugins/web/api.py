@@ -4,7 +4,7 @@ import secrets
 from datetime import date
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Body, Depends, File, Header, Path, Query, Request, Response, UploadFile
 from pydantic import Field, JsonValue
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -14,6 +14,7 @@ from waystation import __version__
 from waystation.client import Client
 from waystation.client.agent_contexts import MemoryMatchJson, MemorySearchRequest
 from waystation.client.exports import load_report
+from waystation.client.file_previews import FilePreviews
 from waystation.client.remote import MESSAGE_PATH, REMOTE_METHODS, VERSION_HEADER
 from waystation.context.audit import AnnotatedTranscript, build_transcript_view
 from waystation.context.history import build_model_view
@@ -24,8 +25,9 @@ from waystation.kernel.value import UtcMoment, Value
 from waystation.memory.passages import MemoryExcerpt
 from waystation.plugins.web.access import PROBLEM, CurrentPrincipal, ProblemDetails
 from waystation.plugins.web.event_feed import EVENT_STREAM, EventFeed
+from waystation.plugins.web.file_previews import Previewer, Redacted, UploadedFiles
 from waystation.plugins.web.principals import Principal
-from waystation.plugins.web.report_exports import FILES, Exporter, ReportForm
+from waystation.plugins.web.report_exports import FILES, PNG, Exporter, ReportForm, draw_uploaded_passage
 from waystation.plugins.web.request_bodies import (
     Denial,
     Grant,
@@ -245,6 +247,21 @@ async def get_report(
     return await making.build_response(found, form)
 
 
+@v1.post(
+    "/tasks/{task}/report/picture",
+    response_class=Response,
+    responses={200: {"description": "The picture.", "content": {PNG: {}}}},
+)
+async def post_picture(
+    client: TenantClient,
+    task: TaskPath,
+    source: Annotated[int, Query(ge=1, le=100_000, description="Number of the source in the report.")],
+    document: Annotated[UploadFile, File(description="The PDF as it was submitted. It is not stored.")],
+) -> Response:
+    """Draw the page of a cited PDF with the cited passage marked."""
+    return await draw_uploaded_passage(client, await client.resolve_task_id(task), source, [document])
+
+
 @v1.get("/tasks/{task}/draft", response_model=ReportView, responses=FILES)
 async def get_draft(
     client: TenantClient,
@@ -266,6 +283,17 @@ async def get_cost(client: TenantClient, task: TaskPath) -> CostView:
 async def get_documents(client: TenantClient, task: TaskPath) -> tuple[Document, ...]:
     """List the current documents of a task."""
     return await client.list_documents(await client.resolve_task_id(task))
+
+
+@v1.post("/documents/read")
+async def post_read_documents(
+    client: TenantClient, previewer: Previewer, documents: UploadedFiles, redacted: Redacted = False
+) -> FilePreviews:
+    """Get what agents would see of these files, with everything that is left out. Nothing is stored.
+
+    The files are sent as a form (`multipart/form-data`), all in the field `documents`.
+    """
+    return await previewer.preview(client, documents, redacted=redacted)
 
 
 @v1.get("/tasks/{task}/compactions")

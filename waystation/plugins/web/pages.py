@@ -24,6 +24,7 @@ from waystation.client.agent_contexts import (
     MemorySearchRequest,
     format_passage_origin,
 )
+from waystation.client.file_previews import FilePreviews
 from waystation.client.store_queries import DEFAULT_TASK_LIMIT
 from waystation.context.audit import build_transcript_view
 from waystation.documents.document_loading import DocumentLoadResult
@@ -54,6 +55,7 @@ from waystation.plugins.web.api import (
 from waystation.plugins.web.app import convert_exception_to_problem
 from waystation.plugins.web.charts import build_daily_spending_chart
 from waystation.plugins.web.event_feed import EventFeed
+from waystation.plugins.web.file_previews import MAX_FILES, Previewer
 from waystation.plugins.web.forms import (
     NO_REJECTED_FORM,
     WHOLE_FORM,
@@ -64,7 +66,7 @@ from waystation.plugins.web.forms import (
     extract_form_texts,
 )
 from waystation.plugins.web.principals import UNKNOWN_PRINCIPAL, Principal
-from waystation.plugins.web.report_exports import Exporter
+from waystation.plugins.web.report_exports import Exporter, draw_uploaded_passage
 from waystation.plugins.web.request_bodies import (
     Denial,
     Grant,
@@ -110,7 +112,9 @@ from waystation.tasks.view import TaskFilter, list_pending_approvals
 
 AT_ONCE = 50
 """Maximum number of requests that one confirmation answers."""
-MAX_FILES, MAX_FORM_FIELDS = 200, AT_ONCE + 20
+MAX_FORM_FIELDS = AT_ONCE + 20
+MAX_PREVIEW_LINES = 2_000
+"""Maximum lines of one document on the page that shows what agents would see."""
 RESUME_WAIT_SECONDS, RESUME_POLL_SECONDS = 10.0, 0.2
 """Maximum seconds to wait until a worker has resumed a finished task, and polling interval."""
 
@@ -499,9 +503,22 @@ async def render_report_page(
         title=report.title,
         report=await render_report_markup(report, task_id),
         source=cited,
+        most_bytes=MAX_BODY_BYTES,
         lines=lines,
         remark=remark,
     )
+
+
+@pages.post("/tasks/{task}/report/picture")
+async def render_picture_by_form(
+    request: Request, client: TenantClient, task: TaskPath, source: Annotated[int, Query(ge=1, le=100_000)]
+) -> Response:
+    """Draw the page of the chosen PDF with the passage of a source marked. The file is not stored."""
+
+    async def act(form: FormData) -> Response:
+        return await draw_uploaded_passage(client, await client.resolve_task_id(task), source, _files_of(form))
+
+    return await _taken(request, act)
 
 
 @pages.get("/tasks/{task}/draft")
@@ -549,9 +566,50 @@ async def submit_by_form(request: Request, client: TenantClient, principal: Curr
     return await _taken(request, act, lambda sent: _front(request, client, principal, TasksPageQuery(), sent), NEW_TASK)
 
 
+@pages.get("/documents")
+async def render_documents_page(request: Request) -> HTMLResponse:
+    """Render the form that shows what agents would see of files."""
+    return _documents_page(request)
+
+
+def _documents_page(
+    request: Request, found: FilePreviews | None = None, back: RejectedForm = NO_REJECTED_FORM
+) -> HTMLResponse:
+    return _page(
+        request,
+        "documents.html",
+        back=back,
+        found=found,
+        most_bytes=MAX_BODY_BYTES,
+        most_files=MAX_FILES,
+        most_lines=MAX_PREVIEW_LINES,
+    )
+
+
+@pages.post("/documents/read")
+async def read_documents_by_form(request: Request, client: TenantClient, previewer: Previewer) -> Response:
+    """Render what agents would see of the chosen files. Nothing is stored."""
+
+    async def act(form: FormData) -> Response:
+        files, faults = _files_of(form), FormErrorCollector()
+        with faults.collecting_errors_of("documents"):
+            found = await previewer.preview(client, files, redacted=bool(_field(form, "redacted")))
+            return _documents_page(request, found)
+        raise faults.error
+
+    async def again(sent: RejectedForm) -> Response:
+        return _documents_page(request, back=sent)
+
+    return await _taken(request, act, again, "read")
+
+
+def _files_of(form: FormData) -> list[UploadFile]:
+    """Return the chosen files. A form without any has one without a name."""
+    return [one for one in form.getlist("documents") if isinstance(one, UploadFile) and one.filename]
+
+
 async def _hand_in(client: Client, principal: Principal, form: FormData) -> Response:
     """Submit a task. Raises FormValidationError, and as `Client.submit` does."""
-    files = [one for one in form.getlist("documents") if isinstance(one, UploadFile) and one.filename]
     request_id, faults, loaded = (
         _field(form, "request_id") or token_hex(8),
         FormErrorCollector(),
@@ -560,7 +618,7 @@ async def _hand_in(client: Client, principal: Principal, form: FormData) -> Resp
     session = _field(form, "session") or make_own_session_name(request_id)
     documents: Sequence[SourceDocument] = ()
     with faults.collecting_errors_of("documents"):
-        loaded = await load_uploads(files)
+        loaded = await load_uploads(_files_of(form))
         documents = await use_session_documents(client, session, loaded.documents)
     faults.skipped_items = loaded.skipped_items
     with faults.collecting_errors_of("budget"):

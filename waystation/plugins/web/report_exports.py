@@ -1,14 +1,26 @@
 """Reports and drafts as the API and the web pages return them: as data, as text, or as a file."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Annotated, Any, Literal
 
 from fastapi import Depends, Query, Request
+from starlette.datastructures import UploadFile
 from starlette.responses import Response
 
 from waystation.client import Client
-from waystation.client.exports import ReportWithImprint, load_draft, render_report_file
+from waystation.client.exports import (
+    FILE_SUFFIXES,
+    ReportWithImprint,
+    list_report_sources,
+    load_draft,
+    load_report,
+    render_report_file,
+)
+from waystation.client.passage_pictures import load_cited_passage, render_cited_passage
+from waystation.kernel.errors import BadInput
 from waystation.reports.markdown import render_report_html
 from waystation.tasks.view import ReportView
 
@@ -16,16 +28,19 @@ AT_ONCE = 2
 """Number of files that are rendered at once: each takes seconds of CPU time."""
 PDF = "application/pdf"
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
+PNG = "image/png"
+BIBTEX, RIS = "application/x-bibtex", "application/x-research-info-systems"
 FILES: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "As data, or in the form that was asked for; PDF and DOCX as the command exports them.",
-        "content": {kind: {} for kind in ("text/markdown", "text/html", PDF, DOCX)},
+        "description": "As data, or in the form that was asked for; the others as files, as the command exports them.",
+        "content": {kind: {} for kind in ("text/markdown", "text/html", PDF, DOCX, BIBTEX, RIS)},
     }
 }
 """Responses in the API's description."""
-_BINARY: Mapping[Literal["pdf", "docx"], str] = {"pdf": PDF, "docx": DOCX}
+FileForm = Literal["pdf", "docx", "bibtex", "ris"]
+_MEDIA_TYPES: Mapping[FileForm, str] = {"pdf": PDF, "docx": DOCX, "bibtex": BIBTEX, "ris": RIS}
 
-ReportForm = Annotated[Literal["json", "markdown", "html", "pdf", "docx"], Query()]
+ReportForm = Annotated[Literal["json", "markdown", "html"] | FileForm, Query()]
 
 
 class ReportExporter:
@@ -43,7 +58,7 @@ class ReportExporter:
             return await load_draft(client, task_id)
 
     async def build_response(
-        self, found: ReportWithImprint, form: Literal["json", "markdown", "html", "pdf", "docx"]
+        self, found: ReportWithImprint, form: Literal["json", "markdown", "html"] | FileForm
     ) -> Response | ReportView:
         """Return the report in that format. Raises BadInput if a package that renders it is not installed."""
         match form:
@@ -55,12 +70,37 @@ class ReportExporter:
                 return Response(
                     await asyncio.to_thread(render_report_html, found.report.markdown), media_type="text/html"
                 )
-            case "pdf" | "docx":
+            case "pdf" | "docx" | "bibtex" | "ris":
                 async with self._files:
                     file = await asyncio.to_thread(render_report_file, found, form)
                 draft = "-draft" if found.report.version is None else ""
-                named = f'attachment; filename="{found.report.task_id}{draft}.{form}"'
-                return Response(file.content, media_type=_BINARY[form], headers={"content-disposition": named})
+                named = f'attachment; filename="{found.report.task_id}{draft}.{FILE_SUFFIXES.get(form, form)}"'
+                return Response(file.content, media_type=_MEDIA_TYPES[form], headers={"content-disposition": named})
+
+
+_DRAWING = asyncio.Semaphore(AT_ONCE)
+
+
+async def draw_uploaded_passage(client: Client, task_id: str, number: int, files: Sequence[UploadFile]) -> Response:
+    """Draw the passage of a source of the newest report on the page of its PDF, of which the file was sent.
+
+    Raises:
+        BadInput: The report has no such source, it is not on a page of a PDF, or this is another file.
+    """
+    if len(files) != 1:
+        raise BadInput("choose the PDF that was submitted, and no other file")
+    found = await load_report(client, task_id)
+    sources = await asyncio.to_thread(list_report_sources, found)
+    source = next((one for one in sources if one.number == number), None)
+    if source is None:
+        raise BadInput(f"the report has no source {number}")
+    passage = await load_cited_passage(client, task_id, source)
+    async with _DRAWING:
+        with NamedTemporaryFile() as file:
+            file.write(await files[0].read())
+            file.flush()
+            picture = await asyncio.to_thread(render_cited_passage, passage, Path(file.name))
+    return Response(picture.png, media_type=PNG)
 
 
 def get_report_exporter(request: Request) -> ReportExporter:

@@ -1,0 +1,77 @@
+"""`waystation report --pictures`: cited passages on the pages of their PDFs, in an HTML file."""
+
+import asyncio
+from base64 import b64decode
+from pathlib import Path
+
+import pytest
+from bs4 import BeautifulSoup
+
+from tests.support.cited_pdf import store_task_citing, write_cited_files
+from waystation.cli.console import BAD_USAGE, OK
+from waystation.cli.main import run
+from waystation.client import passage_pictures
+from waystation.config.settings import Settings
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    write_cited_files(folder)
+    return folder
+
+
+@pytest.fixture
+def task_id(without_server: Settings, folder: Path) -> str:
+    return asyncio.run(store_task_citing(without_server, folder))
+
+
+def export_html(task_id: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> tuple[BeautifulSoup, str]:
+    assert run(["report", task_id, "--format", "html", "--pictures", str(folder)]) == OK
+    said = capfd.readouterr()
+    return BeautifulSoup(said.out, "html.parser"), said.err
+
+
+def test_each_source_on_a_page_is_shown_unless_its_page_has_private_values(
+    task_id: str, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    page, said = export_html(task_id, folder, capfd)
+    (picture,) = page.find_all("img")
+    assert picture["alt"] == "paper.pdf, page 1, lines 2–3, on its page"
+    assert [one["id"] for one in page.select(".sources li:has(img)")] == ["source-1"]
+    kind, _, content = str(picture["src"]).partition(",")
+    assert (kind, b64decode(content)[:4]) == ("data:image/png;base64", b"\x89PNG")
+    assert "img-src data:" in str(page.find("meta", attrs={"http-equiv": True}))
+    assert "no picture of [2]: page 2 has private values, which a picture would show" in said
+    assert "no picture of [3]: line 1 of notes.md is not on a page of a PDF" in said
+    assert "[4]" not in said
+
+
+def test_without_the_file_that_was_submitted_there_is_no_picture(
+    task_id: str, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with (folder / "paper.pdf").open("ab") as file:
+        file.write(b"\n")
+    page, said = export_html(task_id, folder, capfd)
+    assert page.find("img") is None
+    assert "img-src" not in str(page)
+    assert "no picture of [1]: its file is not there, or has changed since it was submitted" in said
+
+
+def test_there_are_at_most_so_many_pictures(
+    task_id: str, folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passage_pictures, "MAX_PICTURES", 0)
+    page, said = export_html(task_id, folder, capfd)
+    assert page.find("img") is None
+    assert "no picture of [1]: a report has at most 0 pictures" in said
+
+
+def test_under_the_strict_policy_no_picture_is_exported_and_only_html_has_them(
+    task_id: str, folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(["report", task_id, "--format", "pdf", "--pictures", str(folder)]) == BAD_USAGE
+    monkeypatch.setenv("WAYSTATION_PRIVACY", "strict")
+    assert run(["report", task_id, "--format", "html", "--pictures", str(folder)]) == BAD_USAGE
+    assert "the privacy policy is strict" in capfd.readouterr().err

@@ -1,0 +1,117 @@
+"""Passages on the pages of their PDFs, drawn by a confined child."""
+
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+from zlib import decompress
+
+import pytest
+
+from tests.support.document_files import make_pdf_file
+from waystation.documents.document_loading import load_documents
+from waystation.documents.readers.extraction import UnreadableFileError
+from waystation.documents.readers.passage_image import (
+    PassageImage,
+    PassageImageRenderer,
+    PassageImageRequest,
+    build_passage_request,
+    encode_png,
+)
+
+FIRST = "The harbour was dug\nin 1811 by hand.\nIt silted up.\nThe keeper left.\nIt silted up.\nNo ship came."
+YELLOW = b"\xff\xff\x72"
+
+
+@pytest.fixture(scope="module")
+def renderer() -> Iterator[PassageImageRenderer]:
+    with PassageImageRenderer() as renderer:
+        yield renderer
+
+
+@pytest.fixture
+def paper(tmp_path: Path) -> Path:
+    path = tmp_path / "paper.pdf"
+    path.write_bytes(make_pdf_file(FIRST, "scan", "Of the second page."))
+    return path
+
+
+def render_lines(renderer: PassageImageRenderer, path: Path, first: int, last: int) -> PassageImage:
+    (document,) = load_documents([path]).documents
+    request = build_passage_request(document.text.split("\n"), first, last)
+    assert request is not None
+    return renderer.render(path, request)
+
+
+def list_rows(image: PassageImage) -> list[bytes]:
+    """Rows of pixels of a picture that `encode_png` has made."""
+    width = int.from_bytes(image.png[16:20])
+    start = image.png.index(b"IDAT") + 4
+    rows = decompress(image.png[start : start + int.from_bytes(image.png[start - 8 : start - 4])])
+    size = width * 3 + 1
+    return [rows[at + 1 : at + size] for at in range(0, len(rows), size)]
+
+
+def find_marked_rows(image: PassageImage) -> list[int]:
+    return [number for number, row in enumerate(list_rows(image)) if YELLOW in row]
+
+
+def test_the_lines_of_a_passage_are_marked_and_only_their_part_of_the_page_is_shown(
+    renderer: PassageImageRenderer, paper: Path
+) -> None:
+    one, two = render_lines(renderer, paper, 2, 2), render_lines(renderer, paper, 2, 3)
+    assert (one.page, one.marked, two.marked) == (1, True, True)
+    assert 15 <= len(find_marked_rows(one)) <= 35
+    assert len(find_marked_rows(two)) > 1.5 * len(find_marked_rows(one))
+    assert len(list_rows(two)) < 300
+
+
+def test_of_equal_lines_the_cited_one_is_marked(renderer: PassageImageRenderer, tmp_path: Path) -> None:
+    path = tmp_path / "equal.pdf"
+    path.write_bytes(make_pdf_file("It silted up.\nThe keeper left.\nIt silted up.\nNo ship came."))
+    first, second = [list_rows(render_lines(renderer, path, line, line)) for line in (2, 4)]
+    assert len(second) > len(first)  # the first is at the top, where less of the page is above it
+
+
+def test_a_passage_on_two_pages_is_shown_on_the_first_and_a_marker_is_no_passage(
+    renderer: PassageImageRenderer, paper: Path
+) -> None:
+    (document,) = load_documents([paper]).documents
+    lines = document.text.split("\n")
+    both = build_passage_request(lines, 7, len(lines))
+    assert both == PassageImageRequest(page=1, words="No ship came.\n", before="\n".join(lines[1:6]))
+    marker = build_passage_request(lines, lines.index("[page 3]") + 1, len(lines))
+    assert marker is not None
+    assert (marker.page, marker.words, marker.before) == (3, "Of the second page.", "")
+    assert renderer.render(paper, marker).marked
+    assert build_passage_request(["# Notes", "Text."], 1, 2) is None
+    assert build_passage_request(lines, 900, 901) is None
+
+
+def test_words_that_are_not_on_the_page_leave_it_whole_and_unmarked(
+    renderer: PassageImageRenderer, paper: Path
+) -> None:
+    found = renderer.render(paper, PassageImageRequest(page=1, words="Not there at all", before=""))
+    assert (found.marked, len(list_rows(found))) == (False, 1651)
+    assert find_marked_rows(found) == []
+    some = renderer.render(paper, PassageImageRequest(page=1, words="Th\ufffd harbour\nin 1811 by hand.", before=""))
+    assert some.marked
+
+
+def test_what_cannot_be_drawn_is_refused_and_the_next_one_is_drawn(
+    renderer: PassageImageRenderer, paper: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "no.pdf").write_bytes(b"%PDF-1.7 broken")
+    (tmp_path / "locked.pdf").write_bytes(make_pdf_file("One", encrypted=True))
+    request = PassageImageRequest(page=9, words="x", before="")
+    reasons = {"no.pdf": "cannot be drawn", "locked.pdf": "cannot be drawn", "gone.pdf": "no such file"}
+    for name, reason in {"paper.pdf": "has no page 9", **reasons}.items():
+        with pytest.raises(UnreadableFileError, match=reason):
+            renderer.render(tmp_path / name, request)
+    assert render_lines(renderer, paper, 2, 2).marked
+
+
+def test_the_png_is_read_by_another_library() -> None:
+    image: Any = pytest.importorskip("PIL.Image")
+    with image.open(BytesIO(encode_png(2, 1, bytes([255, 0, 0, 1, 2, 3])))) as opened:
+        assert [opened.getpixel((x, 0)) for x in (0, 1)] == [(255, 0, 0), (1, 2, 3)]
