@@ -30,6 +30,9 @@ MAX_PLACE_CHARACTERS = 120
 REMOVED_NAME = "removed while the task ran"
 """Shown to agents instead of the name of such a document, which keeps its number."""
 
+RECOGNISED_FROM_PICTURE = "recognised from a picture"
+"""Part of the places of text that was recognised (OCR)."""
+
 _MARKER = compile_bounded(r"\[((?:page|slide|sheet|chapter|section|attachment) [^\[\]:\s][^\[\]:\n]*)\]")
 _ENDS_A_MARKER = str.maketrans("[]:", "()-")
 
@@ -153,6 +156,11 @@ def parse_place_marker(line: str) -> str | None:
     """Return the place in a marker line; None if it is a line of the document."""
     marker = _MARKER.fullmatch(line)
     return marker[1] if marker else None
+
+
+def is_recognised_place(place: str) -> bool:
+    """Whether the text at this place was recognised from a picture, so that some of its characters may be wrong."""
+    return f"({RECOGNISED_FROM_PICTURE}, " in place
 
 
 def join_with_place_markers(parts: Iterable[tuple[str, str]]) -> str:

@@ -1,0 +1,123 @@
+"""Recognises text in pictures with RapidOCR's bundled models, which need no network. Runs in the child only.
+
+The packages belong to the extra `ocr`, and are loaded for the first picture: most files have none.
+"""
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import Protocol, cast
+
+from waystation.documents.readers.extraction import RecognitionOptions, UnreadableFileError
+from waystation.documents.readers.page_layout import Corner, build_page_text
+from waystation.documents.readers.recognition import PagePicture, PictureLoader, RecognisedPage
+
+_DETECTION_PIXELS = 1_600
+"""Maximum width or height in which lines are looked for; their letters are read in full size."""
+_MAX_SIDE = 20_000
+_PACKAGES = ("cv2", "numpy", "onnxruntime", "rapidocr")
+
+
+class _Result(Protocol):
+    """The used part of the library's result; all are None if no text was found."""
+
+    boxes: Sequence[Sequence[Corner]] | None
+    txts: Sequence[str] | None
+    scores: Sequence[float] | None
+
+
+class _Engine(Protocol):
+    def __call__(self, picture: object) -> _Result: ...
+
+
+def is_installed() -> bool:
+    """Whether the packages of the extra are installed."""
+    return all(find_spec(package) is not None for package in _PACKAGES)
+
+
+class OcrRecogniser:
+    """Implements `PageRecogniser`. Models are loaded once in a process; threads share them, one picture each."""
+
+    def __init__(self, options: RecognitionOptions) -> None:
+        self._options = options
+        self._until = time.monotonic() + options.seconds
+        self._count = 0
+
+    def require(self) -> None:
+        """See `PageRecogniser`."""
+
+    def recognise(self, pictures: Iterable[PictureLoader]) -> Sequence[RecognisedPage]:
+        """See `PageRecogniser`."""
+        return list(self._recognised(pictures))
+
+    def _recognised(self, pictures: Iterable[PictureLoader]) -> Iterator[RecognisedPage]:
+        """Load the pictures on this thread, since PDFium has one only, and recognise them on others."""
+        waiting: deque[Future[RecognisedPage] | RecognisedPage] = deque()
+        with ThreadPoolExecutor(self._options.threads, thread_name_prefix="ocr") as threads:
+            for load in pictures:
+                while len(waiting) > self._options.threads:
+                    yield _result(waiting.popleft())
+                waiting.append(self._begin(load, threads))
+            yield from map(_result, waiting)
+
+    def _begin(self, load: PictureLoader, threads: ThreadPoolExecutor) -> Future[RecognisedPage] | RecognisedPage:
+        if self._count >= self._options.max_pictures:
+            return RecognisedPage(
+                reason=f"text is recognised in {self._options.max_pictures:,} pictures of a file at most"
+            )
+        if time.monotonic() > self._until:
+            return RecognisedPage(reason=f"text recognition took longer than {self._options.seconds:g} s for this file")
+        self._count += 1
+        try:
+            return threads.submit(_recognise, load())
+        except UnreadableFileError as unreadable:
+            return RecognisedPage(reason=str(unreadable))
+
+
+def _result(found: Future[RecognisedPage] | RecognisedPage) -> RecognisedPage:
+    return found if isinstance(found, RecognisedPage) else found.result()
+
+
+def _recognise(picture: PagePicture) -> RecognisedPage:
+    import numpy as np  # noqa: PLC0415
+
+    grey = np.frombuffer(picture.pixels, dtype=np.uint8).reshape(picture.height, picture.width, 1)
+    try:
+        found = _engine()(np.repeat(grey, 3, axis=2))
+    except MemoryError:
+        return RecognisedPage(reason="its recognition needs too much memory")
+    if found.boxes is None or not found.txts or not found.scores:
+        return RecognisedPage()
+    boxes = [[(float(x), float(y)) for x, y in box] for box in found.boxes]
+    characters = [len(text) for text in found.txts]
+    confidence = sum(map(float.__mul__, map(float, characters), map(float, found.scores))) / sum(characters)
+    return RecognisedPage(build_page_text([*zip(found.txts, boxes, strict=True)]), confidence)
+
+
+@lru_cache(maxsize=1)
+def _engine() -> _Engine:
+    """Load the models; each picture is recognised on the thread that asks."""
+    import cv2  # noqa: PLC0415
+    from rapidocr import RapidOCR  # noqa: PLC0415
+
+    cv2.setNumThreads(1)
+    return cast(
+        "_Engine",
+        RapidOCR(
+            params={
+                "Global.log_level": "critical",
+                # It turns short words upside down; whole pages seldom are.
+                "Global.use_cls": False,
+                "Global.max_side_len": _MAX_SIDE,
+                "Det.limit_type": "max",
+                "Det.limit_side_len": _DETECTION_PIXELS,
+                # Larger batches are padded to their longest line, and take more time and a third more memory.
+                "Rec.rec_batch_num": 1,
+                "EngineConfig.onnxruntime.intra_op_num_threads": 1,
+                "EngineConfig.onnxruntime.inter_op_num_threads": 1,
+            }
+        ),
+    )
