@@ -13,7 +13,7 @@ MACOS := 14.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-part test-all check lint wheel compose-check map diagrams reference trips lookalikes test-servers chaos mutations pump load bench-pages bench-budgets bench-context bench-privacy bench-memory bench-search bench-cache bench-live bench-startup try-local platforms pythons format lock clean
+.PHONY: help setup demo test test-part test-all check lint wheel compose-check map diagrams reference trips lookalikes test-servers chaos mutations pump load bench-pages bench-budgets bench-context bench-privacy bench-memory bench-search bench-ocr bench-cache bench-live bench-startup try-local platforms pythons format lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -84,6 +84,9 @@ bench-memory: $(STAMP) ## Measure what memory finds again, and how fast
 
 bench-search: $(STAMP) ## Measure what document search finds, before and after, and how fast; FinanceBench is cloned, or `FINANCEBENCH=/path`
 	$(BIN)/python -m benchmarks.search $(PROOFS)
+
+bench-ocr: $(STAMP) ## Measure how many characters of 40 scanned or damaged pages are recognised, and what a page costs; `make bench-ocr PAGES=8`
+	$(BIN)/python -m benchmarks.ocr $(PAGES)
 
 bench-pages: $(STAMP) ## Measure pages of a long task, and 500 listeners beside an agent at work
 	$(BIN)/python -m benchmarks.pages

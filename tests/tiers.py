@@ -69,7 +69,7 @@ QUICK = {
     """),
     "documents": _modules("""
         citation_spelling citations document_changes document_markers document_update_store documents_passages
-        previews documents_search_meaning
+        previews documents_search_meaning documents_recognition page_layout
         documents_pdf_annotations documents_search documents_search_ranges documents_slides
         documents_spreadsheets documents_word headings procedures redacted_documents skills tables_grid tables_queries
         web_fetch web_private_addresses web_robots

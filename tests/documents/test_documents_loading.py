@@ -211,7 +211,10 @@ def test_what_cannot_be_read_is_skipped_in_a_folder_and_refused_by_itself(
     assert load_documents([tmp_path]).skipped_items == (SkippedItem(name=name, reason=reason),)
     with pytest.raises(BadInput) as refused:
         load_documents([file])
-    usable = "PDF, Word, PowerPoint, Excel, EPUB, e-mail (.eml), Markdown, text, HTML, CSV, JSON or source code"
+    usable = (
+        "PDF, Word, PowerPoint, Excel, EPUB, e-mail (.eml), pictures (PNG, JPEG, TIFF), Markdown, text, HTML, CSV, "
+        "JSON or source code"
+    )
     assert str(refused.value) == f"cannot use {file}: {reason}. Give a file or folder of {usable}."
 
 

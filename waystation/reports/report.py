@@ -16,7 +16,7 @@ from waystation.agents.delegation import get_parent_id
 from waystation.agents.deliverables import Analysis, Finding, ReportDraft, ResearchFindings
 from waystation.agents.person_questions import PersonQuestion
 from waystation.documents.citations import CITATION_PATTERN, Citation, CitedDocument, FailedCitation, parse_citations
-from waystation.documents.documents import Document, SkippedItem
+from waystation.documents.documents import Document, SkippedItem, is_recognised_place
 from waystation.documents.headings import ARABIC_VOWEL_SIGNS
 from waystation.documents.procedures import ProcedureSource
 from waystation.kernel.amount import format_amount, format_used_amount
@@ -98,6 +98,8 @@ class ReportAppendix(Value):
     """The section with the questions that agents asked and no one answered."""
     checked: int = 0
     failed: tuple[FailedCitation, ...] = ()
+    recognised: int = 0
+    """Number of citations of text that was recognised in pictures."""
     criteria: str = ""
     """Lines with the criteria, and where each is met."""
     sources: str = ""
@@ -162,7 +164,7 @@ def render_report(parts: ReportParts, written: str, apparatus: ReportAppendix) -
         apparatus.questions,
         f"{CRITERIA}\n\n{apparatus.criteria}" if apparatus.criteria else "",
         apparatus.sources,
-        _citations_section(apparatus.checked, apparatus.failed),
+        _citations_section(apparatus.checked, apparatus.failed, describe_recognised_citations(apparatus.recognised)),
         _account(parts, apparatus),
         apparatus.not_used,
         apparatus.versions,
@@ -173,6 +175,20 @@ def render_report(parts: ReportParts, written: str, apparatus: ReportAppendix) -
 def describe_failed_citations(failed: int, checked: int) -> str:
     """Describe how many citations failed the check; empty if none did."""
     return f"{failed} of {format_count(checked, 'citation')} failed the check" if failed else ""
+
+
+def count_recognised_citations(citations: Sequence[Citation], documents: Mapping[str, CitedDocument]) -> int:
+    """Return how many citations name lines that begin or end in text that was recognised in a picture."""
+    places = (
+        {documents[one.document].find_place(line) or "" for line in (one.first_line, one.last_line)}
+        for one in citations
+    )
+    return sum(any(map(is_recognised_place, found)) for found in places)
+
+
+def describe_recognised_citations(count: int) -> str:
+    """Describe how many citations rest on recognised text; empty if none does."""
+    return f"{format_count(count, 'citation')} {'rests' if count == 1 else 'rest'} on recognised text" if count else ""
 
 
 def extract_answer(report: str) -> str:
@@ -317,15 +333,17 @@ def _bullet(finding: Finding) -> str:
     return "\n".join([f"- {' '.join([f'{said}{dated}', *finding.all_citations])}", *lines])
 
 
-def _citations_section(checked: int, failed: tuple[FailedCitation, ...]) -> str:
+def _citations_section(checked: int, failed: tuple[FailedCitation, ...], recognised: str) -> str:
     if not failed:
         # A place may be cited several times, so the number would not be that of the citations that a reader counts.
         lines = "to lines that exist"
         each = f"the citation points {lines}" if checked == 1 else f"all citations point {lines} ({checked} places)"
         said = f"{CHECKED_BY_CODE} {each}, and quoted text matches them word for word."
+        said += f" {recognised}." if recognised else ""
         return f"{CITATIONS}\n\n{said}\n{NOT_JUDGED}" if checked else ""
     lines = [f"- {item.citation}: {item.reason}" for item in failed]
-    head = f"{FAILED_CITATIONS}\n\n{describe_failed_citations(len(failed), checked)}:"
+    found = ", and ".join(filter(None, [recognised, describe_failed_citations(len(failed), checked)]))
+    head = f"{FAILED_CITATIONS}\n\n{found}:"
     return "\n".join([head, "", *lines])
 
 

@@ -4,11 +4,11 @@ The packages belong to the extra `ocr`, and are loaded for the first picture: mo
 """
 
 import time
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from importlib.util import find_spec
+from itertools import islice
 from typing import Protocol, cast
 
 from waystation.documents.readers.extraction import RecognitionOptions, UnreadableFileError
@@ -18,6 +18,8 @@ from waystation.documents.readers.recognition import PagePicture, PictureLoader,
 _DETECTION_PIXELS = 1_600
 """Maximum width or height in which lines are looked for; their letters are read in full size."""
 _MAX_SIDE = 20_000
+_PICTURES_A_THREAD = 4
+"""Pictures that are loaded at once for each thread: more leave threads idle less often, and take more memory."""
 _PACKAGES = ("cv2", "numpy", "onnxruntime", "rapidocr")
 
 
@@ -50,38 +52,35 @@ class OcrRecogniser:
         """See `PageRecogniser`."""
 
     def recognise(self, pictures: Iterable[PictureLoader]) -> Sequence[RecognisedPage]:
-        """See `PageRecogniser`."""
-        return list(self._recognised(pictures))
+        """See `PageRecogniser`.
 
-    def _recognised(self, pictures: Iterable[PictureLoader]) -> Iterator[RecognisedPage]:
-        """Load the pictures on this thread, since PDFium has one only, and recognise them on others."""
-        waiting: deque[Future[RecognisedPage] | RecognisedPage] = deque()
+        Pictures are loaded on this thread, since PDFium is not made for several, and a few at a time, which others
+        recognise.
+        """
+        results: list[RecognisedPage] = []
+        loaders = iter(pictures)
         with ThreadPoolExecutor(self._options.threads, thread_name_prefix="ocr") as threads:
-            for load in pictures:
-                while len(waiting) > self._options.threads:
-                    yield _result(waiting.popleft())
-                waiting.append(self._begin(load, threads))
-            yield from map(_result, waiting)
+            while batch := [self._load(load) for load in islice(loaders, _PICTURES_A_THREAD * self._options.threads)]:
+                results += threads.map(_recognise, batch)
+        return results
 
-    def _begin(self, load: PictureLoader, threads: ThreadPoolExecutor) -> Future[RecognisedPage] | RecognisedPage:
-        if self._count >= self._options.max_pictures:
-            return RecognisedPage(
-                reason=f"text is recognised in {self._options.max_pictures:,} pictures of a file at most"
-            )
+    def _load(self, load: PictureLoader) -> PagePicture | RecognisedPage:
+        """Load a picture if the limits allow it; otherwise return the reason."""
+        most, seconds = self._options.max_pictures, self._options.seconds
+        if self._count >= most:
+            return RecognisedPage(reason=f"text is recognised in at most {most:,} pictures of a file")
         if time.monotonic() > self._until:
-            return RecognisedPage(reason=f"text recognition took longer than {self._options.seconds:g} s for this file")
+            return RecognisedPage(reason=f"text recognition took longer than {seconds:g} s for this file")
         self._count += 1
         try:
-            return threads.submit(_recognise, load())
+            return load()
         except UnreadableFileError as unreadable:
             return RecognisedPage(reason=str(unreadable))
 
 
-def _result(found: Future[RecognisedPage] | RecognisedPage) -> RecognisedPage:
-    return found if isinstance(found, RecognisedPage) else found.result()
-
-
-def _recognise(picture: PagePicture) -> RecognisedPage:
+def _recognise(picture: PagePicture | RecognisedPage) -> RecognisedPage:
+    if isinstance(picture, RecognisedPage):
+        return picture
     import numpy as np  # noqa: PLC0415
 
     grey = np.frombuffer(picture.pixels, dtype=np.uint8).reshape(picture.height, picture.width, 1)

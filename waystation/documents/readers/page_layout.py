@@ -23,7 +23,7 @@ _PARAGRAPH_GAP = 0.9
 CELL_SEPARATOR = " | "
 
 
-class TextPiece(NamedTuple):
+class TextBox(NamedTuple):
     """A recognised piece of a line in an upright rectangle; coordinates in pixels, from the top left."""
 
     text: str
@@ -51,7 +51,7 @@ def build_page_text(pieces: Sequence[tuple[str, Sequence[Corner]]]) -> str:
     return "\n\n".join("\n".join(_rows(block)) for block in _blocks(upright))
 
 
-def _straighten(pieces: Sequence[tuple[str, Sequence[Corner]]]) -> list[TextPiece]:
+def _straighten(pieces: Sequence[tuple[str, Sequence[Corner]]]) -> list[TextBox]:
     """Turn the page so that its lines are level, and return the pieces in upright rectangles."""
     angles = [
         atan2(corners[1][1] - corners[0][1], corners[1][0] - corners[0][0])
@@ -68,13 +68,13 @@ def _turn(corner: Corner, angle: float) -> Corner:
     return x * cos(angle) - y * sin(angle), x * sin(angle) + y * cos(angle)
 
 
-def _frame(text: str, corners: Sequence[Corner]) -> TextPiece:
+def _frame(text: str, corners: Sequence[Corner]) -> TextBox:
     xs, ys = sorted(x for x, _ in corners), sorted(y for _, y in corners)
     # A box that is not quite level would be higher than its line.
-    return TextPiece(text, xs[0], (ys[0] + ys[1]) / 2, xs[-1], (ys[-2] + ys[-1]) / 2)
+    return TextBox(text, xs[0], (ys[0] + ys[1]) / 2, xs[-1], (ys[-2] + ys[-1]) / 2)
 
 
-def _blocks(pieces: Sequence[TextPiece]) -> Iterator[Sequence[TextPiece]]:
+def _blocks(pieces: Sequence[TextBox]) -> Iterator[Sequence[TextBox]]:
     """Yield the pieces in reading order by columns; what crosses the columns separates those above from those below."""
     gutter = _find_gutter(pieces)
     if gutter is None:
@@ -92,7 +92,7 @@ def _blocks(pieces: Sequence[TextPiece]) -> Iterator[Sequence[TextPiece]]:
             yield [one]
 
 
-def _find_gutter(pieces: Sequence[TextPiece]) -> float | None:
+def _find_gutter(pieces: Sequence[TextBox]) -> float | None:
     """Return where the space between two columns of prose is; None if there are none."""
     best: tuple[int, float] | None = None
     for place in sorted({one.left for one in pieces})[1:]:
@@ -105,7 +105,7 @@ def _find_gutter(pieces: Sequence[TextPiece]) -> float | None:
     return best[1] if best else None
 
 
-def _is_prose(column: Sequence[TextPiece]) -> bool:
+def _is_prose(column: Sequence[TextBox]) -> bool:
     if len(column) < _MIN_COLUMN_LINES:
         return False
     width = max(one.right for one in column) - min(one.left for one in column)
@@ -113,9 +113,9 @@ def _is_prose(column: Sequence[TextPiece]) -> bool:
     return fill >= _MIN_COLUMN_FILL and median(len(one.text) for one in column) >= _MIN_COLUMN_CHARACTERS
 
 
-def _rows(pieces: Sequence[TextPiece]) -> Iterator[str]:
+def _rows(pieces: Sequence[TextBox]) -> Iterator[str]:
     """Yield the rows from top to bottom, with an empty line between paragraphs."""
-    rows: list[list[TextPiece]] = []
+    rows: list[list[TextBox]] = []
     for piece in sorted(pieces, key=lambda one: one.top + one.bottom):
         if rows and _is_same_row(rows[-1], piece):
             rows[-1].append(piece)
@@ -130,14 +130,14 @@ def _rows(pieces: Sequence[TextPiece]) -> Iterator[str]:
         yield _join(sorted(row, key=lambda one: one.left))
 
 
-def _is_same_row(row: Sequence[TextPiece], piece: TextPiece) -> bool:
+def _is_same_row(row: Sequence[TextBox], piece: TextBox) -> bool:
     last = row[-1]
     common = min(last.bottom, piece.bottom) - max(last.top, piece.top)
     apart = all(piece.left >= one.right - one.height or one.left >= piece.right - one.height for one in row)
     return apart and common >= _MIN_OVERLAP * min(last.height, piece.height)
 
 
-def _join(row: Sequence[TextPiece]) -> str:
+def _join(row: Sequence[TextBox]) -> str:
     joined = row[0].text
     for one, following in pairwise(row):
         is_cell = following.left - one.right > _CELL_GAP * min(one.height, following.height)

@@ -197,7 +197,7 @@ def _render(document: _Document, number: int) -> PagePicture:
     finally:
         page.close()
     content = bytes(bitmap.buffer)
-    rows = (content[row * bitmap.stride :][: bitmap.width] for row in range(bitmap.height))
+    rows = (content[start : start + bitmap.width] for start in range(0, len(content), bitmap.stride))
     picture = PagePicture(b"".join(rows), bitmap.width, bitmap.height)
     bitmap.close()
     return picture
@@ -234,10 +234,12 @@ class _Lost:
 
     def reason(self) -> str:
         """Return why there is no text at all."""
-        for pages, why in ((self.unmapped, _NO_LETTERS), (self.silent, _SCANNED)):
+        for pages, why in (
+            (self.unmapped, f"none of its pages can be read: {_NO_LETTERS}"),
+            (self.silent, "no page has text: scanned?"),
+        ):
             if pages:
-                reason = next(iter(pages.values())).reason
-                return f"none of its pages can be read: {why} ({reason})"
+                return f"{why} ({next(iter(pages.values())).reason})"
         return "damaged: no page can be read" if self.damaged else "empty"
 
     def list_skipped_items(self) -> list[SkippedItem]:

@@ -92,5 +92,7 @@ def _to_grey(picture: "Image") -> "Image":
     width, height = grey.size
     if width * height > MAX_PIXELS:
         scale = sqrt(MAX_PIXELS / (width * height))
-        grey = grey.resize((max(1, int(width * scale)), max(1, int(height * scale))), Image.Resampling.LANCZOS)
+        grey = grey.resize(
+            (max(1, int(width * scale)), max(1, int(height * scale))), Image.Resampling.BICUBIC, reducing_gap=2
+        )
     return grey

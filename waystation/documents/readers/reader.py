@@ -45,7 +45,13 @@ _MAX_BROKEN_ATTACHMENTS = 3
 
 
 class ParserCrashError(UnreadableFileError):
-    """A file crashed its parser in an unforeseen way."""
+    """A file crashed its parser in an unforeseen way, or took it too long."""
+
+    def __init__(self, time_limit: float | None = None) -> None:
+        """`time_limit`: the limit in seconds that was exceeded; None if the parser crashed."""
+        self.time_limit = time_limit
+        why = f"took longer than {time_limit:g} s" if time_limit else "its parser crashed; the file may be damaged"
+        super().__init__(f"could not be read ({why})")
 
 
 class _Announced:
@@ -98,9 +104,7 @@ class _ReaderChild:
             return _ANSWER.validate_json(said)
         except (ChildProcessFailedError, ValidationError) as failed:
             self.end()
-            hung = isinstance(failed, ChildTimeoutError)
-            why = f"took longer than {self._seconds:g} s" if hung else "its parser crashed; the file may be damaged"
-            raise ParserCrashError(f"could not be read ({why})") from None
+            raise ParserCrashError(self._seconds if isinstance(failed, ChildTimeoutError) else None) from None
 
     def end(self) -> None:
         """End the process, if there is one."""
@@ -187,7 +191,8 @@ class SubprocessFileReader:
         try:
             recognised = self._recogniser.read(request.replace(recognition=self._recognition), files)
         except ParserCrashError as broke:
-            reason = f"text recognition {broke}"
+            took = f"took longer than {broke.time_limit:g} s" if broke.time_limit else "crashed"
+            reason = f"text recognition {took}"
         else:
             if isinstance(recognised, ExtractedText) or isinstance(answer, ExtractionFailure):
                 return recognised

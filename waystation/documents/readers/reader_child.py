@@ -84,6 +84,8 @@ def _read(request: FileReadRequest, file: int, begun: int) -> ExtractedText | Ex
     except UnreadableFileError as unreadable:
         return ExtractionFailure(reason=str(unreadable), has_pictures=skipping.has_skipped)
     except MemoryError:
+        if request.recognition is not None:
+            return ExtractionFailure(reason="text recognition needs too much memory")
         return ExtractionFailure(
             reason=f"could not be read (needs more than {READER_MEMORY_BYTES // 1_000_000_000} GB of memory)"
         )

@@ -1,6 +1,7 @@
 """Port for the recognition of text in pictures (OCR), and what readers say of recognised and other pages."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import floor
 from typing import NamedTuple, Protocol
 
 from waystation.documents.documents import RECOGNISED_FROM_PICTURE, SkippedItem
@@ -8,7 +9,7 @@ from waystation.documents.readers.extraction import UnreadableFileError, build_s
 
 RECOGNITION_HINT = "`pip install 'waystation[ocr]'` adds text recognition"
 """Reason why nothing was recognised if the extra is not installed."""
-NO_TEXT_RECOGNISED = "no text was recognised in it"
+NO_TEXT_RECOGNISED = "no text was recognised"
 MAX_PIXELS = 16_000_000
 """Maximum pixels of a picture for recognition; larger ones are reduced. An A4 page of 300 dpi has 8.7 million."""
 LOW_CONFIDENCE = 0.8
@@ -33,7 +34,8 @@ class RecognisedPage(NamedTuple):
 
     def render_place(self, place: str) -> str:
         """Render the place of the page, which says that its text was recognised."""
-        return f"{place} ({RECOGNISED_FROM_PICTURE}, confidence {self.confidence:.2f})"
+        # Rounded down: no recognition is certain.
+        return f"{place} ({RECOGNISED_FROM_PICTURE}, confidence {min(floor(100 * self.confidence), 99) / 100:.2f})"
 
 
 PictureLoader = Callable[[], PagePicture]
