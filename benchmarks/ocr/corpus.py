@@ -19,6 +19,7 @@ from waystation.kernel.patterns import compile_bounded
 Layout = Literal["prose", "columns", "table"]
 _FONTS = ("Libertinus Serif", "New Computer Modern", "DejaVu Sans Mono", "DejaVu Sans")
 """All of them come with Typst, except the last one: where it is not installed, the first one is used."""
+_LAYOUTS: tuple[Layout, ...] = ("prose", "columns", "prose", "table", "columns")
 _SIZES = (8, 9.5, 11)
 """In points."""
 _WORDS = {"prose": 31_000, "columns": 28_000, "table": 13_000}
@@ -65,15 +66,14 @@ def list_words() -> Iterator[str]:
     for found in sorted(distributions(), key=lambda one: one.name):
         for file in found.files or ():
             if file.name in {"LICENSE", "LICENSE.txt", "LICENSE.md"}:
-                yield from found.locate_file(file).read_text("utf-8", "replace").split()
+                yield from Path(str(found.locate_file(file))).read_text("utf-8", "replace").split()
 
 
 def print_pages(count: int) -> Iterator[PrintedPage]:
     """Yield so many pages, each in the next layout, font and size."""
     words = (word for word in list_words() if _PRINTABLE.match(word))
-    layouts: Sequence[Layout] = ("prose", "columns", "prose", "table", "columns")
     looks = [(font, size) for size in _SIZES for font in _FONTS]
-    for number, (layout, (font, size)) in enumerate(islice(zip(cycle(layouts), cycle(looks)), count), 1):
+    for number, (layout, (font, size)) in enumerate(islice(zip(cycle(_LAYOUTS), cycle(looks)), count), 1):
         yield _print(f"page-{number:02}", layout, font, size, words)
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from tests.support.document_files import make_pdf_file
+from tests.support.document_files import make_mail_file, make_pdf_file
 from waystation.documents.documents import SkippedItem, is_recognised_place
 from waystation.documents.readers import ocr, pictures, reader
 from waystation.documents.readers.extraction import RecognitionOptions, UnreadableFileError
@@ -212,6 +213,43 @@ def test_no_more_threads_pictures_and_seconds_are_used_than_allowed(monkeypatch:
     (late,) = OcrRecogniser(RecognitionOptions(seconds=-1)).recognise([load])
     assert late.reason == "text recognition took longer than -1 s for this file"
     assert len(loaded) == 20
+
+
+class DirectedEngine:
+    """Reads pictures that are wider than high and have a white corner at the top left; others hardly, or sideways."""
+
+    def __call__(self, picture: np.ndarray) -> FakeResult:
+        height, width, _ = picture.shape
+        right, bottom = (90, 20) if width > height else (20, 90)
+        score = 0.95 if picture[0, 0, 0] else 0.55
+        return FakeResult([[(0, 0), (right, 0), (right, bottom), (0, bottom)]], ["Word"], [score])
+
+
+@pytest.mark.parametrize("size", [(1, 3), (3, 1)])
+@pytest.mark.parametrize("corner", [0, 2])
+def test_a_page_that_was_scanned_in_another_direction_is_turned(
+    monkeypatch: pytest.MonkeyPatch, size: tuple[int, int], corner: int
+) -> None:
+    monkeypatch.setattr(ocr, "_engine", DirectedEngine)
+    pixels = bytes(255 if place == corner else 0 for place in range(3))
+    (page,) = OcrRecogniser(RecognitionOptions()).recognise([lambda: PagePicture(pixels, *size)])
+    assert (page.text, round(page.confidence, 2)) == ("Word", 0.95)
+
+
+def test_a_page_of_which_only_punctuation_is_recognised_has_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    box = [(0.0, 0.0), (90.0, 0.0), (90.0, 20.0), (0.0, 20.0)]
+    monkeypatch.setattr(ocr, "_engine", lambda: lambda _: FakeResult([box], [", ."], [0.95]))
+    (page,) = OcrRecogniser(RecognitionOptions()).recognise([lambda: PagePicture(b"\x00", 1, 1)])
+    assert page == RecognisedPage()
+
+
+def test_a_picture_that_is_attached_to_an_email_is_read() -> None:
+    content = make_mail_file({"scan.png": make_picture(ARTICLE)})
+    read = extract_file(content, "a.eml", recogniser=FakeRecogniser())
+    assert read.parts[-1] == (
+        "page 1 (recognised from a picture, confidence 0.95) of attachment scan.png",
+        "Text.",
+    )
 
 
 def test_without_the_extra_files_and_pages_are_named_with_the_command_that_installs_it(

@@ -32,6 +32,7 @@ REMOVED_NAME = "removed while the task ran"
 
 RECOGNISED_FROM_PICTURE = "recognised from a picture"
 """Part of the places of text that was recognised (OCR)."""
+_RECOGNITION_NOTE = compile_bounded(rf" \({RECOGNISED_FROM_PICTURE}, confidence 0\.\d\d\)")
 
 _MARKER = compile_bounded(r"\[((?:page|slide|sheet|chapter|section|attachment) [^\[\]:\s][^\[\]:\n]*)\]")
 _ENDS_A_MARKER = str.maketrans("[]:", "()-")
@@ -160,7 +161,12 @@ def parse_place_marker(line: str) -> str | None:
 
 def is_recognised_place(place: str) -> bool:
     """Whether the text at this place was recognised from a picture, so that some of its characters may be wrong."""
-    return f"({RECOGNISED_FROM_PICTURE}, " in place
+    return _RECOGNITION_NOTE.search(place) is not None
+
+
+def get_plain_place(place: str) -> str:
+    """Return the place without the note that its text was recognised: `page 3`."""
+    return _RECOGNITION_NOTE.sub("", place)
 
 
 def join_with_place_markers(parts: Iterable[tuple[str, str]]) -> str:

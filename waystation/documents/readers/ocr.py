@@ -9,11 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from importlib.util import find_spec
 from itertools import islice
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from waystation.documents.readers.extraction import RecognitionOptions, UnreadableFileError
 from waystation.documents.readers.page_layout import Corner, build_page_text
-from waystation.documents.readers.recognition import PagePicture, PictureLoader, RecognisedPage
+from waystation.documents.readers.recognition import LOW_CONFIDENCE, PagePicture, PictureLoader, RecognisedPage
 
 _DETECTION_PIXELS = 1_600
 """Maximum width or height in which lines are looked for; their letters are read in full size."""
@@ -84,16 +84,57 @@ def _recognise(picture: PagePicture | RecognisedPage) -> RecognisedPage:
     import numpy as np  # noqa: PLC0415
 
     grey = np.frombuffer(picture.pixels, dtype=np.uint8).reshape(picture.height, picture.width, 1)
+
+    def read(quarters: int) -> _PageReading:
+        """Read the picture after so many quarter turns."""
+        found = _engine()(np.ascontiguousarray(np.repeat(np.rot90(grey, quarters), 3, axis=2)))
+        if found.boxes is None or not found.txts or not found.scores:
+            return _PageReading([], [])
+        boxes = [[(float(x), float(y)) for x, y in box] for box in found.boxes]
+        return _PageReading([*zip(found.txts, boxes, strict=True)], [float(score) for score in found.scores])
+
     try:
-        found = _engine()(np.repeat(grey, 3, axis=2))
+        best = read(0)
+        if best.is_sideways or best.confidence < LOW_CONFIDENCE:
+            # The page may have been scanned in another direction.
+            best = max(best, *map(read, (1, 3) if best.is_sideways else (2,)), key=_PageReading.get_rank)
     except MemoryError:
         return RecognisedPage(reason="its recognition needs too much memory")
-    if found.boxes is None or not found.txts or not found.scores:
-        return RecognisedPage()
-    boxes = [[(float(x), float(y)) for x, y in box] for box in found.boxes]
-    characters = [len(text) for text in found.txts]
-    confidence = sum(map(float.__mul__, map(float, characters), map(float, found.scores))) / sum(characters)
-    return RecognisedPage(build_page_text([*zip(found.txts, boxes, strict=True)]), confidence)
+    text = build_page_text(best.pieces)
+    # Of writing that the models do not know, only the punctuation is recognised.
+    return RecognisedPage(text, best.confidence) if any(map(str.isalnum, text)) else RecognisedPage()
+
+
+class _PageReading(NamedTuple):
+    """Recognised pieces of text with their corners, and the confidence of each."""
+
+    pieces: Sequence[tuple[str, Sequence[Corner]]]
+    scores: Sequence[float]
+
+    @property
+    def confidence(self) -> float:
+        """Mean confidence by characters, from 0 to 1."""
+        characters = sum(len(text) for text, _ in self.pieces)
+        return self._certain_characters / characters if characters else 0.0
+
+    @property
+    def is_sideways(self) -> bool:
+        """Whether most characters are in pieces that are higher than wide."""
+        high = sum(len(text) for text, corners in self.pieces if _is_high(corners))
+        return 2 * high > sum(len(text) for text, _ in self.pieces)
+
+    @property
+    def _certain_characters(self) -> float:
+        return sum(len(text) * score for (text, _), score in zip(self.pieces, self.scores, strict=True))
+
+    def get_rank(self) -> tuple[bool, float]:
+        """Return the larger value for the direction in which the page can be read."""
+        return not self.is_sideways, self._certain_characters
+
+
+def _is_high(corners: Sequence[Corner]) -> bool:
+    xs, ys = [x for x, _ in corners], [y for _, y in corners]
+    return max(ys) - min(ys) > max(xs) - min(xs)
 
 
 @lru_cache(maxsize=1)
