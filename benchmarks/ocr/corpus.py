@@ -73,8 +73,8 @@ def print_pages(count: int) -> Iterator[PrintedPage]:
     """Yield so many pages, each in the next layout, font and size."""
     words = (word for word in list_words() if _PRINTABLE.match(word))
     looks = [(font, size) for size in _SIZES for font in _FONTS]
-    for number, (layout, (font, size)) in enumerate(islice(zip(cycle(_LAYOUTS), cycle(looks)), count), 1):
-        yield _print(f"page-{number:02}", layout, font, size, words)
+    for number, (font, size) in enumerate(islice(cycle(looks), count)):
+        yield _print(f"page-{number + 1:02}", _LAYOUTS[number % len(_LAYOUTS)], font, size, words)
 
 
 def _print(name: str, layout: Layout, font: str, size: float, words: Iterator[str]) -> PrintedPage:

@@ -184,7 +184,8 @@ def test_line_ends_of_every_kind_become_one_kind(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("a.png", b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", "binary, not text"),
+        ("a.png", b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", "damaged: not a readable picture"),
+        ("a.gif", b"GIF89a\x00\x00", "binary, not text"),
         (
             "a.txt",
             bytes(range(1, 256)) * 40,

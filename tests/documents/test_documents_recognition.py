@@ -180,9 +180,10 @@ class FakeResult(NamedTuple):
 
 
 class FakeEngine:
-    """Recognises one word, and counts how many threads ask at once."""
+    """Recognises one piece of text, and counts how many threads ask at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, text: str = "Word") -> None:
+        self._text = text
         self._lock = Lock()
         self._now = 0
         self.most = 0
@@ -193,7 +194,7 @@ class FakeEngine:
             self.most = max(self.most, self._now)
         with self._lock:
             self._now -= 1
-        return FakeResult([[(0, 0), (90, 0), (90, 20), (0, 20)]], ["Word"], [0.9])
+        return FakeResult([[(0, 0), (90, 0), (90, 20), (0, 20)]], [self._text], [0.9])
 
 
 def test_no_more_threads_pictures_and_seconds_are_used_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,8 +238,7 @@ def test_a_page_that_was_scanned_in_another_direction_is_turned(
 
 
 def test_a_page_of_which_only_punctuation_is_recognised_has_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    box = [(0.0, 0.0), (90.0, 0.0), (90.0, 20.0), (0.0, 20.0)]
-    monkeypatch.setattr(ocr, "_engine", lambda: lambda _: FakeResult([box], [", ."], [0.95]))
+    monkeypatch.setattr(ocr, "_engine", lambda: FakeEngine(", ."))
     (page,) = OcrRecogniser(RecognitionOptions()).recognise([lambda: PagePicture(b"\x00", 1, 1)])
     assert page == RecognisedPage()
 
