@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+import typst
 from PIL import Image, ImageDraw, ImageFont
 
 from tests.support.document_files import make_mail_file, make_pdf_file
@@ -103,6 +104,33 @@ def test_a_page_that_is_not_recognised_keeps_the_text_that_it_has() -> None:
     assert [one.reason for one in read.skipped_items] == [
         f"3 signs shown as �, since {NO_LETTERS} (often ligatures such as fi)"
     ]
+
+
+def make_stamped_scan(folder: Path, share: int, text: str) -> bytes:
+    """Make a PDF page with a picture that covers so many per cent of its width and height, and a text on it."""
+    (folder / "a.png").write_bytes(make_picture(ARTICLE, size=(400, 400)))
+    source = (
+        f'#set page(width: 200pt, height: 200pt, margin: 0pt)\n#place(image("a.png", width: {share}%))\n'
+        f"#place(bottom, text(size: 5pt)[{text}])"
+    )
+    made = typst.Compiler(source.encode(), root=folder).compile(format="pdf")
+    assert isinstance(made, bytes)
+    return made
+
+
+def test_a_scanned_page_with_a_printed_number_is_recognised_if_that_adds_text(tmp_path: Path) -> None:
+    scan, said = make_stamped_scan(tmp_path, 90, "Page 3"), RecognisedPage(f"{ARTICLE}\nPage 3", 0.95)
+    (recognised,) = extract_file(scan, "a.pdf", recogniser=FakeRecogniser(said)).parts
+    assert recognised == ("page 1 (recognised from a picture, confidence 0.95)", f"{ARTICLE}\nPage 3")
+    (photograph,) = extract_file(scan, "a.pdf", recogniser=FakeRecogniser(RecognisedPage("Pag", 0.95))).parts
+    assert photograph == ("page 1", "Page 3")
+    for share, text in ((60, "Page 3"), (90, "word " * 60)):
+        figure = FakeRecogniser(said)
+        extract_file(make_stamped_scan(tmp_path, share, text), "a.pdf", recogniser=figure)
+        assert figure.pictures == []
+    without = extract_file(scan, "a.pdf")
+    assert without.parts == [("page 1", "Page 3")]
+    assert without.skipped_items == [SkippedItem(name="page 1", reason=f"text in its picture ({RECOGNITION_HINT})")]
 
 
 def test_a_page_is_rendered_in_300_dpi_and_a_huge_one_within_bounds() -> None:

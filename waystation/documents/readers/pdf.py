@@ -28,6 +28,7 @@ from waystation.documents.readers.pdf_notes import (
 )
 from waystation.documents.readers.recognition import (
     MAX_PIXELS,
+    NO_TEXT_RECOGNISED,
     PagePicture,
     PageRecogniser,
     PictureLoader,
@@ -76,6 +77,10 @@ _NO_LETTERS = "its fonts do not map its glyphs to letters"
 _SCANNED = "no text: scanned?"
 _MIN_UNKNOWN_SHARE = 0.2
 """Minimum share of unknown characters from which a page is recognised as a picture instead."""
+_MIN_PICTURE_SHARE = 0.5
+"""Minimum share of a page that one picture covers for the page to be taken for a scan, if it has little text."""
+_MAX_STAMPED_CHARACTERS = 200
+"""Maximum characters that programs add to a scanned page, such as its number."""
 _DOTS_AN_INCH, _POINTS_AN_INCH = 300, 72
 """Resolution at which a page is rendered for text recognition."""
 
@@ -96,11 +101,15 @@ class _Bitmap(Protocol):
     def close(self) -> None: ...
 
 
+class _PageObject(Protocol):
+    def get_bounds(self) -> tuple[float, float, float, float]: ...
+
+
 class _OpenPage(Protocol):
     def get_textpage(self) -> _TextPage: ...
     def get_size(self) -> tuple[float, float]: ...
     def render(self, *, scale: float, grayscale: bool) -> _Bitmap: ...
-    def get_objects(self, *, max_depth: int) -> Iterator[object]: ...
+    def get_objects(self, *, filter: Sequence[int] | None = None, max_depth: int) -> Iterator["_PageObject"]: ...
     def close(self) -> None: ...
 
 
@@ -133,13 +142,15 @@ class _Page(NamedTuple):
     doubtful: int
     """Characters of a font without a map that are shown as if their codes were letters."""
     is_blank: bool
+    is_scan: bool
+    """Whether a picture covers most of it and there is little text."""
     notes: PageAnnotationSummary
 
     @property
     def has_usable_text(self) -> bool:
-        """Whether most of its characters are known."""
+        """Whether it has text other than on a scan, and most of its characters are known."""
         signs = sum(map(len, self.text.split()))
-        return bool(self.text) and self.unknown < _MIN_UNKNOWN_SHARE * signs
+        return bool(self.text) and not self.is_scan and self.unknown < _MIN_UNKNOWN_SHARE * signs
 
 
 def extract_pdf(content: bytes, recogniser: PageRecogniser) -> ExtractionResult:
@@ -163,6 +174,9 @@ def extract_pdf(content: bytes, recogniser: PageRecogniser) -> ExtractionResult:
     parts: list[DocumentPart] = []
     for number, page in pages.items():
         result = recognised.get(number, RecognisedPage())
+        if page.is_scan and len(result.text) <= len(page.text):
+            # The picture has no text besides what is printed on it.
+            result = result._replace(text="")
         if said := "\n\n".join(filter(None, [result.text or page.text, page.notes.text])):
             place = f"page {number}"
             parts.append(DocumentPart(result.render_place(place) if result.text else place, said))
@@ -210,6 +224,7 @@ class _Lost:
         self.silent: dict[int, RecognisedPage] = {}
         self.blank: list[int] = []
         self.unmapped: dict[int, RecognisedPage] = {}
+        self._covered: dict[int, RecognisedPage] = {}
         self.damaged: list[int] = []
         self._unknown: dict[int, int] = {}
         """Characters by page."""
@@ -224,6 +239,8 @@ class _Lost:
             if not page.notes.text:
                 self.blank.append(number)
             return
+        if page.is_scan and page.text and not recognised.text and recognised.reason != NO_TEXT_RECOGNISED:
+            self._covered[number] = recognised
         if recognised.text or not page.text:
             (self.unmapped if page.unknown else self.silent)[number] = recognised
             return
@@ -247,6 +264,7 @@ class _Lost:
         unknown, doubtful = sum(self._unknown.values()), sum(self._doubtful.values())
         return [
             *list_unrecognised_pages(self.silent, _SCANNED),
+            *list_unrecognised_pages(self._covered, "text in its picture"),
             *build_skipped_ranges("page", self.blank, "empty"),
             *list_unrecognised_pages(self.unmapped, f"cannot be read: {_NO_LETTERS}"),
             *build_skipped_ranges(
@@ -303,8 +321,21 @@ def _page(document: _Document, number: int, form: object) -> _Page:
     if not text.replace(UNKNOWN, "").strip():
         text = ""
     is_blank = next(page.get_objects(max_depth=1), None) is None
+    text = _RUN.sub(UNKNOWN, text).strip()
+    is_scan = len(text) <= _MAX_STAMPED_CHARACTERS and _covers_page(page)
     page.close()
-    return _Page(_RUN.sub(UNKNOWN, text).strip(), unknown, doubtful, is_blank, notes)
+    return _Page(text, unknown, doubtful, is_blank, is_scan, notes)
+
+
+def _covers_page(page: _OpenPage) -> bool:
+    """Whether one picture covers most of the page."""
+    width, height = page.get_size()
+    try:
+        bounds = [one.get_bounds() for one in page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=2)]
+    except PdfiumError:
+        return False
+    areas = (abs((right - left) * (top - bottom)) for left, bottom, right, top in bounds)
+    return any(area >= _MIN_PICTURE_SHARE * width * height for area in areas)
 
 
 def _careful_text(page: object, text: str, unmapped: Sequence[bool]) -> tuple[str, int]:

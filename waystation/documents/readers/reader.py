@@ -39,7 +39,8 @@ _RECOGNITION_BYTES, _RECOGNITION_THREAD_BYTES = 1_500_000_000, 1_000_000_000
 """Maximum address space in bytes of a child that recognises text: for itself, and for each of its threads."""
 _LAST_PICTURES_S = 300.0
 """Seconds for pictures that are begun before the time for recognition is over: the machine may be busy."""
-_MAX_THREADS = 8
+_MAX_THREADS = 4
+"""Each of them takes about 400 MB."""
 _MAX_BROKEN_ATTACHMENTS = 3
 """Maximum attachments of one e-mail that may crash their parsers, each within a file's time limit."""
 
