@@ -20,7 +20,12 @@ from waystation.documents.readers import ocr, pictures, reader
 from waystation.documents.readers.extraction import RecognitionOptions, UnreadableFileError
 from waystation.documents.readers.formats import extract_file
 from waystation.documents.readers.ocr import OcrRecogniser
-from waystation.documents.readers.reader import SubprocessFileReader, find_recognition_options, read_file
+from waystation.documents.readers.reader import (
+    SubprocessFileReader,
+    describe_recognition,
+    find_recognition_options,
+    read_file,
+)
 from waystation.documents.readers.recognition import (
     MAX_PIXELS,
     RECOGNITION_HINT,
@@ -287,6 +292,10 @@ def test_without_the_extra_files_and_pages_are_named_with_the_command_that_insta
     monkeypatch.delitem(sys.modules, "rapidocr", raising=False)
     assert find_recognition_options() is None
     monkeypatch.undo()
+    installed = find_recognition_options()
+    assert installed is not None
+    assert "is recognised in up to" in describe_recognition(installed)
+    assert describe_recognition(None) == f"text in pictures is not recognised: {RECOGNITION_HINT}"
     scanned, picture = tmp_path / "a.pdf", tmp_path / "b.png"
     scanned.write_bytes(make_pdf_file("One.", "scan"))
     picture.write_bytes(make_picture(ARTICLE))

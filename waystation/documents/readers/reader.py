@@ -29,7 +29,9 @@ from waystation.documents.readers.extraction import (
     UnreadableFileError,
 )
 from waystation.documents.readers.ocr import is_installed
+from waystation.documents.readers.recognition import RECOGNITION_HINT
 from waystation.kernel.errors import WebFetchRejectedError
+from waystation.kernel.text import format_count
 from waystation.security.confined_process import ChildProcessFailedError, ChildTimeoutError, ConfinedProcess
 
 FILE_TIMEOUT_S = 60.0
@@ -82,6 +84,13 @@ def find_recognition_options() -> RecognitionOptions | None:
     """Return how this machine recognises text in pictures; None if the extra `ocr` is not installed."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     return RecognitionOptions(threads=min(cores, _MAX_THREADS)) if is_installed() else None
+
+
+def describe_recognition(options: RecognitionOptions | None) -> str:
+    """Describe whether text in pictures is recognised, and what adds it."""
+    if options is None:
+        return f"text in pictures is not recognised: {RECOGNITION_HINT}"
+    return f"text in pictures is recognised in up to {format_count(options.threads, 'thread')}"
 
 
 class _ReaderChild:
