@@ -13,7 +13,7 @@ MACOS := 14.0
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-part test-all check lint wheel compose-check map diagrams reference trips lookalikes test-servers chaos mutations pump load bench-pages bench-budgets bench-context bench-privacy bench-memory bench-search bench-evidence bench-cache bench-live bench-startup try-local platforms pythons format lock clean
+.PHONY: help setup demo test test-part test-all check lint wheel compose-check map diagrams reference trips lookalikes test-servers chaos mutations pump load bench-pages bench-budgets bench-context bench-privacy bench-memory bench-search bench-evidence bench-ocr bench-cache bench-live bench-startup try-local platforms pythons format lock clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -87,6 +87,9 @@ bench-search: $(STAMP) ## Measure what document search finds, before and after, 
 
 bench-evidence: $(STAMP) ## Measure whether cited lines support sentences, on AttributionBench: `make bench-evidence DATA=/path`
 	$(BIN)/python -m benchmarks.evidence --data $(DATA)
+
+bench-ocr: $(STAMP) ## Measure how many characters of 40 scanned or damaged pages are recognised, and what a page costs; `make bench-ocr PAGES=8`
+	$(BIN)/python -m benchmarks.ocr $(PAGES)
 
 bench-pages: $(STAMP) ## Measure pages of a long task, and 500 listeners beside an agent at work
 	$(BIN)/python -m benchmarks.pages

@@ -68,8 +68,8 @@ QUICK = {
         token_estimates transcript_view truncation_constraints user_constraints
     """),
     "documents": _modules("""
-        citation_spelling citations claim_support word_normalization document_changes document_markers document_update_store documents_passages
-        previews documents_search_meaning
+        citation_spelling citations claim_support word_normalization document_changes document_markers
+        document_update_store documents_passages previews documents_search_meaning documents_recognition page_layout
         documents_pdf_annotations documents_search documents_search_ranges documents_slides
         documents_spreadsheets documents_word headings procedures redacted_documents skills tables_grid tables_queries
         web_fetch web_private_addresses web_robots

@@ -12,7 +12,19 @@ from waystation.documents.citation_spelling import (
 )
 from waystation.documents.citations import CITATION_PATTERN, parse_citations
 
-PAPER = ["[page 1]", "a", "b", "", "[page 2]", "c", "d", "[page 3]", "e", "[page 3 of attachment x.pdf]", "f"]
+PAPER = [
+    "[page 1]",
+    "a",
+    "b",
+    "",
+    "[page 2 (recognised from a picture, confidence 0.93)]",
+    "c",
+    "d",
+    "[page 3]",
+    "e",
+    "[page 3 of attachment x.pdf]",
+    "f",
+]
 SLIDES = ["[slide 1]", "a", "[slide 2]", "b", "[slide 1]", "c"]
 LINES = {
     "a.md": 100,

@@ -19,6 +19,10 @@ MARKED = st.builds("{} {}".format, KINDS, st.text(min_size=1).filter(lambda text
     ("place", "marker"),
     [
         ("page 3", "[page 3]"),
+        (
+            "page 3 (recognised from a picture, confidence 0.93) of attachment scan.pdf",
+            "[page 3 (recognised from a picture, confidence 0.93) of attachment scan.pdf]",
+        ),
         ("sheet Costs: [2026]", "[sheet Costs- (2026)]"),
         ("page 2 of attachment a\nb.pdf", "[page 2 of attachment a b.pdf]"),
     ],

@@ -63,7 +63,11 @@ BROKEN = {
     "pdf-cut.pdf": (GOOD["a.pdf"][:300], "damaged: not a readable PDF"),
     "pdf-noise.pdf": (b"%PDF-1.7\n" + b"\x00\xff\x13" * 500, "damaged: not a readable PDF"),
     "pdf-password.pdf": (make_pdf_file("Text.", encrypted=True), PASSWORD),
-    "pdf-scanned.pdf": (make_pdf_file("scan"), "no page has text: scanned? Run text recognition (OCR) on it first"),
+    "pdf-scanned.pdf": (
+        make_pdf_file("scan"),
+        "no page has text: scanned? (no text was recognised)",
+    ),
+    "picture-cut.png": (b"\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR", "damaged: not a readable picture"),
     "pdf-empty.pdf": (make_pdf_file(""), "empty"),
     "zip-many.docx": (
         make_zip_archive({f"word/{number}": b"" for number in range(10_001)}),

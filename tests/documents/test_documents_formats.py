@@ -40,7 +40,7 @@ Silt closed the harbour. Порт закрыт. 港口关闭。
  [page 9]
 Three.\
 """,
-            ["pages 2, 5–6: no text: scanned?", "page 3: empty"],
+            ["pages 2, 5–6: no text: scanned? (no text was recognised)", "page 3: empty"],
         )
     )
 
@@ -162,7 +162,10 @@ Dug in 1811.
 a,b
 1,2\
 """,
-            ["page 2 of attachment [1].pdf: no text: scanned?", "attachment logo.png: binary, not text"],
+            [
+                "page 2 of attachment [1].pdf: no text: scanned? (no text was recognised)",
+                "attachment logo.png: binary, not text",
+            ],
         )
     )
 

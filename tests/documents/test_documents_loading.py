@@ -184,7 +184,8 @@ def test_line_ends_of_every_kind_become_one_kind(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("a.png", b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", "binary, not text"),
+        ("a.png", b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", "damaged: not a readable picture"),
+        ("a.gif", b"GIF89a\x00\x00", "binary, not text"),
         (
             "a.txt",
             bytes(range(1, 256)) * 40,
@@ -211,7 +212,10 @@ def test_what_cannot_be_read_is_skipped_in_a_folder_and_refused_by_itself(
     assert load_documents([tmp_path]).skipped_items == (SkippedItem(name=name, reason=reason),)
     with pytest.raises(BadInput) as refused:
         load_documents([file])
-    usable = "PDF, Word, PowerPoint, Excel, EPUB, e-mail (.eml), Markdown, text, HTML, CSV, JSON or source code"
+    usable = (
+        "PDF, Word, PowerPoint, Excel, EPUB, e-mail (.eml), pictures (PNG, JPEG, TIFF), Markdown, text, HTML, CSV, "
+        "JSON or source code"
+    )
     assert str(refused.value) == f"cannot use {file}: {reason}. Give a file or folder of {usable}."
 
 

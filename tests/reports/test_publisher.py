@@ -84,6 +84,16 @@ Whether the report answers the question was not judged.\
     assert SECRET not in report
 
 
+async def test_citations_of_recognised_pages_are_counted(bare_env: AgentEnvironment) -> None:
+    scan = "[page 1]\nDug in 1811.\n\n[page 2 (recognised from a picture, confidence 0.93)]\nSilted up in ten years."
+    await bare_env.open_task(documents=[SourceDocument(name="scan.pdf", text=scan)])
+    said = ReportDraft(title="T", summary="It was dug [scan.pdf:2-2]. It silted up [scan.pdf:5-5].")
+    await submit_deliverable(bare_env, "writing", said)
+    _, report = await publish_report(bare_env)
+    assert "1 citation rests on recognised text." in report
+    assert "page 2 (recognised from a picture, confidence 0.93) (line 5)" in report
+
+
 async def test_a_report_with_a_citation_of_thousands_of_digits_is_published_and_it_fails(
     env: AgentEnvironment,
 ) -> None:

@@ -20,6 +20,7 @@ from waystation.reports.report import (
     ReportAppendix,
     ReportParts,
     StepFindings,
+    count_recognised_citations,
     render_report,
     render_skipped_section,
     render_sources_section,
@@ -223,6 +224,21 @@ def test_citations_that_do_not_hold_are_listed_with_their_reasons() -> None:
     report = render_report(make_report_parts(), "# Report", ReportAppendix(checked=3, failed=(failed,)))
     assert "1 of 3 citations failed the check:\n\n- [harbour.md:2-9]: the document has 5 lines\n" in report
     assert CHECKED_BY_CODE not in report
+
+
+def test_a_report_says_how_many_citations_rest_on_recognised_text() -> None:
+    scan = CitedDocument(
+        ["[page 1]", "a", "[page 2 (recognised from a picture, confidence 0.93)]", "b", "[page 3]", "c"]
+    )
+    documents = {"scan.pdf": scan, "notes.md": CitedDocument(["text"])}
+    places = [("scan.pdf", 2, 2), ("scan.pdf", 4, 4), ("scan.pdf", 2, 4), ("scan.pdf", 4, 6), ("notes.md", 1, 1)]
+    recognised = count_recognised_citations([cited(*place) for place in places], documents)
+    assert recognised == 3
+    whole = render_report(make_report_parts(), "# Report", ReportAppendix(checked=5, recognised=recognised))
+    assert f"matches them word for word. 3 citations rest on recognised text.\n{NOT_JUDGED}\n" in whole
+    failed = FailedCitation(citation=cited("notes.md", 2, 9), reason="the document has 1 line")
+    partial = render_report(make_report_parts(), "# Report", ReportAppendix(checked=3, failed=(failed,), recognised=1))
+    assert "\n\n1 citation rests on recognised text, and 1 of 3 citations failed the check:\n\n- [notes" in partial
 
 
 def test_an_unknown_cost_and_an_unanswered_request_are_said() -> None:

@@ -31,7 +31,7 @@ from waystation.cli.render_context import format_probe_table
 from waystation.client import Client
 from waystation.config.setting_types import CONFIG_NAME, write_table
 from waystation.config.settings import Settings, describe_unknown_variables, resolve_trace_target
-from waystation.documents.readers.reader import READER_MODULE
+from waystation.documents.readers.reader import READER_MODULE, describe_recognition, find_recognition_options
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable, Unreachable, WaystationError, WrongKey
 from waystation.kernel.files import find_shared_paths
@@ -333,6 +333,7 @@ def _children() -> CheckResult:
         finding = "child processes cannot start, so documents cannot be read and texts cannot be redacted"
         return CheckResult(name="child processes", ok=False, finding=finding)
     finding = f"documents, pages, tables and redaction run in processes without access to keys; {held.description}"
+    finding += f"; {describe_recognition(find_recognition_options())}"
     return CheckResult(name="child processes", ok=held.is_complete, finding=finding, needed=False)
 
 

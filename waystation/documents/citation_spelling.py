@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar, final
 
 from waystation.documents import citations as citation_syntax
 from waystation.documents.citations import MAX_QUOTATION_CHARACTERS
-from waystation.documents.documents import parse_place_marker
+from waystation.documents.documents import get_plain_place, parse_place_marker
 from waystation.kernel.patterns import compile_bounded
 
 MAX_GROUP_CHARACTERS = 1_000
@@ -143,7 +143,7 @@ def find_place_lines(lines: Sequence[str]) -> dict[str, LineRange]:
     """
     markers = [(number, place) for number, line in enumerate(lines, 1) if (place := parse_place_marker(line))]
     ends = [*(number - 1 for number, _ in markers[1:]), len(lines)] if markers else []
-    places = [_fold_name(place) for _, place in markers]
+    places = [_fold_name(get_plain_place(place)) for _, place in markers]
     found: dict[str, LineRange] = {}
     for (number, _), place, end in zip(markers, places, ends, strict=True):
         last = end

@@ -23,7 +23,13 @@ from waystation.documents.procedures import (
     validate_procedures,
 )
 from waystation.documents.readers.extraction import ExtractedText, UnreadableFileError
-from waystation.documents.readers.reader import FILE_TIMEOUT_S, SubprocessFileReader, compute_file_hash, read_file
+from waystation.documents.readers.reader import (
+    FILE_TIMEOUT_S,
+    SubprocessFileReader,
+    compute_file_hash,
+    find_recognition_options,
+    read_file,
+)
 from waystation.kernel.errors import BadInput
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
@@ -98,7 +104,10 @@ MAX_LISTED_REASONS = 3
 """Maximum files named in an error about a whole folder."""
 
 _GENERATED = frozenset({"__pycache__", "node_modules"})
-_USABLE = "PDF, Word, PowerPoint, Excel, EPUB, e-mail (.eml), Markdown, text, HTML, CSV, JSON or source code"
+_USABLE = (
+    "PDF, Word, PowerPoint, Excel, EPUB, e-mail (.eml), pictures (PNG, JPEG, TIFF), Markdown, text, HTML, CSV, JSON or "
+    "source code"
+)
 
 
 class UnchangedFile(Value):
@@ -166,7 +175,7 @@ def load_documents(
     Args:
         paths: files and folders.
         known: content hashes of files that were read before, and are not read again.
-        seconds_a_file: maximum time in seconds for parsing a file.
+        seconds_a_file: maximum time in seconds for parsing a file, without text recognition.
         without: a folder without links in its path, from which nothing is taken even if a given folder contains it.
 
     Raises:
@@ -178,7 +187,7 @@ def load_documents(
     validate_document_count(sum(len(one.files) for one in given), "files")
     left_out: list[SkippedItem] = []
     read: list[_Read] = []
-    with SubprocessFileReader(seconds_a_file) as child:
+    with SubprocessFileReader(seconds_a_file, find_recognition_options()) as child:
         reader = _Reader(child, known)
         for one in given:
             read += _folder(one, left_out, reader) if one.path.is_dir() else _single(one, reader)

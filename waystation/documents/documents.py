@@ -30,6 +30,10 @@ MAX_PLACE_CHARACTERS = 120
 REMOVED_NAME = "removed while the task ran"
 """Shown to agents instead of the name of such a document, which keeps its number."""
 
+RECOGNISED_FROM_PICTURE = "recognised from a picture"
+"""Part of the places of text that was recognised (OCR)."""
+_RECOGNITION_NOTE = compile_bounded(rf" \({RECOGNISED_FROM_PICTURE}, confidence 0\.\d\d\)")
+
 _MARKER = compile_bounded(r"\[((?:page|slide|sheet|chapter|section|attachment) [^\[\]:\s][^\[\]:\n]*)\]")
 _ENDS_A_MARKER = str.maketrans("[]:", "()-")
 
@@ -164,6 +168,16 @@ def parse_place_marker(line: str) -> str | None:
     """Return the place in a marker line; None if it is a line of the document."""
     marker = _MARKER.fullmatch(line)
     return marker[1] if marker else None
+
+
+def is_recognised_place(place: str) -> bool:
+    """Whether the text at this place was recognised from a picture, so that some of its characters may be wrong."""
+    return _RECOGNITION_NOTE.search(place) is not None
+
+
+def get_plain_place(place: str) -> str:
+    """Return the place without the note that its text was recognised: `page 3`."""
+    return _RECOGNITION_NOTE.sub("", place)
 
 
 def join_with_place_markers(parts: Iterable[tuple[str, str]]) -> str:

@@ -36,7 +36,9 @@ _WORD = compile_bounded(
 )
 """A date is one word: a part of it and what follows would look like another number."""
 _DIGIT = compile_bounded(r"\d")
-_CHOSEN = compile_bounded(r"\A\[(?!page \d{1,6}\]|slide \d{1,6}\])")
+_CHOSEN = compile_bounded(
+    r"\A\[(?!page \d{1,6}(?: \(recognised from a picture, confidence [\d.]{4}\))?\]|slide \d{1,6}\])"
+)
 _MAX_WORDS = 8
 """Maximum words of a part that does not reach the end of the name: an IPv6 address has the most."""
 _MIN_DIGITS, _MIN_CHARACTERS = 6, 16

@@ -26,7 +26,7 @@ from waystation.documents.citations import (
     render_unsupported_sentence_mark,
 )
 from waystation.documents.descriptions import DocumentDescription
-from waystation.documents.documents import SkippedItem
+from waystation.documents.documents import SkippedItem, is_recognised_place
 from waystation.documents.headings import ARABIC_VOWEL_SIGNS
 from waystation.documents.procedures import ProcedureSource
 from waystation.kernel.amount import format_amount, format_used_amount
@@ -137,6 +137,8 @@ class ReportAppendix(Value):
     sentences: SentenceCounts = SentenceCounts()
     remarks: str = ""
     """Lines of a list: what the lines of unsupported sentences lack."""
+    recognised: int = 0
+    """Number of citations of text that was recognised in pictures."""
     criteria: str = ""
     """Lines with the criteria, and where each is met."""
     sources: str = ""
@@ -228,6 +230,20 @@ def describe_faulty_citations(failed: int, checked: int, sentences: SentenceCoun
 
 def _describe_failed_citations(failed: int, checked: int) -> str:
     return f"{failed} of {format_count(checked, 'citation')} failed the check" if failed else ""
+
+
+def count_recognised_citations(citations: Sequence[Citation], documents: Mapping[str, CitedDocument]) -> int:
+    """Return how many citations name lines that begin or end in text that was recognised in a picture."""
+    places = (
+        {documents[one.document].find_place(line) or "" for line in (one.first_line, one.last_line)}
+        for one in citations
+    )
+    return sum(any(map(is_recognised_place, found)) for found in places)
+
+
+def describe_recognised_citations(count: int) -> str:
+    """Describe how many citations rest on recognised text; empty if none does."""
+    return f"{format_count(count, 'citation')} {'rests' if count == 1 else 'rest'} on recognised text" if count else ""
 
 
 def extract_answer(report: str) -> str:
@@ -397,15 +413,18 @@ def _bullet(finding: Finding) -> str:
 
 def _citations_section(apparatus: ReportAppendix) -> str:
     checked, failed = apparatus.checked, apparatus.failed
+    recognised = describe_recognised_citations(apparatus.recognised)
     if not failed:
         # A place may be cited several times, so the number would not be that of the citations that a reader counts.
         lines = "to lines that exist"
         each = f"the citation points {lines}" if checked == 1 else f"all citations point {lines} ({checked} places)"
         said = f"{CHECKED_BY_CODE} {each}{_describe_quotations(apparatus.quotations)}."
+        said += f" {recognised}." if recognised else ""
         judged = "" if apparatus.sentences.total else f"\n{NOT_JUDGED}"
         return f"{CITATIONS}\n\n{said}{judged}" if checked else ""
     lines = [f"- {item.citation}: {item.reason}" for item in failed]
-    head = f"{FAILED_CITATIONS}\n\n{_describe_failed_citations(len(failed), checked)}:"
+    found = ", and ".join(filter(None, [recognised, _describe_failed_citations(len(failed), checked)]))
+    head = f"{FAILED_CITATIONS}\n\n{found}:"
     return "\n".join([head, "", *lines])
 
 

@@ -45,6 +45,17 @@ class ExtractionResult(NamedTuple):
     skipped_items: Sequence[SkippedItem] = ()
 
 
+class RecognitionOptions(Value):
+    """Limits on the recognition of text in the pictures of one file."""
+
+    threads: int = 1
+    """Maximum threads that compute at once."""
+    max_pictures: int = 500
+    """Maximum pictures; later ones are left out."""
+    seconds: float = 900.0
+    """Seconds after which no further picture is begun."""
+
+
 class FileReadRequest(Value):
     """How to read an open file."""
 
@@ -56,6 +67,10 @@ class FileReadRequest(Value):
     """Whether an e-mail's attachments are read. False if its parser crashed before: nothing else is read then."""
     broken: tuple[int, ...] = ()
     """Numbers of an e-mail's attachments that crashed their parsers before, counted from 1 in reading order."""
+    recognition: RecognitionOptions | None = None
+    """How text in pictures is recognised; None if it is not."""
+    unrecognised_reason: str = ""
+    """Why text in pictures is not recognised; empty if the packages for it are not installed."""
 
 
 class ExtractedText(Value):
@@ -65,12 +80,16 @@ class ExtractedText(Value):
     skipped_items: tuple[SkippedItem, ...] = ()
     date: DocumentDate = ""
     """Day that the properties of the file state; empty if they state none."""
+    has_pictures: bool = False
+    """Whether it has pictures in which text was not looked for."""
 
 
 class ExtractionFailure(Value):
     """Why a file gives no text."""
 
     reason: str
+    has_pictures: bool = False
+    """Whether it has pictures in which text was not looked for."""
 
 
 def join_extracted_parts(extract: ExtractionResult) -> ExtractedText:
@@ -98,6 +117,8 @@ HEAD_BYTES = 8_192
 one.
 """
 
+_PICTURES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"II*\x00", b"MM\x00*")
+"""PNG, JPEG and TIFF."""
 _PDF, _ZIP, _OLE, _RTF = b"%PDF-", b"PK\x03\x04", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", b"{\\rtf"
 _PDF_WITHIN = 1_024
 """Bytes of anything that readers accept before a PDF."""
@@ -129,6 +150,8 @@ _NEVER_TEXT = frozenset(
         ".png",
         ".ppt",
         ".pptx",
+        ".tif",
+        ".tiff",
         ".xls",
         ".xlsx",
     }
@@ -153,6 +176,7 @@ class FileKind(Enum):
     CONTAINER = auto()
     """A zip archive: its members say what it is."""
     OLD_SHEETS = auto()
+    PICTURE = auto()
 
 
 def detect_file_kind(head: bytes, suffix: str) -> FileKind:
@@ -167,6 +191,8 @@ def detect_file_kind(head: bytes, suffix: str) -> FileKind:
         return FileKind.CONTAINER
     if head.startswith(_OLE):
         return FileKind.OLD_SHEETS
+    if is_picture(head):
+        return FileKind.PICTURE
     if head.startswith(_RTF):
         raise UnreadableFileError("an RTF file; save it as .docx or as text")
     if _is_mail(head, suffix):
@@ -179,6 +205,11 @@ def detect_file_kind(head: bytes, suffix: str) -> FileKind:
             f"plain text, although its name ends in {suffix}; rename it to .txt if it is a document"
         )
     return FileKind.HTML if is_page else FileKind.TEXT
+
+
+def is_picture(head: bytes) -> bool:
+    """Whether a file that begins like this is a picture in which text can be recognised."""
+    return head.startswith(_PICTURES)
 
 
 def _is_mail(head: bytes, suffix: str) -> bool:

@@ -6,6 +6,7 @@ Runs in the child only: the parsers of these kinds may crash.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import PurePath
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -35,6 +36,8 @@ from waystation.documents.readers.office_archive import (
     resolve_relationship_target,
 )
 from waystation.documents.readers.pdf import extract_pdf
+from waystation.documents.readers.pictures import extract_picture
+from waystation.documents.readers.recognition import PageRecogniser, SkippingRecogniser
 from waystation.documents.readers.sheets import extract_spreadsheet
 from waystation.documents.readers.slides import extract_pptx
 from waystation.documents.readers.word import extract_docx
@@ -192,7 +195,13 @@ def _protected(archive: ZipFile) -> set[str]:
 _OPEN_DOCUMENT = "application/vnd.oasis.opendocument."
 
 
-def extract_file(content: bytes, name: str, depth: int = 0, attached: ReadAttached | None = None) -> ExtractionResult:
+def extract_file(
+    content: bytes,
+    name: str,
+    depth: int = 0,
+    attached: ReadAttached | None = None,
+    recogniser: PageRecogniser | None = None,
+) -> ExtractionResult:
     """Extract the parts of a file, whose name only helps if its bytes do not say what it is.
 
     Args:
@@ -200,19 +209,25 @@ def extract_file(content: bytes, name: str, depth: int = 0, attached: ReadAttach
         name: its name.
         depth: number of e-mails that it is nested in.
         attached: function that reads the attachments of an e-mail; this function by default.
+        recogniser: recognises text in pictures; without it, they are left out.
 
     Raises:
         UnreadableFileError: it gives no text.
     """
+    recogniser = recogniser or SkippingRecogniser()
     match detect_file_kind(content[:HEAD_BYTES], PurePath(name).suffix.lower()):
         case FileKind.TEXT:
             return ExtractionResult([DocumentPart("", decode_text(content))])
         case FileKind.HTML:
             return extract_html(content)
         case FileKind.MAIL:
-            return extract_email(content, MailReaderDeps(_inline, attached or extract_file), depth)
+            return extract_email(
+                content, MailReaderDeps(_inline, attached or partial(extract_file, recogniser=recogniser)), depth
+            )
         case FileKind.PDF:
-            return extract_pdf(content)
+            return extract_pdf(content, recogniser)
+        case FileKind.PICTURE:
+            return extract_picture(content, recogniser)
         case FileKind.CONTAINER:
             return _contained(content)
         case FileKind.OLD_SHEETS:

@@ -23,6 +23,7 @@ from waystation.documents.readers.extraction import (
     DocumentPart,
     ExtractionResult,
     UnreadableFileError,
+    is_picture,
     is_utf8,
 )
 from waystation.kernel.patterns import compile_bounded
@@ -208,7 +209,9 @@ def _file_extract(file: _Part, name: str, readers: MailReaderDeps, depth: int) -
         raise UnreadableFileError("encrypted, or hidden by its signature; save the message decrypted and without one")
     if kind in _OUTLOOK:
         raise UnreadableFileError("in an Outlook format; have it sent as HTML or plain text")
-    if file.get_content_maintype() in _SELDOM_TEXT and not is_utf8(content):
+    # Other pictures of messages are logos and decoration.
+    is_scan = file.get_content_disposition() == "attachment" and is_picture(content)
+    if file.get_content_maintype() in _SELDOM_TEXT and not is_scan and not is_utf8(content):
         raise UnreadableFileError("binary, not text")
     if kind not in _MESSAGES:
         return readers.attached(content, name, depth)

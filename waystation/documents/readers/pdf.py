@@ -1,13 +1,14 @@
 """Converts PDF to text, page by page. Runs in the child only.
 
-Scanned text, and characters whose font does not say what they are, are not read, but reported.
+Pages of scanned text, and pages whose fonts do not say what their characters are, are rendered for text recognition.
 """
 
 import ctypes
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, auto
 from itertools import groupby
+from math import sqrt
 from typing import NamedTuple, Protocol, cast
 
 from pypdfium2 import PdfDocument, PdfiumError, raw
@@ -24,6 +25,15 @@ from waystation.documents.readers.pdf_notes import (
     list_attachments,
     load_form,
     read_page_annotations,
+)
+from waystation.documents.readers.recognition import (
+    MAX_PIXELS,
+    NO_TEXT_RECOGNISED,
+    PagePicture,
+    PageRecogniser,
+    PictureLoader,
+    RecognisedPage,
+    list_unrecognised_pages,
 )
 from waystation.kernel.patterns import compile_bounded
 
@@ -64,7 +74,15 @@ _MAX_LOOKED_UP_CHARACTERS = 500
 _MIN_LETTER_SHARE = 0.6
 """Minimum share of letters and digits for codes to be taken for letters; glyph numbers have fewer."""
 _NO_LETTERS = "its fonts do not map its glyphs to letters"
-_RECOGNISE = "Run text recognition (OCR) on it"
+_SCANNED = "no text: scanned?"
+_MIN_UNKNOWN_SHARE = 0.2
+"""Minimum share of unknown characters from which a page is recognised as a picture instead."""
+_MIN_PICTURE_SHARE = 0.5
+"""Minimum share of a page that one picture covers for the page to be taken for a scan, if it has little text."""
+_MAX_STAMPED_CHARACTERS = 200
+"""Maximum characters that programs add to a scanned page, such as its number."""
+_DOTS_AN_INCH, _POINTS_AN_INCH = 300, 72
+"""Resolution at which a page is rendered for text recognition."""
 
 
 class _TextPage(Protocol):
@@ -74,9 +92,24 @@ class _TextPage(Protocol):
     def count_chars(self) -> int: ...
 
 
+class _Bitmap(Protocol):
+    buffer: ctypes.Array[ctypes.c_ubyte]
+    width: int
+    height: int
+    stride: int
+
+    def close(self) -> None: ...
+
+
+class _PageObject(Protocol):
+    def get_bounds(self) -> tuple[float, float, float, float]: ...
+
+
 class _OpenPage(Protocol):
     def get_textpage(self) -> _TextPage: ...
-    def get_objects(self, *, max_depth: int) -> Iterator[object]: ...
+    def get_size(self) -> tuple[float, float]: ...
+    def render(self, *, scale: float, grayscale: bool) -> _Bitmap: ...
+    def get_objects(self, *, filter: Sequence[int] | None = None, max_depth: int) -> Iterator["_PageObject"]: ...
     def close(self) -> None: ...
 
 
@@ -109,11 +142,19 @@ class _Page(NamedTuple):
     doubtful: int
     """Characters of a font without a map that are shown as if their codes were letters."""
     is_blank: bool
+    is_scan: bool
+    """Whether a picture covers most of it and there is little text."""
     notes: PageAnnotationSummary
 
+    @property
+    def has_usable_text(self) -> bool:
+        """Whether it has text other than on a scan, and most of its characters are known."""
+        signs = sum(map(len, self.text.split()))
+        return bool(self.text) and not self.is_scan and self.unknown < _MIN_UNKNOWN_SHARE * signs
 
-def extract_pdf(content: bytes) -> ExtractionResult:
-    """Extract one part for each page with text.
+
+def extract_pdf(content: bytes, recogniser: PageRecogniser) -> ExtractionResult:
+    """Extract one part for each page with text, which is recognised if the page has none that is usable.
 
     Raises:
         UnreadableFileError: the file is damaged, has a password, is too long, or has no text.
@@ -122,43 +163,86 @@ def extract_pdf(content: bytes) -> ExtractionResult:
     form = load_form(document)
     if len(document) > _MAX_PAGES:
         raise UnreadableFileError(f"has {len(document):,} pages; the maximum is {_MAX_PAGES:,}. Split it")
-    parts: list[DocumentPart] = []
+    pages: dict[int, _Page] = {}
     lost = _Lost()
     for number in range(1, len(document) + 1):
         try:
-            page = _page(document, number, form)
+            pages[number] = _page(document, number, form)
         except PdfiumError:
             lost.damaged.append(number)
-            continue
-        if said := "\n\n".join(filter(None, [page.text, page.notes.text])):
-            parts.append(DocumentPart(f"page {number}", said))
-        lost.add(number, page)
+    recognised = _recognised(document, pages, recogniser)
+    parts: list[DocumentPart] = []
+    for number, page in pages.items():
+        result = recognised.get(number, RecognisedPage())
+        if page.is_scan and len(result.text) <= len(page.text):
+            # The picture has no text besides what is printed on it.
+            result = result._replace(text="")
+        if said := "\n\n".join(filter(None, [result.text or page.text, page.notes.text])):
+            place = f"page {number}"
+            parts.append(DocumentPart(result.render_place(place) if result.text else place, said))
+        lost.add(number, page, result)
     if not parts:
         raise UnreadableFileError(lost.reason())
     return ExtractionResult(parts, [*lost.list_skipped_items(), *list_attachments(document)])
+
+
+def _recognised(
+    document: _Document, pages: Mapping[int, _Page], recogniser: PageRecogniser
+) -> Mapping[int, RecognisedPage]:
+    """Return the result for each page that has content but no usable text, by number."""
+    numbers = [number for number, page in pages.items() if not page.is_blank and not page.has_usable_text]
+    results = recogniser.recognise(_picture_loader(document, number) for number in numbers)
+    return dict(zip(numbers, results, strict=True))
+
+
+def _picture_loader(document: _Document, number: int) -> PictureLoader:
+    return lambda: _render(document, number)
+
+
+def _render(document: _Document, number: int) -> PagePicture:
+    """Render a page. Raises UnreadableFileError."""
+    page = document[number - 1]
+    try:
+        width, height = page.get_size()
+        scale = min(_DOTS_AN_INCH / _POINTS_AN_INCH, sqrt(MAX_PIXELS / max(width * height, 1)))
+        bitmap = page.render(scale=scale, grayscale=True)
+    except PdfiumError as error:
+        raise UnreadableFileError("it cannot be rendered") from error
+    finally:
+        page.close()
+    content = bytes(bitmap.buffer)
+    rows = (content[start : start + bitmap.width] for start in range(0, len(content), bitmap.stride))
+    picture = PagePicture(b"".join(rows), bitmap.width, bitmap.height)
+    bitmap.close()
+    return picture
 
 
 class _Lost:
     """The pages that were not read completely."""
 
     def __init__(self) -> None:
-        self.silent: list[int] = []
+        self.silent: dict[int, RecognisedPage] = {}
         self.blank: list[int] = []
-        self.unmapped: list[int] = []
+        self.unmapped: dict[int, RecognisedPage] = {}
+        self._covered: dict[int, RecognisedPage] = {}
         self.damaged: list[int] = []
         self._unknown: dict[int, int] = {}
         """Characters by page."""
         self._doubtful: dict[int, int] = {}
         self._notes: dict[int, PageAnnotationSummary] = {}
 
-    def add(self, number: int, page: _Page) -> None:
+    def add(self, number: int, page: _Page, recognised: RecognisedPage) -> None:
         """Record what was not read of a page."""
         self._notes[number] = page.notes
-        if not page.text and page.is_blank and page.notes.text:
-            return
-        if not page.text:
+        if page.is_blank and not page.text:
             # A page with broken content looks blank too, so blank pages are reported as well.
-            (self.unmapped if page.unknown else self.blank if page.is_blank else self.silent).append(number)
+            if not page.notes.text:
+                self.blank.append(number)
+            return
+        if page.is_scan and page.text and not recognised.text and recognised.reason != NO_TEXT_RECOGNISED:
+            self._covered[number] = recognised
+        if recognised.text or not page.text:
+            (self.unmapped if page.unknown else self.silent)[number] = recognised
             return
         if page.unknown:
             self._unknown[number] = page.unknown
@@ -167,19 +251,22 @@ class _Lost:
 
     def reason(self) -> str:
         """Return why there is no text at all."""
-        if self.unmapped:
-            return f"none of its pages can be read: {_NO_LETTERS}. {_RECOGNISE}"
-        if self.silent:
-            return f"no page has text: scanned? {_RECOGNISE} first"
+        for pages, why in (
+            (self.unmapped, f"none of its pages can be read: {_NO_LETTERS}"),
+            (self.silent, "no page has text: scanned?"),
+        ):
+            if pages:
+                return f"{why} ({next(iter(pages.values())).reason})"
         return "damaged: no page can be read" if self.damaged else "empty"
 
     def list_skipped_items(self) -> list[SkippedItem]:
         """Return the pages, and characters of pages, that were not read."""
         unknown, doubtful = sum(self._unknown.values()), sum(self._doubtful.values())
         return [
-            *build_skipped_ranges("page", self.silent, "no text: scanned?"),
+            *list_unrecognised_pages(self.silent, _SCANNED),
+            *list_unrecognised_pages(self._covered, "text in its picture"),
             *build_skipped_ranges("page", self.blank, "empty"),
-            *build_skipped_ranges("page", self.unmapped, f"cannot be read: {_NO_LETTERS}. {_RECOGNISE}"),
+            *list_unrecognised_pages(self.unmapped, f"cannot be read: {_NO_LETTERS}"),
             *build_skipped_ranges(
                 "page",
                 [*self._unknown],
@@ -234,8 +321,21 @@ def _page(document: _Document, number: int, form: object) -> _Page:
     if not text.replace(UNKNOWN, "").strip():
         text = ""
     is_blank = next(page.get_objects(max_depth=1), None) is None
+    text = _RUN.sub(UNKNOWN, text).strip()
+    is_scan = len(text) <= _MAX_STAMPED_CHARACTERS and _covers_page(page)
     page.close()
-    return _Page(_RUN.sub(UNKNOWN, text).strip(), unknown, doubtful, is_blank, notes)
+    return _Page(text, unknown, doubtful, is_blank, is_scan, notes)
+
+
+def _covers_page(page: _OpenPage) -> bool:
+    """Whether one picture covers most of the page."""
+    width, height = page.get_size()
+    try:
+        bounds = [one.get_bounds() for one in page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=2)]
+    except PdfiumError:
+        return False
+    areas = (abs((right - left) * (top - bottom)) for left, bottom, right, top in bounds)
+    return any(area >= _MIN_PICTURE_SHARE * width * height for area in areas)
 
 
 def _careful_text(page: object, text: str, unmapped: Sequence[bool]) -> tuple[str, int]:

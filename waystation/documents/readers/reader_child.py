@@ -30,6 +30,8 @@ from waystation.documents.readers.extraction import (
 )
 from waystation.documents.readers.file_dates import read_file_date
 from waystation.documents.readers.formats import decode_text, extract_file
+from waystation.documents.readers.ocr import OcrRecogniser
+from waystation.documents.readers.recognition import PageRecogniser, SkippingRecogniser
 
 
 def prepare() -> None:
@@ -54,9 +56,10 @@ def answer(request: bytes, files: Sequence[int]) -> bytes:
 class _Attachments:
     """Reads the attachments of an e-mail, and announces each to the parent first: the last one may crash this child."""
 
-    def __init__(self, request: FileReadRequest, begun: int) -> None:
+    def __init__(self, request: FileReadRequest, begun: int, recogniser: PageRecogniser) -> None:
         self._given = request
         self._begun = begun
+        self._recogniser = recogniser
         self._count = 0
 
     def read(self, content: bytes, name: str, depth: int) -> ExtractionResult:
@@ -70,15 +73,20 @@ class _Attachments:
             raise UnreadableFileError("crashed its reader; it may be damaged")
         with suppress(BlockingIOError):
             os.write(self._begun, b"%d\n" % self._count)
-        return extract_file(content, name, depth, self.read)
+        return extract_file(content, name, depth, self.read, self._recogniser)
 
 
 def _read(request: FileReadRequest, file: int, begun: int) -> ExtractedText | ExtractionFailure:
+    skipping = SkippingRecogniser(request.unrecognised_reason)
+    recogniser = skipping if request.recognition is None else OcrRecogniser(request.recognition)
     try:
-        return _extracted(request, file, begun)
+        extracted = _extracted(request, file, begun, recogniser)
+        return extracted.replace(has_pictures=skipping.has_skipped)
     except UnreadableFileError as unreadable:
-        return ExtractionFailure(reason=str(unreadable))
+        return ExtractionFailure(reason=str(unreadable), has_pictures=skipping.has_skipped)
     except MemoryError:
+        if request.recognition is not None:
+            return ExtractionFailure(reason="text recognition needs too much memory")
         return ExtractionFailure(
             reason=f"could not be read (needs more than {READER_MEMORY_BYTES // 1_000_000_000} GB of memory)"
         )
@@ -86,7 +94,7 @@ def _read(request: FileReadRequest, file: int, begun: int) -> ExtractedText | Ex
         return ExtractionFailure(reason=f"cannot be read ({error.strerror})")
 
 
-def _extracted(request: FileReadRequest, file: int, begun: int) -> ExtractedText:
+def _extracted(request: FileReadRequest, file: int, begun: int, recogniser: PageRecogniser) -> ExtractedText:
     size = os.fstat(file).st_size
     # The declared charset also determines what the first bytes are.
     content = _in_utf8(_content(file), request.charset) if request.charset else b""
@@ -97,7 +105,8 @@ def _extracted(request: FileReadRequest, file: int, begun: int) -> ExtractedText
     content = content or _content(file)
     if kind is not FileKind.TEXT:
         _check_again(request, kind)
-        extract = extract_file(content, request.name, attached=_Attachments(request, begun).read)
+        attached = _Attachments(request, begun, recogniser).read
+        extract = extract_file(content, request.name, attached=attached, recogniser=recogniser)
         return join_extracted_parts(extract).replace(date=read_file_date(content, kind))
     text = "\n".join(decode_text(content).splitlines()).rstrip()
     if not text.strip():
