@@ -160,8 +160,14 @@ def test_figures_dates_and_names_need_no_embedder() -> None:
 
 
 WORDS = ["harbour", "lantern", "keeper", "granite", "ferry", "winter", "bridge", "customs", "painter", "copper"]
+
+
+def make_sentence(words: list[str], number: int) -> str:
+    return f"The {words[0]} near the {words[1]} sold {number} {words[2]} parts to a {words[3]}."
+
+
 sentences = st.builds(
-    lambda words, number: f"The {words[0]} near the {words[1]} sold {number} {words[2]} parts to a {words[3]}.",
+    make_sentence,
     st.lists(st.sampled_from(WORDS), min_size=4, max_size=4, unique=True),
     st.integers(13, 10**6),
 )
@@ -250,7 +256,11 @@ def test_more_of_what_speaks_for_a_sentence_never_lowers_its_score() -> None:
 
 def test_threads_may_share_the_vectors_of_words() -> None:
     similarity = WordVectorSimilarity(WordLlamaEmbedder())
-    cases = [case for case in WORDING for _ in range(5)]
+    cases = [(case[0], case[1]) for case in WORDING for _ in range(5)]
+
+    def score(case: tuple[str, str]) -> float:
+        return check_support(case[0], [case[1]], similarity=similarity).score
+
     with ThreadPoolExecutor(4) as pool:
-        scores = [*pool.map(lambda case: check_support(case[0], [case[1]], similarity=similarity).score, cases)]
+        scores = [*pool.map(score, cases)]
     assert scores == [check_support(case[0], [case[1]], similarity=SIMILARITY).score for case in cases]

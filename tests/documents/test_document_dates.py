@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from docx import Document as WordDocument
@@ -30,7 +31,7 @@ def write_word_file(path: Path, text: str) -> Path:
 
 
 def test_properties_of_office_files_state_the_day_unless_the_text_does(tmp_path: Path) -> None:
-    workbook = Workbook(str(tmp_path / "a.xlsx"))
+    workbook: Any = Workbook(str(tmp_path / "a.xlsx"))
     workbook.set_properties({"created": DAY})
     workbook.add_worksheet("Costs").write(0, 0, "Dredging")
     workbook.close()

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
+from pydantic import JsonValue
 from temporalio.client import Client
 
 from tests.agents.test_tools_web import FakeWebPageFetcher, FakeWebSearch
@@ -32,7 +33,7 @@ HITS = WebSearchResponse(
     usage=Usage(input=900, output=100, searches=1),
 )
 CITED_NOTE: ScriptedCall = ("take_note", {"text": SAID, "document": FOUND, "first_line": 1, "last_line": 1})
-CITED_FINDING = {"claim": SAID, "citations": [f"[{FOUND}:1-1]"]}
+CITED_FINDING: JsonValue = {"claim": SAID, "citations": [f"[{FOUND}:1-1]"]}
 SCRIPT: Mapping[str, Sequence[Sequence[ScriptedCall]]] = {
     "harbours": [
         [("web_search", {"query": "nordvik bar depth"}), ("fetch_page", {"url": FOUND})],
@@ -97,9 +98,8 @@ def test_the_preset_asks_about_nothing_whatever_the_settings_ask_about() -> None
     asking = Settings(offline=True, review_plan=True, revision_percent=1, mode=BudgetMode.APPROVAL)
     config = build_task_config(request, asking, (), date.max)
     assert (config.mode, config.review_plan, config.revision_percent) == (BudgetMode.SOFT, False, None)
-    assert {agent.web_limits for agent in (config.default, *config.by_role.values())} == {
-        WebLimits(max_searches=20, max_pages=40)
-    }
+    agents = (config.default, *config.by_role.values())
+    assert all(agent.web_limits == WebLimits(max_searches=20, max_pages=40) for agent in agents)
     plain = build_task_config(request.replace(preset=None), asking, (), date.max)
     assert (plain.mode, plain.review_plan, plain.revision_percent) == (BudgetMode.APPROVAL, True, 1)
     assert plain.default.web_limits is None

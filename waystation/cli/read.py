@@ -9,7 +9,7 @@ import typer
 from waystation.cli.console import OK, WORK_FAILED, print_json, print_message, print_text
 from waystation.cli.options import JsonOption
 from waystation.cli.render import format_count
-from waystation.client.file_previews import FilePreview, FilePreviews, preview_files, redact_file_previews
+from waystation.client.file_previews import FilePreview, FilePreviews, load_file_previews, redact_file_previews
 from waystation.config.settings import Settings
 
 app = typer.Typer()
@@ -27,7 +27,7 @@ def read(
 
     This needs no server and stores nothing. Exits with 1 if one of the files cannot be used.
     """
-    found = preview_files(files)
+    found = load_file_previews(files)
     if redacted:
         found = asyncio.run(redact_file_previews(found, Settings()))
     if as_json:

@@ -55,7 +55,7 @@ class FilePreviews(Value):
     """Remarks on the redaction."""
 
 
-def preview_files(paths: Sequence[Path]) -> FilePreviews:
+def load_file_previews(paths: Sequence[Path]) -> FilePreviews:
     """Read all files together, so that names are those of a task; if some are unusable, without those."""
     refused: list[SkippedFile] = []
     try:

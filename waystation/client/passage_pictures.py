@@ -44,7 +44,7 @@ class CitedPassage(NamedTuple):
     """Content hash of the file."""
 
 
-class PassagePictures(NamedTuple):
+class PassageImageResult(NamedTuple):
     """Pictures by the number of the source, and the sources without one, with the reasons."""
 
     pictures: Mapping[int, PassageImage]
@@ -84,7 +84,7 @@ def render_cited_passage(passage: CitedPassage, path: Path) -> PassageImage:
 
 async def build_passage_pictures(
     client: Client, settings: Settings, task_id: str, sources: Sequence[NumberedSource], paths: Sequence[Path]
-) -> PassagePictures:
+) -> PassageImageResult:
     """Draw the cited passages whose files are in these files and folders.
 
     A page that has private values has no picture: a picture cannot be redacted. Those are the values that the policy
@@ -118,7 +118,7 @@ async def build_passage_pictures(
                     reason = f"the file {unreadable}"
             if reason:
                 left_out.append(SkippedItem(name=f"[{number}]", reason=reason))
-    return PassagePictures(pictures, left_out)
+    return PassageImageResult(pictures, left_out)
 
 
 def _find_obstacle(passage: CitedPassage, files: Mapping[str, Path], unchanged: Sequence[bool]) -> str:

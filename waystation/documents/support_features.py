@@ -128,7 +128,7 @@ def compare_wording(sentence: str, content: str, passages: str, similarity: Word
     near = _compare_nearest(distinct, tokens, _join_windows(there), weights, similarity)
     alike = np.clip((near - MIN_SYNONYM) / (1 - MIN_SYNONYM), 0, 1)
     whole = there.max(axis=0)
-    missing = [
+    missing: list[str] = [
         distinct[place]
         for place in np.argsort(-weights, kind="stable").tolist()
         if max(near[place], whole[place]) < MISSING_SIMILARITY

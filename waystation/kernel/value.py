@@ -47,7 +47,7 @@ class Value(BaseModel):
     field's old name does not lose the value silently. Data from other programs is validated with `extra="ignore"`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", **DEFERRED)
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
     replace: ClassVar[ReplaceDescriptor] = ReplaceDescriptor()
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:

@@ -25,7 +25,7 @@ from waystation.kernel.value import UtcMoment, Value
 from waystation.memory.passages import MemoryExcerpt
 from waystation.plugins.web.access import PROBLEM, CurrentPrincipal, ProblemDetails
 from waystation.plugins.web.event_feed import EVENT_STREAM, EventFeed
-from waystation.plugins.web.file_previews import Previewer, Redacted, UploadedFiles
+from waystation.plugins.web.file_previews import Redacted, UploadedFiles, Uploads
 from waystation.plugins.web.principals import Principal
 from waystation.plugins.web.report_exports import FILES, PNG, Exporter, ReportForm, draw_uploaded_passage
 from waystation.plugins.web.request_bodies import (
@@ -287,13 +287,13 @@ async def get_documents(client: TenantClient, task: TaskPath) -> tuple[Document,
 
 @v1.post("/documents/read")
 async def post_read_documents(
-    client: TenantClient, previewer: Previewer, documents: UploadedFiles, redacted: Redacted = False
+    client: TenantClient, reader: Uploads, documents: UploadedFiles, redacted: Redacted = False
 ) -> FilePreviews:
     """Get what agents would see of these files, with everything that is left out. Nothing is stored.
 
     The files are sent as a form (`multipart/form-data`), all in the field `documents`.
     """
-    return await previewer.preview(client, documents, redacted=redacted)
+    return await reader.load(client, documents, redacted=redacted)
 
 
 @v1.get("/tasks/{task}/compactions")

@@ -64,7 +64,7 @@ from waystation.plugins.web.access import (
     describe_unknown_outcome,
 )
 from waystation.plugins.web.event_feed import EventFeed
-from waystation.plugins.web.file_previews import FilePreviewer
+from waystation.plugins.web.file_previews import UploadReader
 from waystation.plugins.web.principals import Authenticator, build_local_sign_in_url, generate_token
 from waystation.plugins.web.report_exports import ReportExporter
 from waystation.plugins.web.request_bodies import format_body_fault, format_faults
@@ -169,7 +169,7 @@ def create_app(site: SiteConfig, client: Client, tenant: str, deps: ServerDeps) 
         lifespan=lasting,
     )
     app.state.tenants, app.state.access, app.state.reports = tenants, signs_in, ReportExporter()
-    app.state.previews = FilePreviewer()
+    app.state.previews = UploadReader()
     app.include_router(site.api)
     app.include_router(site.pages)
     app.mount("/static", StaticFiles(directory=site.files))

@@ -28,13 +28,13 @@ Redacted = Annotated[
 ]
 
 
-class FilePreviewer:
+class UploadReader:
     """Reads the uploads of one request at a time: a file may need a gigabyte, and redaction loads models."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
 
-    async def preview(self, client: Client, files: Sequence[UploadFile], *, redacted: bool) -> FilePreviews:
+    async def load(self, client: Client, files: Sequence[UploadFile], *, redacted: bool) -> FilePreviews:
         """Return what agents would see of these files together, with the names that a task would give them.
 
         Raises:
@@ -75,12 +75,12 @@ async def _find_refusal(file: UploadFile) -> SkippedFile:
     return (await _read([file])).refused[0]
 
 
-def get_file_previewer(request: Request) -> FilePreviewer:
-    """Return the server's previewer."""
-    previewer = request.app.state.previews
-    if not isinstance(previewer, FilePreviewer):
+def get_upload_reader(request: Request) -> UploadReader:
+    """Return the server's reader."""
+    reader = request.app.state.previews
+    if not isinstance(reader, UploadReader):
         raise TypeError("the application reads no files")
-    return previewer
+    return reader
 
 
-Previewer = Annotated[FilePreviewer, Depends(get_file_previewer)]
+Uploads = Annotated[UploadReader, Depends(get_upload_reader)]

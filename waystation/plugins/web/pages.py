@@ -55,7 +55,7 @@ from waystation.plugins.web.api import (
 from waystation.plugins.web.app import convert_exception_to_problem
 from waystation.plugins.web.charts import build_daily_spending_chart
 from waystation.plugins.web.event_feed import EventFeed
-from waystation.plugins.web.file_previews import MAX_FILES, Previewer
+from waystation.plugins.web.file_previews import MAX_FILES, Uploads
 from waystation.plugins.web.forms import (
     NO_REJECTED_FORM,
     WHOLE_FORM,
@@ -587,13 +587,13 @@ def _documents_page(
 
 
 @pages.post("/documents/read")
-async def read_documents_by_form(request: Request, client: TenantClient, previewer: Previewer) -> Response:
+async def read_documents_by_form(request: Request, client: TenantClient, reader: Uploads) -> Response:
     """Render what agents would see of the chosen files. Nothing is stored."""
 
     async def act(form: FormData) -> Response:
         files, faults = _files_of(form), FormErrorCollector()
         with faults.collecting_errors_of("documents"):
-            found = await previewer.preview(client, files, redacted=bool(_field(form, "redacted")))
+            found = await reader.load(client, files, redacted=bool(_field(form, "redacted")))
             return _documents_page(request, found)
         raise faults.error
 
