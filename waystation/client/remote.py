@@ -20,7 +20,9 @@ from waystation.client.agent_contexts import MemoryMatchJson, MemorySearchReques
 from waystation.client.client import Client
 from waystation.client.file_previews import FilePreviews
 from waystation.client.schedules import ScheduleClient
+from waystation.client.submission import DocumentUpdateAnswer, ForkRequest
 from waystation.config.settings import Settings
+from waystation.documents.document_loading import DocumentLoadResult
 from waystation.kernel.client_permissions import ClientPermission
 from waystation.kernel.errors import BadInput, RequestConflict, UnknownTask, Unreachable, WaystationError
 from waystation.kernel.network import describe_connection_error
@@ -44,6 +46,10 @@ once.
 """
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _LIKE = "like https://waystation.example.org, or the one that `waystation serve` printed"
+_LAZY_TYPES: Mapping[str, object] = {
+    one.__name__: one for one in (DocumentLoadResult, DocumentUpdateAnswer, FilePreviews, ForkRequest)
+}
+"""Types in annotations of `Client` that its module does not load at run time."""
 _PROBLEM = TypeAdapter(dict[str, JsonValue])
 _FOUND = TypeAdapter(tuple[MemoryMatchJson, ...])
 _RESULT = TypeAdapter(UpdateResult)
@@ -58,7 +64,7 @@ class RemoteMethod(Generic[_P, _R]):
 
     def __init__(self, method: _Method[_P, _R], role: ClientPermission, here: tuple[str, ...] = ()) -> None:
         """Describe the method. Arguments named in `here` are meaningful on one machine only, and are not sent."""
-        hints = get_type_hints(method, include_extras=True)
+        hints = get_type_hints(method, localns=dict(_LAZY_TYPES), include_extras=True)
         self.name, self.method = method.__name__, method
         self.role: ClientPermission = role
         self._signature = inspect.signature(method)
