@@ -19,8 +19,8 @@ from benchmarks.evidence.rules import (
     judge_formerly,
     measure_overlap,
 )
-from waystation.documents.claim_support import SupportCheck, SupportVerdict
 from waystation.documents.search_vectors import WordVectorSimilarity
+from waystation.documents.support_verdicts import SupportCheck, SupportVerdict
 from waystation.memory.embedders.local import WordLlamaEmbedder
 
 OVERLAP, FORMER, CHECK, PLAIN = "word overlap", "former rule", "support check", "support check without synonyms"

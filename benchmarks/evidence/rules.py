@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from benchmarks.evidence.examples import Example
-from waystation.documents.claim_support import SupportCheck, check_support
+from waystation.documents.claim_support import check_support
 from waystation.documents.search_terms import extract_terms
 from waystation.documents.support_features import WordSimilarity
+from waystation.documents.support_verdicts import SupportCheck
 from waystation.documents.word_normalization import normalize_words, split_figures
 from waystation.reports.report import STEM_CHARACTERS, STOP_WORDS
 

@@ -19,12 +19,12 @@ from waystation.agents.citation_feedback import (
     MAX_LISTED_FAULTS,
     NOT_FINAL,
     SubmissionChecker,
-    find_question,
     may_be_mended,
     render_quotation,
 )
 from waystation.agents.deliverables import Analysis, Deliverable, Finding, ReportDraft, ResearchFindings
 from waystation.agents.leg import AgentFinished
+from waystation.agents.prompt_sections import find_question
 from waystation.context.transcript import (
     Message,
     Text,

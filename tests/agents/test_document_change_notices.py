@@ -31,6 +31,9 @@ from waystation.tasks.context_editor import TranscriptRewinder
 from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 FINDING = {"claim": "It is gone.", "citations": ["[harbour.md:1-1]"]}
+SUBMIT_NEWER = make_scripted_response(
+    make_tool_use("submit_findings", "c7", findings=[{"claim": "It silted up.", "citations": ["[harbour.md:3-3]"]}])
+)
 SUBMIT_AGAIN = make_scripted_response(make_tool_use("submit_findings", "c6", findings=[FINDING]))
 NEWER = SourceDocument(name="harbour.md", text="The harbour was dug in 1811.\nIt was dredged.\nIt silted up.\n")
 READ_AGAIN = make_scripted_response(make_tool_use("read_document", "c5", name="harbour.md"))
@@ -62,7 +65,7 @@ async def test_an_agent_at_work_hears_once_at_its_next_turn_and_reads_the_new_ve
     await update_documents(env, 1, NEWER)
     second = ScriptedModel([READ_AGAIN])
     await env.run_leg(second, 2)
-    assert isinstance(await env.run_leg(ScriptedModel([SUBMIT]), 3), AgentFinished)
+    assert isinstance(await env.run_leg(ScriptedModel([SUBMIT_NEWER]), 3), AgentFinished)
     (heard,) = await news(env)
     assert (heard.id, heard.documents_update_number) == ("m4", 1)
     assert "- changed: harbour.md (lines 2-3; 3 lines now)" in heard.text

@@ -238,6 +238,6 @@ async def test_what_the_vault_does_not_keep_is_not_counted_and_goes_nowhere(bare
     assert counted[TextDestination.TITLE] == 1
     async with bare_env.store.database.write() as connection:
         await connection.exec_driver_sql("ALTER TABLE vault RENAME TO vault_away")
-    with pytest.raises(RedactionFailed, match="cannot be kept"):
+    with pytest.raises(RedactionFailed, match="cannot be stored"):
         await redactor.redact([f"{NAME} has {SECRET}"], TextDestination.SUMMARY, "t")
     assert bare_env.meter.redactions == counted

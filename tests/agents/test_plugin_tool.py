@@ -43,7 +43,7 @@ from waystation.security.untrusted import wrap_untrusted
 from waystation.testing.doubles import ScriptedModel, make_scripted_response
 
 KEY = bytes(32)
-FINDING = {"claim": "It is 2.5 miles.", "citations": ["[harbour.md:1-1]"]}
+FINDING = {"claim": "The harbour was dug in 1811.", "citations": ["[harbour.md:1-1]"]}
 SUBMIT = make_scripted_response(make_tool_use("submit_findings", "c9", findings=[FINDING]))
 
 
@@ -253,7 +253,7 @@ async def test_a_placeholder_of_a_plugins_redactor_reaches_the_transcript_and_it
     deps = replace(env.agent_deps, redactor=whole, redacted_documents=shown, vault=vault)
     read = make_scripted_response(make_tool_use("read_document", "c1", name="harbour.md"))
     try:
-        await run_leg(env, deps, [read, SUBMIT])
+        await run_leg(env, deps, [read, SUBMIT, SUBMIT])
     finally:
         redactor.close()
     told = " ".join(one.content for message in await env.load_messages() for one in message.tool_results)

@@ -27,6 +27,7 @@ def test_a_report_is_printed_for_programs(ended_id: str, capsys: pytest.CaptureF
         "versions": [{"number": 1, "phase": "partial", "stored_at": None}],
         "model": "waystation-offline-1",
         "markdown": "# Report",
+        "sentences": [],
     }
 
 

@@ -29,13 +29,10 @@ assert run(["list"]) == 0
 slow = {"temporalio", "alembic", "numpy", "aiohttp", "httpx2", "anthropic", "presidio_analyzer", "asyncpg", "psutil"}
 ours = {"agents.redaction", "cli.approvals", "cli.follow", "client.submission", "documents.document_loading"}
 print(sorted((slow | {f"waystation.{name}" for name in ours}) & sys.modules.keys()))
-from waystation.kernel.value import Value
-kinds = [kind for kind in Value.__subclasses__() if kind.__module__.startswith("waystation.")]
-print(len(kinds) > 100, sum(kind.__pydantic_complete__ for kind in kinds) < len(kinds) / 3)
 """
 
 
-def test_a_list_of_tasks_loads_the_store_and_nothing_that_is_slow_to_load_and_compiles_few_models(
+def test_a_list_of_tasks_loads_the_store_and_nothing_that_is_slow_to_load(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
@@ -44,7 +41,7 @@ def test_a_list_of_tasks_loads_the_store_and_nothing_that_is_slow_to_load_and_co
         return subprocess.run([sys.executable, "-c", LISTED], capture_output=True, text=True, check=True).stdout
 
     listed()  # makes the store, with alembic
-    assert listed().splitlines()[-2:] == ["[]", "True True"]
+    assert listed().splitlines()[-1:] == ["[]"]
 
 
 STARTED = """

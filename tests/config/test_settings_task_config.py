@@ -85,7 +85,7 @@ def test_usual_terms_are_not_warned_about() -> None:
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        (asked(budget=100_000), "it reserves 25,000 tokens for writing, and a full report takes more"),
+        (asked(budget=100_000), "only 25,000 tokens can be reserved for writing, and a full report needs more"),
         (asked(budget=18_000, agent_budget=16_000, mode=BudgetMode.HARD), "In mode hard, 18,000 tokens"),
         (
             asked(budget=90_000, agent_budget=95_000),
@@ -242,7 +242,7 @@ def test_a_small_budget_in_dollars_is_warned_about_for_what_is_kept_for_the_repo
     warnings = " ".join(
         collect_config_warnings(terms_of(request, Settings(anthropic_api_key=WITH_KEY, agent_model="claude-opus-5-5")))
     )
-    assert "it reserves $0.12 for writing" in warnings
+    assert "only $0.12 can be reserved for writing" in warnings
 
 
 def test_a_ceiling_at_the_budget_or_above_in_a_unit_of_it_is_taken() -> None:

@@ -13,7 +13,7 @@ from waystation.documents.citations import (
     render_unsupported_sentence_mark,
 )
 from waystation.documents.cited_sentences import SentenceCheck, check_cited_sentences, mark_sentences
-from waystation.documents.claim_support import SupportVerdict
+from waystation.documents.support_verdicts import SupportVerdict
 
 DOCUMENTS = {
     "harbour.md": CitedDocument(

@@ -7,14 +7,12 @@ from hypothesis import strategies as st
 
 from waystation.documents.claim_support import (
     MAX_READ_CHARACTERS,
-    MissingKind,
-    SupportVerdict,
     check_support,
-    render_missing,
 )
 from waystation.documents.search_vectors import WordVectorSimilarity
 from waystation.documents.support_features import SupportFeatures
 from waystation.documents.support_model import PLAIN_MODEL, SIMILARITY_MODEL
+from waystation.documents.support_verdicts import MissingKind, SupportVerdict, render_missing
 from waystation.memory.embedders.local import WordLlamaEmbedder
 
 SIMILARITY = WordVectorSimilarity(WordLlamaEmbedder())

@@ -19,8 +19,8 @@ from tests.support.scopes import SYSTEM_SCOPE
 from waystation.agents.deliverables import Analysis, Finding, ReportDraft, ReportSection, ResearchFindings
 from waystation.agents.redaction import NO_TITLE, TextRedactor
 from waystation.documents.citations import FAILED_CITATION_MARK
-from waystation.documents.claim_support import SupportVerdict
 from waystation.documents.documents import SkippedItem, SourceDocument
+from waystation.documents.support_verdicts import SupportVerdict
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import RedactionFailed
 from waystation.kernel.usage import Usage

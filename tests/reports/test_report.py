@@ -235,7 +235,7 @@ def test_a_report_says_how_many_citations_rest_on_recognised_text() -> None:
     recognised = count_recognised_citations([cited(*place) for place in places], documents)
     assert recognised == 3
     whole = render_report(make_report_parts(), "# Report", ReportAppendix(checked=5, recognised=recognised))
-    assert f"matches them word for word. 3 citations rest on recognised text.\n{NOT_JUDGED}\n" in whole
+    assert f"(5 places). 3 citations rest on recognised text.\n{NOT_JUDGED}\n" in whole
     failed = FailedCitation(citation=cited("notes.md", 2, 9), reason="the document has 1 line")
     partial = render_report(make_report_parts(), "# Report", ReportAppendix(checked=3, failed=(failed,), recognised=1))
     assert "\n\n1 citation rests on recognised text, and 1 of 3 citations failed the check:\n\n- [notes" in partial

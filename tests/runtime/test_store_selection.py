@@ -66,7 +66,7 @@ async def test_a_store_that_was_encrypted_as_a_whole_is_not_taken_for_another(tm
             assert await store.put_text("a text", TASK_1_SCOPE) == blob
             async with store.database.write() as connection:
                 await connection.exec_driver_sql(CLEARED)
-        with pytest.raises(StoreError, match="the database no longer says so"):
+        with pytest.raises(StoreError, match="its database no longer says so"):
             await open_store(workers)
         assert await reencrypt_store(workers) == 1
     async with aclosing(await open_store(workers)) as store:
@@ -99,7 +99,7 @@ async def test_an_encrypted_store_is_known_by_its_place_whatever_its_database_sa
     await attacked(workers, *statements)
     again = workers.replace(store_url=f"sqlite:///{tmp_path}/../{tmp_path.name}/waystation.db")
     for settings in (workers, again):
-        with pytest.raises(StoreError, match=r"the database no longer says so.*`waystation store reseal`"):
+        with pytest.raises(StoreError, match=r"its database no longer says so.*`waystation store reseal`"):
             await open_store(settings)
     assert await reencrypt_store(workers) == 1
     await (await open_store(workers)).aclose()
@@ -136,7 +136,7 @@ async def test_a_database_that_was_brought_to_another_place_is_read_there_and_kn
         assert store.is_row_encrypted
         assert await store.get_text(blob, TASK_1_SCOPE) == "a text"
     await attacked(there, *TAKEN_AWAY["the mark and the id"])
-    with pytest.raises(StoreError, match="the database no longer says so"):
+    with pytest.raises(StoreError, match="its database no longer says so"):
         await open_store(there)
 
 
@@ -148,7 +148,7 @@ async def test_a_moved_database_whose_mark_was_taken_away_is_known_by_its_id(tmp
     copyfile(tmp_path / "waystation.db", tmp_path / "moved.db")
     moved = here.replace(store_url=f"sqlite:///{tmp_path}/moved.db")
     await attacked(moved, *TAKEN_AWAY["the mark"])
-    with pytest.raises(StoreError, match="the database no longer says so"):
+    with pytest.raises(StoreError, match="its database no longer says so"):
         await open_store(moved)
 
 

@@ -304,12 +304,6 @@ def _suggest_names(written: str, names: Sequence[str]) -> str:
     return f"similar names: {', '.join(by_folded[one] for one in close)}" if close else ""
 
 
-def find_question(transcript: Transcript) -> str:
-    """Return the task's question as the agent was asked it; empty if its first message has none."""
-    brief = transcript.messages[0].text if transcript.messages else ""
-    return brief.partition("<question>\n")[2].partition("\n</question>")[0]
-
-
 def is_kept_submission(result: ToolResult) -> bool:
     """Whether what the call submitted counts: it was accepted, or is kept until it is mended."""
     return not result.is_error or NOT_FINAL in result.content

@@ -384,6 +384,12 @@ _RETRIEVED = (DelimitedPattern(r"<documents\b", r"</documents>"), DelimitedPatte
 _ASKED = (DelimitedPattern(r"<question>", r"</question>"), DelimitedPattern(r"<step\b", r"</step>"))
 
 
+def find_question(transcript: Transcript) -> str:
+    """Return the task's question as the agent was asked it; empty if its first message has none."""
+    brief = transcript.messages[0].text if transcript.messages else ""
+    return brief.partition("<question>\n")[2].partition("\n</question>")[0]
+
+
 def extract_question(transcript: Transcript) -> str:
     """Return the question and the step's goal from the agent's task brief, each in its tag; empty without a brief."""
     contract = next(

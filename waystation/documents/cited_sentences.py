@@ -1,7 +1,7 @@
 """Checks the cited sentences of a text against the lines that they cite, and marks those that these do not support."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from waystation.documents.citations import (
     MAX_SEARCHED_CHARACTERS,
@@ -12,16 +12,13 @@ from waystation.documents.citations import (
     iter_cited_claims,
     render_unsupported_sentence_mark,
 )
-from waystation.documents.claim_support import (
-    SupportCheck,
-    SupportVerdict,
-    WordSimilarity,
-    check_support,
-    render_missing,
-)
 from waystation.documents.figures import normalize_text
+from waystation.documents.support_verdicts import SupportCheck, SupportVerdict, render_missing
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
+
+if TYPE_CHECKING:
+    from waystation.documents.support_features import WordSimilarity
 
 ABSENT_KINDS = frozenset({"figure", "date", "name"})
 """Kinds of details that a finished report states only if its cited lines do."""
@@ -78,7 +75,7 @@ def check_cited_sentences(
     documents: Mapping[str, CitedDocument],
     *,
     question: str = "",
-    similarity: WordSimilarity | None = None,
+    similarity: "WordSimilarity | None" = None,
 ) -> tuple[SentenceCheck, ...]:
     """Check every sentence with citations, in order.
 
@@ -92,6 +89,9 @@ def check_cited_sentences(
     Raises:
         MemoryUnavailable: the model of `similarity` cannot be loaded.
     """
+    # It loads numpy, which workflows and most commands do without.
+    from waystation.documents.claim_support import check_support  # noqa: PLC0415
+
     checks: list[SentenceCheck] = []
     for located in iter_cited_claims(markdown):
         passed = [one for one in located.claim.citations if not faults.get(one) and _has_lines(one, documents)]

@@ -6,8 +6,7 @@ a few features of the words (`support_features.py`), with the weights of `suppor
 
 import unicodedata
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from waystation.documents.contradictions import Contradiction, find_contradictions
 from waystation.documents.figures import FigureFault, extract_figures, find_figure_faults, normalize_text
@@ -15,8 +14,8 @@ from waystation.documents.name_mentions import NameFault, NameIndex, find_name_f
 from waystation.documents.search_terms import split_words
 from waystation.documents.support_features import SupportFeatures, WordingMatch, WordSimilarity, compare_wording
 from waystation.documents.support_model import PLAIN_MODEL, SIMILARITY_MODEL, SupportModel
+from waystation.documents.support_verdicts import MissingDetail, SupportCheck, SupportVerdict
 from waystation.kernel.patterns import compile_bounded
-from waystation.kernel.value import Value
 from waystation.privacy.policy import PLACEHOLDER_PATTERN
 
 MAX_READ_CHARACTERS = 200_000
@@ -46,41 +45,6 @@ _FUNCTION_WORDS = {
 }
 _LANGUAGE_WORDS = 400
 """Words of the passages by which their language is recognised."""
-MissingKind = Literal["figure", "date", "name", "negation", "modality", "wording"]
-
-
-class SupportVerdict(StrEnum):
-    """Whether the cited lines support a sentence, as far as code can see."""
-
-    SUPPORTED = "supported"
-    NOT_SUPPORTED = "not_supported"
-    CANNOT_TELL = "cannot_tell"
-
-
-class MissingDetail(Value):
-    """Something that a sentence says and its cited lines do not, or say differently."""
-
-    kind: MissingKind
-    text: str
-    """As written in the sentence; empty if the sentence leaves out a word of the lines."""
-    lines_say: str = ""
-    """The words of the lines that it differs from; empty if they have nothing like it."""
-
-
-class SupportCheck(Value):
-    """The result for one sentence."""
-
-    verdict: SupportVerdict
-    missing: tuple[MissingDetail, ...] = ()
-    score: float
-    """Estimated probability, from 0 to 1, that the passages support the sentence, by its words alone."""
-
-    @property
-    def is_probably_supported(self) -> bool:
-        """Whether the sentence is more likely supported than not, if there are only these two answers."""
-        return self.verdict is SupportVerdict.SUPPORTED or (
-            self.verdict is SupportVerdict.CANNOT_TELL and self.score >= 0.5
-        )
 
 
 def check_support(
@@ -224,21 +188,3 @@ def _find_language(text: str) -> str:
     counts = {language: sum(word in known for word in words) for language, known in _FUNCTION_WORDS.items()}
     first, second = sorted(counts.values(), reverse=True)[:2]
     return max(counts, key=lambda language: counts[language]) if first >= 2 and first >= 2 * second else ""
-
-
-def render_missing(check: SupportCheck, lines: str) -> str:
-    """Render what is missing, such as `"12 %" stands nowhere in lines 40-44`; empty if nothing is named.
-
-    Args:
-        check: The result of the sentence.
-        lines: What the sentence cites, such as `lines 40-44`.
-    """
-    return "; ".join(_render_detail(detail, lines) for detail in check.missing)
-
-
-def _render_detail(detail: MissingDetail, lines: str) -> str:
-    if not detail.text:
-        return f'{lines} say "{detail.lines_say}", and the sentence does not'
-    if detail.lines_say:
-        return f'the sentence says "{detail.text}", and {lines} say "{detail.lines_say}"'
-    return f'"{detail.text}" stands nowhere in {lines}'

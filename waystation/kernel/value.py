@@ -37,9 +37,7 @@ class ReplaceDescriptor:
 
 
 DEFERRED = ConfigDict(defer_build=True)
-"""Compile a validator when it is first used. A command loads hundreds of models and uses a few, and compiling all of
-them at import would take a sixth of `waystation list`.
-"""
+"""Compile a validator when it is first used. A command loads many and uses a few."""
 
 
 class Value(BaseModel):
@@ -47,7 +45,7 @@ class Value(BaseModel):
     field's old name does not lose the value silently. Data from other programs is validated with `extra="ignore"`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
     replace: ClassVar[ReplaceDescriptor] = ReplaceDescriptor()
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:

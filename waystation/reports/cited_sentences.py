@@ -2,7 +2,7 @@
 
 from waystation.documents.citations import iter_cited_claims, parse_sentence_mark
 from waystation.documents.cited_sentences import CitedSentence
-from waystation.documents.claim_support import SupportVerdict
+from waystation.documents.support_verdicts import SupportVerdict
 from waystation.reports.blocks import StoredReport, parse_stored_report
 from waystation.reports.changes import CHANGES_HEADING
 from waystation.reports.report import QUESTION_LABEL

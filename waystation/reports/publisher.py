@@ -25,10 +25,10 @@ from waystation.documents.citations import (
     render_unsupported_sentence_mark,
 )
 from waystation.documents.cited_sentences import MarkedText, SentenceCheck, mark_sentences
-from waystation.documents.claim_support import SupportVerdict
 from waystation.documents.descriptions import MAX_HEAD_LINES, DocumentDescription, describe_document
 from waystation.documents.documents import get_earlier_versions
 from waystation.documents.ports import DocumentReader, DocumentStore, DocumentUpdateReader
+from waystation.documents.support_verdicts import SupportVerdict
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import TextNotFoundError, UnknownTask
 from waystation.kernel.refs import TaskRef

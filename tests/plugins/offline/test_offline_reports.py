@@ -10,7 +10,7 @@ from tests.plugins.offline.plan_runner import InMemoryTask, OfflinePlanRunner
 from waystation.agents.citation_feedback import render_cited_sentences
 from waystation.documents.citations import CitedDocument, check_citations, parse_citations
 from waystation.documents.cited_sentences import check_cited_sentences
-from waystation.documents.claim_support import SupportVerdict
+from waystation.documents.support_verdicts import SupportVerdict
 from waystation.models.ports import ChatModel
 from waystation.planning.plan import Plan, Step
 from waystation.plugins.offline.chat_model import create_offline_model

@@ -13,7 +13,6 @@ from pydantic import Field
 from waystation.agents.citation_feedback import (
     NOT_FINAL,
     SubmissionChecker,
-    find_question,
     is_kept_submission,
     may_be_mended,
 )
@@ -32,6 +31,7 @@ from waystation.agents.deliverables import (
     build_findings_from_notes,
 )
 from waystation.agents.ports import WorkRepository
+from waystation.agents.prompt_sections import find_question
 from waystation.agents.tool_visibility import FIRST, make_urgency
 from waystation.agents.tools.tool import ToolCallRejectedError, ToolContext, ToolInput, TypedTool, select_page_lines
 from waystation.context.history import get_effective_transcript
