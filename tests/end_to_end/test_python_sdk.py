@@ -108,7 +108,7 @@ def test_a_task_from_a_script_and_from_a_notebook_whose_own_loop_runs(address: s
     asyncio.run(in_a_notebook())
     phase, head, *sessions = asyncio.run(by_awaiting(address, docs))
     assert (phase, head[:6]) == ("done", "> **No")
-    assert set(sessions) == {"waited", "awaited"}
+    assert set(sessions) == {"waited", "early", "awaited"}
 
 
 @pytest.mark.timeout(600)
