@@ -276,7 +276,7 @@ class UnavailableRedactor:
 MAX_QUERY_CHARACTERS, MAX_RECALLED_TOKENS = 2_000, 20_000
 
 
-class MemorySearchRequest(Value, defer_build=False):
+class MemorySearchRequest(Value):
     """A person's search of memory. Fields that are not given do not narrow it."""
 
     query: str = Field(

@@ -139,7 +139,7 @@ MAX_COUNT = "Maximum number of items to return."
 REPORT_FORMAT = "Format of the report."
 
 
-class TaskQuery(Value, defer_build=False):
+class TaskQuery(Value):
     """Query of tasks: a filter, and the page to return: `count` of them from index `first`."""
 
     session: Annotated[str | None, Field(max_length=200, description=ONE_SESSION)] = None
@@ -355,7 +355,7 @@ async def get_approvals(client: TenantClient) -> tuple[PendingApproval, ...]:
     return await client.list_approvals()
 
 
-class SpendingQuery(Value, defer_build=False):
+class SpendingQuery(Value):
     """Query of spending: days, both included, and session."""
 
     since: Annotated[date | None, Field(description="First day in UTC; default: 29 days before the last.")] = None

@@ -110,7 +110,7 @@ DocumentCountLimit = BeforeValidator(_at_once)
 """Limits the number of documents."""
 
 
-class NewTask(Value, defer_build=False):
+class NewTask(Value):
     """A task to submit. Amounts are written as in commands: `600k` (tokens), `$2.00` or `600k+$2.00`."""
 
     question: str = Field(min_length=1, max_length=20_000, description="The question that the report answers.")
@@ -143,7 +143,7 @@ class NewTask(Value, defer_build=False):
     )
 
 
-class Grant(Value, defer_build=False):
+class Grant(Value):
     """An approval of a request."""
 
     request_id: str = Field(min_length=1, max_length=200, description="Id of the request, from `GET /v1/approvals`.")
@@ -154,7 +154,7 @@ class Grant(Value, defer_build=False):
     note: NoteField = ""
 
 
-class Denial(Value, defer_build=False):
+class Denial(Value):
     """A denial of a request."""
 
     request_id: str = Field(min_length=1, max_length=200, description="Id of the request, from `GET /v1/approvals`.")
@@ -165,21 +165,21 @@ class Denial(Value, defer_build=False):
     note: NoteField = ""
 
 
-class NewDelivery(Value, defer_build=False):
+class NewDelivery(Value):
     """An order to end a task with a report of what it has."""
 
     by: ByField = ""
     note: Annotated[str, Field(max_length=2_000, description="Note for the audit log, which agents read too.")] = ""
 
 
-class NewMessage(Value, defer_build=False):
+class NewMessage(Value):
     """A message to the agents of a task."""
 
     message: str = Field(min_length=1, max_length=20_000, description="Text, which agents read word for word.")
     by: ByField = ""
 
 
-class NewEdit(Value, defer_build=False):
+class NewEdit(Value):
     """An edit of an agent's context, as `waystation compact`, `pin`, `restore` and `rewind` make it."""
 
     action: ContextEditAction = Field(description="The edit.")
@@ -194,7 +194,7 @@ class NewEdit(Value, defer_build=False):
     note: NoteField = ""
 
 
-class NewFork(Value, defer_build=False):
+class NewFork(Value):
     """A new task that reuses the finished steps of a task that is over."""
 
     step: str = Field(
@@ -208,7 +208,7 @@ class NewFork(Value, defer_build=False):
     )
 
 
-class SessionLimit(Value, defer_build=False):
+class SessionLimit(Value):
     """How much all tasks of a session may spend together."""
 
     budget: str | None = Field(min_length=1, max_length=60, description="An amount; null or `unlimited` for no limit.")
