@@ -69,8 +69,8 @@ def by_keys(page: Page) -> None:
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Waystation")).to_be_focused()
     page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="Memory")).to_be_focused()
-    for _ in ("Sessions", "Spending", "state", "words", "session", "Find", "the first task"):
+    expect(page.get_by_role("link", name="Documents")).to_be_focused()
+    for _ in ("Memory", "Sessions", "Spending", "state", "words", "session", "Find", "the first task"):
         page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.wait_for_url("**/tasks/task-*")
