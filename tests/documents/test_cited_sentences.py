@@ -132,6 +132,13 @@ def test_a_quotation_with_the_name_of_its_document_is_supported(words: str) -> N
     assert one.verdict is SupportVerdict.NOT_SUPPORTED
 
 
+def test_a_quoted_row_of_a_csv_is_supported_with_the_headings_of_its_columns() -> None:
+    documents = {"calls.csv": CitedDocument("harbour,year,calls\nKlippa,2024,88,1.9".splitlines())}
+    markdown = '**calls**: year | calls: "Klippa,2024,88,1.9" [calls.csv:2-2].'
+    (one,) = check_cited_sentences(markdown, check_citations(parse_citations(markdown), documents), documents)
+    assert (one.verdict, one.missing) == (SupportVerdict.SUPPORTED, "")
+
+
 def test_only_the_beginning_of_long_passages_is_searched_and_the_reason_says_so() -> None:
     documents = {"long.md": CitedDocument(["silt " * 1_000] * 20 + ["It was dug in 1812."])}
     markdown = "It was dug in 1812 [long.md:1-21]."

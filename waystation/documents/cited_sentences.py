@@ -144,8 +144,8 @@ def _build_passage(citation: Citation, document: CitedDocument) -> str:
     text = "\n".join(lines)[:MAX_SEARCHED_CHARACTERS]
     above = document.list_lines_above(citation.first_line)
     if citation.document.lower().endswith(".csv"):
-        # Otherwise the cells `3,4` would be one figure.
-        text, above = _separate_cells(text), list(map(_separate_cells, above))
+        # Otherwise the cells `3,4` would be one figure. The row itself stays for sentences that quote it.
+        text, above = f"{text}\n{_separate_cells(text)}", list(map(_separate_cells, above))
     return "\n".join([citation.document, *above, text])
 
 
