@@ -65,7 +65,7 @@ def measure_pages(pages: int, folder: Path) -> tuple[list[PageResult], int]:
             most = max(most, *(_read_peak_memory(child.pid) for child in psutil.Process().children()))
             shown = f"{page.layout}, {page.font} {page.size:g} pt, {damage}"
             print(f"{page.name}: {shown}: {wrong} wrong of {results[-1].characters}, {spent:.1f} s", flush=True)
-            # Kept beside the page, to look at what was read.
+            # Kept with the page, to look at what was read.
             path.with_suffix(".txt").write_text(f"{page.text}\n\n{'=' * 40}\n\n{text}", encoding="utf-8")
     return results, most
 

@@ -55,5 +55,5 @@ async def test_what_listens_speaks_no_tls() -> None:
         assert await told(f"https://127.0.0.1:{port}/") == "no TLS could be agreed on"
 
 
-async def test_what_nobody_foresaw_is_told_by_its_kind_and_never_by_its_words() -> None:
+async def test_what_nobody_foresaw_has_details_in_its_kind_and_never_by_its_words() -> None:
     assert describe_connection_error(httpx2.HTTPError("https://user:secret@host/")) == "HTTPError"

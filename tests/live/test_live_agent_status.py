@@ -78,7 +78,7 @@ async def test_spending_within_a_leg_is_shown_and_does_not_fall_when_the_platfor
             assert (await shown(counter)).budget.spent.tokens == await charged(counter)
 
 
-async def test_what_each_agent_does_is_told_by_heartbeats_without_an_event_in_history(
+async def test_what_each_agent_does_has_details_in_heartbeats_without_an_event_in_history(
     tmp_path: Path, redactor: Redactor
 ) -> None:
     gate = CallGate(ModelCall("harbours", 2), ModelCall("tides", 2))

@@ -8,7 +8,7 @@ from waystation.memory.passage_builder import with_speakers
 LINES = ["class Mailer:", *(f"    STEP_{number} = {number}" for number in range(200))]
 
 
-def test_a_line_is_told_by_what_alone_its_heading_says() -> None:
+def test_a_line_has_details_in_what_alone_its_heading_says() -> None:
     mailer, other = 'read_document {"name": "src/mailer.py"}', 'read_document {"name": "src/sampler.py"}'
     above = TextScorer("Which step of the mailer is it?", LINES).compute_heading_scores([mailer] * 100 + [other] * 101)
     assert set(above[100:]) == {0.0}

@@ -138,7 +138,7 @@ async def test_what_broke_after_the_request_was_sent_may_have_been_billed(answer
 
 
 @pytest.mark.parametrize("kind", ["overloaded_error", "api_error", "rate_limit_error", "timeout_error", "a_new_error"])
-async def test_an_error_inside_a_stream_is_told_by_its_kind(kind: str) -> None:
+async def test_an_error_inside_a_stream_has_details_in_its_kind(kind: str) -> None:
     error = await error_of(build_failing_stream(MESSAGE, kind))
     assert isinstance(error, ModelUnavailable)
     assert f"(status 200, {kind}, request req_scripted)" in str(error)

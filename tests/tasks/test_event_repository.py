@@ -68,7 +68,7 @@ def told(events: list[TaskEvent]) -> list[tuple[str, str, str, str]]:
     return [(one.kind, one.agent, one.reference, one.detail) for one in events]
 
 
-async def test_a_task_is_told_by_references_and_numbers_alone(store: SqlStore) -> None:
+async def test_a_task_has_details_in_references_and_numbers_alone(store: SqlStore) -> None:
     task = await register_task(store)
     await store.save_task_title(task.ref.task_id, "Sky")
     await store.save_plan(task.ref.task_id, build_standard_plan("Why?"))

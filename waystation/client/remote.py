@@ -46,7 +46,7 @@ once.
 """
 _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _LIKE = "like https://waystation.example.org, or the one that `waystation serve` printed"
-_LAZY_TYPES: Mapping[str, object] = {
+_LAZY_TYPES: dict[str, Any] = {
     one.__name__: one for one in (DocumentLoadResult, DocumentUpdateAnswer, FilePreviews, ForkRequest)
 }
 """Types in annotations of `Client` that its module does not load at run time."""
@@ -64,7 +64,7 @@ class RemoteMethod(Generic[_P, _R]):
 
     def __init__(self, method: _Method[_P, _R], role: ClientPermission, here: tuple[str, ...] = ()) -> None:
         """Describe the method. Arguments named in `here` are meaningful on one machine only, and are not sent."""
-        hints = get_type_hints(method, localns=dict(_LAZY_TYPES), include_extras=True)
+        hints = get_type_hints(method, localns=_LAZY_TYPES, include_extras=True)
         self.name, self.method = method.__name__, method
         self.role: ClientPermission = role
         self._signature = inspect.signature(method)

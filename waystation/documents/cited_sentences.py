@@ -1,7 +1,7 @@
 """Checks the cited sentences of a text against the lines that they cite, and marks those that these do not support."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from waystation.documents.citations import (
     MAX_SEARCHED_CHARACTERS,
@@ -16,9 +16,6 @@ from waystation.documents.figures import normalize_text
 from waystation.documents.support_verdicts import SupportCheck, SupportVerdict, render_missing
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
-
-if TYPE_CHECKING:
-    from waystation.documents.support_features import WordSimilarity
 
 ABSENT_KINDS = frozenset({"figure", "date", "name"})
 """Kinds of details that a finished report states only if its cited lines do."""
@@ -62,7 +59,7 @@ class SentenceCheck(NamedTuple):
             and any(one.kind in ABSENT_KINDS for one in self.result.missing)
         )
 
-    def is_told_by(self, sentence: str) -> bool:
+    def has_details_in(self, sentence: str) -> bool:
         """Whether a redacted form of the sentence still has the words that `missing` quotes from it."""
         details = self.result.missing if self.result is not None else ()
         shown = normalize_text(sentence)
@@ -75,7 +72,6 @@ def check_cited_sentences(
     documents: Mapping[str, CitedDocument],
     *,
     question: str = "",
-    similarity: "WordSimilarity | None" = None,
 ) -> tuple[SentenceCheck, ...]:
     """Check every sentence with citations, in order.
 
@@ -84,10 +80,6 @@ def check_cited_sentences(
         faults: Why citations fail their own check; None for those that pass.
         documents: The cited documents, by their names as cited.
         question: The question that the text answers.
-        similarity: Finds synonyms, if there is one.
-
-    Raises:
-        MemoryUnavailable: the model of `similarity` cannot be loaded.
     """
     # It loads numpy, which workflows and most commands do without.
     from waystation.documents.claim_support import check_support  # noqa: PLC0415
@@ -102,7 +94,7 @@ def check_cited_sentences(
         if _is_quotation(located.claim.text, passed, documents):
             result = SupportCheck(verdict=SupportVerdict.SUPPORTED, score=1.0)
         else:
-            result = check_support(located.claim.text, passages, question=question, similarity=similarity)
+            result = check_support(located.claim.text, passages, question=question)
         missing = _describe_missing(result, passed, documents)
         checks.append(SentenceCheck(located, result, missing))
     return tuple(checks)
@@ -115,7 +107,7 @@ def _has_lines(citation: Citation, documents: Mapping[str, CitedDocument]) -> bo
 
 def _is_quotation(sentence: str, cited: Sequence[Citation], documents: Mapping[str, CitedDocument]) -> bool:
     """Whether the sentence consists of words that stand in the cited lines, with nothing but the document's name."""
-    quotations = [match for match in _QUOTATION.finditer(sentence)]
+    quotations = [*_QUOTATION.finditer(sentence)]
     words = _QUOTATION.sub(" ", sentence)
     for one in cited:
         name = one.document.rpartition("/")[2]

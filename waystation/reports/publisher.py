@@ -179,7 +179,7 @@ def _hide_redacted_details(remarks: str, written: str, unsupported: Sequence[Sen
     lines = remarks.splitlines()
     for located in iter_cited_claims(written):
         number = parse_sentence_mark(written[located.mark_start : located.mark_end])
-        if number and number <= len(lines) and not unsupported[number - 1].is_told_by(located.claim.text):
+        if number and number <= len(lines) and not unsupported[number - 1].has_details_in(located.claim.text):
             lines[number - 1] = f"- {render_unsupported_sentence_mark(number)} {REDACTED_REMARK}"
     return "\n".join(lines)
 

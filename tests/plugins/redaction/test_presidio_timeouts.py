@@ -97,7 +97,7 @@ async def test_where_too_many_hang_redaction_is_down_and_not_the_text_at_fault(r
         release.set()
 
 
-def test_an_error_is_told_by_its_name_alone_also_across_processes() -> None:
+def test_an_error_has_details_in_its_name_alone_also_across_processes() -> None:
     def broken() -> None:
         raise ValueError(HANGS)
 
