@@ -323,7 +323,14 @@ async def test_a_server_that_is_away_is_said_and_what_is_stored_still_shown(sett
     assert (front.status_code, 'class="remark"' in front.text) == (200, True)
     assert [one["task_id"] for one in listed.json()] == [task]
     versions = [{"number": 1, "phase": "partial", "stored_at": None}]
-    stored = {"task_id": task, "phase": "partial", "version": 1, "markdown": "# Report", "versions": versions}
+    stored = {
+        "task_id": task,
+        "phase": "partial",
+        "version": 1,
+        "markdown": "# Report",
+        "versions": versions,
+        "sentences": [],
+    }
     assert report.json() == stored | {"model": "waystation-offline-1"}
 
 
