@@ -75,7 +75,7 @@ async def test_a_query_for_more_memory_than_there_may_be_is_refused(sql: str) ->
 
 async def test_an_engine_that_breaks_down_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("waystation.documents.table_engine.engine._PROGRAM", "antigravity_that_is_not_there")
-    with pytest.raises(TableQueryError, match="broke down"):
+    with pytest.raises(TableQueryError, match="engine failed at this query"):
         await DuckDbTableEngine().query("SELECT 1", (), 1)
 
 
