@@ -84,7 +84,7 @@ class ScheduleActivities:
         if last is not None and would_repeat(
             last, row, await self.store.list_documents(last.ref.task_id, session), read.documents
         ):
-            return _without_task("unchanged", "the same question, terms and documents", last.ref.task_id)
+            return _without_task("unchanged", "the same question, configuration and documents", last.ref.task_id)
         month = await self._month(wish, own, session)
         if reason := await self.store.register_scheduled_task(row, read.documents, month):
             return _without_task("over the month", reason)

@@ -97,7 +97,7 @@ def main() -> None:
     pages = int(sys.argv[1]) if len(sys.argv) > 1 else PAGES
     options = find_recognition_options()
     if options is None:
-        sys.exit("text recognition is not installed: `pip install 'waystation[ocr]'`")
+        sys.exit("text recognition is not installed: `make setup` installs it")
     print(f"`make bench-ocr`: {describe_machine()}, {options.threads} threads")
     with TemporaryDirectory() as folder:
         results, memory = measure_pages(pages, Path(sys.argv[2]) if len(sys.argv) > 2 else Path(folder))

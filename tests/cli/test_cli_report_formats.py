@@ -223,7 +223,7 @@ def test_a_pdf_is_not_led_to_a_terminal_and_without_its_package_the_next_step_is
     for maker, form in ((pdf, "pdf"), (docx_adapter, "docx")):
         monkeypatch.setattr(maker, "find_spec", dict[str, str]().get)
         code, _, err = ran("report", task_id, "--format", form)
-        assert (code, "pip install 'waystation[reports]'" in err) == (2, True)
+        assert (code, "extra `reports`" in err) == (2, True)
 
 
 def test_as_data_the_report_has_its_citations(task_id: str, ran: Ran) -> None:

@@ -151,7 +151,7 @@ async def test_a_context_is_edited_while_its_agent_waits_for_money_and_the_work_
     assert len(summarised) < len(before)
     assert (restored.state, unpinned.state) == ("done", "done")
     assert again.state == "refused"
-    assert again.reason.startswith("there is no compaction whose id begins")
+    assert again.reason.startswith("no compaction has an id that begins")
     assert waiting.phase is TaskPhase.PAUSED
     assert [approval.request_id for approval in waiting.approvals if approval.decision == "pending"] == [
         approval.request_id for approval in during.approvals

@@ -63,9 +63,9 @@ async def test_over_five_weeks_a_report_opens_with_what_changed_and_a_run_that_w
         tasks = [view.task_id for view in await platform.client.list_tasks(TaskFilter(session="S"))][::-1]
     assert said == [
         f"done, {tasks[0]}",
-        f"unchanged, {tasks[0]}, the same question, terms and documents",
+        f"unchanged, {tasks[0]}, the same question, configuration and documents",
         f"done, {tasks[1]}",
-        *[f"unchanged, {tasks[1]}, the same question, terms and documents"] * 2,
+        *[f"unchanged, {tasks[1]}, the same question, configuration and documents"] * 2,
     ]
     first, third = reports
     assert "What changed" not in first

@@ -162,7 +162,7 @@ async def test_a_restored_compaction_gives_the_view_back_and_the_next_edit_can_c
         ({"action": "unpin", "message": "m4"}, "m4 is not pinned"),
         (
             {"action": "restore", "compaction": "ab"},
-            "there is no compaction whose id begins with 'ab'; there are: none",
+            "no compaction has an id that begins with 'ab'. Ids of this agent's compactions: none",
         ),
     ],
 )

@@ -276,7 +276,7 @@ class DemoApprovalResponder:
         asked, room = approval.requested, self._room
         amount = asked if room is None else asked.min_with(room)
         if amount.is_zero:
-            print_message("No terminal to ask at, and the cap is used up: the task ends with what it has.")
+            print_message("No terminal to ask at, and the demo may grant no more: the task ends with what it has.")
             print_answer(await client.deny(task_id, request_id=approval.request_id, by="demo"), approval)
             return
         print_message(

@@ -92,7 +92,8 @@ def redact(
         str,
         typer.Option(
             "--place",
-            help=f"Destination of the text (docs/reference/redaction.md): {', '.join(PLACES)}.",
+            help="Where the text goes, which decides what is replaced (docs/reference/redaction.md): "
+            f"{', '.join(PLACES)}.",
             metavar="PLACE",
         ),
     ] = TextDestination.COMPRESSED,
@@ -101,11 +102,11 @@ def redact(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print a text as it would be redacted for the summariser and memory, or for another PLACE.
+    """Print a text with its private values replaced, as before a summary, or as for another PLACE.
 
     With --json, the output has the text and the replaced spans, with offsets in characters of the input. Workers with
-    the same key and tenant use the same placeholders. If there is no key, one is created, unless the store already has
-    one. Nothing else is stored.
+    the same key and tenant use the same placeholders. If neither this machine nor the store has a key, one is created
+    on this machine. Nothing else is stored.
     """
     if restore:
         print_restored(_read_text(file), as_json=as_json)

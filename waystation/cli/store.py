@@ -72,8 +72,11 @@ async def _adopt_key(*, yes: bool) -> str:
     async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as opened:
         if await opened.get_key_check() == check:
             return "The store already has this key: nothing to do."
-        if not yes and not await ask_confirmation("Replace the key of the store? [y/N]"):
-            return "The store keeps its key."
+        if not yes and not await ask_confirmation(
+            "Make the key of this machine the key of the store? Data that only the earlier key can decrypt "
+            "stays unreadable. [y/N]"
+        ):
+            return "Nothing was changed: the store keeps its earlier key."
         await opened.adopt_key(check)
     return "The store now has this key. Restart all workers with this key."
 

@@ -399,6 +399,6 @@ async def submit_and_report(client: Client, row: TaskRow, documents: tuple[Sourc
     try:
         submitted = await client.submit(row, documents)
     except Unreachable as error:
-        raise Unreachable(f"{error}: --request-id {row.request.request_id}") from error
+        raise Unreachable(f"{error}. To submit it again, add --request-id {row.request.request_id}") from error
     print_submission(submitted)
     return submitted

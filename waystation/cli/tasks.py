@@ -151,7 +151,7 @@ async def _fork(settings: Settings, task: str, fork: ForkRequest, *, detach: boo
         try:
             submitted = await client.fork(await client.resolve_task_id(task), fork)
         except Unreachable as error:
-            raise Unreachable(f"{error}: --request-id {fork.request_id}") from error
+            raise Unreachable(f"{error}. To submit it again, add --request-id {fork.request_id}") from error
         print_submission(submitted)
         return await watch_and_print_result(client, settings, submitted.task_id, detach=detach, as_json=as_json)
 

@@ -78,8 +78,8 @@ def build_restore_record(transcript: Transcript, compaction: str, record_id: str
     found = [record for record in records if record.id.startswith(compaction)] if compaction else []
     if len(found) != 1:
         names = ", ".join(record.id for record in records) or "none"
-        many = "more than one compaction begins" if found else "there is no compaction whose id begins"
-        raise BadInput(f"{many} with {compaction!r}; there are: {names}")
+        many = "more than one compaction has" if found else "no compaction has"
+        raise BadInput(f"{many} an id that begins with {compaction!r}. Ids of this agent's compactions: {names}")
     (record,) = found
     covering = [later for later in records if not isinstance(later, MaskRecord)]
     if not isinstance(record, MaskRecord) and (

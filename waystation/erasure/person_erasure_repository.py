@@ -187,7 +187,7 @@ def _parse(cell: TextCell) -> Value | None:
         place = f"{column.table.name}.{column.name} of {cell.task_id}"
         wrong = "; ".join(".".join(map(str, fault["loc"])) or fault["type"] for fault in error.errors())
         raise StoreError(
-            f"{place} cannot be read, so no person can be erased from it (wrong: {wrong}): a newer version of "
+            f"{place} cannot be read, so no person can be erased from it (invalid: {wrong}): a newer version of "
             "Waystation may have written it. Erase the person with that version"
         ) from None
 

@@ -11,5 +11,10 @@ def format_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def format_extra_hint(extra: str) -> str:
+    """Return what to do if an extra of the package is missing, as a clause; the command depends on the installation."""
+    return f"install Waystation's extra `{extra}` (docs/how-to/install.md)"
+
+
 SAYS = compile_bounded(r"[^\n:]{1,60}(?=: )")
 """The speaker of a text, or the name of the field whose value it is, if the text begins with one."""

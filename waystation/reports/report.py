@@ -438,13 +438,17 @@ def _describe_quotations(count: int) -> str:
             return f", and all {count:,} quotations match them word for word"
 
 
+def _count_with_verb(count: int) -> str:
+    """Format a count as a subject with its verb: `1 is`, `2 are`."""
+    return f"{count:,} {'is' if count == 1 else 'are'}"
+
+
 def _cited_sentences_section(apparatus: ReportAppendix) -> str:
     counts = apparatus.sentences
     if not counts.total:
         return ""
-    found = [f"{counts.supported:,} {'is' if counts.supported == 1 else 'are'} supported"]
     marked = " (marked in the text)" if counts.unsupported else ""
-    found.append(f"{counts.unsupported:,} {'is' if counts.unsupported == 1 else 'are'} not{marked}")
+    found = [f"{_count_with_verb(counts.supported)} supported", f"{_count_with_verb(counts.unsupported)} not{marked}"]
     if counts.undecided:
         found.append(f"{counts.undecided:,} could not be decided (marked {UNDECIDED_SENTENCE_MARK})")
     compared = f"{COMPARED_BY_CODE}{format_count(counts.total, 'cited sentence')} with the cited lines"

@@ -23,6 +23,7 @@ from pydantic import JsonValue, SecretStr
 from waystation.context.compaction import CompactionEvent
 from waystation.kernel.errors import BadInput, HookFailed, WebhookRejectedError, WebhookUnavailable
 from waystation.kernel.network import describe_connection_error
+from waystation.kernel.text import format_extra_hint
 from waystation.runtime.apprise_sender import AppriseMessage, build_apprise_service
 from waystation.security.confined_process import CHILD_WORKING_DIRECTORY, build_child_environment, build_module_command
 from waystation.security.confinement import ResourceLimits
@@ -256,7 +257,7 @@ class AppriseNotifier:
             BadInput: Apprise is not installed, or does not know such an address.
         """
         if find_spec("apprise") is None:
-            raise BadInput("WAYSTATION_NOTIFY needs the package apprise: `pip install 'waystation[notices]'`")
+            raise BadInput(f"WAYSTATION_NOTIFY needs the package apprise: {format_extra_hint('notices')}")
         for logger in LEAKY_LOGGERS:
             logging.getLogger(logger).addFilter(_say_nothing)
         written = address.get_secret_value()

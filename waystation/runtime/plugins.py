@@ -155,9 +155,8 @@ def _enabled(name: str, by_name: Mapping[str, Sequence[InstalledPlugin]]) -> Seq
         meant = f"did you mean {by_name[close[0]][0].description}? " if close else ""
         raise BadInput(
             f"the plug-in {name} is enabled but not installed: {meant}Install the package that has an entry "
-            f"point {name} of {_either(PluginGroup)} (`pip install PACKAGE`; Waystation's own, by `make "
-            "setup` or by installing Waystation again), or take it out of WAYSTATION_PLUGINS. `waystation "
-            "doctor` lists those that are installed"
+            f"point {name} of {_either(PluginGroup)}, or take it out of WAYSTATION_PLUGINS. Waystation's own plug-ins "
+            "come with it: install Waystation again. `waystation doctor` lists those that are installed"
         )
     if len(packages) > 1 or len(found) > len(_distinct(one.group for one in found)):
         places = ", ".join(f"{one.package} ({one.entry_point.value})" for one in found)

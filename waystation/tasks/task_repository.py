@@ -245,7 +245,7 @@ async def require_same_request(connection: AsyncConnection, row: TaskRow, digest
     if (await connection.execute(known)).scalar_one_or_none() != digest:
         raise RequestConflict(
             f"the request id {row.request.request_id!r} was already used in this session with another "
-            "question, other documents or other terms: use a new request id"
+            "question, other documents or another configuration: use a new request id"
         )
 
 

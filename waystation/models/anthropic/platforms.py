@@ -18,6 +18,7 @@ from anthropic.lib.bedrock import AsyncAnthropicBedrock, AsyncAnthropicBedrockMa
 from anthropic.lib.vertex import AsyncAnthropicVertex
 
 from waystation.kernel.errors import BadInput
+from waystation.kernel.text import format_extra_hint
 from waystation.models.endpoints import NamedEndpoint
 from waystation.models.http_errors import DEFAULT_TIMEOUTS, ModelTimeouts, build_read_timeout, install_stream_watchdog
 
@@ -167,7 +168,7 @@ def _foundry(options: _Open) -> PlatformClient:
     if options.key is None:
         if find_spec("azure") is None or _absent("azure.identity"):
             raise BadInput(
-                f"{options.endpoint.missing_key_message}, or `pip install 'waystation[foundry]'` for Entra's tokens"
+                f"{options.endpoint.missing_key_message}, or {format_extra_hint('foundry')} to use Entra tokens"
             )
         no_credentials = _errors("azure.core.exceptions", "AzureError", "foundry")
     client = AsyncAnthropicFoundry(
@@ -212,7 +213,7 @@ def _errors(module: str, name: str, extra: str) -> tuple[type[Exception], ...]:
         BadInput: its package is not installed.
     """
     if find_spec(module.partition(".")[0]) is None or _absent(module):
-        raise BadInput(f"this endpoint needs more packages: `pip install 'waystation[{extra}]'`")
+        raise BadInput(f"this endpoint needs more packages: {format_extra_hint(extra)}")
     found: object = getattr(import_module(module), name)
     assert isinstance(found, type)
     assert issubclass(found, Exception)

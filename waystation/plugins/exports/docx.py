@@ -17,6 +17,7 @@ from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
 from waystation.kernel.errors import BadInput
+from waystation.kernel.text import format_extra_hint
 from waystation.kernel.value import iter_strings
 from waystation.reports.blocks import (
     RIGHT_TO_LEFT_CLASSES,
@@ -79,7 +80,7 @@ _SEPARATORS = (
 def render_docx(report: ExportedReport) -> bytes:
     """Render the file. Raises BadInput if python-docx is not installed."""
     if find_spec("docx") is None:
-        raise BadInput("a report as DOCX needs the package python-docx: `pip install 'waystation[reports]'`")
+        raise BadInput(f"a report as DOCX needs the package python-docx: {format_extra_hint('reports')}")
     from docx.opc.constants import RELATIONSHIP_TYPE as KIND  # noqa: PLC0415 - of an extra
     from docx.opc.packuri import PackURI  # noqa: PLC0415
     from docx.opc.part import Part  # noqa: PLC0415

@@ -18,7 +18,7 @@ from pydantic import JsonValue
 
 from waystation.kernel.errors import BadInput
 from waystation.kernel.patterns import compile_bounded
-from waystation.kernel.text import format_count
+from waystation.kernel.text import format_count, format_extra_hint
 from waystation.kernel.value import iter_strings
 from waystation.reports.blocks import (
     CodeBlock,
@@ -64,7 +64,7 @@ class PdfResult(NamedTuple):
 def render_pdf(report: ExportedReport) -> PdfResult:
     """Render the file. Raises BadInput if the typesetter is not installed."""
     if find_spec("typst") is None:
-        raise BadInput("a report as PDF needs the package typst: `pip install 'waystation[reports]'`")
+        raise BadInput(f"a report as PDF needs the package typst: {format_extra_hint('reports')}")
     written = _Writer(report.sources, str).build_data(report)
     missing = _missing({sign for _, text in iter_strings(written) for sign in text} - _EVERYWHERE)
     lacking = _lacking(missing)

@@ -103,7 +103,7 @@ class _Service:
             self.search.load()
             return ChunkSearchResult()
         if self.search is None:
-            raise RedactionFailed("a redaction process was not told what to search for")
+            raise RedactionFailed("a redaction process received a text before its rules")
         return self.search.search(request, text)
 
 

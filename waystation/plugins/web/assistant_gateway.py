@@ -330,8 +330,8 @@ class AssistantGateway:
         views = await self.client.list_tasks(TaskFilter(session=self.policy.session_name), MAX_ASSISTANT_TASKS)
         if len(views) >= MAX_ASSISTANT_TASKS:
             raise BadInput(
-                f"{self.policy.name} has {MAX_ASSISTANT_TASKS:,} tasks, which is the maximum: give it another name, "
-                "with a budget of its own"
+                f"{self.policy.name} has {MAX_ASSISTANT_TASKS:,} tasks, the maximum of an assistant: configure the "
+                "assistant under another name, which has a budget of its own"
             )
         used = Amount()
         for view in views:

@@ -201,10 +201,14 @@ async def approve_request(
     one: RequestMeant,
     form: Annotated[ElicitationResult[GrantForm], Resolve(build_approval_form)],
     request_id: RequestId = None,
-    amount: Annotated[str, Field(max_length=60, description="Only where assistants may answer: 50k, or $0.25.")] = "",
-    note: Annotated[str, Field(max_length=2_000, description="Only where assistants may answer.")] = "",
+    amount: Annotated[
+        str, Field(max_length=60, description="Amount, such as 50k or $0.25; only if assistants may answer.")
+    ] = "",
+    note: Annotated[
+        str, Field(max_length=2_000, description="Note of the answer; only if assistants may answer.")
+    ] = "",
 ) -> RequestOutcome:
-    """Grant what a task asks for. Where the client can, this shows the person a form: ask nobody beforehand."""
+    """Grant what a task asks for. If the client supports forms, the person sees one: ask no one beforehand."""
     del task, request_id  # `find_approval_request` has used these to find it
     said = get_form_answer(form) or GrantForm(amount=amount, note=note)
     return _answered(one, await get_assistant(ctx).approve(one, said.amount, said.note))
