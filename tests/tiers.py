@@ -153,7 +153,7 @@ QUICK = {
         wire_strict_tools wire_thinking
     """),
     "workers": _modules("""
-        activity_session_scope outbox_draining_worker shutdown worker_health
+        activity_session_scope outbox_draining_worker shutdown worker_health workflow_sandbox
     """),
 }
 """By folder: modules that took less than five seconds when they were measured, and a few of each real component."""

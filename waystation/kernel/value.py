@@ -72,6 +72,17 @@ class EagerValue(Value):
     model_config = ConfigDict(defer_build=False)
 
 
+def compile_validators(kind: type[Value] = Value) -> None:
+    """Compile the validators of a kind and of all kinds derived from it whose modules are loaded.
+
+    Raises:
+        PydanticUserError: An annotation is wrong.
+    """
+    kind.model_rebuild()
+    for derived in kind.__subclasses__():
+        compile_validators(derived)
+
+
 def text_hash(text: str) -> str:
     """Return the SHA-256 of the text in hex. Lone surrogates, which tools and models can produce, are hashed too."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
