@@ -145,7 +145,7 @@ QUICK = {
         unattended_approvals
     """),
     "web": _modules("""
-        charts event_listeners page_costs page_requests server_shutdown timeline_pictures
+        charts event_listeners page_costs page_requests request_models server_shutdown timeline_pictures
     """),
     "wire": _modules("""
         anthropic_search bad_endpoints chat_model_contract partial_replies prefix_cache scripted_model
@@ -153,7 +153,7 @@ QUICK = {
         wire_strict_tools wire_thinking
     """),
     "workers": _modules("""
-        activity_session_scope outbox_draining_worker shutdown worker_health
+        activity_session_scope outbox_draining_worker shutdown worker_health workflow_sandbox
     """),
 }
 """By folder: modules that took less than five seconds when they were measured, and a few of each real component."""

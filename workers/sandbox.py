@@ -6,6 +6,8 @@ state, and a linter bans clock, randomness and environment in them; tests also r
 
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
+from waystation.kernel.value import compile_validators
+
 SHARED_WORKFLOW_MODULES = (
     "agent_runner",
     "approvals",
@@ -44,7 +46,12 @@ PASSTHROUGH_MODULES = (
 
 
 def create_sandboxed_runner() -> SandboxedWorkflowRunner:
-    """Create the workflow runner that production uses."""
+    """Create the workflow runner that production uses.
+
+    Validators are compiled before: a workflow task that compiled them itself could exceed the two seconds after which
+    the SDK takes it for deadlocked.
+    """
+    compile_validators()
     return SandboxedWorkflowRunner(
         restrictions=SandboxRestrictions.default.with_passthrough_modules(*PASSTHROUGH_MODULES)
     )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.agent_environment import AGENT_CONFIG, AgentEnvironment, make_tool_use
 from tests.support.agent_fixtures import open_agent_environment_copy
-from waystation.agents.leg import MIN_REPLY_TOKENS, AgentFinished, BudgetExhausted
+from waystation.agents.leg import MIN_REPLY_TOKENS, AgentFinished, BudgetExhausted, TurnLimitReached
 from waystation.context.tokens import compute_request_upper_bound
 from waystation.context.transcript import Text
 from waystation.kernel.amount import Amount, Limit
@@ -183,8 +183,32 @@ async def test_no_call_is_made_with_room_for_less_than_4000_tokens_of_reply_unti
     assert replies[0] == 16_000 > replies[-1]
 
 
+class CacheOmittingModel(ScriptedModel):
+    """Uses all that a call may use. At an even turn it reports a quarter of its prompt: the rest was in its cache."""
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        self.requests.append(request)
+        prompt = await self.count_tokens(request)
+        usage = Usage(input=prompt if self.calls % 2 else prompt // 4, output=request.max_output)
+        return make_scripted_response(make_tool_use("read_document", f"c{self.calls}", name="harbour.md"), usage=usage)
+
+
+async def test_a_prompt_that_was_reported_in_part_does_not_let_a_run_pass_its_limit(env: AgentEnvironment) -> None:
+    env.terms = AGENT_CONFIG.replace(turn_limit=3)
+    assert isinstance(await env.run_leg(CacheOmittingModel([])), TurnLimitReached)
+    three_calls = (await env.store.get_run_usage(RUN_ID)).spent
+    env.limit = Limit(tokens=three_calls.tokens - STATUS)
+    model = CacheOmittingModel([])
+    assert isinstance(await env.run_leg(model, step_id="research-2"), BudgetExhausted)
+    assert model.calls == 2
+    assert env.limit.can_cover((await env.store.get_run_usage("task-1/research-2")).spent)
+
+
 class HungryModel(ScriptedModel):
-    """Uses any part of what a call may use at most; sometimes its stream is cut."""
+    """Uses any part of what a call may use at most; sometimes its stream is cut.
+
+    Its reports do not agree with each other: the same messages may count a quarter in one turn, and all in the next.
+    """
 
     def __init__(self, data: st.DataObject) -> None:
         super().__init__([])

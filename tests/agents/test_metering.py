@@ -12,8 +12,9 @@ from tests.support.full_context import estimate_request_size, make_summary_respo
 from tests.support.prices import PRICES
 from tests.support.scopes import SYSTEM_SCOPE
 from waystation.activities.agents import ContextActivities
-from waystation.agents.call_ledger import CallKey, CallNotAffordable, PreparedCall
+from waystation.agents.call_ledger import CallKey, CallNotAffordable, CountedPrompt, PreparedCall
 from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory, restore_text_from_vault
+from waystation.context.tokens import estimate_fixed_tokens, estimate_messages
 from waystation.context.transcript import Block, Charge, Text, Thinking, build_user_message
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import ModelError, ModelRejected, ModelUnavailable, RedactionFailed
@@ -77,6 +78,17 @@ async def test_without_a_count_the_bytes_are_the_bound_and_the_reply_is_shortene
     assert less.worst_case.tokens == whole.worst_case.tokens - 500
     none = await metered.prepare_call(request, Limit(tokens=whole.worst_case.tokens - 1_991), 10, PRICES)
     assert isinstance(none, CallNotAffordable)
+
+
+def test_a_reported_count_below_our_own_estimate_does_not_bound_a_prompt() -> None:
+    said = tuple(build_user_message(f"m{number}", "Why did it silt up?") for number in (1, 2))
+    request = ModelRequest(model="claude-opus-5-5", system="You research. " * 100, messages=said, max_output=2_000)
+    estimated = estimate_fixed_tokens(request.system, "") + estimate_messages(said[:1])
+
+    def compute_bound(reported: int) -> int:
+        return CountedPrompt(reported, messages=1, same_head=True).compute_token_bound(request, "")
+
+    assert compute_bound(1) == compute_bound(estimated) == compute_bound(estimated + 10) - 10
 
 
 class WithSpares(ScriptedModel):

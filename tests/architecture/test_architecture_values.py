@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from inspect import isabstract
 
 import pytest
-from pydantic import ValidationError
+from pydantic import PydanticUserError, ValidationError
 
 from waystation.kernel.value import Value
 
@@ -83,3 +83,14 @@ def test_no_copy_of_any_value_takes_an_unknown_field(kinds: dict[str, type[Value
     replaced = [name for name, value in made.items() if not refuses_in_copies(value.replace, **{UNKNOWN: 1})]
     copied = [name for name, value in made.items() if not refuses_in_copies(value.model_copy, update={UNKNOWN: 1})]
     assert (replaced, copied) == ([], [])
+
+
+def test_the_validator_of_every_value_can_be_compiled(kinds: dict[str, type[Value]]) -> None:
+    """Most are compiled when they are first used, so importing their module does not show a wrong annotation."""
+    failed: dict[str, str] = {}
+    for name, kind in kinds.items():
+        try:
+            kind.model_rebuild()
+        except PydanticUserError as error:
+            failed[name] = str(error)
+    assert failed == {}

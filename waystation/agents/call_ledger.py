@@ -9,7 +9,12 @@ from typing import Protocol, TypeVar
 from waystation.agents.agent_status import AgentStatus
 from waystation.agents.ports import ChargeRepository, Meter, RunRepository
 from waystation.budgets.budget import CallCostBound
-from waystation.context.tokens import compute_reply_upper_bound, compute_request_upper_bound
+from waystation.context.tokens import (
+    compute_reply_upper_bound,
+    compute_request_upper_bound,
+    estimate_fixed_tokens,
+    estimate_messages,
+)
 from waystation.context.transcript import CallIntent, Charge, Fence, Message
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import Clock
@@ -87,9 +92,14 @@ class PreparedCall:
 
 @dataclass(frozen=True)
 class CountedPrompt:
-    """A provider's token count of a request's beginning, known from an earlier request."""
+    """A provider's token count of a request's beginning, known from an earlier request.
+
+    Some endpoints leave out what they read from their cache, and count it in a later request, when the cache has
+    expired. A count is therefore not taken to be lower than our own estimate.
+    """
 
     tokens: int
+    """As reported."""
     messages: int
     """Number of leading messages that the count covers."""
     same_head: bool
@@ -104,8 +114,12 @@ class CountedPrompt:
             request: The request.
             tools: Its tools as JSON.
         """
+        estimated = estimate_messages(request.messages[: self.messages])
+        if self.same_head:
+            estimated += estimate_fixed_tokens(request.system, tools)
         system, tools = ("", "") if self.same_head else (request.system, tools)
-        return self.tokens + compute_request_upper_bound(system, tools, request.messages[self.messages :])
+        new = compute_request_upper_bound(system, tools, request.messages[self.messages :])
+        return max(self.tokens, estimated) + new
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from waystation.documents.redacted_documents import RedactedDocumentStore
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, MemoryUnavailable, RedactionFailed
 from waystation.kernel.refs import RunRef
-from waystation.kernel.value import UtcMoment, Value
+from waystation.kernel.value import EagerValue, UtcMoment, Value
 from waystation.memory.indexing import RECALLED_TOKENS, MemoryRecall
 from waystation.memory.passages import MemoryExcerpt, MemoryQuery, Passage, PassageKind, ScoredPassage
 from waystation.privacy.policy import RedactionResult, TextDestination
@@ -276,7 +276,7 @@ class UnavailableRedactor:
 MAX_QUERY_CHARACTERS, MAX_RECALLED_TOKENS = 2_000, 20_000
 
 
-class MemorySearchRequest(Value):
+class MemorySearchRequest(EagerValue):
     """A person's search of memory. Fields that are not given do not narrow it."""
 
     query: str = Field(

@@ -21,7 +21,7 @@ from waystation.context.history import build_model_view
 from waystation.documents.documents import Document
 from waystation.kernel.client_permissions import ClientPermission
 from waystation.kernel.clock import utc_now
-from waystation.kernel.value import UtcMoment, Value
+from waystation.kernel.value import EagerValue, UtcMoment
 from waystation.memory.passages import MemoryExcerpt
 from waystation.plugins.web.access import PROBLEM, CurrentPrincipal, ProblemDetails
 from waystation.plugins.web.event_feed import EVENT_STREAM, EventFeed
@@ -139,7 +139,7 @@ MAX_COUNT = "Maximum number of items to return."
 REPORT_FORMAT = "Format of the report."
 
 
-class TaskQuery(Value):
+class TaskQuery(EagerValue):
     """Query of tasks: a filter, and the page to return: `count` of them from index `first`."""
 
     session: Annotated[str | None, Field(max_length=200, description=ONE_SESSION)] = None
@@ -355,7 +355,7 @@ async def get_approvals(client: TenantClient) -> tuple[PendingApproval, ...]:
     return await client.list_approvals()
 
 
-class SpendingQuery(Value):
+class SpendingQuery(EagerValue):
     """Query of spending: days, both included, and session."""
 
     since: Annotated[date | None, Field(description="First day in UTC; default: 29 days before the last.")] = None

@@ -28,7 +28,7 @@ from waystation.documents.documents import MAX_TASK_DOCUMENTS, SkippedItem, Sour
 from waystation.documents.procedures import Procedures
 from waystation.kernel.amount import UNLIMITED, Amount, Limit, parse_bounded_limit, parse_limit
 from waystation.kernel.errors import BadInput, WaystationError
-from waystation.kernel.value import VALUE_ERROR_PREFIX, Value, describe_fault
+from waystation.kernel.value import VALUE_ERROR_PREFIX, EagerValue, Value, describe_fault
 from waystation.memory.passages import MemoryExcerpt, MemoryQuery
 from waystation.plugins.web.access import CurrentPrincipal
 from waystation.plugins.web.event_feed import EventFeed
@@ -110,7 +110,7 @@ DocumentCountLimit = BeforeValidator(_at_once)
 """Limits the number of documents."""
 
 
-class NewTask(Value):
+class NewTask(EagerValue):
     """A task to submit. Amounts are written as in commands: `600k` (tokens), `$2.00` or `600k+$2.00`."""
 
     question: str = Field(min_length=1, max_length=20_000, description="The question that the report answers.")
@@ -143,7 +143,7 @@ class NewTask(Value):
     )
 
 
-class Grant(Value):
+class Grant(EagerValue):
     """An approval of a request."""
 
     request_id: str = Field(min_length=1, max_length=200, description="Id of the request, from `GET /v1/approvals`.")
@@ -154,7 +154,7 @@ class Grant(Value):
     note: NoteField = ""
 
 
-class Denial(Value):
+class Denial(EagerValue):
     """A denial of a request."""
 
     request_id: str = Field(min_length=1, max_length=200, description="Id of the request, from `GET /v1/approvals`.")
@@ -165,21 +165,21 @@ class Denial(Value):
     note: NoteField = ""
 
 
-class NewDelivery(Value):
+class NewDelivery(EagerValue):
     """An order to end a task with a report of what it has."""
 
     by: ByField = ""
     note: Annotated[str, Field(max_length=2_000, description="Note for the audit log, which agents read too.")] = ""
 
 
-class NewMessage(Value):
+class NewMessage(EagerValue):
     """A message to the agents of a task."""
 
     message: str = Field(min_length=1, max_length=20_000, description="Text, which agents read word for word.")
     by: ByField = ""
 
 
-class NewEdit(Value):
+class NewEdit(EagerValue):
     """An edit of an agent's context, as `waystation compact`, `pin`, `restore` and `rewind` make it."""
 
     action: ContextEditAction = Field(description="The edit.")
@@ -194,7 +194,7 @@ class NewEdit(Value):
     note: NoteField = ""
 
 
-class NewFork(Value):
+class NewFork(EagerValue):
     """A new task that reuses the finished steps of a task that is over."""
 
     step: str = Field(
@@ -208,7 +208,7 @@ class NewFork(Value):
     )
 
 
-class SessionLimit(Value):
+class SessionLimit(EagerValue):
     """How much all tasks of a session may spend together."""
 
     budget: str | None = Field(min_length=1, max_length=60, description="An amount; null or `unlimited` for no limit.")

@@ -1,0 +1,12 @@
+from waystation.kernel.value import Value
+from waystation.workers.sandbox import create_sandboxed_runner
+
+
+class UnusedValue(Value):
+    name: str
+
+
+def test_no_workflow_task_compiles_a_validator() -> None:
+    assert not UnusedValue.__pydantic_complete__
+    create_sandboxed_runner()
+    assert UnusedValue.__pydantic_complete__
