@@ -24,6 +24,7 @@ from waystation.memory.passage_builder import (
     make_results_run_id,
 )
 from waystation.memory.passages import Passage
+from waystation.memory.ports import OutboxBatch
 from waystation.store.encryption import add_row_proof, bind_to_row
 from waystation.store.engine import (
     SqlRepository,
@@ -79,15 +80,16 @@ class SqlOutbox(SqlRepository):
     """`PassageOutbox` and `PassageReader` in SQL."""
 
     @read_transaction
-    async def list_pending_passages(
+    async def load_outbox_batch(
         self, connection: AsyncConnection, limit: int, run_id: str | None = None
-    ) -> tuple[Passage, ...]:
-        """Return passages that wait for memory, the oldest first."""
+    ) -> OutboxBatch:
+        """Return up to `limit` of the passages that wait, of one agent run or of all, and of those to delete of all."""
         oldest = select(passages.c.body).where(*_WAITS).order_by(passages.c.ordinal)
         if run_id is not None:
             oldest = oldest.where(passages.c.run_id == run_id)
         found = (await connection.execute(oldest.limit(limit))).scalars().all()
-        return tuple(Passage.model_validate_json(body) for body in found)
+        pending = tuple(Passage.model_validate_json(body) for body in found)
+        return OutboxBatch(pending, await _list_withdrawn(connection, limit))
 
     @read_transaction
     async def count_pending_passages(self, connection: AsyncConnection, task_id: str | None = None) -> int:
@@ -136,10 +138,7 @@ class SqlOutbox(SqlRepository):
     @read_transaction
     async def list_passage_ids_to_delete(self, connection: AsyncConnection, limit: int) -> tuple[str, ...]:
         """Return the ids of withdrawn passages that may still be in memory."""
-        still_there = select(passages.c.passage_id).where(
-            passages.c.gone_at.is_not(None), passages.c.stored_at.is_not(None)
-        )
-        return tuple((await connection.execute(still_there.limit(limit))).scalars())
+        return await _list_withdrawn(connection, limit)
 
     @write_transaction
     async def mark_passages_deleted(self, connection: AsyncConnection, passage_ids: Sequence[str]) -> None:
@@ -200,6 +199,13 @@ class SqlOutbox(SqlRepository):
         counts = (build_task_filter(passages, task_id), passages.c.gone_at.is_(None))
         kept = _of(reader).where(*counts).order_by(passages.c.ordinal)
         return tuple(Passage.model_validate_json(body) for body in await fetch_bodies(connection, kept))
+
+
+async def _list_withdrawn(connection: AsyncConnection, limit: int) -> tuple[str, ...]:
+    still_there = select(passages.c.passage_id).where(
+        passages.c.gone_at.is_not(None), passages.c.stored_at.is_not(None)
+    )
+    return tuple((await connection.execute(still_there.limit(limit))).scalars())
 
 
 RELEASED_MARK, INDEXING_MARK = -1, 1
