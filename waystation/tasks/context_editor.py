@@ -8,6 +8,7 @@ from waystation.agents.citation_feedback import SubmissionChecker
 from waystation.agents.compaction_request import CompactionRequest, EditOutcome, EditRequest, ManualCompaction
 from waystation.agents.compactor import Compactor
 from waystation.agents.ports import RunRepository
+from waystation.agents.redaction import load_task_redactor
 from waystation.agents.roles import load_role_prompt
 from waystation.agents.tools.submissions import extract_deliverable
 from waystation.agents.transcript_rewind import build_transcript_rewind
@@ -163,9 +164,8 @@ class ContextEditor:
             raise BadInput(
                 f"its instructions have {len(text):,} characters; they may have {MAX_INSTRUCTIONS_CHARACTERS:,}"
             )
-        (redacted,) = await desk.build_run_redactor(request.run).redact(
-            [text], TextDestination.WISH, request.run.tenant
-        )
+        redactor = await load_task_redactor(desk.redactor, desk.store, request.run.scope)
+        (redacted,) = await redactor.redact([text], TextDestination.WISH, request.run.tenant)
         return redacted.text
 
     async def _opened(self, request: EditRequest) -> Transcript:
