@@ -231,7 +231,7 @@ async def test_reads_by_a_reference_give_what_its_scope_owns(store: SqlStore) ->
     for kept in tasks:
         for scope in (one for one in scopes if one.task_id == kept.ref.task_id):
             run = RunRef(store_id=kept.ref.store_id, **scope.model_dump(), step_id=AGENT, role="research")
-            (deliverable, notes), news = await store.load_work(run), await store.load_task_news(scope)
+            (deliverable, notes), news = await store.load_work(run.run_id, scope), await store.load_task_news(scope)
             if covers(scope, kept):
                 loaded = await store.load_run(run)
                 assert loaded.task.ref == kept.ref

@@ -352,7 +352,8 @@ class CompactionJob:
         )
 
     async def _load_work(self) -> tuple[Deliverable | None, tuple[Note, ...]]:
-        return await self.compactor.deps.store.load_work(self.request.run)
+        run = self.request.run
+        return await self.compactor.deps.store.load_work(run.run_id, run.scope)
 
     async def _redacted(
         self, covered: tuple[str, ...], result: Deliverable | None, notes: Sequence[Note]

@@ -359,7 +359,7 @@ class AgentLoop:
 
     async def _counted(self, run: RunRef, outcome: LegOutcome) -> LegOutcome:
         """Add counts of what the agent has submitted: a person who is asked for budget decides by them."""
-        counts = count_work(*await self.deps.store.load_work(run))
+        counts = count_work(*await self.deps.store.load_work(run.run_id, run.scope))
         return outcome.replace(state=outcome.state.replace(work_counts=counts))
 
 

@@ -185,8 +185,8 @@ class RunRepository(ChargeRepository, TranscriptReader, Protocol):
 class WorkRepository(Protocol):
     """Notes and deliverables of agents."""
 
-    async def add_note(self, fence: Fence, task_id: str, note: Note) -> None:
-        """Store a note; the same id a second time is the same note.
+    async def add_note(self, fence: Fence, task_id: str, note: Note) -> int:
+        """Store a note and return how many the agent run has now; the same id a second time is the same note.
 
         Raises:
             StaleFenceError: another attempt has taken over the run.
@@ -209,8 +209,8 @@ class WorkRepository(Protocol):
         """Return what the run submitted."""
         ...
 
-    async def load_work(self, run: RunRef) -> tuple[Deliverable | None, tuple[Note, ...]]:
-        """Return what the run submitted, and its notes, in one read."""
+    async def load_work(self, run_id: str, task: TaskScope) -> tuple[Deliverable | None, tuple[Note, ...]]:
+        """Return what a run of the task submitted, and its notes, in one read."""
         ...
 
     async def get_deliverables(self, task_id: str, reader: ReadScope) -> dict[str, Deliverable]:

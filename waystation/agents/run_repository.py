@@ -34,7 +34,7 @@ from waystation.context.transcript import CallIntent, Charge, Fence, Message, Re
 from waystation.kernel.amount import Amount
 from waystation.kernel.errors import StaleFenceError, StoreError, VersionConflict
 from waystation.kernel.refs import RunRef
-from waystation.kernel.scopes import ReadScope
+from waystation.kernel.scopes import ReadScope, TaskScope
 from waystation.kernel.usage import Usage
 from waystation.memory.outbox_repository import add_passages, withdraw_passages
 from waystation.memory.passages import Passage
@@ -133,13 +133,14 @@ class SqlWorkRepository(SqlRepository):
     """`WorkRepository` in SQL: notes and deliverables of agents."""
 
     @write_transaction
-    async def add_note(self, connection: AsyncConnection, fence: Fence, task_id: str, note: Note) -> None:
-        """Add a note; the same ID twice is one note. Raises StaleFenceError."""
+    async def add_note(self, connection: AsyncConnection, fence: Fence, task_id: str, note: Note) -> int:
+        """Add a note and return how many the run has now; the same ID twice is one note. Raises StaleFenceError."""
         body = bind_to_row(note.model_dump_json(), fence.run_id, note.id)
         row = {"run_id": fence.run_id, "note_id": note.id, "task_id": task_id, "body": body}
         await lock_run(connection, fence)
         if await insert_if_absent(connection, notes, row):
             self._tell(connection, fence.run_id, UnnumberedEvent(kind="noted", reference=note.id))
+        return (await connection.execute(_COUNT_NOTES, {"run_id": fence.run_id})).scalar_one()
 
     @read_transaction
     async def list_notes(
@@ -169,10 +170,12 @@ class SqlWorkRepository(SqlRepository):
         return await _deliverable(connection, run_id, reader)
 
     @read_transaction
-    async def load_work(self, connection: AsyncConnection, run: RunRef) -> tuple[Deliverable | None, tuple[Note, ...]]:
-        """Return what the run submitted, and its notes, in one snapshot."""
-        handed_in = await _deliverable(connection, run.run_id, run.scope)
-        return handed_in, await _notes(connection, run.task_id, run.scope, run.run_id)
+    async def load_work(
+        self, connection: AsyncConnection, run_id: str, task: TaskScope
+    ) -> tuple[Deliverable | None, tuple[Note, ...]]:
+        """Return what a run of the task submitted, and its notes, in one snapshot."""
+        handed_in = await _deliverable(connection, run_id, task)
+        return handed_in, await _notes(connection, task.task_id, task, run_id)
 
     @read_transaction
     async def get_deliverables(
@@ -184,6 +187,9 @@ class SqlWorkRepository(SqlRepository):
         own = handed_in.join(runs, runs.c.run_id == deliverables.c.run_id).where(build_owner_filter(runs, reader))
         rows = (await connection.execute(own)).all()
         return {row.run_id: DELIVERABLE.validate_json(row.body) for row in rows}
+
+
+_COUNT_NOTES = select(func.count()).where(notes.c.run_id == bindparam("run_id"))
 
 
 async def _deliverable(connection: AsyncConnection, run_id: str, reader: ReadScope) -> Deliverable | None:
