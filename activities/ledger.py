@@ -54,8 +54,7 @@ class LedgerActivities:
     async def take_over_run(self, run: RunRef) -> RunUsage:
         """Return what a run has cost, and fence it: an attempt that still runs writes nothing from here on."""
         with translating_errors():
-            await self._store.open_run(run)
-            await self._store.acquire_fence(run.run_id)
+            await self._store.take_over(run)
             return await self._store.get_run_usage(run.run_id)
 
     @activity.defn(name="RecordAudit")

@@ -87,7 +87,7 @@ async def _drain(archive: OutboxDrainer, seconds: float) -> None:
     while True:
         await asyncio.sleep(seconds)
         with suppress(*NOT_ANSWERED):  # the next iteration retries
-            if await archive.store.list_pending_passages(1) or await archive.store.list_passage_ids_to_delete(1):
+            if any(await archive.store.load_outbox_batch(1)):
                 await archive.memory.count(_NOBODY)
                 await archive.drain()
 

@@ -14,7 +14,7 @@ from temporalio.runtime import Runtime
 from temporalio.worker import Interceptor, Worker
 
 from waystation.agents.ports import Meter
-from waystation.agents.redaction import build_task_redactor
+from waystation.agents.redaction import load_task_redactor
 from waystation.config.setting_types import parse_listen_address
 from waystation.config.settings import Settings, TraceTarget, describe_unknown_variables, resolve_trace_target
 from waystation.kernel.files import create_private_folder
@@ -145,7 +145,7 @@ async def _fed(target: TraceTarget, settings: Settings, store: SqlStore, parts: 
         named = {
             name: PROVIDERS.get(endpoint.kind, endpoint.kind) for name, endpoint in settings.named_endpoints.items()
         }
-        asked = partial(build_task_redactor, parts.redactor, store) if target.include_content else None
+        asked = partial(load_task_redactor, parts.redactor, store) if target.include_content else None
         people = _people(settings, parts) if target.include_content else None
         feed = TraceFeed(store, exporter, SdkSpanBuilder(build_trace_resource()), holder, named, asked, people)
         await stack.enter_async_context(run_trace_feed(feed))

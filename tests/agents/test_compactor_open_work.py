@@ -1,6 +1,6 @@
 """Open work in a run: what the summary's ledger says is left to do, whatever the summariser wrote."""
 
-from tests.support.agent_environment import NAME, NAME_PLACEHOLDER, AgentEnvironment, make_tool_use
+from tests.support.agent_environment import NAME, NAME_PLACEHOLDER, TASK, AgentEnvironment, make_tool_use
 from tests.support.conversations import make_text_message
 from tests.support.full_context import make_conversation, make_summary_response, run_compaction
 from waystation.agents.compactor import describe_unfinished_result
@@ -41,6 +41,6 @@ async def test_what_the_agents_own_list_has_open_is_there_redacted(env: AgentEnv
 async def test_a_writer_is_told_which_sections_it_has_written(env: AgentEnvironment) -> None:
     for heading in ("Causes", "Sources"):
         await env.call_tool(make_tool_use("write_section", heading=heading, markdown="Silt."), "writing")
-    assert await describe_unfinished_result(env.store, env.run_ref("writing")) == (
+    assert describe_unfinished_result(*await env.store.load_work(f"{TASK}/writing", env.ref.scope)) == (
         "this step: its result is not submitted; kept so far: sections “Causes”, “Sources”"
     )

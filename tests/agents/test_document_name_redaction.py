@@ -13,7 +13,7 @@ import pytest
 from tests.reports.test_publisher import DRAFT, PROGRESS
 from tests.support.agent_environment import NOON, TASK, AgentEnvironment, make_tool_use
 from tests.support.scopes import SYSTEM_SCOPE
-from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory
+from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory, load_task_redactor
 from waystation.documents.documents import SourceDocument
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.plugins.redaction.rules import DetectionConfig
@@ -148,7 +148,8 @@ async def test_under_standard_a_file_name_keeps_its_person_for_agents_and_nowher
     assert name == DOCUMENTS[0].name
     text = f"read_document({name}) says so [{name}:2-2], and `{name}` too."
     desk = replace(standard.env.agent_deps, redactor=standard.redactor, vault=standard.vault)
-    (kept,) = await desk.build_run_redactor(standard.env.run_ref()).redact([text], destination, standard.env.ref.tenant)
+    redactor = await load_task_redactor(desk.redactor, desk.store, standard.env.ref.scope)
+    (kept,) = await redactor.redact([text], destination, standard.env.ref.tenant)
     person = (await standard.redacted(ADA, TextDestination.COMPRESSED)).strip()
     called = f"Interview with {person}.md"
     assert kept.text == f"read_document({called}) says so [{called}:2-2], and `{called}` too."

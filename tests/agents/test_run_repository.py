@@ -55,7 +55,7 @@ async def everything(store: SqlStore, run_id: str) -> tuple[object, ...]:
         await store.load_transcript(run_id, SYSTEM_SCOPE),
         await store.get_run_usage(run_id),
         await store.get_leg_outcome(run_id, 1, SYSTEM_SCOPE),
-        await store.list_pending_passages(10),
+        (await store.load_outbox_batch(10)).pending,
         await store.list_notes("task-1", SYSTEM_SCOPE),
         await store.get_deliverable(run_id, SYSTEM_SCOPE),
     )
@@ -236,11 +236,30 @@ async def test_a_leg_is_started_once_its_run_is_there_and_not_when_it_is_over(st
     await store.commit_outcome(second, 1, over, 0, [make_question(1)])
     assert await store.start_leg(run, 1) == over
     await store.commit_message(second, 1, make_question(2))  # its fence still holds
-    loaded = await store.load_run(run)
-    assert loaded.transcript == await store.load_transcript(run.run_id, SYSTEM_SCOPE)
-    assert loaded.transcript.messages == (make_question(1), make_question(2))
+    transcript = await store.load_transcript(run.run_id, SYSTEM_SCOPE)
+    assert transcript.messages == (make_question(1), make_question(2))
     with pytest.raises(WrongStore):
         await store.start_leg(run.replace(store_id="another"), 2)
+
+
+async def test_a_run_is_opened_and_taken_over_at_once_with_the_version_that_its_transcript_has(store: SqlStore) -> None:
+    run = RunRef(
+        store_id=await store.get_store_id(),
+        tenant="tenant",
+        session="session",
+        task_id="task-1",
+        step_id="research-1",
+        role="research",
+    )
+    first, version = await store.take_over(run)
+    assert version == 0
+    await store.commit_message(first, version, make_question(1))
+    second, version = await store.take_over(run)
+    assert (second.number, version) == (first.number + 1, 1)
+    with pytest.raises(StaleFenceError):
+        await store.commit_message(first, version, make_question(2))
+    with pytest.raises(WrongStore):
+        await store.take_over(run.replace(store_id="another"))
 
 
 async def test_a_compaction_brings_record_passages_and_charge_and_happens_once(store: SqlStore) -> None:
@@ -253,7 +272,7 @@ async def test_a_compaction_brings_record_passages_and_charge_and_happens_once(s
     assert await store.load_transcript(fence.run_id, SYSTEM_SCOPE) == Transcript(
         run_id=fence.run_id, version=1, records=(make_summary(after=0),)
     )
-    assert await store.list_pending_passages(10) == (make_passage("p-1"), make_passage("p-2"))
+    assert (await store.load_outbox_batch(10)).pending == (make_passage("p-1"), make_passage("p-2"))
     totals = await store.get_run_usage(fence.run_id)
     assert (totals.usage, totals.possibly_billed, totals.turns) == (make_charge("summary-1").usage, 0, 0)
 

@@ -7,7 +7,7 @@ from inline_snapshot import snapshot
 from tests.support.agent_environment import NAME, NOON, SECRET, TASK, TASK_REQUEST, TENANT, AgentEnvironment
 from waystation.agents.deliverables import Finding, ResearchFindings
 from waystation.agents.leg_attempt import render_task_sections
-from waystation.agents.redaction import build_task_redactor
+from waystation.agents.redaction import load_task_redactor
 from waystation.agents.task_brief import PromptSpace
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.errors import RedactionFailed, StoreError
@@ -120,7 +120,7 @@ async def test_no_more_names_of_documents_are_redacted_than_are_told_or_stand_in
     await replace(bare_env.brief_builder, redactor=redactor).build_message(run, "m1", [], ROOM)
     row, documents = await store.get_task(run.task_id, run.scope), await store.list_documents(run.task_id, run.scope)
     assert 'count="1000"' in str(await render_task_sections(row, documents, redactor))
-    (said,) = await build_task_redactor(redactor, store, run.scope).redact(
+    (said,) = await (await load_task_redactor(redactor, store, run.scope)).redact(
         ["See 7.md and 999.md."], TextDestination.TITLE, TENANT
     )
     assert said.text == "See <NAME_7> and 999.md."

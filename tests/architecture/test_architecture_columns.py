@@ -116,10 +116,8 @@ COLUMNS = {
         "run_id": KEY,
         "task_id": INDEX,
         "body": SEALED,
-        "stored_at": WAITS,
-        "gone_at": WAITS,
-        "refused_at": WAITS,
     },
+    "passage_states": {"ordinal": KEY, "passage_id": KEY, "stored_at": WAITS, "gone_at": WAITS, "refused_at": WAITS},
     "notes": {
         "ordinal": KEY,
         "run_id": KEY,

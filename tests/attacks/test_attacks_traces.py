@@ -18,7 +18,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 from tests.support.store_values import make_charge, make_intent, make_question, make_task_request, make_task_row
 from tests.tasks.test_event_repository import take_run_fence
 from waystation.activities.activity_errors import translating_errors
-from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory, build_task_redactor
+from waystation.agents.redaction import TextRedactor, VaultPlaceholderFactory, load_task_redactor
 from waystation.config.settings import Settings
 from waystation.context.transcript import Message, Text, ToolResult, ToolUse
 from waystation.documents.documents import SourceDocument
@@ -96,7 +96,7 @@ async def test_documents_named_after_people_and_fields_that_a_model_named_are_re
     document = f"Interview with {NAME}.md"
     exporter = InMemorySpanExporter()
     with closing(create_redactor(Settings(home=tmp_path), b"k" * 32)) as redactor:
-        redactors = partial(build_task_redactor, redactor, store)
+        redactors = partial(load_task_redactor, redactor, store)
         feed = TraceFeed(store, exporter, SdkSpanBuilder(build_trace_resource()), "one", {}, redactors)
         await feed.send()
         task = make_task_row(make_task_request("first"))
@@ -155,7 +155,7 @@ async def test_a_person_of_the_task_is_in_no_span_in_small_letters_either(store:
             [f"{NAME} wrote it."], TextDestination.COMPRESSED, make_task_row(make_task_request("first")).ref.tenant
         )
         people = KnownPeopleRedactor(vault, partial(compute_fingerprint, key), frozenset())
-        redactors = partial(build_task_redactor, keeping, store)
+        redactors = partial(load_task_redactor, keeping, store)
         feed = TraceFeed(store, exporter, SdkSpanBuilder(build_trace_resource()), "one", {}, redactors, people)
         await feed.send()
         task = make_task_row(make_task_request("first"))

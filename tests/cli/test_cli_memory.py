@@ -94,7 +94,7 @@ async def bring_in() -> None:
 
 async def put_aside(count: int) -> tuple[str, ...]:
     async with aclosing(await open_store(Settings())) as store:
-        ids = tuple(one.id for one in await store.list_pending_passages(count))
+        ids = tuple(one.id for one in (await store.load_outbox_batch(count)).pending)
         await store.mark_passages_rejected(ids)
         return ids
 

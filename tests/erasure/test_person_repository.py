@@ -127,7 +127,7 @@ async def test_a_document_keeps_its_lines_so_that_citations_still_check(store: S
 async def test_passages_that_had_the_person_wait_to_be_embedded_anew_and_no_others(store: SqlStore) -> None:
     kept = await store_task_with_person(store, "first")
     await store.erase_person(order(kept), SOUGHT)
-    (waiting,) = await store.list_pending_passages(10)
+    (waiting,) = (await store.load_outbox_batch(10)).pending
     assert (waiting.id, waiting.text) == (make_passage_ids(kept.ref.task_id)[0], f"{ERASED_MARKER} said so")
     assert waiting.content_hash != "before"
 

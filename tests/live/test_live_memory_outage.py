@@ -98,7 +98,7 @@ async def test_the_task_ends_well_and_the_passages_arrive_afterwards_once(
                     assert {*kinds} == {"conversation", "report", "finding"}
                     assert waiting == len(kinds)
                     assert (await shown(task.id))["passages_pending"] == waiting
-                    (aside, *_) = [one.id for one in await parts.store.list_pending_passages(1)]
+                    (aside, *_) = [one.id for one in (await parts.store.load_outbox_batch(1)).pending]
                     await parts.store.mark_passages_rejected([aside])
                     with_aside = await shown(task.id)
                     assert (with_aside["passages_pending"], with_aside["passages_rejected"]) == (waiting - 1, [aside])

@@ -110,7 +110,7 @@ async def test_a_passage_that_still_holds_something_private_reaches_neither_embe
             read.extend(texts)
             return await super().embed(texts, use)
 
-    passages = await env.store.list_pending_passages(3)
+    passages = (await env.store.load_outbox_batch(3)).pending
     private = PlainRedactor({passages[1].text: "<SECRET_000000000000>"})
     archive = replace(await make_outbox_drainer(env, tmp_path), embedder=Reading(), redactor=private)
     assert await archive.drain() == DrainResult(stored=2, waiting=0)

@@ -203,7 +203,7 @@ async def test_what_was_put_aside_is_left_out_unless_it_is_asked_for(
     memory_env: ReindexingEnvironment, env: AgentEnvironment
 ) -> None:
     await commit_passages(env, 2, "research-2")
-    refused = [one.id for one in await env.store.list_pending_passages(10)]
+    refused = [one.id for one in (await env.store.load_outbox_batch(10)).pending]
     await env.store.mark_passages_rejected(refused)
     assert (await memory_env.reindex(env, NEW)).passages == COUNT
     assert await env.store.list_rejected_passage_ids() == tuple(refused)

@@ -80,7 +80,7 @@ async def test_a_document_that_another_remembered_task_has_stays_and_is_that_tas
     ]
     assert await forget(store, first, everything=True) == 0
     assert await store.list_passage_ids_to_delete(10) == ()
-    (inherited,) = await store.list_pending_passages(10)
+    (inherited,) = (await store.load_outbox_batch(10)).pending
     assert (inherited.id, inherited.task_id) == (made.id, second.task_id)
     assert await forget(store, second) == 1
     assert await store.list_passage_ids() == frozenset()
@@ -140,7 +140,7 @@ async def test_of_a_document_that_changed_memory_has_the_newest_version_alone(st
     assert await store.list_passage_ids_to_delete(10) == (before.id,)
     await store.mark_passages_deleted([before.id])
     again = await store_document_passage(store, first)
-    assert (again.id, await store.list_pending_passages(10), await store.list_passage_ids_to_delete(10)) == (
+    assert (again.id, (await store.load_outbox_batch(10)).pending, await store.list_passage_ids_to_delete(10)) == (
         after.id,
         (),
         (),
@@ -175,7 +175,7 @@ async def test_a_replaced_version_that_another_remembered_task_has_is_that_tasks
     await given(store, first, 1, NEWER)
     await store_document_passage(store, first)
     assert await store.list_passage_ids_to_delete(10) == ()
-    assert [one.id for one in await store.list_pending_passages(10)] == [made.id]
+    assert [one.id for one in (await store.load_outbox_batch(10)).pending] == [made.id]
     assert await in_memory(store, first, second) == [(first.task_id, NEW), (second.task_id, OLD)]
 
 

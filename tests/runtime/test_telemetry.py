@@ -18,7 +18,7 @@ from tests.support.otlp_receiver import OtlpReceiver, ReceivedSpan, run_otlp_rec
 from tests.support.store_values import make_charge, make_intent, make_question, make_reply
 from tests.tasks.test_event_repository import register_task, take_run_fence
 from waystation.agents.leg import AgentFinished, LegState
-from waystation.agents.redaction import build_task_redactor
+from waystation.agents.redaction import load_task_redactor
 from waystation.kernel.errors import BadInput, RedactionFailed
 from waystation.privacy.policy import RedactionResult, TextDestination
 from waystation.privacy.ports import Redactor
@@ -48,7 +48,7 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[OtlpReceiver]:
 def feed_of(
     store: SqlStore, holder: str = "one", redactor: Redactor | None = None, exporter: SpanExporter | None = None
 ) -> TraceFeed:
-    redactor_of = None if redactor is None else partial(build_task_redactor, redactor, store)
+    redactor_of = None if redactor is None else partial(load_task_redactor, redactor, store)
     return TraceFeed(
         store, exporter or create_span_exporter(), SdkSpanBuilder(build_trace_resource()), holder, {}, redactor_of
     )

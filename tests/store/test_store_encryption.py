@@ -3,6 +3,9 @@
 from contextlib import aclosing
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy.engine.default import DefaultDialect
 
 from tests.erasure.test_removal_repository import dump_all_tables
 from tests.support.scopes import SYSTEM_SCOPE, TASK_1_SCOPE
@@ -19,13 +22,15 @@ from waystation.erasure.erasure import ForgetOrder
 from waystation.kernel.errors import WrongKey
 from waystation.privacy.keys import AesGcmCipher
 from waystation.runtime.sql_store import SqlStore, load_store_status
-from waystation.store.encryption import EncryptedBytes, EncryptedText, EncryptionConfig, RowProofType
+from waystation.store.encryption import EncryptedBytes, EncryptedText, EncryptionConfig, RowProofType, set_encryption
 from waystation.store.schema import metadata
 
 SEALING = EncryptionConfig(AesGcmCipher(bytes(range(32)), "rest"), encrypts=True)
 READING = EncryptionConfig(SEALING.cipher)
 OTHER = EncryptionConfig(AesGcmCipher(bytes(32), "rest"), encrypts=True)
 NO_KEY = EncryptionConfig()
+MAX_ADDED_BYTES = 64
+"""Of an encrypted value: marks, the id of its key, a nonce and a tag."""
 SAID = "What nobody else is to read"
 ENCRYPTED_COLUMNS = {
     column
@@ -66,6 +71,19 @@ async def test_every_text_is_read_again_and_none_lies_in_the_database(store_url:
         await assert_every_column_readable(store, kept, "first")
     encrypted, plain = await count_texts(store_url)
     assert (encrypted > 0, plain) == (True, 0)
+
+
+@settings(max_examples=30)
+@given(text=st.text(max_size=400), repeats=st.sampled_from([1, 50]))
+def test_a_text_is_encrypted_in_fewer_bytes_if_it_is_long_and_says_things_twice(text: str, repeats: int) -> None:
+    column, dialect, plain = EncryptedBytes("texts.content"), DefaultDialect(), (text * repeats).encode()
+    set_encryption(dialect, SEALING)
+    kept = column.process_bind_param(plain, dialect)
+    assert kept is not None
+    assert column.process_result_value(kept, dialect) == plain
+    assert len(kept) <= len(plain) + MAX_ADDED_BYTES
+    if repeats > 1 and len(plain) > 5_000:
+        assert len(kept) < len(plain) / 2
 
 
 async def test_plain_rows_and_encrypted_ones_live_side_by_side(store_url: str) -> None:

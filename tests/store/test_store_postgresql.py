@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from tests.support.postgres_server import PASSWORD, PostgresServer
 from tests.support.scopes import SYSTEM_SCOPE
 from tests.support.store_fixtures import store_clock
-from tests.support.store_values import make_question, open_run
+from tests.support.store_values import make_passage, make_question, make_summary, open_run
 from waystation.config.settings import Settings
 from waystation.kernel.errors import BadInput, StoreError, StoreUnavailable
 from waystation.runtime.sql_store import SqlStore, load_store_status, migrate
@@ -59,6 +59,22 @@ async def test_the_urls_that_teams_have_open_the_store(
     place = postgres.new_database(migrated_database).partition("://")[2]
     store = await opened(f"{scheme}://{place}{parameters}")
     assert (await open_run(store)).number == 1
+    await store.aclose()
+
+
+async def test_a_passage_that_memory_has_is_not_written_again(postgres: PostgresServer, migrated_database: str) -> None:
+    url = postgres.new_database(migrated_database)
+    store = await opened(url)
+    fence = await open_run(store)
+    await store.commit_compaction(fence, 0, make_summary(), [make_passage("p-1")], None)
+
+    def find_place() -> str:
+        return postgres.run("SELECT ctid FROM passages", name_of(url))
+
+    before = find_place()
+    await store.mark_passages_stored(["p-1"])
+    assert (await store.count_pending_passages(), await store.list_passage_ids()) == (0, {"p-1"})
+    assert find_place() == before
     await store.aclose()
 
 

@@ -113,7 +113,7 @@ async def test_the_same_compaction_twice_at_once_happens_once(store: SqlStore, o
     ]
     assert kinds(await outcomes(commits)) == [type(None)]
     assert (await store.load_transcript(fence.run_id, SYSTEM_SCOPE)).records == (make_summary(after=0),)
-    assert await store.list_pending_passages(10) == tuple(passages)
+    assert (await store.load_outbox_batch(10)).pending == tuple(passages)
     assert (await store.get_run_usage(fence.run_id)).usage == make_charge("summary-1").usage
 
 
@@ -176,7 +176,7 @@ async def test_tasks_and_workers_that_write_the_same_rows_in_other_orders_do_not
     documents = [SourceDocument(name=f"{n}.md", text=f"Document {n}") for n in range(60)]
     fence = await open_run(store)
     await store.commit_compaction(fence, 0, make_summary(), [make_passage(f"p-{n:03}") for n in range(200)], None)
-    ids = [waiting.id for waiting in await store.list_pending_passages(200)]
+    ids = [waiting.id for waiting in (await store.load_outbox_batch(200)).pending]
     results = await outcomes(
         [
             store.register_task(make_task_row(make_task_request("one")), documents),

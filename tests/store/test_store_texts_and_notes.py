@@ -31,13 +31,13 @@ async def test_passages_wait_oldest_first_until_they_are_stored(store: SqlStore)
     other = [make_passage("m", two.run_id, task_id="task-2")]
     await store.commit_compaction(one, 0, make_summary(), first, None)
     await store.commit_compaction(two, 0, make_summary(), other, None)
-    assert await store.list_pending_passages(10) == (*first, *other)
-    assert await store.list_pending_passages(1) == (first[0],)
-    assert await store.list_pending_passages(10, two.run_id) == tuple(other)
+    assert (await store.load_outbox_batch(10)).pending == (*first, *other)
+    assert (await store.load_outbox_batch(1)).pending == (first[0],)
+    assert (await store.load_outbox_batch(10, two.run_id)).pending == tuple(other)
     assert (await store.count_pending_passages(), await store.count_pending_passages("task-2")) == (3, 1)
     await store.mark_passages_stored(["z", "m", "never-heard-of"])
     await store.mark_passages_stored([])
-    assert await store.list_pending_passages(10) == (first[1],)
+    assert (await store.load_outbox_batch(10)).pending == (first[1],)
     assert (await store.count_pending_passages(), await store.count_pending_passages("task-2")) == (1, 0)
 
 
@@ -46,7 +46,7 @@ async def test_a_passage_that_was_stored_never_waits_again(store: SqlStore) -> N
     await store.commit_compaction(fence, 0, make_summary("a"), [make_passage("p-1")], None)
     await store.mark_passages_stored(["p-1"])
     await store.commit_compaction(fence, 1, make_summary("b"), [make_passage("p-1"), make_passage("p-2")], None)
-    assert await store.list_pending_passages(10) == (make_passage("p-2"),)
+    assert (await store.load_outbox_batch(10)).pending == (make_passage("p-2"),)
     assert await store.list_task_passages("task-1", SYSTEM_SCOPE) == (make_passage("p-1"), make_passage("p-2"))
     assert await store.list_task_passages("task-2", SYSTEM_SCOPE) == ()
 
@@ -97,7 +97,10 @@ async def test_a_rewind_takes_notes_hand_ins_and_passages_back_in_one_commit(sto
         await store.commit_rewind(fence, 3, back)
     assert [kept.id for kept in await store.list_notes("task-1", SYSTEM_SCOPE)] == [f"{fence.run_id}/call-1"]
     assert await store.get_deliverable(fence.run_id, SYSTEM_SCOPE) == ReportDraft(title="Half")
-    assert (await store.list_pending_passages(10), await store.list_task_passages("task-1", SYSTEM_SCOPE)) == ((), ())
+    assert ((await store.load_outbox_batch(10)).pending, await store.list_task_passages("task-1", SYSTEM_SCOPE)) == (
+        (),
+        (),
+    )
     assert set(await store.list_passage_ids_to_delete(10)) == {"p-1", "p-2"}
     await store.mark_passages_deleted(["p-1"])
     assert await store.list_passage_ids_to_delete(10) == ("p-2",)

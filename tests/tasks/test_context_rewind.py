@@ -135,7 +135,7 @@ async def test_a_passage_that_comes_late_into_memory_is_taken_out_again(env: Age
     await written(env)
     await rewinder(env).rewind(env.run_ref("writing"), "m1", "edit-1", keep=True)
     await env.store.mark_passages_stored([passage(env, "m2", "m3").id])
-    assert await env.store.list_pending_passages(10) == ()
+    assert (await env.store.load_outbox_batch(10)).pending == ()
     assert await env.store.list_passage_ids_to_delete(10) == (passage(env, "m2", "m3").id,)
 
 

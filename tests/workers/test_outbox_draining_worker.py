@@ -69,11 +69,11 @@ async def test_a_store_that_does_not_answer_now_is_asked_again(env: AgentEnviron
         def __getattr__(self, name: str) -> object:
             return getattr(store, name)
 
-        async def list_pending_passages(self, limit: int, run_id: str | None = None) -> object:
+        async def load_outbox_batch(self, limit: int, run_id: str | None = None) -> object:
             if failures:
                 failures.pop()
                 raise StoreUnavailable("not now")
-            return await store.list_pending_passages(limit, run_id)
+            return await store.load_outbox_batch(limit, run_id)
 
     away: PassageOutbox = Away()  # pyright: ignore[reportAssignmentType]: it has all that the store has
     archive = type(env.outbox_drainer)(

@@ -3,13 +3,15 @@
 Everything before the commit leaves the old view intact; everything after it can be repeated.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from waystation.agents.call_ledger import MeteredModel
 from waystation.agents.compaction_request import CompactionContext, CompactionRequest, ManualCompaction
-from waystation.agents.deliverables import ReportDraft
-from waystation.agents.ports import WorkRepository
+from waystation.agents.deliverables import Deliverable, Note, ReportDraft
+from waystation.agents.ports import LoadedRun
 from waystation.agents.prompt_sections import extract_question
+from waystation.agents.redaction import build_task_redactor
 from waystation.agents.roles import AgentDeps, load_role_prompt
 from waystation.agents.summariser import Summariser, SummaryInput, SummaryModel, SummaryResult
 from waystation.agents.tools.documents import (
@@ -46,7 +48,6 @@ from waystation.context.transcript import Charge, Compaction, Fence, SummaryFail
 from waystation.kernel.amount import Amount
 from waystation.kernel.clock import Clock
 from waystation.kernel.errors import HookFailed
-from waystation.kernel.refs import RunRef
 from waystation.memory.indexing import OutboxDrainer
 from waystation.memory.passage_builder import build_sources_line, make_passages
 from waystation.memory.passages import Passage
@@ -96,12 +97,8 @@ NO_MONEY_FOR_SUMMARY = (
 )
 
 
-async def describe_unfinished_result(store: WorkRepository, run: RunRef) -> str:
+def describe_unfinished_result(result: Deliverable | None, notes: Sequence[Note]) -> str:
     """Return one line for the summary's ledger on what the store has of the step's unfinished result; not redacted."""
-    notes, result = (
-        await store.list_notes(run.task_id, run.scope, run.run_id),
-        await store.get_deliverable(run.run_id, run.scope),
-    )
     kept = [f"{len(notes):,} notes (read_notes)"] if notes else []
     if isinstance(result, ReportDraft) and result.sections:
         kept.append(f"sections {', '.join(f'“{section.heading}”' for section in result.sections)}")
@@ -133,14 +130,12 @@ class Compactor:
             RedactionFailed: A text could not be redacted.
             StoreError: The store does not answer.
         """
-        transcripts = self.deps.store
-        await transcripts.open_run(request.run)
-        transcript = await transcripts.load_transcript(request.run.run_id, request.run.scope)
-        toolbox = await self.deps.build_agent_toolbox(request.run, request.config, transcript)
+        loaded = await self.deps.store.load_run(request.run)
+        toolbox = await self.deps.build_agent_toolbox(request.run, request.config, loaded.transcript, loaded)
         wanted = CompactionContext(
             request, manual, toolbox.estimate_prompt_overhead(load_role_prompt(request.run.role))
         )
-        return await CompactionJob(self, wanted, toolbox.rereadable_tool_names, transcript).run_once()
+        return await CompactionJob(self, wanted, toolbox.rereadable_tool_names, loaded).run_once()
 
 
 @dataclass
@@ -151,7 +146,10 @@ class CompactionJob:
     context: CompactionContext
     rereadable: frozenset[str]
     """Names of the tools whose old results may be masked."""
-    transcript: Transcript
+    loaded: LoadedRun
+    """The run as this attempt found it."""
+    transcript: Transcript = field(init=False)
+    """The conversation, which grows by what the compaction commits."""
     notes: list[str] = field(default_factory=list[str])
     redactions: int = 0
     added: tuple[str, ...] = ()
@@ -164,12 +162,18 @@ class CompactionJob:
     fence: Fence = field(init=False)
     """Acquired only if there is work to do, so that a late attempt at finished work takes it from no other."""
 
+    def __post_init__(self) -> None:
+        """Begin with the conversation as it was loaded."""
+        self.transcript = self.loaded.transcript
+
     async def run_once(self) -> CompactionOutcome:
         """Compact, or report an earlier attempt's outcome; then call the hook for after the compaction."""
         if self._done is None:
-            transcripts, run_id = self.compactor.deps.store, self.request.run.run_id
-            self.fence = await transcripts.acquire_fence(run_id)
-            self.transcript = await transcripts.load_transcript(run_id, self.request.run.scope)
+            store, run = self.compactor.deps.store, self.request.run
+            self.fence, version = await store.take_over(run)
+            if version != self.transcript.version:  # an earlier attempt has written since it was loaded
+                self.loaded = await store.load_run(run)
+                self.transcript = self.loaded.transcript
         outcome = await self._carried_out()
         if not self.before_hook_called or outcome.status is CompactionStatus.BLOCKED:
             return outcome
@@ -229,7 +233,7 @@ class CompactionJob:
 
     async def _summarise_unless_hopeless(self, rung: SummariseDecision) -> CompactionOutcome:
         """Skip a summary that is likely to fail as the last one did."""
-        if why := get_summary_skip_reason(self.transcript) or await self._too_little_for_both(rung):
+        if why := get_summary_skip_reason(self.transcript) or self._too_little_for_both(rung):
             self.notes.append(why)
         elif self.request.skip_summary:
             await self._remember(rung, None)
@@ -237,14 +241,13 @@ class CompactionJob:
             return await self._summarise(rung)
         return await self._make_room(skip_summary=True)
 
-    async def _too_little_for_both(self, rung: SummariseDecision) -> str:
+    def _too_little_for_both(self, rung: SummariseDecision) -> str:
         """Return why no summary is made if the budget left does not cover it and the agent's next call.
 
         Hiding messages costs nothing.
         """
         request, terms = self.request, self.request.config
-        totals = await self.compactor.deps.store.get_run_usage(request.run.run_id)
-        left = request.limit.remaining_after(totals.spent)
+        left = request.limit.remaining_after(self.loaded.totals.spent)
         day = self.compactor.clock().date()
 
         def worst_case(model: str, prompt: int, reply: int) -> Amount:
@@ -268,49 +271,47 @@ class CompactionJob:
             return await self._outcome(record.id, CompactionStatus.MASKED, rung, after, len(record.tool_use_ids), 0)
         if record.type == "summarised":
             self.added, self.removed = record.added, record.removed
-        passages = self._passages(record.id, await self._redacted(record.covered))
+        passages = self._passages(record.id, await self._redacted(record.covered, *await self._load_work()))
         status = CompactionStatus.TRUNCATED if record.type == "truncated" else CompactionStatus.COMPRESSED
         return await self._outcome(record.id, status, rung, after, len(record.covered), len(passages))
 
     async def _summarise(self, rung: SummariseDecision) -> CompactionOutcome:
-        desk = self.compactor.deps
-        redactor = desk.build_run_redactor(self.request.run)
-        middle = (await self._redacted(rung.covered_ids)).replace(
-            note_citations=await self._cite_notes(rung, redactor),
+        result, notes = await self._load_work()
+        middle = (await self._redacted(rung.covered_ids, result, notes)).replace(
+            note_citations=await self._cite_notes(rung, notes),
             rereadable=find_rereadable_identifiers(self.transcript.messages, rung.middle, DOCUMENT_TOOLS),
         )
-        work = await self._work(redactor)
-        model = SummaryModel(self.compactor.model, redactor, self.request, self.fence, self._policy, work)
+        work = await self._work()
+        model = SummaryModel(self.compactor.model, self._redactor, self.request, self.fence, self._policy, work)
         summariser = Summariser(model, self.transcript)
         passages = self._passages(rung.compaction_id, middle)
-        result = await summariser.summarise(rung, middle, build_sources_line(middle.messages, passages))
+        made = await summariser.summarise(rung, middle, build_sources_line(middle.messages, passages))
         self.transcript = summariser.transcript
         self.redactions += summariser.redactions
-        self.notes.extend(result.notes)
-        match result.verdict:
+        self.notes.extend(made.notes)
+        match made.verdict:
             case RejectedSummary() | None:
-                return await self._not_summarised(rung, result)
+                return await self._not_summarised(rung, made)
             case AcceptedSummary() as accepted:
                 record = self._record(rung, accepted)
                 self.added, self.removed = accepted.added, accepted.removed
-                await self._commit(record, passages, result.charge)
+                await self._commit(record, passages, made.charge)
                 after = self._measure.request(build_model_view(self.transcript))
                 return await self._outcome(
                     record.id, CompactionStatus.COMPRESSED, rung, after, len(rung.covered_ids), len(passages)
                 )
 
-    async def _cite_notes(self, rung: SummariseDecision, redactor: Redactor) -> tuple[str, ...]:
+    async def _cite_notes(self, rung: SummariseDecision, notes: Sequence[Note]) -> tuple[str, ...]:
         """Return the citations of the notes that were taken in the middle, each once, redacted."""
         run = self.request.run
         taken = {f"{run.run_id}/{call.id}" for message in rung.middle for call in message.tool_uses}
-        notes = await self.compactor.deps.store.list_notes(run.task_id, run.scope, run.run_id)
         cited = list(dict.fromkeys(note.citation for note in notes if note.id in taken))
-        redacted = await redactor.redact(cited, TextDestination.COMPRESSED, run.tenant) if cited else ()
+        redacted = await self._redactor.redact(cited, TextDestination.COMPRESSED, run.tenant) if cited else ()
         return tuple(one.text for one in redacted if not one.redaction_failed)
 
-    async def _work(self, redactor: Redactor) -> str:
+    async def _work(self) -> str:
         """Return what the agent works on, as the summariser may see it."""
-        (redacted,) = await redactor.redact(
+        (redacted,) = await self._redactor.redact(
             [extract_question(self.transcript)], TextDestination.COMPRESSED, self.request.run.tenant
         )
         return "" if redacted.redaction_failed else redacted.text
@@ -343,23 +344,28 @@ class CompactionJob:
     async def _truncate(self, rung: TruncateDecision) -> CompactionOutcome:
         """Hide messages and archive them in the same transaction: nothing is hidden that cannot be found again."""
         record = rung.record
-        middle = await self._redacted(record.covered)
+        middle = await self._redacted(record.covered, *await self._load_work())
         passages = self._passages(record.id, middle)
         await self._commit(record, passages, None)
         return await self._outcome(
             record.id, CompactionStatus.TRUNCATED, rung, rung.tokens_after, len(record.covered), len(passages)
         )
 
-    async def _redacted(self, covered: tuple[str, ...]) -> SummaryInput:
+    async def _load_work(self) -> tuple[Deliverable | None, tuple[Note, ...]]:
+        run = self.request.run
+        return await self.compactor.deps.store.load_work(run.run_id, run.scope)
+
+    async def _redacted(
+        self, covered: tuple[str, ...], result: Deliverable | None, notes: Sequence[Note]
+    ) -> SummaryInput:
         """Redact the messages to hide for summariser and memory."""
         hidden = set(covered)
         messages = tuple(
             message for message in build_model_view(self.transcript) if message.id in hidden and not message.is_status
         )
-        desk, run = self.compactor.deps, self.request.run
-        undone = await describe_unfinished_result(desk.store, run)
+        undone = describe_unfinished_result(result, notes)
         middle, spans = await SummaryInput.build_redacted(
-            messages, self.transcript, desk.build_run_redactor(run), run.tenant, undone
+            messages, self.transcript, self._redactor, self.request.run.tenant, undone
         )
         self.redactions += spans
         self.notes.extend(middle.notes)
@@ -419,6 +425,10 @@ class CompactionJob:
     @property
     def _done(self) -> Compaction | None:
         return self.context.find_committed_compaction(self.transcript)
+
+    @property
+    def _redactor(self) -> Redactor:
+        return build_task_redactor(self.compactor.deps.redactor, self.loaded.documents)
 
     @property
     def _policy(self) -> CompactionPolicy:

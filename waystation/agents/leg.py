@@ -3,7 +3,7 @@
 Both cross workflow history, so they hold references and numbers, never a conversation.
 """
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -12,8 +12,6 @@ from waystation.agents.delegation import DelegationConfig, SubagentOrder, Subage
 from waystation.agents.deliverables import WorkCounts
 from waystation.budgets.budget import RunUsage
 from waystation.context.policy import PRIMERS, RECENTS, CompactionPolicy, StrategyName
-from waystation.context.transcript import Transcript
-from waystation.documents.documents import Document
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.refs import RunRef
 from waystation.kernel.roles import list_step_roles
@@ -147,15 +145,6 @@ class LegRequest(Value):
     """What the run could draw from its task, beyond its limit, when the leg began."""
     decisions: tuple[ActionDecision, ...] = ()
     """People's decisions on its open calls."""
-
-
-class LoadedRun(NamedTuple):
-    """An agent run as an attempt at a leg finds it."""
-
-    transcript: Transcript
-    totals: RunUsage
-    documents: tuple[Document, ...]
-    """Of its task."""
 
 
 class LegState(Value):

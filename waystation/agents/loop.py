@@ -45,7 +45,7 @@ from waystation.agents.prompt_sections import (
     round_up_to_step,
     with_status,
 )
-from waystation.agents.redaction import redact_reply
+from waystation.agents.redaction import build_task_redactor, redact_reply
 from waystation.agents.roles import AgentDeps
 from waystation.agents.stop_reasons import (
     MAX_REFUSALS,
@@ -270,7 +270,7 @@ async def run_open_tool_calls(attempt: LegAttempt, calling: Callable[[str], None
         attempt.request,
         attempt.transcript,
         attempt.remaining_limit,
-        attempt.deps.build_run_redactor(attempt.request.run),
+        build_task_redactor(attempt.deps.redactor, attempt.documents),
         barred,
     )
     if asked.orders:
@@ -340,7 +340,7 @@ class AgentLoop:
         if not isinstance(started, Fence):
             return started
         loaded = await self.deps.store.load_run(request.run)
-        toolbox = await self.deps.build_agent_toolbox(request.run, request.config, loaded.transcript, loaded.documents)
+        toolbox = await self.deps.build_agent_toolbox(request.run, request.config, loaded.transcript, loaded)
         attempt = LegAttempt(
             deps=self.deps,
             request=request,
@@ -359,7 +359,7 @@ class AgentLoop:
 
     async def _counted(self, run: RunRef, outcome: LegOutcome) -> LegOutcome:
         """Add counts of what the agent has submitted: a person who is asked for budget decides by them."""
-        counts = count_work(*await self.deps.store.load_work(run))
+        counts = count_work(*await self.deps.store.load_work(run.run_id, run.scope))
         return outcome.replace(state=outcome.state.replace(work_counts=counts))
 
 

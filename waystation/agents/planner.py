@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue, ValidationError
 from waystation.agents.call_ledger import MeteredModel
 from waystation.agents.leg_attempt import render_task_sections
 from waystation.agents.ports import EarlierTasks, RunRepository, TaskSource
-from waystation.agents.redaction import build_task_redactor
+from waystation.agents.redaction import load_task_redactor
 from waystation.agents.roles import build_planning_prompt
 from waystation.agents.structured_caller import (
     CallOptions,
@@ -112,7 +112,7 @@ class Planner:
         if saved is not None:
             return PlanningResult(plan=saved.without_goals(), totals=await self.store.get_run_usage(run.run_id))
         plan, notes = await self._made(run, options)
-        redactor = build_task_redactor(self.redactor, self.store, run.scope)
+        redactor = await load_task_redactor(self.redactor, self.store, run.scope)
         await self.store.save_plan(ref.task_id, await redact_titles_and_ids(plan, redactor, run.tenant))
         kept = await self.store.get_newest_plan(ref.task_id, ref.scope) or plan
         return PlanningResult(plan=kept.without_goals(), totals=await self.store.get_run_usage(run.run_id), notes=notes)
@@ -133,7 +133,7 @@ class Planner:
         versions = await self.store.list_plan_versions(ref.task_id, ref.scope)
         known = next((one.plan for one in versions if one.made_by == edit.made_by), None)
         if known is None:
-            redactor = build_task_redactor(self.redactor, self.store, ref.scope)
+            redactor = await load_task_redactor(self.redactor, self.store, ref.scope)
             known = await redact_titles_and_ids(
                 plan, redactor, ref.tenant, [step.id for step in versions[-1].plan.steps]
             )

@@ -5,16 +5,17 @@ The runs and the work of a task are written by one attempt at a time: every writ
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from waystation.agents.action_approvals import PlaceholderResolution, UnattendedPolicy
 from waystation.agents.deliverables import Deliverable, Note, ReportLength
-from waystation.agents.leg import AgentConfigByRole, LegOutcome, LoadedRun
+from waystation.agents.leg import AgentConfigByRole, LegOutcome
 from waystation.agents.task_messages import TaskMessage, TaskNews
 from waystation.agents.transcript_rewind import TranscriptRewind
 from waystation.budgets.budget import RunUsage
 from waystation.context.compaction import CompactionOutcome
 from waystation.context.transcript import CallIntent, Charge, Fence, Message, Record, Transcript
+from waystation.documents.documents import Document
 from waystation.documents.ports import DocumentStore
 from waystation.documents.procedures import Procedures
 from waystation.kernel.amount import Amount
@@ -94,14 +95,20 @@ class RunRepository(ChargeRepository, TranscriptReader, Protocol):
         """Take over the run: every older fence is lost from now on."""
         ...
 
+    async def take_over(self, run: RunRef) -> tuple[Fence, int]:
+        """Open the run if it is not there, and take it over; the version of its transcript by then. Raises WrongStore
+        if `run.store_id` is not this store's.
+        """
+        ...
+
     async def start_leg(self, run: RunRef, leg: int) -> Fence | LegOutcome:
         """Open the run if it is not there, and take it over; or the leg's outcome, where it was committed before: then
         nobody loses a fence. Raises WrongStore if `run.store_id` is not this store's.
         """
         ...
 
-    async def load_run(self, run: RunRef) -> LoadedRun:
-        """What an attempt at a leg begins with, in one read."""
+    async def load_run(self, run: RunRef) -> "LoadedRun":
+        """What an attempt at a leg or at a compaction begins with, in one read. Raises UnknownTask."""
         ...
 
     async def commit_reply(self, fence: Fence, version: int, message: Message, charge: Charge) -> RunUsage:
@@ -178,8 +185,8 @@ class RunRepository(ChargeRepository, TranscriptReader, Protocol):
 class WorkRepository(Protocol):
     """Notes and deliverables of agents."""
 
-    async def add_note(self, fence: Fence, task_id: str, note: Note) -> None:
-        """Store a note; the same id a second time is the same note.
+    async def add_note(self, fence: Fence, task_id: str, note: Note) -> int:
+        """Store a note and return how many the agent run has now; the same id a second time is the same note.
 
         Raises:
             StaleFenceError: another attempt has taken over the run.
@@ -202,8 +209,8 @@ class WorkRepository(Protocol):
         """Return what the run submitted."""
         ...
 
-    async def load_work(self, run: RunRef) -> tuple[Deliverable | None, tuple[Note, ...]]:
-        """Return what the run submitted, and its notes, in one read."""
+    async def load_work(self, run_id: str, task: TaskScope) -> tuple[Deliverable | None, tuple[Note, ...]]:
+        """Return what a run of the task submitted, and its notes, in one read."""
         ...
 
     async def get_deliverables(self, task_id: str, reader: ReadScope) -> dict[str, Deliverable]:
@@ -272,6 +279,17 @@ class AgentTask(Protocol):
     def submitted_at(self) -> datetime:
         """When it was submitted."""
         ...
+
+
+class LoadedRun(NamedTuple):
+    """An agent run as an attempt at a leg or at a compaction finds it."""
+
+    transcript: Transcript
+    """Empty if the run was never opened."""
+    totals: RunUsage
+    task: AgentTask
+    documents: tuple[Document, ...]
+    """Of its task."""
 
 
 class AgentTaskReader(Protocol):

@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple, NoReturn, TypeVar
 
 from waystation.agents.ports import Meter
 from waystation.context.transcript import Block, Text, ToolUse
+from waystation.documents.documents import Document
 from waystation.documents.ports import DocumentReader
 from waystation.documents.redacted_documents import redact_document_names
 from waystation.kernel.clock import Clock
@@ -458,24 +459,28 @@ def _kept_words(block: Block, said: Iterator[str], given: Iterator[str]) -> Bloc
 @dataclass(frozen=True)
 class _TaskRedactor:
     redactor: Redactor
-    store: DocumentReader
-    task: TaskScope
+    documents: Sequence[Document]
 
     async def redact(
         self, texts: Sequence[str], destination: TextDestination, tenant: str
     ) -> tuple[RedactionResult, ...]:
-        """Redact texts with the names that documents have at this destination; see `Redactor`.
-
-        Raises StoreError, too.
-        """
-        documents = await self.store.list_documents(self.task.task_id, self.task)
-        called = await redact_document_names(texts, documents, self.redactor, tenant, destination)
+        """Redact texts with the names that documents have at this destination; see `Redactor`."""
+        called = await redact_document_names(texts, self.documents, self.redactor, tenant, destination)
         return await self.redactor.redact(called, destination, tenant)
 
 
-def build_task_redactor(redactor: Redactor, store: DocumentReader, task: TaskScope) -> Redactor:
+def build_task_redactor(redactor: Redactor, documents: Sequence[Document]) -> Redactor:
     """Build a redactor that knows one task's documents, for places where more is replaced than where agents work.
 
     In a text, the name of a file counts as code, in which names of people are not searched for.
+
+    Args:
+        redactor: Redactor of this process.
+        documents: The task's documents, read when the texts are known or later.
     """
-    return _TaskRedactor(redactor, store, task)
+    return _TaskRedactor(redactor, documents)
+
+
+async def load_task_redactor(redactor: Redactor, store: DocumentReader, task: TaskScope) -> Redactor:
+    """Build the redactor of a task, whose documents are read now. Raises StoreError."""
+    return build_task_redactor(redactor, await store.list_documents(task.task_id, task))

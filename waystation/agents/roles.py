@@ -14,13 +14,13 @@ from waystation.agents.delegation import can_delegate
 from waystation.agents.leg import AgentConfig
 from waystation.agents.ports import (
     EarlierTasks,
+    LoadedRun,
     PlaceholderAudit,
     RunRepository,
     TaskSource,
     ToolDefinitionRepository,
     WorkRepository,
 )
-from waystation.agents.redaction import build_task_redactor
 from waystation.agents.tool_visibility import (
     AgentPermissions,
     CandidateTool,
@@ -58,7 +58,6 @@ from waystation.agents.tools.web import FETCH_PAGE, WebSearchTool
 from waystation.context.history import find_prompt_prefix
 from waystation.context.tokens import estimate_text
 from waystation.context.transcript import PromptPrefixRecord, Transcript
-from waystation.documents.documents import Document
 from waystation.documents.ports import DocumentSearch, DocumentUpdateReader
 from waystation.documents.redacted_documents import RedactedDocumentStore, RedactedTableReader
 from waystation.kernel.refs import RunRef
@@ -233,12 +232,8 @@ class AgentDeps:
         """Checks citations in what agents submit."""
         return SubmissionChecker(CitationChecker(self.store, self.redactor, self.redacted_documents, self.vault))
 
-    def build_run_redactor(self, run: RunRef) -> Redactor:
-        """Build the redactor for what is stored of a run: it knows the documents of the run's task."""
-        return build_task_redactor(self.redactor, self.store, run.scope)
-
     async def build_agent_toolbox(
-        self, run: RunRef, config: AgentConfig, transcript: Transcript, documents: Sequence[Document] | None = None
+        self, run: RunRef, config: AgentConfig, transcript: Transcript, loaded: LoadedRun | None = None
     ) -> Toolbox:
         """Return the tools of one agent, and which of them it sees at this point.
 
@@ -248,12 +243,12 @@ class AgentDeps:
             run: The agent run.
             config: Its configuration.
             transcript: Its transcript, which holds the tools that were sent before.
-            documents: The task's documents, if they were read before.
+            loaded: The run's task and documents, if they were read before.
         """
-        if documents is None:
-            documents = await self.store.list_documents(run.task_id, run.scope)
-        own = self.build_role_toolbox(run.role, tables=any(is_table(one.name) for one in documents), delegates=True)
-        asked = (await self.store.get_task(run.task_id, run.scope)).request
+        if loaded is None:
+            loaded = await self.store.load_run(run)
+        asked, tables = loaded.task.request, any(is_table(one.name) for one in loaded.documents)
+        own = self.build_role_toolbox(run.role, tables=tables, delegates=True)
         given = asked.procedures
         if given:
             files = [ReadSkillFileTool(self.store)] if any(one.files for one in given) else []

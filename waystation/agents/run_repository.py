@@ -25,17 +25,16 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.agents.deliverables import Deliverable, Note
-from waystation.agents.leg import LegOutcome, LoadedRun
+from waystation.agents.leg import LegOutcome
 from waystation.agents.run_events import build_charge_event, build_record_event
 from waystation.agents.run_tables import DELIVERABLE, OUTCOME, RECORD, RUN_TABLES
 from waystation.agents.transcript_rewind import TranscriptRewind
 from waystation.budgets.budget import RunUsage
 from waystation.context.transcript import CallIntent, Charge, Fence, Message, Record, Transcript
-from waystation.documents.text_repository import load_task_documents
 from waystation.kernel.amount import Amount
 from waystation.kernel.errors import StaleFenceError, StoreError, VersionConflict
 from waystation.kernel.refs import RunRef
-from waystation.kernel.scopes import ReadScope
+from waystation.kernel.scopes import ReadScope, TaskScope
 from waystation.kernel.usage import Usage
 from waystation.memory.outbox_repository import add_passages, withdraw_passages
 from waystation.memory.passages import Passage
@@ -69,7 +68,9 @@ from waystation.store.schema import (
 _THIS_RUN = runs.c.run_id == bindparam("this_run")
 _FENCE_IS_HELD = (_THIS_RUN, runs.c.fence == bindparam("held"))
 _OWNER = (runs.c.tenant, runs.c.task_id, runs.c.step_id)
-_TAKE_FENCE = update(runs).where(_THIS_RUN).values(fence=runs.c.fence + 1).returning(runs.c.fence, *_OWNER)
+_TAKE_FENCE = (
+    update(runs).where(_THIS_RUN).values(fence=runs.c.fence + 1).returning(runs.c.fence, runs.c.version, *_OWNER)
+)
 _RELEASE_FENCE = update(runs).where(_THIS_RUN).values(fence=runs.c.fence - 1)
 _LOCK = select(runs.c.version, *_OWNER).where(*_FENCE_IS_HELD).with_for_update()
 _INCREMENT = (
@@ -80,14 +81,14 @@ _INCREMENT = (
 )
 
 
-async def _take(connection: AsyncConnection, run_id: str) -> Fence:
-    """The next fence of the run. Raises StoreError for a run that was never opened."""
+async def _take(connection: AsyncConnection, run_id: str) -> tuple[Fence, int]:
+    """The next fence of the run, and its version. Raises StoreError for a run that was never opened."""
     taken = (await connection.execute(_TAKE_FENCE, {"this_run": run_id})).one_or_none()
     if taken is None:
         raise StoreError(f"agent run {run_id} was never opened in this store")
-    number, *owner = taken
+    number, version, *owner = taken
     note_owner(connection, run_id, EventOwner(*owner))
-    return Fence(run_id=run_id, number=number)
+    return Fence(run_id=run_id, number=number), version
 
 
 async def lock_run(connection: AsyncConnection, fence: Fence) -> int:
@@ -132,13 +133,14 @@ class SqlWorkRepository(SqlRepository):
     """`WorkRepository` in SQL: notes and deliverables of agents."""
 
     @write_transaction
-    async def add_note(self, connection: AsyncConnection, fence: Fence, task_id: str, note: Note) -> None:
-        """Add a note; the same ID twice is one note. Raises StaleFenceError."""
+    async def add_note(self, connection: AsyncConnection, fence: Fence, task_id: str, note: Note) -> int:
+        """Add a note and return how many the run has now; the same ID twice is one note. Raises StaleFenceError."""
         body = bind_to_row(note.model_dump_json(), fence.run_id, note.id)
         row = {"run_id": fence.run_id, "note_id": note.id, "task_id": task_id, "body": body}
         await lock_run(connection, fence)
         if await insert_if_absent(connection, notes, row):
             self._tell(connection, fence.run_id, UnnumberedEvent(kind="noted", reference=note.id))
+        return (await connection.execute(_COUNT_NOTES, {"run_id": fence.run_id})).scalar_one()
 
     @read_transaction
     async def list_notes(
@@ -168,10 +170,12 @@ class SqlWorkRepository(SqlRepository):
         return await _deliverable(connection, run_id, reader)
 
     @read_transaction
-    async def load_work(self, connection: AsyncConnection, run: RunRef) -> tuple[Deliverable | None, tuple[Note, ...]]:
-        """Return what the run submitted, and its notes, in one snapshot."""
-        handed_in = await _deliverable(connection, run.run_id, run.scope)
-        return handed_in, await _notes(connection, run.task_id, run.scope, run.run_id)
+    async def load_work(
+        self, connection: AsyncConnection, run_id: str, task: TaskScope
+    ) -> tuple[Deliverable | None, tuple[Note, ...]]:
+        """Return what a run of the task submitted, and its notes, in one snapshot."""
+        handed_in = await _deliverable(connection, run_id, task)
+        return handed_in, await _notes(connection, task.task_id, task, run_id)
 
     @read_transaction
     async def get_deliverables(
@@ -183,6 +187,9 @@ class SqlWorkRepository(SqlRepository):
         own = handed_in.join(runs, runs.c.run_id == deliverables.c.run_id).where(build_owner_filter(runs, reader))
         rows = (await connection.execute(own)).all()
         return {row.run_id: DELIVERABLE.validate_json(row.body) for row in rows}
+
+
+_COUNT_NOTES = select(func.count()).where(notes.c.run_id == bindparam("run_id"))
 
 
 async def _deliverable(connection: AsyncConnection, run_id: str, reader: ReadScope) -> Deliverable | None:
@@ -235,14 +242,24 @@ class SqlTranscriptRepository(SqlRepository):
     @write_transaction
     async def acquire_fence(self, connection: AsyncConnection, run_id: str) -> Fence:
         """Take the run over: all older fences become stale. Raises StoreError for an unknown run."""
-        fence = await _take(connection, run_id)
-        self._tell(connection, run_id, UnnumberedEvent(kind="taken", reference=str(fence.number)))
+        fence, _ = await self._take_over(connection, run_id)
         return fence
+
+    @write_transaction
+    async def take_over(self, connection: AsyncConnection, run: RunRef) -> tuple[Fence, int]:
+        """Open the run if it is not there, and take it over; its version by then. Raises as `open_run` does."""
+        await self._open_run(connection, run)
+        return await self._take_over(connection, run.run_id)
+
+    async def _take_over(self, connection: AsyncConnection, run_id: str) -> tuple[Fence, int]:
+        fence, version = await _take(connection, run_id)
+        self._tell(connection, run_id, UnnumberedEvent(kind="taken", reference=str(fence.number)))
+        return fence, version
 
     @read_transaction
     async def load_transcript(self, connection: AsyncConnection, run_id: str, reader: ReadScope) -> Transcript:
         """The whole transcript with its compaction records; empty for a run without messages, or of somebody else."""
-        return await _transcript(connection, run_id, reader)
+        return await load_run_transcript(connection, run_id, reader)
 
     @read_transaction
     async def list_run_ids(self, connection: AsyncConnection, task_id: str, reader: ReadScope) -> tuple[str, ...]:
@@ -358,21 +375,12 @@ class SqlTranscriptRepository(SqlRepository):
         """
         await self._open_run(connection, run)
         # Whoever commits the outcome holds this row: it is there by now, or its fence is too old for it.
-        fence = await _take(connection, run.run_id)
+        fence, _ = await _take(connection, run.run_id)
         if (known := await _outcome(connection, run.run_id, leg, run.scope)) is not None:
             await connection.execute(_RELEASE_FENCE, {"this_run": run.run_id})
             return known
         self._tell(connection, run.run_id, UnnumberedEvent(kind="taken", reference=str(fence.number)))
         return fence
-
-    @read_transaction
-    async def load_run(self, connection: AsyncConnection, run: RunRef) -> LoadedRun:
-        """What an attempt at a leg begins with, in one snapshot."""
-        return LoadedRun(
-            transcript=await _transcript(connection, run.run_id, run.scope),
-            totals=await load_run_usage(connection, run.run_id),
-            documents=await load_task_documents(connection, run.task_id, run.scope),
-        )
 
     @write_transaction
     async def commit_outcome(
@@ -484,7 +492,8 @@ async def _outcome(connection: AsyncConnection, run_id: str, leg: int, reader: R
     return OUTCOME.validate_json(found[0]) if found else None
 
 
-async def _transcript(connection: AsyncConnection, run_id: str, reader: ReadScope) -> Transcript:
+async def load_run_transcript(connection: AsyncConnection, run_id: str, reader: ReadScope) -> Transcript:
+    """The whole transcript with its records; empty for a run that was never opened, or of somebody else."""
     known = await connection.execute(select(runs.c.version, runs.c.proof).where(*_own(run_id, reader)))
     opened = known.one_or_none()
     if opened is None:

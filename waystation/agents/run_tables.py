@@ -4,6 +4,7 @@ Rewinds, forks, forgetting, the erasure of a person and the tests follow these r
 """
 
 from pydantic import TypeAdapter
+from sqlalchemy import select
 
 from waystation.agents.deliverables import Deliverable, Note
 from waystation.agents.leg import LegOutcome
@@ -19,6 +20,7 @@ from waystation.store.schema import (
     messages,
     notes,
     outcomes,
+    passage_states,
     passages,
     runs,
     tool_intents,
@@ -28,6 +30,9 @@ from waystation.store.stored_tables import StoredTable, TextColumn
 RECORD: TypeAdapter[Record] = TypeAdapter(Record, config=DEFERRED)
 OUTCOME: TypeAdapter[LegOutcome] = TypeAdapter(LegOutcome, config=DEFERRED)
 DELIVERABLE: TypeAdapter[Deliverable] = TypeAdapter(Deliverable, config=DEFERRED)
+_IS_STORED = passages.c.passage_id.in_(
+    select(passage_states.c.passage_id).where(passage_states.c.stored_at.is_not(None))
+)
 
 RUN_TABLES = (
     StoredTable(table=runs, rewind="kept", fork="copied", forget="kept"),
@@ -85,11 +90,9 @@ RUN_TABLES = (
                 passages.c.body,
                 ErasureLocation.REMEMBERED,
                 Passage.model_validate_json,
-                passages.c.stored_at.is_not(None),
+                _IS_STORED,
             ),
-            TextColumn(
-                passages.c.body, ErasureLocation.OUTBOX, Passage.model_validate_json, passages.c.stored_at.is_(None)
-            ),
+            TextColumn(passages.c.body, ErasureLocation.OUTBOX, Passage.model_validate_json, ~_IS_STORED),
         ),
     ),
     # What was paid stays paid, and a fork costs nothing.

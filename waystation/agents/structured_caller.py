@@ -118,8 +118,7 @@ class StructuredCaller:
 
     async def request_answer(self, matter: StructuredPrompt[_T], means: CallOptions) -> _T | NoAnswer:
         """Return the model's answer. Raises ModelError, StoreError, RedactionFailed."""
-        await self.store.open_run(matter.run)
-        fence = await self.store.acquire_fence(matter.run.run_id)
+        fence, _ = await self.store.take_over(matter.run)
         transcript = await self._begun(matter, fence)
         while True:
             last = transcript.messages[-1]

@@ -161,8 +161,9 @@ async def list_agent_tools(
 
 
 async def _of(deps: AgentDeps, run: RunRef, config: AgentConfig) -> AgentTools:
-    toolbox = await deps.build_agent_toolbox(run, config, await deps.store.load_transcript(run.run_id, run.scope))
-    named = (await deps.store.get_task(run.task_id, run.scope)).request.servers
+    loaded = await deps.store.load_run(run)
+    toolbox = await deps.build_agent_toolbox(run, config, loaded.transcript, loaded)
+    named = loaded.task.request.servers
     kept_back = () if deps.servers is None else (await deps.servers.list_tools(servers=named)).hidden
     seen = toolbox.visibility or ToolVisibility(phase="executing", token_budget=0, shown=(), hidden=())
     limits = {

@@ -11,7 +11,7 @@ from pydantic import Field
 from waystation.agents.auditor import CompactionAuditor
 from waystation.agents.leg import LegState
 from waystation.agents.prompt_sections import PromptCandidate, PromptSection, allocate_prompt, compute_prompt_demands
-from waystation.agents.redaction import build_task_redactor
+from waystation.agents.redaction import load_task_redactor
 from waystation.agents.roles import AgentDeps, load_role_prompt
 from waystation.agents.tool_visibility import ToolPolicy
 from waystation.agents.tools.documents import ReadSkillTool
@@ -161,7 +161,7 @@ async def audit_compactions(
     redactor = create_redactor(settings, await get_placeholder_key(store, settings))
     try:
         recollection = MemoryRecall(memory.memory, memory.embedder, redactor) if memory else None
-        naming = build_task_redactor(redactor, store, task.scope)
+        naming = await load_task_redactor(redactor, store, task.scope)
         auditor = CompactionAuditor(naming, await store.list_task_passages(task.task_id, task.scope), recollection)
         found = [
             AgentCompactionAudits(agent=one, compactions=await auditor.audit(task, log))

@@ -34,6 +34,7 @@ from waystation.store.event_numbering import queue_event
 from waystation.store.events import UnnumberedEvent
 from waystation.store.schema import (
     documents,
+    passage_states,
     passages,
     runs,
     tasks,
@@ -243,8 +244,9 @@ class SqlForgetStore(SqlDocumentPassageOutbox):
         # The row stays, empty, until memory no longer has the point: the outbox removes it.
         now = self._clock()
         there = (passages.c.run_id.in_(build_run_ids_query(ids)), passages.c.body != "")
-        changed = await connection.execute(update(passages).where(*there).values(body="", gone_at=now, stored_at=now))
-        return changed.rowcount
+        theirs = passage_states.c.passage_id.in_(select(passages.c.passage_id).where(*there))
+        await connection.execute(update(passage_states).where(theirs).values(gone_at=now, stored_at=now))
+        return (await connection.execute(update(passages).where(*there).values(body=""))).rowcount
 
 
 async def _find_tasks_with_passages(connection: AsyncConnection, ids: tuple[str, ...]) -> set[str]:

@@ -39,7 +39,7 @@ from waystation.store.engine import (
     translate_database_errors,
     write_transaction,
 )
-from waystation.store.schema import documents, passages, text_owners
+from waystation.store.schema import documents, passage_states, text_owners
 
 _PASSAGES = frozenset({ErasureLocation.REMEMBERED, ErasureLocation.OUTBOX})
 
@@ -131,7 +131,9 @@ async def _replace(connection: AsyncConnection, cell: TextCell, text: str) -> No
     await connection.execute(update(table).where(this).values({cell.source.column.name: bind_to_row(text, *cell.row)}))
     if cell.source.place in _PASSAGES:
         # Memory overwrites what it has under the same id.
-        again = update(passages).where(this, passages.c.gone_at.is_(None))
+        passage_id, *_ = cell.row
+        waits = (passage_states.c.passage_id == passage_id, passage_states.c.gone_at.is_(None))
+        again = update(passage_states).where(*waits)
         await connection.execute(again.values(stored_at=None, refused_at=None))
 
 

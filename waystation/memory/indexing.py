@@ -92,9 +92,13 @@ class OutboxDrainer:
         secret or an identifier: neither the embedder nor memory sees it.
         """
         stored = 0
-        with suppress(MemoryUnavailable):  # the next run does it
-            await self.delete_withdrawn_points()
-        while passages := await self.store.list_pending_passages(EMBEDDING_BATCH, run_id):
+        while True:
+            passages, withdrawn = await self.store.load_outbox_batch(EMBEDDING_BATCH, run_id)
+            if withdrawn:
+                with suppress(MemoryUnavailable):  # the next run does it
+                    await self.delete_withdrawn_points()
+            if not passages:
+                return DrainResult(stored=stored, waiting=0)
             try:
                 clean = await exclude_private_passages(self.redactor, passages)
                 taken = (
@@ -110,7 +114,8 @@ class OutboxDrainer:
             if rejected := [passage.id for passage in passages if passage.id not in taken]:
                 await self.store.mark_passages_rejected(rejected)
             stored += len(taken)
-        return DrainResult(stored=stored, waiting=0)
+            if len(passages) < EMBEDDING_BATCH:
+                return DrainResult(stored=stored, waiting=0)
 
     async def delete_withdrawn_points(self) -> int:
         """Delete withdrawn passages from memory and return how many points.

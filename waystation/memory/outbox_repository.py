@@ -24,6 +24,7 @@ from waystation.memory.passage_builder import (
     make_results_run_id,
 )
 from waystation.memory.passages import Passage
+from waystation.memory.ports import OutboxBatch
 from waystation.store.encryption import add_row_proof, bind_to_row
 from waystation.store.engine import (
     SqlRepository,
@@ -36,10 +37,12 @@ from waystation.store.engine import (
     read_transaction,
     write_transaction,
 )
-from waystation.store.schema import documents, passages, runs, tasks
+from waystation.store.schema import documents, passage_states, passages, runs, tasks
 
 _ID_PREFIX = compile_bounded(r"[0-9a-f]{8}[0-9a-f-]{0,28}")
-_WAITS = (passages.c.stored_at.is_(None), passages.c.gone_at.is_(None), passages.c.refused_at.is_(None))
+_WITH_STATES = passages.join(passage_states)
+_IS_VALID = passage_states.c.gone_at.is_(None)
+_WAITS = (passage_states.c.stored_at.is_(None), _IS_VALID, passage_states.c.refused_at.is_(None))
 
 
 async def add_passages(connection: AsyncConnection, added: Sequence[Passage]) -> None:
@@ -54,24 +57,43 @@ async def add_passages(connection: AsyncConnection, added: Sequence[Passage]) ->
         for passage in added
     ]
     await insert_missing(connection, passages, rows)
+    await insert_missing(connection, passage_states, [{"passage_id": passage.id} for passage in added])
 
 
 async def withdraw_passages(connection: AsyncConnection, run_id: str, gone: Set[str], now: datetime) -> None:
     """Withdraw passages that begin or end with one of these messages. Memory may contain any of them."""
-    kept = select(passages.c.body).where(passages.c.run_id == run_id, passages.c.gone_at.is_(None))
+    kept = select(passages.c.body).select_from(_WITH_STATES).where(passages.c.run_id == run_id, _IS_VALID)
     found = [Passage.model_validate_json(body) for body in (await connection.execute(kept)).scalars()]
     ids = sorted(passage.id for passage in found if gone & {passage.first_message, passage.last_message})
-    taken = update(passages).where(passages.c.passage_id == bindparam("gone_id")).values(gone_at=now, stored_at=now)
-    if ids:
-        await connection.execute(taken, [{"gone_id": passage_id} for passage_id in ids])
+    await _set_states(connection, ids, gone_at=now, stored_at=now)
+
+
+_WAITING: Mapping[str, None] = {"stored_at": None, "gone_at": None, "refused_at": None}
+"""State of a passage that waits for memory."""
+
+
+async def _set_states(connection: AsyncConnection, passage_ids: Sequence[str], **values: datetime | None) -> None:
+    """Set these columns of the passages' states."""
+    this = update(passage_states).where(passage_states.c.passage_id == bindparam("which")).values(values)
+    if passage_ids:
+        # Sorted, so that two workers that empty the outbox do not wait for each other.
+        await connection.execute(this, [{"which": passage_id} for passage_id in sorted(passage_ids)])
+
+
+async def _settle(connection: AsyncConnection, passage_ids: Sequence[str], **values: datetime) -> None:
+    """As `_set_states`, of passages that are not in memory."""
+    waits = (passage_states.c.passage_id == bindparam("which"), passage_states.c.stored_at.is_(None))
+    if passage_ids:
+        settled = update(passage_states).where(*waits).values(values)
+        await connection.execute(settled, [{"which": passage_id} for passage_id in sorted(passage_ids)])
 
 
 def _of(reader: ReadScope) -> Select[str, str]:
-    """Select the bodies of the reader's passages, with the proofs that they are the reader's."""
+    """Select the bodies of the reader's valid passages, with the proofs that they are the reader's."""
     return (
         select(passages.c.body, runs.c.proof)
-        .join(runs, runs.c.run_id == passages.c.run_id)
-        .where(build_owner_filter(runs, reader))
+        .select_from(_WITH_STATES.join(runs, runs.c.run_id == passages.c.run_id))
+        .where(build_owner_filter(runs, reader), _IS_VALID)
     )
 
 
@@ -79,20 +101,21 @@ class SqlOutbox(SqlRepository):
     """`PassageOutbox` and `PassageReader` in SQL."""
 
     @read_transaction
-    async def list_pending_passages(
+    async def load_outbox_batch(
         self, connection: AsyncConnection, limit: int, run_id: str | None = None
-    ) -> tuple[Passage, ...]:
-        """Return passages that wait for memory, the oldest first."""
-        oldest = select(passages.c.body).where(*_WAITS).order_by(passages.c.ordinal)
+    ) -> OutboxBatch:
+        """Return up to `limit` of the passages that wait, of one agent run or of all, and of those to delete of all."""
+        oldest = select(passages.c.body).select_from(_WITH_STATES).where(*_WAITS).order_by(passage_states.c.ordinal)
         if run_id is not None:
             oldest = oldest.where(passages.c.run_id == run_id)
         found = (await connection.execute(oldest.limit(limit))).scalars().all()
-        return tuple(Passage.model_validate_json(body) for body in found)
+        pending = tuple(Passage.model_validate_json(body) for body in found)
+        return OutboxBatch(pending, await _list_withdrawn(connection, limit))
 
     @read_transaction
     async def count_pending_passages(self, connection: AsyncConnection, task_id: str | None = None) -> int:
         """Count the waiting passages of one task or of all."""
-        counted = select(func.count()).select_from(passages).where(*_WAITS)
+        counted = select(func.count()).select_from(_WITH_STATES).where(*_WAITS)
         if task_id is not None:
             counted = counted.where(passages.c.task_id == task_id)
         return (await connection.execute(counted)).scalar_one()
@@ -100,35 +123,27 @@ class SqlOutbox(SqlRepository):
     @read_transaction
     async def get_oldest_pending_time(self, connection: AsyncConnection) -> datetime | None:
         """Return when the oldest waiting passage was made; None if none waits."""
-        oldest = select(passages.c.body).where(*_WAITS).order_by(passages.c.ordinal).limit(1)
-        body = (await connection.execute(oldest)).scalar_one_or_none()
+        oldest = select(passages.c.body).select_from(_WITH_STATES).where(*_WAITS).order_by(passage_states.c.ordinal)
+        body = (await connection.execute(oldest.limit(1))).scalar_one_or_none()
         return None if body is None else Passage.model_validate_json(body).created
 
     @write_transaction
     async def mark_passages_stored(self, connection: AsyncConnection, passage_ids: Sequence[str]) -> None:
         """Mark the passages as stored in memory. Ids that do not wait are left unchanged."""
-        if not passage_ids:
-            return
-        # Sorted, so that two workers that empty the outbox do not wait for each other.
-        waits = (passages.c.passage_id == bindparam("stored_id"), passages.c.stored_at.is_(None))
-        marked = update(passages).where(*waits).values(stored_at=self._clock())
-        await connection.execute(marked, [{"stored_id": passage_id} for passage_id in sorted(passage_ids)])
+        await _settle(connection, passage_ids, stored_at=self._clock())
 
     @write_transaction
     async def mark_passages_rejected(self, connection: AsyncConnection, passage_ids: Sequence[str]) -> None:
         """Mark passages that memory rejects: they wait no longer, but stay in the store."""
-        aside = update(passages).where(passages.c.passage_id == bindparam("refused_id"), passages.c.stored_at.is_(None))
-        if passage_ids:
-            refused = [{"refused_id": passage_id} for passage_id in sorted(passage_ids)]
-            await connection.execute(aside.values(refused_at=self._clock()), refused)
+        await _settle(connection, passage_ids, refused_at=self._clock())
 
     @read_transaction
     async def list_rejected_passage_ids(
         self, connection: AsyncConnection, task_id: str | None = None
     ) -> tuple[str, ...]:
         """Return the ids of rejected passages of one task or of all."""
-        aside = (passages.c.refused_at.is_not(None), passages.c.stored_at.is_(None), passages.c.gone_at.is_(None))
-        found = select(passages.c.passage_id).where(*aside).order_by(passages.c.ordinal)
+        aside = (passage_states.c.refused_at.is_not(None), passage_states.c.stored_at.is_(None), _IS_VALID)
+        found = select(passages.c.passage_id).select_from(_WITH_STATES).where(*aside).order_by(passage_states.c.ordinal)
         if task_id is not None:
             found = found.where(passages.c.task_id == task_id)
         return tuple((await connection.execute(found)).scalars())
@@ -136,17 +151,12 @@ class SqlOutbox(SqlRepository):
     @read_transaction
     async def list_passage_ids_to_delete(self, connection: AsyncConnection, limit: int) -> tuple[str, ...]:
         """Return the ids of withdrawn passages that may still be in memory."""
-        still_there = select(passages.c.passage_id).where(
-            passages.c.gone_at.is_not(None), passages.c.stored_at.is_not(None)
-        )
-        return tuple((await connection.execute(still_there.limit(limit))).scalars())
+        return await _list_withdrawn(connection, limit)
 
     @write_transaction
     async def mark_passages_deleted(self, connection: AsyncConnection, passage_ids: Sequence[str]) -> None:
         """Mark the passages as removed from memory."""
-        gone = update(passages).where(passages.c.passage_id == bindparam("gone_id")).values(stored_at=None)
-        if passage_ids:
-            await connection.execute(gone, [{"gone_id": passage_id} for passage_id in sorted(passage_ids)])
+        await _set_states(connection, passage_ids, stored_at=None)
 
     @read_transaction
     async def find_passages(self, connection: AsyncConnection, prefix: str, reader: ReadScope) -> tuple[Passage, ...]:
@@ -155,29 +165,29 @@ class SqlOutbox(SqlRepository):
             return ()
         # A range, since LIKE uses no index if the database's collation is not plain.
         begins = (passages.c.passage_id >= prefix, passages.c.passage_id < f"{prefix}g")
-        found = _of(reader).where(*begins, passages.c.gone_at.is_(None))
+        found = _of(reader).where(*begins)
         return tuple(Passage.model_validate_json(body) for body in await fetch_bodies(connection, found))
 
     @read_transaction
     async def list_passage_ids(self, connection: AsyncConnection, *, refused: bool = False) -> frozenset[str]:
         """Return the ids of all valid passages of all tenants; rejected ones only with `refused`."""
-        counts = select(passages.c.passage_id).where(passages.c.gone_at.is_(None))
+        counts = select(passage_states.c.passage_id).where(_IS_VALID)
         if not refused:
-            counts = counts.where(passages.c.refused_at.is_(None) | passages.c.stored_at.is_not(None))
+            counts = counts.where(passage_states.c.refused_at.is_(None) | passage_states.c.stored_at.is_not(None))
         return frozenset((await connection.execute(counts)).scalars())
 
     @read_transaction
     async def list_deleted_passage_ids(self, connection: AsyncConnection) -> frozenset[str]:
         """Return the ids of all withdrawn passages of all tenants."""
-        gone = select(passages.c.passage_id).where(passages.c.gone_at.is_not(None))
+        gone = select(passage_states.c.passage_id).where(passage_states.c.gone_at.is_not(None))
         return frozenset((await connection.execute(gone)).scalars())
 
     @read_transaction
     async def count_stored_passages(self, connection: AsyncConnection, reader: ReadScope) -> int:
         """Count the reader's valid passages that were written to memory: each is a point there."""
-        written = (passages.c.gone_at.is_(None), passages.c.stored_at.is_not(None))
+        written = (_IS_VALID, passage_states.c.stored_at.is_not(None))
         found = select(runs.c.run_id, runs.c.proof, func.count().label("stored"))
-        found = found.join(passages, passages.c.run_id == runs.c.run_id).where(
+        found = found.select_from(_WITH_STATES.join(runs, runs.c.run_id == passages.c.run_id)).where(
             build_owner_filter(runs, reader), *written
         )
         rows = await connection.execute(found.group_by(runs.c.run_id, runs.c.proof))
@@ -188,8 +198,7 @@ class SqlOutbox(SqlRepository):
         self, connection: AsyncConnection, passage_ids: Sequence[str], reader: ReadScope
     ) -> tuple[Passage, ...]:
         """Return the valid ones among these passages, of which there may be a few hundred."""
-        counts = (passages.c.passage_id.in_(passage_ids), passages.c.gone_at.is_(None))
-        found = await fetch_bodies(connection, _of(reader).where(*counts))
+        found = await fetch_bodies(connection, _of(reader).where(passages.c.passage_id.in_(passage_ids)))
         return tuple(Passage.model_validate_json(body) for body in found)
 
     @read_transaction
@@ -197,9 +206,14 @@ class SqlOutbox(SqlRepository):
         self, connection: AsyncConnection, task_id: str, reader: ReadScope
     ) -> tuple[Passage, ...]:
         """Return all passages of a task, including those in memory: everything of it that a search can find."""
-        counts = (build_task_filter(passages, task_id), passages.c.gone_at.is_(None))
-        kept = _of(reader).where(*counts).order_by(passages.c.ordinal)
+        kept = _of(reader).where(build_task_filter(passages, task_id)).order_by(passages.c.ordinal)
         return tuple(Passage.model_validate_json(body) for body in await fetch_bodies(connection, kept))
+
+
+async def _list_withdrawn(connection: AsyncConnection, limit: int) -> tuple[str, ...]:
+    still_there = (passage_states.c.gone_at.is_not(None), passage_states.c.stored_at.is_not(None))
+    found = select(passage_states.c.passage_id).where(*still_there)
+    return tuple((await connection.execute(found.limit(limit))).scalars())
 
 
 RELEASED_MARK, INDEXING_MARK = -1, 1
@@ -306,9 +320,7 @@ class SqlDocumentPassageOutbox(SqlRepository):
         Their text stays, so that originals in it are still forgotten with them.
         """
         now = self._clock()
-        for batch in iter_batches(passage_ids):
-            these = update(passages).where(passages.c.passage_id.in_(batch))
-            await connection.execute(these.values(gone_at=now, stored_at=now))
+        await _set_states(connection, passage_ids, gone_at=now, stored_at=now)
 
     async def _open(self, connection: AsyncConnection, task_ids: Sequence[str]) -> None:
         row = {"step_id": DOCUMENTS_ID, "role": "", "fence": 0, "version": 0, "opened_at": self._clock()}
@@ -327,7 +339,8 @@ async def _revived(connection: AsyncConnection, again: Sequence[Passage]) -> Non
     """Restore passages: what was forgotten with a task may be submitted again with another one."""
     by_id = {passage.id: passage for passage in again}
     for batch in iter_batches(by_id):
-        gone = select(passages.c.passage_id).where(passages.c.passage_id.in_(batch), passages.c.gone_at.is_not(None))
+        withdrawn = (passage_states.c.passage_id.in_(batch), passage_states.c.gone_at.is_not(None))
+        gone = select(passage_states.c.passage_id).where(*withdrawn)
         rows = [
             {
                 "revived": passage_id,
@@ -337,9 +350,10 @@ async def _revived(connection: AsyncConnection, again: Sequence[Passage]) -> Non
             }
             for passage_id in (await connection.execute(gone)).scalars()
         ]
-        waits = update(passages).where(passages.c.passage_id == bindparam("revived"))
+        again = update(passages).where(passages.c.passage_id == bindparam("revived"))
         if rows:
-            await connection.execute(waits.values(stored_at=None, gone_at=None, refused_at=None), rows)
+            await connection.execute(again, rows)
+        await _set_states(connection, [str(row["revived"]) for row in rows], **_WAITING)
 
 
 def _id_of(passage: Passage, ref: TaskRef) -> str:
@@ -350,7 +364,7 @@ def _id_of(passage: Passage, ref: TaskRef) -> str:
 async def _kept(connection: AsyncConnection, task_ids: Sequence[str]) -> Sequence[Passage]:
     """Return the valid passages of these tasks' documents."""
     theirs = passages.c.run_id.in_([make_documents_run_id(task_id) for task_id in task_ids])
-    kept = select(passages.c.body).where(theirs, passages.c.gone_at.is_(None), passages.c.body != "")
+    kept = select(passages.c.body).select_from(_WITH_STATES).where(theirs, _IS_VALID, passages.c.body != "")
     return [Passage.model_validate_json(body) for body in (await connection.execute(kept)).scalars()]
 
 
@@ -371,8 +385,10 @@ async def _handed_on(
     # Memory gets them again under the same ids, so that a search in the heir's passages alone finds them too.
     handed = update(passages).where(passages.c.passage_id == bindparam("inherited"))
     if rows:
-        await connection.execute(handed.values(stored_at=None), rows)
-    return frozenset(row["inherited"] for row in rows)
+        await connection.execute(handed, rows)
+    ids = [row["inherited"] for row in rows]
+    await _set_states(connection, ids, stored_at=None)
+    return frozenset(ids)
 
 
 def _handed(passage: Passage, heir: str) -> Passage:
@@ -440,12 +456,10 @@ class SqlResultOutbox(SqlRepository):
 
 async def _replace(connection: AsyncConnection, run_id: str, kept: frozenset[str], now: datetime) -> None:
     """Withdraw passages of the run that are not in `kept`; withdrawn ones that are in it wait again."""
-    known = select(passages.c.passage_id, passages.c.gone_at).where(passages.c.run_id == run_id)
-    gone = {row.passage_id: row.gone_at for row in await connection.execute(known)}
-    past = [{"which": one} for one, at in gone.items() if one not in kept and at is None]
-    back = [{"which": one} for one, at in gone.items() if one in kept and at is not None]
-    changed = update(passages).where(passages.c.passage_id == bindparam("which"))
-    if past:
-        await connection.execute(changed.values(gone_at=now, stored_at=now), past)
-    if back:
-        await connection.execute(changed.values(gone_at=None, stored_at=None, refused_at=None), back)
+    known = select(passages.c.passage_id, passage_states.c.gone_at).select_from(_WITH_STATES)
+    rows = await connection.execute(known.where(passages.c.run_id == run_id))
+    gone = {row.passage_id: row.gone_at for row in rows}
+    past = [one for one, at in gone.items() if one not in kept and at is None]
+    back = [one for one, at in gone.items() if one in kept and at is not None]
+    await _set_states(connection, past, gone_at=now, stored_at=now)
+    await _set_states(connection, back, **_WAITING)

@@ -1,7 +1,7 @@
 """Ports to embedders, to memory, and to passages in the store."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from waystation.kernel.refs import TaskRef
 from waystation.kernel.scopes import ReadScope, SessionScope
@@ -135,11 +135,20 @@ class PassageReader(Protocol):
         ...
 
 
+class OutboxBatch(NamedTuple):
+    """What memory has to do next."""
+
+    pending: tuple[Passage, ...]
+    """Passages that wait for memory, the oldest first."""
+    withdrawn: tuple[str, ...]
+    """IDs of passages that may still be in memory and must leave it."""
+
+
 class PassageOutbox(Protocol):
     """Passages that were committed with their compaction and are not in Qdrant yet, and those that must leave it."""
 
-    async def list_pending_passages(self, limit: int, run_id: str | None = None) -> tuple[Passage, ...]:
-        """Return passages that wait for memory, the oldest first."""
+    async def load_outbox_batch(self, limit: int, run_id: str | None = None) -> OutboxBatch:
+        """Return up to `limit` of the passages that wait, of one agent run or of all, and of those to delete of all."""
         ...
 
     async def count_pending_passages(self, task_id: str | None = None) -> int:

@@ -11,7 +11,7 @@ from waystation.agents.citation_checker import CitationChecker, CitationCheckRes
 from waystation.agents.deliverables import Finding, ReportDraft, check_criteria
 from waystation.agents.person_questions import QUESTIONS_NOTE, find_person_questions, merge_person_questions
 from waystation.agents.ports import TranscriptReader
-from waystation.agents.redaction import build_task_redactor
+from waystation.agents.redaction import load_task_redactor
 from waystation.agents.tools.submissions import (
     DeliverableSource,
     TaskDeliverables,
@@ -111,7 +111,7 @@ class ReportIndexer:
             if reused is None or step not in reused.agents
         ]
         texts = [written, *(said for _, said in found)]
-        redactor = build_task_redactor(self.redactor, self.store, ref.scope)
+        redactor = await load_task_redactor(self.redactor, self.store, ref.scope)
         report, *said = [one.text for one in await redactor.redact(texts, TextDestination.COMPRESSED, ref.tenant)]
         steps = (step for step, _ in found)
         results = TaskResults(ref=ref, report=report, blob=blob, findings=tuple(zip(steps, said, strict=True)))

@@ -13,7 +13,7 @@ from waystation.agents.citation_checker import CitationChecker
 from waystation.agents.leg_attempt import render_task_with_messages
 from waystation.agents.planner import redact_titles_and_ids
 from waystation.agents.ports import RunRepository, TaskSource, WorkRepository
-from waystation.agents.redaction import build_task_redactor
+from waystation.agents.redaction import load_task_redactor
 from waystation.agents.roles import load_prompt
 from waystation.agents.structured_caller import (
     CallOptions,
@@ -169,7 +169,7 @@ class PlanReviser:
         versions = await self.store.list_plan_versions(run.task_id, run.scope)
         plan = apply_plan_change(versions[-1].plan, wanted, frozenset(request.started_steps))
         known = [step.id for step in versions[-1].plan.steps]
-        redactor = build_task_redactor(self.redactor, self.store, run.scope)
+        redactor = await load_task_redactor(self.redactor, self.store, run.scope)
         (reason,) = await redactor.redact([wanted.reason], TextDestination.TITLE, run.tenant)
         version = PlanVersion(
             number=versions[-1].number + 1,

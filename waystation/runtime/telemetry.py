@@ -12,7 +12,7 @@ task, and their decisions are in the store's events.
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence, Set
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -191,8 +191,8 @@ class TraceFeed:
     """Identifies this process as the holder of the lease."""
     providers: Mapping[str, str]
     """Provider behind each endpoint, by endpoint name."""
-    get_redactor: Callable[[TaskScope], Redactor] | None = None
-    """Returns the redactor of a task's texts; None: texts are not exported."""
+    load_redactor: Callable[[TaskScope], Awaitable[Redactor]] | None = None
+    """Loads the redactor of a task's texts; None: texts are not exported."""
     people: KnownPeopleRedactor | None = None
     """Also hides known people in texts; None: names are shown."""
     _away: bool = field(default=False, init=False)
@@ -245,13 +245,13 @@ class TraceFeed:
 
         A text that cannot be redacted is left out, and delays no other span. Raises StoreError.
         """
-        if self.get_redactor is None or not span.content:
+        if self.load_redactor is None or not span.content:
             return span
         said = {**span.content}
         found = {text for body in said.values() for _, text in iter_strings(body, ARGUMENTS, is_unusual_name)}
         texts = sorted(found - _CONVENTION_WORDS)
         try:
-            redacted = await self.get_redactor(task).redact(texts, TextDestination.TITLE, task.tenant)
+            redacted = await (await self.load_redactor(task)).redact(texts, TextDestination.TITLE, task.tenant)
         except RedactionFailed:
             return span.replace(attributes={**span.attributes, "waystation.said": "not redacted"})
         shown = {text: one.text for text, one in zip(texts, redacted, strict=True)}

@@ -1,11 +1,14 @@
 """Column types that encrypt at rest: values are encrypted on write and decrypted on read by the engine's cipher.
 
+Encrypted text cannot be compressed, neither by the database nor by the file system, so it is compressed before.
+
 An encrypted value begins with a mark that no other value begins with, and is bound to its table, column and row: moved
 to another row it cannot be decrypted. A query reads a value together with its row's key; a written value names its row
 (`bind_to_row`). Plain values from before encryption was on are still read until the whole store is encrypted
 (`EncryptionConfig.strict`). Empty values stay empty.
 """
 
+import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +39,10 @@ TEXT_MARK = "\x01"
 BYTES_MARK = b"\xff"
 """No UTF-8 text has such a byte."""
 ROW_KEY_SEPARATOR = "\x1f"
+_PLAIN, _COMPRESSED = b"p", b"z"
+"""First byte of what is encrypted: whether the rest is compressed."""
+_MIN_COMPRESSED_BYTES = 200
+"""Shorter texts become hardly shorter."""
 _PROVEN = "its row was written with the key"
 
 
@@ -121,7 +128,8 @@ class EncryptedText(TypeDecorator[str]):
             return "\ufffd" + plain[1:] if plain.startswith(TEXT_MARK) else plain
         if not isinstance(value, RowBoundText):
             raise TypeError(f"a text for {self.place} does not say for which row")
-        sealed = at_rest.cipher.encrypt(value.encode("utf-8", "surrogatepass"), _context(self.place, value.row))
+        plain = value.encode("utf-8", "surrogatepass")
+        sealed = at_rest.cipher.encrypt(_compressed(plain), _context(self.place, value.row))
         return f"{TEXT_MARK}{b64encode(sealed).decode()}"
 
     def column_expression(self, column: ColumnElement[str]) -> ColumnElement[str]:
@@ -198,7 +206,7 @@ class EncryptedBytes(TypeDecorator[bytes]):
         if not value or not at_rest.encrypts or at_rest.cipher is None:
             require_encryption(at_rest)
             return value
-        return BYTES_MARK + at_rest.cipher.encrypt(value, self.place.encode())
+        return BYTES_MARK + at_rest.cipher.encrypt(_compressed(value), self.place.encode())
 
     def process_result_value(self, value: bytes | None, dialect: Dialect) -> bytes | None:
         """Decrypt the value if it is encrypted. Raises as `EncryptedText` does."""
@@ -249,9 +257,17 @@ def _opened(dialect: Dialect, sealed: bytes, context: bytes) -> bytes:
     if cipher is None:
         raise _unreadable("it is encrypted, and the key is missing")
     try:
-        return cipher.decrypt(sealed, context)
+        kept = cipher.decrypt(sealed, context)
     except WrongKey as error:
         raise _unreadable(str(error)) from None
+    # Only a holder of the key can have written it, so it is not made to expand without end.
+    return zlib.decompress(kept[1:]) if kept.startswith(_COMPRESSED) else kept[1:]
+
+
+def _compressed(plain: bytes) -> bytes:
+    """Return the text with the byte that says how it is kept: compressed if that makes it shorter."""
+    packed = zlib.compress(plain) if len(plain) >= _MIN_COMPRESSED_BYTES else plain
+    return _COMPRESSED + packed if len(packed) < len(plain) else _PLAIN + plain
 
 
 def _unreadable(reason: str) -> WrongKey:

@@ -300,8 +300,17 @@ passages = Table(
     Column("passage_id", String, nullable=False, unique=True),
     _run(),
     Column("task_id", String, nullable=False),
+    # Rows stay: a lost memory can be rebuilt from them.
     Column("body", EncryptedText("passages.body", "passage_id", "run_id"), nullable=False),
-    # Empty while the passage waits. Rows stay: a lost memory can be rebuilt from them.
+)
+
+# Where each passage is on its way. A table of its own: PostgreSQL writes a row as a whole when any of it changes.
+passage_states = Table(
+    "passage_states",
+    metadata,
+    _ordinal(),
+    Column("passage_id", String, ForeignKey("passages.passage_id"), nullable=False, unique=True),
+    # Empty while the passage waits.
     Column("stored_at", UtcDateTime),
     # Set when the conversation was rewound; such a passage is in memory as long as `stored_at` is set.
     Column("gone_at", UtcDateTime),

@@ -7,7 +7,8 @@ from typing import Protocol
 from waystation.agents.citation_feedback import SubmissionChecker
 from waystation.agents.compaction_request import CompactionRequest, EditOutcome, EditRequest, ManualCompaction
 from waystation.agents.compactor import Compactor
-from waystation.agents.ports import RunRepository
+from waystation.agents.ports import LoadedRun, RunRepository
+from waystation.agents.redaction import load_task_redactor
 from waystation.agents.roles import load_role_prompt
 from waystation.agents.tools.submissions import extract_deliverable
 from waystation.agents.transcript_rewind import build_transcript_rewind
@@ -116,18 +117,19 @@ class ContextEditor:
                 case "compact":
                     return await self._compact(request)
                 case "pin":
-                    log = await self._opened(request)
-                    policy, measure = request.config.compaction_policy, await self._measure(request, log)
+                    loaded = await self._opened(request)
+                    log, policy = loaded.transcript, request.config.compaction_policy
+                    measure = await self._measure(request, loaded)
                     await self._commit(
                         request, log, lambda: build_pin_record(log, edit.message, policy, measure, edit.id)
                     )
                 case "unpin":
-                    log = await self._opened(request)
+                    log = (await self._opened(request)).transcript
                     await self._commit(request, log, lambda: build_unpin_record(log, edit.message, edit.id))
                 case "rewind":
                     await self._rewinder.rewind(request.run, edit.message, edit.id, keep=edit.keep_message)
                 case "restore":
-                    log = await self._opened(request)
+                    log = (await self._opened(request)).transcript
                     await self._commit(request, log, lambda: build_restore_record(log, edit.compaction, edit.id))
         except BadInput as refused:
             return EditOutcome(state="refused", reason=str(refused))
@@ -163,15 +165,14 @@ class ContextEditor:
             raise BadInput(
                 f"its instructions have {len(text):,} characters; they may have {MAX_INSTRUCTIONS_CHARACTERS:,}"
             )
-        (redacted,) = await desk.build_run_redactor(request.run).redact(
-            [text], TextDestination.WISH, request.run.tenant
-        )
+        redactor = await load_task_redactor(desk.redactor, desk.store, request.run.scope)
+        (redacted,) = await redactor.redact([text], TextDestination.WISH, request.run.tenant)
         return redacted.text
 
-    async def _opened(self, request: EditRequest) -> Transcript:
+    async def _opened(self, request: EditRequest) -> LoadedRun:
         transcripts = self.compactor.deps.store
         await transcripts.open_run(request.run)
-        return await transcripts.load_transcript(request.run.run_id, request.run.scope)
+        return await transcripts.load_run(request.run)
 
     async def _commit(self, request: EditRequest, transcript: Transcript, record_of: Callable[[], Record]) -> None:
         """Commit the edit's record once. Raises BadInput, StaleFenceError, VersionConflict."""
@@ -187,8 +188,8 @@ class ContextEditor:
         desk = self.compactor.deps
         return TranscriptRewinder(desk.store, self.compactor.outbox_drainer, desk.submission_checker)
 
-    async def _measure(self, request: EditRequest, transcript: Transcript) -> TokenEstimator:
-        toolbox = await self.compactor.deps.build_agent_toolbox(request.run, request.config, transcript)
+    async def _measure(self, request: EditRequest, loaded: LoadedRun) -> TokenEstimator:
+        toolbox = await self.compactor.deps.build_agent_toolbox(request.run, request.config, loaded.transcript, loaded)
         return TokenEstimator(
             fixed_tokens=toolbox.estimate_prompt_overhead(load_role_prompt(request.run.role)),
             token_ratio=request.token_ratio,

@@ -27,6 +27,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from waystation.agents.ports import LoadedRun
+from waystation.agents.run_repository import load_run_transcript, load_run_usage
 from waystation.agents.run_tables import RUN_TABLES
 from waystation.context.transcript import CallIntent, Charge
 from waystation.documents.documents import Document, SourceDocument
@@ -34,7 +36,7 @@ from waystation.documents.text_repository import add_documents, add_texts, load_
 from waystation.kernel.amount import Amount
 from waystation.kernel.errors import BadInput, RequestConflict, UnknownTask
 from waystation.kernel.identifiers import FieldString, map_field_strings
-from waystation.kernel.refs import TaskRef
+from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.scopes import ReadScope, SessionScope, TenantScope
 from waystation.kernel.usage import Usage
 from waystation.planning.plan import PLANNING_ID, Plan, PlanVersion
@@ -163,11 +165,17 @@ class SqlTaskRepository(SqlRepository):
     @read_transaction
     async def get_task(self, connection: AsyncConnection, task_id: str, reader: ReadScope) -> TaskRow:
         """Return a task. Raises UnknownTask, which does not reveal whether it exists for someone else."""
-        this = select(tasks).where(tasks.c.task_id == task_id, build_owner_filter(tasks, reader))
-        found = (await connection.execute(this)).one_or_none()
-        if found is None:
-            raise build_unknown_task_error(task_id)
-        return parse_task_row(found)
+        return await _load_task(connection, task_id, reader)
+
+    @read_transaction
+    async def load_run(self, connection: AsyncConnection, run: RunRef) -> LoadedRun:
+        """What an attempt at a leg or at a compaction begins with, in one snapshot. Raises UnknownTask."""
+        return LoadedRun(
+            transcript=await load_run_transcript(connection, run.run_id, run.scope),
+            totals=await load_run_usage(connection, run.run_id),
+            task=await _load_task(connection, run.task_id, run.scope),
+            documents=await load_task_documents(connection, run.task_id, run.scope),
+        )
 
     @read_transaction
     async def find_task_ids(self, connection: AsyncConnection, prefix: str, reader: ReadScope) -> tuple[str, ...]:
@@ -226,6 +234,14 @@ class SqlTaskRepository(SqlRepository):
         if changed.rowcount != 1:
             raise build_unknown_task_error(task_id)
         self._tell(connection, task_id, event)
+
+
+async def _load_task(connection: AsyncConnection, task_id: str, reader: ReadScope) -> TaskRow:
+    this = select(tasks).where(tasks.c.task_id == task_id, build_owner_filter(tasks, reader))
+    found = (await connection.execute(this)).one_or_none()
+    if found is None:
+        raise build_unknown_task_error(task_id)
+    return parse_task_row(found)
 
 
 async def require_task(connection: AsyncConnection, task_id: str) -> None:

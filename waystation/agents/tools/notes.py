@@ -71,9 +71,7 @@ class TakeNoteTool(TypedTool[TakeNoteInput]):
             )
         found = arguments.replace(document=name)
         note = Note(id=f"{ctx.run.run_id}/{ctx.call_id}", run_id=ctx.run.run_id, **found.model_dump())
-        await self._store.add_note(ctx.fence, ctx.run.task_id, note)
-        notes = await self._store.list_notes(ctx.run.task_id, ctx.run.scope, ctx.run.run_id)
-        return f"note {len(notes)} kept"
+        return f"note {await self._store.add_note(ctx.fence, ctx.run.task_id, note)} kept"
 
     async def _source(self, name: str, ctx: ToolContext) -> tuple[str, int]:
         """Return the name and number of lines of a fetched page or a document. Raises ToolCallRejectedError."""

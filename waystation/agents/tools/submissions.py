@@ -350,10 +350,7 @@ def summarise_result(deliverable: Deliverable | None, notes: Iterable[Note] = ()
 
 async def load_agent_result(store: WorkRepository, task: TaskScope, agent: str) -> AgentResultSummary:
     """Load and summarise the result of one agent of the task. Raises StoreError."""
-    run_id = f"{task.task_id}/{agent}"
-    return summarise_result(
-        await store.get_deliverable(run_id, task), await store.list_notes(task.task_id, task, run_id)
-    )
+    return summarise_result(*await store.load_work(f"{task.task_id}/{agent}", task))
 
 
 def render_claim(finding: Finding) -> str:

@@ -249,14 +249,22 @@ def upgrade() -> None:
         sa.Column("run_id", sa.String(), nullable=False),
         sa.Column("task_id", sa.String(), nullable=False),
         sa.Column("body", sa.Text(), nullable=False),
-        sa.Column("stored_at", MOMENT),
-        sa.Column("gone_at", MOMENT),
-        sa.Column("refused_at", MOMENT),
         sa.ForeignKeyConstraint(["run_id"], ["runs.run_id"], name="fk_passages_run_id"),
         sa.PrimaryKeyConstraint("ordinal", name="pk_passages"),
         sa.UniqueConstraint("passage_id", name="uq_passages_passage_id"),
     )
-    op.create_index("ix_passages_stored_at_ordinal", "passages", ["stored_at", "ordinal"], unique=False)
+    op.create_table(
+        "passage_states",
+        sa.Column("ordinal", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("passage_id", sa.String(), nullable=False),
+        sa.Column("stored_at", MOMENT),
+        sa.Column("gone_at", MOMENT),
+        sa.Column("refused_at", MOMENT),
+        sa.ForeignKeyConstraint(["passage_id"], ["passages.passage_id"], name="fk_passage_states_passage_id"),
+        sa.PrimaryKeyConstraint("ordinal", name="pk_passage_states"),
+        sa.UniqueConstraint("passage_id", name="uq_passage_states_passage_id"),
+    )
+    op.create_index("ix_passage_states_stored_at_ordinal", "passage_states", ["stored_at", "ordinal"], unique=False)
     op.create_table(
         "plan_revisions",
         sa.Column("task_id", sa.String(), nullable=False),
