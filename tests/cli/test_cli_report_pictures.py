@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from bs4 import BeautifulSoup
+from PIL import Image, ImageDraw, ImageFont
 
 from tests.support.cited_pdf import store_task_citing, write_cited_files
 from waystation.cli.console import BAD_USAGE, OK
@@ -46,6 +47,20 @@ def test_each_source_on_a_page_is_shown_unless_its_page_has_private_values(
     assert "no picture of [2]: page 2 has private values, which a picture would show" in said
     assert "no picture of [3]: line 1 of notes.md is not on a page of a PDF" in said
     assert "[4]" not in said
+
+
+def test_of_a_scanned_page_there_is_a_picture_unless_its_recognised_text_has_private_values(
+    without_server: Settings, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pages = [Image.new("L", (1_240, 400), "white") for _ in range(2)]
+    for page, words in zip(pages, ("The harbour silted up.", "Write to alice@example.com."), strict=True):
+        ImageDraw.Draw(page).text((90, 90), words, font=ImageFont.load_default(44), fill="black")
+    pages[0].save(folder / "scan.pdf", "PDF", save_all=True, append_images=pages[1:], resolution=150)
+    report = "# The harbour\n\nIt silted up [scan.pdf:2-2]. Someone wrote [scan.pdf:5-5].\n"
+    task_id = asyncio.run(store_task_citing(without_server, folder, report))
+    page, said = export_html(task_id, folder, capfd)
+    assert [one["id"] for one in page.select(".sources li:has(img)")] == ["source-1"]
+    assert "no picture of [2]: page 2 has private values, which a picture would show" in said
 
 
 def test_without_the_file_that_was_submitted_there_is_no_picture(

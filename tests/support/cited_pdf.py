@@ -41,13 +41,13 @@ def write_cited_files(folder: Path) -> Path:
     return path
 
 
-async def store_task_citing(settings: Settings, folder: Path) -> str:
-    """Store the task with the files of this folder, and return its id."""
+async def store_task_citing(settings: Settings, folder: Path, report: str = REPORT) -> str:
+    """Store the task with the files of this folder and a report that cites them, and return its id."""
     settings.home.mkdir(exist_ok=True)
     async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as store:
         asked = TaskRequest(question="Which?", session="default", request_id="r1")
         row = make_task_row(asked, settings, await store.get_store_id())
         await store.register_task(row, load_documents([folder]).documents)
-        report = await store.put_text(REPORT, row.ref.scope)
-        await store.save_task_progress(row.ref.task_id, as_stored(row, TaskPhase.DONE).replace(report=report))
+        stored = await store.put_text(report, row.ref.scope)
+        await store.save_task_progress(row.ref.task_id, as_stored(row, TaskPhase.DONE).replace(report=stored))
     return row.ref.task_id
