@@ -8,7 +8,7 @@ import pytest
 from bs4 import BeautifulSoup
 from PIL import Image, ImageDraw, ImageFont
 
-from tests.support.cited_pdf import store_task_citing, write_cited_files
+from tests.support.cited_pdf import OFFICE_REPORT, store_task_citing, write_cited_files, write_office_files
 from waystation.cli.console import BAD_USAGE, OK
 from waystation.cli.main import run
 from waystation.client import passage_pictures
@@ -90,3 +90,31 @@ def test_under_the_strict_policy_no_picture_is_exported_and_only_html_has_them(
     monkeypatch.setenv("WAYSTATION_PRIVACY", "strict")
     assert run(["report", task_id, "--format", "html", "--pictures", str(folder)]) == BAD_USAGE
     assert "the privacy policy is strict" in capfd.readouterr().err
+
+
+def test_passages_of_workbooks_are_cells_and_those_of_e_mails_have_their_headers_without_private_values(
+    without_server: Settings, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_office_files(folder)
+    task_id = asyncio.run(store_task_citing(without_server, folder, OFFICE_REPORT))
+    assert run(["report", task_id, "--format", "html", "--passages"]) == OK
+    page = BeautifulSoup(capfd.readouterr().out, "html.parser")
+    costs, prices, message = page.select(".sources li .passage")
+    rows = [[cell.get_text() for cell in row.find_all(["td", "th"])] for row in costs.find_all("tr")]
+    assert rows == [
+        ["2", "Work", "Year", "Cost"],
+        ["3", "Digging", "1811", "410"],
+        ["4", "Dredging", "1840", "1250"],
+        ["5", "Lamps", "1850", "12"],
+    ]
+    assert [row.get_text() for row in costs.select("tr.cited")] == ["4Dredging18401250"]
+    assert [cell.get_text() for cell in costs.find_all("th")] == ["Work", "Year", "Cost"]
+    headers = {row.td.get_text(): row.find_all("td")[1].get_text() for row in prices.select(".message tr") if row.td}
+    assert (headers["Subject"], headers["Part"]) == ("Our offer", "attachment prices.csv")
+    assert "alice@example.com" not in str(page)
+    assert headers["From"].startswith("<EMAIL")
+    assert [row.get_text() for row in prices.select("tr.cited")] == ["9pump,900"]
+    assert "Partthe message" in message.get_text()
+    assert run(["report", task_id, "--format", "html", "--passages", "--restore"]) == OK
+    assert "alice@example.com" in capfd.readouterr().out
+    assert run(["report", task_id, "--format", "pdf", "--passages"]) == BAD_USAGE

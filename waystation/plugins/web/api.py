@@ -26,7 +26,6 @@ from waystation.kernel.value import UtcMoment, Value
 from waystation.memory.passages import MemoryExcerpt
 from waystation.plugins.web.access import PROBLEM, CurrentPrincipal, ProblemDetails
 from waystation.plugins.web.event_feed import EVENT_STREAM, EventFeed
-from waystation.plugins.web.file_previews import Redacted, UploadedFiles, Uploads
 from waystation.plugins.web.principals import Principal
 from waystation.plugins.web.report_exports import (
     FILES,
@@ -62,6 +61,7 @@ from waystation.plugins.web.request_bodies import (
     set_session_limit,
     submit_new_task,
 )
+from waystation.plugins.web.uploads import Redacted, UploadedFiles, Uploads
 from waystation.security.untrusted import replace_control_characters
 from waystation.tasks.progress import DayRange, SpendingReport
 from waystation.tasks.signals import SIGNALS, AnswerResult, UpdateResult

@@ -56,7 +56,6 @@ from waystation.plugins.web.api import (
 from waystation.plugins.web.app import convert_exception_to_problem
 from waystation.plugins.web.charts import build_daily_spending_chart
 from waystation.plugins.web.event_feed import EventFeed
-from waystation.plugins.web.file_previews import MAX_FILES, Uploads
 from waystation.plugins.web.forms import (
     NO_REJECTED_FORM,
     WHOLE_FORM,
@@ -103,6 +102,7 @@ from waystation.plugins.web.task_page import (
     render_run_file,
     render_template,
 )
+from waystation.plugins.web.uploads import MAX_FILES, Uploads
 from waystation.tasks.approvals import is_amount_rejection
 from waystation.tasks.details import parse_grant
 from waystation.tasks.progress import SpendingGrouping
