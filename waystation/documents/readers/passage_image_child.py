@@ -27,6 +27,8 @@ _MARGIN, _PAGE_HEIGHT = 1, 20
 """Share of the page that is shown above and below the passage."""
 _NOTHING = frozenset({0, 2, 0xAD, 0xFFFE})
 """Codes of characters that the text of the page does not contain."""
+_MIN_HEIGHT, _USUAL_HEIGHT = 2, 9
+"""Points: rectangles of characters that are lower are made as high as those of usual text."""
 _MIN_LINE_SIGNS = 6
 """Minimum characters of a line that is looked for by itself."""
 _YELLOW = bytes(value * 9 // 20 for value in range(256))
@@ -148,7 +150,7 @@ def _draw_page(content: bytes, request: PassageImageRequest) -> _DrawnPage | Non
         picture = render_page_picture(cast("RenderedDocument", document), request.page)
         boxes = _find_recognised_boxes(picture, request, bitmap.width / picture.width)
     else:
-        rects = _find_rectangles(page.get_textpage(), request)
+        rects = [_raise_flat(rect) for rect in _find_rectangles(page.get_textpage(), request)]
         boxes = _fill_gaps([_to_pixels(page, bitmap, rect) for rect in rects])
     return _DrawnPage(_list_rows(bitmap), bitmap.width, bitmap.height, boxes)
 
@@ -231,6 +233,12 @@ def _mark(rows: Sequence[bytearray], boxes: Sequence[_Box]) -> None:
             blue = slice(max(left, done) * _CHANNELS + 2, right * _CHANNELS, _CHANNELS)
             row[blue] = row[blue].translate(_YELLOW)
             done = max(done, right)
+
+
+def _raise_flat(rect: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
+    """Return a rectangle that can be seen: the library does not know the height of some fonts."""
+    left, bottom, right, top = rect
+    return (left, bottom, right, top if abs(top - bottom) >= _MIN_HEIGHT else bottom + _USUAL_HEIGHT)
 
 
 def _to_pixels(page: _OpenPage, bitmap: _Bitmap, rect: tuple[float, float, float, float]) -> _Box:
