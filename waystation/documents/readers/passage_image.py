@@ -132,6 +132,9 @@ class PassageImageRenderer:
                 header = PassageImageHeader.model_validate_json(head)
             except (ChildProcessFailedError, ValidationError):
                 self._end()
+                if request.is_recognised:
+                    # The page can be shown even if its text cannot be recognised again.
+                    return self.render(path, request.replace(is_recognised=False))
                 raise UnreadableFileError("its page cannot be drawn") from None
         if header.reason:
             raise UnreadableFileError(header.reason)

@@ -174,11 +174,11 @@ def _draw_picture(content: bytes, request: PassageImageRequest) -> _DrawnPage | 
 
 
 def _find_recognised_boxes(picture: PagePicture, request: PassageImageRequest, scale: float) -> list[_Box]:
-    """Return where the pieces of recognised text with the words are; none without the extra `ocr`.
+    """Return where the pieces of recognised text with the words are; none without the extra `ocr`, or for other text.
 
     `scale`: pixels of the drawn page for each pixel of the picture.
     """
-    if not is_installed():
+    if not request.is_recognised or not is_installed():
         return []
     reading = read_picture(picture)
     signs, numbers = "", list[int]()
