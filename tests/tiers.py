@@ -49,7 +49,8 @@ QUICK = {
     "cli": _modules("""
         cli_amounts cli_approvals cli_context_files cli_context_size cli_context_structure
         cli_context_user_intent cli_entry cli_evaluation cli_finished_task cli_import_time cli_list cli_memory_eval
-        cli_plan cli_report_restore cli_report_versions cli_serve_pages cli_session cli_show_tools cli_spending
+        cli_plan cli_reading cli_report_restore cli_report_versions cli_serve_pages cli_session cli_show_tools
+        cli_spending
         cli_submit_files cli_submit_options console_wrapping progress_display render_costs render_message
         render_requests render_task
     """),
@@ -68,7 +69,8 @@ QUICK = {
         token_estimates transcript_view truncation_constraints user_constraints
     """),
     "documents": _modules("""
-        citation_spelling citations claim_support word_normalization document_changes document_markers
+        citation_spelling citations cited_passages claim_support word_normalization document_changes document_dates
+        document_markers
         document_update_store documents_passages previews documents_search_meaning documents_recognition page_layout
         documents_pdf_annotations documents_search documents_search_ranges documents_slides
         documents_spreadsheets documents_word headings procedures redacted_documents skills tables_grid tables_queries

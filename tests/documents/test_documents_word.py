@@ -1,6 +1,9 @@
 """Word files: what their readers see is read, whatever it stands in; numbers and marks are kept; the rest is named."""
 
 from collections.abc import Mapping
+from importlib import import_module
+from io import BytesIO
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,6 +12,7 @@ from hypothesis import strategies as st
 from tests.support.document_files import make_zip_archive
 from waystation.documents.readers.extraction import UnreadableFileError, join_extracted_parts
 from waystation.documents.readers.formats import extract_file
+from waystation.documents.readers.passage_image import encode_png
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 SPACES = (
@@ -339,6 +343,19 @@ def test_every_paragraph_is_in_the_text(nested: list[list[str]]) -> None:
             content = WRAPPERS[name].format(content)
         body += paragraph(content)
     assert lines(text_of(body)) == [f"word{number}x" for number in range(len(nested))]
+
+
+def test_a_document_of_nothing_but_pictures_is_refused_with_that_reason() -> None:
+    document: Any = import_module("docx").Document()
+    for _ in range(2):
+        document.add_picture(BytesIO(encode_png(2, 1, bytes(6))))
+    file = BytesIO()
+    document.save(file)
+    with pytest.raises(UnreadableFileError, match=r"\(pictures \(2\): not read, and there is no text\)"):
+        join_extracted_parts(extract_file(file.getvalue(), "a.docx"))
+    document.add_paragraph("Text.")
+    document.save(file)
+    assert extract_file(file.getvalue(), "a.docx").skipped_items == []
 
 
 def test_text_boxes_and_large_initials_are_read() -> None:

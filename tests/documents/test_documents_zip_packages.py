@@ -1,6 +1,5 @@
 """Archives that other programs pack otherwise are read, and one bad part costs that part alone."""
 
-from collections.abc import Mapping
 from io import BytesIO
 from zipfile import ZipFile
 
@@ -9,11 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.document_files import (
+    SHEET_NAMESPACE,
     make_book_file,
     make_open_sheets_file,
     make_sheets_file,
     make_slides_file,
     make_word_file,
+    make_workbook_file,
+    make_worksheet_xml,
     make_zip_archive,
 )
 from waystation.documents.readers.extraction import ExtractionResult, join_extracted_parts
@@ -132,49 +134,11 @@ def test_every_chapter_is_in_the_text_or_named(chapters: list[str]) -> None:
         assert any(f"{at}.xhtml" in item.name for item in read.skipped_items) == (kind != "there")
 
 
-MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-KIND = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
-
-
-def make_workbook_file(sheets: Mapping[str, tuple[str, str | None]]) -> bytes:
-    """Sheets by name: what each is, and its content (None: it is missing)."""
-    listed = "".join(f'<sheet name="{name}" sheetId="{at}" r:id="r{at}"/>' for at, name in enumerate(sheets, 1))
-    links = "".join(
-        f'<Relationship Id="r{at}" Type="{KIND}/{kind}" Target="{kind}s/s{at}.xml"/>'
-        for at, (kind, _) in enumerate(sheets.values(), 1)
-    )
-    relations = 'xmlns="http://schemas.openxmlformats.org/package/2006/relationships"'
-    office = f'<Relationship Id="r" Type="{KIND}/officeDocument" Target="xl/workbook.xml"/>'
-    contents = {f"xl/{kind}s/s{at}.xml": content for at, (kind, content) in enumerate(sheets.values(), 1)}
-    return make_zip_archive(
-        {
-            "[Content_Types].xml": '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"/>',
-            "_rels/.rels": f"<Relationships {relations}>{office}</Relationships>",
-            "xl/workbook.xml": f'<workbook xmlns="{MAIN}" xmlns:r="{KIND}"><sheets>{listed}</sheets></workbook>',
-            "xl/_rels/workbook.xml.rels": f"<Relationships {relations}>{links}</Relationships>",
-            **{name: content for name, content in contents.items() if content is not None},
-        }
-    )
-
-
-def make_worksheet_xml(*rows: str, begin: str = "B") -> str:
-    """A worksheet of rows, whose cells are separated by blanks and begin in that column and the third row."""
-    written = ""
-    for number, row in enumerate(rows, 3):
-        cells = ""
-        for at, value in enumerate(row.split()):
-            reference = f"{chr(ord(begin) + at)}{number}"
-            kind = "e" if value.startswith("#") else "n" if value.replace(".", "").isdigit() else "str"
-            cells += f'<c r="{reference}" t="{kind}"><v>{value}</v></c>' if value != "-" else ""
-        written += f'<row r="{number}">{cells}</row>'
-    return f'<worksheet xmlns="{MAIN}"><sheetData>{written}</sheetData></worksheet>'
-
-
 def test_a_bad_sheet_and_a_chart_cost_themselves_alone() -> None:
     content = make_workbook_file(
         {
             "Costs": ("worksheet", make_worksheet_xml("a b", "1 2")),
-            "Chart": ("chartsheet", f'<chartsheet xmlns="{MAIN}"/>'),
+            "Chart": ("chartsheet", f'<chartsheet xmlns="{SHEET_NAMESPACE}"/>'),
             "Gone": ("worksheet", None),
             "Broken": ("worksheet", "<worksheet"),
             "Last": ("worksheet", make_worksheet_xml("c d")),

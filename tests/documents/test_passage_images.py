@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 from zlib import decompress
 
 import pytest
+from PIL import Image, ImageDraw, ImageFont
 
 from tests.support.document_files import make_pdf_file
 from waystation.documents.document_loading import load_documents
@@ -88,6 +88,66 @@ def test_a_passage_on_two_pages_is_shown_on_the_first_and_a_marker_is_no_passage
     assert build_passage_request(lines, 900, 901) is None
 
 
+@pytest.mark.parametrize("glyph", ["لا", "الله"])
+def test_lines_with_letters_of_one_glyph_that_are_read_from_the_right_are_marked_too(
+    renderer: PassageImageRenderer, tmp_path: Path, glyph: str
+) -> None:
+    path = tmp_path / "arabic.pdf"
+    path.write_bytes(make_pdf_file("م#س\nنيثالث\nم#س", maps={"#": glyph}))
+    one, three = render_lines(renderer, path, 3, 3), render_lines(renderer, path, 2, 4)
+    assert len(find_marked_rows(three)) > 2.5 * len(find_marked_rows(one)) > 0
+
+
+SCANNED = ("The harbour was dug in 1811.", "It silted up by 1840.", "The keeper left in May.")
+
+
+def draw_scan(*lines: str) -> Image.Image:
+    scan = Image.new("L", (1_240, 900), "white")
+    for number, line in enumerate(lines):
+        ImageDraw.Draw(scan).text((90, 90 + 120 * number), line, font=ImageFont.load_default(44), fill="black")
+    return scan
+
+
+@pytest.mark.parametrize("turned", [0, 90, 270])
+@pytest.mark.parametrize("form", ["PDF", "TIFF"])
+def test_recognised_words_are_marked_where_they_are_in_the_picture(
+    renderer: PassageImageRenderer, tmp_path: Path, form: str, turned: int
+) -> None:
+    path = tmp_path / f"scan.{form.lower()}"
+    pages = [draw_scan("The first page."), draw_scan(*SCANNED).rotate(turned, expand=True)]
+    pages[0].save(path, form, save_all=True, append_images=pages[1:], resolution=150)
+    (document,) = load_documents([path]).documents
+    line = document.text.split("\n").index(SCANNED[1]) + 1
+    request = build_passage_request(document.text.split("\n"), line, line)
+    assert request is not None
+    assert (request.page, request.is_recognised) == (2, True)
+    image = renderer.render(path, request)
+    assert image.marked
+    whole, marked = list_rows(image), find_marked_rows(image)
+    share = len(marked) / len(whole)
+    if turned:  # its lines go up or down the page
+        assert share > 0.5
+    else:
+        assert 15 <= len(marked) <= 90
+        assert len(whole) < 400
+
+
+def test_of_a_picture_that_is_a_document_the_page_is_shown(renderer: PassageImageRenderer, tmp_path: Path) -> None:
+    path = tmp_path / "photo.png"
+    draw_scan(*SCANNED).save(path)
+    (document,) = load_documents([path]).documents
+    one, all_lines = [
+        renderer.render(path, request)
+        for last in (2, 4)
+        if (request := build_passage_request(document.text.split("\n"), 2, last))
+    ]
+    assert (one.marked, all_lines.marked) == (True, True)
+    assert len(find_marked_rows(all_lines)) > 2.5 * len(find_marked_rows(one)) > 0
+    assert renderer.render(path, PassageImageRequest(page=1, words="No", before="", is_recognised=True)).marked is False
+    with pytest.raises(UnreadableFileError, match="has no page 2"):
+        renderer.render(path, PassageImageRequest(page=2, words="x", before=""))
+
+
 def test_words_that_are_not_on_the_page_leave_it_whole_and_unmarked(
     renderer: PassageImageRenderer, paper: Path
 ) -> None:
@@ -112,6 +172,5 @@ def test_what_cannot_be_drawn_is_refused_and_the_next_one_is_drawn(
 
 
 def test_the_png_is_read_by_another_library() -> None:
-    image: Any = pytest.importorskip("PIL.Image")
-    with image.open(BytesIO(encode_png(2, 1, bytes([255, 0, 0, 1, 2, 3])))) as opened:
+    with Image.open(BytesIO(encode_png(2, 1, bytes([255, 0, 0, 1, 2, 3])))) as opened:
         assert [opened.getpixel((x, 0)) for x in (0, 1)] == [(255, 0, 0), (1, 2, 3)]

@@ -1,9 +1,10 @@
-"""A finished task whose report cites pages of a PDF and a note."""
+"""Finished tasks whose reports cite pages of a PDF and a note; or a workbook and an e-mail."""
 
 from contextlib import aclosing
+from email.message import EmailMessage
 from pathlib import Path
 
-from tests.support.document_files import make_pdf_file
+from tests.support.document_files import make_pdf_file, make_workbook_file, make_worksheet_xml
 from tests.support.finished_tasks import as_stored, make_task_row
 from waystation.config.settings import Settings
 from waystation.documents.document_loading import load_documents
@@ -41,13 +42,36 @@ def write_cited_files(folder: Path) -> Path:
     return path
 
 
-async def store_task_citing(settings: Settings, folder: Path) -> str:
-    """Store the task with the files of this folder, and return its id."""
+OFFICE_REPORT = """\
+# The harbour
+
+Dredging cost 1,250 [costs.xlsx:4-4]. A pump costs 900 [offer.eml:9-9]. They offered it [offer.eml:5-5].
+
+## Sources
+
+- costs.xlsx: sheet Costs (line 4)
+- offer.eml: attachment prices.csv (line 9), line 5
+"""
+
+
+def write_office_files(folder: Path) -> None:
+    """Write a workbook, and an e-mail from a person with an attachment."""
+    sheet = make_worksheet_xml("Work Year Cost", "Digging 1811 410", "Dredging 1840 1250", "Lamps 1850 12", begin="A")
+    (folder / "costs.xlsx").write_bytes(make_workbook_file({"Costs": ("worksheet", sheet)}))
+    mail = EmailMessage()
+    mail["From"], mail["To"], mail["Subject"] = "alice@example.com", "keeper@example.org", "Our offer"
+    mail.set_content("Please find our offer attached.")
+    mail.add_attachment(b"item,price\npump,900\n", maintype="text", subtype="csv", filename="prices.csv")
+    (folder / "offer.eml").write_bytes(bytes(mail))
+
+
+async def store_task_citing(settings: Settings, folder: Path, report: str = REPORT) -> str:
+    """Store the task with the files of this folder and a report that cites them, and return its id."""
     settings.home.mkdir(exist_ok=True)
     async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as store:
         asked = TaskRequest(question="Which?", session="default", request_id="r1")
         row = make_task_row(asked, settings, await store.get_store_id())
         await store.register_task(row, load_documents([folder]).documents)
-        report = await store.put_text(REPORT, row.ref.scope)
-        await store.save_task_progress(row.ref.task_id, as_stored(row, TaskPhase.DONE).replace(report=report))
+        stored = await store.put_text(report, row.ref.scope)
+        await store.save_task_progress(row.ref.task_id, as_stored(row, TaskPhase.DONE).replace(report=stored))
     return row.ref.task_id

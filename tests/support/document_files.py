@@ -166,6 +166,46 @@ def make_zip_archive(members: Mapping[str, str | bytes]) -> bytes:
     return file.getvalue()
 
 
+SHEET_NAMESPACE = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+_RELATIONSHIP = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+
+
+def make_workbook_file(sheets: Mapping[str, tuple[str, str | None]]) -> bytes:
+    """Make an Excel file of sheets by name: what each is, and its content (None: it is missing)."""
+    listed = "".join(f'<sheet name="{name}" sheetId="{at}" r:id="r{at}"/>' for at, name in enumerate(sheets, 1))
+    links = "".join(
+        f'<Relationship Id="r{at}" Type="{_RELATIONSHIP}/{kind}" Target="{kind}s/s{at}.xml"/>'
+        for at, (kind, _) in enumerate(sheets.values(), 1)
+    )
+    relations = 'xmlns="http://schemas.openxmlformats.org/package/2006/relationships"'
+    office = f'<Relationship Id="r" Type="{_RELATIONSHIP}/officeDocument" Target="xl/workbook.xml"/>'
+    contents = {f"xl/{kind}s/s{at}.xml": content for at, (kind, content) in enumerate(sheets.values(), 1)}
+    return make_zip_archive(
+        {
+            "[Content_Types].xml": '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types"/>',
+            "_rels/.rels": f"<Relationships {relations}>{office}</Relationships>",
+            "xl/workbook.xml": (
+                f'<workbook xmlns="{SHEET_NAMESPACE}" xmlns:r="{_RELATIONSHIP}"><sheets>{listed}</sheets></workbook>'
+            ),
+            "xl/_rels/workbook.xml.rels": f"<Relationships {relations}>{links}</Relationships>",
+            **{name: content for name, content in contents.items() if content is not None},
+        }
+    )
+
+
+def make_worksheet_xml(*rows: str, begin: str = "B") -> str:
+    """Make a worksheet of rows, whose cells are separated by blanks and begin in that column and the third row."""
+    written = ""
+    for number, row in enumerate(rows, 3):
+        cells = ""
+        for at, value in enumerate(row.split()):
+            reference = f"{chr(ord(begin) + at)}{number}"
+            kind = "e" if value.startswith("#") else "n" if value.replace(".", "").isdigit() else "str"
+            cells += f'<c r="{reference}" t="{kind}"><v>{value}</v></c>' if value != "-" else ""
+        written += f'<row r="{number}">{cells}</row>'
+    return f'<worksheet xmlns="{SHEET_NAMESPACE}"><sheetData>{written}</sheetData></worksheet>'
+
+
 def make_open_sheets_file() -> bytes:
     """Make an OpenDocument spreadsheet."""
     office = "urn:oasis:names:tc:opendocument:xmlns:office:1.0"

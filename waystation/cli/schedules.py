@@ -24,12 +24,12 @@ from waystation.cli.options import (
     parse_limit,
     parse_span,
 )
+from waystation.cli.reading import load_documents_with_progress
 from waystation.cli.render import format_count
 from waystation.cli.submit import NO_SERVER, load_task_procedures, parse_server_names, read_instructions
 from waystation.client import Client
 from waystation.client.schedules import ScheduleDescription
 from waystation.config.settings import Settings
-from waystation.documents.document_loading import load_documents
 from waystation.kernel.amount import Limit, format_limit
 from waystation.kernel.errors import BadInput
 from waystation.kernel.value import Value, extract_validation_faults
@@ -165,7 +165,7 @@ def _build_definition(given: Mapping[str, object], request: TaskRequest) -> Sche
 
 
 async def _add(settings: Settings, definition: ScheduleDefinition) -> ScheduleDescription:
-    loaded = load_documents([Path(path) for path in definition.paths])
+    loaded = load_documents_with_progress([Path(path) for path in definition.paths])
     print_message(f"{format_count(len(loaded.documents), 'document')} at present")
     async with await Client.connect(settings) as client:
         return await (await client.get_schedule_client()).add(definition)

@@ -4,7 +4,7 @@ them.
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -47,6 +47,7 @@ from waystation.kernel.value import Value
 from waystation.models.prices import load_prices
 from waystation.models.profiles import OFFLINE_MODEL, PRICE_SOURCE, Price, find_price, get_model_profile
 from waystation.planning.plan import PLANNING_ID
+from waystation.plugins.exports.page import NO_EXTRAS, SourceExtras
 from waystation.reports.changes import ReportChanges, compare_reports, render_claim_with_citations
 from waystation.reports.cited_sentences import extract_cited_sentences
 from waystation.reports.sections import extract_brief_report
@@ -241,9 +242,16 @@ def report(
         typer.Option(
             "--pictures",
             metavar="PATH",
-            help="For html: file or folder of cited PDFs, to show each passage on its page; repeatable.",
+            help="For html: file or folder of cited PDFs and pictures, to show each passage on its page; repeatable.",
         ),
     ] = None,
+    passages: Annotated[
+        bool,
+        typer.Option(
+            "--passages",
+            help="For html: show the cited lines below their source, of a workbook the cells, of an e-mail the part.",
+        ),
+    ] = False,
     brief: Annotated[
         bool, typer.Option("--brief", help="Leave out how the report was made, and the versions of the documents.")
     ] = False,
@@ -258,8 +266,8 @@ def report(
     if draft and version is not None:
         raise BadInput("--version names a stored report, and --draft is not stored: use one of them")
     form = form or (_format_of(output) if output is not None else None)
-    if pictures and form != "html":
-        raise BadInput("--pictures shows passages in an HTML file: add --format html")
+    if (pictures or passages) and form != "html":
+        raise BadInput("--passages and --pictures show passages in an HTML file: add --format html")
     if form in _BINARY and output is None and sys.stdout.isatty():
         raise BadInput(f"a terminal cannot show {form}: use --output {task}.{form}, or redirect it into a file")
     found = asyncio.run(_draft(task) if draft else _stored(task, version))
@@ -272,8 +280,10 @@ def report(
     elif form is None:
         print_markdown(found.report.markdown)
     else:
-        shown: Mapping[int, bytes] = asyncio.run(_draw(found, pictures)) if pictures else {}
-        _hand_over(_exported(found, form, shown), output, f"{found.report.task_id}.{FILE_SUFFIXES.get(form, form)}")
+        extras = NO_EXTRAS
+        if passages or pictures:
+            extras = asyncio.run(_load_extras(found, pictures or [], passages=passages, redacted=not restore))
+        _hand_over(_exported(found, form, extras), output, f"{found.report.task_id}.{FILE_SUFFIXES.get(form, form)}")
 
 
 def _format_of(output: Path) -> ReportFormat:
@@ -287,24 +297,34 @@ def _format_of(output: Path) -> ReportFormat:
     )
 
 
-def _exported(found: ReportWithImprint, form: ReportFormat, pictures: Mapping[int, bytes]) -> bytes:
+def _exported(found: ReportWithImprint, form: ReportFormat, extras: SourceExtras) -> bytes:
     """Render the report. Raises BadInput if a package for it is not installed."""
-    file = render_report_file(found, form, pictures)
+    file = render_report_file(found, form, extras)
     if file.warning:
         print_message(file.warning)
     return file.content
 
 
-async def _draw(found: ReportWithImprint, paths: Sequence[Path]) -> Mapping[int, bytes]:
-    """Draw the cited passages, and report those without a picture."""
+async def _load_extras(
+    found: ReportWithImprint, paths: Sequence[Path], *, passages: bool, redacted: bool
+) -> SourceExtras:
+    """Load and draw the cited passages, and report those that cannot be shown."""
     from waystation.client.passage_pictures import build_passage_pictures  # noqa: PLC0415
+    from waystation.client.passage_views import build_exported_passages  # noqa: PLC0415
 
-    settings, sources = Settings(), list_report_sources(found)
+    settings, sources, extras = Settings(), list_report_sources(found), NO_EXTRAS
     async with await connect_client(settings) as client:
-        drawn = await build_passage_pictures(client, settings, found.report.task_id, sources, paths)
-    for one in drawn.skipped_items:
-        print_message(f"no picture of {one.name}: {one.reason}")
-    return {number: picture.png for number, picture in drawn.pictures.items()}
+        if passages:
+            shown = await build_exported_passages(client, settings, found.report.task_id, sources, redacted=redacted)
+            extras = extras._replace(passages=shown.passages)
+            for one in shown.skipped_items:
+                print_message(f"no passage of {one.name}: {one.reason}")
+        if paths:
+            drawn = await build_passage_pictures(client, settings, found.report.task_id, sources, paths)
+            extras = extras._replace(pictures={number: one.png for number, one in drawn.pictures.items()})
+            for one in drawn.skipped_items:
+                print_message(f"no picture of {one.name}: {one.reason}")
+    return extras
 
 
 def _hand_over(content: bytes, output: Path | None, name: str) -> None:

@@ -30,6 +30,7 @@ from waystation.cli.options import (
     parse_unattended_options,
     resolve_request_id,
 )
+from waystation.cli.reading import load_documents_with_progress
 from waystation.cli.render import format_count
 from waystation.client import Client, connect_client
 from waystation.config.presets import REQUEST, ResolvedConfig
@@ -37,7 +38,7 @@ from waystation.config.resolver import describe_budget_in_tokens, resolve_config
 from waystation.config.settings import Settings, describe_unknown_variables
 from waystation.context.policy import StrategyName
 from waystation.context.strategies import LAST
-from waystation.documents.document_loading import DocumentLoadResult, load_documents, load_procedures, load_skills
+from waystation.documents.document_loading import DocumentLoadResult, load_procedures, load_skills
 from waystation.documents.documents import SkippedItem, SourceDocument
 from waystation.documents.procedures import ProcedureSource, is_procedure_file_name, validate_procedures
 from waystation.kernel.amount import Limit, format_amount, format_limit
@@ -204,7 +205,7 @@ def read_instructions(path: Path) -> str:
 
 
 def _load(paths: list[Path], *, verbose: bool) -> DocumentLoadResult:
-    loaded = load_documents(paths) if paths else DocumentLoadResult(documents=())
+    loaded = load_documents_with_progress(paths) if paths else DocumentLoadResult(documents=())
     _print_skipped(loaded.skipped_items, len(loaded.skipped_items) if verbose else MAX_SKIPPED_LINES)
     return loaded
 

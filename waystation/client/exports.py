@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from waystation.client.client import Client
 from waystation.plugins.exports.bibliography import render_bibtex, render_ris
 from waystation.plugins.exports.docx import render_docx
-from waystation.plugins.exports.page import render_html_page
+from waystation.plugins.exports.page import NO_EXTRAS, SourceExtras, render_html_page
 from waystation.plugins.exports.pdf import render_pdf
 from waystation.reports.blocks import NumberedSource, ReportMetadata, parse_stored_report
 from waystation.reports.markdown import build_report_export, render_numbered_markdown
@@ -16,8 +15,6 @@ from waystation.tasks.view import ReportView
 
 ReportFormat = Literal["md", "html", "pdf", "docx", "json", "bibtex", "ris"]
 
-
-_NO_PICTURES: Mapping[int, bytes] = MappingProxyType({})
 FILE_SUFFIXES: Mapping[ReportFormat, str] = {"bibtex": "bib"}
 """Extensions of files that are not named like their format."""
 
@@ -76,15 +73,13 @@ def list_report_sources(found: ReportWithImprint) -> tuple[NumberedSource, ...]:
     return build_report_export(parse_stored_report(found.report.markdown), found.imprint).sources
 
 
-def render_report_file(
-    found: ReportWithImprint, form: ReportFormat, pictures: Mapping[int, bytes] = _NO_PICTURES
-) -> ReportFile:
+def render_report_file(found: ReportWithImprint, form: ReportFormat, extras: SourceExtras = NO_EXTRAS) -> ReportFile:
     """Render the report in this format. A long one takes seconds: do not call it on an event loop that serves others.
 
     Args:
         found: The report.
         form: The format.
-        pictures: For HTML: PNG pictures of cited passages, by the number of the source.
+        extras: For HTML: what is shown below the sources.
 
     Raises:
         BadInput: A package that renders it is not installed.
@@ -95,7 +90,7 @@ def render_report_file(
         case "md":
             return ReportFile(render_numbered_markdown(stored, whole).encode())
         case "html":
-            return ReportFile(render_html_page(whole, pictures).encode())
+            return ReportFile(render_html_page(whole, extras).encode())
         case "pdf":
             return ReportFile(*render_pdf(whole))
         case "docx":

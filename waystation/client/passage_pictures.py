@@ -1,18 +1,18 @@
-"""Pictures of cited passages on the pages of their PDFs.
+"""Pictures of cited passages on the pages of their PDFs, and in pictures that are documents.
 
 Only texts of documents are stored, so a picture needs the file itself: its content hash says that it is the one that
 was submitted.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 from waystation.client.client import Client
+from waystation.client.passage_views import redact_documents
 from waystation.config.settings import Settings
 from waystation.documents.document_loading import find_source_files
-from waystation.documents.documents import SkippedItem, parse_place_marker
+from waystation.documents.documents import SkippedItem, get_plain_place, parse_place_marker
 from waystation.documents.readers.extraction import UnreadableFileError
 from waystation.documents.readers.passage_image import (
     PassageImage,
@@ -22,11 +22,8 @@ from waystation.documents.readers.passage_image import (
 )
 from waystation.documents.readers.reader import compute_file_hash
 from waystation.kernel.errors import BadInput
-from waystation.privacy.policy import RedactionPolicy, TextDestination, build_redacted_text
-from waystation.privacy.ports import Redactor
+from waystation.privacy.policy import RedactionPolicy
 from waystation.reports.blocks import NumberedSource
-from waystation.runtime.store_setup import find_placeholder_key
-from waystation.tasks.task import tenant_hash
 
 MAX_PICTURES = 100
 """Maximum pictures of one report."""
@@ -35,7 +32,7 @@ MAX_PICTURE_BYTES = 20_000_000
 
 
 class CitedPassage(NamedTuple):
-    """A cited passage on a page of a PDF."""
+    """A cited passage on a page of a PDF or a picture."""
 
     request: PassageImageRequest
     lines: Sequence[str]
@@ -52,7 +49,7 @@ class PassageImageResult(NamedTuple):
 
 
 async def load_cited_passage(client: Client, task_id: str, source: NumberedSource) -> CitedPassage:
-    """Load where a source is on a page of a PDF.
+    """Load where a source is on a page of a PDF or a picture.
 
     Raises:
         BadInput: it is not, or the document does not exist any more, or was not read from a file.
@@ -63,7 +60,7 @@ async def load_cited_passage(client: Client, task_id: str, source: NumberedSourc
     lines = (await client.get_document_text(task_id, document.name)).split("\n")
     request = build_passage_request(lines, source.first_line, source.last_line)
     if request is None:
-        raise BadInput(f"{source.where} of {source.name} is not on a page of a PDF")
+        raise BadInput(f"{source.where} of {source.name} is not on a page of a PDF or a picture")
     return CitedPassage(request, lines, document.source)
 
 
@@ -128,7 +125,8 @@ def _find_obstacle(passage: CitedPassage, files: Mapping[str, Path], unchanged: 
     page = f"page {passage.request.page}"
     place = ""
     for line, is_unchanged in zip(passage.lines, unchanged, strict=True):
-        place = parse_place_marker(line) or place
+        if marker := parse_place_marker(line):
+            place = get_plain_place(marker)
         if place == page and not is_unchanged:
             return f"{page} has private values, which a picture would show"
     return ""
@@ -136,19 +134,8 @@ def _find_obstacle(passage: CitedPassage, files: Mapping[str, Path], unchanged: 
 
 async def _find_public_lines(settings: Settings, passages: Iterable[CitedPassage]) -> dict[str, list[bool]]:
     """Return for each line of each document whether redaction leaves it unchanged."""
-    from waystation.runtime.redaction_setup import create_redactor  # noqa: PLC0415  it takes seconds to load
-
-    found: dict[str, list[bool]] = {}
-    with closing(create_redactor(settings, await find_placeholder_key(settings))) as redactor:
-        for passage in passages:
-            if passage.source_hash not in found:
-                found[passage.source_hash] = await _compare(passage.lines, redactor, tenant_hash(settings.tenant))
-    return found
-
-
-async def _compare(lines: Sequence[str], redactor: Redactor, tenant: str) -> list[bool]:
-    from waystation.documents.name_redaction import redact_text  # noqa: PLC0415
-
-    text = "\n".join(lines)
-    redacted = build_redacted_text(text, await redact_text(text, redactor, tenant, TextDestination.REPORT))
-    return [one == other for one, other in zip(lines, redacted.lines, strict=True)]
+    texts = {one.source_hash: one.lines for one in passages}
+    redacted = await redact_documents(settings, texts)
+    return {
+        key: [one == other for one, other in zip(lines, redacted[key], strict=True)] for key, lines in texts.items()
+    }

@@ -5,7 +5,7 @@ Also writes the descriptions of the installed Python distributions as Markdown: 
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib.metadata import PackageMetadata, distributions
 from itertools import filterfalse
 from pathlib import Path, PurePosixPath
@@ -146,9 +146,26 @@ class _Given(NamedTuple):
     skipped_items: list[SkippedItem]
 
 
-class _Reader(NamedTuple):
-    child: SubprocessFileReader
-    known: Collection[str]
+class FileStart(NamedTuple):
+    """A file that is about to be read."""
+
+    path: Path
+    number: int
+    """Its number among all files, from 1."""
+    count: int
+    """Number of all files."""
+
+
+def _ignore(_: FileStart) -> None:
+    """Do nothing."""
+
+
+class _Reader:
+    def __init__(
+        self, child: SubprocessFileReader, known: Collection[str], count: int, on_start: Callable[[FileStart], None]
+    ) -> None:
+        self._child, self._known, self._count, self._on_start = child, known, count, on_start
+        self._number = 0
 
     def read(self, path: Path, named: DocumentNamePair) -> _Read:
         """Read the file unless its content was read before.
@@ -156,8 +173,10 @@ class _Reader(NamedTuple):
         Raises:
             UnreadableFileError: it gives no text.
         """
+        self._number += 1
+        self._on_start(FileStart(path, self._number, self._count))
         source = compute_file_hash(path)
-        return _Read(named, source, None if source in self.known else read_file(path, self.child))
+        return _Read(named, source, None if source in self._known else read_file(path, self._child))
 
 
 def load_documents(
@@ -166,6 +185,7 @@ def load_documents(
     known: Collection[str] = frozenset(),
     seconds_a_file: float = FILE_TIMEOUT_S,
     without: Path | None = None,
+    on_start: Callable[[FileStart], None] = _ignore,
 ) -> DocumentLoadResult:
     """Read files, and all files in folders except hidden and generated ones.
 
@@ -177,6 +197,7 @@ def load_documents(
         known: content hashes of files that were read before, and are not read again.
         seconds_a_file: maximum time in seconds for parsing a file, without text recognition.
         without: a folder without links in its path, from which nothing is taken even if a given folder contains it.
+        on_start: called before each file is read.
 
     Raises:
         BadInput: a file given by itself is missing or unreadable, a folder has nothing readable, or there are more
@@ -184,11 +205,12 @@ def load_documents(
     """
     seen: set[str] = set()
     given = [_listed(path, seen, without) for path in paths]
-    validate_document_count(sum(len(one.files) for one in given), "files")
+    count = sum(len(one.files) for one in given)
+    validate_document_count(count, "files")
     left_out: list[SkippedItem] = []
     read: list[_Read] = []
     with SubprocessFileReader(seconds_a_file, find_recognition_options()) as child:
-        reader = _Reader(child, known)
+        reader = _Reader(child, known, count, on_start)
         for one in given:
             read += _folder(one, left_out, reader) if one.path.is_dir() else _single(one, reader)
     documents: list[SourceDocument] = []

@@ -30,6 +30,9 @@ MAX_PLACE_CHARACTERS = 120
 REMOVED_NAME = "removed while the task ran"
 """Shown to agents instead of the name of such a document, which keeps its number."""
 
+CELL_SEPARATOR = " | "
+"""Between the cells of a row of a sheet, or of a table that was recognised."""
+
 RECOGNISED_FROM_PICTURE = "recognised from a picture"
 """Part of the places of text that was recognised (OCR)."""
 _RECOGNITION_NOTE = compile_bounded(rf" \({RECOGNISED_FROM_PICTURE}, confidence 0\.\d\d\)")

@@ -1,11 +1,12 @@
-"""A citation of a PDF opens the picture of its page, if the submitted file is chosen."""
+"""A citation opens its passage: cells of a workbook, a part of an e-mail; of a PDF, the page if its file is chosen."""
 
 from pathlib import Path
 
 import pytest
+from bs4 import BeautifulSoup
 
 from tests.attacks.test_attacks_web_pages import ACCESS, BEARER, NO_SERVER, open_site_client
-from tests.support.cited_pdf import store_task_citing, write_cited_files
+from tests.support.cited_pdf import OFFICE_REPORT, store_task_citing, write_cited_files, write_office_files
 from waystation.config.settings import Settings
 
 
@@ -55,3 +56,28 @@ async def test_another_file_or_a_source_without_a_page_is_refused_with_the_reaso
     reasons = ("not the file that was submitted", "line 1 of notes.md is not on a page", "no source 9")
     for answer, reason in zip(answers, reasons, strict=True):
         assert reason in answer.json()["detail"]
+
+
+async def test_the_source_of_a_workbook_has_its_cells_and_that_of_an_e_mail_its_headers_and_part(
+    settings: Settings, tmp_path: Path
+) -> None:
+    folder = tmp_path / "office"
+    folder.mkdir()
+    write_office_files(folder)
+    task = await store_task_citing(settings, folder, OFFICE_REPORT)
+    async with open_site_client(settings) as asking:
+        pages = [(await asking.get(f"/tasks/{task}/report?source={one}", headers=BEARER)).text for one in (1, 2, 3)]
+        path = f"/v1/tasks/{task}/report/source"
+        costs, prices = [(await asking.get(f"{path}?source={one}", headers=BEARER)).json() for one in (1, 2)]
+        missing = await asking.get(f"{path}?source=9", headers=BEARER)
+    sheet, attachment, message = [BeautifulSoup(page, "html.parser").select("#source")[0] for page in pages]
+    assert [cell.get_text() for cell in sheet.select("tr.cited > *")] == ["4", "Dredging", "1840", "1250"]
+    assert [cell.get_text() for cell in sheet.select("tr:first-child > th")] == ["2", "Work", "Year", "Cost"]
+    assert "alice@example.com" in attachment.get_text()
+    assert "attachment prices.csv" in attachment.get_text()
+    assert "the message" in message.get_text()
+    assert (costs["source"]["document"], costs["passage"]["sheet"]) == ("costs.xlsx", "Costs")
+    cited = [line["cells"] for line in costs["passage"]["lines"] if line["is_cited"]]
+    assert cited == [["Dredging", "1840", "1250"]]
+    assert (prices["passage"]["part"], prices["passage"]["message"][0]["name"]) == ("attachment prices.csv", "From")
+    assert (missing.status_code, missing.json()["detail"]) == (400, "the report has no source 9")

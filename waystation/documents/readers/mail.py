@@ -16,6 +16,7 @@ from io import BytesIO
 from itertools import pairwise
 from typing import NamedTuple, cast
 
+from waystation.documents.cited_passages import EMAIL_HEADERS
 from waystation.documents.documents import SkippedItem
 from waystation.documents.readers.extraction import (
     FROM_LINE,
@@ -32,7 +33,6 @@ MAX_NESTED_EMAILS = 3
 """Maximum depth of e-mails within e-mails."""
 MAX_ATTACHMENT_NAME_CHARACTERS = 60
 """Maximum characters of an attachment's name."""
-_HEADERS = ("From", "To", "Cc", "Date", "Subject")
 _MAX_HEADER_CHARACTERS = 20_000
 """Maximum characters of a parsed header. The library's parser of addresses is slow for longer ones, which are shown
 raw.
@@ -387,7 +387,7 @@ def _headers(message: _Part) -> list[str]:
     found = [*message.raw_items()]
     return [
         f"{wanted}: {value}"
-        for wanted in _HEADERS
+        for wanted in EMAIL_HEADERS
         for name, raw in found
         if name.lower() == wanted.lower() and (value := _shown(name, raw))
     ]

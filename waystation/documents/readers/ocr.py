@@ -81,35 +81,23 @@ class OcrRecogniser:
 def _recognise(picture: PagePicture | RecognisedPage) -> RecognisedPage:
     if isinstance(picture, RecognisedPage):
         return picture
-    import numpy as np  # noqa: PLC0415
-
-    grey = np.frombuffer(picture.pixels, dtype=np.uint8).reshape(picture.height, picture.width, 1)
-
-    def read(quarters: int) -> _PageReading:
-        """Read the picture after so many quarter turns."""
-        found = _engine()(np.ascontiguousarray(np.repeat(np.rot90(grey, quarters), 3, axis=2)))
-        if found.boxes is None or not found.txts or not found.scores:
-            return _PageReading([], [])
-        boxes = [[(float(x), float(y)) for x, y in box] for box in found.boxes]
-        return _PageReading([*zip(found.txts, boxes, strict=True)], [float(score) for score in found.scores])
-
     try:
-        best = read(0)
-        if best.is_sideways or best.confidence < LOW_CONFIDENCE:
-            # The page may have been scanned in another direction.
-            best = max(best, *map(read, (1, 3) if best.is_sideways else (2,)), key=_PageReading.get_rank)
+        reading = read_picture(picture)
     except MemoryError:
         return RecognisedPage(reason="its recognition needs too much memory")
-    text = build_page_text(best.pieces)
+    text = build_page_text(reading.pieces)
     # Of writing that the models do not know, only the punctuation is recognised.
-    return RecognisedPage(text, best.confidence) if any(map(str.isalnum, text)) else RecognisedPage()
+    return RecognisedPage(text, reading.confidence) if any(map(str.isalnum, text)) else RecognisedPage()
 
 
-class _PageReading(NamedTuple):
-    """Recognised pieces of text with their corners, and the confidence of each."""
+class PageReading(NamedTuple):
+    """Recognised pieces of text, and the confidence of each."""
 
     pieces: Sequence[tuple[str, Sequence[Corner]]]
+    """Each with the corners of its box in the turned picture: top left, top right, bottom right, bottom left."""
     scores: Sequence[float]
+    quarters: int = 0
+    """Counter-clockwise quarter turns of the picture before it was read."""
 
     @property
     def confidence(self) -> float:
@@ -130,6 +118,27 @@ class _PageReading(NamedTuple):
     def get_rank(self) -> tuple[bool, float]:
         """Return the larger value for the direction in which the page can be read."""
         return not self.is_sideways, self._certain_characters
+
+
+def read_picture(picture: PagePicture) -> PageReading:
+    """Read a picture in the direction in which it has text. Raises MemoryError."""
+    import numpy as np  # noqa: PLC0415
+
+    grey = np.frombuffer(picture.pixels, dtype=np.uint8).reshape(picture.height, picture.width, 1)
+
+    def read(quarters: int) -> PageReading:
+        found = _engine()(np.ascontiguousarray(np.repeat(np.rot90(grey, quarters), 3, axis=2)))
+        if found.boxes is None or not found.txts or not found.scores:
+            return PageReading([], [])
+        boxes = [[(float(x), float(y)) for x, y in box] for box in found.boxes]
+        scores = [float(score) for score in found.scores]
+        return PageReading([*zip(found.txts, boxes, strict=True)], scores, quarters)
+
+    best = read(0)
+    if best.is_sideways or best.confidence < LOW_CONFIDENCE:
+        # The page may have been scanned in another direction.
+        best = max(best, *map(read, (1, 3) if best.is_sideways else (2,)), key=PageReading.get_rank)
+    return best
 
 
 def _is_high(corners: Sequence[Corner]) -> bool:

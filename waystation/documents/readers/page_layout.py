@@ -6,6 +6,8 @@ from math import atan2, cos, sin
 from statistics import median
 from typing import NamedTuple
 
+from waystation.documents.documents import CELL_SEPARATOR
+
 _MIN_COLUMN_LINES = 3
 """Minimum lines on each side of the space between two columns of prose."""
 _MIN_COLUMN_CHARACTERS = 18
@@ -20,12 +22,13 @@ _CELL_GAP = 1.6
 """Space between two pieces of a row, in heights of a line, from which they are cells."""
 _PARAGRAPH_GAP = 0.9
 """Space between two rows, in heights of a line, from which they are paragraphs."""
-CELL_SEPARATOR = " | "
 
 
 class TextBox(NamedTuple):
     """A recognised piece of a line in an upright rectangle; coordinates in pixels, from the top left."""
 
+    number: int
+    """Its number among the pieces of its page, from 0."""
     text: str
     left: float
     top: float
@@ -47,20 +50,25 @@ def build_page_text(pieces: Sequence[tuple[str, Sequence[Corner]]]) -> str:
     Args:
         pieces: each text with the four corners of its box: top left, top right, bottom right, bottom left.
     """
-    upright = _straighten([(text, corners) for text, corners in pieces if text.strip()])
-    return "\n\n".join("\n".join(_rows(block)) for block in _blocks(upright))
+    blocks = ("\n".join(_join(row) if row else "" for row in _rows(block)) for block in _blocks(_straighten(pieces)))
+    return "\n\n".join(blocks)
+
+
+def find_reading_order(pieces: Sequence[tuple[str, Sequence[Corner]]]) -> list[int]:
+    """Return the numbers of the pieces, from 0, in the order in which `build_page_text` writes them."""
+    return [one.number for block in _blocks(_straighten(pieces)) for row in _rows(block) for one in row]
 
 
 def _straighten(pieces: Sequence[tuple[str, Sequence[Corner]]]) -> list[TextBox]:
     """Turn the page so that its lines are level, and return the pieces in upright rectangles."""
+    said = [(number, text.strip(), corners) for number, (text, corners) in enumerate(pieces) if text.strip()]
     angles = [
         atan2(corners[1][1] - corners[0][1], corners[1][0] - corners[0][0])
-        for _, corners in pieces
+        for _, _, corners in said
         if abs(corners[1][0] - corners[0][0]) > 2 * abs(corners[3][1] - corners[0][1])
     ]
     angle = median(angles) if angles else 0.0
-    turned = [(text, [_turn(corner, -angle) for corner in corners]) for text, corners in pieces]
-    return [_frame(text.strip(), corners) for text, corners in turned]
+    return [_frame(number, text, [_turn(corner, -angle) for corner in corners]) for number, text, corners in said]
 
 
 def _turn(corner: Corner, angle: float) -> Corner:
@@ -68,10 +76,10 @@ def _turn(corner: Corner, angle: float) -> Corner:
     return x * cos(angle) - y * sin(angle), x * sin(angle) + y * cos(angle)
 
 
-def _frame(text: str, corners: Sequence[Corner]) -> TextBox:
+def _frame(number: int, text: str, corners: Sequence[Corner]) -> TextBox:
     xs, ys = sorted(x for x, _ in corners), sorted(y for _, y in corners)
     # A box that is not quite level would be higher than its line.
-    return TextBox(text, xs[0], (ys[0] + ys[1]) / 2, xs[-1], (ys[-2] + ys[-1]) / 2)
+    return TextBox(number, text, xs[0], (ys[0] + ys[1]) / 2, xs[-1], (ys[-2] + ys[-1]) / 2)
 
 
 def _blocks(pieces: Sequence[TextBox]) -> Iterator[Sequence[TextBox]]:
@@ -113,8 +121,8 @@ def _is_prose(column: Sequence[TextBox]) -> bool:
     return fill >= _MIN_COLUMN_FILL and median(len(one.text) for one in column) >= _MIN_COLUMN_CHARACTERS
 
 
-def _rows(pieces: Sequence[TextBox]) -> Iterator[str]:
-    """Yield the rows from top to bottom, with an empty line between paragraphs."""
+def _rows(pieces: Sequence[TextBox]) -> Iterator[Sequence[TextBox]]:
+    """Yield the pieces of each row, from left to right, from top to bottom; nothing between paragraphs."""
     rows: list[list[TextBox]] = []
     for piece in sorted(pieces, key=lambda one: one.top + one.bottom):
         if rows and _is_same_row(rows[-1], piece):
@@ -126,8 +134,8 @@ def _rows(pieces: Sequence[TextBox]) -> Iterator[str]:
         if number and min(one.top for one in row) - max(one.bottom for one in rows[number - 1]) > (
             _PARAGRAPH_GAP * height
         ):
-            yield ""
-        yield _join(sorted(row, key=lambda one: one.left))
+            yield ()
+        yield sorted(row, key=lambda one: one.left)
 
 
 def _is_same_row(row: Sequence[TextBox], piece: TextBox) -> bool:

@@ -1,4 +1,4 @@
-"""The parent's side of showing a passage on the page of its PDF: which words on which page, and the picture of it.
+"""The parent's side of showing a passage on its page of a PDF or a picture: which words on which page, and the image.
 
 The page is drawn in a confined child, which returns plain pixels: no format that it writes is parsed here.
 """
@@ -12,8 +12,8 @@ from typing import NamedTuple, Self
 
 from pydantic import Field, ValidationError
 
-from waystation.documents.documents import find_line_place, parse_place_marker
-from waystation.documents.readers.extraction import READER_MEMORY_BYTES, UnreadableFileError
+from waystation.documents.documents import find_line_place, get_plain_place, is_recognised_place, parse_place_marker
+from waystation.documents.readers.extraction import UnreadableFileError
 from waystation.documents.readers.reader import open_file
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
@@ -24,18 +24,24 @@ MAX_PIXELS = 4_000_000
 """Maximum pixels of a drawn page: an A4 page at 150 dots per inch has 2.2 million."""
 MAX_PASSAGE_CHARACTERS = 20_000
 PAGE_TIMEOUT_S = 20.0
+_RECOGNITION_TIMEOUT_S = 180.0
+"""Additional seconds for a page whose text has to be recognised to be found on it: the machine may be busy."""
+_MEMORY_BYTES = 3_000_000_000
+"""Maximum address space of the child, which may load the models of text recognition."""
 _PAGE = compile_bounded(r"\Apage (\d{1,6})\Z")
 _CHANNELS = 3
 
 
 class PassageImageRequest(Value):
-    """Words of one page of an open PDF."""
+    """Words of one page of an open PDF or picture."""
 
     page: int = Field(ge=1)
     words: str
     """Text of the passage, as far as it is on that page."""
     before: str
     """Text of the page above it, which tells equal passages apart."""
+    is_recognised: bool = False
+    """Whether the text was recognised, so that the page has none by which the words can be found."""
 
 
 class PassageImageHeader(Value):
@@ -57,12 +63,13 @@ class PassageImage(NamedTuple):
 
 
 def build_passage_request(lines: Sequence[str], first_line: int, last_line: int) -> PassageImageRequest | None:
-    """Build the request for lines of a document, counted from 1; None if they are not on a page of a PDF.
+    """Build the request for lines of a document, counted from 1; None if they are not on a page of a PDF or a picture.
 
     Of a passage on several pages, it is for the first of them.
     """
     begin = next((number for number in range(first_line, last_line + 1) if _has_text(lines, number)), first_line)
-    place = _PAGE.match(find_line_place(lines, begin) or "")
+    where = find_line_place(lines, begin) or ""
+    place = _PAGE.match(get_plain_place(where))
     if place is None or not 1 <= begin <= len(lines):
         return None
     start = next((number for number in range(begin, 0, -1) if parse_place_marker(lines[number - 1])), 0)
@@ -74,6 +81,7 @@ def build_passage_request(lines: Sequence[str], first_line: int, last_line: int)
         page=int(place[1]),
         words="\n".join(lines[begin - 1 : end - 1])[:MAX_PASSAGE_CHARACTERS],
         before="\n".join(lines[start : begin - 1]),
+        is_recognised=is_recognised_place(where),
     )
 
 
@@ -113,15 +121,20 @@ class PassageImageRenderer:
         """Draw the part of the page with the passage, which is marked; without it, the whole page.
 
         Raises:
-            UnreadableFileError: the file is missing, no PDF, or has no such page, or the page cannot be drawn in time.
+            UnreadableFileError: the file is missing, neither a PDF nor a picture, or has no such page, or the page
+                cannot be drawn in time.
         """
+        seconds = self._seconds + (_RECOGNITION_TIMEOUT_S if request.is_recognised else 0)
         with open_file(path) as file:
             try:
-                answer = self._running().send_request(request.model_dump_json().encode(), self._seconds, [file])
+                answer = self._running().send_request(request.model_dump_json().encode(), seconds, [file])
                 head, _, pixels = answer.partition(b"\n")
                 header = PassageImageHeader.model_validate_json(head)
             except (ChildProcessFailedError, ValidationError):
                 self._end()
+                if request.is_recognised:
+                    # The page can be shown even if its text cannot be recognised again.
+                    return self.render(path, request.replace(is_recognised=False))
                 raise UnreadableFileError("its page cannot be drawn") from None
         if header.reason:
             raise UnreadableFileError(header.reason)
@@ -133,7 +146,7 @@ class PassageImageRenderer:
     def _running(self) -> ConfinedProcess:
         if self._child is None or not self._child.is_alive:
             self._end()
-            self._child = ConfinedProcess(PASSAGE_IMAGE_MODULE, READER_MEMORY_BYTES)
+            self._child = ConfinedProcess(PASSAGE_IMAGE_MODULE, _MEMORY_BYTES)
         return self._child
 
     def _end(self) -> None:

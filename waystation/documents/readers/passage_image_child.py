@@ -1,22 +1,34 @@
-"""Draws a page of a PDF and marks a passage on it, in a confined child (`waystation.security.confined_process`)."""
+"""Draws a page of a PDF or a picture and marks a passage on it, in a confined child
+(`waystation.security.confined_process`).
+"""
 
 import ctypes
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, pairwise
 from math import sqrt
 from typing import NamedTuple, Protocol, cast
 
 from pypdfium2 import PdfDocument, PdfiumError, raw
 
-from waystation.documents.readers.extraction import MAX_FILE_BYTES
+from waystation.documents.documents import CELL_SEPARATOR
+from waystation.documents.readers.extraction import MAX_FILE_BYTES, UnreadableFileError, is_picture
+from waystation.documents.readers.glyph_order import order_characters
+from waystation.documents.readers.ocr import is_installed, read_picture
+from waystation.documents.readers.page_layout import Corner, find_reading_order
 from waystation.documents.readers.passage_image import MAX_PIXELS, PassageImageHeader, PassageImageRequest
+from waystation.documents.readers.pdf import RenderedDocument, render_page_picture
+from waystation.documents.readers.pictures import list_page_loaders
+from waystation.documents.readers.recognition import PagePicture
 
 _SCALE = 150 / 72
 """Pixels per point: 150 dots per inch."""
-_MARGIN = 36
-"""Points of the page that are shown above and below the passage."""
+_MARGIN, _PAGE_HEIGHT = 1, 20
+"""Share of the page that is shown above and below the passage."""
 _NOTHING = frozenset({0, 2, 0xAD, 0xFFFE})
 """Codes of characters that the text of the page does not contain."""
+_MIN_HEIGHT, _USUAL_HEIGHT = 2, 9
+"""Points: rectangles of characters that are lower are made as high as those of usual text."""
 _MIN_LINE_SIGNS = 6
 """Minimum characters of a line that is looked for by itself."""
 _YELLOW = bytes(value * 9 // 20 for value in range(256))
@@ -75,6 +87,16 @@ class _Box(NamedTuple):
     bottom: int
 
 
+class _DrawnPage(NamedTuple):
+    """A page before its passage is marked."""
+
+    rows: list[bytearray]
+    width: int
+    height: int
+    boxes: Sequence[_Box]
+    """Where the passage is."""
+
+
 class _PageText(NamedTuple):
     """The characters of a page without white space, and the number of each within the page."""
 
@@ -91,7 +113,7 @@ def answer(request: bytes, files: Sequence[int]) -> bytes:
     (file,) = files
     try:
         header, pixels = _draw(PassageImageRequest.model_validate_json(request), file)
-    except (PdfiumError, OSError, MemoryError):
+    except (PdfiumError, OSError, MemoryError, UnreadableFileError):
         header, pixels = PassageImageHeader(reason="its page cannot be drawn"), b""
     finally:
         os.close(file)
@@ -101,24 +123,101 @@ def answer(request: bytes, files: Sequence[int]) -> bytes:
 def _draw(request: PassageImageRequest, file: int) -> tuple[PassageImageHeader, bytes]:
     with os.fdopen(file, "rb", closefd=False) as opened:
         opened.seek(0)
-        document = cast("_Document", PdfDocument(opened.read(MAX_FILE_BYTES)))
+        content = opened.read(MAX_FILE_BYTES)
+    drawn = _draw_picture(content, request) if is_picture(content) else _draw_page(content, request)
+    if drawn is None:
+        return PassageImageHeader(reason=f"has no page {request.page}"), b""
+    _mark(drawn.rows, drawn.boxes)
+    margin = _MARGIN * drawn.height // _PAGE_HEIGHT
+    top = max(0, min((box.top for box in drawn.boxes), default=0) - margin)
+    bottom = min(drawn.height, max((box.bottom for box in drawn.boxes), default=drawn.height) + margin)
+    shown = drawn.rows[top:bottom]
+    header = PassageImageHeader(width=drawn.width, height=len(shown), marked=bool(drawn.boxes))
+    return header, b"".join(shown)
+
+
+def _draw_page(content: bytes, request: PassageImageRequest) -> _DrawnPage | None:
+    """Draw a page of a PDF; None if it has no such page."""
+    document = cast("_Document", PdfDocument(content))
     document.init_forms()
     if request.page > len(document):
-        return PassageImageHeader(reason=f"has no page {request.page}"), b""
+        return None
     page = document[request.page - 1]
     width, height = page.get_size()
     scale = min(_SCALE, sqrt(MAX_PIXELS / max(1.0, width * height)) * 0.99)
     bitmap = page.render(scale=scale, rev_byteorder=True, force_bitmap_format=raw.FPDFBitmap_BGR)
-    rows = _list_rows(bitmap)
-    boxes = [_to_pixels(page, bitmap, rect) for rect in _find_rectangles(page.get_textpage(), request)]
-    for box in boxes:
-        _mark(rows, box)
-    margin = int(_MARGIN * scale)
-    top = max(0, min((box.top for box in boxes), default=0) - margin)
-    bottom = min(bitmap.height, max((box.bottom for box in boxes), default=bitmap.height) + margin)
-    shown = rows[top:bottom]
-    header = PassageImageHeader(width=bitmap.width, height=len(shown), marked=bool(boxes))
-    return header, b"".join(shown)
+    if request.is_recognised:
+        picture = render_page_picture(cast("RenderedDocument", document), request.page)
+        boxes = _find_recognised_boxes(picture, request, bitmap.width / picture.width)
+    else:
+        rects = [_raise_flat(rect) for rect in _find_rectangles(page.get_textpage(), request)]
+        boxes = _fill_gaps([_to_pixels(page, bitmap, rect) for rect in rects])
+    return _DrawnPage(_list_rows(bitmap), bitmap.width, bitmap.height, boxes)
+
+
+def _draw_picture(content: bytes, request: PassageImageRequest) -> _DrawnPage | None:
+    """Draw a page of a picture; None if it has no such page."""
+    # Part of the extra `ocr`, like all that reads pictures.
+    from PIL import Image  # noqa: PLC0415
+
+    load = next(islice(list_page_loaders(content), request.page - 1, None), None)
+    if load is None:
+        return None
+    picture = load()
+    scale = min(1.0, sqrt(MAX_PIXELS / (picture.width * picture.height)))
+    size = max(1, int(picture.width * scale)), max(1, int(picture.height * scale))
+    grey = Image.frombytes("L", (picture.width, picture.height), picture.pixels)
+    pixels = grey.resize(size, Image.Resampling.BICUBIC).convert("RGB").tobytes()
+    used = size[0] * _CHANNELS
+    rows = [bytearray(pixels[at : at + used]) for at in range(0, len(pixels), used)]
+    return _DrawnPage(rows, *size, _find_recognised_boxes(picture, request, scale))
+
+
+def _find_recognised_boxes(picture: PagePicture, request: PassageImageRequest, scale: float) -> list[_Box]:
+    """Return where the pieces of recognised text with the words are; none without the extra `ocr`, or for other text.
+
+    `scale`: pixels of the drawn page for each pixel of the picture.
+    """
+    if not request.is_recognised or not is_installed():
+        return []
+    reading = read_picture(picture)
+    signs, numbers = "", list[int]()
+    for number in find_reading_order(reading.pieces):
+        text = _fold_cells(reading.pieces[number][0])
+        signs += text
+        numbers += [number] * len(text)
+    words = _fold_cells(request.words)
+    found = _find_nearest(words, signs, len(_fold_cells(request.before)))
+    touched = [] if found is None else dict.fromkeys(numbers[found : found + len(words)])
+    boxes: list[_Box] = []
+    for number in touched:
+        corners = [_turn_back(corner, picture, reading.quarters) for corner in reading.pieces[number][1]]
+        xs, ys = [int(x * scale) for x, _ in corners], [int(y * scale) for _, y in corners]
+        boxes.append(_Box(max(0, min(xs)), max(0, min(ys)), max(0, *xs), max(0, *ys)))
+    return boxes
+
+
+def _turn_back(corner: Corner, picture: PagePicture, quarters: int) -> Corner:
+    """Return where a place in the picture was before its counter-clockwise quarter turns."""
+    x, y = corner
+    turned = (x, y), (picture.width - y, x), (picture.width - x, picture.height - y), (y, picture.height - x)
+    return turned[quarters % 4]
+
+
+def _fold_cells(text: str) -> str:
+    """Remove white space, and the separators of cells, which are in no recognised piece."""
+    return _fold(text.replace(CELL_SEPARATOR.strip(), ""))
+
+
+def _fill_gaps(boxes: Sequence[_Box]) -> list[_Box]:
+    """Add the spaces between neighbouring words of a line."""
+    filled = [*boxes]
+    for one, other in pairwise(boxes):
+        top, bottom = max(one.top, other.top), min(one.bottom, other.bottom)
+        left, right = min(one.right, other.right), max(one.left, other.left)
+        if 2 * (bottom - top) > min(one.bottom - one.top, other.bottom - other.top) and right - left < bottom - top:
+            filled.append(_Box(left, top, right, bottom))
+    return filled
 
 
 def _list_rows(bitmap: _Bitmap) -> list[bytearray]:
@@ -126,10 +225,20 @@ def _list_rows(bitmap: _Bitmap) -> list[bytearray]:
     return [bytearray(content[at : at + used]) for at in range(0, bitmap.stride * bitmap.height, bitmap.stride)]
 
 
-def _mark(rows: Sequence[bytearray], box: _Box) -> None:
-    for row in rows[box.top : box.bottom]:
-        blue = slice(box.left * _CHANNELS + 2, box.right * _CHANNELS, _CHANNELS)
-        row[blue] = row[blue].translate(_YELLOW)
+def _mark(rows: Sequence[bytearray], boxes: Sequence[_Box]) -> None:
+    """Colour the pixels in the boxes, each once even where boxes overlap."""
+    for number, row in enumerate(rows):
+        done = 0
+        for left, right in sorted((box.left, box.right) for box in boxes if box.top <= number < box.bottom):
+            blue = slice(max(left, done) * _CHANNELS + 2, right * _CHANNELS, _CHANNELS)
+            row[blue] = row[blue].translate(_YELLOW)
+            done = max(done, right)
+
+
+def _raise_flat(rect: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
+    """Return a rectangle that can be seen: the library does not know the height of some fonts."""
+    left, bottom, right, top = rect
+    return (left, bottom, right, top if abs(top - bottom) >= _MIN_HEIGHT else bottom + _USUAL_HEIGHT)
 
 
 def _to_pixels(page: _OpenPage, bitmap: _Bitmap, rect: tuple[float, float, float, float]) -> _Box:
@@ -163,13 +272,10 @@ def _find_rectangles(page: _TextPage, request: PassageImageRequest) -> list[tupl
 
 
 def _load_text(page: _TextPage) -> _PageText:
-    codes = (_PDFIUM.FPDFText_GetUnicode(page.raw, index) for index in range(page.count_chars()))
-    kept = [
-        (chr(code), index)
-        for index, code in enumerate(codes)
-        if code not in _NOTHING and code < 0x110000 and not chr(code).isspace()
-    ]
-    return _PageText("".join(sign for sign, _ in kept), [index for _, index in kept])
+    codes = [_PDFIUM.FPDFText_GetUnicode(page.raw, index) for index in range(page.count_chars())]
+    signs = ["" if code in _NOTHING or code >= 0x110000 else chr(code) for code in codes]
+    kept = [index for index in order_characters(page.raw, signs) if signs[index].strip()]
+    return _PageText("".join(signs[index] for index in kept), kept)
 
 
 def _fold(text: str) -> str:

@@ -7,7 +7,6 @@ import ctypes
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, auto
-from itertools import groupby
 from math import sqrt
 from typing import NamedTuple, Protocol, cast
 
@@ -20,6 +19,7 @@ from waystation.documents.readers.extraction import (
     UnreadableFileError,
     build_skipped_ranges,
 )
+from waystation.documents.readers.glyph_order import has_right_to_left_letters, order_characters
 from waystation.documents.readers.pdf_notes import (
     PageAnnotationSummary,
     list_attachments,
@@ -52,7 +52,6 @@ _BULLET = compile_bounded(r"(?m)^[\uf020-\uf0ff](?=\s)")
 """Of a symbol font."""
 _PUNCTUATION = frozenset("‘’‚“”„–—…•·")
 """Such a code is hardly ever the number of a glyph."""
-_ARABIC = compile_bounded(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _RUN = compile_bounded(rf"{UNKNOWN}(?:[ \t]?{UNKNOWN})++")
 _NO_SIGNS = frozenset({"Cc", "Cn", "Co", "Cs"})
 _MIN_LATIN_LETTERS = 20
@@ -105,12 +104,21 @@ class _PageObject(Protocol):
     def get_bounds(self) -> tuple[float, float, float, float]: ...
 
 
-class _OpenPage(Protocol):
-    def get_textpage(self) -> _TextPage: ...
+class _RenderedPage(Protocol):
     def get_size(self) -> tuple[float, float]: ...
     def render(self, *, scale: float, grayscale: bool) -> _Bitmap: ...
-    def get_objects(self, *, filter: Sequence[int] | None = None, max_depth: int) -> Iterator["_PageObject"]: ...
     def close(self) -> None: ...
+
+
+class RenderedDocument(Protocol):
+    """An open document whose pages can be rendered."""
+
+    def __getitem__(self, index: int) -> _RenderedPage: ...
+
+
+class _OpenPage(_RenderedPage, Protocol):
+    def get_textpage(self) -> _TextPage: ...
+    def get_objects(self, *, filter: Sequence[int] | None = None, max_depth: int) -> Iterator["_PageObject"]: ...
 
 
 class _Document(Protocol):
@@ -127,7 +135,6 @@ class _Functions(Protocol):
     def FPDFText_GetUnicode(self, page: object, index: int) -> int: ...
     def FPDFText_GetTextObject(self, page: object, index: int) -> object: ...
     def FPDFTextObj_GetFont(self, found: object) -> object: ...
-    def FPDFText_GetCharOrigin(self, page: object, index: int, x: object, y: object) -> int: ...
 
 
 _PDFIUM = cast("_Functions", raw)
@@ -196,11 +203,11 @@ def _recognised(
 
 
 def _picture_loader(document: _Document, number: int) -> PictureLoader:
-    return lambda: _render(document, number)
+    return lambda: render_page_picture(document, number)
 
 
-def _render(document: _Document, number: int) -> PagePicture:
-    """Render a page. Raises UnreadableFileError."""
+def render_page_picture(document: RenderedDocument, number: int) -> PagePicture:
+    """Render a page, counted from 1, for text recognition. Raises UnreadableFileError."""
     page = document[number - 1]
     try:
         width, height = page.get_size()
@@ -313,7 +320,7 @@ def _page(document: _Document, number: int, form: object) -> _Page:
     said = page.get_textpage()
     text, doubtful = said.get_text_range(), 0
     unmapped = [*map(_PDFIUM.FPDFText_HasUnicodeMapError, [said.raw] * (count := said.count_chars()), range(count))]
-    if 1 in unmapped or _ARABIC.search(text):
+    if 1 in unmapped or has_right_to_left_letters(text):
         text, doubtful = _careful_text(said.raw, text, [one == 1 for one in unmapped])
     text = _WITHIN_WORD.sub(UNKNOWN, text.translate(_HYPHENS))
     text = _UNSEEN.sub(" ", _PRIVATE.sub(UNKNOWN, _BULLET.sub("•", text)))
@@ -344,7 +351,7 @@ def _careful_text(page: object, text: str, unmapped: Sequence[bool]) -> tuple[st
     codes = [*map(ord, text)] if len(text) == len(unmapped) else _codes(page, len(unmapped))
     signs = ["" if code in _NOTHING else chr(code) if code < 0x110000 else UNKNOWN for code in codes]
     doubtful = _hide_unmapped(page, signs, codes, unmapped) if any(unmapped) else 0
-    return "".join(_in_order(page, signs)), doubtful
+    return "".join(signs[index] for index in order_characters(page, signs)), doubtful
 
 
 def _codes(page: object, count: int) -> list[int]:
@@ -405,31 +412,3 @@ def _trust(said: str) -> _Trust:
     if usual < _MIN_MEAN_FREQUENCY or max(map(len, said.split())) > _MAX_WORD_CHARACTERS:
         return _Trust.NONE
     return _Trust.FULL if usual > _SURELY_USUAL else _Trust.DOUBT
-
-
-_JOINED = frozenset(
-    unicodedata.normalize("NFKC", chr(code)) for code in (*range(0xFB50, 0xFE00), *range(0xFE70, 0xFEFD))
-)
-"""What the one-glyph forms of Arabic stand for, in reading order."""
-
-
-def _in_order(page: object, signs: Sequence[str]) -> Iterator[str]:
-    """Yield the characters, with the letters of one glyph in reading order.
-
-    The library reverses right-to-left text character by character, and treats the letters of one glyph, such as lam and
-    alef, as characters. It has already corrected those whose glyph has a character of its own.
-    """
-    if not any(map(_ARABIC.match, signs)):
-        yield from signs
-        return
-    origins = [_origin(page, index) if _ARABIC.match(sign) else (float(index), "") for index, sign in enumerate(signs)]
-    for _, indices in groupby(range(len(signs)), lambda index: origins[index]):
-        letters = "".join(signs[index] for index in indices)
-        is_glyph = len(letters) > 1 and letters.isalpha()
-        yield letters[::-1] if is_glyph and (letters not in _JOINED or letters[::-1] in _JOINED) else letters
-
-
-def _origin(page: object, index: int) -> tuple[float, float]:
-    x, y = ctypes.c_double(), ctypes.c_double()
-    _PDFIUM.FPDFText_GetCharOrigin(page, index, x, y)
-    return x.value, y.value

@@ -36,7 +36,7 @@ def extract_picture(content: bytes, recogniser: PageRecogniser) -> ExtractionRes
         UnreadableFileError: no text was recognised.
     """
     recogniser.require()
-    results = dict(enumerate(recogniser.recognise(_pages(content)), 1))
+    results = dict(enumerate(recogniser.recognise(list_page_loaders(content)), 1))
     parts = [
         DocumentPart(result.render_place(f"page {number}"), result.text)
         for number, result in results.items()
@@ -47,7 +47,7 @@ def extract_picture(content: bytes, recogniser: PageRecogniser) -> ExtractionRes
     return ExtractionResult(parts, [*list_unrecognised_pages(results)])
 
 
-def _pages(content: bytes) -> Iterator[PictureLoader]:
+def list_page_loaders(content: bytes) -> Iterator[PictureLoader]:
     """Yield a loader for each page. Raises UnreadableFileError."""
     # Part of the extra: other files are read without it.
     from PIL import Image  # noqa: PLC0415

@@ -3,8 +3,8 @@
 Values are written as the cells show them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import date, datetime, time, timedelta
 from io import BytesIO
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from python_calamine import (
     SheetVisibleEnum,
 )
 
-from waystation.documents.documents import SkippedItem
+from waystation.documents.documents import CELL_SEPARATOR, SkippedItem
 from waystation.documents.readers.binary_sheets import read_binary_sheet_ids, remove_binary_sheets
 from waystation.documents.readers.cell_formats import CellPosition, SheetInfo
 from waystation.documents.readers.compound_file import (
@@ -76,7 +76,9 @@ def extract_spreadsheet(content: bytes, archive: ZipFile | None = None, main: st
                     left_out.append(SkippedItem(name=place, reason=reason))
                     continue
                 try:
-                    read = _Rows(opened.get_sheet_by_name(sheet.name), book.look(at, sheet.name))
+                    with _translate_panics():
+                        found = opened.get_sheet_by_name(sheet.name)
+                    read = _Rows(found, book.look(at, sheet.name))
                 except (CalamineError, OSError, UnreadableFileError):
                     left_out.append(SkippedItem(name=place, reason=_DAMAGED))
                     continue
@@ -143,14 +145,14 @@ class _Book:
     def open_workbook(self) -> CalamineWorkbook:
         """Open the workbook. Raises CalamineError, PasswordError."""
         try:
-            return CalamineWorkbook.from_filelike(BytesIO(self._content))
+            return _open_workbook(self._content)
         except PasswordError:
             raise
         except CalamineError:
             again = self._without_unknown()
             if again is None:
                 raise
-            return CalamineWorkbook.from_filelike(BytesIO(again))
+            return _open_workbook(again)
 
     def _without_unknown(self) -> bytes | None:
         """Return the file as the library expects it: it fails at any unknown sheet in the list.
@@ -229,6 +231,23 @@ def _sheet_members(archive: ZipFile, main: str) -> dict[str, str]:
     except UnreadableFileError:
         return {}
     return {sheet.get("name", ""): targets.get(get_relationship_id(sheet), "") for sheet in sheets}
+
+
+@contextmanager
+def _translate_panics() -> Generator[None]:
+    """Raise a CalamineError if the library breaks off where it thinks that it cannot fail."""
+    try:
+        yield
+    except BaseException as error:
+        # The class of such errors cannot be imported.
+        if type(error).__name__ == "PanicException":
+            raise CalamineError(str(error)) from error
+        raise
+
+
+def _open_workbook(content: bytes) -> CalamineWorkbook:
+    with _translate_panics():
+        return CalamineWorkbook.from_filelike(BytesIO(content))
 
 
 class _Merged(NamedTuple):
@@ -333,7 +352,7 @@ def _letters(column: int) -> str:
 def _line(cells: list[str]) -> str:
     while cells and not cells[-1]:
         cells.pop()
-    return " | ".join(cells)
+    return CELL_SEPARATOR.join(cells)
 
 
 def _shown(cell: _Cell) -> str:

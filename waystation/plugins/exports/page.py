@@ -6,7 +6,9 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from html import escape
 from types import MappingProxyType
+from typing import NamedTuple
 
+from waystation.documents.cited_passages import PassageLine, PassageView
 from waystation.reports.blocks import (
     CodeBlock,
     ExportedReport,
@@ -25,13 +27,23 @@ from waystation.reports.blocks import (
     render_mark_number,
 )
 
-_NO_PICTURES: Mapping[int, bytes] = MappingProxyType({})
+
+class SourceExtras(NamedTuple):
+    """What is shown below each source, by its number."""
+
+    pictures: Mapping[int, bytes] = MappingProxyType({})
+    """PNG pictures of passages on their pages."""
+    passages: Mapping[int, PassageView] = MappingProxyType({})
+    """The cited lines, cells, or parts of e-mails."""
+
+
+NO_EXTRAS = SourceExtras()
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _STYLE = """
 :root{color-scheme:light dark;--ink:#1d2126;--paper:#fff;--soft:#5c6670;--line:#d8dde2;--tint:#f4f6f8;--link:#1a5fa8;
---fault:#a8261f}
+--fault:#a8261f;--mark:#fff3b0}
 @media(prefers-color-scheme:dark){:root{--ink:#e3e6e9;--paper:#16191d;--soft:#9aa5b0;--line:#363d45;--tint:#20252b;
---link:#85b8f0;--fault:#ff8f85}}
+--link:#85b8f0;--fault:#ff8f85;--mark:#4d4413}}
 *{box-sizing:border-box}
 body{margin:0 auto;padding:3rem 1.25rem 4rem;max-width:44rem;background:var(--paper);color:var(--ink);
 font:1.0625rem/1.6 Charter,"Bitstream Charter","Sitka Text",Cambria,Georgia,serif;overflow-wrap:anywhere}
@@ -59,31 +71,31 @@ th{border-bottom-width:2px;font-size:.86rem}
 hr{border:0;border-top:1px solid var(--line);margin:2rem 0}
 .sources ol{list-style:none;padding:0;columns:17rem 2;column-gap:2rem}
 .pictured ol{columns:auto}.pictured li{flex-wrap:wrap}.pictured img{max-width:100%;border:1px solid var(--line)}
+.passage{flex-basis:100%;margin-inline-start:2.8rem}.passage table{font-size:.82rem;margin:.2rem 0 .6rem}
+.passage td{padding:.1rem .5rem;white-space:pre-wrap}.passage th{padding:.1rem .5rem}.passage .line{color:var(--soft);
+text-align:end}.passage .cited td,.passage .cited th{background:var(--mark)}.message td{border:0}
 .sources li{break-inside:avoid;display:flex;gap:.6rem;padding:.15rem .3rem;line-height:1.45}
 .sources,.account{font-size:.88rem}.sources .number{flex:none;font-size:1em;min-width:2.2rem;text-align:end}
 .sources :target{background:var(--tint);outline:2px solid var(--link)}
 .account{color:var(--soft);margin-top:3rem;border-top:1px solid var(--line)}
 .account h2{font-size:1.05rem}.sources h2{font-size:1.2rem}
 @media print{@page{margin:22mm 20mm}:root{color-scheme:light;--ink:#000;--paper:#fff;--soft:#444;--line:#bbb;
---tint:#f3f3f3;--link:#000;--fault:#a8261f}
+--tint:#f3f3f3;--link:#000;--fault:#a8261f;--mark:#fff3b0}
 body{padding:0;max-width:none;font-size:10.5pt}h1,h2,h3,h4{break-after:avoid}
 li,blockquote,tr{break-inside:avoid}p{orphans:3;widows:3}}
 """
 
 
-def render_html_page(report: ExportedReport, pictures: Mapping[int, bytes] = _NO_PICTURES) -> str:
-    """Render the page. Each citation links to the list of sources, and each source back to its first citation.
-
-    `pictures`: PNG pictures of cited passages, by the number of the source.
-    """
-    policy = f"{_POLICY}; img-src data:" if pictures else _POLICY
+def render_html_page(report: ExportedReport, extras: SourceExtras = NO_EXTRAS) -> str:
+    """Render the page. Each citation links to the list of sources, and each source back to its first citation."""
+    policy = f"{_POLICY}; img-src data:" if extras.pictures else _POLICY
     return "\n".join([
         '<!doctype html>\n<html lang="en">\n<head>',
         f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{policy}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="referrer" content="no-referrer">',
         f"<title>{escape(report.title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n<main>",
-        _Writer(report.sources, pictures=pictures).render(report),
+        _Writer(report.sources, extras=extras).render(report),
         "</main>\n</body>\n</html>\n",
     ])  # fmt: skip
 
@@ -96,13 +108,11 @@ def render_html_body(report: ExportedReport, page: str) -> str:
 class _Writer:
     """Writes HTML, and tracks which sources were cited already."""
 
-    def __init__(
-        self, sources: Iterable[NumberedSource], page: str = "", pictures: Mapping[int, bytes] = _NO_PICTURES
-    ) -> None:
+    def __init__(self, sources: Iterable[NumberedSource], page: str = "", extras: SourceExtras = NO_EXTRAS) -> None:
         self._sources = {source.number: source for source in sources}
         self._cited: set[int] = set()
         self._page = page
-        self._pictures = pictures
+        self._extras = extras
 
     def render(self, report: ExportedReport) -> str:
         parts = [
@@ -122,7 +132,7 @@ class _Writer:
             remarks = "\n".join(map(self._remark, report.remarks))
             said += f'<ul class="remarks">\n{remarks}\n</ul>\n'
         items = "\n".join(map(self._source, report.sources))
-        kind = "sources pictured" if self._pictures else "sources"
+        kind = "sources" if self._extras == NO_EXTRAS else "sources pictured"
         return f'<section class="{kind}">\n<h2>Sources</h2>\n{said}<ol>\n{items}\n</ol>\n</section>'
 
     def _source(self, source: NumberedSource) -> str:
@@ -130,10 +140,21 @@ class _Writer:
         number = f'<a class="cite number" href="#cite-{source.number}">{render_citation_number(source)}</a>'
         name = f'<bdi title="{escape(source.document)}">{escape(source.name)}</bdi>'
         said = f"{number}<span>{name}, {escape(source.where)}{fault}</span>"
-        return f'<li id="source-{source.number}">{said}{self._picture(source)}</li>'
+        return f'<li id="source-{source.number}">{said}{self._passage(source)}{self._picture(source)}</li>'
+
+    def _passage(self, source: NumberedSource) -> str:
+        if (passage := self._extras.passages.get(source.number)) is None:
+            return ""
+        headers = [(one.name, one.value) for one in passage.message]
+        if headers:
+            headers.append(("Part", passage.part or "the message"))
+        said = "".join(_row("td", map(escape, header)) for header in headers)
+        rows = "\n".join(_passage_row(line, passage.columns) for line in passage.lines)
+        message = f'<table class="message">{said}</table>' if said else ""
+        return f'<div class="table passage">{message}<table>\n{rows}\n</table></div>'
 
     def _picture(self, source: NumberedSource) -> str:
-        if (png := self._pictures.get(source.number)) is None:
+        if (png := self._extras.pictures.get(source.number)) is None:
             return ""
         words = escape(f"{source.name}, {source.where}, on its page")
         return f'<img alt="{words}" src="data:image/png;base64,{b64encode(png).decode()}">'
@@ -202,6 +223,15 @@ def _mark(mark: SentenceMark, text: str) -> str:
     place = f' id="sentence-{mark.number}"' if mark.is_first else ""
     link = f'<a class="fault"{place} href="#remark-{mark.number}" title="{reason}" aria-label="{reason}">'
     return f'<sup class="verdict">{link}{render_mark_number(mark.number)}</a></sup>'
+
+
+def _passage_row(line: PassageLine, columns: int) -> str:
+    """Write a line with its number, or a row with its cells."""
+    tag = "th" if line.is_head else "td"
+    cells = line.cells + ("",) * (columns - len(line.cells)) if columns else (line.text,)
+    shown = "".join(f'<{tag} dir="auto">{escape(cell)}</{tag}>' for cell in cells)
+    kind = ' class="cited"' if line.is_cited else ""
+    return f'<tr{kind}><td class="line">{line.number}</td>{shown}</tr>'
 
 
 def _row(tag: str, cells: Iterable[str]) -> str:

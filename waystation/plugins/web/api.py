@@ -15,6 +15,7 @@ from waystation.client import Client
 from waystation.client.agent_contexts import MemoryMatchJson, MemorySearchRequest
 from waystation.client.exports import load_report
 from waystation.client.file_previews import FilePreviews
+from waystation.client.passage_views import SourceView, load_source_view
 from waystation.client.remote import MESSAGE_PATH, REMOTE_METHODS, VERSION_HEADER
 from waystation.context.audit import AnnotatedTranscript, build_transcript_view
 from waystation.context.history import build_model_view
@@ -25,9 +26,15 @@ from waystation.kernel.value import EagerValue, UtcMoment
 from waystation.memory.passages import MemoryExcerpt
 from waystation.plugins.web.access import PROBLEM, CurrentPrincipal, ProblemDetails
 from waystation.plugins.web.event_feed import EVENT_STREAM, EventFeed
-from waystation.plugins.web.file_previews import Redacted, UploadedFiles, Uploads
 from waystation.plugins.web.principals import Principal
-from waystation.plugins.web.report_exports import FILES, PNG, Exporter, ReportForm, draw_uploaded_passage
+from waystation.plugins.web.report_exports import (
+    FILES,
+    PNG,
+    Exporter,
+    ReportForm,
+    draw_uploaded_passage,
+    find_source,
+)
 from waystation.plugins.web.request_bodies import (
     Denial,
     Grant,
@@ -54,6 +61,7 @@ from waystation.plugins.web.request_bodies import (
     set_session_limit,
     submit_new_task,
 )
+from waystation.plugins.web.uploads import Redacted, UploadedFiles, Uploads
 from waystation.security.untrusted import replace_control_characters
 from waystation.tasks.progress import DayRange, SpendingReport
 from waystation.tasks.signals import SIGNALS, AnswerResult, UpdateResult
@@ -137,6 +145,7 @@ ONE_SESSION = "Only tasks of this session."
 FIRST_INDEX = "Index of the first item to return, from 0."
 MAX_COUNT = "Maximum number of items to return."
 REPORT_FORMAT = "Format of the report."
+SOURCE_NUMBER = "Number of the source in the report."
 
 
 class TaskQuery(EagerValue):
@@ -247,6 +256,20 @@ async def get_report(
     return await making.build_response(found, form)
 
 
+@v1.get("/tasks/{task}/report/source")
+async def get_source(
+    client: TenantClient,
+    task: TaskPath,
+    source: Annotated[int, Query(ge=1, le=100_000, description=SOURCE_NUMBER)],
+) -> SourceView:
+    """Get a source of the newest report and its passage as submitted, with the lines around it.
+
+    Of a sheet, the passage has rows with their cells and the heads of the columns; of an e-mail, its headers and part.
+    """
+    task_id = await client.resolve_task_id(task)
+    return await load_source_view(client, task_id, await find_source(client, task_id, source))
+
+
 @v1.post(
     "/tasks/{task}/report/picture",
     response_class=Response,
@@ -255,10 +278,10 @@ async def get_report(
 async def post_picture(
     client: TenantClient,
     task: TaskPath,
-    source: Annotated[int, Query(ge=1, le=100_000, description="Number of the source in the report.")],
-    document: Annotated[UploadFile, File(description="The PDF as it was submitted. It is not stored.")],
+    source: Annotated[int, Query(ge=1, le=100_000, description=SOURCE_NUMBER)],
+    document: Annotated[UploadFile, File(description="The PDF or picture as it was submitted. It is not stored.")],
 ) -> Response:
-    """Draw the page of a cited PDF with the cited passage marked."""
+    """Draw the page of a cited PDF or picture with the cited passage marked."""
     return await draw_uploaded_passage(client, await client.resolve_task_id(task), source, [document])
 
 

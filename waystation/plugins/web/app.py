@@ -64,11 +64,11 @@ from waystation.plugins.web.access import (
     describe_unknown_outcome,
 )
 from waystation.plugins.web.event_feed import EventFeed
-from waystation.plugins.web.file_previews import UploadReader
 from waystation.plugins.web.principals import Authenticator, build_local_sign_in_url, generate_token
 from waystation.plugins.web.report_exports import ReportExporter
 from waystation.plugins.web.request_bodies import format_body_fault, format_faults
 from waystation.plugins.web.request_timeouts import RequestTimeoutProtocol
+from waystation.plugins.web.uploads import UploadReader
 from waystation.security.untrusted import replace_control_characters
 from waystation.workers.memory import MemoryReader
 

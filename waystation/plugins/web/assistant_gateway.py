@@ -19,6 +19,7 @@ from waystation.client.agent_contexts import MemoryMatchJson
 from waystation.client.store_queries import load_redacted_document_text
 from waystation.config.settings import Settings
 from waystation.documents.citations import parse_citations
+from waystation.documents.cited_sentences import CitedSentence
 from waystation.documents.document_loading import DocumentLoadResult, assign_unique_names, load_documents, load_skills
 from waystation.documents.documents import SkippedItem, SourceDocument
 from waystation.documents.procedures import ProcedureSource
@@ -124,6 +125,8 @@ class ReportPart(Value):
     """Result of the check of all its citations, as a sentence."""
     sources: tuple[NumberedSource, ...]
     """Sources cited in this part; `fault` says why a citation failed the check."""
+    sentences: tuple[CitedSentence, ...] = ()
+    """Sentences that cite only these sources, each with the result of the comparison with its lines."""
 
 
 class FinishedTask(AcceptedTask, ReportPart):
@@ -207,6 +210,7 @@ class AssistantGateway:
         sections = await asyncio.to_thread(split_into_sections, stored.body)
         part = whole.markdown if section is None else find_section(sections, section)
         cited = {(one.document, one.first_line, one.last_line) for one in parse_citations(part)}
+        written = {f"[{document}:{first}-{last}]" for document, first, last in cited}
         return ReportPart(
             task_id=whole.task_id,
             phase=whole.phase,
@@ -218,6 +222,7 @@ class AssistantGateway:
             markdown=part,
             checked=exported.checked,
             sources=tuple(one for one in exported.sources if (one.document, one.first_line, one.last_line) in cited),
+            sentences=tuple(one for one in whole.sentences if written.issuperset(one.citations)),
         )
 
     async def build_finished_task(self, view: TaskView) -> FinishedTask:

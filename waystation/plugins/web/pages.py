@@ -25,6 +25,7 @@ from waystation.client.agent_contexts import (
     format_passage_origin,
 )
 from waystation.client.file_previews import FilePreviews
+from waystation.client.passage_views import load_source_view
 from waystation.client.store_queries import DEFAULT_TASK_LIMIT
 from waystation.context.audit import build_transcript_view
 from waystation.documents.document_loading import DocumentLoadResult
@@ -55,7 +56,6 @@ from waystation.plugins.web.api import (
 from waystation.plugins.web.app import convert_exception_to_problem
 from waystation.plugins.web.charts import build_daily_spending_chart
 from waystation.plugins.web.event_feed import EventFeed
-from waystation.plugins.web.file_previews import MAX_FILES, Uploads
 from waystation.plugins.web.forms import (
     NO_REJECTED_FORM,
     WHOLE_FORM,
@@ -97,12 +97,12 @@ from waystation.plugins.web.task_page import (
     LinkBuilder,
     build_exported_report,
     build_task_page_view,
-    extract_cited_lines,
     load_exported_report,
     render_report_markup,
     render_run_file,
     render_template,
 )
+from waystation.plugins.web.uploads import MAX_FILES, Uploads
 from waystation.tasks.approvals import is_amount_rejection
 from waystation.tasks.details import parse_grant
 from waystation.tasks.progress import SpendingGrouping
@@ -490,10 +490,10 @@ async def render_report_page(
     if report is None:
         raise BadInput(f"{task_id} has no report yet")
     cited = next((one for one in report.sources if one.number == source), None)
-    lines, remark = (), ""
+    passage, remark = None, ""
     if cited is not None:
         try:
-            lines = extract_cited_lines(await client.get_document_text(task_id, cited.document), cited)
+            passage = (await load_source_view(client, task_id, cited)).passage
         except BadInput as gone:
             remark = str(gone)
     return _page(
@@ -504,7 +504,7 @@ async def render_report_page(
         report=await render_report_markup(report, task_id),
         source=cited,
         most_bytes=MAX_BODY_BYTES,
-        lines=lines,
+        passage=passage,
         remark=remark,
     )
 
@@ -513,7 +513,7 @@ async def render_report_page(
 async def render_picture_by_form(
     request: Request, client: TenantClient, task: TaskPath, source: Annotated[int, Query(ge=1, le=100_000)]
 ) -> Response:
-    """Draw the page of the chosen PDF with the passage of a source marked. The file is not stored."""
+    """Draw the page of the chosen file with the passage of a source marked. The file is not stored."""
 
     async def act(form: FormData) -> Response:
         return await draw_uploaded_passage(client, await client.resolve_task_id(task), source, _files_of(form))

@@ -21,6 +21,7 @@ from waystation.client.exports import (
 )
 from waystation.client.passage_pictures import load_cited_passage, render_cited_passage
 from waystation.kernel.errors import BadInput
+from waystation.reports.blocks import NumberedSource
 from waystation.reports.markdown import render_report_html
 from waystation.tasks.view import ReportView
 
@@ -81,19 +82,25 @@ class ReportExporter:
 _DRAWING = asyncio.Semaphore(AT_ONCE)
 
 
-async def draw_uploaded_passage(client: Client, task_id: str, number: int, files: Sequence[UploadFile]) -> Response:
-    """Draw the passage of a source of the newest report on the page of its PDF, of which the file was sent.
-
-    Raises:
-        BadInput: The report has no such source, it is not on a page of a PDF, or this is another file.
-    """
-    if len(files) != 1:
-        raise BadInput("choose the PDF that was submitted, and no other file")
+async def find_source(client: Client, task_id: str, number: int) -> NumberedSource:
+    """Return a source of the newest report. Raises BadInput if there is none with this number."""
     found = await load_report(client, task_id)
     sources = await asyncio.to_thread(list_report_sources, found)
     source = next((one for one in sources if one.number == number), None)
     if source is None:
         raise BadInput(f"the report has no source {number}")
+    return source
+
+
+async def draw_uploaded_passage(client: Client, task_id: str, number: int, files: Sequence[UploadFile]) -> Response:
+    """Draw the passage of a source of the newest report on its page, of which the file was sent.
+
+    Raises:
+        BadInput: The report has no such source, it is not on a page of a PDF or a picture, or this is another file.
+    """
+    if len(files) != 1:
+        raise BadInput("choose the file that was submitted, and no other one")
+    source = await find_source(client, task_id, number)
     passage = await load_cited_passage(client, task_id, source)
     async with _DRAWING:
         with NamedTemporaryFile() as file:

@@ -36,7 +36,7 @@ from waystation.plugins.web.diagrams import (
 )
 from waystation.plugins.web.event_feed import TaskEventCache
 from waystation.privacy.policy import PLACEHOLDER_PATTERN
-from waystation.reports.blocks import ExportedReport, NumberedSource, ReportMetadata, parse_stored_report
+from waystation.reports.blocks import ExportedReport, ReportMetadata, parse_stored_report
 from waystation.reports.markdown import build_report_export
 from waystation.security.untrusted import render_claimed_name, replace_control_characters, sanitize_line
 from waystation.tasks.approvals import describe_plan_request
@@ -53,7 +53,6 @@ from waystation.tasks.progress import CostBreakdown
 from waystation.tasks.view import PendingApproval, TaskView
 
 FOLDER = Path(__file__).parent
-LINES_AROUND, MAX_CITED_LINES = 12, 400
 FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 
 
@@ -231,24 +230,6 @@ async def render_report_markup(
     """
     page = f"/tasks/{task_id}/report" if kind == "pages" else ""
     return Markup(await run_in_threadpool(render_html_body, exported, page))
-
-
-class CitedLine(NamedTuple):
-    """A line of a document next to a report."""
-
-    number: int
-    text: str
-    cited: bool
-
-
-def extract_cited_lines(text: str, source: NumberedSource) -> tuple[CitedLine, ...]:
-    """Return the cited lines with their surroundings."""
-    lines = text.split("\n")
-    first, last = max(1, source.first_line - LINES_AROUND), min(len(lines), source.last_line + LINES_AROUND)
-    shown_lines = range(first, min(last, first + MAX_CITED_LINES) + 1)
-    return tuple(
-        CitedLine(number, lines[number - 1], source.first_line <= number <= source.last_line) for number in shown_lines
-    )
 
 
 async def render_run_file(client: Client, task_id: str) -> str:

@@ -1,4 +1,4 @@
-"""Uploaded files as agents would see them, for the API and the web pages. Nothing is stored."""
+"""Reads uploaded files for the API and the web pages, one request at a time."""
 
 import asyncio
 from collections.abc import Sequence
