@@ -21,7 +21,7 @@ QUICK = {
     "agents": _modules("""
         agent_loop agent_run analysis_deliverables cache_warmer citation_feedback compactor_hooks compactor_open_work
         compactor_validation
-        delegate_tool document_change_notices initial_prompt_size metering pin_message possibly_billed
+        delegate_tool call_waits document_change_notices initial_prompt_size metering pin_message possibly_billed
         prompt_sections recall_name_restoration reply_redaction report_criteria run_repository status_messages
         stop_reasons
         store_outage

@@ -7,12 +7,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from random import random
 
 from pydantic import BaseModel
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from waystation.activities.activity_errors import get_current_attempt, set_agent_status
-from waystation.agents.call_ledger import MeteredModel
+from waystation.activities.activity_errors import get_current_attempt, set_agent_status, sleep_unless_stopping
+from waystation.agents.call_ledger import MeteredModel, RetryWaits
 from waystation.agents.citation_checker import CitationChecker
 from waystation.agents.citation_feedback import SubmissionChecker
 from waystation.agents.compactor import NO_HOOKS, CompactionHooks, Compactor
@@ -132,7 +133,12 @@ class ActivityDeps:
     def metered_model(self) -> MeteredModel:
         """The model, which records its calls in the store before it makes them."""
         return MeteredModel(
-            model=self.model, store=self.store, clock=utc_now, meter=self.meter, report_status=set_agent_status
+            model=self.model,
+            store=self.store,
+            clock=utc_now,
+            meter=self.meter,
+            report_status=set_agent_status,
+            waits=RetryWaits(sleep_unless_stopping, random),
         )
 
     @property

@@ -97,6 +97,7 @@ COLUMNS = {
         "stop": "why a reply ended, which spans tell and nothing decides by",
         "dropped_thinking": "how many blocks a provider left out, for the bill",
         "cache_miss": "a word of the provider's, for the bill",
+        "waited_ms": "how long a call waited for a rate limit, for people to see",
         "at": MOMENT,
     },
     "intents": {

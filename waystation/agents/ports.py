@@ -349,6 +349,10 @@ class Meter(Protocol):
         """Record a model call that gave no reply."""
         ...
 
+    def record_model_wait(self, model: str, seconds: float) -> None:
+        """Record that a call waited because of the provider's rate limit."""
+        ...
+
     def record_compaction(self, outcome: CompactionOutcome) -> None:
         """Record the end of a compaction."""
         ...

@@ -5,7 +5,9 @@ since they can quote the request.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from copy import copy
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -349,7 +351,7 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
     seconds = _number(named)
     if seconds is not None:
         return min(seconds, MAX_RETRY_DELAY_SECONDS)
-    until, now = _date(named), _date(headers.get("date"))
+    until, now = parse_http_date(named), parse_http_date(headers.get("date"))
     return (
         None if until is None or now is None else min(max(0.0, (until - now).total_seconds()), MAX_RETRY_DELAY_SECONDS)
     )
@@ -363,7 +365,8 @@ def _number(text: str | None) -> float | None:
     return number if isfinite(number) and number >= 0 else None
 
 
-def _date(text: str | None) -> datetime | None:
+def parse_http_date(text: str | None) -> datetime | None:
+    """Parse the date of a header; None if it is not one."""
     try:
         moment = parsedate_to_datetime(text or "")
     except (ValueError, OverflowError):
@@ -411,6 +414,24 @@ def build_read_timeout(seconds: float) -> httpx2.Timeout:
     return httpx2.Timeout(seconds, connect=CONNECT_SECONDS)
 
 
+ResponseListener = Callable[[int, Mapping[str, str]], None]
+"""Receives the status and the headers of a response as soon as they arrive."""
+_LISTENER: ContextVar[ResponseListener] = ContextVar("response listener")
+
+
+@contextmanager
+def watch_responses(listener: ResponseListener) -> Generator[None]:
+    """Pass the status and the headers of every response to calls inside the block to the listener.
+
+    A context variable carries it through the vendors' SDKs, which return a reply's headers late or not at all.
+    """
+    before = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(before)
+
+
 def install_stream_watchdog(client: httpx2.AsyncClient, later: float) -> httpx2.AsyncClient:
     """Make the client watch what it receives: the SDK swallows pings, and its time-outs have only one length.
 
@@ -421,6 +442,8 @@ def install_stream_watchdog(client: httpx2.AsyncClient, later: float) -> httpx2.
         request.extensions[_BEGAN] = asyncio.get_running_loop().time()
 
     async def watch(response: httpx2.Response) -> None:
+        if (listener := _LISTENER.get(None)) is not None:
+            listener(response.status_code, response.headers)
         extensions = response.request.extensions
         waited = asyncio.get_running_loop().time() - extensions[_BEGAN]
         if response.headers.get("content-encoding", _AS_IT_IS) != _AS_IT_IS:

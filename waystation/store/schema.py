@@ -258,6 +258,7 @@ charges = Table(
     Column("stop", String, nullable=False, server_default=""),
     Column("dropped_thinking", BigInteger, nullable=False, server_default="0"),
     Column("cache_miss", String, nullable=False, server_default=""),
+    Column("waited_ms", BigInteger, nullable=False, server_default="0"),
     Column("cost_micro_usd", BigInteger),
     Column("at", UtcDateTime, nullable=False),
     UniqueConstraint("run_id", "key"),

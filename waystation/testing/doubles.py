@@ -262,6 +262,8 @@ class RecordingMeter:
         self.charges: list[Charge] = []
         self.failures: list[tuple[CallKind, str, ModelError]] = []
         """Kind of call, model, error."""
+        self.waits: list[tuple[str, float]] = []
+        """Model, and seconds that a call of it waited for the rate limit."""
         self.compactions: list[CompactionOutcome] = []
         self.redactions: Counter[TextDestination] = Counter()
         self.gauges: dict[str, int] = {}
@@ -276,6 +278,10 @@ class RecordingMeter:
     def record_model_failure(self, kind: CallKind, model: str, error: ModelError) -> None:
         """See `Meter`."""
         self.failures.append((kind, model, error))
+
+    def record_model_wait(self, model: str, seconds: float) -> None:
+        """See `Meter`."""
+        self.waits.append((model, seconds))
 
     def record_compaction(self, outcome: CompactionOutcome) -> None:
         """See `Meter`."""

@@ -88,6 +88,9 @@ class TemporalMeter:
         self._cost = meter.create_counter("waystation_cost_microdollars", "List price of answered calls, USD * 1e-6")
         self._unpriced = meter.create_counter("waystation_unpriced_calls", "Answered calls of models without a price")
         self._calls = meter.create_counter("waystation_model_calls", "Model calls")
+        self._waits = meter.create_histogram_float(
+            "waystation_model_wait", "Time that calls waited because of a rate limit", "s"
+        )
         self._searches = meter.create_counter("waystation_web_searches", "Searches of the web, by the provider")
         self._compactions = meter.create_counter("waystation_compactions", "Compactions of agents' contexts")
         self._saved = meter.create_counter("waystation_compaction_saved_tokens", "Tokens by which requests shrank")
@@ -119,6 +122,10 @@ class TemporalMeter:
         """See `Meter`."""
         outcome = "unavailable" if isinstance(error, ModelUnavailable) else "rejected"
         self._calls.add(1, {"model": model, "call": kind, "outcome": outcome})
+
+    def record_model_wait(self, model: str, seconds: float) -> None:
+        """See `Meter`."""
+        self._waits.record(seconds, {"model": model})
 
     def record_compaction(self, outcome: CompactionOutcome) -> None:
         """See `Meter`."""

@@ -157,6 +157,7 @@ def upgrade() -> None:
         sa.Column("stop", sa.String(), server_default="", nullable=False),
         sa.Column("dropped_thinking", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("cache_miss", sa.String(), server_default="", nullable=False),
+        sa.Column("waited_ms", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("cost_micro_usd", sa.BigInteger()),
         sa.Column("at", MOMENT, nullable=False),
         sa.ForeignKeyConstraint(["run_id"], ["runs.run_id"], name="fk_charges_run_id"),
