@@ -14,7 +14,7 @@ from waystation.agents.call_ledger import (
     MAX_JITTER_SECONDS,
     MAX_RETRY_WAIT_SECONDS,
     MeteredModel,
-    RetryWaits,
+    RetryWaitPolicy,
     compute_retry_wait,
 )
 from waystation.agents.leg import AgentFinished, LegRequest
@@ -47,7 +47,7 @@ class Leg:
 
     async def run(self, *answers: ModelResponse | ModelError, jitter: float = 0.0) -> ScriptedModel:
         env, model = self.env, ScriptedModel(answers)
-        waits = RetryWaits(self._sleep, lambda: jitter)
+        waits = RetryWaitPolicy(self._sleep, lambda: jitter)
         metered = MeteredModel(model, env.store, env.clock, env.meter, self.statuses.append, waits)
         loop = replace(env.agent_loop, model=metered)
         request = LegRequest(run=env.run_ref(), leg=1, limit=env.limit, config=env.terms)

@@ -109,6 +109,12 @@ COLUMNS = {
         "worst_case_micro_usd": SPENT,
         "at": MOMENT,
     },
+    "rate_limits": {
+        "endpoint": KEY,
+        "account": "keyed hash of the API key, which only finds the row",
+        "model": KEY,
+        "state": "numbers: limits, levels, and how many calls of each worker wait",
+    },
     "tool_intents": {"run_id": KEY, "tool_use_id": KEY, "at": MOMENT},
     "outcomes": {"run_id": KEY, "leg": KEY, "body": SEALED, "committed_at": MOMENT},
     "passages": {

@@ -154,7 +154,7 @@ def _no_tenant() -> str:
 
 
 @dataclass(frozen=True)
-class RetryWaits:
+class RetryWaitPolicy:
     """How refused calls are waited for. By default not at all: the error goes to the caller."""
 
     sleep: Callable[[float], Awaitable[bool]] = _do_not_wait
@@ -163,11 +163,11 @@ class RetryWaits:
     """Returns a random number from 0 to 1."""
 
 
-NO_RETRY_WAITS = RetryWaits()
+NO_RETRY_WAITS = RetryWaitPolicy()
 
 
 @dataclass
-class CallWait:
+class CallWaitTracker:
     """What one call has waited for its provider. A `WaitObserver`."""
 
     model: str
@@ -205,7 +205,7 @@ class MeteredModel:
     meter: Meter
     report_status: Callable[[AgentStatus], None] = ignore_status
     """Receives what is going on at this moment."""
-    waits: RetryWaits = NO_RETRY_WAITS
+    waits: RetryWaitPolicy = NO_RETRY_WAITS
     get_tenant: Callable[[], str] = _no_tenant
     """Returns whose work is being done: tenants take turns where calls wait for a rate limit."""
 
@@ -293,7 +293,7 @@ class MeteredModel:
         books = CallLedger(self.store, self.clock, self.meter, self.report_status, record_intent)
         input_bound = call.worst_case.tokens - call.request.max_output
         priced = PricedCall(call.request.model, call.worst_case, call.prices, call.day, input_bound)
-        waited = CallWait(call.request.model, self.meter, lambda what: self._report(fence, key, what))
+        waited = CallWaitTracker(call.request.model, self.meter, lambda what: self._report(fence, key, what))
         reply, charge = await books.run_metered_call(fence, key, priced, lambda: self._answer_after_waits(call, waited))
         return reply, charge.replace(
             stop=reply.stop_name,
@@ -346,7 +346,7 @@ class MeteredModel:
                 raise
             return None
 
-    async def _answer_after_waits(self, call: PreparedCall, waited: CallWait) -> ModelResponse:
+    async def _answer_after_waits(self, call: PreparedCall, waited: CallWaitTracker) -> ModelResponse:
         """Return the reply, after as many refusals as can be waited for here.
 
         A refused call is certainly not billed, so the one intent covers all of its repetitions.
@@ -369,7 +369,7 @@ class MeteredModel:
         agent = fence.run_id.rpartition("/")[2]
         self.report_status(AgentStatus(agent=agent, what=what, turn=key.turn, since=self.clock()))
 
-    async def _answer(self, call: PreparedCall, waited: CallWait) -> ModelResponse:
+    async def _answer(self, call: PreparedCall, waited: CallWaitTracker) -> ModelResponse:
         """Return the reply; usage that its endpoint did not report is set to its upper bound."""
         if isinstance(self.model, PacedChatModel):
             reply = await self.model.complete_paced(call.request, self.get_tenant(), waited)

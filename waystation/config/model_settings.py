@@ -29,6 +29,7 @@ from waystation.models.profiles import (
     get_model_profile,
     parse_model_name,
 )
+from waystation.models.rate_limits import RateLimits
 
 AS_PROVIDED: Literal["default"] = "default"
 """As effort or thinking: use the provider's default, even if another setting applies to all roles."""
@@ -44,6 +45,19 @@ class RoleSettings(Value):
     endpoint: str = ""
     effort: WrittenEffort | None = None
     thinking: WrittenThinking | None = None
+
+
+class ModelLimits(Value):
+    """Limits per minute of one model."""
+
+    requests: float | None = Field(default=None, gt=0)
+    input_tokens: float | None = Field(default=None, gt=0)
+    output_tokens: float | None = Field(default=None, gt=0)
+
+    @property
+    def rate_limits(self) -> RateLimits:
+        """The limits as the limiter keeps them."""
+        return RateLimits(requests=self.requests, input_tokens=self.input_tokens, output_tokens=self.output_tokens)
 
 
 class ModelSettings(SettingSection):
@@ -103,6 +117,13 @@ class ModelSettings(SettingSection):
         default=AS_PROVIDED,
         description="Thinking of agents: adaptive, off, a maximum of tokens for each reply (1,024 or more, like 4k), "
         "or default (the provider's default).",
+    )
+
+    model_limits: Annotated[dict[str, ModelLimits], NoDecode, WrittenTable] = Field(
+        default={},
+        description="Limits per minute of a model, by its full name, which all workers of the store keep together: "
+        "requests, input_tokens, output_tokens. Where a provider names lower limits, those are kept. Default: only "
+        "what providers name or what their refusals show. In the config file: [model_limits.NAME].",
     )
 
     model_patience: float = Field(

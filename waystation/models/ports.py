@@ -248,7 +248,7 @@ class ScopedLimitState(NamedTuple):
 class LimitRepository(Protocol):
     """Rate limits that all workers of a store share."""
 
-    async def lease_quota(self, scope: LimitScope, request: LeaseRequest) -> LeaseGrant:
+    async def acquire_lease(self, scope: LimitScope, request: LeaseRequest) -> LeaseGrant:
         """Apply what a worker reports and grant it a lease, in one transaction; see `grant_lease`."""
         ...
 

@@ -14,22 +14,19 @@ from dataclasses import dataclass, field
 from waystation.kernel.errors import ModelUnavailable, StoreError
 from waystation.kernel.usage import Usage
 from waystation.models.http_errors import parse_http_date, watch_responses
-from waystation.models.ports import LimitRepository, LimitScope, ScopedLimitState, WaitObserver
+from waystation.models.ports import LimitRepository, LimitScope, WaitObserver
 from waystation.models.rate_limits import (
-    EMPTY_STATE,
     NO_LIMITS,
     NOTHING,
-    CallSizeEstimate,
+    CallSizeEstimator,
+    Dimension,
     FairQueue,
-    LeaseGrant,
     LeaseRequest,
     LimitReport,
-    LimitState,
     RateAmount,
     RateLimits,
     Refusal,
     build_rate_amount,
-    grant_lease,
     parse_limit_report,
 )
 
@@ -39,8 +36,6 @@ MAX_QUEUE_SECONDS = 300.0
 """Longest time that a call waits here; then its attempt fails, and Temporal's timer waits for it."""
 RETRY_AFTER_QUEUE_SECONDS = 61.0
 """When such a call is made again: after a minute, in which a minute's quota becomes free."""
-FETCH_SECONDS = 0.25
-"""A call that is admitted within this time has not waited: its lease was fetched from the store."""
 STORE_PAUSE_SECONDS = 1.0
 """Pause before the store is asked again after it did not answer."""
 RECENT_SECONDS = 60.0
@@ -54,6 +49,14 @@ _REFUSED, _OVERLOADED = 429, 529
 class _Waiter:
     size: RateAmount
     admitted: asyncio.Future[None]
+    observer: WaitObserver
+    is_waiting: bool = False
+    """Whether it waits for the provider, as its observer knows."""
+
+    def begin_wait(self) -> None:
+        if not self.is_waiting:
+            self.is_waiting = True
+            self.observer.begin_wait()
 
 
 @dataclass
@@ -64,6 +67,8 @@ class AdmittedCall:
     """As it was admitted."""
     actual: RateAmount | None = None
     """As the provider counted it; None if there was no reply."""
+    status: int = 0
+    """HTTP status of the response; 0 before it has arrived."""
 
     def record_usage(self, usage: Usage, *, counts_cache_reads: bool) -> None:
         """Record what the call used.
@@ -106,14 +111,14 @@ class ScopeLimiter:
         self.scope, self.limits = scope, NO_LIMITS
         self._context, self._fixed = context, context.fixed.get((scope.endpoint, scope.model), NO_LIMITS)
         self._queue: FairQueue[_Waiter] = FairQueue(context.weights)
-        self._estimate = CallSizeEstimate()
-        self._known = False
+        self._estimate = CallSizeEstimator()
+        self._known = self._pausing = False
         self._lease, self._lease_until, self._closed_until = NOTHING, 0.0, 0.0
         self._named_limits = NO_LIMITS
         self._report: LimitReport | None = None
         self._refusal: Refusal | None = None
         self._recent: deque[tuple[float, RateAmount]] = deque()
-        self._asking = asyncio.Lock()
+        self._asking, self._first_question = asyncio.Lock(), asyncio.Lock()
         self._pump: asyncio.Task[None] | None = None
 
     @property
@@ -137,26 +142,33 @@ class ScopeLimiter:
             ModelUnavailable: The call would wait for too long. It was not made.
         """
         if not self._known:
-            await self._ask(NOTHING)
+            async with self._first_question:
+                if not self._known:
+                    await self._ask(NOTHING)
         tokens = 0 if self.limits.is_empty else request_tokens()
-        call = AdmittedCall(self._estimate.compute_size(tokens, max_output))
-        if not self._is_admitted_now(call.size):
-            await self._wait(call.size, tenant, observer)
-        self._note_call(call.size)
+        size = self._estimate.compute_size(tokens, max_output)
+        # What was not subtracted from a lease is not given back to it.
+        call = AdmittedCall(NOTHING if self.limits.is_empty else size)
+        if not self._is_admitted_now(size):
+            await self._wait(size, tenant, observer)
+        self._note_call(size)
+
+        def listen(status: int, headers: Mapping[str, str]) -> None:
+            call.status = status
+            self._learn(headers)
+
         try:
-            with watch_responses(self._listen):
+            with watch_responses(listen):
                 yield call
         except ModelUnavailable as error:
             if not error.possibly_billed:
                 self._lease += call.size
-                self._note_refusal(error)
-                await self._ask(NOTHING)
+                await self._report_refusal(call, error)
             raise
-        finally:
-            if call.actual is not None:
-                self._lease += call.size - call.actual
-                if tokens:
-                    self._estimate = self._estimate.after_call(tokens, call.actual)
+        if call.actual is not None:
+            self._lease += call.size - call.actual
+            if tokens:
+                self._estimate = self._estimate.after_call(tokens, call.actual)
 
     async def aclose(self) -> None:
         """Stop admitting calls, and give the lease back."""
@@ -177,55 +189,62 @@ class ScopeLimiter:
     def _take(self, size: RateAmount) -> bool:
         """Subtract a call from the lease, if it covers the call."""
         if not self.limits.is_empty:
-            covered = all(self._lease.get(name) >= size.get(name) for name, _ in self.limits.items())
+            covered = all(self._lease.get(name) >= size.get(name) for name, _ in self.limits.iter_limits())
             if not covered or self._now >= self._lease_until:
                 return False
             self._lease -= size
         return True
 
     async def _wait(self, size: RateAmount, tenant: str, observer: WaitObserver) -> None:
-        waiter, began = _Waiter(size, asyncio.get_running_loop().create_future()), self._now
+        waiter, began = _Waiter(size, asyncio.get_running_loop().create_future(), observer), self._now
         self._queue.add(tenant, waiter)
+        if self._pausing:
+            waiter.begin_wait()
         if self._pump is None or self._pump.done():
             self._pump = asyncio.create_task(self._admit_waiting())
-        # A lease that only has to be fetched from the store is no wait for the provider.
-        done, _ = await self._shielded(tenant, waiter, FETCH_SECONDS)
-        if not done:
-            observer.begin_wait()
-            done, _ = await self._shielded(tenant, waiter, MAX_QUEUE_SECONDS)
-            if done:
-                observer.end_wait(self._now - began)
-        if not done:
-            self._queue.remove(tenant, waiter)
+        try:
+            async with asyncio.timeout(MAX_QUEUE_SECONDS):
+                await asyncio.shield(waiter.admitted)
+        except TimeoutError:
+            self._leave_queue(tenant, waiter)
             raise ModelUnavailable(
                 f"{self.scope.model}: the call waited {MAX_QUEUE_SECONDS:,.0f} s for the provider's rate limit "
                 f"({describe_limits(self.limits)}), with {self.waiting:,} others",
                 retry_after=RETRY_AFTER_QUEUE_SECONDS,
                 possibly_billed=False,
-            )
-
-    async def _shielded(
-        self, tenant: str, waiter: _Waiter, seconds: float
-    ) -> tuple[set[asyncio.Future[None]], set[asyncio.Future[None]]]:
-        try:
-            return await asyncio.wait([waiter.admitted], timeout=seconds)
+            ) from None
         except asyncio.CancelledError:
-            self._queue.remove(tenant, waiter)
-            if waiter.admitted.done():
-                self._lease += waiter.size
+            self._leave_queue(tenant, waiter)
             raise
+        if waiter.is_waiting:
+            observer.end_wait(self._now - began)
+
+    def _leave_queue(self, tenant: str, waiter: _Waiter) -> None:
+        """Remove a call that is given up. If it was admitted at the same moment, its share goes back to the lease."""
+        self._queue.remove(tenant, waiter)
+        if waiter.admitted.done():
+            self._lease += waiter.size
+        waiter.admitted.cancel()
 
     async def _admit_waiting(self) -> None:
         """Admit the calls that wait, one after the other, until none is left."""
         while (found := self._queue.find_next()) is not None:
             tenant, waiter = found
             if (closed := self._closed_until - self._now) > 0:
-                await self._context.sleep(closed)
+                await self._pause(closed)
             elif self._take(waiter.size):
                 self._queue.take(tenant, self.limits.compute_share(waiter.size))
                 waiter.admitted.set_result(None)
             elif (pause := await self._ask(waiter.size)) > 0:
-                await self._context.sleep(pause * (1 + self._context.jitter() / 4))
+                await self._pause(pause * (1 + self._context.jitter() / 4))
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait for the provider. A lease that only has to be fetched from the store is no such wait."""
+        self._pausing = True
+        for waiter in self._queue.iter_items():
+            waiter.begin_wait()
+        await self._context.sleep(seconds)
+        self._pausing = False
 
     async def _ask(self, head: RateAmount) -> float:
         """Report to the store and fetch a lease that covers the next call. Returns the seconds until asking again."""
@@ -242,7 +261,7 @@ class ScopeLimiter:
             )
             self._lease, self._report, self._refusal = NOTHING, None, None
             try:
-                grant = await self._context.leases.lease_quota(self.scope, request)
+                grant = await self._context.leases.acquire_lease(self.scope, request)
             except StoreError as error:
                 _log.warning("no lease for %s (%s)", self.scope.model, type(error).__name__)
                 self._lease += request.returned
@@ -269,33 +288,32 @@ class ScopeLimiter:
         while self._recent and self._recent[0][0] < self._now - RECENT_SECONDS:
             self._recent.popleft()
 
-    def _note_refusal(self, error: ModelUnavailable) -> None:
-        """Remember a refusal for the store. One without a response or a delay says nothing about limits."""
-        noted = self._refusal
-        if error.retry_after is None and noted is None:
+    async def _report_refusal(self, call: AdmittedCall, error: ModelUnavailable) -> None:
+        """Let all workers know of a refusal. A connection that failed says nothing about limits."""
+        if call.status not in {_REFUSED, _OVERLOADED} and error.retry_after is None:
             return
         newest = sum(at >= self._now - RATE_SECONDS for at, _ in self._recent)
         self._refusal = Refusal(
-            overloaded=noted is not None and noted.overloaded,
+            overloaded=call.status == _OVERLOADED,
             retry_after=error.retry_after,
             per_minute=newest * 60 / RATE_SECONDS,
         )
+        await self._ask(NOTHING)
 
-    def _listen(self, status: int, headers: Mapping[str, str]) -> None:
-        """Learn from a response as soon as its headers arrive."""
-        if (report := parse_limit_report(headers, parse_http_date(headers.get("date")))) is not None:
-            if report.limits != self._named_limits:
-                self.limits = self.limits.override(report.limits).restrict_to(self._fixed)
-            self._named_limits, self._report = report.limits, report
-            self._lease = build_rate_amount(
-                lambda name: (
-                    self._lease.get(name)
-                    if (left := report.remaining.get(name)) is None
-                    else min(self._lease.get(name), left)
-                )
-            )
-        if status in {_REFUSED, _OVERLOADED}:
-            self._refusal = Refusal(overloaded=status == _OVERLOADED)
+    def _learn(self, headers: Mapping[str, str]) -> None:
+        """Learn from the headers of a response, as soon as they arrive. The store is notified with the next lease."""
+        report = parse_limit_report(headers, parse_http_date(headers.get("date")))
+        if report is None:
+            return
+        if report.limits != self._named_limits:
+            self.limits = self.limits.with_newer(report.limits).restrict_to(self._fixed)
+        self._named_limits, self._report = report.limits, report
+
+        def left(name: Dimension) -> float:
+            remaining = report.remaining.get(name)
+            return self._lease.get(name) if remaining is None else min(self._lease.get(name), remaining)
+
+        self._lease = build_rate_amount(left)
 
 
 class RateLimiter:
@@ -326,7 +344,7 @@ class RateLimiter:
 def describe_limits(limits: RateLimits) -> str:
     """Describe limits for a person."""
     named = {"requests": "requests", "input_tokens": "input tokens", "output_tokens": "output tokens"}
-    said = [f"{limit:,.0f} {named[name]}" for name, limit in limits.items()]
+    said = [f"{limit:,.0f} {named[name]}" for name, limit in limits.iter_limits()]
     return f"{', '.join(said)} a minute" if said else "no limit is known"
 
 
@@ -336,23 +354,3 @@ def _sum(amounts: Iterable[RateAmount]) -> RateAmount:
         requests, input_tokens = requests + one.requests, input_tokens + one.input_tokens
         output_tokens += one.output_tokens
     return RateAmount(requests=requests, input_tokens=input_tokens, output_tokens=output_tokens)
-
-
-class LocalLimitRepository:
-    """Limits of one process alone, in memory: for a program without a store, and for tests."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        """Create it empty. `clock` returns seconds."""
-        self._clock = clock
-        self._states: dict[LimitScope, LimitState] = {}
-
-    async def lease_quota(self, scope: LimitScope, request: LeaseRequest) -> LeaseGrant:
-        """See `LimitRepository`."""
-        before = self._states.get(scope, EMPTY_STATE)
-        self._states[scope], grant = grant_lease(before, request, self._clock())
-        return grant
-
-    async def list_limit_states(self) -> tuple[ScopedLimitState, ...]:
-        """See `LimitRepository`."""
-        now = self._clock()
-        return tuple(ScopedLimitState(scope, state, now) for scope, state in self._states.items())

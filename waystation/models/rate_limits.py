@@ -27,7 +27,7 @@ FORGOTTEN_SECONDS = 3_600.0
 """Limits from headers are forgotten if no header has named them for so long."""
 MAX_CLOSED_SECONDS = 60.0
 """Longest time for which a refusal closes the limiter, in seconds."""
-MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.05, 2.0
+MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.5, 2.0
 """Bounds of the time until a worker that got nothing asks again, in seconds."""
 
 MIN_ADAPTIVE_PER_MINUTE = 1.0
@@ -94,7 +94,7 @@ class RateLimits(Value):
             case "output_tokens":
                 return self.output_tokens
 
-    def items(self) -> Iterator[tuple[Dimension, float]]:
+    def iter_limits(self) -> Iterator[tuple[Dimension, float]]:
         """Yield the known limits."""
         for name in DIMENSIONS:
             if (limit := self.get(name)) is not None:
@@ -103,7 +103,7 @@ class RateLimits(Value):
     @property
     def is_empty(self) -> bool:
         """Whether nothing is limited."""
-        return not any(True for _ in self.items())
+        return not any(True for _ in self.iter_limits())
 
     def restrict_to(self, other: "RateLimits") -> "RateLimits":
         """Return the lower limit in each dimension."""
@@ -111,7 +111,7 @@ class RateLimits(Value):
             lambda name: min((one for one in (self.get(name), other.get(name)) if one is not None), default=None)
         )
 
-    def override(self, newer: "RateLimits") -> "RateLimits":
+    def with_newer(self, newer: "RateLimits") -> "RateLimits":
         """Return these limits with those that the newer ones name."""
         return self.map_each(lambda name: self.get(name) if newer.get(name) is None else newer.get(name))
 
@@ -124,7 +124,7 @@ class RateLimits(Value):
 
     def compute_share(self, size: RateAmount) -> float:
         """Return the part of a minute's quota that a call uses: in the dimension of which it uses most."""
-        return max((size.get(name) / limit for name, limit in self.items()), default=0.0)
+        return max((size.get(name) / limit for name, limit in self.iter_limits()), default=0.0)
 
 
 NO_LIMITS = RateLimits()
@@ -319,11 +319,11 @@ def grant_lease(state: LimitState, request: LeaseRequest, now: float) -> tuple[L
     closed = max(0.0, state.closed_until - now)
     if closed or request.head == NOTHING or limits.is_empty:
         return state, LeaseGrant(limits=limits, retry_in=closed, closed_for=closed)
-    owed = max((_compute_delay(level.get(name), limit) for name, limit in limits.items()), default=0.0)
+    owed = max((_compute_delay(level.get(name), limit) for name, limit in limits.iter_limits()), default=0.0)
     if owed > 0:
         return state, LeaseGrant(limits=limits, retry_in=min(max(owed, MIN_RETRY_SECONDS), MAX_RETRY_SECONDS))
     active = sum(abs(now - one.seen) <= ACTIVE_SECONDS for one in state.workers.values())
-    plenty = all((level.get(name) or 0.0) >= compute_capacity(limit) / 2 for name, limit in limits.items())
+    plenty = all((level.get(name) or 0.0) >= compute_capacity(limit) / 2 for name, limit in limits.iter_limits())
 
     def granted(name: Dimension) -> float:
         if limits.get(name) is None:
@@ -352,7 +352,7 @@ def _refill(state: LimitState, fixed: RateLimits, now: float) -> LimitState:
     """Return the state at a later moment. If the clock was set back, nothing is refilled and nothing is closed for
     longer than a refusal may close it.
     """
-    elapsed = min(max(0.0, now - state.at), LEASE_SECONDS)
+    elapsed = max(0.0, now - state.at)
     limits = state.get_effective_limits(fixed, now)
 
     def refilled(name: Dimension) -> float | None:
@@ -369,7 +369,7 @@ def _learn(state: LimitState, request: LeaseRequest, now: float) -> LimitState:
     """Return the state with what headers and refusals say."""
     report, refusal = request.report, request.refusal
     if report is not None:
-        state = state.replace(limits=state.limits.override(report.limits), limits_at=now)
+        state = state.replace(limits=state.limits.with_newer(report.limits), limits_at=now)
     elif abs(now - state.limits_at) > FORGOTTEN_SECONDS:
         state = state.replace(limits=NO_LIMITS)
     if refusal is None:
@@ -409,7 +409,7 @@ MIN_INPUT_SHARE, AVERAGE_WEIGHT = 0.02, 0.1
 FIRST_OUTPUT_TOKENS = 1_000.0
 
 
-class CallSizeEstimate(Value):
+class CallSizeEstimator(Value):
     """Expected size of the next call, by the calls before it."""
 
     input_share: float = 1.0
@@ -429,10 +429,10 @@ class CallSizeEstimate(Value):
             output_tokens=min(self.output_tokens, float(max_output)),
         )
 
-    def after_call(self, request_tokens: int, actual: RateAmount) -> "CallSizeEstimate":
+    def after_call(self, request_tokens: int, actual: RateAmount) -> "CallSizeEstimator":
         """Return the estimate after a call of which the size is known: a moving average."""
         share = max(MIN_INPUT_SHARE, actual.input_tokens / max(1, request_tokens))
-        return CallSizeEstimate(
+        return CallSizeEstimator(
             input_share=self.input_share + AVERAGE_WEIGHT * (share - self.input_share),
             output_tokens=self.output_tokens + AVERAGE_WEIGHT * (actual.output_tokens - self.output_tokens),
         )

@@ -25,7 +25,8 @@ from waystation.kernel.errors import (
 from waystation.kernel.patterns import compile_bounded, compile_literals
 from waystation.kernel.usage import Usage
 from waystation.memory.passages import EmbeddedPassage, MemoryQuery, ScoredPassage
-from waystation.models.ports import CallKind, ModelRequest, ModelResponse, StopReason
+from waystation.models.ports import CallKind, LimitScope, ModelRequest, ModelResponse, ScopedLimitState, StopReason
+from waystation.models.rate_limits import EMPTY_STATE, LeaseGrant, LeaseRequest, LimitState, grant_lease
 from waystation.privacy.policy import (
     RedactionLevel,
     RedactionPolicy,
@@ -365,3 +366,23 @@ class FixedToolServers:
         if isinstance(result, ToolServerFailed):
             raise result
         return result
+
+
+class LocalLimitRepository:
+    """A `LimitRepository` in memory, for one process."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """Create it empty. `clock` returns seconds."""
+        self._clock = clock
+        self._states: dict[LimitScope, LimitState] = {}
+
+    async def acquire_lease(self, scope: LimitScope, request: LeaseRequest) -> LeaseGrant:
+        """See `LimitRepository`."""
+        before = self._states.get(scope, EMPTY_STATE)
+        self._states[scope], grant = grant_lease(before, request, self._clock())
+        return grant
+
+    async def list_limit_states(self) -> tuple[ScopedLimitState, ...]:
+        """See `LimitRepository`."""
+        now = self._clock()
+        return tuple(ScopedLimitState(scope, state, now) for scope, state in self._states.items())

@@ -66,6 +66,14 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("tenant", "session", name="pk_sessions"),
     )
     op.create_table(
+        "rate_limits",
+        sa.Column("endpoint", sa.String(), nullable=False),
+        sa.Column("account", sa.String(), nullable=False),
+        sa.Column("model", sa.String(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("endpoint", "account", "model", name="pk_rate_limits"),
+    )
+    op.create_table(
         "slow_texts",
         sa.Column("fingerprint", sa.String(), nullable=False),
         sa.Column("rules", sa.String(), nullable=False),
