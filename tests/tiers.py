@@ -98,7 +98,8 @@ QUICK = {
         qdrant_tenants recall_facts relevance search_fusion
     """),
     "models": _modules("""
-        anthropic_errors anthropic_model fallbacks limit_repository model_profiles price_file pricing rate_limiter rate_limits thinking
+        anthropic_errors anthropic_model fallbacks limit_repository model_profiles price_file pricing
+        rate_limiter rate_limits thinking
     """),
     "offline": _modules("""
         offline_delegation offline_oversight offline_quotes offline_replies offline_summary offline_transport

@@ -331,11 +331,7 @@ def create_limiter_context(
         worker: Name of this process among the workers of the store.
         weights: Weights of tenants, by their hashes.
     """
-    fixed = {
-        (settings.endpoint_registry.get_endpoint(model).url, parse_model_name(model).model): limits.rate_limits
-        for model, limits in settings.model_limits.items()
-    }
-    return LimiterContext(leases, worker, time.monotonic, random, weights=weights, fixed=fixed)
+    return LimiterContext(leases, worker, time.monotonic, random, weights=weights, fixed=settings.fixed_limits)
 
 
 def _estimate_tokens(request: ModelRequest) -> int:

@@ -369,6 +369,17 @@ class Meter(Protocol):
         """Set the number of running tasks that wait for a budget decision."""
         ...
 
+    def set_rate_limit(self, model: str, kind: str, limit: float, remaining: float) -> None:
+        """Set a limit per minute of a model, and what is left of it now.
+
+        `kind`: requests, input_tokens or output_tokens.
+        """
+        ...
+
+    def set_waiting_calls(self, count: int) -> None:
+        """Set the number of model calls that wait for a rate limit, of all workers."""
+        ...
+
     def record_sampling_failure(self, gauge: str) -> None:
         """Record that a gauge could not be read and keeps its last value."""
         ...

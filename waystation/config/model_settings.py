@@ -119,6 +119,11 @@ class ModelSettings(SettingSection):
         "or default (the provider's default).",
     )
 
+    resume_at_reset: bool = Field(
+        default=False,
+        description="Whether a task whose provider's account is exhausted goes on by itself when the provider says "
+        "that the account is reset. Default: it waits for a person.",
+    )
     model_limits: Annotated[dict[str, ModelLimits], NoDecode, WrittenTable] = Field(
         default={},
         description="Limits per minute of a model, by its full name, which all workers of the store keep together: "
@@ -182,6 +187,15 @@ class ModelSettings(SettingSection):
         return EndpointRegistry(
             base_url=self.anthropic_base_url, named=self.named_endpoints, capabilities=rows, default=self.endpoint
         )
+
+    @property
+    def fixed_limits(self) -> dict[tuple[str, str], RateLimits]:
+        """Limits of models by the address of their endpoint and their name there."""
+        registry = self.endpoint_registry
+        return {
+            (registry.get_endpoint(model).url, parse_model_name(model).model): limits.rate_limits
+            for model, limits in self.model_limits.items()
+        }
 
     @property
     def uses_offline_model(self) -> bool:

@@ -27,6 +27,7 @@ from waystation.models.rate_limits import (
     RateLimits,
     Refusal,
     build_rate_amount,
+    describe_limits,
     parse_limit_report,
 )
 
@@ -209,7 +210,7 @@ class ScopeLimiter:
             self._leave_queue(tenant, waiter)
             raise ModelUnavailable(
                 f"{self.scope.model}: the call waited {MAX_QUEUE_SECONDS:,.0f} s for the provider's rate limit "
-                f"({describe_limits(self.limits)}), with {self.waiting:,} others",
+                f"({describe_limits(self.limits)} a minute), with {self.waiting:,} others",
                 retry_after=RETRY_AFTER_QUEUE_SECONDS,
                 possibly_billed=False,
             ) from None
@@ -339,13 +340,6 @@ class RateLimiter:
         """Give all leases back."""
         for limiter in self._by_scope.values():
             await limiter.aclose()
-
-
-def describe_limits(limits: RateLimits) -> str:
-    """Describe limits for a person."""
-    named = {"requests": "requests", "input_tokens": "input tokens", "output_tokens": "output tokens"}
-    said = [f"{limit:,.0f} {named[name]}" for name, limit in limits.iter_limits()]
-    return f"{', '.join(said)} a minute" if said else "no limit is known"
 
 
 def _sum(amounts: Iterable[RateAmount]) -> RateAmount:

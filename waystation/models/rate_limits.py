@@ -405,6 +405,37 @@ def _compute_levels(state: LimitState, request: LeaseRequest, limits: RateLimits
     return RateLimits.map_each(level)
 
 
+class LimitStatus(Value):
+    """A limiter as people see it."""
+
+    limits: RateLimits
+    remaining: RateLimits
+    """What its buckets hold now, of the `BURST_SECONDS` of the limit that they hold at most; negative for a debt."""
+    waiting: int
+    """Number of calls that wait, of all workers."""
+    closed_for: float
+    """Seconds for which the provider wants no calls."""
+
+
+def build_limit_status(state: LimitState, fixed: RateLimits, now: float) -> LimitStatus:
+    """Build the status of a limiter. `fixed`: limits by the settings; `now`: time in seconds on the store's clock."""
+    limits, refilled = state.get_effective_limits(fixed, now), _refill(state, fixed, now)
+
+    def left(name: Dimension) -> float | None:
+        limit, level = limits.get(name), refilled.level.get(name)
+        return compute_capacity(limit) if level is None and limit is not None else level
+
+    remaining = RateLimits.map_each(left)
+    closed = max(0.0, refilled.closed_until - now)
+    return LimitStatus(limits=limits, remaining=remaining, waiting=state.count_waiting(now), closed_for=closed)
+
+
+def describe_limits(limits: RateLimits) -> str:
+    """Describe amounts for a person: `50 requests, 30,000 input tokens`; empty if there are none."""
+    named = {"requests": "requests", "input_tokens": "input tokens", "output_tokens": "output tokens"}
+    return ", ".join(f"{amount:,.0f} {named[name]}" for name, amount in limits.iter_limits())
+
+
 MIN_INPUT_SHARE, AVERAGE_WEIGHT = 0.02, 0.1
 FIRST_OUTPUT_TOKENS = 1_000.0
 

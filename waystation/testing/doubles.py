@@ -269,6 +269,8 @@ class RecordingMeter:
         self.redactions: Counter[TextDestination] = Counter()
         self.gauges: dict[str, int] = {}
         """The last value of `set_pending_passages` and of `set_paused_tasks`."""
+        self.rate_limits: dict[tuple[str, str], tuple[float, float]] = {}
+        """Limit per minute and what is left, by model and kind."""
         self.missed: Counter[str] = Counter()
         """How often each gauge could not be read."""
 
@@ -299,6 +301,14 @@ class RecordingMeter:
     def set_paused_tasks(self, count: int) -> None:
         """See `Meter`."""
         self.gauges["tasks_paused"] = count
+
+    def set_rate_limit(self, model: str, kind: str, limit: float, remaining: float) -> None:
+        """See `Meter`."""
+        self.rate_limits[model, kind] = (limit, remaining)
+
+    def set_waiting_calls(self, count: int) -> None:
+        """See `Meter`."""
+        self.gauges["calls_waiting"] = count
 
     def record_sampling_failure(self, gauge: str) -> None:
         """See `Meter`."""

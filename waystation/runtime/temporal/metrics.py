@@ -97,6 +97,9 @@ class TemporalMeter:
         self._redactions = meter.create_counter("waystation_redactions", "Private values replaced")
         self._not_sampled = meter.create_counter("waystation_unread_samples", "Samples of a gauge that failed")
         self._outbox = meter.create_gauge("waystation_outbox_passages", "Passages that wait to be written to memory")
+        self._limits = meter.create_gauge_float("waystation_rate_limit", "Limit of a model per minute")
+        self._remaining = meter.create_gauge_float("waystation_rate_limit_remaining", "What is left of a limit now")
+        self._waiting = meter.create_gauge("waystation_waiting_calls", "Model calls that wait for a rate limit")
         self._paused = meter.create_gauge("waystation_paused_tasks", "Running tasks that wait for an answer")
 
     def record_model_reply(self, charge: Charge) -> None:
@@ -144,6 +147,17 @@ class TemporalMeter:
     def set_paused_tasks(self, count: int) -> None:
         """See `Meter`."""
         self._paused.set(count)
+
+    def set_rate_limit(self, model: str, kind: str, limit: float, remaining: float) -> None:
+        """See `Meter`."""
+        labels = {"model": model, "kind": kind}
+        self._limits.set(limit, labels)
+        # A gauge takes no negative number; a debt is nothing left.
+        self._remaining.set(max(0.0, remaining), labels)
+
+    def set_waiting_calls(self, count: int) -> None:
+        """See `Meter`."""
+        self._waiting.set(count)
 
     def record_sampling_failure(self, gauge: str) -> None:
         """See `Meter`."""
