@@ -98,7 +98,7 @@ QUICK = {
         qdrant_tenants recall_facts relevance search_fusion
     """),
     "models": _modules("""
-        anthropic_errors anthropic_model fallbacks limit_repository model_profiles price_file pricing
+        anthropic_errors anthropic_model fallbacks limit_repository model_pacing model_profiles price_file pricing
         rate_limiter rate_limits thinking
     """),
     "offline": _modules("""

@@ -43,7 +43,7 @@ from waystation.models.ports import (
     WaitObserver,
 )
 from waystation.models.profiles import OFFLINE_MODEL, format_model_name, parse_model_name
-from waystation.models.rate_limiter import LimiterContext, RateLimiter
+from waystation.models.rate_limiter import MAX_QUEUE_SECONDS, CallSizer, LimiterContext, RateLimiter
 from waystation.plugins.api import ChatModelContext
 from waystation.runtime.plugins import open_plugins
 
@@ -140,15 +140,17 @@ class ModelRouter:
     async def complete_paced(self, request: ModelRequest, tenant: str, observer: WaitObserver) -> ModelResponse:
         """See `PacedChatModel` and `_answer`."""
 
-        async def call(model: str, request: ModelRequest) -> ModelResponse:
+        async def call(model: str, placed: ModelRequest) -> ModelResponse:
             pacing = self._pacing
             if pacing is None or model == OFFLINE_MODEL:
-                return await self._call(model, request)
+                return await self._call(model, placed)
             scope = pacing.find_scope(model)
             limiter = pacing.limiter.get_scope_limiter(scope)
-            tokens = partial(_estimate_tokens, request)
-            async with limiter.admit_call(tokens, request.max_output, tenant, observer) as admitted:
-                reply = await self._call(model, request)
+            size = CallSizer(partial(_estimate_tokens, placed), placed.max_output)
+            # Another endpoint that can take the call is better than a long wait.
+            patience = SHORT_WAIT if request.fallbacks else MAX_QUEUE_SECONDS
+            async with limiter.admit_call(size, tenant, observer, patience) as admitted:
+                reply = await self._call(model, placed)
                 counts = has_counted_cache_reads(self._places.get_endpoint(model).kind, scope.model)
                 admitted.record_usage(reply.usage, counts_cache_reads=counts)
                 return reply

@@ -128,10 +128,11 @@ async def wait_for_budget(runtime: TaskRuntime, step_id: str) -> None:
     if reset is None:
         await wait_for_answer(runtime, step_id, lambda: draw_freed_budget(runtime.state, step_id) is not None)
         state, note = draw_freed_budget(runtime.state, step_id), FREED_BUDGET_NOTE
-    elif await _is_reset(runtime, step_id, reset):
-        state, note = runtime.state.after_grant(step_id, Amount()), RESET_NOTE
     else:
-        return
+        said = f"{step_id} waits until {reset:%Y-%m-%d %H:%M} UTC: {runtime.get_run(step_id).halt_reason}"
+        runtime.replace_state(runtime.state.replace(notes=merge_unique(runtime.state.notes, (said,))))
+        is_reset = await _is_reset(runtime, step_id, reset)
+        state, note = runtime.state.after_grant(step_id, Amount()) if is_reset else None, RESET_NOTE
     if state is None:
         return
     requests = withdraw_budget_requests(state, step_id, workflow.now(), note)

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from waystation.kernel.errors import ModelUnavailable, StoreError
 from waystation.kernel.usage import Usage
@@ -83,6 +84,15 @@ class AdmittedCall:
         self.actual = RateAmount(requests=1.0, input_tokens=fresh, output_tokens=usage.output)
 
 
+class CallSizer(NamedTuple):
+    """Measures a call that is about to be made."""
+
+    estimate_tokens: Callable[[], int]
+    """Returns the estimated tokens of the whole request. Only called if something is limited."""
+    max_output: int
+    """Longest reply in tokens."""
+
+
 Sleep = Callable[[float], Awaitable[None]]
 
 
@@ -129,15 +139,15 @@ class ScopeLimiter:
 
     @asynccontextmanager
     async def admit_call(
-        self, request_tokens: Callable[[], int], max_output: int, tenant: str, observer: WaitObserver
+        self, size: CallSizer, tenant: str, observer: WaitObserver, max_wait: float = MAX_QUEUE_SECONDS
     ) -> AsyncGenerator[AdmittedCall]:
         """Wait until a call is permitted; at the end, learn from its usage, its headers and its refusal.
 
         Args:
-            request_tokens: Returns the estimated tokens of the request; only called if something is limited.
-            max_output: Longest reply in tokens.
+            size: Measures the call.
             tenant: Whose call it is.
             observer: Is notified if the call waits.
+            max_wait: Longest time to wait, in seconds.
 
         Raises:
             ModelUnavailable: The call would wait for too long. It was not made.
@@ -146,13 +156,13 @@ class ScopeLimiter:
             async with self._first_question:
                 if not self._known:
                     await self._ask(NOTHING)
-        tokens = 0 if self.limits.is_empty else request_tokens()
-        size = self._estimate.compute_size(tokens, max_output)
+        tokens = 0 if self.limits.is_empty else size.estimate_tokens()
+        expected = self._estimate.compute_size(tokens, size.max_output)
         # What was not subtracted from a lease is not given back to it.
-        call = AdmittedCall(NOTHING if self.limits.is_empty else size)
-        if not self._is_admitted_now(size):
-            await self._wait(size, tenant, observer)
-        self._note_call(size)
+        call = AdmittedCall(NOTHING if self.limits.is_empty else expected)
+        if not self._is_admitted_now(expected):
+            await self._wait(expected, tenant, observer, max_wait)
+        self._note_call(expected)
 
         def listen(status: int, headers: Mapping[str, str]) -> None:
             call.status = status
@@ -196,7 +206,7 @@ class ScopeLimiter:
             self._lease -= size
         return True
 
-    async def _wait(self, size: RateAmount, tenant: str, observer: WaitObserver) -> None:
+    async def _wait(self, size: RateAmount, tenant: str, observer: WaitObserver, max_wait: float) -> None:
         waiter, began = _Waiter(size, asyncio.get_running_loop().create_future(), observer), self._now
         self._queue.add(tenant, waiter)
         if self._pausing:
@@ -204,12 +214,12 @@ class ScopeLimiter:
         if self._pump is None or self._pump.done():
             self._pump = asyncio.create_task(self._admit_waiting())
         try:
-            async with asyncio.timeout(MAX_QUEUE_SECONDS):
+            async with asyncio.timeout(max_wait):
                 await asyncio.shield(waiter.admitted)
         except TimeoutError:
             self._leave_queue(tenant, waiter)
             raise ModelUnavailable(
-                f"{self.scope.model}: the call waited {MAX_QUEUE_SECONDS:,.0f} s for the provider's rate limit "
+                f"{self.scope.model}: the call waited {max_wait:,.0f} s for the provider's rate limit "
                 f"({describe_limits(self.limits)} a minute), with {self.waiting:,} others",
                 retry_after=RETRY_AFTER_QUEUE_SECONDS,
                 possibly_billed=False,
