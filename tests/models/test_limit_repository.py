@@ -21,12 +21,8 @@ def request(worker: str = "a", limits: RateLimits = SLOW, refusal: Refusal | Non
 
 
 @pytest.fixture(params=["memory", "store"])
-def leases(request: pytest.FixtureRequest) -> LimitRepository:
-    if request.param == "memory":
-        return LocalLimitRepository(lambda: 1_000.0)
-    store = request.getfixturevalue("store")
-    assert isinstance(store, SqlStore)
-    return store.build_limit_repository()
+async def leases(request: pytest.FixtureRequest, store: SqlStore) -> LimitRepository:
+    return store.build_limit_repository() if request.param == "store" else LocalLimitRepository(lambda: 1_000.0)
 
 
 async def test_what_one_worker_learns_and_uses_all_others_know(leases: LimitRepository) -> None:
