@@ -55,7 +55,7 @@ PER_MINUTE = {"requests": 600.0, "input-tokens": 400_000.0, "output-tokens": 45_
 HELD_SECONDS = 10.0
 """What the provider's bucket holds at most, in seconds of its limit. It is empty when the agents begin."""
 INPUT_TOKENS, OUTPUT_TOKENS = 1_000, (50, 400)
-REPLY_SECONDS = 1.0, 4.0
+REPLY_SECONDS = 2.5
 WARM_UP_SECONDS = 15.0
 QUIET_PAUSE_SECONDS = 5.0
 MIN_SHARE = 0.9
@@ -197,7 +197,7 @@ class MeteredServer:
         if headers is None:
             self.refused += 1
             return self._refuse()
-        await asyncio.sleep(self.random.uniform(*REPLY_SECONDS))
+        await asyncio.sleep(REPLY_SECONDS)
         tokens = self.random.randint(*OUTPUT_TOKENS)
         if self.buckets:
             self.buckets["output-tokens"].level -= tokens
@@ -287,7 +287,8 @@ async def _sleep(seconds: float) -> bool:
 async def _share(folder: Path, agents: int, seconds: float, *, paced: bool) -> tuple[Fleet, float]:
     """Let agents of a loud tenant work without a pause, and one of a quiet tenant now and then.
 
-    Returns the fleet, and the share of the quota that was used after the warm-up.
+    Returns the fleet, and the share of the quota that was used after the warm-up: of what the provider's bucket held
+    then and of what was added.
     """
     store = await work_in_thread(UnwrittenStore.open(f"sqlite+aiosqlite:///{folder}/{paced}.db", utc_now))
     server = MeteredServer(Random(1), {name: Bucket(limit) for name, limit in PER_MINUTE.items()})
@@ -312,12 +313,12 @@ async def _share(folder: Path, agents: int, seconds: float, *, paced: bool) -> t
             await asyncio.sleep(QUIET_PAUSE_SECONDS)
             turn, began = turn + 1, now()
             await fleet.make_call(quiet, quiet_fence, turn)
-            fleet.waits.append(now() - began)
+            fleet.waits.append(now() - began - REPLY_SECONDS)
 
     tasks = [asyncio.create_task(work(number)) for number in range(agents)]
     tasks.append(asyncio.create_task(work_quietly()))
     await asyncio.sleep(WARM_UP_SECONDS)
-    began = now()
+    began, stock = now(), max(0.0, server.buckets["output-tokens"].refill())
     await asyncio.sleep(seconds)
     ended = now()
     used = sum(tokens for at, tokens in server.output if began <= at < ended)
@@ -326,7 +327,7 @@ async def _share(folder: Path, agents: int, seconds: float, *, paced: bool) -> t
     failures = [one for one in await asyncio.gather(*tasks, return_exceptions=True) if isinstance(one, Exception)]
     fleet.failed += len(failures)
     await work_in_thread(store.aclose())
-    return fleet, used / (PER_MINUTE["output-tokens"] / 60 * (ended - began))
+    return fleet, used / (stock + PER_MINUTE["output-tokens"] / 60 * (ended - began))
 
 
 async def _come_back(folder: Path, *, paced: bool) -> list[float]:

@@ -124,7 +124,7 @@ class ScopeLimiter:
         self._queue: FairQueue[_Waiter] = FairQueue(context.weights)
         self._estimate = CallSizeEstimator()
         self._known = self._pausing = False
-        self._lease, self._lease_until, self._closed_until = NOTHING, 0.0, 0.0
+        self._lease, self._lease_until, self._closed_until, self._ask_after = NOTHING, 0.0, 0.0, 0.0
         self._named_limits = NO_LIMITS
         self._report: LimitReport | None = None
         self._refusal: Refusal | None = None
@@ -246,8 +246,10 @@ class ScopeLimiter:
             elif self._take(waiter.size):
                 self._queue.take(tenant, self.limits.compute_share(waiter.size))
                 waiter.admitted.set_result(None)
-            elif (pause := await self._ask(waiter.size)) > 0:
-                await self._pause(pause * (1 + self._context.jitter() / 4))
+            elif (early := self._ask_after - self._now) > 0:
+                await self._pause(early)
+            else:
+                await self._ask(waiter.size)
 
     async def _pause(self, seconds: float) -> None:
         """Wait for the provider. A lease that only has to be fetched from the store is no such wait."""
@@ -257,8 +259,8 @@ class ScopeLimiter:
         await self._context.sleep(seconds)
         self._pausing = False
 
-    async def _ask(self, head: RateAmount) -> float:
-        """Report to the store and fetch a lease that covers the next call. Returns the seconds until asking again."""
+    async def _ask(self, head: RateAmount) -> None:
+        """Report to the store, and fetch a lease that covers the next call."""
         async with self._asking:
             request = LeaseRequest(
                 worker=self._context.worker,
@@ -276,11 +278,13 @@ class ScopeLimiter:
             except StoreError as error:
                 _log.warning("no lease for %s (%s)", self.scope.model, type(error).__name__)
                 self._lease += request.returned
-                return STORE_PAUSE_SECONDS
+                self._ask_after = self._now + STORE_PAUSE_SECONDS
+                return
             now, self._known = self._now, True
             self.limits, self._lease = grant.limits, self._lease + grant.amount
             self._lease_until, self._closed_until = now + grant.valid_for, now + grant.closed_for
-            return grant.retry_in
+            # Workers that wait for the same limit do not ask in step.
+            self._ask_after = now + grant.retry_in * (1 + self._context.jitter() / 4)
 
     def _compute_wanted(self, head: RateAmount) -> RateAmount:
         """Return the size of the calls that wait or, if more, of those of the last minute, and the next one."""

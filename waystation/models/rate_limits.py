@@ -220,7 +220,9 @@ def decrease_limit(adaptive: AdaptiveLimit | None, per_minute: float, now: float
         now: Time in seconds.
     """
     if adaptive is not None and abs(now - adaptive.at) < DECREASE_INTERVAL_SECONDS:
-        return adaptive
+        # The first refusals may arrive before most of the calls of that moment were counted.
+        refused = max(adaptive.refused_per_minute, per_minute)
+        return adaptive.replace(per_minute=refused * DECREASE_FACTOR, refused_per_minute=refused)
     limit = None if adaptive is None else adaptive.compute_limit(now)
     refused = max(MIN_ADAPTIVE_PER_MINUTE / DECREASE_FACTOR, per_minute if limit is None else min(limit, per_minute))
     return AdaptiveLimit(per_minute=refused * DECREASE_FACTOR, refused_per_minute=refused, at=now)
@@ -290,7 +292,7 @@ class LeaseGrant(Value):
     valid_for: float = LEASE_SECONDS
     """Seconds."""
     retry_in: float = 0.0
-    """If nothing was granted: seconds until asking again is worthwhile."""
+    """Seconds until asking again is worthwhile."""
     closed_for: float = 0.0
     """Seconds for which nothing is granted, because the provider said so."""
 
@@ -320,9 +322,12 @@ def grant_lease(state: LimitState, request: LeaseRequest, now: float) -> tuple[L
     if closed or request.head == NOTHING or limits.is_empty:
         return state, LeaseGrant(limits=limits, retry_in=closed, closed_for=closed)
     owed = max((_compute_delay(level.get(name), limit) for name, limit in limits.iter_limits()), default=0.0)
-    if owed > 0:
-        return state, LeaseGrant(limits=limits, retry_in=min(max(owed, MIN_RETRY_SECONDS), MAX_RETRY_SECONDS))
     active = sum(abs(now - one.seen) <= ACTIVE_SECONDS for one in state.workers.values())
+    # In this time the limit permits one such call of every worker.
+    turn = max((request.head.get(name) * 60 / limit for name, limit in limits.iter_limits()), default=0.0) * active
+    pause = min(max(owed, turn, MIN_RETRY_SECONDS), MAX_RETRY_SECONDS)
+    if owed > 0:
+        return state, LeaseGrant(limits=limits, retry_in=pause)
     plenty = all((level.get(name) or 0.0) >= compute_capacity(limit) / 2 for name, limit in limits.iter_limits())
 
     def granted(name: Dimension) -> float:
@@ -334,8 +339,10 @@ def grant_lease(state: LimitState, request: LeaseRequest, now: float) -> tuple[L
 
     amount = build_rate_amount(granted)
     left = RateLimits.map_each(lambda name: None if (held := level.get(name)) is None else held - amount.get(name))
-    valid = LEASE_SECONDS if plenty else CONTENDED_LEASE_SECONDS
-    return state.replace(level=left), LeaseGrant(limits=limits, amount=amount, valid_for=valid)
+    granted_state = state.replace(level=left)
+    if plenty:
+        return granted_state, LeaseGrant(limits=limits, amount=amount)
+    return granted_state, LeaseGrant(limits=limits, amount=amount, valid_for=CONTENDED_LEASE_SECONDS, retry_in=pause)
 
 
 def compute_capacity(limit: float) -> float:
