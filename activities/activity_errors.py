@@ -137,6 +137,18 @@ async def _beat(pulse: HeartbeatState, seconds: float) -> None:
         await asyncio.sleep(min(MIN_HEARTBEAT_GAP_SECONDS, seconds))
 
 
+async def sleep_unless_stopping(seconds: float) -> bool:
+    """Wait for a number of seconds in an activity. False: its worker shuts down, and the wait ended early."""
+    if not activity.in_activity():
+        await asyncio.sleep(seconds)
+        return True
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await activity.wait_for_worker_shutdown()
+        return False
+    return True
+
+
 def is_worker_shutting_down() -> bool:
     """Return whether the worker is shutting down: the agent then finishes its turn and yields."""
     return activity.is_worker_shutdown()

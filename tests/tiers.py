@@ -21,7 +21,7 @@ QUICK = {
     "agents": _modules("""
         agent_loop agent_run analysis_deliverables cache_warmer citation_feedback compactor_hooks compactor_open_work
         compactor_validation
-        delegate_tool document_change_notices initial_prompt_size metering pin_message possibly_billed
+        delegate_tool call_waits document_change_notices initial_prompt_size metering pin_message possibly_billed
         prompt_sections recall_name_restoration reply_redaction report_criteria run_repository status_messages
         stop_reasons
         store_outage
@@ -100,7 +100,8 @@ QUICK = {
         qdrant_tenants recall_facts relevance search_fusion
     """),
     "models": _modules("""
-        anthropic_errors anthropic_model fallbacks model_profiles price_file pricing thinking
+        anthropic_errors anthropic_model fallbacks limit_repository model_pacing model_profiles price_file pricing
+        rate_limiter rate_limits thinking
     """),
     "offline": _modules("""
         offline_delegation offline_oversight offline_quotes offline_replies offline_summary offline_transport

@@ -2,17 +2,22 @@
 that the current activity belongs to.
 """
 
+import os
+import secrets
+import socket
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from random import random
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from waystation.activities.activity_errors import get_current_attempt, set_agent_status
-from waystation.agents.call_ledger import MeteredModel
+from waystation.activities.activity_errors import get_current_attempt, set_agent_status, sleep_unless_stopping
+from waystation.agents.call_ledger import MeteredModel, RetryWaitPolicy
 from waystation.agents.citation_checker import CitationChecker
 from waystation.agents.citation_feedback import SubmissionChecker
 from waystation.agents.compactor import NO_HOOKS, CompactionHooks, Compactor
@@ -46,17 +51,28 @@ from waystation.runtime.store_setup import build_cipher, load_oldest_key
 from waystation.security.placeholders import compute_fingerprint
 from waystation.tasks.context_editor import TaskRewinder, TranscriptRewinder
 from waystation.tasks.earlier_tasks import EarlierTaskReader
+from waystation.tasks.task import tenant_hash
 from waystation.workers.external_systems import ToolBackendDeps, ToolBackends, open_tool_backends
+
+if TYPE_CHECKING:
+    from waystation.workers.models import RouterPacing
 
 DEPTH = 3
 """Nesting depth of the reference in an input: an order, its request, its run."""
 
-_PRESENT: ContextVar[str] = ContextVar("session", default="")
+_PRESENT: ContextVar[RunRef | TaskRef | None] = ContextVar("present", default=None)
 
 
 def get_current_session() -> str:
     """Return the hash of the current session; empty if the work belongs to none."""
-    return _PRESENT.get()
+    present = _PRESENT.get()
+    return "" if present is None else present.session
+
+
+def get_current_tenant() -> str:
+    """Return the hash of the tenant whose work is being done; empty if the work belongs to none."""
+    present = _PRESENT.get()
+    return "" if present is None else present.tenant
 
 
 class SessionContextInterceptor(Interceptor):
@@ -69,24 +85,24 @@ class SessionContextInterceptor(Interceptor):
 
 class _Scoped(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> object:
-        sessions = [find_session_hash(one) for one in list[object](input.args)]
-        token = _PRESENT.set(next(filter(None, sessions), ""))
+        found = (find_reference(one) for one in list[object](input.args))
+        token = _PRESENT.set(next((one for one in found if one is not None), None))
         try:
             return await super().execute_activity(input)
         finally:
             _PRESENT.reset(token)
 
 
-def find_session_hash(given: object, depth: int = DEPTH) -> str:
-    """Return the session hash of the first run or task reference in an input; empty if there is none."""
+def find_reference(given: object, depth: int = DEPTH) -> RunRef | TaskRef | None:
+    """Return the first reference to a run or a task in an input; None if there is none."""
     match given:
         case RunRef() | TaskRef():
-            return given.session
+            return given
         case BaseModel() if depth:
-            parts = (find_session_hash(getattr(given, name), depth - 1) for name in type(given).model_fields)
-            return next(filter(None, parts), "")
+            parts = (find_reference(getattr(given, name), depth - 1) for name in type(given).model_fields)
+            return next((one for one in parts if one is not None), None)
         case _:
-            return ""
+            return None
 
 
 @dataclass(frozen=True)
@@ -132,7 +148,13 @@ class ActivityDeps:
     def metered_model(self) -> MeteredModel:
         """The model, which records its calls in the store before it makes them."""
         return MeteredModel(
-            model=self.model, store=self.store, clock=utc_now, meter=self.meter, report_status=set_agent_status
+            model=self.model,
+            store=self.store,
+            clock=utc_now,
+            meter=self.meter,
+            report_status=set_agent_status,
+            waits=RetryWaitPolicy(sleep_unless_stopping, random),
+            get_tenant=get_current_tenant,
         )
 
     @property
@@ -308,9 +330,9 @@ async def open_activity_deps(settings: Settings, store: SqlStore, meter: Meter) 
         memory = await stack.enter_async_context(open_memory(settings, embedder))
         # What the settings name and is not there is told of before anything is paid.
         tools = open_plugins(settings).create_tools()
-        model = create_model_router(settings)
-        stack.push_async_callback(model.aclose)
         key = load_oldest_key(settings)
+        model = create_model_router(settings, _pacing(settings, store, key))
+        stack.push_async_callback(model.aclose)
         redactor = create_redactor(settings, key, processes=settings.redaction_processes)
         stack.callback(redactor.close)
         vault = store.build_vault(build_cipher(settings, "vault"))
@@ -336,6 +358,17 @@ async def open_activity_deps(settings: Settings, store: SqlStore, meter: Meter) 
             tool_policy=settings.tool_policy,
             plugins=tools,
         )
+
+
+def _pacing(settings: Settings, store: SqlStore, key: bytes) -> "RouterPacing":
+    """Return the rate limits of this process's model calls, which it shares with all workers of the store."""
+    from waystation.models.rate_limiter import RateLimiter  # noqa: PLC0415  an HTTP client comes with it
+    from waystation.workers.models import RouterPacing, create_limit_scopes, create_limiter_context  # noqa: PLC0415
+
+    worker = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
+    weights = {tenant_hash(tenant): weight for tenant, weight in settings.tenant_weights.items()}
+    context = create_limiter_context(settings, store.build_limit_repository(), worker, weights)
+    return RouterPacing(RateLimiter(context), create_limit_scopes(settings, key))
 
 
 def _endurance(

@@ -3,15 +3,22 @@ between them.
 """
 
 import asyncio
+import hashlib
+import hmac
+import json
 import logging
 import os
-from collections.abc import Callable, Generator, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
+from random import random
 
 import httpx2
 
 from waystation.config.settings import Settings
+from waystation.context.tokens import estimate_request_tokens, estimate_text
 from waystation.kernel.errors import (
     BadInput,
     BrokenEndpointError,
@@ -26,8 +33,17 @@ from waystation.kernel.imports import pause_gc_for_imports
 from waystation.models.endpoints import PROVIDER_KEY, EndpointRegistry, ModelEndpoint, NamedEndpoint
 from waystation.models.http_errors import ModelTimeouts, add_model_to_error
 from waystation.models.openai.model import create_openai_model
-from waystation.models.ports import CacheWarmingModel, ChatModel, ModelRequest, ModelResponse
+from waystation.models.ports import (
+    CacheWarmingModel,
+    ChatModel,
+    LimitRepository,
+    LimitScope,
+    ModelRequest,
+    ModelResponse,
+    WaitObserver,
+)
 from waystation.models.profiles import OFFLINE_MODEL, format_model_name, parse_model_name
+from waystation.models.rate_limiter import MAX_QUEUE_SECONDS, CallSizer, LimiterContext, RateLimiter
 from waystation.plugins.api import ChatModelContext
 from waystation.runtime.plugins import open_plugins
 
@@ -95,10 +111,19 @@ class ModelRouter:
         named: Mapping[str, ChatModel],
         places: EndpointRegistry,
         keys: Mapping[str, str] | None = None,
+        pacing: "RouterPacing | None" = None,
     ) -> None:
-        """Build the router. `keys`: environment variable of each endpoint's key, by endpoint name; empty name: the
-        provider's.
+        """Build the router.
+
+        Args:
+            offline: The built-in model.
+            provider: Models of the provider; None without a key.
+            named: Models of the named endpoints, by endpoint name.
+            places: All endpoints.
+            keys: Environment variable of each endpoint's key, by endpoint name; empty name: the provider's.
+            pacing: The rate limits; None: calls wait for none.
         """
+        self._pacing = pacing
         self._keys = keys or {}
         self._offline, self._provider, self._named, self._places = offline, provider, named, places
         self._rests: dict[str, float] = {}
@@ -109,7 +134,36 @@ class ModelRouter:
         return self._places.list_fallbacks(model)
 
     async def complete(self, request: ModelRequest) -> ModelResponse:
-        """See `ChatModel`.
+        """See `ChatModel` and `_answer`. Waits for no rate limit."""
+        return await self._answer(request, self._call)
+
+    async def complete_paced(self, request: ModelRequest, tenant: str, observer: WaitObserver) -> ModelResponse:
+        """See `PacedChatModel` and `_answer`."""
+
+        async def call(model: str, placed: ModelRequest) -> ModelResponse:
+            pacing = self._pacing
+            if pacing is None or model == OFFLINE_MODEL:
+                return await self._call(model, placed)
+            scope = pacing.find_scope(model)
+            limiter = pacing.limiter.get_scope_limiter(scope)
+            size = CallSizer(partial(_estimate_tokens, placed), placed.max_output)
+            # Another endpoint that can take the call is better than a long wait.
+            patience = SHORT_WAIT if request.fallbacks else MAX_QUEUE_SECONDS
+            async with limiter.admit_call(size, tenant, observer, patience) as admitted:
+                reply = await self._call(model, placed)
+                counts = has_counted_cache_reads(self._places.get_endpoint(model).kind, scope.model)
+                admitted.record_usage(reply.usage, counts_cache_reads=counts)
+                return reply
+
+        return await self._answer(request, call)
+
+    async def _call(self, model: str, request: ModelRequest) -> ModelResponse:
+        return await self._of(model).complete(request)
+
+    async def _answer(
+        self, request: ModelRequest, call: Callable[[str, ModelRequest], Awaitable[ModelResponse]]
+    ) -> ModelResponse:
+        """Return the reply of the model or of a fallback.
 
         A call that was refused and certainly not charged goes to the next fallback. One that may have been charged
         fails, and the caller's next attempt goes to the fallback. If a fallback does not take the call (a wrong key,
@@ -120,7 +174,7 @@ class ModelRouter:
             asked = model == request.model
             try:
                 with self._named_in_errors(model, "" if asked else model):
-                    reply = await self._of(model).complete(request.convert_for_model(model))
+                    reply = await call(model, request.convert_for_model(model))
             except (ModelUnavailable, SpendingLimitReached, ModelRejected) as error:
                 passed_on = _passed_on(error, asked=asked) and self._rested(model, request, error)
                 if not passed_on or not request.fallbacks:
@@ -159,6 +213,8 @@ class ModelRouter:
         for model in (self._offline, self._provider, *self._named.values()):
             if model is not None:
                 await model.aclose()
+        if self._pacing is not None:
+            await self._pacing.limiter.aclose()
 
     def _rested(self, model: str, request: ModelRequest, error: ModelError) -> bool:
         """Return whether others can take the calls of a model that did not answer, and let it rest for a while."""
@@ -223,8 +279,70 @@ def _passed_on(error: ModelError, *, asked: bool) -> bool:
     return error.retry_after is None or error.retry_after > SHORT_WAIT
 
 
-def create_model_router(settings: Settings) -> ModelRouter:
-    """Create the router over the models that these settings reach.
+@dataclass(frozen=True)
+class RouterPacing:
+    """The rate limits that a router's calls wait for."""
+
+    limiter: RateLimiter
+    find_scope: Callable[[str], LimitScope]
+    """Returns what limits a model, by its full name."""
+
+
+def has_counted_cache_reads(kind: str, model: str) -> bool:
+    """Return whether input tokens that are read from the cache count towards the limit of an endpoint of this kind.
+
+    For current Claude models they do not: of the input, only new tokens and those that are written to the cache count
+    (https://platform.claude.com/docs/en/api/rate-limits, "Cache-aware ITPM"). They do for Claude Haiku 3.5, and
+    everywhere behind chat completions.
+    """
+    return kind == "openai" or "3-5-haiku" in model
+
+
+def create_limit_scopes(settings: Settings, key: bytes) -> Callable[[str], LimitScope]:
+    """Return the function that finds what limits a model, by its full name. `key`: for the hashes of accounts."""
+    registry, named = settings.endpoint_registry, settings.named_endpoints
+
+    def find_scope(model: str) -> LimitScope:
+        place = parse_model_name(model)
+        endpoint = named.get(place.endpoint or "")
+        if endpoint is None:
+            secret = settings.anthropic_api_key
+            account = "" if secret is None else secret.get_secret_value()
+        else:
+            account = os.environ.get(endpoint.key_variable) or (
+                f"{endpoint.kind}/{endpoint.profile}/{endpoint.project}/{endpoint.resource}"
+            )
+        return LimitScope(registry.get_endpoint(model).url, hash_account(key, account), place.model)
+
+    return find_scope
+
+
+def hash_account(key: bytes, account: str) -> str:
+    """Return a keyed hash of an API key, which tells accounts apart and reveals nothing to who reads the store."""
+    return hmac.new(key, b"rate limit\0" + account.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[:16]
+
+
+def create_limiter_context(
+    settings: Settings, leases: LimitRepository, worker: str, weights: Mapping[str, float]
+) -> LimiterContext:
+    """Create what the limiters of this process share.
+
+    Args:
+        settings: The settings.
+        leases: Where leases come from.
+        worker: Name of this process among the workers of the store.
+        weights: Weights of tenants, by their hashes.
+    """
+    return LimiterContext(leases, worker, time.monotonic, random, weights=weights, fixed=settings.fixed_limits)
+
+
+def _estimate_tokens(request: ModelRequest) -> int:
+    tools = json.dumps([tool.model_dump(mode="json") for tool in request.tools])
+    return estimate_request_tokens(estimate_text(request.system) + estimate_text(tools), request.messages)
+
+
+def create_model_router(settings: Settings, pacing: RouterPacing | None = None) -> ModelRouter:
+    """Create the router over the models that these settings reach. `pacing`: the rate limits of their endpoints.
 
     Raises:
         BadInput: A named endpoint that these settings use lacks something that it needs.
@@ -239,7 +357,7 @@ def create_model_router(settings: Settings) -> ModelRouter:
     built_in = NamedEndpoint(kind=OFFLINE_KIND)
     row = ModelEndpoint(url=built_in.url, kind=built_in.kind)
     offline = LazyChatModel(partial(_model_at_endpoint, settings, built_in, row))
-    return ModelRouter(offline, provider, named, settings.endpoint_registry, keys)
+    return ModelRouter(offline, provider, named, settings.endpoint_registry, keys, pacing)
 
 
 def _named_model(settings: Settings, name: str) -> ChatModel:

@@ -20,6 +20,7 @@ from waystation.config.settings import Settings, TraceTarget, describe_unknown_v
 from waystation.kernel.files import create_private_folder
 from waystation.kernel.imports import pause_gc_for_imports
 from waystation.kernel.temporal_names import CONTEXT_QUEUE, WORKFLOWS_QUEUE
+from waystation.models.rate_limits import NO_LIMITS, build_limit_status
 from waystation.privacy.policy import RedactionLevel, TextDestination, get_redaction_level
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import build_client_data_converter, load_oldest_key, open_store, require_store_key
@@ -175,8 +176,20 @@ def _runtime(settings: Settings) -> Runtime:
 def _gauges(shop: WorkerContext, tasks: TemporalTaskClient, meter: Meter) -> tuple[Gauge, ...]:
     outbox = Gauge("outbox_passages", shop.store.count_pending_passages, meter.set_pending_passages)
     paused = Gauge("paused_tasks", tasks.count_waiting_tasks, meter.set_paused_tasks)
-    # Without its search attribute the server cannot count them.
-    return (outbox, paused) if shop.search_attributes else (outbox,)
+    limits = Gauge("rate_limits", partial(_sample_rate_limits, shop, meter), meter.set_waiting_calls)
+    # Without its search attribute the server cannot count paused tasks.
+    return (outbox, limits, paused) if shop.search_attributes else (outbox, limits)
+
+
+async def _sample_rate_limits(shop: WorkerContext, meter: Meter) -> int:
+    """Record the rate limits of all models. Returns how many calls wait for them."""
+    fixed, waiting = shop.settings.fixed_limits, 0
+    for scope, state, now in await shop.store.build_limit_repository().list_limit_states():
+        status = build_limit_status(state, fixed.get((scope.endpoint, scope.model), NO_LIMITS), now)
+        waiting += status.waiting
+        for kind, limit in status.limits.iter_limits():
+            meter.set_rate_limit(scope.model, kind, limit, status.remaining.get(kind) or 0.0)
+    return waiting
 
 
 @asynccontextmanager

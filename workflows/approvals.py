@@ -3,6 +3,7 @@
 Budget comes from the parent, the task or the session first, and only then from a person.
 """
 
+import asyncio
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -18,8 +19,11 @@ from waystation.planning.plan import PLANNING_ID, RevisionResult
 from waystation.tasks.approvals import grant_in_advance
 from waystation.tasks.notifications import NotificationEvent
 from waystation.tasks.reallocation import (
+    FREED_BUDGET_NOTE,
+    RESET_NOTE,
     draw_budget,
     draw_freed_budget,
+    get_reset_time,
     should_wait_for_release,
     withdraw_budget_requests,
 )
@@ -117,15 +121,40 @@ def _overdue(request: ApprovalRequest) -> str:
 
 
 async def wait_for_budget(runtime: TaskRuntime, step_id: str) -> None:
-    """Wait as `wait_for_answer` does, or until budget is released; open requests are then withdrawn."""
-    await wait_for_answer(runtime, step_id, lambda: draw_freed_budget(runtime.state, step_id) is not None)
-    state = draw_freed_budget(runtime.state, step_id)
+    """Wait as `wait_for_answer` does, until budget is released, or until the account of the agent's provider is reset,
+    if the task goes on by itself then. Open requests are then withdrawn.
+    """
+    reset = _find_own_reset(runtime, step_id)
+    if reset is None:
+        await wait_for_answer(runtime, step_id, lambda: draw_freed_budget(runtime.state, step_id) is not None)
+        state, note = draw_freed_budget(runtime.state, step_id), FREED_BUDGET_NOTE
+    else:
+        said = f"{step_id} waits until {reset:%Y-%m-%d %H:%M} UTC: {runtime.get_run(step_id).halt_reason}"
+        runtime.replace_state(runtime.state.replace(notes=merge_unique(runtime.state.notes, (said,))))
+        is_reset = await _is_reset(runtime, step_id, reset)
+        state, note = runtime.state.after_grant(step_id, Amount()) if is_reset else None, RESET_NOTE
     if state is None:
         return
-    requests = withdraw_budget_requests(state, step_id, workflow.now())
+    requests = withdraw_budget_requests(state, step_id, workflow.now(), note)
     for request in requests:
         state = state.after_answer(request)
     await persist_and_notify(runtime, state, NotificationEvent.WITHDRAWN, *requests)
+
+
+def _find_own_reset(runtime: TaskRuntime, step_id: str) -> datetime | None:
+    """Return when a halted agent goes on by itself; None if it does not."""
+    return get_reset_time(runtime.state, step_id) if runtime.start.config.resume_at_reset else None
+
+
+async def _is_reset(runtime: TaskRuntime, step_id: str, reset: datetime) -> bool:
+    """Wait as `wait_for_answer` does, or until a time by a durable timer. Return whether the time has come first."""
+    left = max(reset - workflow.now(), timedelta())
+    timer = asyncio.create_task(workflow.sleep(left, summary=f"{step_id}: its provider's account is reset"))
+    try:
+        await wait_for_answer(runtime, step_id, lambda: timer.done() or runtime.state.delivery_requested)
+        return timer.done() and not _is_over(runtime, step_id)
+    finally:
+        timer.cancel()
 
 
 async def open_plan_approval_request(runtime: TaskRuntime, planned: TaskState) -> None:
@@ -255,7 +284,9 @@ class BudgetGate:
 
     async def _ask_person(self, step_id: str) -> None:
         if self._mode is not BudgetMode.APPROVAL or self._runtime.state.delivery_requested:
-            return self._stop(step_id)
+            if _find_own_reset(self._runtime, step_id) is None or self._runtime.state.delivery_requested:
+                self._stop(step_id)
+            return  # no one is asked: a halted agent goes on by itself
         runtime, terms, now = self._runtime, self._runtime.start.config, workflow.now()
         request = runtime.state.build_budget_request(
             step_id, now, terms.unattended.compute_deadline(now), terms.ceiling

@@ -97,6 +97,7 @@ COLUMNS = {
         "stop": "why a reply ended, which spans tell and nothing decides by",
         "dropped_thinking": "how many blocks a provider left out, for the bill",
         "cache_miss": "a word of the provider's, for the bill",
+        "waited_ms": "how long a call waited for a rate limit, for people to see",
         "at": MOMENT,
     },
     "intents": {
@@ -107,6 +108,12 @@ COLUMNS = {
         "worst_case": SPENT,
         "worst_case_micro_usd": SPENT,
         "at": MOMENT,
+    },
+    "rate_limits": {
+        "endpoint": KEY,
+        "account": "keyed hash of the API key, which only finds the row",
+        "model": KEY,
+        "state": "numbers: limits, levels, and how many calls of each worker wait",
     },
     "tool_intents": {"run_id": KEY, "tool_use_id": KEY, "at": MOMENT},
     "outcomes": {"run_id": KEY, "leg": KEY, "body": SEALED, "committed_at": MOMENT},

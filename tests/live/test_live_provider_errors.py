@@ -3,6 +3,8 @@
 from collections import Counter as Tally
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from datetime import timedelta
+from email.utils import format_datetime
 from pathlib import Path
 
 import httpx2
@@ -24,6 +26,7 @@ from tests.support.temporal_platform import TaskSubmitter, run_platform, wait_un
 from waystation.agents.call_ledger import MAX_UNANSWERED_CALLS
 from waystation.budgets.budget import BudgetMode
 from waystation.kernel.amount import Amount
+from waystation.kernel.clock import utc_now
 from waystation.models.anthropic.model import create_anthropic_model
 from waystation.models.ports import ModelRequest, ModelResponse, StopReason
 from waystation.privacy.ports import Redactor
@@ -348,4 +351,28 @@ async def test_a_provider_that_wants_money_pauses_the_task_and_an_answer_makes_t
     assert "account has no credit" in asked.reason
     assert progress.phase is TaskPhase.DONE
     assert provider.asked[ModelCall("weigh", 1)] == 2
+    assert progress.budget.spent == Amount(tokens=WORK_TOKENS)
+
+
+@pytest.mark.parametrize("mode", [BudgetMode.APPROVAL, BudgetMode.HARD], ids=["someone is asked", "no one is asked"])
+async def test_a_task_goes_on_by_itself_when_the_providers_account_is_reset(
+    mode: BudgetMode, server: Client, tmp_path: Path, redactor: Redactor
+) -> None:
+    headers = {"retry-after": "3", "date": format_datetime(utc_now(), usegmt=True)}
+    provider = Provider({ModelCall("weigh", 1): [build_error_response(402, "billing_error", headers=headers)]})
+    config = make_task_config(budget=2_000_000, agent_budget=400_000, mode=mode).replace(resume_at_reset=True)
+    async with run_platform(server, tmp_path, redactor, provider) as counter:
+        await counter.submit(under=config)
+        progress = await counter.get_task_handle().result()
+        timers = [
+            event.timer_started_event_attributes.start_to_fire_timeout.ToTimedelta()
+            async for event in counter.get_task_handle().fetch_history_events()
+            if event.HasField("timer_started_event_attributes")
+        ]
+    assert progress.phase is TaskPhase.DONE
+    assert provider.asked[ModelCall("weigh", 1)] == 2
+    decisions = [request.decision for request in progress.approvals]
+    assert decisions == (["withdrawn"] if mode is BudgetMode.APPROVAL else [])
+    assert any(note.startswith("weigh waits until ") for note in progress.notes)
+    assert any(timer <= timedelta(seconds=3) for timer in timers)
     assert progress.budget.spent == Amount(tokens=WORK_TOKENS)

@@ -17,6 +17,8 @@ from waystation.documents.text_repository import SqlSlowTextStore, content_hash
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.refs import RunRef
 from waystation.kernel.scopes import SystemScope
+from waystation.models.ports import LimitScope
+from waystation.models.rate_limits import LeaseRequest
 from waystation.planning.plan import Plan, PlanVersion, Step
 from waystation.privacy.keys import AesGcmCipher
 from waystation.privacy.policy import RedactedText, RedactedTextKey, RedactionLevel, VaultEntry
@@ -155,6 +157,8 @@ async def _store_platform_rows(
         VaultEntry(type="PERSON", placeholder=one, fingerprint=one, text=f"original of {one}") for one in originals
     ]
     await store.build_vault(AesGcmCipher(bytes(32), "vault")).store_originals(row.ref.tenant, entries, row.ref.session)
+    scope = LimitScope(endpoint="https://models.example", account="hash", model="claude")
+    await store.build_limit_repository().acquire_lease(scope, LeaseRequest(worker="worker"))
     slow = SqlSlowTextStore(store.database, lambda: NOON, row.ref.store_id, "rules")
     await slow.record_timeout(row.ref.tenant, f"slow text of {row.ref.task_id}")
     await store.acquire_trace_lease("test", timedelta(minutes=1))

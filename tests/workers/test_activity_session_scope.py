@@ -10,7 +10,7 @@ from waystation.activities.agents import AgentActivities, ContextActivities
 from waystation.activities.memory import DocumentActivities
 from waystation.activities.tasks import OversightActivities, PlanningActivities, ReportActivities
 from waystation.kernel.refs import TaskRef
-from waystation.workers.activity_deps import DEPTH, find_session_hash, get_current_session
+from waystation.workers.activity_deps import DEPTH, find_reference, get_current_session, get_current_tenant
 
 REF = TaskRef(store_id="s", tenant="t", session="harbour", task_id="task-1")
 REDACTING = (
@@ -44,7 +44,7 @@ def test_every_activity_that_redacts_says_of_which_session_it_is(activity: objec
 
 
 def test_a_session_is_found_by_reference_and_not_by_name() -> None:
-    assert find_session_hash(REF) == "harbour"
-    assert find_session_hash("session") == ""
-    assert find_session_hash(None) == ""
-    assert get_current_session() == ""
+    assert find_reference(REF) is REF
+    assert find_reference("session") is None
+    assert find_reference(None) is None
+    assert (get_current_session(), get_current_tenant()) == ("", "")

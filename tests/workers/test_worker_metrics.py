@@ -151,7 +151,7 @@ async def test_a_dashboard_asks_for_metrics_that_there_are(tmp_path: Path) -> No
     board = json.loads(DASHBOARD.read_text(encoding="utf-8"))
     asked = [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
     names = {name for expression in asked for name in _METRIC.findall(expression)}
-    assert len([name for name in names if name.startswith("waystation_")]) == 11, "all of ours"
+    assert len([name for name in names if name.startswith("waystation_")]) == 16, "all of ours"
 
     scraped = Scraped()
     priced = make_task_config().replace(default=LARGE_WINDOW_CONFIG.replace(model=PRICED, prices=PRICES))
@@ -169,6 +169,9 @@ async def test_a_dashboard_asks_for_metrics_that_there_are(tmp_path: Path) -> No
         scraped.meter.record_redactions(TextDestination.SUMMARY, 5)
         scraped.meter.set_pending_passages(12)
         scraped.meter.set_paused_tasks(2)
+        scraped.meter.record_model_wait(PRICED, 1.5)
+        scraped.meter.set_rate_limit(PRICED, "requests", 50.0, 7.6)
+        scraped.meter.set_waiting_calls(3)
         scraped.meter.record_sampling_failure("paused_tasks")
         shown = {line.partition("{")[0].partition(" ")[0] for line in (await scraped.scrape()).splitlines()}
     assert names - shown == set()
@@ -197,6 +200,11 @@ async def test_what_else_is_counted_carries_no_ids() -> None:
     scraped.meter.set_pending_passages(12)
     scraped.meter.set_paused_tasks(2)
     scraped.meter.set_paused_tasks(1)
+    scraped.meter.record_model_wait(PRICED, 1.5)
+    scraped.meter.record_model_wait(PRICED, 0.25)
+    scraped.meter.set_rate_limit(PRICED, "requests", 50.0, 7.6)
+    scraped.meter.set_rate_limit(PRICED, "output_tokens", 8_000.0, -120.0)
+    scraped.meter.set_waiting_calls(3)
     scraped.meter.record_sampling_failure("paused_tasks")
     await scraped.scrape()
     without_service = [(one.name, {**one.labels, "service_name": ""}, one.value) for one in scraped.samples]
@@ -208,6 +216,13 @@ async def test_what_else_is_counted_carries_no_ids() -> None:
         ("waystation_redactions_total", "summaries"): 5,
         ("waystation_outbox_passages",): 12,
         ("waystation_paused_tasks",): 1,
+        ("waystation_waited_calls_total", PRICED): 2,
+        ("waystation_waited_milliseconds_total", PRICED): 1_750,
+        ("waystation_rate_limit", "requests", PRICED): 50,
+        ("waystation_rate_limit_remaining", "requests", PRICED): 8,
+        ("waystation_rate_limit", "output_tokens", PRICED): 8_000,
+        ("waystation_rate_limit_remaining", "output_tokens", PRICED): 0,
+        ("waystation_waiting_calls",): 3,
         ("waystation_unread_samples_total", "paused_tasks"): 1,
     }
 

@@ -5,7 +5,7 @@ only, because it enters workflow history.
 """
 
 from collections.abc import Mapping
-from datetime import date
+from datetime import date, datetime
 from typing import Literal
 
 from waystation.agents.action_approvals import ActionDecision, ActionQuestion
@@ -138,6 +138,8 @@ class AgentRun(Value):
     """Work delivered when its last leg ended."""
     halt_reason: str = ""
     """Why the provider makes no more calls until a person has acted."""
+    halted_until: datetime | None = None
+    """When the provider makes calls again by itself, if it said so."""
     no_reply_reason: str = ""
     """Why its last call brought no reply, if that call spent its budget."""
     context_edits: tuple[ContextEdit, ...] = ()
@@ -228,7 +230,9 @@ class AgentRun(Value):
             case BudgetExhausted():
                 return base.replace(phase="spent", needed=outcome.needed, no_reply_reason=outcome.unanswered)
             case OperatorActionRequired():
-                return base.replace(phase="spent", needed=Amount(), halt_reason=outcome.reason)
+                return base.replace(
+                    phase="spent", needed=Amount(), halt_reason=outcome.reason, halted_until=outcome.resets_at
+                )
             case SubagentsRequested() | ApprovalRequired():
                 return base._waiting_for(outcome)
             case TurnLimitReached() | Interrupted():
@@ -264,7 +268,8 @@ class AgentRun(Value):
 
     def after_grant(self, amount: Amount) -> "AgentRun":
         """Add budget from a parent or a person; the run continues."""
-        return self.replace(limit=self.limit.increase_by(amount), phase="running", needed=Amount(), halt_reason="")
+        limit = self.limit.increase_by(amount)
+        return self.replace(limit=limit, phase="running", needed=Amount(), halt_reason="", halted_until=None)
 
     @property
     def remaining_budget(self) -> Amount:
@@ -356,6 +361,7 @@ class AgentRun(Value):
             inputs_incomplete=False,
             reason="",
             halt_reason="",
+            halted_until=None,
             no_reply_reason="",
         )
 

@@ -9,13 +9,18 @@ HEARTBEAT_STALE_AFTER = timedelta(seconds=30)
 """Age of the last heartbeat (one and a half intervals) after which an agent may be gone."""
 
 
+AgentPhase = Literal["model", "tool", "between", "waiting"]
+"""Waiting for the model; calling a tool; redacting, committing and measuring in between; waiting until the provider's
+rate limit permits the next call.
+"""
+
+
 class AgentStatus(Value):
     """What an agent is doing now: numbers and names of tools, never text."""
 
     agent: str
     """ID of its step, or of a subagent, planning or review."""
-    what: Literal["model", "tool", "between"]
-    """Waiting for the model, calling a tool, or redacting, committing and measuring in between."""
+    what: AgentPhase
     turn: int | None = None
     """Number of the turn, if it is one."""
     tool: str = ""
@@ -33,6 +38,8 @@ class AgentStatus(Value):
                 doing = f"calling {self.tool}"
             case "between":
                 doing = "at work"
+            case "waiting":
+                doing = "waiting because of the provider's rate limit"
         said = f"{self.agent}: {turn}{doing} since {format_elapsed(self.since, now)}"
         silent = self.seen is not None and now - self.seen > HEARTBEAT_STALE_AFTER
         return f"{said}; no sign of life since {format_elapsed(self.seen or now, now)}" if silent else said

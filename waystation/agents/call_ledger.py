@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Protocol, TypeVar
 
-from waystation.agents.agent_status import AgentStatus
+from waystation.agents.agent_status import AgentPhase, AgentStatus
 from waystation.agents.ports import ChargeRepository, Meter, RunRepository
 from waystation.budgets.budget import CallCostBound
 from waystation.context.tokens import (
@@ -36,6 +36,7 @@ from waystation.models.ports import (
     FallbackChatModel,
     ModelRequest,
     ModelResponse,
+    PacedChatModel,
     WebSearch,
     WebSearchResponse,
 )
@@ -130,6 +131,81 @@ class CallNotAffordable:
     """What the call needs beyond what is left."""
 
 
+MAX_RETRY_WAIT_SECONDS = 60.0
+"""Longest delay named by a provider that is waited for inside the activity. A longer one fails the attempt, and
+Temporal's timer waits without holding a worker's slot.
+"""
+MAX_CALL_WAIT_SECONDS = 300.0
+"""Longest time that one call waits for its provider inside the activity, in all. With the ten minutes after which a leg
+begins no further turn and the ten minutes of a call with thinking it fits the leg's start-to-close time-out.
+"""
+MAX_JITTER_SECONDS = 15.0
+
+
+def compute_retry_wait(retry_after: float, spread: float) -> float:
+    """Return how long to wait before a refused call is repeated, in seconds: never less than the provider named.
+
+    Calls that were refused together come back one by one, within as much time again as they waited.
+
+    Args:
+        retry_after: Delay that the provider named, in seconds.
+        spread: Random number from 0 to 1.
+    """
+    return retry_after + spread * min(max(retry_after, 1.0), MAX_JITTER_SECONDS)
+
+
+async def _do_not_wait(seconds: float) -> bool:
+    del seconds
+    return False
+
+
+def _no_jitter() -> float:
+    return 0.0
+
+
+def _no_tenant() -> str:
+    return ""
+
+
+@dataclass(frozen=True)
+class RetryWaitPolicy:
+    """How refused calls are waited for. By default not at all: the error goes to the caller."""
+
+    sleep: Callable[[float], Awaitable[bool]] = _do_not_wait
+    """Waits for a number of seconds. False: the worker shuts down, and the call is left to the next attempt."""
+    jitter: Callable[[], float] = _no_jitter
+    """Returns a random number from 0 to 1."""
+
+
+NO_RETRY_WAITS = RetryWaitPolicy()
+
+
+@dataclass
+class CallWaitTracker:
+    """What one call has waited for its provider. A `WaitObserver`."""
+
+    model: str
+    meter: Meter
+    report: Callable[[AgentPhase], None]
+    """Is notified of what the call does now."""
+    seconds: float = 0.0
+
+    def begin_wait(self) -> None:
+        """See `WaitObserver`."""
+        self.report("waiting")
+
+    def end_wait(self, seconds: float) -> None:
+        """See `WaitObserver`."""
+        self.seconds += seconds
+        self.meter.record_model_wait(self.model, seconds)
+        self.report("model")
+
+    @property
+    def milliseconds(self) -> int:
+        """The same as stored."""
+        return round(self.seconds * 1000)
+
+
 @dataclass(frozen=True)
 class MeteredModel:
     """A model whose every call is recorded in the store first.
@@ -143,6 +219,9 @@ class MeteredModel:
     meter: Meter
     report_status: Callable[[AgentStatus], None] = ignore_status
     """Receives what is going on at this moment."""
+    waits: RetryWaitPolicy = NO_RETRY_WAITS
+    get_tenant: Callable[[], str] = _no_tenant
+    """Returns whose work is being done: tenants take turns where calls wait for a rate limit."""
 
     def find_fallback(self, model: str, remaining: Limit, prices: Sequence[Price]) -> str | None:
         """Return the full name of the first model that may answer in place of a model; None if there is none.
@@ -228,11 +307,13 @@ class MeteredModel:
         books = CallLedger(self.store, self.clock, self.meter, self.report_status, record_intent)
         input_bound = call.worst_case.tokens - call.request.max_output
         priced = PricedCall(call.request.model, call.worst_case, call.prices, call.day, input_bound)
-        reply, charge = await books.run_metered_call(fence, key, priced, lambda: self._answer(call))
+        waited = CallWaitTracker(call.request.model, self.meter, lambda what: self._report(fence, key, what))
+        reply, charge = await books.run_metered_call(fence, key, priced, lambda: self._answer_after_waits(call, waited))
         return reply, charge.replace(
             stop=reply.stop_name,
             dropped_thinking=reply.dropped_thinking,
             cache_miss=reply.cache_miss,
+            waited_ms=waited.milliseconds,
         )
 
     async def warm_cache(
@@ -279,9 +360,35 @@ class MeteredModel:
                 raise
             return None
 
-    async def _answer(self, call: PreparedCall) -> ModelResponse:
+    async def _answer_after_waits(self, call: PreparedCall, waited: CallWaitTracker) -> ModelResponse:
+        """Return the reply, after as many refusals as can be waited for here.
+
+        A refused call is certainly not billed, so the one intent covers all of its repetitions.
+        """
+        while True:
+            try:
+                return await self._answer(call, waited)
+            except ModelUnavailable as error:
+                if error.possibly_billed or error.retry_after is None or error.retry_after > MAX_RETRY_WAIT_SECONDS:
+                    raise
+                seconds = compute_retry_wait(error.retry_after, self.waits.jitter())
+                if waited.seconds + seconds > MAX_CALL_WAIT_SECONDS:
+                    raise
+                waited.begin_wait()
+                if not await self.waits.sleep(seconds):
+                    raise
+                waited.end_wait(seconds)
+
+    def _report(self, fence: Fence, key: CallKey, what: AgentPhase) -> None:
+        agent = fence.run_id.rpartition("/")[2]
+        self.report_status(AgentStatus(agent=agent, what=what, turn=key.turn, since=self.clock()))
+
+    async def _answer(self, call: PreparedCall, waited: CallWaitTracker) -> ModelResponse:
         """Return the reply; usage that its endpoint did not report is set to its upper bound."""
-        reply = await self.model.complete(call.request)
+        if isinstance(self.model, PacedChatModel):
+            reply = await self.model.complete_paced(call.request, self.get_tenant(), waited)
+        else:
+            reply = await self.model.complete(call.request)
         most = call.request.max_output
         shown = not reply.hidden_thinking and bool(reply.blocks or reply.usage.prompt_tokens)
         said = compute_reply_upper_bound(reply.blocks, most) if shown else most

@@ -3,6 +3,7 @@
 Both cross workflow history, so they hold references and numbers, never a conversation.
 """
 
+from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -202,6 +203,8 @@ class OperatorActionRequired(_Ended):
 
     type: Literal["provider_limit"] = "provider_limit"
     reason: str
+    resets_at: datetime | None = None
+    """When the provider's account may be used again, if the provider said so."""
 
 
 class SubagentsRequested(_Ended):

@@ -427,7 +427,8 @@ class TurnRunner:
             reply, charge = await self.loop.model.run_call(at.fence, key, call, at.commit_messages)
         except (SpendingLimitReached, BrokenEndpointError) as stopped:
             await at.reload_usage()
-            return OperatorActionRequired(state=at.leg_state, reason=str(stopped))
+            resets_at = stopped.resets_at if isinstance(stopped, SpendingLimitReached) else None
+            return OperatorActionRequired(state=at.leg_state, reason=str(stopped), resets_at=resets_at)
         except ModelUnavailable as failed:
             if (spent := await self._spent_by(failed)) is None:
                 raise

@@ -367,6 +367,10 @@ class Meter(Protocol):
         """Record a model call that gave no reply."""
         ...
 
+    def record_model_wait(self, model: str, seconds: float) -> None:
+        """Record that a call waited because of the provider's rate limit."""
+        ...
+
     def record_compaction(self, outcome: CompactionOutcome) -> None:
         """Record the end of a compaction."""
         ...
@@ -381,6 +385,17 @@ class Meter(Protocol):
 
     def set_paused_tasks(self, count: int) -> None:
         """Set the number of running tasks that wait for a budget decision."""
+        ...
+
+    def set_rate_limit(self, model: str, kind: str, limit: float, remaining: float) -> None:
+        """Set a limit per minute of a model, and what is left of it now.
+
+        `kind`: requests, input_tokens or output_tokens.
+        """
+        ...
+
+    def set_waiting_calls(self, count: int) -> None:
+        """Set the number of model calls that wait for a rate limit, of all workers."""
         ...
 
     def record_sampling_failure(self, gauge: str) -> None:

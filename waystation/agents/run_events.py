@@ -18,6 +18,11 @@ def build_charge_event(kind: EventKind, charge: Charge, message: Message | None 
     )
 
 
+def build_wait_event(charge: Charge) -> UnnumberedEvent:
+    """Build the event that a call waited because of the provider's rate limit."""
+    return UnnumberedEvent(kind="throttled", reference=charge.key, detail=f"{charge.waited_ms / 1000:.1f} s")
+
+
 def build_record_event(record: Record) -> UnnumberedEvent | None:
     """Build the event of a record. None for one that only records what is sent."""
     if isinstance(record, PromptPrefixRecord):

@@ -26,7 +26,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from waystation.agents.deliverables import Deliverable, Note
 from waystation.agents.leg import LegOutcome
-from waystation.agents.run_events import build_charge_event, build_record_event
+from waystation.agents.run_events import build_charge_event, build_record_event, build_wait_event
 from waystation.agents.run_tables import DELIVERABLE, OUTCOME, RECORD, RUN_TABLES
 from waystation.agents.transcript_rewind import TranscriptRewind
 from waystation.budgets.budget import RunUsage
@@ -320,6 +320,8 @@ class SqlTranscriptRepository(SqlRepository):
         await lock_run(connection, fence)
         if await add_charge(connection, fence.run_id, charge):
             await self._append(connection, fence, version, [message])
+            if charge.waited_ms:
+                self._tell(connection, fence.run_id, build_wait_event(charge))
             self._tell(connection, fence.run_id, build_charge_event("replied", charge, message))
         return await load_run_usage(connection, fence.run_id)
 
@@ -352,6 +354,8 @@ class SqlTranscriptRepository(SqlRepository):
         """Store a charge without a message; the same key counts once. Raises StaleFenceError."""
         await lock_run(connection, fence)
         if await add_charge(connection, fence.run_id, charge):
+            if charge.waited_ms:
+                self._tell(connection, fence.run_id, build_wait_event(charge))
             self._tell(connection, fence.run_id, build_charge_event("charged", charge))
 
     @write_transaction
@@ -421,6 +425,8 @@ class SqlTranscriptRepository(SqlRepository):
         if await self._recorded(connection, fence, version, record):
             await add_passages(connection, passages)
             if charge is not None and await add_charge(connection, fence.run_id, charge):
+                if charge.waited_ms:
+                    self._tell(connection, fence.run_id, build_wait_event(charge))
                 self._tell(connection, fence.run_id, build_charge_event("charged", charge))
 
     @write_transaction
@@ -566,6 +572,7 @@ async def add_charge(connection: AsyncConnection, run_id: str, charge: Charge) -
         "stop": charge.stop,
         "dropped_thinking": charge.dropped_thinking,
         "cache_miss": charge.cache_miss,
+        "waited_ms": charge.waited_ms,
     }
     if not await insert_if_absent(connection, charges, row):
         return False

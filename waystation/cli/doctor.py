@@ -42,6 +42,7 @@ from waystation.models.endpoints import ModelCapabilities, ModelEndpoint
 from waystation.models.ports import ChatModel
 from waystation.models.probe import PROBE_CALLS, PROBE_TOKENS, ProbeLine, ProbeResult, ProbeRunner
 from waystation.models.profiles import get_model_profile, parse_model_name
+from waystation.models.rate_limits import NO_LIMITS, build_limit_status, describe_limits
 from waystation.runtime.sql_store import SqlStore, load_store_status
 from waystation.runtime.store_setup import build_payload_codec, open_store, require_store_key
 from waystation.runtime.temporal.connect import (
@@ -242,7 +243,7 @@ async def _checks(settings: Settings) -> tuple[CheckResult, ...]:
         await _outbox(settings),
         await _payloads(settings),
     )
-    configured = (_model(settings), await _webhook(settings), _traces())
+    configured = (_model(settings), *await _rate_limits(settings), await _webhook(settings), _traces())
     return (*local, *configured, *await _server(settings), _neighbours(settings))
 
 
@@ -398,6 +399,27 @@ async def _outbox(settings: Settings) -> CheckResult:
     )
     finding = f"{waiting:,} passages in the store wait to be added to memory{oldest}{named}"
     return CheckResult(name="passages", ok=not waiting and not refused, finding=finding, needed=False)
+
+
+async def _rate_limits(settings: Settings) -> tuple[CheckResult, ...]:
+    """Check whether model calls wait for a provider; empty if no limit is known."""
+    try:
+        async with aclosing(await open_store(settings)) as store:
+            states = await store.build_limit_repository().list_limit_states()
+    except (StoreError, BadInput, WrongKey):
+        return ()  # which another check reports
+    fixed, said, is_free = settings.fixed_limits, list[str](), True
+    for scope, state, now in states:
+        status = build_limit_status(state, fixed.get((scope.endpoint, scope.model), NO_LIMITS), now)
+        if status.limits.is_empty and not status.closed_for:
+            continue
+        closed = f"; the provider wants no calls for {status.closed_for:,.0f} s" if status.closed_for else ""
+        is_free = is_free and not status.waiting and not closed
+        said.append(
+            f"{scope.model} at {scope.endpoint} (account {scope.account[:6]}): {describe_limits(status.limits)} a "
+            f"minute, available now {describe_limits(status.remaining)}; {status.waiting:,} calls wait{closed}"
+        )
+    return (CheckResult(name="rate limits", ok=is_free, finding=". ".join(said), needed=False),) if said else ()
 
 
 async def _payloads(settings: Settings) -> CheckResult:

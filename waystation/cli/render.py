@@ -523,6 +523,8 @@ def _remarks(bill: CostBreakdown) -> list[str]:
             f"estimated upper bound, because the endpoint did not report the usage: {usage.estimated:,} tokens"
         )
     remarks += bill.list_model_substitutions
+    if waited := bill.total.waited_ms:
+        remarks.append(f"waited for the provider's rate limit, all calls together: {waited / 1000:,.1f} s")
     if dropped := bill.total.dropped_thinking:
         remarks.append(
             f"left out by the provider, because the text before them had changed: {dropped:,} blocks of thinking"

@@ -29,6 +29,7 @@ from waystation.models.profiles import (
     get_model_profile,
     parse_model_name,
 )
+from waystation.models.rate_limits import RateLimits
 
 AS_PROVIDED: Literal["default"] = "default"
 """As effort or thinking: use the provider's default, even if another setting applies to all roles."""
@@ -44,6 +45,19 @@ class RoleSettings(Value):
     endpoint: str = ""
     effort: WrittenEffort | None = None
     thinking: WrittenThinking | None = None
+
+
+class ModelLimits(Value):
+    """Limits per minute of one model."""
+
+    requests: float | None = Field(default=None, gt=0)
+    input_tokens: float | None = Field(default=None, gt=0)
+    output_tokens: float | None = Field(default=None, gt=0)
+
+    @property
+    def rate_limits(self) -> RateLimits:
+        """The limits as the limiter keeps them."""
+        return RateLimits(requests=self.requests, input_tokens=self.input_tokens, output_tokens=self.output_tokens)
 
 
 class ModelSettings(SettingSection):
@@ -105,6 +119,18 @@ class ModelSettings(SettingSection):
         "or default (the provider's default).",
     )
 
+    resume_at_reset: bool = Field(
+        default=False,
+        description="Whether a task whose provider's account is exhausted goes on by itself when the provider says "
+        "that the account is reset. Default: it waits for a person.",
+    )
+    model_limits: Annotated[dict[str, ModelLimits], NoDecode, WrittenTable] = Field(
+        default={},
+        description="Limits per minute of a model, by its full name, which all workers of the store keep together: "
+        "requests, input_tokens, output_tokens. Where a provider names lower limits, those are kept. Default: only "
+        "what providers name or what their refusals show. In the config file: [model_limits.NAME].",
+    )
+
     model_patience: float = Field(
         default=180,
         ge=1,
@@ -161,6 +187,15 @@ class ModelSettings(SettingSection):
         return EndpointRegistry(
             base_url=self.anthropic_base_url, named=self.named_endpoints, capabilities=rows, default=self.endpoint
         )
+
+    @property
+    def fixed_limits(self) -> dict[tuple[str, str], RateLimits]:
+        """Limits of models by the address of their endpoint and their name there."""
+        registry = self.endpoint_registry
+        return {
+            (registry.get_endpoint(model).url, parse_model_name(model).model): limits.rate_limits
+            for model, limits in self.model_limits.items()
+        }
 
     @property
     def uses_offline_model(self) -> bool:

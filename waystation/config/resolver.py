@@ -325,6 +325,7 @@ def build_task_config(
         revisions=settings.revisions,
         revision_percent=None if is_unattended_web_research(chosen) else settings.revision_percent,
         reviews=settings.reviews,
+        resume_at_reset=settings.resume_at_reset,
         offline=settings.uses_offline_model,
     )
 

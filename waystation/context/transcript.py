@@ -496,6 +496,8 @@ class Charge(Value):
     """Why the provider could not read the last request's prefix from its cache, in its word; empty if it gave no
     reason.
     """
+    waited_ms: int = 0
+    """How long the call waited because of the provider's rate limit before it was answered, in milliseconds."""
 
     @property
     def amount(self) -> Amount:

@@ -46,6 +46,8 @@ from typing import TYPE_CHECKING
 from waystation.kernel.amount import Amount, Limit, format_amount, format_limit
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from waystation.kernel.usage import Usage  # which imports this module
 
 
@@ -149,7 +151,14 @@ class InvalidReplyError(ModelUnavailable):
 
 
 class SpendingLimitReached(ModelError):
-    """The provider makes no call because its spending limit is reached or the account has no credit."""
+    """The provider makes no call because its spending limit is reached or the account has no credit.
+
+    `resets_at`: when the provider makes calls again by itself; None if it did not say so.
+    """
+
+    def __init__(self, message: str, *, resets_at: "datetime | None" = None) -> None:
+        super().__init__(message)
+        self.resets_at = resets_at
 
 
 class ModelRejected(ModelError):

@@ -5,9 +5,11 @@ since they can quote the request.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from copy import copy
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from math import isfinite
 from typing import Literal, NamedTuple
@@ -110,6 +112,7 @@ _STATUS_OF_KIND = {
 }
 
 NO_CREDIT = "the provider's account has no credit"
+SPENT = STATUS_TABLE[402].meaning
 BLOCKED = "the provider's content filter blocked the reply"
 OVER_WINDOW = "the request is longer than the model's window"
 _GONE = "there is no such model at this endpoint, or not in this region"
@@ -131,6 +134,7 @@ _CAUSES = {
     "`inputs` tokens + `max_new_tokens` must be": OVER_WINDOW,
     "`inputs` must have less than": OVER_WINDOW,
     "credit balance is too low": NO_CREDIT,
+    "specified api usage limits": SPENT,
     "insufficient_quota": NO_CREDIT,
     "exceeded your current quota": NO_CREDIT,
     "content filtering policy": BLOCKED,
@@ -156,7 +160,7 @@ _REQUEST_STATUSES = frozenset({400, 422})
 """Statuses whose words may be about the request rather than the account."""
 _LONG_REQUEST_STATUSES = frozenset({413, 500})
 """Further statuses that some servers use for a request over the window."""
-_ACCOUNT_MEANINGS = frozenset({NO_CREDIT, _GONE, _NO_ACCESS, _RETIRED, _NO_CREDENTIALS})
+_ACCOUNT_MEANINGS = frozenset({NO_CREDIT, SPENT, _GONE, _NO_ACCESS, _RETIRED, _NO_CREDENTIALS})
 
 _NOTHING_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol)
 
@@ -171,6 +175,8 @@ def build_no_stream_error(content_type: str) -> ModelError:
     return BrokenEndpointError(PAGE_INSTEAD) if content_type.startswith("text/html") else InvalidReplyError(NO_STREAM)
 
 
+_REGAINED = compile_bounded(r"regain access on (\d{4}-\d{2}-\d{2}) at (\d{2}:\d{2}) UTC")
+"""The day and the time at which an account's monthly limit begins again, in the provider's words."""
 _SAFE = compile_bounded(r"[A-Za-z0-9_.:-]{1,80}")
 
 
@@ -261,11 +267,22 @@ class VendorErrorResponse(NamedTuple):
             return ContentFilterError(message)
         if self.status < 400:
             return ModelUnavailable(message, retry_after=delay)
-        if row.verdict == "no money" or self.meaning == NO_CREDIT:
-            return SpendingLimitReached(message)
+        if row.verdict == "no money" or self.meaning in {NO_CREDIT, SPENT}:
+            return SpendingLimitReached(message, resets_at=self._resets_at)
         if row.verdict == "final" or self.meaning == OVER_WINDOW:
             return self._final(message)
         return ModelUnavailable(message, retry_after=delay, possibly_billed=row.verdict == "unclear")
+
+    @property
+    def _resets_at(self) -> datetime | None:
+        """When an exhausted account may be used again, by the vendor's words or headers; None if neither says so."""
+        if (named := _REGAINED.search(self.message)) is not None:
+            try:
+                return datetime.fromisoformat(f"{named[1]}T{named[2]}:00+00:00")
+            except ValueError:
+                return None
+        delay, now = parse_retry_after(self.headers), parse_http_date(self.headers.get("date"))
+        return None if delay is None or now is None else now + timedelta(seconds=delay)
 
     def _final(self, message: str) -> ModelRejected:
         """Return our error if it is not retryable."""
@@ -349,7 +366,7 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
     seconds = _number(named)
     if seconds is not None:
         return min(seconds, MAX_RETRY_DELAY_SECONDS)
-    until, now = _date(named), _date(headers.get("date"))
+    until, now = parse_http_date(named), parse_http_date(headers.get("date"))
     return (
         None if until is None or now is None else min(max(0.0, (until - now).total_seconds()), MAX_RETRY_DELAY_SECONDS)
     )
@@ -363,7 +380,8 @@ def _number(text: str | None) -> float | None:
     return number if isfinite(number) and number >= 0 else None
 
 
-def _date(text: str | None) -> datetime | None:
+def parse_http_date(text: str | None) -> datetime | None:
+    """Parse the date of a header; None if it is not one."""
     try:
         moment = parsedate_to_datetime(text or "")
     except (ValueError, OverflowError):
@@ -411,6 +429,24 @@ def build_read_timeout(seconds: float) -> httpx2.Timeout:
     return httpx2.Timeout(seconds, connect=CONNECT_SECONDS)
 
 
+ResponseListener = Callable[[int, Mapping[str, str]], None]
+"""Receives the status and the headers of a response as soon as they arrive."""
+_LISTENER: ContextVar[ResponseListener] = ContextVar("response listener")
+
+
+@contextmanager
+def watch_responses(listener: ResponseListener) -> Generator[None]:
+    """Pass the status and the headers of every response to calls inside the block to the listener.
+
+    A context variable carries it through the vendors' SDKs, which return a reply's headers late or not at all.
+    """
+    before = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(before)
+
+
 def install_stream_watchdog(client: httpx2.AsyncClient, later: float) -> httpx2.AsyncClient:
     """Make the client watch what it receives: the SDK swallows pings, and its time-outs have only one length.
 
@@ -421,6 +457,8 @@ def install_stream_watchdog(client: httpx2.AsyncClient, later: float) -> httpx2.
         request.extensions[_BEGAN] = asyncio.get_running_loop().time()
 
     async def watch(response: httpx2.Response) -> None:
+        if (listener := _LISTENER.get(None)) is not None:
+            listener(response.status_code, response.headers)
         extensions = response.request.extensions
         waited = asyncio.get_running_loop().time() - extensions[_BEGAN]
         if response.headers.get("content-encoding", _AS_IT_IS) != _AS_IT_IS:

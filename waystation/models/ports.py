@@ -1,12 +1,13 @@
 """Ports to models: requests, replies, searches of the web, and the protocols of model clients."""
 
 from enum import StrEnum
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from waystation.context.transcript import Block, Message, RedactedThinking, Text, Thinking, ToolSpec
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
 from waystation.models.profiles import Effort, ThinkingSetting, get_family_name, get_model_profile, parse_model_name
+from waystation.models.rate_limits import LeaseGrant, LeaseRequest, LimitState
 
 
 class StopReason(StrEnum):
@@ -222,4 +223,59 @@ class WebSearch(Protocol):
 
     async def aclose(self) -> None:
         """Close connections."""
+        ...
+
+
+class LimitScope(NamedTuple):
+    """What one rate limit applies to."""
+
+    endpoint: str
+    """Address of the endpoint, without credentials."""
+    account: str
+    """Keyed hash of what the provider knows the account by, such as the API key."""
+    model: str
+    """Name of the model there."""
+
+
+class ScopedLimitState(NamedTuple):
+    """The state of one limiter, with the time at which it was read, in seconds on the store's clock."""
+
+    scope: LimitScope
+    state: LimitState
+    read_at: float
+
+
+class LimitRepository(Protocol):
+    """Rate limits that all workers of a store share."""
+
+    async def acquire_lease(self, scope: LimitScope, request: LeaseRequest) -> LeaseGrant:
+        """Apply what a worker reports and grant it a lease, in one transaction; see `grant_lease`."""
+        ...
+
+    async def list_limit_states(self) -> tuple[ScopedLimitState, ...]:
+        """Return the states of all limiters."""
+        ...
+
+
+class WaitObserver(Protocol):
+    """Is notified when a call waits for its provider's rate limit."""
+
+    def begin_wait(self) -> None:
+        """The call waits from now on."""
+        ...
+
+    def end_wait(self, seconds: float) -> None:
+        """The call has waited for so many seconds and is made now."""
+        ...
+
+
+@runtime_checkable
+class PacedChatModel(Protocol):
+    """A `ChatModel` whose calls wait until the provider's rate limit permits them."""
+
+    async def complete_paced(self, request: ModelRequest, tenant: str, observer: WaitObserver) -> ModelResponse:
+        """Make one call as soon as the limit permits it; tenants take turns.
+
+        Raises as `ChatModel.complete` does, and ModelUnavailable if the call would wait for too long.
+        """
         ...

@@ -21,6 +21,7 @@ from waystation.kernel.clock import Clock
 from waystation.kernel.errors import StoreError
 from waystation.kernel.value import Value
 from waystation.memory.outbox_repository import SqlOutbox, SqlResultOutbox
+from waystation.models.limit_repository import SqlLimitRepository
 from waystation.privacy.vault_repository import SqlVault
 from waystation.runtime.reencryption import is_row_encrypted
 from waystation.store.encryption import (
@@ -125,6 +126,10 @@ class SqlStore(
     def build_slow_text_store(self, rules: str) -> SqlSlowTextStore:
         """Return the record of texts that take too long to redact under these rules."""
         return SqlSlowTextStore(self.database, self._clock, self._store_id, rules)
+
+    def build_limit_repository(self) -> SqlLimitRepository:
+        """Return the rate limits of providers that the workers of this store share."""
+        return SqlLimitRepository(self.database, self._clock, self._store_id)
 
     @read_transaction
     async def get_key_check(self, connection: AsyncConnection) -> str | None:

@@ -10,6 +10,7 @@ EventKind = Literal[
     "planned",
     "taken",
     "called",
+    "throttled",
     "replied",
     "given",
     "charged",
@@ -30,9 +31,10 @@ EventKind = Literal[
     "forgotten",
 ]
 """Of a task: submitted, admitted under a title, planned (by the version), ended (in the phase), reopened, forgotten.
-Of an agent: taken over by an attempt, called its model, replied, was given results or words, charged without a message,
-compacted, edited or rewound by a person, left off at the end of a leg, noted, delivered. Of people: asked, answered,
-messaged, updated documents, was refused; and a tool's arguments were resolved.
+Of an agent: taken over by an attempt, called its model, waited for its provider's rate limit, replied, was given
+results or words, charged without a message, compacted, edited or rewound by a person, left off at the end of a leg,
+noted, delivered. Of people: asked, answered, messaged, updated documents, was refused; and a tool's arguments were
+resolved.
 """
 
 

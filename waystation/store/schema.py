@@ -15,6 +15,7 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
+    Text,
     TypeDecorator,
     UniqueConstraint,
     false,
@@ -258,6 +259,7 @@ charges = Table(
     Column("stop", String, nullable=False, server_default=""),
     Column("dropped_thinking", BigInteger, nullable=False, server_default="0"),
     Column("cache_miss", String, nullable=False, server_default=""),
+    Column("waited_ms", BigInteger, nullable=False, server_default="0"),
     Column("cost_micro_usd", BigInteger),
     Column("at", UtcDateTime, nullable=False),
     UniqueConstraint("run_id", "key"),
@@ -274,6 +276,17 @@ intents = Table(
     Column("worst_case_micro_usd", BigInteger, nullable=False, server_default="0"),
     Column("at", UtcDateTime, nullable=False),
     Index(None, "run_id", "key"),
+)
+
+# Rate limits of providers, which all workers share. It has no tenant: an account's quota is everyone's.
+rate_limits = Table(
+    "rate_limits",
+    metadata,
+    Column("endpoint", String, primary_key=True),
+    # Keyed hash of what the provider knows the account by.
+    Column("account", String, primary_key=True),
+    Column("model", String, primary_key=True),
+    Column("state", Text, nullable=False),
 )
 
 tool_intents = Table(

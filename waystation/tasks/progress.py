@@ -289,6 +289,8 @@ class CostLine(Value):
     """Number of thinking blocks that the provider dropped from requests, lost to the model."""
     cache_misses: dict[str, int] = {}
     """Number of cache misses of the last request's prefix, by the provider's reason."""
+    waited_ms: int = 0
+    """How long the calls waited because of the provider's rate limit, in milliseconds, added up."""
 
 
 class CostBreakdown(Value):
@@ -378,6 +380,7 @@ def _line(agent: str, model: str, kind: str, charges: Sequence[Charge]) -> CostL
         answered_by=tuple(dict.fromkeys(charge.answered_by for charge in charges if model and charge.answered_by)),
         dropped_thinking=sum(charge.dropped_thinking for charge in charges),
         cache_misses=dict(Counter(charge.cache_miss for charge in charges if charge.cache_miss)),
+        waited_ms=sum(charge.waited_ms for charge in charges),
     )
 
 

@@ -12,6 +12,7 @@ from waystation.planning.plan import Step
 from waystation.tasks.state import OVERSIGHT_RESERVATION, TaskState
 from waystation.tasks.task import ApprovalRequest, TaskConfig
 
+RESET_NOTE = "the provider's account was reset, and the agent continues"
 FREED_BUDGET_NOTE = "budget was released elsewhere, and the agent continues with it"
 
 
@@ -125,10 +126,18 @@ def draw_freed_budget(state: TaskState, step_id: str) -> TaskState | None:
     return draw_budget(state, step_id) if run.phase == "spent" and not run.halt_reason else None
 
 
-def withdraw_budget_requests(state: TaskState, step_id: str, now: datetime) -> tuple[ApprovalRequest, ...]:
-    """Return the run's open budget requests as withdrawn: it has budget now."""
+def get_reset_time(state: TaskState, step_id: str) -> datetime | None:
+    """Return when the account of a halted run's provider is reset; None if it is not known or the run is not halted."""
+    run = state.runs.get(step_id)
+    return run.halted_until if run is not None and run.phase == "spent" and run.halt_reason else None
+
+
+def withdraw_budget_requests(
+    state: TaskState, step_id: str, now: datetime, note: str = FREED_BUDGET_NOTE
+) -> tuple[ApprovalRequest, ...]:
+    """Return the run's open budget requests as withdrawn: it goes on without an answer, for the reason in the note."""
     return tuple(
-        asked.replace(decision="withdrawn", note=FREED_BUDGET_NOTE, answered_at=now)
+        asked.replace(decision="withdrawn", note=note, answered_at=now)
         for asked in state.pending_approvals
         if asked.agent == step_id and asked.action is None
     )

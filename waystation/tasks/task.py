@@ -221,6 +221,8 @@ class TaskConfig(AgentConfigByRole):
     """Minimum that a step starts with, by role: it is never lent."""
     reviews: int = 0
     """Maximum number of times that a review may send the report back."""
+    resume_at_reset: bool = False
+    """Whether agents go on by themselves when their provider's exhausted account is reset."""
     offline: bool
     """Whether no LLM is used: the built-in extractive model does the work, and every report says so."""
 

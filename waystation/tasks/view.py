@@ -929,6 +929,8 @@ class CostLineView(Value):
     """Number of thinking blocks that the provider dropped from requests."""
     cache_misses: dict[str, int]
     """Number of cache misses of the last request's prefix, by the provider's reason."""
+    waited_ms: int
+    """How long the calls waited because of the provider's rate limit, in milliseconds, added up."""
 
     @classmethod
     def from_line(cls, line: CostLine) -> Self:
@@ -943,6 +945,7 @@ class CostLineView(Value):
             answered_by=line.answered_by,
             dropped_thinking=line.dropped_thinking,
             cache_misses=line.cache_misses,
+            waited_ms=line.waited_ms,
         )
 
 

@@ -25,7 +25,8 @@ from waystation.kernel.errors import (
 from waystation.kernel.patterns import compile_bounded, compile_literals
 from waystation.kernel.usage import Usage
 from waystation.memory.passages import EmbeddedPassage, MemoryQuery, ScoredPassage
-from waystation.models.ports import CallKind, ModelRequest, ModelResponse, StopReason
+from waystation.models.ports import CallKind, LimitScope, ModelRequest, ModelResponse, ScopedLimitState, StopReason
+from waystation.models.rate_limits import EMPTY_STATE, LeaseGrant, LeaseRequest, LimitState, grant_lease
 from waystation.privacy.policy import (
     RedactionLevel,
     RedactionPolicy,
@@ -262,10 +263,14 @@ class RecordingMeter:
         self.charges: list[Charge] = []
         self.failures: list[tuple[CallKind, str, ModelError]] = []
         """Kind of call, model, error."""
+        self.waits: list[tuple[str, float]] = []
+        """Model, and seconds that a call of it waited for the rate limit."""
         self.compactions: list[CompactionOutcome] = []
         self.redactions: Counter[TextDestination] = Counter()
         self.gauges: dict[str, int] = {}
         """The last value of `set_pending_passages` and of `set_paused_tasks`."""
+        self.rate_limits: dict[tuple[str, str], tuple[float, float]] = {}
+        """Limit per minute and what is left, by model and kind."""
         self.missed: Counter[str] = Counter()
         """How often each gauge could not be read."""
 
@@ -276,6 +281,10 @@ class RecordingMeter:
     def record_model_failure(self, kind: CallKind, model: str, error: ModelError) -> None:
         """See `Meter`."""
         self.failures.append((kind, model, error))
+
+    def record_model_wait(self, model: str, seconds: float) -> None:
+        """See `Meter`."""
+        self.waits.append((model, seconds))
 
     def record_compaction(self, outcome: CompactionOutcome) -> None:
         """See `Meter`."""
@@ -292,6 +301,14 @@ class RecordingMeter:
     def set_paused_tasks(self, count: int) -> None:
         """See `Meter`."""
         self.gauges["tasks_paused"] = count
+
+    def set_rate_limit(self, model: str, kind: str, limit: float, remaining: float) -> None:
+        """See `Meter`."""
+        self.rate_limits[model, kind] = (limit, remaining)
+
+    def set_waiting_calls(self, count: int) -> None:
+        """See `Meter`."""
+        self.gauges["calls_waiting"] = count
 
     def record_sampling_failure(self, gauge: str) -> None:
         """See `Meter`."""
@@ -359,3 +376,23 @@ class FixedToolServers:
         if isinstance(result, ToolServerFailed):
             raise result
         return result
+
+
+class LocalLimitRepository:
+    """A `LimitRepository` in memory, for one process."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """Create it empty. `clock` returns seconds."""
+        self._clock = clock
+        self._states: dict[LimitScope, LimitState] = {}
+
+    async def acquire_lease(self, scope: LimitScope, request: LeaseRequest) -> LeaseGrant:
+        """See `LimitRepository`."""
+        before = self._states.get(scope, EMPTY_STATE)
+        self._states[scope], grant = grant_lease(before, request, self._clock())
+        return grant
+
+    async def list_limit_states(self) -> tuple[ScopedLimitState, ...]:
+        """See `LimitRepository`."""
+        now = self._clock()
+        return tuple(ScopedLimitState(scope, state, now) for scope, state in self._states.items())

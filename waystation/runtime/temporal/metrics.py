@@ -88,12 +88,17 @@ class TemporalMeter:
         self._cost = meter.create_counter("waystation_cost_microdollars", "List price of answered calls, USD * 1e-6")
         self._unpriced = meter.create_counter("waystation_unpriced_calls", "Answered calls of models without a price")
         self._calls = meter.create_counter("waystation_model_calls", "Model calls")
+        self._waits = meter.create_counter("waystation_waited_calls", "Model calls that waited for a rate limit")
+        self._waited = meter.create_counter("waystation_waited_milliseconds", "How long they waited")
         self._searches = meter.create_counter("waystation_web_searches", "Searches of the web, by the provider")
         self._compactions = meter.create_counter("waystation_compactions", "Compactions of agents' contexts")
         self._saved = meter.create_counter("waystation_compaction_saved_tokens", "Tokens by which requests shrank")
         self._redactions = meter.create_counter("waystation_redactions", "Private values replaced")
         self._not_sampled = meter.create_counter("waystation_unread_samples", "Samples of a gauge that failed")
         self._outbox = meter.create_gauge("waystation_outbox_passages", "Passages that wait to be written to memory")
+        self._limits = meter.create_gauge("waystation_rate_limit", "Limit of a model per minute")
+        self._remaining = meter.create_gauge("waystation_rate_limit_remaining", "What is left of a limit now")
+        self._waiting = meter.create_gauge("waystation_waiting_calls", "Model calls that wait for a rate limit")
         self._paused = meter.create_gauge("waystation_paused_tasks", "Running tasks that wait for an answer")
 
     def record_model_reply(self, charge: Charge) -> None:
@@ -120,6 +125,11 @@ class TemporalMeter:
         outcome = "unavailable" if isinstance(error, ModelUnavailable) else "rejected"
         self._calls.add(1, {"model": model, "call": kind, "outcome": outcome})
 
+    def record_model_wait(self, model: str, seconds: float) -> None:
+        """See `Meter`."""
+        self._waits.add(1, {"model": model})
+        self._waited.add(round(seconds * 1000), {"model": model})
+
     def record_compaction(self, outcome: CompactionOutcome) -> None:
         """See `Meter`."""
         self._compactions.add(1, {"status": outcome.status.value})
@@ -137,6 +147,17 @@ class TemporalMeter:
     def set_paused_tasks(self, count: int) -> None:
         """See `Meter`."""
         self._paused.set(count)
+
+    def set_rate_limit(self, model: str, kind: str, limit: float, remaining: float) -> None:
+        """See `Meter`."""
+        labels = {"model": model, "kind": kind}
+        self._limits.set(round(limit), labels)
+        # A gauge takes no negative number; a debt is nothing left.
+        self._remaining.set(max(0, round(remaining)), labels)
+
+    def set_waiting_calls(self, count: int) -> None:
+        """See `Meter`."""
+        self._waiting.set(count)
 
     def record_sampling_failure(self, gauge: str) -> None:
         """See `Meter`."""

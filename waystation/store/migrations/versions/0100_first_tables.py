@@ -66,6 +66,14 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("tenant", "session", name="pk_sessions"),
     )
     op.create_table(
+        "rate_limits",
+        sa.Column("endpoint", sa.String(), nullable=False),
+        sa.Column("account", sa.String(), nullable=False),
+        sa.Column("model", sa.String(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("endpoint", "account", "model", name="pk_rate_limits"),
+    )
+    op.create_table(
         "slow_texts",
         sa.Column("fingerprint", sa.String(), nullable=False),
         sa.Column("rules", sa.String(), nullable=False),
@@ -157,6 +165,7 @@ def upgrade() -> None:
         sa.Column("stop", sa.String(), server_default="", nullable=False),
         sa.Column("dropped_thinking", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("cache_miss", sa.String(), server_default="", nullable=False),
+        sa.Column("waited_ms", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("cost_micro_usd", sa.BigInteger()),
         sa.Column("at", MOMENT, nullable=False),
         sa.ForeignKeyConstraint(["run_id"], ["runs.run_id"], name="fk_charges_run_id"),
