@@ -25,7 +25,7 @@ from waystation.tasks.schedules import (
 from waystation.tasks.session import AdmissionAnswer, AdmissionRequest
 from waystation.tasks.signals import parse_signal_input
 from waystation.tasks.task import TaskPhase
-from waystation.workflows.options import DOCUMENTS, SESSION_ANSWER, SHORT, with_summary
+from waystation.workflows.options import DOCUMENTS, SESSION_ANSWER, SHORT, UPGRADE, is_continue_as_new_due, with_summary
 
 MIN_POLL_PAUSE, MAX_POLL_PAUSE = timedelta(seconds=1), timedelta(minutes=5)
 """Shortest and longest pause between two looks at the task; each pause doubles the previous one."""
@@ -93,8 +93,9 @@ class ScheduledRunWorkflow:
                 ScheduleActivities.get_task_status, task, **with_summary(SHORT, f"look at {task.task_id}")
             )
         ).over:
-            if workflow.info().is_continue_as_new_suggested():
-                workflow.continue_as_new(start.replace(task=task, previous_failures=_failures_before(start)))
+            if is_continue_as_new_due():
+                following = start.replace(task=task, previous_failures=_failures_before(start))
+                workflow.continue_as_new(following, initial_versioning_behavior=UPGRADE)
             await workflow.sleep(pause, summary=f"until the next look at {task.task_id}")
             pause = min(2 * pause, MAX_POLL_PAUSE)
         if seen.phase is None or seen.phase is TaskPhase.FAILED:

@@ -26,6 +26,7 @@ from waystation.kernel.temporal_names import (
     BUDGET_ANSWER,
     SCHEDULED_TASK_PRIORITY,
     SESSION_CONTINUES,
+    SESSION_WORKFLOW,
     TASK_PRIORITY,
 )
 from waystation.security.untrusted import neutralize_markdown
@@ -64,7 +65,7 @@ async def find_ended_tasks(*task_ids: str) -> tuple[TaskSettlement, ...]:
     return found.settled
 
 
-@workflow.defn(name="Session")
+@workflow.defn(name=SESSION_WORKFLOW)
 class SessionWorkflow:
     """An ongoing line of work. Tasks are children that outlive its continue-as-new and signal it by its ID."""
 
