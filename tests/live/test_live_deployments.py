@@ -11,9 +11,9 @@ from waystation.privacy.ports import Redactor
 from waystation.runtime.temporal.deployment_client import TemporalDeploymentClient
 from waystation.tasks.approvals import APPROVE_BUDGET
 from waystation.tasks.task import TaskPhase
+from waystation.workflows.task import TaskWorkflow
 
 ALL = ("workflows", "agents", "context")
-from waystation.workflows.task import TaskWorkflow
 
 
 async def test_a_waiting_task_moves_to_the_new_build_and_the_old_one_can_be_retired(

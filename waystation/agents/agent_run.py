@@ -228,7 +228,7 @@ class AgentRun(Value):
             case BudgetExhausted():
                 return base.replace(phase="spent", needed=outcome.needed, no_reply_reason=outcome.unanswered)
             case OperatorActionRequired():
-                return base.replace(phase="spent", needed=Amount(), halt_reason=outcome.reason)
+                return base.halt(outcome.reason)
             case SubagentsRequested() | ApprovalRequired():
                 return base._waiting_for(outcome)
             case TurnLimitReached() | Interrupted():
@@ -358,6 +358,10 @@ class AgentRun(Value):
             halt_reason="",
             no_reply_reason="",
         )
+
+    def halt(self, reason: str) -> "AgentRun":
+        """Wait for a person, who lets the run go on or ends it; more budget alone does not help."""
+        return self.replace(phase="spent", needed=Amount(), halt_reason=reason)
 
     def finish_partial(self, reason: str) -> "AgentRun":
         """Deliver what exists, marked partial, with the reason and with any earlier obstacle."""

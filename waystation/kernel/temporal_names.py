@@ -46,6 +46,9 @@ DEPLOYMENT_CHANGED = "deployment_changed"
 PROGRESS = "progress"
 PHASE = "phase"
 
+UNEXPECTED_FAILURE = "UnexpectedFailure"
+"""Type of the error of an activity that was given up after repeated errors of no known kind."""
+
 SUBAGENT_WORKFLOW = "Subagent"
 NOTIFICATION_WORKFLOW = "Notice"
 

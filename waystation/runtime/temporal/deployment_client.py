@@ -5,7 +5,7 @@ tasks stay on the build that they began with until they continue as new.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple
@@ -216,6 +216,12 @@ class TemporalDeploymentClient:
             if error.status in _REFUSED:
                 raise BadInput(f"the server refuses it: {error.message}") from error
             raise Unreachable(f"the Temporal server does not answer ({error.status.name})") from error
+
+
+def find_previous_build(builds: Sequence[BuildStatus]) -> BuildStatus | None:
+    """Return the build that was current before the current one; None if there is none."""
+    earlier = [build for build in builds if build.state != "current" and build.last_current is not None]
+    return max(earlier, key=lambda build: build.last_current or datetime.min.replace(tzinfo=UTC), default=None)
 
 
 class _UnknownBuildError(BadInput):
