@@ -28,7 +28,7 @@ from waystation.tasks.approvals import ApprovalContext
 from waystation.tasks.continuation import TaskWorkflowInput
 from waystation.tasks.details import render_task_details
 from waystation.tasks.notifications import NotificationEvent, TaskNotification
-from waystation.tasks.progress import build_task_progress, truncate_progress
+from waystation.tasks.progress import build_task_progress, truncate_progress, with_added_up_compactions
 from waystation.tasks.reallocation import compute_drawable_budget, with_reallocation_config
 from waystation.tasks.signals import was_encrypted
 from waystation.tasks.state import TaskState
@@ -97,8 +97,12 @@ class TaskRuntime:
     @property
     def progress(self) -> TaskProgress:
         """The progress that people see, bounded in size."""
+        return truncate_progress(self._full_progress)
+
+    @property
+    def _full_progress(self) -> TaskProgress:
         start = self.start
-        return truncate_progress(build_task_progress(self.state, start.ref, start.config, start.title, start.privacy))
+        return build_task_progress(self.state, start.ref, start.config, start.title, start.privacy)
 
     @property
     def approval_context(self) -> ApprovalContext:
@@ -168,7 +172,8 @@ class TaskRuntime:
 
     def _show(self) -> None:
         self._to_show = False
-        workflow.set_current_details(render_task_details(TaskView.from_progress(self.progress)))
+        shown = truncate_progress(with_added_up_compactions(self._full_progress, self.state.all_runs))
+        workflow.set_current_details(render_task_details(TaskView.from_progress(shown)))
         self._upsert()
 
     def _upsert(self) -> None:

@@ -6,6 +6,7 @@ only, because it enters workflow history.
 
 from collections.abc import Mapping
 from datetime import date
+from functools import cached_property
 from typing import Literal
 
 from waystation.agents.action_approvals import ActionDecision, ActionQuestion
@@ -30,6 +31,7 @@ from waystation.budgets.budget import BudgetAccount, RunUsage
 from waystation.context.compaction import (
     EDIT_PREFIX,
     TOO_LATE_REASON,
+    AgentCompaction,
     CompactionOutcome,
     CompactionStatus,
     CompactionTotals,
@@ -359,6 +361,11 @@ class AgentRun(Value):
             no_reply_reason="",
         )
 
+    @cached_property
+    def agent_compactions(self) -> tuple[AgentCompaction, ...]:
+        """Its newest compactions, as shown to people. Cached because a task shows those of all runs at each change."""
+        return tuple(AgentCompaction(agent=self.run.step_id, **one.model_dump()) for one in self.compactions)
+
     def halt(self, reason: str) -> "AgentRun":
         """Wait for a person, who lets the run go on or ends it; more budget alone does not help."""
         return self.replace(phase="spent", needed=Amount(), halt_reason=reason)
@@ -393,7 +400,7 @@ class AgentRun(Value):
         """Number of committed compactions."""
         return self.all_compactions.effective_count
 
-    @property
+    @cached_property
     def all_compactions(self) -> CompactionTotals:
         """Totals of all compactions of this run."""
         return self.earlier_compactions + CompactionTotals.from_outcomes(self.compactions)

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 from waystation.agents.agent_run import AgentRun
 from waystation.agents.delegation import get_parent_id
 from waystation.budgets.budget import RunUsage, sum_run_usage
-from waystation.context.compaction import AgentCompaction, CompactionTotals
+from waystation.context.compaction import CompactionTotals
 from waystation.context.transcript import CallIntent, Charge
 from waystation.kernel.amount import Amount, Limit, format_used_amount
 from waystation.kernel.errors import BadInput
@@ -103,11 +103,7 @@ def build_task_progress(
         ),
         totals=state.totals,
         legs=sum(run.leg - 1 for run in runs),
-        compactions=tuple(
-            AgentCompaction(agent=run.run.step_id, **compaction.model_dump())
-            for run in runs
-            for compaction in run.compactions
-        ),
+        compactions=tuple(compaction for run in runs for compaction in run.agent_compactions),
         earlier_compactions={run.run.step_id: run.earlier_compactions for run in runs if run.earlier_compactions.count},
         approvals=state.approvals,
         rejected_messages=state.rejected_messages,
@@ -122,6 +118,15 @@ def build_task_progress(
         report=state.report,
         reports=state.reports,
     )
+
+
+def with_added_up_compactions(progress: TaskProgress, runs: Iterable[AgentRun]) -> TaskProgress:
+    """Return the progress with the totals of all compactions in place of the newest ones.
+
+    A task's details in the Temporal UI show only the totals, and are built at every change.
+    """
+    totals = {run.run.step_id: run.all_compactions for run in runs if run.all_compactions.count}
+    return progress.replace(compactions=(), earlier_compactions=totals)
 
 
 MAX_PROGRESS_BYTES = 160_000
