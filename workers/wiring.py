@@ -113,10 +113,11 @@ async def run_configured_workers(settings: Settings, timing: WorkerTiming | None
                 await stack.enter_async_context(run_drain_loop(parts.outbox_drainer))
                 if traces is not None:
                     await stack.enter_async_context(_fed(traces, settings, store, parts))
+        if settings.versioning:
+            # Before the first workflow starts and before workers poll: without a current build, nothing is started.
+            await TemporalDeploymentClient(client).ensure_current(get_build_id(settings))
         if WORKFLOWS_QUEUE in queues and settings.retention_days is not None:
             await ensure_retention_workflow(client, await store.get_store_id())
-        if settings.versioning:
-            await TemporalDeploymentClient(client).ensure_current(get_build_id(settings))
         await stack.enter_async_context(run_workers(workers))
         yield client
 

@@ -28,7 +28,7 @@ from waystation.tasks.approvals import ApprovalContext
 from waystation.tasks.continuation import TaskWorkflowInput
 from waystation.tasks.details import render_task_details
 from waystation.tasks.notifications import NotificationEvent, TaskNotification
-from waystation.tasks.progress import build_task_progress, truncate_progress, with_added_up_compactions
+from waystation.tasks.progress import build_task_progress, truncate_progress
 from waystation.tasks.reallocation import compute_drawable_budget, with_reallocation_config
 from waystation.tasks.signals import was_encrypted
 from waystation.tasks.state import TaskState
@@ -97,12 +97,20 @@ class TaskRuntime:
     @property
     def progress(self) -> TaskProgress:
         """The progress that people see, bounded in size."""
-        return truncate_progress(self._full_progress)
+        return self._build_progress(lists_compactions=True)
 
-    @property
-    def _full_progress(self) -> TaskProgress:
+    def _build_progress(self, *, lists_compactions: bool) -> TaskProgress:
         start = self.start
-        return build_task_progress(self.state, start.ref, start.config, start.title, start.privacy)
+        return truncate_progress(
+            build_task_progress(
+                self.state,
+                start.ref,
+                start.config,
+                start.title,
+                start.privacy,
+                lists_compactions=lists_compactions,
+            )
+        )
 
     @property
     def approval_context(self) -> ApprovalContext:
@@ -172,7 +180,7 @@ class TaskRuntime:
 
     def _show(self) -> None:
         self._to_show = False
-        shown = truncate_progress(with_added_up_compactions(self._full_progress, self.state.all_runs))
+        shown = self._build_progress(lists_compactions=False)
         workflow.set_current_details(render_task_details(TaskView.from_progress(shown)))
         self._upsert()
 

@@ -1,18 +1,25 @@
 """Builds whose commands differ: rolled out and back while tasks wait, and no task is patched."""
 
+import asyncio
+import json
 from pathlib import Path
 
 import pytest
+from inline_snapshot import snapshot
 from temporalio.client import Client, WorkflowFailureError
 
 from tests.support.builds import NEW, OLD, run_build, trace_builds
 from tests.support.rollout import check_rollout, list_open_requests, roll_out_and_back
-from tests.support.task_model import ScriptedTaskModel, make_task_config
-from tests.support.temporal_platform import TaskSubmitter, open_activity_deps, wait_until
+from tests.support.task_model import WORK_TOKENS, ModelCall, ScriptedTaskModel, make_task_config
+from tests.support.temporal_platform import TaskSubmitter, open_activity_deps, run_cli, run_platform, wait_until
+from waystation.activities import activity_errors
+from waystation.config.settings import Settings
+from waystation.kernel.amount import Amount
 from waystation.privacy.ports import Redactor
 from waystation.runtime.temporal.deployment_client import TemporalDeploymentClient
 from waystation.tasks.approvals import APPROVE_BUDGET
 from waystation.tasks.task import TaskPhase
+from waystation.workflows.task import TaskWorkflow
 
 REVIEWED = make_task_config().replace(review_plan=True)
 APPROVAL = {"request_id": "plan-1", "by": "Ada"}
@@ -46,6 +53,63 @@ async def test_a_waiting_task_moves_to_the_new_build_and_the_old_one_can_be_reti
             await task.signal(APPROVE_BUDGET, APPROVAL)
             assert (await task.result()).phase is TaskPhase.DONE
         assert (await trace_builds(server, task.id)).builds == (OLD, NEW)
+
+
+async def test_the_command_shows_builds_chooses_one_and_rolls_back(
+    server: Client,
+    tmp_path: Path,
+    redactor: Redactor,
+    cli_settings: Settings,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    none = await run_cli(capsys, "deploy", "status")
+    async with (
+        open_activity_deps(tmp_path, redactor, ScriptedTaskModel()) as parts,
+        run_build(server, parts, OLD),
+        run_build(server, parts, NEW),
+    ):
+        shown = [await run_cli(capsys, "deploy", "status")]
+        early = await run_cli(capsys, "deploy", "rollback")
+        used = await run_cli(capsys, "deploy", "use", NEW)
+        shown.append(await run_cli(capsys, "deploy", "status"))
+        unknown = await run_cli(capsys, "deploy", "use", "3.0")
+        back = await run_cli(capsys, "deploy", "rollback", "--json")
+        listed = await run_cli(capsys, "deploy", "status", "--json")
+    assert none == (2, "", snapshot())
+    assert shown == snapshot()
+    assert early == (2, "", snapshot())
+    assert used == snapshot()
+    assert unknown == (2, "", snapshot())
+    assert json.loads(back[1]) == {"build_id": OLD, "nudged": 0}
+    builds = json.loads(listed[1])
+    assert [(one["build_id"], one["state"], one["tasks"]) for one in builds] == [
+        (OLD, "current", 0),
+        (NEW, "drained", 0),
+    ]
+
+
+async def test_an_agent_whose_work_meets_an_unexpected_error_asks_a_person_and_goes_on(
+    server: Client, tmp_path: Path, redactor: Redactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(activity_errors, "MAX_UNEXPECTED_FAILURES", 2)
+    mended = asyncio.Event()
+
+    async def fail(call: ModelCall) -> None:
+        if call == ModelCall("tides", 3) and not mended.is_set():
+            raise KeyError("a text that must not be seen")
+
+    async with run_platform(server, tmp_path, redactor, ScriptedTaskModel(before=fail)) as platform:
+        await platform.submit()
+        await wait_for_request(platform)
+        (request,) = (await platform.get_task_handle().query(TaskWorkflow.progress)).approvals
+        mended.set()
+        await platform.get_task_handle().signal(APPROVE_BUDGET, {"request_id": request.request_id, "by": "Ada"})
+        progress = await platform.get_task_handle().result()
+    assert (request.agent, request.requested) == ("tides", Amount())
+    assert "an unexpected error, 2 times: KeyError" in request.reason
+    assert "seen" not in request.reason
+    assert progress.phase is TaskPhase.DONE
+    assert progress.budget.spent == Amount(tokens=WORK_TOKENS)
 
 
 async def test_without_versioning_the_other_commands_would_break_the_task(

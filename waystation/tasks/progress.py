@@ -83,10 +83,21 @@ def _state_of(run: AgentRun, *, asked: bool) -> StepState:
 
 
 def build_task_progress(
-    state: TaskState, ref: TaskRef, config: TaskConfig, title: str, privacy: RedactionPolicy | None = None
+    state: TaskState,
+    ref: TaskRef,
+    config: TaskConfig,
+    title: str,
+    privacy: RedactionPolicy | None = None,
+    *,
+    lists_compactions: bool = True,
 ) -> TaskProgress:
-    """Build the progress that people see."""
+    """Build the progress that people see.
+
+    Without a list of compactions it has the totals alone: a task's details in the Temporal UI show no more, and are
+    built at every change.
+    """
     runs = state.all_runs
+    added_up = {run.run.step_id: run.earlier_compactions if lists_compactions else run.all_compactions for run in runs}
     return TaskProgress(
         task_id=ref.task_id,
         phase=state.phase,
@@ -103,8 +114,8 @@ def build_task_progress(
         ),
         totals=state.totals,
         legs=sum(run.leg - 1 for run in runs),
-        compactions=tuple(compaction for run in runs for compaction in run.agent_compactions),
-        earlier_compactions={run.run.step_id: run.earlier_compactions for run in runs if run.earlier_compactions.count},
+        compactions=tuple(one for run in runs for one in run.agent_compactions) if lists_compactions else (),
+        earlier_compactions={agent: totals for agent, totals in added_up.items() if totals.count},
         approvals=state.approvals,
         rejected_messages=state.rejected_messages,
         context_edits=tuple(edit for run in runs for edit in run.context_edits),
@@ -118,15 +129,6 @@ def build_task_progress(
         report=state.report,
         reports=state.reports,
     )
-
-
-def with_added_up_compactions(progress: TaskProgress, runs: Iterable[AgentRun]) -> TaskProgress:
-    """Return the progress with the totals of all compactions in place of the newest ones.
-
-    A task's details in the Temporal UI show only the totals, and are built at every change.
-    """
-    totals = {run.run.step_id: run.all_compactions for run in runs if run.all_compactions.count}
-    return progress.replace(compactions=(), earlier_compactions=totals)
 
 
 MAX_PROGRESS_BYTES = 160_000
