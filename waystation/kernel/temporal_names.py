@@ -59,6 +59,7 @@ FORGET_WORKFLOW = "Forget"
 RETENTION_WORKFLOW = "Retention"
 ERASE_WORKFLOW = "ErasePerson"
 SCHEDULED_RUN_WORKFLOW = "ScheduledRun"
+TASK_ENDED = "task_ended"
 
 
 SCHEDULE_ID_PREFIX = "schedule-"
