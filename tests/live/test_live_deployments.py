@@ -8,7 +8,7 @@ import pytest
 from inline_snapshot import snapshot
 from temporalio.client import Client, WorkflowFailureError
 
-from tests.support.builds import NEW, OLD, run_build, trace_builds
+from tests.support.builds import NEW, OLD, list_builds, run_build, trace_builds
 from tests.support.rollout import check_rollout, list_open_requests, roll_out_and_back
 from tests.support.task_model import WORK_TOKENS, ModelCall, ScriptedTaskModel, make_task_config
 from tests.support.temporal_platform import TaskSubmitter, open_activity_deps, run_cli, run_platform, wait_until
@@ -46,7 +46,7 @@ async def test_a_waiting_task_moves_to_the_new_build_and_the_old_one_can_be_reti
                 assert await deployment.nudge_tasks() == 1
 
                 async def drained() -> bool:
-                    return [build.state for build in await deployment.list_builds()] == ["current", "drained"]
+                    return [build.state for build in await list_builds(server)] == ["current", "drained"]
 
                 await wait_until(drained)
         async with run_build(server, parts, NEW):

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -38,10 +38,11 @@ from waystation.agents.leg import LegRequest
 from waystation.config.settings import Settings
 from waystation.context.transcript import Text, ToolUse
 from waystation.documents.documents import SourceDocument
+from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.temporal_names import SUBAGENT_WORKFLOW, TASK_WORKFLOW
 from waystation.kernel.usage import Usage
 from waystation.models.ports import ChatModel, ModelRequest, ModelResponse
-from waystation.runtime.temporal.deployment_client import TemporalDeploymentClient
+from waystation.runtime.temporal.deployment_client import BuildStatus, TemporalDeploymentClient
 from waystation.tasks.task import TaskConfig
 from waystation.testing.doubles import make_scripted_response
 from waystation.workers.activity_deps import ActivityDeps
@@ -91,16 +92,20 @@ async def run_build(
     changes = [ExtraCommandInterceptor()] if build_id == NEW else []
     async with run_all_workers(client, parts, settings=settings, interceptors=[*interceptors, *changes]):
         if versioning:
-            deployment = TemporalDeploymentClient(client)
 
             async def polls() -> bool:
-                return any(
-                    build.build_id == build_id and build.queues == ALL_QUEUES
-                    for build in await deployment.list_builds()
-                )
+                builds = await list_builds(client)
+                return any(build.build_id == build_id and build.queues == ALL_QUEUES for build in builds)
 
             await wait_until(polls)
         yield
+
+
+async def list_builds(client: Client) -> Sequence[BuildStatus]:
+    """Return the builds; none while a busy server does not answer, or before a worker has polled."""
+    with suppress(Unreachable, BadInput):
+        return await TemporalDeploymentClient(client).list_builds()
+    return ()
 
 
 class BuildTrace(NamedTuple):

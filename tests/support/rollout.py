@@ -15,6 +15,7 @@ from tests.support.builds import (
     BuildTrace,
     HoldingInterceptor,
     ModelOfPhases,
+    list_builds,
     run_build,
     trace_builds,
 )
@@ -140,10 +141,10 @@ async def roll_out_and_back(client: Client, folder: Path, redactor: Redactor, ph
                 ends |= await tasks.finish("returned") | await tasks.finish("new")
 
                 async def drained() -> bool:
-                    return [build.state for build in await deployment.list_builds()] == ["current", "drained"]
+                    return [build.state for build in await list_builds(client)] == ["current", "drained"]
 
                 await wait_until(drained)
-                builds = await deployment.list_builds()
+                builds = await list_builds(client)
         traces = {key: await trace_builds(client, tasks.get_task(*key).id) for key in ends}
     return RolloutResult(ends, traces, builds)
 
