@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from pydantic import AliasChoices, BaseModel, TypeAdapter
+from pydantic import AliasChoices, BaseModel, TypeAdapter, field_validator
 
 from waystation import __version__
 from waystation.cli.main import run
@@ -65,6 +65,15 @@ class Service(BaseModel):
     user: str | None = None
     network_mode: str | None = None
     profiles: list[str] = []
+
+    @field_validator("environment", mode="before")
+    @classmethod
+    def _read_list(cls, given: dict[str, str | None] | list[str]) -> dict[str, str | None]:
+        """Compose shows the variables of a service that extends another one as a list."""
+        if isinstance(given, dict):
+            return given
+        pairs = (variable.partition("=") for variable in given)
+        return {name: value if equals else None for name, equals, value in pairs}
 
 
 class Compose(BaseModel):
