@@ -187,7 +187,7 @@ def test_every_page_that_names_an_image_or_a_wheel_of_ours_names_this_version() 
     named = {
         f"{page.name}: {found[0]}": found[1]
         for page in pages
-        for found in re.finditer(r"\bwaystation[-:=]{1,2}(\d+\.\d+\.\d+\w*)", page.read_text("utf-8"))
+        for found in re.finditer(r"(?:\bwaystation[-:=]{1,2}|\bBUILD:-)(\d+\.\d+\.\d+\w*)", page.read_text("utf-8"))
     }
     assert {where: version for where, version in named.items() if version != __version__} == {}
     assert len(named) >= 3

@@ -75,11 +75,42 @@ async def test_the_command_shows_builds_chooses_one_and_rolls_back(
         unknown = await run_cli(capsys, "deploy", "use", "3.0")
         back = await run_cli(capsys, "deploy", "rollback", "--json")
         listed = await run_cli(capsys, "deploy", "status", "--json")
-    assert none == (2, "", snapshot())
-    assert shown == snapshot()
-    assert early == (2, "", snapshot())
-    assert used == snapshot()
-    assert unknown == (2, "", snapshot())
+    assert none == (
+        2,
+        "",
+        snapshot(
+            "waystation: the server has no deployment waystation: workers with WAYSTATION_VERSIONING=true create it when they start\n"
+        ),
+    )
+    assert shown == snapshot(
+        [
+            (
+                0,
+                """\
+1.0  current  0 tasks; workers on all queues
+2.0  inactive  0 tasks; workers on all queues
+""",
+                "",
+            ),
+            (
+                0,
+                """\
+2.0  current  0 tasks; workers on all queues
+1.0  drained  0 tasks; workers on all queues
+""",
+                "",
+            ),
+        ]
+    )
+    assert early == (
+        2,
+        "",
+        snapshot(
+            "waystation: there is no earlier build to roll back to: `waystation deploy status` lists all builds\n"
+        ),
+    )
+    assert used == snapshot((0, "2.0 is current: new tasks go to it.\n", ""))
+    assert unknown == (2, "", snapshot("waystation: build ID '3.0' not found in Worker Deployment 'waystation'\n"))
     assert json.loads(back[1]) == {"build_id": OLD, "nudged": 0}
     builds = json.loads(listed[1])
     assert [(one["build_id"], one["state"], one["tasks"]) for one in builds] == [

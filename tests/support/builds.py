@@ -27,6 +27,7 @@ from tests.support.task_model import (
     LARGE_WINDOW_CONFIG,
     SCRIPTED_CALLS,
     TAKE_NOTE_CALL,
+    ScriptedCall,
     make_task_config,
     make_tight_budget_config,
     parse_step_id,
@@ -46,8 +47,12 @@ from waystation.runtime.temporal.deployment_client import BuildStatus, TemporalD
 from waystation.tasks.task import TaskConfig
 from waystation.testing.doubles import make_scripted_response
 from waystation.workers.activity_deps import ActivityDeps
+from waystation.workers.queues import DEV_TIMING, HEARTBEAT_THROTTLE_INTERVAL, WorkerTiming
 
 OLD, NEW = "1.0", "2.0"
+LOOK_SECONDS = 0.5
+"""Seconds between two looks at many tasks. Each look is work for the server and for the workers."""
+TIMING = WorkerTiming(DEV_TIMING.graceful_shutdown_timeout, HEARTBEAT_THROTTLE_INTERVAL)
 ALL_QUEUES = ("workflows", "agents", "context")
 CHANGED_WORKFLOWS = (TASK_WORKFLOW, SUBAGENT_WORKFLOW)
 
@@ -90,7 +95,8 @@ async def run_build(
     """Run the workers of a build until they poll. The commands of `NEW` differ."""
     settings = Settings(versioning=versioning, build_id=build_id)
     changes = [ExtraCommandInterceptor()] if build_id == NEW else []
-    async with run_all_workers(client, parts, settings=settings, interceptors=[*interceptors, *changes]):
+    interceptors = [*interceptors, *changes]
+    async with run_all_workers(client, parts, settings=settings, timing=TIMING, interceptors=interceptors):
         if versioning:
 
             async def polls() -> bool:
@@ -106,6 +112,12 @@ async def list_builds(client: Client) -> Sequence[BuildStatus]:
     with suppress(Unreachable, BadInput):
         return await TemporalDeploymentClient(client).list_builds()
     return ()
+
+
+async def fetch_build_id(client: Client, workflow_id: str) -> str:
+    """Return the build that the newest run of a workflow is pinned to; empty before its first workflow task."""
+    described = await client.get_workflow_handle(workflow_id).describe()
+    return described.raw_description.workflow_execution_info.versioning_info.deployment_version.build_id
 
 
 class BuildTrace(NamedTuple):
@@ -169,7 +181,7 @@ class _Holding(ActivityInboundInterceptor):
         while self._holder.held.get(workflow_id) == info.activity_type and _is_late_leg(input):
             self._holder.arrived.add(workflow_id)
             activity.heartbeat()
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(LOOK_SECONDS)
         return await super().execute_activity(input)
 
 
@@ -242,11 +254,11 @@ class LongReadingModel:
         turn = self.turns[request.messages[0].text, step]
         ending = next(name for name in SCRIPTED_CALLS if name in {tool.name for tool in request.tools})
         moves = SCRIPTED_CALLS[ending]
-        name, arguments = moves[min(turn, len(moves)) - 1]
+        move: ScriptedCall = moves[min(turn, len(moves)) - 1]
         if ending == "submit_findings":
-            name, arguments = "read_document", {"name": "pilot.md", "first_line": 1 + turn % 20}
-            if turn > self.reads:
-                name, arguments = moves[-1]
+            read: ScriptedCall = ("read_document", {"name": "pilot.md", "first_line": 1 + turn % 20})
+            move = moves[-1] if turn > self.reads else read
+        name, arguments = move
         call = ToolUse(id=f"call-{step}-{turn}", name=name, input=arguments)
         return make_scripted_response(call, usage=Usage(input=await self.count_tokens(request), output=50))
 
@@ -278,7 +290,7 @@ class ModelOfPhases:
         """See `ChatModel`."""
         return await self._select(request).complete(request)
 
-    async def count_tokens(self, request: ModelRequest) -> int:
+    async def count_tokens(self, request: ModelRequest) -> int | None:
         """See `ChatModel`."""
         return await self._select(request).count_tokens(request)
 

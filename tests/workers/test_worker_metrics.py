@@ -13,6 +13,7 @@ from typing import NamedTuple
 import aiohttp
 import pytest
 import yaml
+from pydantic import BaseModel
 from temporalio import workflow
 from temporalio.client import Client
 from temporalio.common import MetricMeter
@@ -205,6 +206,24 @@ async def break_workflows(client: Client, scraped: "Scraped") -> None:
             await client.get_workflow_handle(name).terminate()
 
 
+class AlertRule(BaseModel):
+    """A rule of the file of alerts."""
+
+    expr: str
+
+
+class AlertGroup(BaseModel):
+    """A group of rules."""
+
+    rules: list[AlertRule]
+
+
+class AlertFile(BaseModel):
+    """The file of alerts."""
+
+    groups: list[AlertGroup]
+
+
 FAILED_TASKS = "temporal_workflow_task_execution_failed_total"
 REASONS = ("NonDeterminismError", "WorkflowError")
 _REASON = re.compile(r'failure_reason!?="(\w+)"')
@@ -212,12 +231,12 @@ _REASON = re.compile(r'failure_reason!?="(\w+)"')
 
 async def test_a_dashboard_and_alerts_ask_for_metrics_that_there_are(tmp_path: Path) -> None:
     board = json.loads(DASHBOARD.read_text(encoding="utf-8"))
-    rules = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"][0]["rules"]
+    (group,) = AlertFile.model_validate(yaml.safe_load(ALERTS.read_text(encoding="utf-8"))).groups
     asked = [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
-    asked += [rule["expr"] for rule in rules]
+    asked += [rule.expr for rule in group.rules]
     names = {name for expression in asked for name in _METRIC.findall(expression)}
     assert len([name for name in names if name.startswith("waystation_")]) == 12, "all of ours"
-    assert len(rules) == 3
+    assert len(group.rules) == 3
     assert {reason for expression in asked for reason in _REASON.findall(expression)} <= {*REASONS}
 
     scraped = Scraped()
