@@ -79,7 +79,7 @@ async def test_the_command_shows_builds_chooses_one_and_rolls_back(
         2,
         "",
         snapshot(
-            "waystation: the server has no deployment waystation: workers with WAYSTATION_VERSIONING=true create it when they start\n"
+            "waystation: the server has no deployment waystation: workers with WAYSTATION_VERSIONING=true create it\n"
         ),
     )
     assert shown == snapshot(
@@ -110,7 +110,11 @@ async def test_the_command_shows_builds_chooses_one_and_rolls_back(
         ),
     )
     assert used == snapshot((0, "2.0 is current: new tasks go to it.\n", ""))
-    assert unknown == (2, "", snapshot("waystation: build ID '3.0' not found in Worker Deployment 'waystation'\n"))
+    assert unknown == (
+        2,
+        "",
+        snapshot("waystation: no workers of build 3.0 have run: `waystation deploy status` lists all builds\n"),
+    )
     assert json.loads(back[1]) == {"build_id": OLD, "nudged": 0}
     builds = json.loads(listed[1])
     assert [(one["build_id"], one["state"], one["tasks"]) for one in builds] == [

@@ -9,12 +9,14 @@ from temporalio.client import Client
 
 from tests.support.builds import (
     DOCUMENTS,
+    LOOK_SECONDS,
     NEW,
     OLD,
     PHASES,
     BuildTrace,
     HoldingInterceptor,
     ModelOfPhases,
+    fetch_build_id,
     list_builds,
     run_build,
     trace_builds,
@@ -77,8 +79,11 @@ class PhasedTasks:
         held = {self._get_held_id(wave, phase) for phase in self.phases if PHASES[phase].held}
 
         async def stand() -> bool:
+            await asyncio.sleep(LOOK_SECONDS)
+            if not held <= self.holder.arrived:
+                return False
             asked = [bool(await list_open_requests(task)) for task in self.list_waiting(wave)]
-            return all(asked) and held <= self.holder.arrived
+            return all(asked)
 
         await wait_until(stand)
 
@@ -106,7 +111,7 @@ async def answer_until_ended(task: TaskHandle) -> TaskPhase:
     while not result.done():
         for answer in await list_open_requests(task):
             await task.signal(APPROVE_BUDGET, answer)
-        await asyncio.wait([result], timeout=0.5)
+        await asyncio.wait([result], timeout=LOOK_SECONDS)
     return result.result().phase
 
 
@@ -123,9 +128,8 @@ async def roll_out_and_back(client: Client, folder: Path, redactor: Redactor, ph
         tasks = PhasedTasks(submitter, holder, phases)
 
         async def moved_to(build_id: str, wave: str) -> bool:
-            return all(
-                [(await trace_builds(client, task.id)).builds[-1] == build_id for task in tasks.list_waiting(wave)]
-            )
+            await asyncio.sleep(LOOK_SECONDS)
+            return {await fetch_build_id(client, task.id) for task in tasks.list_waiting(wave)} == {build_id}
 
         async with run_build(client, parts, OLD, interceptors=[holder]):
             await asyncio.gather(tasks.start("moved"), tasks.start("returned"))

@@ -126,11 +126,15 @@ class TemporalDeploymentClient:
             BadInput: No workers of this build run, or not on all queues.
         """
         await self._require()
-        await self._set_current(
-            SetWorkerDeploymentCurrentVersionRequest(
-                namespace=self._client.namespace, deployment_name=self.name, build_id=build_id
-            )
+        request = SetWorkerDeploymentCurrentVersionRequest(
+            namespace=self._client.namespace, deployment_name=self.name, build_id=build_id
         )
+        try:
+            await self._set_current(request)
+        except _UnknownBuildError as error:
+            raise BadInput(
+                f"no workers of build {build_id} have run: `waystation deploy status` lists all builds"
+            ) from error
         with suppress(TimeoutError):
             async with asyncio.timeout(ROUTING_PATIENCE.total_seconds()):
                 while (await self._require()).info.routing_config_update_state == _IN_PROGRESS:  # noqa: ASYNC110  the server gives no event
@@ -188,8 +192,7 @@ class TemporalDeploymentClient:
         found = await self._describe()
         if found is None:
             raise BadInput(
-                f"the server has no deployment {self.name}: workers with WAYSTATION_VERSIONING=true create it when "
-                "they start"
+                f"the server has no deployment {self.name}: workers with WAYSTATION_VERSIONING=true create it"
             )
         return found
 
