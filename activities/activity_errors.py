@@ -4,11 +4,13 @@ A heartbeat says what the activity is doing. The server keeps the newest one wit
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Generator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from types import TracebackType
 
 from temporalio import activity
@@ -26,6 +28,7 @@ from waystation.kernel.errors import (
     WebhookUnavailable,
     WrongStore,
 )
+from waystation.kernel.temporal_names import UNEXPECTED_FAILURE
 
 
 def get_current_attempt() -> int:
@@ -48,28 +51,100 @@ _BUSY = (ModelUnavailable, WebhookUnavailable)
 """Errors of a busy external server, which may say when it is available again."""
 
 
+MAX_UNEXPECTED_FAILURES = 8
+"""Number of unexpected errors of one activity after which it is given up: about three minutes."""
+_TRANSIENT = (OSError, TimeoutError)
+"""Errors of the network and the machine, which may pass like our own."""
+_COUNTED_ACTIVITIES = 10_000
+LATE = timedelta(hours=1)
+
+
+class UnexpectedFailureCounter:
+    """Counts the unexpected errors of each activity in this process, whose attempts share one id.
+
+    Temporal's number of the attempt would also count the attempts during an outage, which may last for days.
+    """
+
+    def __init__(self) -> None:
+        self._failures: OrderedDict[str, int] = OrderedDict()
+
+    def count(self, activity_key: str) -> int:
+        """Count one more and return the number; the activity that failed longest ago is forgotten first."""
+        self._failures[activity_key] = failures = self._failures.pop(activity_key, 0) + 1
+        if len(self._failures) > _COUNTED_ACTIVITIES:
+            self._failures.popitem(last=False)
+        return failures
+
+    def clear(self, activity_key: str) -> None:
+        """Forget an activity that has succeeded or was given up."""
+        self._failures.pop(activity_key, None)
+
+
+_UNEXPECTED = UnexpectedFailureCounter()
+
+
 @contextmanager
-def translating_errors() -> Generator[None]:
+def translating_errors(*, gives_up: bool = False) -> Generator[None]:
     """Raise our errors as application errors. Their messages hold values, never content, so the history may keep them.
 
     An unexpected error may quote anything (pydantic quotes what it validates), so history and logs get only its type
     and traceback.
+
+    Args:
+        gives_up: Whether the activity ends with an `UNEXPECTED_FAILURE` after `MAX_UNEXPECTED_FAILURES`. Only for
+            activities whose workflow then asks a person, or goes on without the result.
     """
-    with ExitStack() as stack:
-        stack.push(_raise_without_text)
-        yield
+    try:
+        with ExitStack() as stack:
+            stack.push(partial(_raise_without_text, gives_up))
+            yield
+    except Exception:
+        _record_late_failure()
+        raise
+    if gives_up:
+        _UNEXPECTED.clear(_get_activity_key())
 
 
 def _raise_without_text(
-    _kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    gives_up: bool, _kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
 ) -> None:
     if isinstance(error, WaystationError):
         raise to_application_error(error) from None
     if isinstance(error, Exception) and not isinstance(error, TemporalError):
-        kind = type(error).__name__
-        raise ApplicationError(
-            f"{kind}: its message is not shown, because it may quote text", type=kind
-        ).with_traceback(trace) from None
+        raise _to_textless_error(error, gives_up=gives_up).with_traceback(trace) from None
+
+
+def _to_textless_error(error: Exception, *, gives_up: bool) -> ApplicationError:
+    kind = type(error).__name__
+    hidden = f"{kind}: its message is not shown, because it may quote text"
+    if not gives_up or isinstance(error, _TRANSIENT):
+        return ApplicationError(hidden, type=kind)
+    key = _get_activity_key()
+    failures = _UNEXPECTED.count(key)
+    if failures < MAX_UNEXPECTED_FAILURES:
+        return ApplicationError(hidden, type=kind)
+    _UNEXPECTED.clear(key)
+    return ApplicationError(
+        f"an unexpected error, {failures} times: {hidden}. The worker's log has the place",
+        type=UNEXPECTED_FAILURE,
+        non_retryable=True,
+    )
+
+
+def _get_activity_key() -> str:
+    info = activity.info() if activity.in_activity() else None
+    return f"{info.workflow_run_id}/{info.activity_id}" if info is not None else ""
+
+
+def _record_late_failure() -> None:
+    """Count a failed attempt of an activity that has been tried for more than an hour."""
+    if not activity.in_activity():
+        return
+    info = activity.info()
+    if info.current_attempt_scheduled_time - info.scheduled_time >= LATE:
+        activity.metric_meter().create_counter(
+            "waystation_late_failures", "Failed attempts of activities that were first tried over an hour before"
+        ).add(1)
 
 
 def to_application_error(error: WaystationError) -> ApplicationError:

@@ -40,7 +40,7 @@ class AgentActivities:
 
     async def _leg(self, request: LegRequest) -> LegOutcome:
         async with heartbeating():
-            with translating_errors():
+            with translating_errors(gives_up=True):
                 return await self._loop.run(request, is_worker_shutting_down)
 
 
@@ -65,7 +65,7 @@ class ContextActivities:
         """Compact a context: redact, summarise the middle, validate, commit, embed, store in Qdrant."""
         tried = activity.info().attempt > SUMMARISER_ATTEMPTS
         async with heartbeating():
-            with translating_errors():
+            with translating_errors(gives_up=True):
                 outcome = await self._condenser.compact(request.replace(skip_summary=tried))
         self._meter.record_compaction(outcome)
         return outcome
@@ -82,7 +82,7 @@ class ContextActivities:
         """Apply a person's edit between two legs: summarise now, pin, unpin or restore."""
         tried = activity.info().attempt > SUMMARISER_ATTEMPTS
         async with heartbeating():
-            with translating_errors():
+            with translating_errors(gives_up=True):
                 outcome = await ContextEditor(self._condenser).edit(request.replace(skip_summary=tried))
         if outcome.compaction is not None:
             self._meter.record_compaction(outcome.compaction)

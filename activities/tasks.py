@@ -101,7 +101,7 @@ class PlanningActivities:
     async def create_plan(self, request: PlanRequest) -> PlanningResult:
         """Create a runnable plan, returned without its goals."""
         async with heartbeating():
-            with translating_errors():
+            with translating_errors(gives_up=True):
                 return await self._planner.create_plan(
                     request.ref, CallOptions(request.model, request.limit, request.prices, request.effort)
                 )
@@ -128,14 +128,14 @@ class OversightActivities:
     async def revise_plan(self, request: RevisionRequest) -> RevisionResult:
         """Return a revised plan without its goals, or none if the plan is kept."""
         async with heartbeating():
-            with translating_errors():
+            with translating_errors(gives_up=True):
                 return await self._reviser.revise(request)
 
     @activity.defn(name="ReviewReport")
     async def review_report(self, request: ReviewRequest) -> ReviewResult:
         """Return the number of faults found. The faults themselves are in the store, for the report's writer."""
         async with heartbeating():
-            with translating_errors():
+            with translating_errors(gives_up=True):
                 return await self._reviewer.review(request)
 
 

@@ -164,7 +164,7 @@ EVERY_LANDING = _modules("""
     agent_loop_attempts agent_loop_budget anthropic_timeouts append_only_requests attacks_ownership
     attacks_placeholders chaos cli_privacy_erase crash_during_approval crash_during_erasure crash_during_message
     documented_commands encrypted_client live_append_only live_approvals live_budget_modes live_delivery
-    live_messages_while_reopening live_payload_encryption live_reset_workflows live_session
+    live_deployments live_messages_while_reopening live_payload_encryption live_reset_workflows live_session
     live_session_concurrency live_subagent_budgets live_task live_task_messages person_repository
     presidio_file_names presidio_spellings removal_repository sqlite_postgresql_parity store_races
     store_transactions tenant_isolation wire_assistant_tasks wire_assistants

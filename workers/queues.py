@@ -9,7 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 from temporalio.client import Client
-from temporalio.common import WorkerDeploymentVersion
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import (
     Interceptor,
     PollerBehavior,
@@ -38,7 +38,14 @@ from waystation.activities.tasks import (
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
-from waystation.kernel.temporal_names import AGENTS_QUEUE, CONTEXT_QUEUE, QUEUE_PREFIX, QUEUES, WORKFLOWS_QUEUE
+from waystation.kernel.temporal_names import (
+    AGENTS_QUEUE,
+    CONTEXT_QUEUE,
+    QUEUE_PREFIX,
+    QUEUES,
+    WORKFLOWS_QUEUE,
+    make_deployment_name,
+)
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.temporal.codec import is_encryption_enabled
 from waystation.runtime.temporal.erasure_client import is_workflow_running
@@ -46,6 +53,11 @@ from waystation.tasks.session import WorkerCapabilities
 from waystation.tasks.task import tenant_hash
 from waystation.workers.activity_deps import ActivityDeps, SessionContextInterceptor
 from waystation.workers.external_systems import ExternalDataEraser, TemporalTaskIntake
+from waystation.workflows.auto_upgrade import (
+    AutoUpgradeNotificationWorkflow,
+    AutoUpgradeRetentionWorkflow,
+    AutoUpgradeSessionWorkflow,
+)
 from waystation.workflows.index_documents import IndexDocumentsWorkflow
 from waystation.workflows.notification import NotificationWorkflow
 from waystation.workflows.payload_limit import PayloadLimit
@@ -152,10 +164,34 @@ class WorkerContext:
         return PlanningActivities(parts.planner, self.store, parts.redactor, equipment, weights)
 
 
-DEPLOYMENT_CONFIG = WorkerDeploymentConfig(
-    version=WorkerDeploymentVersion(deployment_name="waystation", build_id=__version__), use_worker_versioning=False
+def get_build_id(settings: Settings) -> str:
+    """Return the build id of this process's code."""
+    return settings.build_id or __version__
+
+
+def build_deployment_config(settings: Settings) -> WorkerDeploymentConfig:
+    """Return the version of the code as Temporal's histories name it: one deployment for all queues.
+
+    Without worker versioning it is only a name; without any, the SDK hashes every loaded module at start-up.
+    """
+    return WorkerDeploymentConfig(
+        version=WorkerDeploymentVersion(
+            deployment_name=make_deployment_name(settings.prefix), build_id=get_build_id(settings)
+        ),
+        use_worker_versioning=settings.versioning,
+        default_versioning_behavior=(
+            VersioningBehavior.PINNED if settings.versioning else VersioningBehavior.UNSPECIFIED
+        ),
+    )
+
+
+UNVERSIONED_WORKFLOWS = (SessionWorkflow, RetentionWorkflow, NotificationWorkflow)
+AUTO_UPGRADE_WORKFLOWS = (
+    AutoUpgradeSessionWorkflow,
+    AutoUpgradeRetentionWorkflow,
+    AutoUpgradeNotificationWorkflow,
 )
-"""Version of the code as Temporal's histories name it. Without it the SDK hashes every loaded module at start-up."""
+"""The same types for workers with worker versioning."""
 
 
 def create_workflows_worker(shop: WorkerContext) -> Worker:
@@ -169,15 +205,13 @@ def create_workflows_worker(shop: WorkerContext) -> Worker:
         shop.client,
         task_queue=WORKFLOWS_QUEUE,
         workflows=[
-            SessionWorkflow,
             TaskWorkflow,
             SubagentWorkflow,
-            NotificationWorkflow,
             ForgetTasksWorkflow,
             ErasePersonWorkflow,
             IndexDocumentsWorkflow,
-            RetentionWorkflow,
             ScheduledRunWorkflow,
+            *(AUTO_UPGRADE_WORKFLOWS if shop.settings.versioning else UNVERSIONED_WORKFLOWS),
         ],
         activities=[
             ledger.read_run_totals,
@@ -204,7 +238,7 @@ def create_workflows_worker(shop: WorkerContext) -> Worker:
         max_heartbeat_throttle_interval=NOTIFICATION_HEARTBEAT_INTERVAL,
         workflow_runner=shop.runner,
         graceful_shutdown_timeout=shop.timing.graceful_shutdown_timeout,
-        deployment_config=DEPLOYMENT_CONFIG,
+        deployment_config=build_deployment_config(shop.settings),
     )
 
 
@@ -228,7 +262,7 @@ def create_agents_worker(shop: WorkerContext, parts: ActivityDeps) -> Worker:
         activity_task_poller_behavior=taken_on.polling,
         max_heartbeat_throttle_interval=shop.timing.heartbeat_throttle_interval,
         graceful_shutdown_timeout=shop.timing.graceful_shutdown_timeout,
-        deployment_config=DEPLOYMENT_CONFIG,
+        deployment_config=build_deployment_config(shop.settings),
     )
 
 
@@ -263,7 +297,7 @@ def create_context_worker(shop: WorkerContext, parts: ActivityDeps) -> Worker:
         activity_task_poller_behavior=taken_on.polling,
         max_heartbeat_throttle_interval=shop.timing.heartbeat_throttle_interval,
         graceful_shutdown_timeout=shop.timing.graceful_shutdown_timeout,
-        deployment_config=DEPLOYMENT_CONFIG,
+        deployment_config=build_deployment_config(shop.settings),
     )
 
 

@@ -25,6 +25,7 @@ from waystation.privacy.policy import RedactionLevel, TextDestination, get_redac
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import build_client_data_converter, load_oldest_key, open_store, require_store_key
 from waystation.runtime.temporal.connect import connect, ensure_search_attributes, find_target
+from waystation.runtime.temporal.deployment_client import TemporalDeploymentClient
 from waystation.runtime.temporal.erasure_client import ensure_retention_workflow
 from waystation.runtime.temporal.metrics import TemporalMeter, create_prometheus_runtime, get_worker_runtime
 from waystation.runtime.temporal.task_client import TemporalTaskClient
@@ -37,6 +38,7 @@ from waystation.workers.queues import (
     WorkerContext,
     WorkerTiming,
     create_workflows_worker,
+    get_build_id,
     get_worker_timing,
     select_served_queues,
 )
@@ -112,6 +114,9 @@ async def run_configured_workers(settings: Settings, timing: WorkerTiming | None
                 await stack.enter_async_context(run_drain_loop(parts.outbox_drainer))
                 if traces is not None:
                     await stack.enter_async_context(_fed(traces, settings, store, parts))
+        if settings.versioning:
+            # Before the first workflow starts and before workers poll: without a current build, nothing is started.
+            await TemporalDeploymentClient(client).ensure_current(get_build_id(settings))
         if WORKFLOWS_QUEUE in queues and settings.retention_days is not None:
             await ensure_retention_workflow(client, await store.get_store_id())
         await stack.enter_async_context(run_workers(workers))

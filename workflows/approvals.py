@@ -37,7 +37,7 @@ from waystation.tasks.state import (
     merge_unique,
 )
 from waystation.tasks.task import ApprovalRequest
-from waystation.workflows.options import SESSION_ANSWER, SHORT, with_summary
+from waystation.workflows.options import SESSION_ANSWER, SHORT, is_continue_as_new_due, with_summary
 from waystation.workflows.task_runtime import (
     TaskRuntime,
     notify_about_request,
@@ -188,8 +188,7 @@ async def wait_for_plan_approval(runtime: TaskRuntime) -> bool:
         False if the workflow is about to continue as new and the request is still open.
     """
     if _requests(runtime, PLANNING_ID):
-        suggested = workflow.info().is_continue_as_new_suggested
-        await wait_for_answer(runtime, PLANNING_ID, suggested)
+        await wait_for_answer(runtime, PLANNING_ID, is_continue_as_new_due)
     return not _requests(runtime, PLANNING_ID)
 
 

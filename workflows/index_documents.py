@@ -4,7 +4,7 @@ from temporalio import workflow
 
 from waystation.activities.memory import DocumentActivities
 from waystation.memory.passage_builder import IndexingState
-from waystation.workflows.options import CONTEXT, with_summary
+from waystation.workflows.options import CONTEXT, UPGRADE, is_continue_as_new_due, with_summary
 
 
 @workflow.defn(name="Remember")
@@ -18,8 +18,8 @@ class IndexDocumentsWorkflow:
     async def run(self, so_far: IndexingState) -> IndexingState:
         """Index until the documents end or the task's character limit is reached."""
         while not so_far.done:
-            if workflow.info().is_continue_as_new_suggested():
-                workflow.continue_as_new(so_far)
+            if is_continue_as_new_due():
+                workflow.continue_as_new(so_far, initial_versioning_behavior=UPGRADE)
             so_far = await workflow.execute_activity_method(
                 DocumentActivities.index_next_slice,
                 so_far,

@@ -3,11 +3,12 @@
 from temporalio import workflow
 
 from waystation.activities.tasks import NotificationActivities
+from waystation.kernel.temporal_names import NOTIFICATION_WORKFLOW
 from waystation.tasks.notifications import TaskNotification
 from waystation.workflows.options import NOTIFICATION, with_summary
 
 
-@workflow.defn(name="Notice")
+@workflow.defn(name=NOTIFICATION_WORKFLOW)
 class NotificationWorkflow:
     """One notification, retried for a day. Its failure is visible in the Temporal UI only."""
 

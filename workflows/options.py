@@ -6,7 +6,7 @@ from typing import TypedDict
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.workflow import ActivityCancellationType, ActivityConfig
+from temporalio.workflow import ActivityCancellationType, ActivityConfig, ContinueAsNewVersioningBehavior
 
 from waystation.kernel.temporal_names import AGENTS_QUEUE, CONTEXT_QUEUE, WORKFLOWS_QUEUE
 
@@ -85,6 +85,16 @@ RECONCILE: Interval = {"timeout": timedelta(minutes=5), "timeout_summary": "look
 def with_summary(config: ActivityConfig, summary: str) -> ActivityConfig:
     """Return the options with a summary for the timeline of the Temporal UI (at most 400 bytes)."""
     return {**config, "summary": summary}
+
+
+UPGRADE = ContinueAsNewVersioningBehavior.AUTO_UPGRADE
+"""The next run of a workflow goes to the current build, even if this one is pinned to its own."""
+
+
+def is_continue_as_new_due() -> bool:
+    """Return whether the history is long, or another build than this workflow's has become the current one."""
+    info = workflow.info()
+    return info.is_continue_as_new_suggested() or info.is_target_worker_deployment_version_changed()
 
 
 def raise_if_cancelled() -> None:

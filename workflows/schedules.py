@@ -14,21 +14,30 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 from waystation.activities.schedules import ScheduleActivities
 from waystation.kernel.errors import BadInput
 from waystation.kernel.refs import TaskRef
-from waystation.kernel.temporal_names import SCHEDULED_RUN_WORKFLOW, SESSION_CONTINUES
+from waystation.kernel.temporal_names import DEPLOYMENT_CHANGED, SCHEDULED_RUN_WORKFLOW, SESSION_CONTINUES, TASK_ENDED
 from waystation.tasks.schedules import (
     PauseScheduleRequest,
     ScheduledRunBeginning,
     ScheduledRunInput,
     ScheduledRunOutcome,
+    ScheduledTaskStatus,
     make_run_request_id,
 )
 from waystation.tasks.session import AdmissionAnswer, AdmissionRequest
 from waystation.tasks.signals import parse_signal_input
 from waystation.tasks.task import TaskPhase
-from waystation.workflows.options import DOCUMENTS, SESSION_ANSWER, SHORT, with_summary
+from waystation.workflows.options import (
+    DOCUMENTS,
+    SESSION_ANSWER,
+    SHORT,
+    UPGRADE,
+    Interval,
+    is_continue_as_new_due,
+    with_summary,
+)
 
-MIN_POLL_PAUSE, MAX_POLL_PAUSE = timedelta(seconds=1), timedelta(minutes=5)
-"""Shortest and longest pause between two looks at the task; each pause doubles the previous one."""
+LOOK: Interval = {"timeout": timedelta(minutes=15), "timeout_summary": "look whether the task was terminated"}
+"""A task reports its end to the run. One that is terminated reports nothing."""
 FAILED = "ScheduledRunFailed"
 
 
@@ -38,6 +47,7 @@ class ScheduledRunWorkflow:
 
     def __init__(self) -> None:
         self._answer: AdmissionAnswer | None = None
+        self._task_has_ended = False
 
     @workflow.run
     async def run(self, start: ScheduledRunInput) -> ScheduledRunOutcome:
@@ -63,6 +73,17 @@ class ScheduledRunWorkflow:
         if answer is not None and answer.error != SESSION_CONTINUES:
             self._answer = answer
 
+    @workflow.signal(name=TASK_ENDED, description="The task of this run has ended. Sent by the task.")
+    def receive_task_end(self, *_: JsonValue) -> None:
+        """Wake the run, which reads how the task ended. The input is ignored."""
+        self._task_has_ended = True
+
+    @workflow.signal(
+        name=DEPLOYMENT_CHANGED, description="Another build has become the current one. Sent by `waystation deploy`."
+    )
+    def receive_deployment_change(self, *_: JsonValue) -> None:
+        """Wake the workflow, which sees by itself which build is current. The input is ignored."""
+
     async def _admit(self, start: ScheduledRunInput, task: TaskRef) -> None:
         """Have the session admit the task. Asks again if the session is terminated meanwhile."""
         request = AdmissionRequest(ref=task, reply_to=workflow.info().workflow_id)
@@ -87,20 +108,22 @@ class ScheduledRunWorkflow:
 
     async def _ended(self, start: ScheduledRunInput, task: TaskRef) -> ScheduledRunOutcome:
         workflow.set_current_details(f"waits for {task.task_id}")
-        pause = MIN_POLL_PAUSE
-        while not (
-            seen := await workflow.execute_activity_method(
-                ScheduleActivities.get_task_status, task, **with_summary(SHORT, f"look at {task.task_id}")
-            )
-        ).over:
-            if workflow.info().is_continue_as_new_suggested():
-                workflow.continue_as_new(start.replace(task=task, previous_failures=_failures_before(start)))
-            await workflow.sleep(pause, summary=f"until the next look at {task.task_id}")
-            pause = min(2 * pause, MAX_POLL_PAUSE)
+        while not (seen := await self._look(task)).over:
+            if is_continue_as_new_due():
+                following = start.replace(task=task, previous_failures=_failures_before(start))
+                workflow.continue_as_new(following, initial_versioning_behavior=UPGRADE)
+            with suppress(TimeoutError):
+                await workflow.wait_condition(lambda: self._task_has_ended or is_continue_as_new_due(), **LOOK)
         if seen.phase is None or seen.phase is TaskPhase.FAILED:
             how = "failed" if seen.phase is not None else "was ended in Temporal, without a report"
             await self._fail(start, "TaskFailed", f"{task.task_id} {how}")
         return ScheduledRunOutcome(outcome=seen.phase, task_id=task.task_id)
+
+    async def _look(self, task: TaskRef) -> ScheduledTaskStatus:
+        self._task_has_ended = False
+        return await workflow.execute_activity_method(
+            ScheduleActivities.get_task_status, task, **with_summary(SHORT, f"look at {task.task_id}")
+        )
 
     async def _fail(self, start: ScheduledRunInput, kind: str, words: str) -> NoReturn:
         """Fail with the number of consecutive failures, which Temporal passes to the schedule's next run."""

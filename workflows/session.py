@@ -26,6 +26,7 @@ from waystation.kernel.temporal_names import (
     BUDGET_ANSWER,
     SCHEDULED_TASK_PRIORITY,
     SESSION_CONTINUES,
+    SESSION_WORKFLOW,
     TASK_PRIORITY,
 )
 from waystation.security.untrusted import neutralize_markdown
@@ -64,7 +65,7 @@ async def find_ended_tasks(*task_ids: str) -> tuple[TaskSettlement, ...]:
     return found.settled
 
 
-@workflow.defn(name="Session")
+@workflow.defn(name=SESSION_WORKFLOW)
 class SessionWorkflow:
     """An ongoing line of work. Tasks are children that outlive its continue-as-new and signal it by its ID."""
 
@@ -128,7 +129,7 @@ class SessionWorkflow:
         """
         await self._until_ready()
         self._require_sealed(sent)
-        return await self._admitted(TaskRef.model_validate(single_payload(sent)), TASK_PRIORITY)
+        return await self._admitted(TaskRef.model_validate(single_payload(sent)))
 
     @submit.validator
     def validate_submission(self, *sent: JsonValue) -> None:
@@ -145,7 +146,7 @@ class SessionWorkflow:
         await self._until_ready()
         self._require_sealed(sent)
         rewind = TaskRewind.model_validate(single_payload(sent))
-        return await self._admitted(rewind.ref, TASK_PRIORITY, rewind)
+        return await self._admitted(rewind.ref, rewind)
 
     @rewind.validator
     def validate_rewind(self, *sent: JsonValue) -> None:
@@ -165,7 +166,8 @@ class SessionWorkflow:
         if request is None:
             return
         try:
-            answer = AdmissionAnswer(admission=await self._admitted(request.ref, SCHEDULED_TASK_PRIORITY))
+            admitted = await self._admitted(request.ref, scheduled_run=request.reply_to)
+            answer = AdmissionAnswer(admission=admitted)
         except (ApplicationError, ActivityError) as refused:
             kind = refused.type if isinstance(refused, ApplicationError) else None
             answer = AdmissionAnswer(error=kind or type(refused).__name__, reason=refused.message)
@@ -247,7 +249,9 @@ class SessionWorkflow:
         """Return the account, in tokens."""
         return self._state.account
 
-    async def _admitted(self, ref: TaskRef, priority_key: int, rewind: TaskRewind | None = None) -> SubmissionResult:
+    async def _admitted(
+        self, ref: TaskRef, rewind: TaskRewind | None = None, scheduled_run: str = ""
+    ) -> SubmissionResult:
         """Admit and start a task; concurrent submissions of the same task run one after the other."""
         while ref.task_id in self._starting:
             await workflow.wait_condition(lambda: ref.task_id not in self._starting)
@@ -255,7 +259,7 @@ class SessionWorkflow:
             return SubmissionResult(task_id=ref.task_id, state="running")
         self._starting.add(ref.task_id)
         try:
-            return await self._start(await run_admission(ref), priority_key, rewind)
+            return await self._start(await run_admission(ref), rewind, scheduled_run)
         except ApplicationError as refused:
             if rewind is None and refused.type != SESSION_CONTINUES:
                 # Store the refusal before anyone learns of it, so that it stands whatever ends in between.
@@ -265,7 +269,9 @@ class SessionWorkflow:
             self._starting.discard(ref.task_id)
             self._used = True
 
-    async def _start(self, admitted: AdmissionResult, priority_key: int, rewind: TaskRewind | None) -> SubmissionResult:
+    async def _start(
+        self, admitted: AdmissionResult, rewind: TaskRewind | None, scheduled_run: str
+    ) -> SubmissionResult:
         task_id = admitted.ref.task_id
         if admitted.finished != (rewind is not None):
             return SubmissionResult(task_id=task_id, state="finished" if admitted.finished else "running")
@@ -278,7 +284,7 @@ class SessionWorkflow:
             raise ApplicationError(str(error), type=BadInput.__name__, non_retryable=True) from error
         if not await self._change_and_save(taken_up):
             raise ApplicationError(CONTINUES, type=SESSION_CONTINUES, non_retryable=True)
-        if await start_task(admitted, priority_key, rewind):
+        if await start_task(admitted, rewind, scheduled_run):
             return SubmissionResult(task_id=task_id, state="started")
         # The task has run since an earlier execution of this session, or it was terminated and holds nothing.
         if not await find_ended_tasks(task_id):
@@ -427,9 +433,10 @@ async def record_task_refusal(ref: TaskRef, reason: str) -> None:
     )
 
 
-async def start_task(admitted: AdmissionResult, priority_key: int, rewind: TaskRewind | None = None) -> bool:
+async def start_task(admitted: AdmissionResult, rewind: TaskRewind | None = None, scheduled_run: str = "") -> bool:
     """Start or resume the task, which shares the workers with tasks of other tenants by its tenant's weight.
 
+    A task of a scheduled run waits behind those that a person submitted, and notifies the run's workflow of its end.
     Return False if it is running or the server has run it before; it is then left as it is.
     """
     once = WorkflowIDReusePolicy.REJECT_DUPLICATE
@@ -448,6 +455,7 @@ async def start_task(admitted: AdmissionResult, priority_key: int, rewind: TaskR
                 requires_encrypted_messages=admitted.requires_encrypted_messages,
                 approvers=admitted.approvers,
                 rewind=rewind,
+                scheduled_run=scheduled_run,
             ),
             id=admitted.ref.task_id,
             id_reuse_policy=once if rewind is None else WorkflowIDReusePolicy.ALLOW_DUPLICATE,
@@ -455,7 +463,7 @@ async def start_task(admitted: AdmissionResult, priority_key: int, rewind: TaskR
             static_summary=neutralize_markdown(admitted.title),
             search_attributes=build_initial_search_attributes(admitted.ref) if admitted.search_attributes else None,
             priority=Priority(
-                priority_key=priority_key,
+                priority_key=SCHEDULED_TASK_PRIORITY if scheduled_run else TASK_PRIORITY,
                 fairness_key=admitted.ref.tenant,
                 fairness_weight=admitted.fairness_weight,
             ),

@@ -17,7 +17,7 @@ from waystation.agents.delegation import SubagentProgress, TeammateState
 from waystation.agents.leg import LegOutcome, LegRequest
 from waystation.kernel.amount import Amount
 from waystation.kernel.roles import get_role_spec
-from waystation.kernel.temporal_names import SUBAGENT_NEWS, SUBAGENT_WORKFLOW
+from waystation.kernel.temporal_names import SUBAGENT_NEWS, SUBAGENT_WORKFLOW, UNEXPECTED_FAILURE
 from waystation.kernel.value import Value
 from waystation.tasks.progress import render_run_details
 from waystation.workflows.options import CONTEXT, LEG, SHORT, raise_if_cancelled, with_summary
@@ -100,11 +100,16 @@ class AgentActivityRunner:
         return await workflow.execute_activity_method(leg, request, **with_summary(LEG, summary))
 
     async def _failed(self, error: ActivityError) -> None:
-        """Settle a run whose activity failed for good from the store; the run delivers what it has."""
+        """Settle a run whose activity failed for good from the store.
+
+        The run delivers what it has; if the error is of no known kind, a person decides whether it tries again.
+        """
         if is_cancelled_exception(error):
             raise error
         totals = await workflow.execute_activity_method(LedgerActivities.read_run_totals, self._run.run, **SHORT)
-        self._runtime.update_run(self._run.with_settled_usage(totals).finish_partial(get_failure_reason(error)))
+        settled, reason = self._run.with_settled_usage(totals), get_failure_reason(error)
+        is_unexpected = isinstance(error.cause, ApplicationError) and error.cause.type == UNEXPECTED_FAILURE
+        self._runtime.update_run(settled.halt(reason) if is_unexpected else settled.finish_partial(reason))
 
 
 def get_failure_reason(error: ActivityError | ApplicationError) -> str:

@@ -20,6 +20,7 @@ from waystation.agents.task_messages import TaskMessage
 from waystation.documents.documents import DocumentsUpdate
 from waystation.kernel.amount import Amount
 from waystation.kernel.deferred_signals import DeferredSignal, defer_until_next_execution
+from waystation.kernel.temporal_names import DEPLOYMENT_CHANGED
 from waystation.planning.plan import PlanEdit
 from waystation.tasks.approvals import AnswerBatch, build_rejection, get_answer_id, make_answer_id
 from waystation.tasks.continuation import TaskWorkflowInput
@@ -52,7 +53,16 @@ from waystation.tasks.state import TaskState, apply_subagent_progress
 from waystation.tasks.task import ApprovalRequest, RejectedMessage, TaskPhase, TaskProgress
 from waystation.workflows.agent_runner import AgentRunner
 from waystation.workflows.approvals import BudgetGate, open_plan_approval_request, wait_for_plan_approval
-from waystation.workflows.options import CONTEXT_SHORT, LEG, SHORT, Interval, raise_if_cancelled, with_summary
+from waystation.workflows.options import (
+    CONTEXT_SHORT,
+    LEG,
+    SHORT,
+    UPGRADE,
+    Interval,
+    is_continue_as_new_due,
+    raise_if_cancelled,
+    with_summary,
+)
 from waystation.workflows.stored_state import load_state, store_state
 from waystation.workflows.task_finalizer import (
     TaskFinalizer,
@@ -396,6 +406,12 @@ class TaskWorkflow:
         if self._runtime.accepts(sent) and (news := parse_signal_input(SubagentProgress, sent)) is not None:
             self._runtime.replace_state(apply_subagent_progress(self._runtime.state, news))
 
+    @workflow.signal(
+        name=DEPLOYMENT_CHANGED, description="Another build has become the current one. Sent by `waystation deploy`."
+    )
+    def receive_deployment_change(self, *_: JsonValue) -> None:
+        """Wake the workflow, which sees by itself which build is current. The input is ignored."""
+
     async def _plan(self, start: TaskWorkflowInput) -> None:
         if self._runtime.state.plan is not None:
             return
@@ -416,7 +432,7 @@ class TaskWorkflow:
         self._runtime.replace_state(state)
 
     async def _steps(self, start: TaskWorkflowInput) -> None:
-        """Run every step as soon as its inputs are done. Continues as new when the server suggests it."""
+        """Run every step as soon as its inputs are done. Continues as new when it is due."""
         while not (self._runtime.state.all_steps_delivered or self._runtime.state.cancelled):
             if not self._runtime.continue_as_new_pending:
                 await run_plan_revision_if_due(self._runtime)
@@ -425,8 +441,8 @@ class TaskWorkflow:
                 self._start_ready(start)
             await workflow.wait_condition(self._anything_new)
             await self._runners.collect_finished()
-            runtime, is_suggested = self._runtime, workflow.info().is_continue_as_new_suggested()
-            runtime.continue_as_new_pending = runtime.continue_as_new_pending or is_suggested
+            runtime = self._runtime
+            runtime.continue_as_new_pending = runtime.continue_as_new_pending or is_continue_as_new_due()
             if runtime.continue_as_new_pending and self._runners.is_empty and not runtime.state.all_steps_delivered:
                 await self._continue_as_new(start)
 
@@ -442,7 +458,8 @@ class TaskWorkflow:
             state = self._runtime.state
             stored = await store_state(start.ref, state)
             if self._runtime.state is state and workflow.all_handlers_finished():
-                workflow.continue_as_new(start.replace(state=stored, deferred_signals=self.signal_handler.held_signals))
+                following = start.replace(state=stored, deferred_signals=self.signal_handler.held_signals)
+                workflow.continue_as_new(following, initial_versioning_behavior=UPGRADE)
 
     def _start_ready(self, start: TaskWorkflowInput) -> None:
         state = self._runtime.state
@@ -460,7 +477,7 @@ class TaskWorkflow:
         self._runners.start_pending()
 
     def _anything_new(self) -> bool:
-        wants_parking = workflow.info().is_continue_as_new_suggested() and not self._runtime.continue_as_new_pending
+        wants_parking = is_continue_as_new_due() and not self._runtime.continue_as_new_pending
         asked_for = bool(self._runners.pending_run_ids) and not self._runtime.continue_as_new_pending
         return (
             self._runners.has_finished

@@ -16,7 +16,7 @@ from waystation.activities.memory import MemoryActivities
 from waystation.activities.tasks import OversightActivities, PublishRequest, ReportActivities
 from waystation.budgets.budget import RunUsage
 from waystation.kernel.refs import RunRef
-from waystation.kernel.temporal_names import make_indexing_workflow_id
+from waystation.kernel.temporal_names import TASK_ENDED, make_indexing_workflow_id
 from waystation.memory.passage_builder import IndexingState
 from waystation.planning.plan import (
     PLANNING_ID,
@@ -140,6 +140,16 @@ async def _spent(runtime: TaskRuntime) -> RunUsage:
     return await workflow.execute_activity_method(LedgerActivities.read_run_totals, run, **SHORT)
 
 
+async def notify_scheduled_run(runtime: TaskRuntime) -> None:
+    """Wake the scheduled run that waits for the task."""
+    if not runtime.start.scheduled_run:
+        return
+    try:
+        await workflow.get_external_workflow_handle(runtime.start.scheduled_run).signal(TASK_ENDED)
+    except ApplicationError:
+        workflow.logger.warning("the scheduled run of this task is gone")
+
+
 _T = TypeVar("_T")
 
 
@@ -161,6 +171,7 @@ class TaskFinalizer:
         # A grant whose handler is still running must reach the session before the settlement, or it comes too late.
         await workflow.wait_condition(workflow.all_handlers_finished)
         await self._gate.send_settlement_to_session()
+        await notify_scheduled_run(self._runtime)
         if phase in {TaskPhase.DONE, TaskPhase.PARTIAL}:
             await start_document_indexing(self._runtime)
         await workflow.wait_condition(workflow.all_handlers_finished)

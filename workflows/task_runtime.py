@@ -97,8 +97,20 @@ class TaskRuntime:
     @property
     def progress(self) -> TaskProgress:
         """The progress that people see, bounded in size."""
+        return self._build_progress(lists_compactions=True)
+
+    def _build_progress(self, *, lists_compactions: bool) -> TaskProgress:
         start = self.start
-        return truncate_progress(build_task_progress(self.state, start.ref, start.config, start.title, start.privacy))
+        return truncate_progress(
+            build_task_progress(
+                self.state,
+                start.ref,
+                start.config,
+                start.title,
+                start.privacy,
+                lists_compactions=lists_compactions,
+            )
+        )
 
     @property
     def approval_context(self) -> ApprovalContext:
@@ -168,7 +180,8 @@ class TaskRuntime:
 
     def _show(self) -> None:
         self._to_show = False
-        workflow.set_current_details(render_task_details(TaskView.from_progress(self.progress)))
+        shown = self._build_progress(lists_compactions=False)
+        workflow.set_current_details(render_task_details(TaskView.from_progress(shown)))
         self._upsert()
 
     def _upsert(self) -> None:

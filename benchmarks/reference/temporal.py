@@ -41,7 +41,8 @@ def render_temporal_page() -> str:
     attributes = ((f"`{name}`", attribute_types[number]) for name, number in SEARCH_ATTRIBUTE_TYPES.items())
     blocks = [fill_paragraphs(INTRODUCTION), "## Workflows"]
     for defined in sorted(_list_classes(workflows), key=lambda one: one.__name__):
-        if definition := getattr(defined, WORKFLOW, None):
+        # A type for versioned workers derives from the one that it stands for.
+        if (definition := vars(defined).get(WORKFLOW)) and not hasattr(defined.__base__, WORKFLOW):
             blocks += _render_workflow(definition, inspect.getdoc(defined) or "")
     blocks += ["## Activities", render_table(("activity", "description"), sorted(_list_activities()))]
     headings = ("activities", "start-to-close", "schedule-to-close", "heartbeat", "retries")

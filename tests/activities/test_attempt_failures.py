@@ -1,11 +1,17 @@
 import asyncio
 import traceback
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.testing import ActivityEnvironment
 
-from waystation.activities.activity_errors import to_application_error, translating_errors
+from waystation.activities.activity_errors import (
+    MAX_UNEXPECTED_FAILURES,
+    to_application_error,
+    translating_errors,
+)
 from waystation.kernel.errors import (
     BadInput,
     ContentFilterError,
@@ -29,6 +35,7 @@ from waystation.kernel.errors import (
     WebhookUnavailable,
     WrongStore,
 )
+from waystation.kernel.temporal_names import UNEXPECTED_FAILURE
 
 FINAL = [
     BadInput("no such file"),
@@ -111,3 +118,58 @@ def test_of_errors_that_are_not_ours_there_is_the_name_and_the_place_and_not_the
 async def test_a_cancellation_passes_as_it_is() -> None:
     with pytest.raises(asyncio.CancelledError), translating_errors():
         raise asyncio.CancelledError
+
+
+def attempt(activity_id: str, error: Exception | None, *, gives_up: bool = True) -> ApplicationError | None:
+    """Make one attempt at an activity, which raises this error; returns what the server gets."""
+
+    def work() -> None:
+        with translating_errors(gives_up=gives_up):
+            if error is not None:
+                raise error
+
+    environment = ActivityEnvironment()
+    environment.info = replace(environment.info, activity_id=activity_id)
+    try:
+        environment.run(work)
+    except ApplicationError as raised:
+        return raised
+    return None
+
+
+def list_ends(activity_id: str, error: Exception, attempts: int, *, gives_up: bool = True) -> list[bool | None]:
+    """Return whether each attempt ends the activity for good."""
+    raised = [attempt(activity_id, error, gives_up=gives_up) for _ in range(attempts)]
+    return [one.non_retryable if one is not None else None for one in raised]
+
+
+def test_an_error_of_no_known_kind_is_given_up_after_some_attempts() -> None:
+    before = [False] * (MAX_UNEXPECTED_FAILURES - 1)
+    assert list_ends("1", KeyError("a private text"), MAX_UNEXPECTED_FAILURES - 1) == before
+    last = attempt("1", KeyError("a private text"))
+    assert last is not None
+    assert (last.type, last.non_retryable) == (UNEXPECTED_FAILURE, True)
+    assert f"{MAX_UNEXPECTED_FAILURES} times: KeyError" in last.message
+    assert "private" not in last.message
+
+
+def test_an_activity_that_succeeds_in_between_starts_again() -> None:
+    attempts = MAX_UNEXPECTED_FAILURES - 1
+    assert list_ends("2", KeyError(), attempts) == [False] * attempts
+    assert attempt("2", None) is None
+    assert list_ends("2", KeyError(), attempts) == [False] * attempts
+
+
+def test_attempts_at_other_activities_and_errors_that_may_pass_do_not_count() -> None:
+    attempts = MAX_UNEXPECTED_FAILURES - 1
+    assert list_ends("3", KeyError(), attempts) == [False] * attempts
+    assert list_ends("4", KeyError(), 1) == [False]
+    many = 3 * MAX_UNEXPECTED_FAILURES
+    for error in (ConnectionResetError(), TimeoutError(), StoreUnavailable("away"), ModelUnavailable("busy")):
+        assert list_ends("3", error, many) == [False] * many
+    assert list_ends("3", KeyError(), 1) == [True]
+
+
+def test_work_that_costs_nothing_to_repeat_is_never_given_up() -> None:
+    many = 3 * MAX_UNEXPECTED_FAILURES
+    assert list_ends("5", KeyError(), many, gives_up=False) == [False] * many

@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from pydantic import AliasChoices, BaseModel, TypeAdapter
+from pydantic import AliasChoices, BaseModel, TypeAdapter, field_validator
 
 from waystation import __version__
 from waystation.cli.main import run
@@ -23,7 +23,10 @@ SECRET = re.compile(r"PASSWORD|PWD|_KEY$|SECRET|TOKEN")
 PINNED = re.compile(r":v?\d+\.\d+[\w.-]*$")
 FINISHING = {"temporal-schema", "temporal-namespace", "store-database", "migrate"}
 WORKERS = {"workflows", "agents", "context"}
-OURS = {*WORKERS, "migrate", "cli"}
+NEXT = {f"{name}-next" for name in WORKERS}
+OURS = {*WORKERS, *NEXT, "migrate", "serve", "codec", "cli"}
+OPTIONAL = {"BUILD", "NEXT_BUILD", "PAGES_HOST"}
+PROFILES = ("cli", "next")
 
 
 class Dependency(BaseModel):
@@ -60,6 +63,17 @@ class Service(BaseModel):
     cap_drop: list[str] = []
     security_opt: list[str] = []
     user: str | None = None
+    network_mode: str | None = None
+    profiles: list[str] = []
+
+    @field_validator("environment", mode="before")
+    @classmethod
+    def _read_list(cls, given: dict[str, str | None] | list[str]) -> dict[str, str | None]:
+        """Compose shows the variables of a service that extends another one as a list."""
+        if isinstance(given, dict):
+            return given
+        pairs = (variable.partition("=") for variable in given)
+        return {name: value if equals else None for name, equals, value in pairs}
 
 
 class Compose(BaseModel):
@@ -72,7 +86,8 @@ def compose_config(
 ) -> subprocess.CompletedProcess[str]:
     """What Docker Compose itself makes of the file, or of these; it needs no engine for that."""
     named = [part for file in files for part in ("--file", file)]
-    command = [str(Path(sys.executable).with_name("docker-compose")), *named, "--profile", "cli", "config"]
+    profiles = [part for profile in PROFILES for part in ("--profile", profile)]
+    command = [str(Path(sys.executable).with_name("docker-compose")), *named, *profiles, "config"]
     return subprocess.run(
         [*command, "--format", "json", *options], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
@@ -113,7 +128,7 @@ def test_secrets_come_from_the_environment_only(as_written: dict[str, Service]) 
 def test_only_the_variables_that_are_explained_are_read() -> None:
     listed = compose_config({}, "--variables").stdout
     variables = TypeAdapter(dict[str, object]).validate_json(listed)
-    assert variables.keys() == SECRETS
+    assert variables.keys() == SECRETS | OPTIONAL
 
 
 def test_every_variable_of_ours_is_a_setting(compose: Compose) -> None:
@@ -142,7 +157,7 @@ def test_every_queue_is_served_by_exactly_one_service(compose: Compose) -> None:
         f"waystation-{queue}"
         for service in compose.services.values()
         for command in [service.command or []]
-        if "--queues" in command
+        if "--queues" in command and not service.profiles
         for queue in command[command.index("--queues") + 1].split(",")
     ]
     assert sorted(served) == sorted(QUEUES)
@@ -150,7 +165,21 @@ def test_every_queue_is_served_by_exactly_one_service(compose: Compose) -> None:
 
 def test_every_image_is_pinned_and_ours_has_the_version_of_the_package(compose: Compose) -> None:
     assert [s.image for s in compose.services.values() if not PINNED.search(s.image)] == []
-    assert {compose.services[name].image for name in OURS} == {f"waystation:{__version__}"}
+    assert {compose.services[name].image for name in OURS - NEXT} == {f"waystation:{__version__}"}
+
+
+def test_the_workers_of_the_next_build_are_those_of_the_present_one_but_for_image_and_build_id() -> None:
+    parsed = compose_config({**GIVEN, "BUILD": "1.4", "NEXT_BUILD": "1.5"})
+    services = Compose.model_validate_json(parsed.stdout).services
+    for name in WORKERS:
+        present, following = services[name], services[f"{name}-next"]
+        assert (present.image, following.image) == ("waystation:1.4", "waystation:1.5")
+        assert present.environment["WAYSTATION_VERSIONING"] == "true"
+        assert present.environment["WAYSTATION_BUILD_ID"] == "1.4"
+        assert following.environment == {**present.environment, "WAYSTATION_BUILD_ID": "1.5"}
+        assert (present.profiles, following.profiles) == ([], ["next"])
+        alike = {"image": "", "environment": {}, "profiles": []}
+        assert following.model_copy(update=alike) == present.model_copy(update=alike)
 
 
 def test_every_page_that_names_an_image_or_a_wheel_of_ours_names_this_version() -> None:
@@ -158,7 +187,7 @@ def test_every_page_that_names_an_image_or_a_wheel_of_ours_names_this_version() 
     named = {
         f"{page.name}: {found[0]}": found[1]
         for page in pages
-        for found in re.finditer(r"\bwaystation[-:=]{1,2}(\d+\.\d+\.\d+\w*)", page.read_text("utf-8"))
+        for found in re.finditer(r"(?:\bwaystation[-:=]{1,2}|\bBUILD:-)(\d+\.\d+\.\d+\w*)", page.read_text("utf-8"))
     }
     assert {where: version for where, version in named.items() if version != __version__} == {}
     assert len(named) >= 3
@@ -218,24 +247,18 @@ def test_ours_run_read_only_and_without_privileges(compose: Compose) -> None:
 
 def test_no_port_is_open_to_the_network(compose: Compose) -> None:
     ports = [port for service in compose.services.values() for port in service.ports]
-    assert sorted(port.published for port in ports) == ["7233", "8233"]
+    assert sorted(port.published for port in ports) == ["7233", "8233", "8520"]
     assert {port.host_ip for port in ports} == {"127.0.0.1"}
+    on_the_host = {name: service for name, service in compose.services.items() if service.network_mode == "host"}
+    assert on_the_host.keys() == {"codec"}
+    assert "127.0.0.1:8081" in (on_the_host["codec"].command or [])
 
 
-def test_the_service_of_pages_that_is_described_is_one_and_starts_after_what_it_talks_to(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "how-to" / "deploy-with-containers.md").read_text(encoding="utf-8")
-    (written,) = [block for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "serve:" in block]
-    override = tmp_path / "override.yml"
-    override.write_text(written.replace("{file: docker-compose.yml,", f"{{file: {ROOT}/docker-compose.yml,"))
-    parsed = compose_config(GIVEN, files=("docker-compose.yml", str(override)))
-    assert parsed.returncode == 0, parsed.stderr
-    services = Compose.model_validate_json(parsed.stdout).services
-    serve = services["serve"]
-    assert run([*(serve.command or []), "--help"]) == 0
-    assert (serve.image, serve.read_only, serve.user) == (services["cli"].image, True, None)
-    assert {"migrate", "temporal-namespace"} <= needed(services, "serve")
-    assert serve.environment["WAYSTATION_KEY"] == services["agents"].environment["WAYSTATION_KEY"]
-    assert serve.environment["QDRANT_URL"] == services["agents"].environment["QDRANT_URL"]
+def test_pages_have_a_place_for_their_keys_and_start_after_what_they_talk_to(compose: Compose) -> None:
+    serve, agents = compose.services["serve"], compose.services["agents"]
+    assert {"migrate", "temporal-namespace", "qdrant"} <= needed(compose.services, "serve")
+    for name in ("WAYSTATION_KEY", "QDRANT_URL", "QDRANT_API_KEY", "DATABASE_URL"):
+        assert serve.environment[name] == agents.environment[name]
     assert [(one.type, one.target) for one in serve.volumes] == [("volume", serve.environment["WAYSTATION_HOME"])]
     assert [(port.host_ip, port.published) for port in serve.ports] == [("127.0.0.1", "8520")]
 

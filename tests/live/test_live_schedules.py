@@ -29,7 +29,7 @@ from waystation.client.schedules import ScheduleDescription
 from waystation.config.settings import Settings
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import BadInput, ModelRejected, TextNotFoundError
-from waystation.kernel.temporal_names import SCHEDULED_TASK_PRIORITY
+from waystation.kernel.temporal_names import SCHEDULED_TASK_PRIORITY, TASK_ENDED
 from waystation.runtime.store_setup import build_client_data_converter
 from waystation.runtime.temporal.erasure_client import is_workflow_running
 from waystation.tasks.schedules import ScheduleTiming
@@ -272,6 +272,36 @@ async def test_what_cannot_be_scheduled_is_refused_and_nothing_of_it_is_kept(
     assert not kept.view.paused
 
 
+async def signal_run(server: TemporalClient) -> None:
+    """Wake the run that waits for its task, as the task does when it ends."""
+    runs = server.list_workflows('WorkflowType = "ScheduledRun" AND ExecutionStatus = "Running"')
+    async for one in runs:
+        await server.get_workflow_handle(one.id).signal(TASK_ENDED)
+
+
+async def count_looks(server: TemporalClient) -> int:
+    """Return how often runs have looked at their tasks."""
+    looks = 0
+    async for one in server.list_workflows('WorkflowType = "ScheduledRun"'):
+        history = await server.get_workflow_handle(one.id, run_id=one.run_id).fetch_history()
+        looks += sum(
+            event.activity_task_scheduled_event_attributes.activity_type.name == "LookAtScheduledTask"
+            for event in history.events
+        )
+    return looks
+
+
+async def test_a_run_is_notified_of_its_tasks_end_and_does_not_ask_meanwhile(
+    server: TemporalClient, settings: Settings
+) -> None:
+    async with run_schedule_platform(server, settings, ScriptedTaskModel()) as platform:
+        await platform.schedules.add(platform.make_schedule())
+        done = await platform.run_week(0)
+        looks = await count_looks(server)
+    assert done.view.last.startswith("done, task-")
+    assert looks <= 2, "when the task was admitted, and when it ended"
+
+
 async def test_a_task_that_is_terminated_or_fails_is_a_failure_of_its_schedule(
     server: TemporalClient, settings: Settings
 ) -> None:
@@ -287,6 +317,8 @@ async def test_a_task_that_is_terminated_or_fails_is_a_failure_of_its_schedule(
         ended = (await platform.client.list_tasks(TaskFilter(session="S")))[0].task_id
         await wait_until(partial(is_workflow_running, server, ended))
         await server.get_workflow_handle(ended).terminate("by a person")
+        # It would look by itself after a quarter of an hour: a terminated task reports nothing.
+        await signal_run(server)
         first = await platform.wait_for_runs(1)
         crew.refuses = True
         crew.goes_on.set()

@@ -15,6 +15,7 @@ from temporalio.envconfig import ClientConfigProfile
 from temporalio.plugin import SimplePlugin
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Interceptor as WorkerInterceptor
 from temporalio.worker import WorkerConfig, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 from temporalio.workflow import NondeterminismError
@@ -38,6 +39,7 @@ from waystation.models.ports import ChatModel
 from waystation.privacy.ports import Redactor
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.temporal.connect import TemporalTarget, ensure_search_attributes
+from waystation.runtime.temporal.deployment_client import TemporalDeploymentClient
 from waystation.runtime.temporal.dev_server import find_temporal_executable
 from waystation.runtime.temporal.task_client import TemporalTaskClient
 from waystation.store.encryption import UNENCRYPTED, EncryptionConfig
@@ -56,7 +58,14 @@ from waystation.tasks.task import (
 from waystation.testing.doubles import PlainRedactor, RecordingMeter
 from waystation.workers.activity_deps import ActivityDeps
 from waystation.workers.external_systems import open_notification_activities
-from waystation.workers.queues import DEV_TIMING, WORKER_FACTORIES, WorkerContext, WorkerTiming, create_workflows_worker
+from waystation.workers.queues import (
+    DEV_TIMING,
+    WORKER_FACTORIES,
+    WorkerContext,
+    WorkerTiming,
+    create_workflows_worker,
+    get_build_id,
+)
 from waystation.workers.sandbox import create_sandboxed_runner
 from waystation.workers.wiring import run_workers
 from waystation.workflows.session import SessionWorkflow
@@ -241,15 +250,17 @@ async def run_all_workers(
     search_attributes: bool = True,
     settings: Settings | None = None,
     timing: WorkerTiming = DEV_TIMING,
+    interceptors: Sequence[WorkerInterceptor] = (),
 ) -> AsyncGenerator[None]:
     """Run all workers."""
     settings = settings or Settings()
     async with open_notification_activities(
         settings, TemporalTarget(ClientConfigProfile(), settings.temporal_ui)
     ) as notices:
-        shop = WorkerContext(
-            client, parts.store, settings, runner or create_sandboxed_runner(), search_attributes, notices, timing
-        )
+        runner = runner or create_sandboxed_runner()
+        shop = WorkerContext(client, parts.store, settings, runner, search_attributes, notices, timing, interceptors)
+        if settings.versioning:
+            await TemporalDeploymentClient(client).ensure_current(get_build_id(settings))
         async with run_workers(
             [create_workflows_worker(shop), *(build(shop, parts) for build in WORKER_FACTORIES.values())]
         ):

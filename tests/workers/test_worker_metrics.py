@@ -1,18 +1,26 @@
 """Metrics as Prometheus scrapes them, after real work on a real server."""
 
 import asyncio
+import dataclasses
 import json
 import re
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
 import aiohttp
 import pytest
+import yaml
+from pydantic import BaseModel
+from temporalio import workflow
 from temporalio.client import Client
+from temporalio.common import MetricMeter
 from temporalio.envconfig import ClientConfigProfile
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+from temporalio.worker import Worker
 
 from tests.support.free_ports import find_free_port
 from tests.support.prices import PRICES
@@ -32,6 +40,7 @@ from tests.support.temporal_platform import (
     start_dev_server,
     wait_until,
 )
+from waystation.activities.activity_errors import LATE, translating_errors
 from waystation.budgets.budget import RunUsage
 from waystation.context.compaction import CompactionOutcome, CompactionStatus
 from waystation.kernel.errors import BadInput, ModelUnavailable, StoreError
@@ -49,7 +58,8 @@ _SAMPLE = re.compile(r"^(?P<name>waystation_\w+)(?:\{(?P<labels>[^}]*)\})? (?P<v
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 _METRIC = re.compile(r"\b(?:waystation|temporal)_\w+")
 PRICED = "claude-sonnet-5-5"
-DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana" / "waystation.json"
+GRAFANA = Path(__file__).parents[2] / "docs" / "grafana"
+DASHBOARD, ALERTS = GRAFANA / "waystation.json", GRAFANA / "alerts.yml"
 COMPACTED = CompactionOutcome(
     compaction_id="4711",
     status=CompactionStatus.COMPRESSED,
@@ -147,11 +157,87 @@ async def test_what_is_scraped_after_a_task_is_what_the_store_has_charged(tmp_pa
     assert TASK_ID.removeprefix("task-") not in text
 
 
-async def test_a_dashboard_asks_for_metrics_that_there_are(tmp_path: Path) -> None:
+def fail_late(tried_for: timedelta, meter: MetricMeter) -> None:
+    """Fail an attempt at an activity that was first tried so long before."""
+
+    def work() -> None:
+        with translating_errors():
+            raise ModelUnavailable("busy", possibly_billed=False)
+
+    environment = ActivityEnvironment()
+    environment.metric_meter = meter
+    began = environment.info.current_attempt_scheduled_time - tried_for
+    environment.info = dataclasses.replace(environment.info, scheduled_time=began)
+    with suppress(ApplicationError):
+        environment.run(work)
+
+
+@workflow.defn(name="Changed", sandboxed=False)
+class ChangedWorkflow:
+    """Waits for a timer at first, and for an activity when it is replayed; or fails its workflow tasks."""
+
+    @workflow.run
+    async def run(self, kind: str) -> None:
+        if kind == "broken":
+            raise ValueError("a defect")
+        if workflow.unsafe.is_replaying():
+            await workflow.execute_activity("Other", start_to_close_timeout=timedelta(seconds=5))
+        await workflow.sleep(60)
+
+    @workflow.signal
+    def wake(self) -> None:
+        """Do nothing."""
+
+
+async def break_workflows(client: Client, scraped: "Scraped") -> None:
+    """Run workflows whose code fails, and whose code has changed, until both were counted."""
+    worker = Worker(client, task_queue="broken", workflows=[ChangedWorkflow], max_cached_workflows=0)
+    async with worker:
+        await client.start_workflow(ChangedWorkflow.run, "broken", id="broken", task_queue="broken")
+        changed = await client.start_workflow(ChangedWorkflow.run, "changed", id="changed", task_queue="broken")
+        await changed.signal(ChangedWorkflow.wake)
+
+        async def counted() -> bool:
+            text = await scraped.scrape()
+            return all(f'{FAILED_TASKS}{{failure_reason="{reason}"' in text for reason in REASONS)
+
+        await wait_until(counted)
+        for name in ("broken", "changed"):
+            await client.get_workflow_handle(name).terminate()
+
+
+class AlertRule(BaseModel):
+    """A rule of the file of alerts."""
+
+    expr: str
+
+
+class AlertGroup(BaseModel):
+    """A group of rules."""
+
+    rules: list[AlertRule]
+
+
+class AlertFile(BaseModel):
+    """The file of alerts."""
+
+    groups: list[AlertGroup]
+
+
+FAILED_TASKS = "temporal_workflow_task_execution_failed_total"
+REASONS = ("NonDeterminismError", "WorkflowError")
+_REASON = re.compile(r'failure_reason!?="(\w+)"')
+
+
+async def test_a_dashboard_and_alerts_ask_for_metrics_that_there_are(tmp_path: Path) -> None:
     board = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    (group,) = AlertFile.model_validate(yaml.safe_load(ALERTS.read_text(encoding="utf-8"))).groups
     asked = [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
+    asked += [rule.expr for rule in group.rules]
     names = {name for expression in asked for name in _METRIC.findall(expression)}
-    assert len([name for name in names if name.startswith("waystation_")]) == 16, "all of ours"
+    assert len([name for name in names if name.startswith("waystation_")]) == 17, "all of ours"
+    assert len(group.rules) == 3
+    assert {reason for expression in asked for reason in _REASON.findall(expression)} <= {*REASONS}
 
     scraped = Scraped()
     priced = make_task_config().replace(default=LARGE_WINDOW_CONFIG.replace(model=PRICED, prices=PRICES))
@@ -173,9 +259,21 @@ async def test_a_dashboard_asks_for_metrics_that_there_are(tmp_path: Path) -> No
         scraped.meter.set_rate_limit(PRICED, "requests", 50.0, 7.6)
         scraped.meter.set_waiting_calls(3)
         scraped.meter.record_sampling_failure("paused_tasks")
+        fail_late(LATE, scraped.runtime.metric_meter)
+        await break_workflows(client, scraped)
         shown = {line.partition("{")[0].partition(" ")[0] for line in (await scraped.scrape()).splitlines()}
     assert names - shown == set()
     assert {"${datasource}"} == {panel["datasource"]["uid"] for panel in board["panels"] if "datasource" in panel}
+
+
+async def test_only_failures_after_an_hour_are_late() -> None:
+    scraped = Scraped()
+    fail_late(LATE - timedelta(seconds=1), scraped.runtime.metric_meter)
+    await scraped.scrape()
+    assert scraped.total("waystation_late_failures_total") == 0
+    fail_late(LATE, scraped.runtime.metric_meter)
+    await scraped.scrape()
+    assert scraped.total("waystation_late_failures_total") == 1
 
 
 async def test_a_paused_task_is_counted_while_it_waits(tmp_path: Path) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from temporalio.worker import PollerBehaviorAutoscaling, PollerBehaviorSimpleMaximum
 
+from tests.support.temporal_platform import wait_until
 from waystation.cli.main import run
+from waystation.cli.platform import run_local_workers
 from waystation.config.setting_types import ListenAddress, parse_listen_address
 from waystation.config.settings import Settings
 from waystation.kernel.clock import utc_now
@@ -18,9 +20,10 @@ from waystation.kernel.errors import BadInput, MemoryUnavailable
 from waystation.kernel.temporal_names import AGENTS_QUEUE, CONTEXT_QUEUE, QUEUES
 from waystation.memory.embedders.local import NoEmbedder
 from waystation.runtime.sql_store import SqlStore
-from waystation.runtime.temporal.connect import TemporalTarget
+from waystation.runtime.temporal.connect import TemporalTarget, connect
+from waystation.runtime.temporal.deployment_client import TemporalDeploymentClient
 from waystation.workers.memory import open_memory
-from waystation.workers.queues import build_worker_tuning, select_served_queues
+from waystation.workers.queues import DEV_TIMING, build_worker_tuning, select_served_queues
 from waystation.workers.wiring import run_configured_workers
 
 SERVER = "http://127.0.0.1:9"
@@ -132,6 +135,29 @@ async def test_a_process_that_cannot_start_leaves_no_claim_on_the_key_of_its_sto
                 pass
     async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as store:
         assert await store.claim_key("another")
+
+
+async def test_the_first_build_becomes_the_current_one_and_workers_of_dev_take_no_part(
+    temporal_server: TemporalTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", temporal_server.address)
+    deployment = TemporalDeploymentClient(await connect(temporal_server))
+    settings = Settings(home=tmp_path, versioning=True, build_id="7.1")
+    async with run_local_workers(settings):
+        with pytest.raises(BadInput, match="no deployment waystation"):
+            await deployment.list_builds()
+
+    async def list_states() -> list[tuple[str, str]]:
+        return [(build.build_id, build.state) for build in await deployment.list_builds()]
+
+    async def is_listed() -> bool:
+        return len(await list_states()) == 2
+
+    async with run_configured_workers(settings, DEV_TIMING):
+        assert await list_states() == [("7.1", "current")]
+    async with run_configured_workers(settings.replace(build_id="7.2"), DEV_TIMING):
+        await wait_until(is_listed)
+    assert await list_states() == [("7.1", "current"), ("7.2", "inactive")]
 
 
 def test_a_qdrant_url_that_is_none_is_something_broken(

@@ -6,6 +6,7 @@ only, because it enters workflow history.
 
 from collections.abc import Mapping
 from datetime import date, datetime
+from functools import cached_property
 from typing import Literal
 
 from waystation.agents.action_approvals import ActionDecision, ActionQuestion
@@ -30,6 +31,7 @@ from waystation.budgets.budget import BudgetAccount, RunUsage
 from waystation.context.compaction import (
     EDIT_PREFIX,
     TOO_LATE_REASON,
+    AgentCompaction,
     CompactionOutcome,
     CompactionStatus,
     CompactionTotals,
@@ -230,9 +232,7 @@ class AgentRun(Value):
             case BudgetExhausted():
                 return base.replace(phase="spent", needed=outcome.needed, no_reply_reason=outcome.unanswered)
             case OperatorActionRequired():
-                return base.replace(
-                    phase="spent", needed=Amount(), halt_reason=outcome.reason, halted_until=outcome.resets_at
-                )
+                return base.halt(outcome.reason, outcome.resets_at)
             case SubagentsRequested() | ApprovalRequired():
                 return base._waiting_for(outcome)
             case TurnLimitReached() | Interrupted():
@@ -365,6 +365,20 @@ class AgentRun(Value):
             no_reply_reason="",
         )
 
+    @cached_property
+    def agent_compactions(self) -> tuple[AgentCompaction, ...]:
+        """Its newest compactions, as shown to people. Cached because a task shows those of all runs at each change."""
+        return tuple(AgentCompaction(agent=self.run.step_id, **one.model_dump()) for one in self.compactions)
+
+    def halt(self, reason: str, until: datetime | None = None) -> "AgentRun":
+        """Wait for a person, who lets the run go on or ends it; more budget alone does not help.
+
+        Args:
+            reason: What a person must mend.
+            until: When the cause ends by itself; None if that is not known.
+        """
+        return self.replace(phase="spent", needed=Amount(), halt_reason=reason, halted_until=until)
+
     def finish_partial(self, reason: str) -> "AgentRun":
         """Deliver what exists, marked partial, with the reason and with any earlier obstacle."""
         before = self.halt_reason or (format_unanswered_call(self.no_reply_reason) if self.no_reply_reason else "")
@@ -395,7 +409,7 @@ class AgentRun(Value):
         """Number of committed compactions."""
         return self.all_compactions.effective_count
 
-    @property
+    @cached_property
     def all_compactions(self) -> CompactionTotals:
         """Totals of all compactions of this run."""
         return self.earlier_compactions + CompactionTotals.from_outcomes(self.compactions)

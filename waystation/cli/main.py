@@ -92,6 +92,7 @@ GROUPS = {
         "tools": CommandInfo("tools", "List the tools of tool servers, with their approvals and restrictions."),
         "secrets": CommandInfo("serve", "Store, list and delete the encrypted secrets of tool servers."),
         "worker": CommandInfo("platform", "Run workers for an existing Temporal server."),
+        "deploy": CommandInfo("deploy", "Choose the build of the workers that gets new tasks, or roll it back."),
         "store": CommandInfo("store", "Inspect and upgrade the store's database."),
         "codec-server": CommandInfo("codec_server", "Decrypt payloads for the Temporal UI."),
     },

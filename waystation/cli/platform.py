@@ -187,7 +187,8 @@ async def run_local_workers(settings: Settings) -> AsyncGenerator[None]:
         from waystation.workers.queues import DEV_TIMING  # noqa: PLC0415
         from waystation.workers.wiring import run_configured_workers  # noqa: PLC0415
 
-    async with run_configured_workers(settings, DEV_TIMING):
+    # An earlier build's workers do not run next to these, so that tasks of that build would wait for ever.
+    async with run_configured_workers(settings.replace(versioning=False), DEV_TIMING):
         yield
 
 

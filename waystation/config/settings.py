@@ -244,6 +244,17 @@ class Settings(
         description="Queues that a worker polls, separated by commas: workflows, agents, context. Default: all. Fewer "
         "queues need QDRANT_URL.",
     )
+    versioning: bool = Field(
+        default=False,
+        description="Whether workers take part in Temporal's worker versioning: tasks stay on the build that they "
+        "began with until they can change (docs/how-to/deploy-and-roll-back.md). `dev` and `up` never do.",
+    )
+    build_id: str | None = Field(
+        default=None,
+        pattern="^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$",
+        description="Build id of a worker's code, like a version or a commit. All workers of one build have the same. "
+        "Default: the version of Waystation.",
+    )
     agents_at_once: int = Field(
         default=32, ge=1, description="Maximum number of legs and plans that a worker runs at the same time."
     )

@@ -10,6 +10,11 @@ QUEUES = (WORKFLOWS_QUEUE, AGENTS_QUEUE, CONTEXT_QUEUE)
 QUEUE_PREFIX = "waystation-"
 
 
+def make_deployment_name(prefix: str) -> str:
+    """Return the name of the worker deployment of the installation with this prefix. It may contain no dot."""
+    return f"{QUEUE_PREFIX}{prefix}".rstrip("-.")
+
+
 def add_installation_prefix(prefix: str, name: str) -> str:
     """Return the name of a queue, workflow or schedule on the server for the installation with this prefix."""
     return name if name.startswith(prefix) else prefix + name
@@ -37,10 +42,15 @@ SESSION_CONTINUES = "SessionContinues"
 TASK_WORKFLOW = "Task"
 BUDGET_ANSWER = "budget_answer"
 SUBAGENT_NEWS = "subagent_news"
+DEPLOYMENT_CHANGED = "deployment_changed"
 PROGRESS = "progress"
 PHASE = "phase"
 
+UNEXPECTED_FAILURE = "UnexpectedFailure"
+"""Type of the error of an activity that was given up after repeated errors of no known kind."""
+
 SUBAGENT_WORKFLOW = "Subagent"
+NOTIFICATION_WORKFLOW = "Notice"
 
 SEARCH_MEMORY = "SearchMemory"
 COUNT_PASSAGES = "CountPassages"
@@ -49,6 +59,7 @@ FORGET_WORKFLOW = "Forget"
 RETENTION_WORKFLOW = "Retention"
 ERASE_WORKFLOW = "ErasePerson"
 SCHEDULED_RUN_WORKFLOW = "ScheduledRun"
+TASK_ENDED = "task_ended"
 
 
 SCHEDULE_ID_PREFIX = "schedule-"

@@ -200,6 +200,8 @@ class TaskWorkflowInput(Value):
     """Names whose verified answers alone take effect; set by the worker that admitted the task."""
     documents: int = 0
     """Number of documents."""
+    scheduled_run: str = ""
+    """ID of the workflow of the scheduled run that waits for the task; empty if none does."""
     rewind: TaskRewind | None = None
     """Set if the task has ended before and continues from here."""
     forked: bool = False

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 from waystation.agents.agent_run import AgentRun
 from waystation.agents.delegation import get_parent_id
 from waystation.budgets.budget import RunUsage, sum_run_usage
-from waystation.context.compaction import AgentCompaction, CompactionTotals
+from waystation.context.compaction import CompactionTotals
 from waystation.context.transcript import CallIntent, Charge
 from waystation.kernel.amount import Amount, Limit, format_used_amount
 from waystation.kernel.errors import BadInput
@@ -83,10 +83,21 @@ def _state_of(run: AgentRun, *, asked: bool) -> StepState:
 
 
 def build_task_progress(
-    state: TaskState, ref: TaskRef, config: TaskConfig, title: str, privacy: RedactionPolicy | None = None
+    state: TaskState,
+    ref: TaskRef,
+    config: TaskConfig,
+    title: str,
+    privacy: RedactionPolicy | None = None,
+    *,
+    lists_compactions: bool = True,
 ) -> TaskProgress:
-    """Build the progress that people see."""
+    """Build the progress that people see.
+
+    Without a list of compactions it has the totals alone: a task's details in the Temporal UI show no more, and are
+    built at every change.
+    """
     runs = state.all_runs
+    added_up = {run.run.step_id: run.earlier_compactions if lists_compactions else run.all_compactions for run in runs}
     return TaskProgress(
         task_id=ref.task_id,
         phase=state.phase,
@@ -103,12 +114,8 @@ def build_task_progress(
         ),
         totals=state.totals,
         legs=sum(run.leg - 1 for run in runs),
-        compactions=tuple(
-            AgentCompaction(agent=run.run.step_id, **compaction.model_dump())
-            for run in runs
-            for compaction in run.compactions
-        ),
-        earlier_compactions={run.run.step_id: run.earlier_compactions for run in runs if run.earlier_compactions.count},
+        compactions=tuple(one for run in runs for one in run.agent_compactions) if lists_compactions else (),
+        earlier_compactions={agent: totals for agent, totals in added_up.items() if totals.count},
         approvals=state.approvals,
         rejected_messages=state.rejected_messages,
         context_edits=tuple(edit for run in runs for edit in run.context_edits),

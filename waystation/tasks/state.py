@@ -6,6 +6,7 @@ Includes requests for tool calls, and subagents, which get a part of their paren
 import json
 from collections.abc import Iterable
 from datetime import datetime
+from functools import cached_property
 
 from waystation.agents.action_approvals import AUTHORISED_IN_ADVANCE, ActionDecision
 from waystation.agents.agent_run import AgentRun, build_budget_forecast
@@ -127,7 +128,7 @@ class TaskState(Value):
         """Started runs, and those that restart."""
         return (*self.runs.values(), *self.suspended_runs.values())
 
-    @property
+    @cached_property
     def totals(self) -> RunUsage:
         """Usage of planning, oversight and all agents together."""
         return sum_run_usage((self.planning, *self.oversight.totals, *(run.totals for run in self.all_runs)))
