@@ -473,8 +473,8 @@ class AccessGuard:
         return self._access.make_key_cookie(given.split("_")[1])
 
 
-READ_DOCUMENTS = "/documents/read"
-"""End of the path that reads files and changes nothing."""
+READ_DOCUMENTS = ("/documents/read", "/documents/check")
+"""Ends of paths that read files and change nothing."""
 _HANDS_IN = ("/v1/tasks", "/fork", "/submit")
 _AT_MOST_ONCE = ("/approve", "/deny", "/deliver", "/limit", "/cancel")
 

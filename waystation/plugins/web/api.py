@@ -54,6 +54,7 @@ from waystation.plugins.web.request_bodies import (
     set_session_limit,
     submit_new_task,
 )
+from waystation.plugins.web.upload_checks import FileChecks, check_uploads
 from waystation.security.untrusted import replace_control_characters
 from waystation.tasks.progress import DayRange, SpendingReport
 from waystation.tasks.signals import SIGNALS, AnswerResult, UpdateResult
@@ -294,6 +295,15 @@ async def post_read_documents(
     The files are sent as a form (`multipart/form-data`), all in the field `documents`.
     """
     return await reader.load(client, documents, redacted=redacted)
+
+
+@v1.post("/documents/check")
+async def post_check_documents(documents: UploadedFiles) -> FileChecks:
+    """Get whether each of these files can be used for a task, and about how many tokens its text has.
+
+    The files are sent as for `/v1/documents/read`. Nothing is stored.
+    """
+    return await check_uploads(documents)
 
 
 @v1.get("/tasks/{task}/compactions")
