@@ -66,7 +66,7 @@ async def test_the_form_has_a_plan_wait_and_says_what_a_task_may_spend_before_it
                 assert client.taken is not None
                 waits.append(client.taken.review_plan)
     assert waits == [None, True]
-    assert "Nothing said, a task may spend 600,000 tokens, each agent of it 100,000 tokens" in front.text
+    assert "a task may spend 600,000 tokens, and each of its agents 100,000 tokens" in front.text
 
 
 def notes(count: int) -> tuple[SourceDocument, ...]:

@@ -22,11 +22,14 @@ class AmountChoice(NamedTuple):
 
 
 def build_amount_choices(request: ApprovalView) -> tuple[AmountChoice, ...]:
-    """Return amounts to choose from: what was asked for, and what finishing may take, if that is more.
-
-    An amount that the task's ceiling does not allow is left out.
+    """Return amounts to choose from: what was asked for; the minimum, if that is less; what finishing may take, if
+    that is more and the task's ceiling allows it.
     """
     choices = [AmountChoice("", f"{format_amount(request.requested)}, as requested")]
+    if not request.needed.is_zero and not request.requested.subtract_clamped(request.needed).is_zero:
+        choices.append(
+            AmountChoice(format_written_amount(request.needed), f"{format_amount(request.needed)}, the minimum")
+        )
     forecast = request.forecast
     if forecast is not None:
         is_more = not forecast.needed_to_finish.subtract_clamped(request.requested).is_zero

@@ -43,6 +43,7 @@ from waystation.plugins.web.request_bodies import (
     TenantClient,
     TenantServiceProvider,
     cancel_task,
+    create_report_link,
     deliver_task,
     deny_task_request,
     edit_agent_context,
@@ -54,6 +55,7 @@ from waystation.plugins.web.request_bodies import (
     set_session_limit,
     submit_new_task,
 )
+from waystation.plugins.web.shares import LinkPath, MadeReportLink, NewReportLink, ReportLink, ReportLinks
 from waystation.plugins.web.upload_checks import FileChecks, check_uploads
 from waystation.security.untrusted import replace_control_characters
 from waystation.tasks.progress import DayRange, SpendingReport
@@ -261,6 +263,30 @@ async def post_picture(
 ) -> Response:
     """Draw the page of a cited PDF with the cited passage marked."""
     return await draw_uploaded_passage(client, await client.resolve_task_id(task), source, [document])
+
+
+@v1.get("/tasks/{task}/shares")
+async def get_shares(
+    client: TenantClient, principal: CurrentPrincipal, links: ReportLinks, task: TaskPath
+) -> tuple[ReportLink, ...]:
+    """List the links to a task's report, the newest first, with their last use."""
+    return links.list_links(principal.tenant, await client.resolve_task_id(task))
+
+
+@v1.post("/tasks/{task}/shares", status_code=201)
+async def post_share(
+    client: TenantClient, principal: CurrentPrincipal, links: ReportLinks, task: TaskPath, body: NewReportLink
+) -> MadeReportLink:
+    """Make a read-only link to a task's report as it is now. Its address is in this answer only."""
+    return await create_report_link(client, principal, links, task, body)
+
+
+@v1.delete("/tasks/{task}/shares/{link}")
+async def delete_share(
+    client: TenantClient, principal: CurrentPrincipal, links: ReportLinks, task: TaskPath, link: LinkPath
+) -> ReportLink:
+    """Revoke a link."""
+    return links.revoke(principal.tenant, await client.resolve_task_id(task), link, utc_now())
 
 
 @v1.get("/tasks/{task}/draft", response_model=ReportView, responses=FILES)

@@ -4,10 +4,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from http import HTTPStatus
 from secrets import token_hex
+from time import monotonic
 from types import MappingProxyType
 from typing import Annotated, NamedTuple, get_args
 
 from fastapi import APIRouter, Query, Request
+from fastapi import Path as PathField
 from pydantic import TypeAdapter, ValidationError, field_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
@@ -38,6 +40,7 @@ from waystation.plugins.web.access import (
     SIGN_IN,
     AccessPolicy,
     CurrentPrincipal,
+    RateLimiter,
     get_principal,
     get_redirect_path,
 )
@@ -77,9 +80,11 @@ from waystation.plugins.web.request_bodies import (
     NewTask,
     TaskPath,
     TenantClient,
+    TenantServiceProvider,
     answer_selected_requests,
     build_task_request,
     cancel_task,
+    create_report_link,
     deliver_task,
     deny_task_request,
     deny_task_requests,
@@ -93,6 +98,14 @@ from waystation.plugins.web.request_bodies import (
     parse_task_budget,
     use_session_documents,
 )
+from waystation.plugins.web.shares import (
+    DEFAULT_DAYS,
+    LinkPath,
+    MadeReportLink,
+    NewReportLink,
+    ReportLinks,
+    ReportLinkStore,
+)
 from waystation.plugins.web.task_page import (
     MAX_DOCUMENT_LINES,
     LinkBuilder,
@@ -101,6 +114,7 @@ from waystation.plugins.web.task_page import (
     extract_cited_lines,
     load_exported_report,
     mark_cited_lines,
+    render_linked_markup,
     render_report_markup,
     render_run_file,
     render_template,
@@ -115,6 +129,8 @@ from waystation.tasks.view import PendingApproval, TaskFilter, TaskView, list_pe
 
 MAX_REASON_CHARACTERS = 300
 """Maximum characters of the reason why a page left a file out."""
+SHARED_AT_ONCE, SHARED_A_SECOND = 60, 1.0
+"""Rate limit of requests for shared reports from one address."""
 AT_ONCE = 50
 """Maximum number of requests that one confirmation answers."""
 MAX_FORM_FIELDS = AT_ONCE + 20
@@ -483,6 +499,7 @@ async def _task(
         seen=seen,
         request_id=back.value("fork", "request_id") or token_hex(8),
         waiting=waiting,
+        shareable=request.app.state.links is not None,
     )
 
 
@@ -553,6 +570,117 @@ async def render_picture_by_form(
         return await draw_uploaded_passage(client, await client.resolve_task_id(task), source, _files_of(form))
 
     return await _taken(request, act)
+
+
+@pages.get("/tasks/{task}/shares")
+async def render_shares_page(
+    request: Request, client: TenantClient, principal: CurrentPrincipal, links: ReportLinks, task: TaskPath
+) -> HTMLResponse:
+    """Render the links to a task's report, and the form for another."""
+    return await _shares(request, client, principal, links, task)
+
+
+async def _shares(
+    request: Request,
+    client: Client,
+    principal: Principal,
+    links: ReportLinkStore,
+    task: str,
+    made: MadeReportLink | None = None,
+    back: RejectedForm = NO_REJECTED_FORM,
+) -> HTMLResponse:
+    task_id = await client.resolve_task_id(task)
+    view = await client.get_last_known_task(task_id)
+    return _page(
+        request,
+        "shares.html",
+        back=back,
+        task_id=task_id,
+        title=view.title,
+        made=made,
+        address=f"{str(request.base_url).rstrip('/')}{made.path}" if made else "",
+        local=not _access(request).names,
+        links=links.list_links(principal.tenant, task_id),
+        default_days=DEFAULT_DAYS,
+        now=utc_now(),
+    )
+
+
+@pages.post("/tasks/{task}/shares")
+async def share_by_form(
+    request: Request, client: TenantClient, principal: CurrentPrincipal, links: ReportLinks, task: TaskPath
+) -> Response:
+    """Make a read-only link to the report, and show it once."""
+
+    async def act(form: FormData) -> Response:
+        given = {"days": _field(form, "days"), "sources": bool(_field(form, "sources"))}
+        wanted = FormErrorCollector().build_or_raise(lambda: NewReportLink.model_validate(given))
+        made = await create_report_link(client, principal, links, task, wanted)
+        return await _shares(request, client, principal, links, task, made)
+
+    return await _taken(request, act, lambda sent: _shares(request, client, principal, links, task, back=sent), "share")
+
+
+@pages.post("/tasks/{task}/shares/{link}/revoke")
+async def revoke_by_form(
+    request: Request,
+    client: TenantClient,
+    principal: CurrentPrincipal,
+    links: ReportLinks,
+    task: TaskPath,
+    link: LinkPath,
+) -> Response:
+    """Revoke a link to the report."""
+
+    async def act(_: FormData) -> Response:
+        task_id = await client.resolve_task_id(task)
+        links.revoke(principal.tenant, task_id, link, utc_now())
+        return RedirectResponse(f"/tasks/{task_id}/shares", 303)
+
+    return await _taken(request, act)
+
+
+_SHARED_RATE = RateLimiter(SHARED_AT_ONCE, SHARED_A_SECOND)
+
+
+@pages.get("/shared/{address}")
+async def render_shared_page(
+    request: Request,
+    links: ReportLinks,
+    address: Annotated[str, PathField(max_length=200)],
+    source: Annotated[int, Query(ge=0, le=100_000)] = 0,
+) -> HTMLResponse:
+    """Render one report for a person who has a link to it, and nothing else."""
+    if not _SHARED_RATE.try_acquire(request.client.host if request.client else "", monotonic()):
+        raise HTTPException(429, "too many requests for shared reports came from this address: try again in a minute")
+    shared = links.open_link(address, utc_now())
+    tenants: TenantServiceProvider = request.app.state.tenants
+    if shared is None:
+        raise HTTPException(404, "this link is unknown, has expired, or was revoked: ask its sender for another")
+    client, link = await tenants.get_client(shared.tenant), shared.link
+    view = await client.get_last_known_task(link.task_id)
+    report = await load_exported_report(client, view, link.version)
+    if report is None:
+        raise HTTPException(404, "this report does not exist any more: ask the sender of the link")
+    cited = next((one for one in report.sources if link.sources and one.number == source), None)
+    lines, remark = (), ""
+    if cited is not None:
+        try:
+            lines = extract_cited_lines(await client.get_document_text(link.task_id, cited.document), cited, around=0)
+        except BadInput as gone:
+            remark = str(gone)
+    own = report.replace(account=())
+    return HTMLResponse(
+        render_template(
+            "shared.html",
+            title=report.title,
+            report=await render_linked_markup(own, f"/shared/{address}" if link.sources else ""),
+            source=cited,
+            lines=lines,
+            remark=remark,
+            expires_at=link.expires_at,
+        )
+    )
 
 
 @pages.get("/tasks/{task}/draft")

@@ -29,12 +29,14 @@ from waystation.documents.document_loading import (
 from waystation.documents.documents import MAX_TASK_DOCUMENTS, SkippedItem, SourceDocument
 from waystation.documents.procedures import Procedures
 from waystation.kernel.amount import UNLIMITED, Amount, Limit, parse_bounded_limit, parse_limit
+from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, WaystationError
 from waystation.kernel.value import VALUE_ERROR_PREFIX, Value, describe_fault
 from waystation.memory.passages import MemoryExcerpt, MemoryQuery
 from waystation.plugins.web.access import CurrentPrincipal
 from waystation.plugins.web.event_feed import EventFeed
 from waystation.plugins.web.principals import Principal
+from waystation.plugins.web.shares import MadeReportLink, NewReportLink, ReportLinkStore
 from waystation.security.untrusted import (
     ServerNames,
     is_blank,
@@ -627,6 +629,17 @@ async def fork_task(client: Client, task: str, body: NewFork, request_id: str) -
     limit = parse_optional_limit(body.budget)
     wish = ForkRequest(step=body.step, request_id=request_id, instructions=body.instructions, budget=limit)
     return await client.fork(await client.resolve_task_id(task), wish)
+
+
+async def create_report_link(
+    client: Client, principal: Principal, links: ReportLinkStore, task: str, wanted: NewReportLink
+) -> MadeReportLink:
+    """Make a link to the newest report of a task. Raises BadInput if there is none."""
+    task_id = await client.resolve_task_id(task)
+    version = (await client.load_report(task_id)).version
+    if version is None:
+        raise BadInput(f"{task_id} has no report yet")
+    return links.create_link(principal.tenant, task_id, version, wanted, principal.name, utc_now())
 
 
 def raise_if_refused(answer: AnswerResult) -> AnswerResult:

@@ -249,11 +249,11 @@ def describe_progress(view: TaskView) -> str:
     return f"{finished} of {format_count(len(view.steps), 'step')} finished{now}."
 
 
-async def load_exported_report(client: Client, view: TaskView) -> ExportedReport | None:
-    """Load the newest report for export; None if there is none."""
+async def load_exported_report(client: Client, view: TaskView, version: int | None = None) -> ExportedReport | None:
+    """Load the shown report, or this version of it, for export; None if there is none."""
     if view.shown_report is None:
         return None
-    version = view.shown_report.number
+    version = version or view.shown_report.number
     text = await client.get_report(view.task_id, version)
     imprint = ReportMetadata(task_id=view.task_id, phase=view.phase, version=version)
     return await run_in_threadpool(lambda: build_report_export(parse_stored_report(text), imprint))
@@ -271,7 +271,11 @@ async def render_report_markup(
 
     The renderer escapes all text.
     """
-    page = f"/tasks/{task_id}/report" if kind == "pages" else ""
+    return await render_linked_markup(exported, f"/tasks/{task_id}/report" if kind == "pages" else "")
+
+
+async def render_linked_markup(exported: ExportedReport, page: str) -> Markup:
+    """Render a report whose citations link to `page` with their number; empty: to the list of sources below it."""
     return Markup(await run_in_threadpool(render_html_body, exported, page))
 
 
@@ -287,10 +291,10 @@ class CitedLine(NamedTuple):
     cited: bool
 
 
-def extract_cited_lines(text: str, source: NumberedSource) -> tuple[CitedLine, ...]:
-    """Return the cited lines with their surroundings."""
+def extract_cited_lines(text: str, source: NumberedSource, around: int = LINES_AROUND) -> tuple[CitedLine, ...]:
+    """Return the cited lines, with so many lines before and after them."""
     lines = text.split("\n")
-    first, last = max(1, source.first_line - LINES_AROUND), min(len(lines), source.last_line + LINES_AROUND)
+    first, last = max(1, source.first_line - around), min(len(lines), source.last_line + around)
     shown_lines = range(first, min(last, first + MAX_CITED_LINES) + 1)
     return tuple(
         CitedLine(number, lines[number - 1], source.first_line <= number <= source.last_line) for number in shown_lines

@@ -187,6 +187,7 @@ const follow = () => {
     withoutBar("news");
     localTimes(live);
     enableCopying(live);
+    rememberName(live);
     const sameAs = (one) => one.tagName === chosen.tagName && one.textContent === chosen.textContent && one.href === chosen.href;
     const parts = () => [...live.querySelectorAll("a, button, summary, [tabindex]")];
     const next = chosen ? places.get(keyOf(chosen)) ?? parts().find(sameAs) : shown ? kept[0] : null;
@@ -238,8 +239,17 @@ const enableCopying = (part) => {
   }
 };
 
+// A name that a person has given once, in this browser.
+const rememberName = (part) => {
+  for (const field of part.querySelectorAll("input[name=by]")) {
+    field.value ||= field.defaultValue = localStorage.getItem("name") ?? "";
+    field.addEventListener("change", () => localStorage.setItem("name", field.value));
+  }
+};
+
 localTimes(document);
 enableCopying(document);
+rememberName(document);
 if (events) follow();
 
 // A browser may say by itself that something waits, if a person wants that.
