@@ -389,11 +389,13 @@ async def _session(
     request: Request, client: Client, name: str, limit_set: Limit | None = None, back: RejectedForm = NO_REJECTED_FORM
 ) -> HTMLResponse:
     tasks, now = await client.list_tasks(TaskFilter(session=name)), utc_now()
+    first_title = tasks[-1].title if 0 < len(tasks) < DEFAULT_TASK_LIMIT else ""
     return _page(
         request,
         "session.html",
         back=back,
         session=name,
+        first_title=first_title,
         tasks=tasks,
         newest=DEFAULT_TASK_LIMIT,
         now=now,
