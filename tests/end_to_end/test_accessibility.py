@@ -39,6 +39,7 @@ def test_no_page_has_a_serious_fault_narrow_or_wide_light_or_dark_and_keys_suffi
         "/documents",
         f"/?follow={ended}",
         f"/tasks/{ended}/document?name=a.md",
+        f"/tasks/{ended}/shares",
         "/memory?query=harbour",
         "/sessions",
         "/session?name=default",

@@ -15,17 +15,17 @@ const complain = (form, words) => {
 
 // The form as it came back, with the files that it had: no server can put those in.
 const swap = (form, fresh) => {
-  const zone = form.querySelector("[data-uploads]"), place = fresh.querySelector("[data-uploads]");
-  if (zone && place) place.replaceWith(zone);
-  for (const files of form.querySelectorAll("input[type=file]:not([data-uploads] *)")) {
+  for (const files of form.querySelectorAll("input[type=file]")) {
     const place = fresh.querySelector(`input[name="${files.name}"]`);
     if (!place) continue;
     for (const name of ["aria-invalid", "aria-describedby"]) {
       if (place.hasAttribute(name)) files.setAttribute(name, place.getAttribute(name));
       else files.removeAttribute(name);
     }
-    place.replaceWith(files);
+    if (!files.closest("[data-uploads]")) place.replaceWith(files);
   }
+  const zone = form.querySelector("[data-uploads]");
+  if (zone) fresh.querySelector("[data-uploads]")?.replaceWith(zone);
   form.replaceWith(fresh);
   asTyped(fresh);
   (fresh.querySelector("[aria-invalid]") ?? fresh.querySelector(".fault"))?.focus();
