@@ -6,7 +6,7 @@ from http import HTTPStatus
 from secrets import token_hex
 from time import monotonic
 from types import MappingProxyType
-from typing import Annotated, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple, get_args
 
 from fastapi import APIRouter, Query, Request
 from fastapi import Path as PathField
@@ -419,6 +419,42 @@ async def session_limit_by_form(request: Request, client: TenantClient) -> Respo
     return await _taken(
         request, act, lambda sent: _session(request, client, sent.typed.get("name", ""), back=sent), "limit"
     )
+
+
+@pages.get("/schedules")
+async def render_schedules_page(request: Request, client: TenantClient) -> HTMLResponse:
+    """Render the schedules with their next run, and what their last run did."""
+    try:
+        found, remark = await (await client.get_schedule_client()).list(), ""
+    except Unreachable as away:
+        found, remark = (), str(away)
+    return _page(request, "schedules.html", schedules=found, remark=remark)
+
+
+ScheduleName = Annotated[str, PathField(pattern="^[a-z0-9][a-z0-9-]{0,59}$")]
+ScheduleAction = Literal["run", "pause", "resume", "remove"]
+
+
+@pages.post("/schedules/{name}/{action}")
+async def change_schedule_by_form(
+    request: Request, client: TenantClient, principal: CurrentPrincipal, name: ScheduleName, action: ScheduleAction
+) -> Response:
+    """Run, pause, resume or remove a schedule."""
+
+    async def act(_: FormData) -> Response:
+        schedules, by = await client.get_schedule_client(), principal.name or "a person on the page"
+        match action:
+            case "run":
+                await schedules.trigger(name)
+            case "pause":
+                await schedules.pause(name, f"paused by {by}")
+            case "resume":
+                await schedules.resume(name, f"resumed by {by}")
+            case "remove":
+                await schedules.remove(name)
+        return RedirectResponse("/schedules", 303)
+
+    return await _taken(request, act)
 
 
 class MemoryMatchView(NamedTuple):

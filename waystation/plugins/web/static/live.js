@@ -76,12 +76,12 @@ const countWaiting = async () => {
 
 const follow = () => {
   const page = live?.dataset.page || location.pathname + location.search;
-  let source = null, heard = Date.now(), begun = 0, renewed = Date.now(), took = 0, asking = false, onceMore = false;
+  let source = null, heard = Date.now(), known = heard, begun = 0, renewed = heard, took = 0, asking = false, onceMore = false;
   let soon = null, later = null, again = null, news = false;
 
   const isWriting = () => fieldsOf(live).some((field) => field === document.activeElement || isTyped(field));
   const hangUp = () => { source?.close(); source = null; };
-  const hear = () => { heard = Date.now(); withoutBar("lost"); };
+  const hear = () => { heard = known = Date.now(); withoutBar("lost"); };
   const connect = (after) => {
     hangUp();
     heard = begun = Date.now();
@@ -154,7 +154,7 @@ const follow = () => {
       return bar("lost", words, link);
     }
     const why = status ? `answers ${status}` : "does not answer";
-    const at = new Date(Math.max(heard, renewed)).toLocaleTimeString();
+    const at = new Date(Math.max(known, renewed)).toLocaleTimeString();
     bar("lost", `The server ${why}. This page shows what it knew at ${at}, and continues by itself once the server is back.`);
   };
 
