@@ -56,7 +56,7 @@ from waystation.plugins.web.request_bodies import (
     submit_new_task,
 )
 from waystation.plugins.web.shares import LinkPath, MadeReportLink, NewReportLink, ReportLink, ReportLinks
-from waystation.plugins.web.upload_checks import FileChecks, check_uploads
+from waystation.plugins.web.upload_checks import FileCheckResult, check_uploads
 from waystation.security.untrusted import replace_control_characters
 from waystation.tasks.progress import DayRange, SpendingReport
 from waystation.tasks.signals import SIGNALS, AnswerResult, UpdateResult
@@ -324,7 +324,7 @@ async def post_read_documents(
 
 
 @v1.post("/documents/check")
-async def post_check_documents(documents: UploadedFiles) -> FileChecks:
+async def post_check_documents(documents: UploadedFiles) -> FileCheckResult:
     """Get whether each of these files can be used for a task, and about how many tokens its text has.
 
     The files are sent as for `/v1/documents/read`. Nothing is stored.

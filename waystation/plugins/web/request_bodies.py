@@ -265,7 +265,7 @@ def parse_optional_limit(text: str | None) -> Limit | None:
         raise BadInput(str(error)) from error
 
 
-class ReadUploads(NamedTuple):
+class UploadReadResult(NamedTuple):
     """Uploaded files that were read, each from a folder whose name is its number."""
 
     paths: Sequence[str]
@@ -291,7 +291,7 @@ _READABLE = "text.txt"
 """A file that can always be read: without any, a folder is an error that names only a few of its files."""
 
 
-async def read_uploads(files: Sequence[UploadFile]) -> ReadUploads:
+async def read_uploads(files: Sequence[UploadFile]) -> UploadReadResult:
     """Read uploaded files as `submit --docs` does."""
     paths = [sanitize_upload_path(file.filename or "") for file in files]
     with TemporaryDirectory() as folder:
@@ -303,7 +303,7 @@ async def read_uploads(files: Sequence[UploadFile]) -> ReadUploads:
         (File(folder) / str(len(files)) / _READABLE).write_text("text", encoding="utf-8")
         found = await run_in_threadpool(load_documents, [File(folder)])
     documents = [one for one in found.documents if _number(one.name) < len(files)]
-    return ReadUploads(paths, found.replace(documents=tuple(documents)))
+    return UploadReadResult(paths, found.replace(documents=tuple(documents)))
 
 
 async def load_uploads(files: Sequence[UploadFile]) -> DocumentLoadResult:

@@ -37,7 +37,7 @@ class FileCheck(Value):
     """Parts of it that cannot be used, such as `page 3`."""
 
 
-class FileChecks(Value):
+class FileCheckResult(Value):
     """The files in the order in which they were sent."""
 
     files: tuple[FileCheck, ...]
@@ -51,11 +51,11 @@ def classify_reason(reason: str) -> FileState:
 _READING = asyncio.Semaphore(AT_ONCE)
 
 
-async def check_uploads(files: Sequence[UploadFile]) -> FileChecks:
+async def check_uploads(files: Sequence[UploadFile]) -> FileCheckResult:
     """Read the files as a task would, and return what can be used of each."""
     async with _READING:
         read = await read_uploads(files)
-        return await run_in_threadpool(lambda: FileChecks(files=tuple(_check(*one) for one in read.list_files())))
+        return await run_in_threadpool(lambda: FileCheckResult(files=tuple(_check(*one) for one in read.list_files())))
 
 
 def _check(path: str, text: str | None, skipped: Sequence[SkippedItem]) -> FileCheck:
