@@ -146,7 +146,7 @@ QUICK = {
         unattended_approvals
     """),
     "web": _modules("""
-        charts event_listeners page_costs page_requests server_shutdown timeline_pictures
+        charts event_listeners page_amounts page_costs page_requests server_shutdown timeline_pictures
     """),
     "wire": _modules("""
         anthropic_search bad_endpoints chat_model_contract partial_replies prefix_cache scripted_model
