@@ -21,11 +21,15 @@ def make_finished(tokens: int, cost_usd: float | None = None) -> TaskView:
 
 def test_a_person_chooses_between_what_was_asked_for_the_minimum_and_what_finishing_may_take() -> None:
     forecast = PENDING_APPROVAL_FORECAST.replace(cost_to_finish=Amount(tokens=61_400), headroom=Limit(tokens=90_000))
-    assert choose(PENDING_APPROVAL.replace(forecast=forecast)) == {
+    assert choose(PENDING_APPROVAL.replace(forecast=forecast, needed=Amount(tokens=4_000))) == {
         "30,000 tokens, as requested": "",
-        "900 tokens, the minimum": "900",
+        "4,000 tokens, the minimum": "4000",
         "about 61,000 tokens, to finish": "61000",
     }
+
+
+def test_a_minimum_that_would_be_refused_as_a_forgotten_unit_is_not_suggested() -> None:
+    assert list(choose(PENDING_APPROVAL)) == ["30,000 tokens, as requested"]
 
 
 def test_an_amount_over_the_ceiling_or_under_the_requested_one_is_not_suggested_for_finishing() -> None:

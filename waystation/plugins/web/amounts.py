@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
+from waystation.budgets.budget import MIN_BUDGET_TOKENS
 from waystation.kernel.amount import Amount, format_amount, format_tokens_short, format_usd, format_usd_short
 from waystation.kernel.text import format_count
 from waystation.tasks.details import round_amount
@@ -22,14 +23,13 @@ class AmountChoice(NamedTuple):
 
 
 def build_amount_choices(request: ApprovalView) -> tuple[AmountChoice, ...]:
-    """Return amounts to choose from: what was asked for; the minimum, if that is less; what finishing may take, if
-    that is more and the task's ceiling allows it.
+    """Return amounts to choose from: what was asked for; the minimum, if that is less and no negligible amount; what
+    finishing may take, if that is more and the task's ceiling allows it.
     """
     choices = [AmountChoice("", f"{format_amount(request.requested)}, as requested")]
-    if not request.needed.is_zero and not request.requested.subtract_clamped(request.needed).is_zero:
-        choices.append(
-            AmountChoice(format_written_amount(request.needed), f"{format_amount(request.needed)}, the minimum")
-        )
+    smallest, is_less = request.needed, not request.requested.subtract_clamped(request.needed).is_zero
+    if is_less and (smallest.tokens >= MIN_BUDGET_TOKENS or smallest.micro_usd):
+        choices.append(AmountChoice(format_written_amount(smallest), f"{format_amount(smallest)}, the minimum"))
     forecast = request.forecast
     if forecast is not None:
         is_more = not forecast.needed_to_finish.subtract_clamped(request.requested).is_zero
