@@ -28,17 +28,22 @@ def build_amount_choices(request: ApprovalView) -> tuple[AmountChoice, ...]:
     """
     choices = [AmountChoice("", f"{format_amount(request.requested)}, as requested")]
     smallest, is_less = request.needed, not request.requested.subtract_clamped(request.needed).is_zero
-    if is_less and (smallest.tokens >= MIN_BUDGET_TOKENS or smallest.micro_usd):
+    if is_less and _is_acceptable(smallest):
         choices.append(AmountChoice(format_written_amount(smallest), f"{format_amount(smallest)}, the minimum"))
     forecast = request.forecast
     if forecast is not None:
         is_more = not forecast.needed_to_finish.subtract_clamped(request.requested).is_zero
         to_finish = round_amount(forecast.needed_to_finish)
-        if is_more and forecast.grantable.can_cover(to_finish):
+        if is_more and forecast.grantable.can_cover(to_finish) and _is_acceptable(to_finish):
             choices.append(
                 AmountChoice(format_written_amount(to_finish), f"about {format_amount(to_finish)}, to finish")
             )
     return tuple(choices)
+
+
+def _is_acceptable(amount: Amount) -> bool:
+    """Return whether the written amount is accepted: a small plain number is questioned for its unit."""
+    return amount.tokens >= MIN_BUDGET_TOKENS or amount.micro_usd > 0
 
 
 def format_written_amount(amount: Amount) -> str:
