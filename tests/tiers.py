@@ -37,7 +37,8 @@ QUICK = {
     "attacks": _modules("""
         attacks_browser_pages attacks_confusables attacks_endpoints attacks_exports attacks_files
         attacks_instructions attacks_json attacks_long_numbers attacks_nul attacks_payloads
-        attacks_report_changes attacks_secret_formats attacks_sessions attacks_sign_in attacks_spending
+        attacks_report_changes attacks_secret_formats attacks_sessions attacks_shared_reports attacks_sign_in
+        attacks_spending
         attacks_terminal attacks_web
     """),
     "benchmarks": _modules("""
@@ -55,7 +56,7 @@ QUICK = {
         render_requests render_task
     """),
     "client": _modules("""
-        client_context session_size report_length
+        client_context own_words session_size report_length
     """),
     "config": _modules("""
         model_family_presets presets settings settings_context settings_file settings_hooks settings_models
@@ -148,7 +149,7 @@ QUICK = {
         unattended_approvals
     """),
     "web": _modules("""
-        charts event_listeners page_costs page_requests request_models server_shutdown timeline_pictures
+        charts event_listeners page_amounts page_costs page_requests request_models server_shutdown timeline_pictures
     """),
     "wire": _modules("""
         anthropic_search bad_endpoints chat_model_contract partial_replies prefix_cache scripted_model

@@ -213,8 +213,8 @@ async def test_a_key_given_to_the_form_opens_the_pages_as_its_role_and_name_say(
             assert key not in signed_in.headers["set-cookie"]
             shown[key] = [(await asking.get(path, headers=cookie)).text for path in ("/", f"/tasks/{task}")]
     assert all("Rhea &lt;b&gt;" in page and "Sign out" in page for page in shown[reads])
-    assert not any("Hand in" in page or "Fork" in page for page in shown[reads])
-    assert "Hand in" in shown[approves][0]
+    assert not any("Start research" in page or "Fork" in page for page in shown[reads])
+    assert "Start research" in shown[approves][0]
     assert "Fork" in shown[approves][1]
 
 

@@ -101,6 +101,8 @@ class Returned(HTMLParser):
         self._inside = said.get("id") == self._form if tag == "form" else self._inside
         if not self._inside:
             return
+        if said.get("type") == "radio" and "checked" not in said:
+            return
         if tag in {"input", "textarea"} and "name" in said:
             ticked = said.get("type") != "checkbox" or "checked" in said
             self.fields[said["name"]] = said.get("value", "") if ticked else ""
@@ -143,6 +145,8 @@ ASKS = {
     "question": f"Which harbours {SCRIPT}?",
     "session": "harbours",
     "budget": "9k",
+    "instructions": "Name sources.",
+    "accept": "every depth has a date",
     "review_plan": "yes",
 }
 GOOD, BAD = ("a.md", b"# A\n\nwords"), ("wiki/scan.xyz", bytes(range(256)))
@@ -160,7 +164,7 @@ def files(*given: tuple[str, bytes]) -> list[tuple[str, tuple[str, bytes]]]:
         ({"question": " "}, (GOOD,), "question", "This is empty."),
         ({"session": "s" * 201}, (GOOD,), "session", "at most 200 characters"),
         ({}, (), "documents", "Give the documents to work on"),
-        ({}, (BAD,), "documents", "None of these files can be read (scan.xyz: binary, not text). Give"),
+        ({}, (BAD,), "documents", "None of these files can be read (wiki/scan.xyz: binary, not text). Give"),
     ],
 )
 async def test_a_new_task_that_cannot_be_taken_comes_back_as_it_was_sent(
@@ -241,7 +245,8 @@ async def test_an_amount_that_cannot_be_granted_is_said_at_the_amount_with_note_
     text: str, settings: Settings
 ) -> None:
     task = await store_finished_task(settings)
-    sent = {"mark": ACCESS.csrf_token, "request_id": "writing-1", "add": text, "by": "Ada", "note": "go on"}
+    sent = {"mark": ACCESS.csrf_token, "request_id": "writing-1", "choice": "", "add": text}
+    sent |= {"by": "Ada", "note": "go on"}
     async with desk(settings) as (_, asking):
         answer = await asking.post(f"/tasks/{task}/approve", data=sent)
     back = Returned(f"answer-{task}-writing-1", answer.text)
@@ -267,7 +272,8 @@ async def test_an_answer_that_the_task_refused_comes_back_with_the_reason(
     reason: str, place: str, settings: Settings
 ) -> None:
     task = await store_finished_task(settings)
-    sent = {"mark": ACCESS.csrf_token, "request_id": "writing-1", "add": "$1", "by": "Ada", "note": "go on"}
+    sent = {"mark": ACCESS.csrf_token, "request_id": "writing-1", "choice": "", "add": "$1"}
+    sent |= {"by": "Ada", "note": "go on"}
     async with desk(settings) as (client, asking):
         client.says = AnswerResult(outcome="refused", reason=reason)
         answer = await asking.post(f"/tasks/{task}/approve", data=sent)

@@ -66,7 +66,7 @@ async def test_the_form_has_a_plan_wait_and_says_what_a_task_may_spend_before_it
                 assert client.taken is not None
                 waits.append(client.taken.review_plan)
     assert waits == [None, True]
-    assert "Nothing said, a task may spend 600,000 tokens, each agent of it 100,000 tokens" in front.text
+    assert "a task may spend 600,000 tokens, and each of its agents 100,000 tokens" in front.text
 
 
 def notes(count: int) -> tuple[SourceDocument, ...]:
@@ -128,7 +128,7 @@ async def test_what_is_uploaded_has_names_that_are_apart_and_fit_any_folder() ->
     loaded = await load_uploads([UploadFile(BytesIO(b"# A\n\nwords"), filename=name) for name in given])
     names = [one.name for one in loaded.documents]
     assert names[:2] == ["x.md", "x.md (2)"]
-    assert names[3:] == ["a/index.md", "wiki/b/index.md", "c/b/index.md"]
+    assert names[3:] == ["a/index.md", "b/index.md", "c/b/index.md"]
     assert names[2].endswith("\u5b57.md")
     assert len(names[2].encode()) <= MAX_UPLOAD_NAME_BYTES
 

@@ -35,6 +35,12 @@ def test_no_page_has_a_serious_fault_narrow_or_wide_light_or_dark_and_keys_suffi
     )
     paths = [
         "/",
+        "/inbox",
+        "/schedules",
+        "/documents",
+        f"/?follow={ended}",
+        f"/tasks/{ended}/document?name=a.md",
+        f"/tasks/{ended}/shares",
         "/memory?query=harbour",
         "/sessions",
         "/session?name=default",
@@ -68,9 +74,12 @@ def by_keys(page: Page) -> None:
     """From the list to a task and to the end of what may be done there, without a mouse."""
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Waystation")).to_be_focused()
+    for name in ("Inbox", "Sessions", "Schedules", "Memory", "Documents", "Spending"):
+        page.keyboard.press("Tab")
+        expect(page.get_by_role("navigation").get_by_role("link", name=name)).to_be_focused()
     page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="Documents")).to_be_focused()
-    for _ in ("Memory", "Sessions", "Spending", "state", "words", "session", "Find", "the first task"):
+    expect(page.get_by_label("Question")).to_be_focused()
+    for _ in ("documents", "a folder", "budget", "more options", "start", "find", "the first task"):
         page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.wait_for_url("**/tasks/task-*")

@@ -16,6 +16,7 @@ from tests.end_to_end.harbour_documents import QUESTION, write_harbour_documents
 from tests.end_to_end.pages_server import PagesServer, make_budget_request, run_pages_server
 from tests.end_to_end.test_browser import CHROMIUM, launch_browser
 from tests.end_to_end.test_serve import start_server_process
+from tests.support.document_files import make_pdf_file
 from tests.support.finished_tasks import store_finished_task
 from tests.support.free_ports import find_free_port
 from waystation.config.settings import Settings
@@ -52,24 +53,26 @@ def test_a_new_task_keeps_what_was_typed_and_chosen_until_it_is_taken(settings: 
     (survey / "scan.xyz").write_bytes(bytes(range(256)))
     with opened(settings) as (pages, page):
         page.get_by_label("Question").fill(QUESTION)
-        page.get_by_label("Documents").set_input_files(sorted(survey.iterdir()))
+        page.get_by_label("Choose documents").set_input_files(sorted(survey.iterdir()))
         page.get_by_label("Budget").fill("lots")
-        page.get_by_label("wait with the plan").check()
-        page.get_by_role("button", name="Hand in").click()
+        page.get_by_text("More options").click()
+        page.get_by_label("Show me the plan first").check()
+        expect(page.locator(".drop .sum")).to_have_text("2 ready, 1 unreadable")
+        page.get_by_role("button", name="Start research").click()
         budget = page.get_by_label("Budget")
         expect(fault_at(budget)).to_contain_text("A budget is tokens like 600k")
         expect(budget).to_be_focused()
-        expect(page.locator("ul.fault")).to_have_text(re.compile(r"^\s*Left out: scan.xyz: binary, not text\s*$"))
+        expect(page.locator(".drop li").first).to_contain_text(re.compile("scan.xyz.*unreadable.*binary, not text"))
         assert find_faults_in_all_layouts(page) == {}
 
         pages.client.away = True
         budget.fill("9k")
-        page.get_by_role("button", name="Hand in").click()
+        page.get_by_role("button", name="Start research").click()
         expect(page.get_by_role("alert")).to_contain_text("No Temporal server answers")
         expect(page.get_by_label("Question")).to_have_value(QUESTION)
 
         pages.client.away = False
-        page.get_by_role("button", name="Hand in").click()
+        page.get_by_role("button", name="Start research").click()
         page.wait_for_url("**/tasks/task-*")
         assert pages.client.taken is not None
         assert (pages.client.taken.question, pages.client.taken.review_plan) == (QUESTION, True)
@@ -77,15 +80,61 @@ def test_a_new_task_keeps_what_was_typed_and_chosen_until_it_is_taken(settings: 
         expect(page.get_by_text("scan.xyz: binary, not text")).to_be_visible()
 
 
-def test_files_that_are_too_large_for_a_form_are_told_before_they_are_sent(settings: Settings, tmp_path: Path) -> None:
-    large = tmp_path / "large.txt"
-    large.write_bytes(b"word " * 6_500_000)
+def test_files_are_checked_before_anything_starts_and_unusable_ones_are_named_and_left_out(
+    settings: Settings, tmp_path: Path
+) -> None:
+    survey = write_harbour_documents(tmp_path / "survey")
+    (survey / "north").mkdir()
+    (survey / "north" / "scan.pdf").write_bytes(make_pdf_file("scan"))
+    (survey / "north" / "locked.pdf").write_bytes(make_pdf_file("Text.", encrypted=True))
+    (survey / "large.txt").write_bytes(b"word " * 6_500_000)
+    (survey / ".hidden").write_bytes(b"secret")
+    (survey / "north" / "nordvik.md").write_bytes(b"# Another Nordvik\n")
     with opened(settings) as (pages, page):
         page.get_by_label("Question").fill(QUESTION)
-        page.get_by_label("Documents").set_input_files(large)
-        page.get_by_role("button", name="Hand in").click()
-        said = page.get_by_label("Documents").evaluate("(field) => field.validationMessage")
-        assert "These files have 32.5 MB, and a form takes 32 MB" in said
+        page.get_by_label("Choose a folder").set_input_files(survey)
+        total = page.locator(".drop .sum")
+        expect(total).to_have_text("3 ready, 1 scanned, 1 locked, 1 too large")
+        expect(page.locator(".drop .tells")).to_have_text(
+            re.compile(r"Reading all of it once takes about [\d,]+ tokens")
+        )
+        assert find_faults_in_all_layouts(page) == {}
+        page.get_by_role("button", name="Remove survey/sandby.md").click()
+        expect(total).to_have_text("2 ready, 1 scanned, 1 locked, 1 too large")
+        page.get_by_role("button", name="Start research").click()
+        page.wait_for_url("**/tasks/task-*")
+        assert sorted(one.name for one in pages.client.given) == ["nordvik.md", "north/nordvik.md"]
+        assert pages.client.taken is not None
+        left_out = {one.name: one.reason for one in pages.client.taken.skipped_items}
+        assert left_out.keys() == {"survey/north/scan.pdf", "survey/north/locked.pdf", "survey/large.txt"}
+        assert "32.5 MB" in left_out["survey/large.txt"]
+        expect(page.get_by_text("survey/north/locked.pdf: protected by a password")).to_be_visible()
+
+
+def test_files_that_are_dropped_keep_the_paths_of_their_folders(settings: Settings) -> None:
+    with opened(settings) as (_, page):
+        dropped = page.evaluate_handle(
+            """() => {
+              const transfer = new DataTransfer();
+              transfer.items.add(new File(["# A"], "a.md", { type: "text/plain" }));
+              return transfer;
+            }"""
+        )
+        page.dispatch_event(".drop", "drop", {"dataTransfer": dropped})
+        expect(page.locator(".drop .sum")).to_have_text("1 ready")
+        expect(page.locator(".drop li .name")).to_have_text("a.md")
+
+
+def test_files_that_are_too_many_for_a_form_are_told_before_they_are_sent(settings: Settings, tmp_path: Path) -> None:
+    parts = [tmp_path / f"{number}.txt" for number in range(2)]
+    for part in parts:
+        part.write_bytes(b"word " * 3_500_000)
+    with opened(settings) as (pages, page):
+        page.get_by_label("Question").fill(QUESTION)
+        page.get_by_label("Choose documents").set_input_files(parts)
+        page.get_by_role("button", name="Start research").click()
+        said = page.get_by_label("Choose documents").evaluate("(field) => field.validationMessage")
+        assert "These files have 35.0 MB, and a form takes 31.8 MB" in said
         assert (pages.client.taken, page.get_by_label("Question").input_value()) == (None, QUESTION)
 
 
@@ -98,13 +147,13 @@ def test_an_amount_that_is_refused_leaves_the_answer_as_it_was_typed_beside_the_
         second.get_by_label("Note").fill("for the other")
         first.get_by_label("Note").fill("go on")
         for amount, said in (("900 k tokens", "An amount is"), ("900k", "over its ceiling of 650,000 tokens")):
-            first.get_by_label("Amount").fill(amount)
+            first.get_by_label("Another amount").fill(amount)
             first.get_by_role("button", name="Approve").click()
-            expect(fault_at(first.get_by_label("Amount"))).to_contain_text(said)
+            expect(fault_at(first.get_by_label("Another amount"))).to_contain_text(said)
         assert find_faults_in_all_layouts(page) == {}
         values = [one.get_by_label("Note").input_value() for one in (first, second)]
         assert values == ["go on", "for the other"]
-        first.get_by_label("Amount").fill("40k")
+        first.get_by_label("Another amount").fill("40k")
         with page.expect_navigation():
             first.get_by_role("button", name="Approve").click()
         expect(page.locator("article.request")).to_have_count(1)
@@ -117,11 +166,13 @@ def test_what_was_typed_waits_for_a_server_that_is_gone(settings: Settings) -> N
         with run_pages_server(settings, port) as pages:
             page.goto(pages.sign_in_url)
             page.get_by_label("Question").fill(QUESTION)
-        page.get_by_label("Documents").set_input_files({"name": "a.md", "mimeType": "text/plain", "buffer": b"# A"})
-        page.get_by_role("button", name="Hand in").click()
+        page.get_by_label("Choose documents").set_input_files(
+            {"name": "a.md", "mimeType": "text/plain", "buffer": b"# A"}
+        )
+        page.get_by_role("button", name="Start research").click()
         expect(page.get_by_role("alert")).to_contain_text("What you typed is still here")
         with run_pages_server(settings, port) as pages:
-            page.get_by_role("button", name="Hand in").click()
+            page.get_by_role("button", name="Start research").click()
             page.wait_for_url("**/tasks/task-*")
             assert pages.client.taken is not None
             assert pages.client.taken.question == QUESTION
@@ -183,7 +234,7 @@ def test_a_page_in_which_somebody_writes_says_that_there_is_something_new_and_ke
         page.get_by_text("What each step is to do").click()
 
         pages.rename_task(task, "Which harbours are closed?")
-        expect(page.locator("#news")).to_contain_text("There is something new on this page")
+        expect(page.locator("#news")).to_contain_text("This task has changed")
         expect(page.locator("#news")).to_be_in_viewport()
         expect(page.get_by_role("heading", level=1)).to_have_text("Which?")
         assert find_faults_in_all_layouts(page) == {}
@@ -215,34 +266,44 @@ def test_a_form_that_came_back_is_not_renewed_away(settings: Settings) -> None:
     with opened(settings) as (pages, page):
         pages.client.requests = (make_budget_request(1),)
         page.goto(f"{pages.address}/tasks/{task}")
-        page.get_by_label("Amount").fill("900k")
+        page.get_by_label("Another amount").fill("900k")
         page.get_by_role("button", name="Approve").click()
-        fault_at(page.get_by_label("Amount"))
+        fault_at(page.get_by_label("Another amount"))
         page.get_by_role("heading", level=1).click()
         pages.rename_task(task, "Which harbours are closed?")
         page.get_by_role("button", name="Show it").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("Which harbours are closed?")
-        expect(page.get_by_label("Amount")).to_have_value("900k")
+        expect(page.get_by_label("Another amount")).to_have_value("900k")
 
 
-def test_the_inbox_renews_itself_and_leaves_the_form_for_a_new_task_alone(settings: Settings) -> None:
+def test_the_inbox_renews_itself_and_the_header_and_the_title_say_what_waits(settings: Settings) -> None:
     task = asyncio.run(store_running_task(settings))
     with opened(settings) as (pages, page):
         page.get_by_label("Question").fill(QUESTION)
-        expect(page.get_by_text("Nothing waits for an answer.")).to_be_visible()
+        expect(page.locator("#badge")).to_be_hidden()
         pages.client.requests = (make_budget_request(1),)
         pages.rename_task(task, "Which harbours are closed?")
-        expect(page.locator("article.request")).to_have_count(1)
+        expect(page.locator("#badge")).to_have_text("1")
+        expect(page).to_have_title("(1) Waystation")
         expect(page.get_by_role("link", name="Which harbours are closed?").first).to_be_visible()
         expect(page.get_by_label("Question")).to_have_value(QUESTION)
 
+        page.get_by_role("link", name="Inbox").click()
+        expect(page.locator("article.request")).to_have_count(1)
         page.locator("article.request").get_by_label("Note").fill("go on")
         pages.client.requests = (make_budget_request(1), make_budget_request(2))
         pages.rename_task(task, "Which harbours are closed now?")
-        expect(page.locator("#news")).to_be_visible()
+        expect(page.locator("#news")).to_contain_text("There is something new on this page")
         page.get_by_role("button", name="Show it").click()
         expect(page.locator("article.request")).to_have_count(2)
         expect(page.locator("article.request").first.get_by_label("Note")).to_have_value("go on")
+        expect(page).to_have_title("(2) Inbox · Waystation")
+        pages.client.requests = ()
+        page.locator("article.request").first.get_by_label("Note").fill("")
+        page.get_by_role("heading", level=1).click()
+        pages.rename_task(task, "Which harbours were closed?")
+        expect(page.get_by_text("Nothing waits for an answer.")).to_be_visible()
+        expect(page).to_have_title("Inbox · Waystation")
 
 
 HIDDEN = """(hidden) => {
@@ -277,7 +338,12 @@ def test_a_report_is_had_as_pdf_and_as_word_from_its_page(settings: Settings, tm
     task = asyncio.run(store_finished_task(settings))
     with opened(settings) as (pages, page):
         page.goto(f"{pages.address}/tasks/{task}")
-        for name, ending, begins in (("PDF", "pdf", b"%PDF-"), ("Word", "docx", b"PK")):
+        page.get_by_text("Download").click()
+        for name, ending, begins in (
+            ("PDF", "pdf", b"%PDF-"),
+            ("Word", "docx", b"PK"),
+            ("Markdown", "md", b"# Report"),
+        ):
             with page.expect_download() as kept:
                 page.get_by_role("link", name=name, exact=True).click()
             assert kept.value.suggested_filename == f"{task}.{ending}"

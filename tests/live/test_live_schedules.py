@@ -6,11 +6,13 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
+import httpx2
 import pytest
 from pydantic import SecretStr
 from temporalio.client import Client as TemporalClient
 from temporalio.client import ScheduleBackfill, ScheduleOverlapPolicy, WorkflowExecutionStatus
 
+from tests.attacks.test_attacks_web_pages import ACCESS, BEARER, HERE, SITE
 from tests.support.schedule_platform import BUDGET, MONDAYS, QUESTION, SchedulePlatform, run_schedule_platform
 from tests.support.task_model import ModelCall, ScriptedTaskModel
 from tests.support.temporal_platform import (
@@ -30,6 +32,7 @@ from waystation.config.settings import Settings
 from waystation.kernel.amount import Limit
 from waystation.kernel.errors import BadInput, ModelRejected, TextNotFoundError
 from waystation.kernel.temporal_names import SCHEDULED_TASK_PRIORITY, TASK_ENDED
+from waystation.plugins.web.app import ServerDeps, create_app
 from waystation.runtime.store_setup import build_client_data_converter
 from waystation.runtime.temporal.erasure_client import is_workflow_running
 from waystation.tasks.schedules import ScheduleTiming
@@ -48,6 +51,30 @@ class Held:
         await self.goes_on.wait()
         if self.refuses:
             raise ModelRejected("the key is not known")
+
+
+async def test_the_page_of_schedules_shows_pauses_resumes_and_removes_them(
+    server: TemporalClient, settings: Settings
+) -> None:
+    async with run_schedule_platform(server, settings) as platform:
+        await platform.schedules.add(platform.make_schedule())
+        await platform.wait_for_schedule("weekly")
+        app = create_app(SITE, platform.client, settings.tenant, ServerDeps(ACCESS))
+        headers, form = {**BEARER, "Origin": HERE}, {"mark": ACCESS.csrf_token}
+        async with httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(app=app), base_url=HERE, headers=headers
+        ) as asking:
+            shown = await asking.get("/schedules")
+            forged = await asking.post("/schedules/weekly/pause", data={})
+            await asking.post("/schedules/weekly/pause", data=form)
+            paused = (await platform.wait_for_schedule("weekly")).view
+            await asking.post("/schedules/weekly/resume", data=form)
+            resumed = (await platform.wait_for_schedule("weekly")).view
+            unknown = await asking.post("/schedules/other/pause", data=form)
+            removed = await asking.post("/schedules/weekly/remove", data=form)
+    assert QUESTION in shown.text
+    assert (forged.status_code, unknown.status_code, removed.status_code) == (403, 400, 303)
+    assert (paused.paused, paused.note, resumed.paused) == (True, "paused by a person on the page", False)
 
 
 @pytest.mark.timeout(240)

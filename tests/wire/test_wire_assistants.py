@@ -97,6 +97,7 @@ async def test_tools_say_what_they_do_to_the_world(settings: Settings) -> None:
     assert hints == snapshot(
         {
             "submit_research": "open_world",
+            "list_tasks": "read_only",
             "task_status": "read_only",
             "wait_for_task": "read_only",
             "list_approvals": "read_only",
@@ -117,6 +118,15 @@ async def test_tools_say_what_they_do_to_the_world(settings: Settings) -> None:
     formats = set(re.findall(r'"format": "([^"]*)"', json.dumps([one.model_dump(mode="json") for one in tools])))
     assert formats <= {"date-time", "uri"}
     assert "grant" not in next(tool for tool in tools if tool.name == "approve").input_schema["properties"]
+
+
+async def test_an_assistants_newest_tasks_are_listed_with_what_came_of_them(settings: Settings) -> None:
+    task = await store_report_task(settings)
+    async with open_assistant_client(settings) as asking:
+        listed = await asking.call_tool("list_tasks", {"count": 1})
+    assert listed.structured_content is not None
+    (found,) = listed.structured_content["tasks"]
+    assert (found["task_id"], found["has_report"], found["waiting_requests"]) == (task, True, 0)
 
 
 async def test_a_report_is_read_whole_or_by_section_each_with_what_it_cites(settings: Settings) -> None:

@@ -38,9 +38,11 @@ from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.errors import BadInput, Unreachable
 from waystation.kernel.files import create_private_folder
 from waystation.planning.plan import Plan
+from waystation.privacy.policy import PLACEHOLDER_PATTERN
 from waystation.reports.cited_sentences import extract_cited_sentences
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import build_client_data_converter, open_store, require_store_key
+from waystation.security.untrusted import neutralize_markdown
 from waystation.tasks.approvals import AnswerAuthor, DeliverInput, ReviewPlanInput
 from waystation.tasks.events import EventPage
 from waystation.tasks.progress import CostBreakdown, DayRange, SessionSummary, SpendingReport, TaskCharges
@@ -102,6 +104,10 @@ START_TIMEOUT = timedelta(seconds=20)
 
 MAX_WATCH_SECONDS = 3.0
 """Maximum pause between two looks of `watch`."""
+
+
+MAX_HEAD_LINES = 20
+"""Lines at the top of a report among which its question is."""
 
 
 class Client:
@@ -251,7 +257,7 @@ class Client:
             UnknownTask: There is no such task.
             Unreachable: No server answers, and the task has not ended.
         """
-        row = await self._load_row(task_id)
+        row = await self._load_titled_row(task_id)
         progress, view = await self._look_up(row)
         if details:
             view = await self._with_details(row, progress, view)
@@ -272,12 +278,24 @@ class Client:
         try:
             return await self.get_task(task_id, details=details)
         except Unreachable as unreachable:
-            row = await self._load_row(task_id)
+            row = await self._load_titled_row(task_id)
             progress, view = await load_stored_task(self._store, row, str(unreachable))
             return await self._with_details(row, progress, view) if details else view
 
     async def _load_row(self, task_id: str) -> TaskRow:
         return await self._store.get_task(task_id, self._reader)
+
+    async def restore_titles(self, titles: Sequence[str]) -> Sequence[str]:
+        """Return redacted titles as the reader of this client sees them: here with their placeholders."""
+        return titles
+
+    async def _load_titled_row(self, task_id: str) -> TaskRow:
+        (row,) = await self._with_titles([await self._load_row(task_id)])
+        return row
+
+    async def _with_titles(self, rows: Sequence[TaskRow]) -> list[TaskRow]:
+        titles = await self.restore_titles([row.title for row in rows])
+        return [row.replace(title=title) for row, title in zip(rows, titles, strict=True)]
 
     async def _look_up(self, row: TaskRow) -> tuple[TaskProgress, TaskView]:
         """Return what the store or the workflow knows of the task, and its view. Raises Unreachable."""
@@ -334,7 +352,8 @@ class Client:
         self, task_filter: TaskFilter = EVERY_TASK, maximum: int = store_queries.DEFAULT_TASK_LIMIT
     ) -> tuple[TaskView, ...]:
         """Return the newest tasks, or all that match the filter. Without a server, running tasks are as last stored."""
-        rows = await store_queries.list_task_rows(self._store, self._settings.tenant, task_filter, maximum)
+        listed = await store_queries.list_task_rows(self._store, self._settings.tenant, task_filter, maximum)
+        rows = [row for row in await self._with_titles(listed) if task_filter.may_match(row)]
         found = await asyncio.gather(*map(self._look_up_or_load, rows))
         return tuple(view for _, view in found if task_filter.matches_phase(view.phase))
 
@@ -365,10 +384,10 @@ class Client:
 
         Raises BadInput if there is none; UnknownTask.
         """
-        progress, view = await self._look_up_or_load(await self._load_row(task_id))
+        progress, view = await self._look_up_or_load(await self._load_titled_row(task_id))
         number = store_queries.get_report_version(view, version).number
         blob = next(one.report for one in progress.report_versions if one.number == number)
-        markdown = await self._store.get_text(blob, self._reader)
+        markdown = await self._restore_question(await self._store.get_text(blob, self._reader))
         return ReportView(
             task_id=task_id,
             phase=view.phase,
@@ -378,6 +397,19 @@ class Client:
             markdown=markdown,
             sentences=await asyncio.to_thread(extract_cited_sentences, markdown),
         )
+
+    async def _restore_question(self, markdown: str) -> str:
+        """Restore the question at the top of a report: its title, and a paragraph of its own."""
+        from waystation.reports.report import QUESTION_LABEL  # noqa: PLC0415  lists show no report
+
+        lines = markdown.split("\n")
+        places = [place for place, line in enumerate(lines[:MAX_HEAD_LINES]) if line.startswith(("# ", QUESTION_LABEL))]
+        placeholders = list(dict.fromkeys(PLACEHOLDER_PATTERN.findall("\n".join(lines[place] for place in places))))
+        originals = await self.restore_titles(placeholders)
+        for placeholder, original in zip(placeholders, originals, strict=True):
+            for place in places:
+                lines[place] = lines[place].replace(placeholder, neutralize_markdown(original))
+        return "\n".join(lines)
 
     async def build_draft(self, task_id: str) -> ReportView:
         """Build the report that the task would deliver if it ended now. Raises BadInput if there is nothing to show."""
@@ -400,13 +432,17 @@ class Client:
 
         Raises BadInput if that is too much.
         """
-        return await self._store.get_spending(days, build_reader_scope(self._settings.tenant, session))
+        found = await self._store.get_spending(days, build_reader_scope(self._settings.tenant, session))
+        titles = await self.restore_titles([*found.titles.values()])
+        return found.replace(titles=dict(zip(found.titles, titles, strict=True)))
 
     async def list_sessions(
         self, first: int = 0, count: int = store_queries.DEFAULT_TASK_LIMIT
     ) -> tuple[SessionSummary, ...]:
         """Return `count` of the tenant's sessions, starting at index `first`, those with the newest tasks first."""
-        return await self._store.list_sessions(self._reader, first, count)
+        found = await self._store.list_sessions(self._reader, first, count)
+        titles = await self.restore_titles([one.first_title for one in found])
+        return tuple([one.replace(first_title=title) for one, title in zip(found, titles, strict=True)])
 
     async def get_transcript(self, task_id: str, agent: str) -> Transcript:
         """Return the transcript of one agent. Raises BadInput for an agent that the task does not have."""
@@ -439,9 +475,11 @@ class Client:
 
         Raises Unreachable.
         """
-        return await load_pending_approvals(
+        found = await load_pending_approvals(
             await self._temporal(), self._store, build_reader_scope(self._settings.tenant, session)
         )
+        titles = await self.restore_titles([one.title for one in found])
+        return tuple([one.replace(title=title) for one, title in zip(found, titles, strict=True)])
 
     async def approve(
         self,

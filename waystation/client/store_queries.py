@@ -105,7 +105,7 @@ async def list_task_rows(store: SqlStore, tenant: str, task_filter: TaskFilter, 
     """
     reader = build_reader_scope(tenant, task_filter.session)
     rows = await store.list_tasks(reader, MAX_TASK_LIMIT if task_filter.narrows else maximum, since=task_filter.since)
-    return [row for row in rows if task_filter.may_match(row)]
+    return list(rows)
 
 
 async def resolve_task_id(store: SqlStore, reader: TenantScope, prefix: str) -> str:

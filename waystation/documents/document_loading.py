@@ -104,10 +104,11 @@ MAX_LISTED_REASONS = 3
 """Maximum files named in an error about a whole folder."""
 
 _GENERATED = frozenset({"__pycache__", "node_modules"})
-_USABLE = (
+FORMATS = (
     "PDF, Word, PowerPoint, Excel, EPUB, e-mail (.eml), pictures (PNG, JPEG, TIFF), Markdown, text, HTML, CSV, JSON or "
     "source code"
 )
+"""Formats of files that can be read, in words."""
 
 
 class UnchangedFile(Value):
@@ -255,7 +256,7 @@ def _single(given: _Given, reader: _Reader) -> list[_Read]:
     try:
         return [reader.read(path, DocumentNamePair(short=str(path), long=str(path))) for path in given.files]
     except UnreadableFileError as unreadable:
-        raise BadInput(f"cannot use {given.path}: {unreadable}. Give a file or folder of {_USABLE}.") from unreadable
+        raise BadInput(f"cannot use {given.path}: {unreadable}. Give a file or folder of {FORMATS}.") from unreadable
 
 
 def _folder(given: _Given, left_out: list[SkippedItem], reader: _Reader) -> list[_Read]:
@@ -269,13 +270,15 @@ def _folder(given: _Given, left_out: list[SkippedItem], reader: _Reader) -> list
             without.append(SkippedItem(name=sanitize_document_name(short), reason=str(unreadable)))
     if not read and not given.already_listed:
         raise BadInput(
-            f"cannot use {folder}: no file in it can be read{_reasons(without)}. Give a file or folder of {_USABLE}."
+            f"cannot use {folder}: no file in it can be read{format_left_out(without)}. Give a file or folder of "
+            f"{FORMATS}."
         )
     left_out += without
     return read
 
 
-def _reasons(left_out: Sequence[SkippedItem]) -> str:
+def format_left_out(left_out: Sequence[SkippedItem]) -> str:
+    """Format the first reasons in parentheses, after a space; empty if there are none."""
     told = [f"{item.name}: {item.reason}" for item in left_out[:MAX_LISTED_REASONS]]
     if len(left_out) > MAX_LISTED_REASONS:
         told.append(f"and {len(left_out) - MAX_LISTED_REASONS} more")

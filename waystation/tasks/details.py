@@ -99,14 +99,14 @@ def format_budget_forecast(forecast: BudgetForecastView, asked: Amount) -> str:
         room = f"the task's ceiling leaves {format_limit(forecast.grantable)} for grants, too little for its next call"
         return "; ".join([*parts, f"{room}: deny it, or cancel the task"])
     if forecast.calls and forecast.affordable_calls:
-        each = format_amount(_about(forecast.average_call))
+        each = format_amount(round_amount(forecast.average_call))
         calls = format_count(forecast.affordable_calls, "more call")
         # The last call is only made if its worst case fits, so that the amount is more than calls times average.
         few = forecast.calls < MIN_CALLS_FOR_AVERAGE
         basis = f", from {format_count(forecast.calls, 'call')} so far" if few else ""
         parts.append(f"about {calls} at its average of {each}{basis}, with room for the longest reply")
     if not forecast.needed_to_finish.subtract_clamped(asked).is_zero:
-        needed = format_amount(_about(forecast.needed_to_finish))
+        needed = format_amount(round_amount(forecast.needed_to_finish))
         parts.append(f"finishing may take about {needed} more than the steps have, at the pace so far")
     if not forecast.grantable.can_cover(asked):
         left = format_limit(forecast.grantable)
@@ -188,7 +188,8 @@ def _asked(approval: ApprovalView) -> str:
     return f"{approval.agent} asked for {format_amount(approval.requested)}{after}"
 
 
-def _about(amount: Amount) -> Amount:
+def round_amount(amount: Amount) -> Amount:
+    """Round an estimated amount to its significant digits."""
     return Amount(tokens=_rounded(amount.tokens), micro_usd=_rounded(amount.micro_usd))
 
 

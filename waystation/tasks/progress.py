@@ -502,6 +502,8 @@ class SessionSummary(Value):
 
     session: str
     """Its name."""
+    first_title: str = ""
+    """Title of its first task."""
     id: str
     """Its ID in search attributes and workflow IDs."""
     tasks: int

@@ -376,8 +376,10 @@ async def _session(connection: AsyncConnection, newest: TaskRow, reader: ReadSco
     sums = select(runs.c.run_id, runs.c.proof, fresh, sum_or_zero(charges.c.cost_micro_usd).label("cost"), unpriced)
     paid = sums.join(charges, charges.c.run_id == runs.c.run_id).where(*of_runs).group_by(runs.c.run_id)
     spent = (await connection.execute(paid)).all()
+    first = select(tasks).where(*of_tasks).order_by(tasks.c.ordinal).limit(1)
     return SessionSummary(
         session=newest.request.session,
+        first_title=parse_task_row((await connection.execute(first)).one()).title,
         id=newest.ref.session,
         tasks=len(known) - refused,
         refused=refused,

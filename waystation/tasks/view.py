@@ -584,7 +584,7 @@ class TaskView(Value):
 
     task_id: str
     title: str
-    """The redacted question, shortened."""
+    """The question, shortened: with its names for people, with placeholders for models."""
     phase: TaskPhase
     session: str = ""
     """Session in which later tasks build on its findings."""
@@ -730,8 +730,11 @@ class TaskView(Value):
         )
 
     def with_stored_request(self, row: TaskRow) -> Self:
-        """Return the view with what the store alone knows: session, procedures, tool servers and times."""
+        """Return the view with what the store alone knows: title as its reader sees it, session, procedures, tool
+        servers and times.
+        """
         return self.replace(
+            title=row.title or self.title,
             submitted_at=row.submitted_at,
             ended_at=row.ended_at,
             procedures=tuple(map(ProcedureView.from_source, row.request.procedures)),
@@ -1049,6 +1052,8 @@ class SessionView(Value):
 
     session: str
     """Its name."""
+    first_title: str
+    """Title of its first task."""
     id: str
     """Its ID in search attributes and workflow IDs."""
     tasks: int
@@ -1070,6 +1075,7 @@ class SessionView(Value):
         """Build the view of a session."""
         return cls(
             session=found.session,
+            first_title=found.first_title,
             id=found.id,
             tasks=found.tasks,
             refused=found.refused,

@@ -45,8 +45,10 @@ MAX_TRACKED_ADDRESSES = 10_000
 BODY_SECONDS = 120.0
 """Seconds within which the whole body of a request must arrive: 32 MB at 270 kB/s."""
 MAX_SIGN_IN_BYTES = 4_000
-OPEN_TO_ALL = "/static/"
-"""Static files of the pages, which have no data: the sign-in page needs them too."""
+OPEN_TO_ALL = ("/static/", "/shared/")
+"""Static files of the pages, which have no data and which the sign-in page needs; and reports by a link whose secret
+is in the path.
+"""
 APPROVING_SUFFIXES = ("/approve", "/deny", "/deliver", "/limit")
 """Paths that change what may be spent; all others that change something need the submit permission."""
 MAX_QUERY_PARTS = 5
@@ -473,8 +475,8 @@ class AccessGuard:
         return self._access.make_key_cookie(given.split("_")[1])
 
 
-READ_DOCUMENTS = "/documents/read"
-"""End of the path that reads files and changes nothing."""
+READ_DOCUMENTS = ("/documents/read", "/documents/check")
+"""Ends of paths that read files and change nothing."""
 _HANDS_IN = ("/v1/tasks", "/fork", "/submit")
 _AT_MOST_ONCE = ("/approve", "/deny", "/deliver", "/limit", "/cancel")
 

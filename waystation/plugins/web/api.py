@@ -50,6 +50,7 @@ from waystation.plugins.web.request_bodies import (
     TenantClient,
     TenantServiceProvider,
     cancel_task,
+    create_report_link,
     deliver_task,
     deny_task_request,
     edit_agent_context,
@@ -61,6 +62,8 @@ from waystation.plugins.web.request_bodies import (
     set_session_limit,
     submit_new_task,
 )
+from waystation.plugins.web.shares import LinkPath, MadeReportLink, NewReportLink, ReportLink, ReportLinks
+from waystation.plugins.web.upload_checks import FileCheckResult, check_uploads
 from waystation.plugins.web.uploads import Redacted, UploadedFiles, Uploads
 from waystation.security.untrusted import replace_control_characters
 from waystation.tasks.progress import DayRange, SpendingReport
@@ -285,6 +288,30 @@ async def post_picture(
     return await draw_uploaded_passage(client, await client.resolve_task_id(task), source, [document])
 
 
+@v1.get("/tasks/{task}/shares")
+async def get_shares(
+    client: TenantClient, principal: CurrentPrincipal, links: ReportLinks, task: TaskPath
+) -> tuple[ReportLink, ...]:
+    """List the links to a task's report, the newest first, with their last use."""
+    return links.list_links(principal.tenant, await client.resolve_task_id(task))
+
+
+@v1.post("/tasks/{task}/shares", status_code=201)
+async def post_share(
+    client: TenantClient, principal: CurrentPrincipal, links: ReportLinks, task: TaskPath, body: NewReportLink
+) -> MadeReportLink:
+    """Make a read-only link to a task's report as it is now. Its address is in this answer only."""
+    return await create_report_link(client, principal, links, task, body)
+
+
+@v1.delete("/tasks/{task}/shares/{link}")
+async def delete_share(
+    client: TenantClient, principal: CurrentPrincipal, links: ReportLinks, task: TaskPath, link: LinkPath
+) -> ReportLink:
+    """Revoke a link."""
+    return links.revoke(principal.tenant, await client.resolve_task_id(task), link, utc_now())
+
+
 @v1.get("/tasks/{task}/draft", response_model=ReportView, responses=FILES)
 async def get_draft(
     client: TenantClient,
@@ -317,6 +344,15 @@ async def post_read_documents(
     The files are sent as a form (`multipart/form-data`), all in the field `documents`.
     """
     return await reader.load(client, documents, redacted=redacted)
+
+
+@v1.post("/documents/check")
+async def post_check_documents(documents: UploadedFiles) -> FileCheckResult:
+    """Get whether each of these files can be used for a task, and about how many tokens its text has.
+
+    The files are sent as for `/v1/documents/read`. Nothing is stored.
+    """
+    return await check_uploads(documents)
 
 
 @v1.get("/tasks/{task}/compactions")

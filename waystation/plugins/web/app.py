@@ -68,6 +68,7 @@ from waystation.plugins.web.principals import Authenticator, build_local_sign_in
 from waystation.plugins.web.report_exports import ReportExporter
 from waystation.plugins.web.request_bodies import format_body_fault, format_faults
 from waystation.plugins.web.request_timeouts import RequestTimeoutProtocol
+from waystation.plugins.web.shares import ReportLinkStore
 from waystation.plugins.web.uploads import UploadReader
 from waystation.security.untrusted import replace_control_characters
 from waystation.workers.memory import MemoryReader
@@ -144,6 +145,8 @@ class ServerDeps(NamedTuple):
     opener: Callable[[str], Awaitable[Client]] | None = None
     memory: MemoryReader | None = None
     """None: there is no memory here."""
+    links: ReportLinkStore | None = None
+    """None: reports cannot be shared by links."""
 
 
 def create_app(site: SiteConfig, client: Client, tenant: str, deps: ServerDeps) -> ASGIApp:
@@ -169,7 +172,7 @@ def create_app(site: SiteConfig, client: Client, tenant: str, deps: ServerDeps) 
         lifespan=lasting,
     )
     app.state.tenants, app.state.access, app.state.reports = tenants, signs_in, ReportExporter()
-    app.state.previews = UploadReader()
+    app.state.previews, app.state.links = UploadReader(), deps.links
     app.include_router(site.api)
     app.include_router(site.pages)
     app.mount("/static", StaticFiles(directory=site.files))

@@ -28,6 +28,12 @@ _LABELS: Mapping[str, str] = {
     "by": "Your name",
     "note": "Note",
     "step": "Step",
+    "days": "Expires after days",
+    "length": "Length of the report",
+    "mode": "When the budget is spent",
+    "preset": "Preset",
+    "instructions": "Instructions for the agents",
+    "accept": "What the report must meet",
 }
 """Labels of visible fields, by name."""
 _EMPTY = "String should have at least 1 character"

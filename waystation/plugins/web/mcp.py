@@ -7,10 +7,11 @@ is validated in `waystation.plugins.web.assistant_gateway`.
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import datetime
 from io import StringIO
 from pathlib import Path
 from secrets import token_hex
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from anyio import CancelScope, create_memory_object_stream, create_task_group, wrap_file
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -39,6 +40,7 @@ from waystation.agents.deliverables import ReportLength
 from waystation.client.agent_contexts import RecallResultJson
 from waystation.context.audit import build_transcript_view
 from waystation.kernel.errors import BadInput, WaystationError
+from waystation.kernel.value import Value
 from waystation.plugins.web.app import (
     configure_mcp_logging,
     forward_messages,
@@ -79,7 +81,8 @@ from waystation.security.untrusted import (
     sanitize_line,
 )
 from waystation.tasks.signals import AnswerResult
-from waystation.tasks.view import CancelResult, PendingApproval, PendingApprovals, TaskView
+from waystation.tasks.task import TaskPhase
+from waystation.tasks.view import CancelResult, PendingApproval, PendingApprovals, ShownAmount, TaskView
 
 MAX_WAIT_SECONDS, DEFAULT_WAIT_SECONDS = 600, 50
 """Seconds: many clients time out a call after a minute."""
@@ -168,6 +171,45 @@ async def wait_for_task(
             told = line
             await ctx.report_progress(waited, seconds, line)
         await asyncio.sleep(min(POLL_SECONDS, seconds - waited))
+
+
+class ListedTask(Value):
+    """A task of an assistant, with what it needs in order to choose one."""
+
+    task_id: str
+    title: str
+    phase: TaskPhase
+    submitted_at: datetime | None
+    spent: ShownAmount
+    has_report: bool
+    waiting_requests: int
+
+    @classmethod
+    def from_view(cls, view: TaskView) -> Self:
+        """Build it from the task's view."""
+        return cls(
+            task_id=view.task_id,
+            title=sanitize_line(view.title),
+            phase=view.phase,
+            submitted_at=view.submitted_at,
+            spent=view.budget.spent,
+            has_report=view.shown_report is not None,
+            waiting_requests=len(view.pending_approvals),
+        )
+
+
+class ListedTasks(Value):
+    """Tasks of an assistant, the newest first."""
+
+    tasks: tuple[ListedTask, ...]
+
+
+async def list_tasks(
+    ctx: Ctx, count: Annotated[int, Field(ge=1, le=50, description="Maximum number of tasks.")] = 20
+) -> ListedTasks:
+    """Your newest tasks with their phase, what they spent, and whether they have a report or wait for an answer."""
+    views = await get_assistant(ctx).list_tasks()
+    return ListedTasks(tasks=tuple(map(ListedTask.from_view, views[:count])))
 
 
 async def list_approvals(ctx: Ctx) -> PendingApprovals:
@@ -284,6 +326,7 @@ _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _ENDS = ToolAnnotations(destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 TOOLS: dict[str, tuple[Callable[..., Any], ToolAnnotations]] = {
     SUBMITS: (submit_research, ToolAnnotations(destructive_hint=False, open_world_hint=True)),
+    "list_tasks": (list_tasks, _READS),
     "task_status": (task_status, _READS),
     "wait_for_task": (wait_for_task, _READS),
     "list_approvals": (list_approvals, _READS),

@@ -1,22 +1,23 @@
 """The web pages: tasks with their pending requests, and one task with its plan, spending, requests and report."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from http import HTTPStatus
 from secrets import token_hex
+from time import monotonic
 from types import MappingProxyType
-from typing import Annotated, NamedTuple, get_args
+from typing import Annotated, Literal, NamedTuple, get_args
 
 from fastapi import APIRouter, Query, Request
-from pydantic import ValidationError, field_validator
+from fastapi import Path as PathField
+from pydantic import TypeAdapter, ValidationError, field_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from waystation.agents.deliverables import ReportLength
+from waystation.budgets.budget import BudgetMode
 from waystation.client import Client
 from waystation.client.agent_contexts import (
     MAX_QUERY_CHARACTERS,
@@ -28,8 +29,8 @@ from waystation.client.file_previews import FilePreviews
 from waystation.client.passage_views import load_source_view
 from waystation.client.store_queries import DEFAULT_TASK_LIMIT
 from waystation.context.audit import build_transcript_view
-from waystation.documents.document_loading import DocumentLoadResult
-from waystation.documents.documents import SourceDocument
+from waystation.documents.document_loading import DocumentLoadResult, sanitize_document_name
+from waystation.documents.documents import SkippedItem, SourceDocument
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, MemoryUnavailable, UnknownTask, Unreachable, WaystationError
@@ -40,11 +41,12 @@ from waystation.plugins.web.access import (
     SIGN_IN,
     AccessPolicy,
     CurrentPrincipal,
+    RateLimiter,
     get_principal,
     get_redirect_path,
 )
+from waystation.plugins.web.amounts import describe_earlier_spending
 from waystation.plugins.web.api import (
-    LAST_NUMBER,
     MAX_PAGE_SIZE,
     AgentPath,
     First,
@@ -68,6 +70,7 @@ from waystation.plugins.web.forms import (
 from waystation.plugins.web.principals import UNKNOWN_PRINCIPAL, Principal
 from waystation.plugins.web.report_exports import Exporter, draw_uploaded_passage
 from waystation.plugins.web.request_bodies import (
+    TASK_ID_PATTERN,
     Denial,
     Grant,
     NewDelivery,
@@ -77,9 +80,11 @@ from waystation.plugins.web.request_bodies import (
     NewTask,
     TaskPath,
     TenantClient,
+    TenantServiceProvider,
     answer_selected_requests,
     build_task_request,
     cancel_task,
+    create_report_link,
     deliver_task,
     deny_task_request,
     deny_task_requests,
@@ -93,30 +98,44 @@ from waystation.plugins.web.request_bodies import (
     parse_task_budget,
     use_session_documents,
 )
+from waystation.plugins.web.shares import (
+    DEFAULT_DAYS,
+    LinkPath,
+    MadeReportLink,
+    NewReportLink,
+    ReportLinks,
+    ReportLinkStore,
+)
 from waystation.plugins.web.task_page import (
+    MAX_DOCUMENT_LINES,
     LinkBuilder,
     build_exported_report,
     build_task_page_view,
     load_exported_report,
+    mark_cited_lines,
+    render_linked_markup,
     render_report_markup,
     render_run_file,
     render_template,
 )
 from waystation.plugins.web.uploads import MAX_FILES, Uploads
+from waystation.security.untrusted import sanitize_line
 from waystation.tasks.approvals import is_amount_rejection
 from waystation.tasks.details import parse_grant
 from waystation.tasks.progress import SpendingGrouping
 from waystation.tasks.signals import AnswerResult
-from waystation.tasks.task import TaskPhase, TaskRequest, make_own_session_name
-from waystation.tasks.view import TaskFilter, list_pending_approvals
+from waystation.tasks.task import Preset, TaskPhase, TaskRequest, make_own_session_name
+from waystation.tasks.view import PendingApproval, TaskFilter, TaskView, list_pending_approvals
 
+MAX_REASON_CHARACTERS = 300
+"""Maximum characters of the reason why a page left a file out."""
+SHARED_AT_ONCE, SHARED_A_SECOND = 60, 1.0
+"""Rate limit of requests for shared reports from one address."""
 AT_ONCE = 50
 """Maximum number of requests that one confirmation answers."""
 MAX_FORM_FIELDS = AT_ONCE + 20
 MAX_PREVIEW_LINES = 2_000
 """Maximum lines of one document on the page that shows what agents would see."""
-RESUME_WAIT_SECONDS, RESUME_POLL_SECONDS = 10.0, 0.2
-"""Maximum seconds to wait until a worker has resumed a finished task, and polling interval."""
 
 _NOT_TAKEN = "what you sent was not taken: sign in, then go back to where you wrote it and send it again"
 
@@ -138,10 +157,13 @@ def _page(
     request: Request, name: str, status: int = 200, back: RejectedForm = NO_REJECTED_FORM, **shown_there: object
 ) -> HTMLResponse:
     """Render a page. `back`: a form of it that was not accepted, which is shown as it was sent."""
-    who, status = get_principal(request), back.status or status
-    return HTMLResponse(
-        render_template(name, mark=_access(request).csrf_token, who=who, back=back, **shown_there), status
-    )
+    shown = {"mark": _access(request).csrf_token, "back": back, **_about_reader(get_principal(request), request)}
+    return HTMLResponse(render_template(name, **shown, **shown_there), back.status or status)
+
+
+def _about_reader(who: Principal, request: Request) -> Mapping[str, object]:
+    """Return what every page shows: who reads it, and which page it is."""
+    return {"who": who, "signed_in": who is not UNKNOWN_PRINCIPAL, "path": request.url.path}
 
 
 def render_error_page(
@@ -154,12 +176,12 @@ def render_error_page(
     """
     who = request.scope.get("state", {}).get("principal", UNKNOWN_PRINCIPAL)
     if status != HTTPStatus.UNAUTHORIZED:
-        return HTMLResponse(render_template("error.html", title=title, detail=detail, who=who, typed=typed), status)
+        shown = {"title": title, "detail": detail, "typed": typed, **_about_reader(who, request)}
+        return HTMLResponse(render_template("error.html", **shown), status)
     tried = request.url.path == SIGN_IN
     remark = detail if tried else "" if request.method in SAFE_METHODS else _NOT_TAKEN
-    return HTMLResponse(
-        render_template("sign_in.html", remark=remark, who=who, to=get_redirect_path(request.scope)), status
-    )
+    shown = {"remark": remark, "to": get_redirect_path(request.scope), **_about_reader(UNKNOWN_PRINCIPAL, request)}
+    return HTMLResponse(render_template("sign_in.html", **shown), status)
 
 
 Act = Callable[[FormData], Awaitable[Response]]
@@ -214,25 +236,32 @@ class TasksPageQuery(TaskQuery):
 
 @pages.get("/")
 async def render_home_page(
-    request: Request, client: TenantClient, principal: CurrentPrincipal, query: Annotated[TasksPageQuery, Query()]
+    request: Request,
+    client: TenantClient,
+    principal: CurrentPrincipal,
+    query: Annotated[TasksPageQuery, Query()],
+    follow: Annotated[str | None, Query(pattern=TASK_ID_PATTERN)] = None,
 ) -> HTMLResponse:
-    """Render pending requests, the newest or matching tasks, and the form for a new one."""
-    return await _front(request, client, principal, query)
+    """Render the form for a new task, and the newest or matching tasks. `follow`: task that a new one continues."""
+    follows = None if follow is None else await client.get_last_known_task(await client.resolve_task_id(follow))
+    return await _home(request, client, principal, query, follows=follows)
 
 
-async def _front(
-    request: Request, client: Client, principal: Principal, query: TasksPageQuery, back: RejectedForm = NO_REJECTED_FORM
+async def _home(
+    request: Request,
+    client: Client,
+    principal: Principal,
+    query: TasksPageQuery,
+    back: RejectedForm = NO_REJECTED_FORM,
+    follows: TaskView | None = None,
 ) -> HTMLResponse:
     seen = await client.get_newest_event_number()
     views = await client.list_tasks(query.task_filter)
-    try:
-        waiting, remark = await client.list_approvals(), ""
-    except Unreachable as away:
-        waiting, remark = (), str(away)
+    waiting, remark = await _load_waiting(client)
     behind = query.first + query.count
     return _page(
         request,
-        "tasks.html",
+        "home.html",
         back=back,
         seen=seen,
         tasks=views[query.first : behind],
@@ -240,15 +269,35 @@ async def _front(
         query=query,
         phases=tuple(TaskPhase),
         newest=DEFAULT_TASK_LIMIT,
-        waiting=waiting,
+        waiting=len(waiting),
         remark=remark,
+        follows=follows,
+        earlier=describe_earlier_spending(views),
         request_id=back.value(NEW_TASK, "request_id") or token_hex(8),
         lengths=REPORT_LENGTHS,
+        modes=tuple(BudgetMode),
+        presets=tuple(Preset),
         most_bytes=MAX_BODY_BYTES,
         most_files=MAX_FILES,
         now=utc_now(),
         terms=await get_default_task_config(client, principal.tenant),
     )
+
+
+async def _load_waiting(client: Client) -> tuple[tuple[PendingApproval, ...], str]:
+    """Return the requests that wait, and why they are not known, if they are not."""
+    try:
+        return await client.list_approvals(), ""
+    except Unreachable as away:
+        return (), str(away)
+
+
+@pages.get("/inbox")
+async def render_inbox_page(request: Request, client: TenantClient) -> HTMLResponse:
+    """Render the requests that wait for a person."""
+    seen = await client.get_newest_event_number()
+    waiting, remark = await _load_waiting(client)
+    return _page(request, "inbox.html", seen=seen, waiting=waiting, remark=remark)
 
 
 @pages.get("/answers")
@@ -340,11 +389,13 @@ async def _session(
     request: Request, client: Client, name: str, limit_set: Limit | None = None, back: RejectedForm = NO_REJECTED_FORM
 ) -> HTMLResponse:
     tasks, now = await client.list_tasks(TaskFilter(session=name)), utc_now()
+    first_title = tasks[-1].title if 0 < len(tasks) < DEFAULT_TASK_LIMIT else ""
     return _page(
         request,
         "session.html",
         back=back,
         session=name,
+        first_title=first_title,
         tasks=tasks,
         newest=DEFAULT_TASK_LIMIT,
         now=now,
@@ -368,6 +419,42 @@ async def session_limit_by_form(request: Request, client: TenantClient) -> Respo
     return await _taken(
         request, act, lambda sent: _session(request, client, sent.typed.get("name", ""), back=sent), "limit"
     )
+
+
+@pages.get("/schedules")
+async def render_schedules_page(request: Request, client: TenantClient) -> HTMLResponse:
+    """Render the schedules with their next run, and what their last run did."""
+    try:
+        found, remark = await (await client.get_schedule_client()).list(), ""
+    except Unreachable as away:
+        found, remark = (), str(away)
+    return _page(request, "schedules.html", schedules=found, remark=remark)
+
+
+ScheduleName = Annotated[str, PathField(pattern="^[a-z0-9][a-z0-9-]{0,59}$")]
+ScheduleAction = Literal["run", "pause", "resume", "remove"]
+
+
+@pages.post("/schedules/{name}/{action}")
+async def change_schedule_by_form(
+    request: Request, client: TenantClient, principal: CurrentPrincipal, name: ScheduleName, action: ScheduleAction
+) -> Response:
+    """Run, pause, resume or remove a schedule."""
+
+    async def act(_: FormData) -> Response:
+        schedules, by = await client.get_schedule_client(), principal.name or "a person on the page"
+        match action:
+            case "run":
+                await schedules.trigger(name)
+            case "pause":
+                await schedules.pause(name, f"paused by {by}")
+            case "resume":
+                await schedules.resume(name, f"resumed by {by}")
+            case "remove":
+                await schedules.remove(name)
+        return RedirectResponse("/schedules", 303)
+
+    return await _taken(request, act)
 
 
 class MemoryMatchView(NamedTuple):
@@ -426,49 +513,51 @@ def build_memory_match_view(query: str, found: MemoryExcerpt) -> MemoryMatchView
 
 
 @pages.get("/tasks/{task}")
-async def render_task_page(
-    request: Request,
-    client: TenantClient,
-    feed: TenantFeed,
-    task: TaskPath,
-    since: Annotated[int | None, Query(ge=0, le=LAST_NUMBER)] = None,
-) -> Response:
-    """Render one task as it is now; if no server answers, as the store has it.
-
-    The page follows a running task, and one that was resumed after the event `since`, until it is over again.
-    """
-    return await _task(request, client, feed, task, since)
+async def render_task_page(request: Request, client: TenantClient, feed: TenantFeed, task: TaskPath) -> Response:
+    """Render one task as it is now; if no server answers, as the store has it."""
+    return await _task(request, client, feed, task)
 
 
 async def _task(
-    request: Request,
-    client: Client,
-    feed: EventFeed,
-    task: str,
-    since: int | None = None,
-    back: RejectedForm = NO_REJECTED_FORM,
+    request: Request, client: Client, feed: EventFeed, task: str, back: RejectedForm = NO_REJECTED_FORM
 ) -> Response:
     task_id = await client.resolve_task_id(task)
     seen = await client.get_newest_event_number()
     parts = await build_task_page_view(client, task_id, await feed.known.list_events(task_id))
-    view = parts.view
-    follows, waiting = (
-        not view.over or (since is not None and parts.ended <= since),
-        list_pending_approvals(view),
-    )
+    view, waiting = parts.view, list_pending_approvals(parts.view)
     forms = {f"answer-{task_id}-{one.approval.request_id}" for one in waiting}
     forms |= {"fork"} if view.over else {"message", "deliver"} if view.steps else {"message"}
     if back.form and back.form not in forms:
-        return render_error_page(request, back.status, "Not taken", back.reason, back.labelled_values)
+        return render_error_page(request, back.status, "Not accepted", back.reason, back.labelled_values)
     return _page(
         request,
         "task.html",
         back=back,
         **parts._asdict(),
-        seen=min(seen, seen if since is None else since),
-        follows=follows,
+        seen=seen,
         request_id=back.value("fork", "request_id") or token_hex(8),
         waiting=waiting,
+        shareable=request.app.state.links is not None,
+    )
+
+
+@pages.get("/tasks/{task}/document")
+async def render_document_page(
+    request: Request, client: TenantClient, task: TaskPath, name: Annotated[str, Query(max_length=200)]
+) -> HTMLResponse:
+    """Render a whole document of a task, with the lines marked that its report cites."""
+    task_id = await client.resolve_task_id(task)
+    text = await client.get_document_text(task_id, name)
+    report = await load_exported_report(client, await client.get_last_known_task(task_id))
+    citations = [one for one in report.sources if one.document == name and not one.fault] if report else []
+    return _page(
+        request,
+        "document.html",
+        task_id=task_id,
+        name=name,
+        citations=citations,
+        lines=await run_in_threadpool(mark_cited_lines, text, citations),
+        more=max(0, text.count("\n") + 1 - MAX_DOCUMENT_LINES),
     )
 
 
@@ -521,6 +610,118 @@ async def render_picture_by_form(
     return await _taken(request, act)
 
 
+@pages.get("/tasks/{task}/shares")
+async def render_shares_page(
+    request: Request, client: TenantClient, principal: CurrentPrincipal, links: ReportLinks, task: TaskPath
+) -> HTMLResponse:
+    """Render the links to a task's report, and the form for another."""
+    return await _shares(request, client, principal, links, task)
+
+
+async def _shares(
+    request: Request,
+    client: Client,
+    principal: Principal,
+    links: ReportLinkStore,
+    task: str,
+    made: MadeReportLink | None = None,
+    back: RejectedForm = NO_REJECTED_FORM,
+) -> HTMLResponse:
+    task_id = await client.resolve_task_id(task)
+    view = await client.get_last_known_task(task_id)
+    return _page(
+        request,
+        "shares.html",
+        back=back,
+        task_id=task_id,
+        title=view.title,
+        made=made,
+        address=f"{str(request.base_url).rstrip('/')}{made.path}" if made else "",
+        local=not _access(request).names,
+        links=links.list_links(principal.tenant, task_id),
+        default_days=DEFAULT_DAYS,
+        now=utc_now(),
+    )
+
+
+@pages.post("/tasks/{task}/shares")
+async def share_by_form(
+    request: Request, client: TenantClient, principal: CurrentPrincipal, links: ReportLinks, task: TaskPath
+) -> Response:
+    """Make a read-only link to the report, and show it once."""
+
+    async def act(form: FormData) -> Response:
+        given = {"days": _field(form, "days"), "sources": bool(_field(form, "sources"))}
+        wanted = FormErrorCollector().build_or_raise(lambda: NewReportLink.model_validate(given))
+        made = await create_report_link(client, principal, links, task, wanted)
+        return await _shares(request, client, principal, links, task, made)
+
+    return await _taken(request, act, lambda sent: _shares(request, client, principal, links, task, back=sent), "share")
+
+
+@pages.post("/tasks/{task}/shares/{link}/revoke")
+async def revoke_by_form(
+    request: Request,
+    client: TenantClient,
+    principal: CurrentPrincipal,
+    links: ReportLinks,
+    task: TaskPath,
+    link: LinkPath,
+) -> Response:
+    """Revoke a link to the report."""
+
+    async def act(_: FormData) -> Response:
+        task_id = await client.resolve_task_id(task)
+        links.revoke(principal.tenant, task_id, link, utc_now())
+        return RedirectResponse(f"/tasks/{task_id}/shares", 303)
+
+    return await _taken(request, act)
+
+
+_SHARED_RATE = RateLimiter(SHARED_AT_ONCE, SHARED_A_SECOND)
+
+
+@pages.get("/shared/{address}")
+async def render_shared_page(
+    request: Request,
+    links: ReportLinks,
+    address: Annotated[str, PathField(max_length=200)],
+    source: Annotated[int, Query(ge=0, le=100_000)] = 0,
+) -> HTMLResponse:
+    """Render one report for a person who has a link to it, and nothing else."""
+    if not _SHARED_RATE.try_acquire(request.client.host if request.client else "", monotonic()):
+        raise HTTPException(429, "too many requests for shared reports came from this address: try again in a minute")
+    shared = links.open_link(address, utc_now())
+    tenants: TenantServiceProvider = request.app.state.tenants
+    if shared is None:
+        raise HTTPException(404, "this link is unknown, has expired, or was revoked: ask its sender for another")
+    client, link = await tenants.get_client(shared.tenant), shared.link
+    view = await client.get_last_known_task(link.task_id)
+    report = await load_exported_report(client, view, link.version)
+    if report is None:
+        raise HTTPException(404, "this report does not exist any more: ask the sender of the link")
+    cited = next((one for one in report.sources if link.sources and one.number == source), None)
+    lines, remark = (), ""
+    if cited is not None:
+        try:
+            passage = (await load_source_view(client, link.task_id, cited)).passage
+            lines = tuple(line for line in passage.lines if line.is_cited)
+        except BadInput as gone:
+            remark = str(gone)
+    own = report.replace(account=())
+    return HTMLResponse(
+        render_template(
+            "shared.html",
+            title=report.title,
+            report=await render_linked_markup(own, f"/shared/{address}" if link.sources else ""),
+            source=cited,
+            lines=lines,
+            remark=remark,
+            expires_at=link.expires_at,
+        )
+    )
+
+
 @pages.get("/tasks/{task}/draft")
 async def render_draft_page(request: Request, client: TenantClient, making: Exporter, task: TaskPath) -> HTMLResponse:
     """Render what the task would deliver if it ended now."""
@@ -563,7 +764,7 @@ async def submit_by_form(request: Request, client: TenantClient, principal: Curr
     async def act(form: FormData) -> Response:
         return await _hand_in(client, principal, form)
 
-    return await _taken(request, act, lambda sent: _front(request, client, principal, TasksPageQuery(), sent), NEW_TASK)
+    return await _taken(request, act, lambda sent: _home(request, client, principal, TasksPageQuery(), sent), NEW_TASK)
 
 
 @pages.get("/documents")
@@ -620,29 +821,44 @@ async def _hand_in(client: Client, principal: Principal, form: FormData) -> Resp
     with faults.collecting_errors_of("documents"):
         loaded = await load_uploads(_files_of(form))
         documents = await use_session_documents(client, session, loaded.documents)
-    faults.skipped_items = loaded.skipped_items
+    left_out = (*_parse_left_out(_field(form, "left_out")), *loaded.skipped_items)
+    faults.skipped_items = left_out
     with faults.collecting_errors_of("budget"):
         parse_task_budget(_field(form, "budget"))
+    chosen = {name: _field(form, name) or None for name in ("budget", "length", "mode", "preset")}
     new = faults.build_or_raise(
-        lambda: NewTask(
-            question=_field(form, "question"),
-            session=session,
-            budget=_field(form, "budget") or None,
-            length=_get_length(form),
-            review_plan=True if _field(form, "review_plan") else None,
+        lambda: NewTask.model_validate(
+            {
+                **chosen,
+                "question": _field(form, "question"),
+                "session": session,
+                "instructions": _field(form, "instructions"),
+                "accept": [line.strip() for line in _field(form, "accept").splitlines() if line.strip()],
+                "review_plan": True if _field(form, "review_plan") else None,
+            }
         )
     )
-    asked = build_task_request(principal.tenant, new, session, request_id, loaded.skipped_items)
+    asked = build_task_request(principal.tenant, new, session, request_id, left_out)
     if cause := await _impossible(client, asked):
         about_budget = asked.budget and not await _impossible(client, asked.replace(budget=None))
-        raise FormValidationError({"budget" if about_budget else WHOLE_FORM: cause}, loaded.skipped_items)
+        raise FormValidationError({"budget" if about_budget else WHOLE_FORM: cause}, left_out)
     submitted = await client.submit(asked, documents)
     return RedirectResponse(f"/tasks/{submitted.task_id}", 303)
 
 
-def _get_length(form: FormData) -> ReportLength | None:
-    """Return the chosen length of the report; None: by the number of findings."""
-    return next((length for length in REPORT_LENGTHS if length == _field(form, "length")), None)
+_LEFT_OUT = TypeAdapter(tuple[SkippedItem, ...])
+
+
+def _parse_left_out(sent: str) -> tuple[SkippedItem, ...]:
+    """Return the files that the page left out before it sent the others, since they cannot be used."""
+    try:
+        found = _LEFT_OUT.validate_json(sent or "[]")[:MAX_FILES]
+    except ValidationError:
+        return ()
+    return tuple(
+        SkippedItem(name=sanitize_document_name(one.name), reason=sanitize_line(one.reason)[:MAX_REASON_CHARACTERS])
+        for one in found
+    )
 
 
 async def _impossible(client: Client, request: TaskRequest) -> str:
@@ -668,9 +884,9 @@ async def approve_by_form(
     async def act(form: FormData) -> Response:
         faults = FormErrorCollector()
         with faults.collecting_errors_of("add"):
-            if written := _field(form, "add"):
+            if written := _field(form, "add") or _field(form, "choice"):
                 parse_grant(written)
-        given = faults.build_or_raise(lambda: Grant(**_answer_of(form), add=_field(form, "add") or None))
+        given = faults.build_or_raise(lambda: Grant(**_answer_of(form), add=written or None))
         return _after(task, await grant_task_request(client, task, given, principal))
 
     return await _taken(request, act, lambda sent: _task(request, client, feed, task, back=sent), _answers_form(task))
@@ -714,23 +930,9 @@ async def edit_by_form(
         wanted = NewEdit.model_validate(
             {"agent": agent, "action": _field(form, "action"), "message": _field(form, "message") or None}
         )
-        task_id, since = await client.resolve_task_id(task), await client.get_newest_event_number()
-        over = await client.is_over(task_id)
-        answer = await edit_agent_context(client, task_id, wanted, principal)
-        if answer.outcome == "refused" or not over:
-            return _after(task, answer)
-        await _going_on(client, task_id, since)
-        return RedirectResponse(f"/tasks/{task_id}?since={since}", 303)
+        return _after(task, await edit_agent_context(client, task, wanted, principal))
 
     return await _taken(request, act)
-
-
-async def _going_on(client: Client, task_id: str, since: int) -> None:
-    """Wait a moment until the task has an event after that one: its page then follows further events."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(RESUME_WAIT_SECONDS):
-            while not (await client.list_events(since, task_id, 1)).events:  # noqa: ASYNC110  the store gives none
-                await asyncio.sleep(RESUME_POLL_SECONDS)
 
 
 @pages.post("/tasks/{task}/fork")

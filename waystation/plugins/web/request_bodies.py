@@ -18,21 +18,25 @@ from waystation.client import Client
 from waystation.client.remote import RemoteMethod
 from waystation.client.submission import CONTROL_CHARACTERS, ForkRequest
 from waystation.documents.document_loading import (
+    FORMATS,
     DocumentLoadResult,
     DocumentNamePair,
     compute_unique_names,
+    format_left_out,
     load_documents,
     sanitize_document_name,
 )
 from waystation.documents.documents import MAX_TASK_DOCUMENTS, SkippedItem, SourceDocument
 from waystation.documents.procedures import Procedures
 from waystation.kernel.amount import UNLIMITED, Amount, Limit, parse_bounded_limit, parse_limit
+from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput, WaystationError
 from waystation.kernel.value import VALUE_ERROR_PREFIX, EagerValue, Value, describe_fault
 from waystation.memory.passages import MemoryExcerpt, MemoryQuery
 from waystation.plugins.web.access import CurrentPrincipal
 from waystation.plugins.web.event_feed import EventFeed
 from waystation.plugins.web.principals import Principal
+from waystation.plugins.web.shares import MadeReportLink, NewReportLink, ReportLinkStore
 from waystation.security.untrusted import (
     ServerNames,
     is_blank,
@@ -80,9 +84,9 @@ async def get_tenant_client(request: Request, principal: CurrentPrincipal) -> Cl
 
 
 TenantClient = Annotated[Client, Depends(get_tenant_client)]
-TaskPath = Annotated[
-    str, Path(pattern="^(task-)?[0-9a-f]{4,16}$", description="Id of the task, or its first characters.")
-]
+TASK_ID_PATTERN = "^(task-)?[0-9a-f]{4,16}$"
+"""Pattern of a task's id, or its first characters."""
+TaskPath = Annotated[str, Path(pattern=TASK_ID_PATTERN, description="Id of the task, or its first characters.")]
 RequestKey = Annotated[
     str | None,
     Header(
@@ -261,30 +265,68 @@ def parse_optional_limit(text: str | None) -> Limit | None:
         raise BadInput(str(error)) from error
 
 
-async def load_uploads(files: Sequence[UploadFile]) -> DocumentLoadResult:
-    """Load the texts of uploaded files as `submit --docs` does, and what of them cannot be used, by their given names.
+class UploadReadResult(NamedTuple):
+    """Uploaded files that were read, each from a folder whose name is its number."""
 
-    Folders in a file's name lead nowhere; they only distinguish files of the same name. Raises BadInput if nothing can
-    be used.
-    """
-    if not files:
-        return DocumentLoadResult(documents=())
-    given = [sanitize_upload_path(file.filename or "") for file in files]
+    paths: Sequence[str]
+    """Paths under which they were sent, by number."""
+    loaded: DocumentLoadResult
+
+    def list_files(self) -> list[tuple[str, str | None, tuple[SkippedItem, ...]]]:
+        """Return of each file its path, its text (None: it has none that can be used), and what is left out of it."""
+        texts = {_number(one.name): one.text for one in self.loaded.documents}
+        prefixes = {number: f"{name}, " for number, name in _names_by_number(self.loaded).items()}
+        left_out: dict[int, list[SkippedItem]] = {}
+        for one in self.loaded.skipped_items:
+            number = _number(one.name)
+            left_out.setdefault(number, []).append(one.replace(name=one.name.removeprefix(prefixes.get(number, ""))))
+        return [(path, texts.get(number), tuple(left_out.get(number, ()))) for number, path in enumerate(self.paths)]
+
+
+def _names_by_number(loaded: DocumentLoadResult) -> dict[int, str]:
+    return {_number(one.name): one.name for one in loaded.documents}
+
+
+_READABLE = "text.txt"
+"""A file that can always be read: without any, a folder is an error that names only a few of its files."""
+
+
+async def read_uploads(files: Sequence[UploadFile]) -> UploadReadResult:
+    """Read uploaded files as `submit --docs` does."""
+    paths = [sanitize_upload_path(file.filename or "") for file in files]
     with TemporaryDirectory() as folder:
         for number, file in enumerate(files):
             own = File(folder) / str(number)
             own.mkdir()
-            (own / _short(given[number].rpartition("/")[2])).write_bytes(await file.read())
-        try:
-            loaded = await run_in_threadpool(load_documents, [File(folder)])
-        except BadInput as error:
-            raise BadInput(_as_given(str(error), folder, len(files))) from None
-    paths = [given[_number(one.name)] for one in loaded.documents]
-    names = compute_unique_names([DocumentNamePair(path.rpartition("/")[2], path) for path in paths])
+            (own / _short(paths[number].rpartition("/")[2])).write_bytes(await file.read())
+        (File(folder) / str(len(files))).mkdir()
+        (File(folder) / str(len(files)) / _READABLE).write_text("text", encoding="utf-8")
+        found = await run_in_threadpool(load_documents, [File(folder)])
+    documents = [one for one in found.documents if _number(one.name) < len(files)]
+    return UploadReadResult(paths, found.replace(documents=tuple(documents)))
+
+
+async def load_uploads(files: Sequence[UploadFile]) -> DocumentLoadResult:
+    """Load the texts of uploaded files as `submit --docs` does, and what of them cannot be used.
+
+    A file of a folder has the name that it has within that folder. Raises BadInput if nothing can be used.
+    """
+    if not files:
+        return DocumentLoadResult(documents=())
+    paths, loaded = await read_uploads(files)
+    if not loaded.documents:
+        left_out = [one.replace(name=_left_out_name(one.name, {}, paths)) for one in loaded.skipped_items]
+        raise BadInput(f"none of these files can be read{format_left_out(left_out)}. Give a file of {FORMATS}.")
+    own = [paths[_number(one.name)] for one in loaded.documents]
+    names = compute_unique_names([DocumentNamePair(_within_folder(path), path) for path in own])
     documents = [one.replace(name=name) for one, name in zip(loaded.documents, names, strict=True)]
     called = {one.name: name for one, name in zip(loaded.documents, names, strict=True)}
-    left_out = [one.replace(name=_left_out_name(one.name, called, given)) for one in loaded.skipped_items]
+    left_out = [one.replace(name=_left_out_name(one.name, called, paths)) for one in loaded.skipped_items]
     return DocumentLoadResult(documents=tuple(documents), skipped_items=tuple(left_out))
+
+
+def _within_folder(path: str) -> str:
+    return path.partition("/")[2] or path
 
 
 def _short(name: str) -> str:
@@ -303,14 +345,6 @@ def _left_out_name(name: str, called: Mapping[str, str], given: Sequence[str]) -
         if name.startswith(f"{document}, "):
             return f"{its_name}{name.removeprefix(document)}"
     return sanitize_document_name(given[_number(name)])
-
-
-def _as_given(words: str, folder: str, files: int) -> str:
-    """Replace paths in a message by the given names."""
-    words = words.replace(f"cannot use {folder}: no file in it can be read", "none of these files can be read")
-    for number in range(files):
-        words = words.replace(f"({number}/", "(").replace(f"; {number}/", "; ")
-    return words
 
 
 def sanitize_upload_path(given: str) -> str:
@@ -595,6 +629,17 @@ async def fork_task(client: Client, task: str, body: NewFork, request_id: str) -
     limit = parse_optional_limit(body.budget)
     wish = ForkRequest(step=body.step, request_id=request_id, instructions=body.instructions, budget=limit)
     return await client.fork(await client.resolve_task_id(task), wish)
+
+
+async def create_report_link(
+    client: Client, principal: Principal, links: ReportLinkStore, task: str, wanted: NewReportLink
+) -> MadeReportLink:
+    """Make a link to the newest report of a task. Raises BadInput if there is none."""
+    task_id = await client.resolve_task_id(task)
+    version = (await client.load_report(task_id)).version
+    if version is None:
+        raise BadInput(f"{task_id} has no report yet")
+    return links.create_link(principal.tenant, task_id, version, wanted, principal.name, utc_now())
 
 
 def raise_if_refused(answer: AnswerResult) -> AnswerResult:

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from socket import socket
 from typing import Any
 
-from waystation.client import Client
+from waystation.client import Client, OwnerClient
 from waystation.config.settings import Settings
 from waystation.plugins.web.access import AccessPolicy
 from waystation.plugins.web.api import v1
@@ -16,6 +16,7 @@ from waystation.plugins.web.assistant_gateway import AssistantGateway
 from waystation.plugins.web.mcp import AssistantServer
 from waystation.plugins.web.pages import pages, render_error_page
 from waystation.plugins.web.principals import AssistantPolicy, Authenticator
+from waystation.plugins.web.shares import FILE, ReportLinkStore
 from waystation.plugins.web.task_page import FOLDER
 from waystation.workers.memory import MemoryReader
 
@@ -37,15 +38,17 @@ async def open_site_server(
     """
 
     async def connected(tenant: str) -> Client:
-        return await Client.connect(settings.replace(tenant=tenant))
+        return await OwnerClient.connect(settings.replace(tenant=tenant))
 
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(await connected(settings.tenant))
+        # What assistants read is sent to a model: they get placeholders.
+        for_models = await stack.enter_async_context(await Client.connect(settings))
         memory = await stack.enter_async_context(aclosing(MemoryReader(settings)))
         page = f"https://{access.names[0]}/tasks/" if access.names else f"http://127.0.0.1:{access.port}/tasks/"
-        assistant = AssistantGateway(client, settings, AssistantPolicy.from_settings(settings), memory, page)
+        assistant = AssistantGateway(for_models, settings, AssistantPolicy.from_settings(settings), memory, page)
         site = SiteConfig(v1, pages, FOLDER / "static", render_error_page, AssistantServer(assistant))
-        let_in = ServerDeps(access, identities, connected, memory)
+        let_in = ServerDeps(access, identities, connected, memory, ReportLinkStore(settings.home / FILE))
         yield SiteServer(create_app(site, client, settings.tenant, let_in))
 
 

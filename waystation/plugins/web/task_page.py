@@ -20,10 +20,13 @@ from waystation.client import Client
 from waystation.client.exports import ReportWithImprint
 from waystation.client.submission import get_ignored_message_reason
 from waystation.context.audit import build_transcript_view
+from waystation.documents.cited_passages import PassageLine
+from waystation.documents.documents import Document
 from waystation.kernel.amount import format_amount, format_limit, format_usd, format_usd_short, format_used_amount
 from waystation.kernel.clock import utc_now
 from waystation.kernel.text import format_count
 from waystation.plugins.exports.page import render_html_body
+from waystation.plugins.web.amounts import build_amount_choices
 from waystation.plugins.web.charts import SpendingChart, build_budget_bar, build_spending_charts
 from waystation.plugins.web.diagrams import (
     BOX_HEIGHT,
@@ -36,7 +39,7 @@ from waystation.plugins.web.diagrams import (
 )
 from waystation.plugins.web.event_feed import TaskEventCache
 from waystation.privacy.policy import PLACEHOLDER_PATTERN
-from waystation.reports.blocks import ExportedReport, ReportMetadata, parse_stored_report
+from waystation.reports.blocks import ExportedReport, NumberedSource, ReportMetadata, parse_stored_report
 from waystation.reports.markdown import build_report_export
 from waystation.security.untrusted import render_claimed_name, replace_control_characters, sanitize_line
 from waystation.tasks.approvals import describe_plan_request
@@ -125,6 +128,7 @@ _TEMPLATES = Environment(
 _SHOWN: Mapping[str, object] = {
     "bar": build_budget_bar,
     "for_what": build_approval_rows,
+    "amount_choices": build_amount_choices,
     "answered": partial(format_request_and_answer, over=True),
     "written": partial(json.dumps, ensure_ascii=False, indent=1),
     "moment": format_utc_minute,
@@ -175,11 +179,14 @@ class TaskPageView(NamedTuple):
     curves: tuple[SpendingChart, ...]
     graph: PlanDiagram | None
     report: Markup | None
+    titled: bool
+    """Whether the page's title is the report's, too."""
     links: LinkBuilder
     agents: tuple[str, ...]
     """Agents that have done anything, in the order in which they began."""
-    ended: int
-    """Number of the event with which it last ended; 0 before."""
+    documents: tuple["UsedDocument", ...]
+    progress: str
+    """What the task has done and does now, in a sentence; empty if it is over or waits for a person."""
 
 
 async def build_task_page_view(
@@ -200,17 +207,53 @@ async def build_task_page_view(
         curves=build_spending_charts(payments, view, build_time_axis(events, until)) if events else (),
         graph=build_plan_diagram(view.plans[-1], states) if view.plans else None,
         report=None if exported is None else await render_report_markup(exported, task_id, kind),
+        titled=exported is not None and exported.title == view.title,
         links=LinkBuilder(task_id, kind),
         agents=tuple(dict.fromkeys(one.agent for one in events if one.agent)),
-        ended=max([one.number for one in events if one.kind == "ended"], default=0),
+        documents=list_used_documents(await client.list_documents(task_id), exported),
+        progress=describe_progress(view),
     )
 
 
-async def load_exported_report(client: Client, view: TaskView) -> ExportedReport | None:
-    """Load the newest report for export; None if there is none."""
+class UsedDocument(NamedTuple):
+    """A document of a task, with the places of it that its report cites."""
+
+    name: str
+    citations: tuple[NumberedSource, ...]
+
+
+def list_used_documents(documents: Sequence[Document], report: ExportedReport | None) -> tuple[UsedDocument, ...]:
+    """Return the documents by name, each with the citations of it that passed the check."""
+    sources = () if report is None else [one for one in report.sources if not one.fault]
+    return tuple(
+        UsedDocument(one.name, tuple(source for source in sources if source.document == one.name))
+        for one in sorted(documents, key=lambda one: one.name)
+    )
+
+
+FINISHED_STATES = frozenset({"done", "partial", "skipped"})
+RUNNING_STATES = frozenset({"working", "compacting", "delegating"})
+
+
+def describe_progress(view: TaskView) -> str:
+    """Describe what a running task has finished and does now, in a sentence; empty if it is over."""
+    if view.over:
+        return ""
+    if not view.steps:
+        return "The plan is being made."
+    finished = sum(1 for step in view.steps if step.state in FINISHED_STATES)
+    running = [
+        f"{step.id} ({step.title})" if step.title else step.id for step in view.steps if step.state in RUNNING_STATES
+    ]
+    now = f"; now {' and '.join(running)}" if running else ""
+    return f"{finished} of {format_count(len(view.steps), 'step')} finished{now}."
+
+
+async def load_exported_report(client: Client, view: TaskView, version: int | None = None) -> ExportedReport | None:
+    """Load the shown report, or this version of it, for export; None if there is none."""
     if view.shown_report is None:
         return None
-    version = view.shown_report.number
+    version = version or view.shown_report.number
     text = await client.get_report(view.task_id, version)
     imprint = ReportMetadata(task_id=view.task_id, phase=view.phase, version=version)
     return await run_in_threadpool(lambda: build_report_export(parse_stored_report(text), imprint))
@@ -228,8 +271,23 @@ async def render_report_markup(
 
     The renderer escapes all text.
     """
-    page = f"/tasks/{task_id}/report" if kind == "pages" else ""
+    return await render_linked_markup(exported, f"/tasks/{task_id}/report" if kind == "pages" else "")
+
+
+async def render_linked_markup(exported: ExportedReport, page: str) -> Markup:
+    """Render a report whose citations link to `page` with their number; empty: to the list of sources below it."""
     return Markup(await run_in_threadpool(render_html_body, exported, page))
+
+
+MAX_DOCUMENT_LINES = 20_000
+"""Maximum lines of a document on its own page."""
+
+
+def mark_cited_lines(text: str, citations: Sequence[NumberedSource]) -> tuple[PassageLine, ...]:
+    """Return the first lines of a document, with those marked that a report cites."""
+    cited = {number for one in citations for number in range(one.first_line, one.last_line + 1)}
+    lines = enumerate(text.split("\n")[:MAX_DOCUMENT_LINES], 1)
+    return tuple(PassageLine(number=number, text=line, is_cited=number in cited) for number, line in lines)
 
 
 async def render_run_file(client: Client, task_id: str) -> str:

@@ -1,23 +1,25 @@
-// A page that changes: it is asked for again when something has happened, and what is new is put in. While somebody
-// writes there, it says that there is something new instead. Where the server does not answer, it says that, and goes on
-// by itself.
+// What a page shows while things change: it is renewed when something has happened, says when the server does not
+// answer, and never overwrites what is being typed. One connection for each page that is being looked at.
 "use strict";
 const live = document.getElementById("live");
+const events = document.body.dataset.events;
 
-// What somebody wrote, chose or ticked, and has not sent.
+// Whether a field has something that was typed, chosen or ticked, and not sent.
 const isTyped = (field) => {
   if (field.tagName === "SELECT") {
     const first = [...field.options].findIndex((option) => option.defaultSelected);
     return field.selectedIndex !== Math.max(0, first);
   }
-  return field.type === "checkbox" ? field.checked !== field.defaultChecked : field.value !== field.defaultValue;
+  const ticked = field.type === "checkbox" || field.type === "radio";
+  return ticked ? field.checked !== field.defaultChecked : field.value !== field.defaultValue;
 };
+const isTicked = (field) => field.type === "checkbox" || field.type === "radio";
 const fieldsOf = (part) => [...part.querySelectorAll("input, select, textarea")];
-const keyOf = (field) => [field.form?.id, field.name, field.type === "checkbox" ? field.value : ""].join("\n");
+const keyOf = (field) => [field.form?.id, field.name, isTicked(field) ? field.value : ""].join("\n");
 const labelOf = (field) => (field.labels?.[0]?.firstChild?.textContent || field.name).trim();
 // A form that came back as it was sent: its fields count as typed.
 const asTyped = (form) => {
-  for (const field of form.querySelectorAll("input:not([type=hidden]), textarea")) {
+  for (const field of form.querySelectorAll("input:not([type=hidden], [type=radio]), textarea")) {
     const { value, checked } = field;
     field.defaultValue = field.type === "checkbox" ? value : "";
     field.defaultChecked = false;
@@ -44,36 +46,62 @@ const button = (words, act) => {
   return made;
 };
 
-// Milliseconds: the server lets hear of itself every 5 seconds, where nothing happens.
-const SILENCE = 12000, AGAIN = 3000, PATIENCE = 8000, SOON = 400, LATER = 4000, NOW_AND_THEN = 30000;
+// Milliseconds. The server sends something every 3 seconds: after 8 without anything, the page says so.
+const HEARTBEAT = 3, SILENCE = 8000, AGAIN = 3000, PATIENCE = 8000, SOON = 400, LATER = 4000, NOW_AND_THEN = 30000;
+
+// The number of requests that wait, in the header and in the tab's title.
+const title = document.title;
+let waiting = null;
+const showWaiting = (count) => {
+  const badge = document.getElementById("badge");
+  badge.hidden = !count;
+  badge.textContent = count || "";
+  badge.setAttribute("aria-label", `${count} waiting`);
+  document.title = count ? `(${count}) ${title}` : title;
+  if (waiting !== null && count > waiting && document.hidden && window.Notification?.permission === "granted") {
+    new Notification("Waystation", { body: count === 1 ? "One request waits for your answer." : `${count} requests wait for your answer.` });
+  }
+  waiting = count;
+};
+// Returns the status of the answer; 0: the server does not answer.
+const countWaiting = async () => {
+  try {
+    const answer = await fetch("/v1/approvals", { signal: AbortSignal.timeout(PATIENCE) });
+    if (answer.ok) showWaiting((await answer.json()).length);
+    return answer.status;
+  } catch {
+    return 0;
+  }
+};
 
 const follow = () => {
-  const page = live.dataset.page || location.pathname + location.search;
-  let source = null, heard = 0, begun = 0, renewed = Date.now(), took = 0, asking = false, onceMore = false;
-  let soon = null, later = null, again = null, over = false, news = false;
+  const page = live?.dataset.page || location.pathname + location.search;
+  let source = null, heard = Date.now(), known = heard, begun = 0, renewed = heard, took = 0, asking = false, onceMore = false;
+  let soon = null, later = null, again = null, news = false;
 
   const isWriting = () => fieldsOf(live).some((field) => field === document.activeElement || isTyped(field));
   const hangUp = () => { source?.close(); source = null; };
-  const hear = () => { heard = Date.now(); };
-  const connect = (address) => {
+  const hear = () => { heard = known = Date.now(); withoutBar("lost"); };
+  const connect = (after) => {
     hangUp();
-    hear();
-    begun = Date.now();
-    source = new EventSource(address);
+    heard = begun = Date.now();
+    source = new EventSource(`${events}?heartbeat=${HEARTBEAT}${after ? `&after=${after}` : ""}`);
     source.addEventListener("open", hear);
-    source.addEventListener("alive", () => { hear(); if (Date.now() - renewed > NOW_AND_THEN && !isWriting()) renewSoon(); });
-    source.addEventListener("message", () => { hear(); happened(); });
+    source.addEventListener("alive", () => { hear(); if (live && Date.now() - renewed > NOW_AND_THEN && !isWriting()) renewSoon(); });
+    source.addEventListener("message", ({ data }) => { hear(); happened(JSON.parse(data).task_id); });
+    // A browser retries a refused connection for ever, without ever calling it closed.
     source.addEventListener("error", recover);
   };
   // What has happened may show a moment later: then the page is asked for once more.
-  const happened = () => {
+  const happened = (task) => {
+    if (live?.dataset.task && live.dataset.task !== task) return;
     renewSoon();
     clearTimeout(later);
     later = setTimeout(renewSoon, LATER);
   };
   // Several things happen at once; and a page that takes long to make is asked for more rarely.
   const renewSoon = () => {
-    if (isWriting()) return tellNews();
+    if (live && isWriting()) { countWaiting(); return tellNews(); }
     soon ??= setTimeout(() => { soon = null; renew(); }, Math.max(SOON, 10 * took));
   };
   const recover = () => {
@@ -86,19 +114,20 @@ const follow = () => {
     if (asking) { onceMore = true; return; }
     asking = true;
     const since = Date.now();
-    const [status, fresh] = await asked();
+    const [status, fresh] = live ? await asked() : [await countWaiting(), null];
     asking = false;
     if (document.hidden) return;
-    if (!fresh) return lost(status);
+    if (!status || status === 401 || (live && !fresh)) return lost(status);
+    if (live) {
+      countWaiting();
+      if (shown) clearTimeout(later);
+      if (shown || !isWriting()) put(fresh, shown);
+      else tellNews();
+    }
     renewed = Date.now();
     took = renewed - since;
     withoutBar("lost");
-    if (shown) clearTimeout(later);
-    if (shown || !isWriting()) put(fresh, shown);
-    else tellNews();
-    over = !fresh.dataset.events;
-    if (over) hangUp();
-    else if (!source) connect(fresh.dataset.events);
+    if (!source) connect(fresh?.dataset.after);
     if (onceMore) { onceMore = false; renewSoon(); }
   };
   const asked = async () => {
@@ -112,24 +141,26 @@ const follow = () => {
   };
   const lost = (status) => {
     hangUp();
-    const since = new Date(heard || renewed).toLocaleTimeString();
+    say(status);
+    clearTimeout(again);
+    again = setTimeout(renew, AGAIN);
+  };
+  const say = (status) => {
     if (status === 404) return bar("lost", "This page is not there any more. ");
     if (status === 401) {
       const link = Object.assign(document.createElement("a"), { href: "/", target: "_blank", textContent: "Sign in" });
-      const words = "You are signed out: the server was started anew, or your key was revoked. Sign in in another tab, "
-        + "and this page goes on by itself. ";
-      bar("lost", words, link);
-    } else {
-      const why = status ? `answers ${status}` : "does not answer";
-      bar("lost", `The server ${why}: this page is as it was at ${since}. It goes on by itself once the server is back.`);
+      const words = "You are signed out: the server was restarted, or your key was revoked. Sign in in another tab, "
+        + "and this page continues by itself. ";
+      return bar("lost", words, link);
     }
-    clearTimeout(again);
-    again = setTimeout(renew, AGAIN);
+    const why = status ? `answers ${status}` : "does not answer";
+    const at = new Date(Math.max(known, renewed)).toLocaleTimeString();
+    bar("lost", `The server ${why}. This page shows what it knew at ${at}, and continues by itself once the server is back.`);
   };
 
   const tellNews = () => {
     news = true;
-    bar("news", "There is something new on this page. ", button("Show it", () => renew(true)));
+    bar("news", live.dataset.task ? "This task has changed. " : "There is something new on this page. ", button("Show it", () => renew(true)));
   };
   // The new page in the place of the old one, with what was typed, opened and chosen there.
   const put = (fresh, shown) => {
@@ -147,32 +178,86 @@ const follow = () => {
       const place = places.get(keyOf(field));
       (place ? kept : homeless).push(place ?? field);
       if (!place) continue;
-      if (field.type === "checkbox") place.checked = field.checked;
+      if (isTicked(field)) place.checked = field.checked;
       else place.value = field.value;
     }
-    const texts = homeless.filter((field) => field.type !== "checkbox").map((field) => `${labels.get(field)}: ${field.value}`);
+    const texts = homeless.filter((field) => !isTicked(field)).map((field) => `${labels.get(field)}: ${field.value}`);
     if (texts.length) bar("homeless", `What was typed has no place here any more. ${texts.join("; ")} `, button("Close", () => withoutBar("homeless")));
     news = false;
     withoutBar("news");
+    localTimes(live);
+    enableCopying(live);
+    rememberName(live);
     const sameAs = (one) => one.tagName === chosen.tagName && one.textContent === chosen.textContent && one.href === chosen.href;
     const parts = () => [...live.querySelectorAll("a, button, summary, [tabindex]")];
     const next = chosen ? places.get(keyOf(chosen)) ?? parts().find(sameAs) : shown ? kept[0] : null;
     next?.focus({ preventScroll: true });
   };
 
-  live.addEventListener("focusout", () => setTimeout(() => { if (news && !isWriting()) renew(); }));
+  live?.addEventListener("focusout", () => setTimeout(() => { if (news && !isWriting()) renew(); }));
   // A browser has few connections to a server: pages that nobody looks at leave theirs to others.
   document.addEventListener("visibilitychange", () => {
-    if (over) return;
     if (document.hidden) { hangUp(); [soon, later, again].forEach(clearTimeout); soon = null; }
     else renew();
   });
   setInterval(() => {
-    if (source && (source.readyState === EventSource.CLOSED || Date.now() - heard > SILENCE)) recover();
+    if (!source || Date.now() - heard <= SILENCE) return;
+    say(0);
+    recover();
   }, 1000);
-  if (!document.hidden) connect(live.dataset.events);
+  // A page that nobody looks at still shows in its title how much waits.
+  setInterval(() => { if (document.hidden) countWaiting(); }, NOW_AND_THEN);
+  if (document.hidden) return;
+  connect(live?.dataset.after);
+  countWaiting();
 };
-if (live?.dataset.events) follow();
+
+// Times are written in UTC by the server, and shown in the reader's zone.
+const localTimes = (part) => {
+  for (const time of part.querySelectorAll("time[datetime]")) {
+    const at = new Date(time.dateTime);
+    if (Number.isNaN(at.getTime()) || time.title) continue;
+    time.title = time.textContent;
+    const sameDay = at.toDateString() === new Date().toDateString();
+    const day = at.toLocaleDateString(undefined, { day: "numeric", month: "short", year: "numeric" });
+    const hour = at.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" });
+    time.textContent = sameDay ? `today, ${hour}` : `${day}, ${hour}`;
+  }
+};
+
+// Buttons that copy what is at an address, which only work with a script.
+const enableCopying = (part) => {
+  for (const copies of part.querySelectorAll("button[data-copy]")) {
+    copies.hidden = !navigator.clipboard;
+    copies.onclick = async () => {
+      const words = copies.textContent;
+      const answer = await fetch(copies.dataset.copy).catch(() => null);
+      const done = answer?.ok && await navigator.clipboard.writeText(await answer.text()).then(() => true, () => false);
+      copies.textContent = done ? "Copied" : "Could not be copied";
+      setTimeout(() => { copies.textContent = words; }, 2000);
+    };
+  }
+};
+
+// A name that a person has given once, in this browser.
+const rememberName = (part) => {
+  for (const field of part.querySelectorAll("input[name=by]")) {
+    field.value ||= field.defaultValue = localStorage.getItem("name") ?? "";
+    field.addEventListener("change", () => localStorage.setItem("name", field.value));
+  }
+};
+
+localTimes(document);
+enableCopying(document);
+rememberName(document);
+if (events) follow();
+
+// A browser may say by itself that something waits, if a person wants that.
+const notifies = document.getElementById("notify");
+if (notifies && window.Notification?.permission === "default") {
+  notifies.hidden = false;
+  notifies.addEventListener("click", async () => { notifies.hidden = (await Notification.requestPermission()) !== "default"; });
+}
 
 // Days are drawn oldest first: where they do not fit, the newest are what one sees.
 for (const days of document.querySelectorAll("svg.days")) days.parentElement.scrollLeft = days.parentElement.scrollWidth;

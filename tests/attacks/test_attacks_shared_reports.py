@@ -1,0 +1,145 @@
+"""Links to reports: what a person without a key sees, and that it ends."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.attacks.test_attacks_web_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE
+from tests.support.finished_tasks import make_task_row
+from waystation.client import Client
+from waystation.config.settings import Settings
+from waystation.documents.documents import SourceDocument
+from waystation.kernel.clock import utc_now
+from waystation.kernel.errors import BadInput
+from waystation.plugins.web.app import ServerDeps, create_app
+from waystation.plugins.web.shares import NewReportLink, ReportLinkStore
+from waystation.runtime.sql_store import SqlStore
+from waystation.tasks.task import TaskPhase, TaskRequest
+from waystation.tasks.view import as_stored
+
+FORM = {"mark": ACCESS.csrf_token}
+REPORT = "# Which harbour?\n\nIt was closed by silt [a.md:2-2].\n\n## About this report\n\n- Submitted by the tenant\n"
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", NO_SERVER)
+    return Settings(home=tmp_path / "home", offline=True)
+
+
+@pytest.fixture
+def links(settings: Settings) -> ReportLinkStore:
+    return ReportLinkStore(settings.home / "links.json")
+
+
+@asynccontextmanager
+async def open_site(settings: Settings, links: ReportLinkStore) -> AsyncGenerator[httpx2.AsyncClient]:
+    async with await Client.connect(settings) as client:
+        app = create_app(SITE, client, settings.tenant, ServerDeps(ACCESS, links=links))
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=HERE) as asking:
+            yield asking
+
+
+async def store_report(settings: Settings) -> str:
+    settings.home.mkdir(exist_ok=True)
+    async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as store:
+        asked = TaskRequest(question="Which harbour?", session="secret-session", request_id="r1")
+        row = make_task_row(asked, settings, await store.get_store_id())
+        await store.register_task(row, (SourceDocument(name="a.md", text="before\nclosed by silt\nafter"),))
+        report = await store.put_text(REPORT, row.ref.scope)
+        await store.save_task_progress(row.ref.task_id, as_stored(row, TaskPhase.DONE).replace(report=report))
+    return row.ref.task_id
+
+
+async def share(asking: httpx2.AsyncClient, task: str, **wanted: object) -> str:
+    answer = await asking.post(f"/v1/tasks/{task}/shares", headers=BEARER, json=wanted)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["path"])
+
+
+async def test_a_link_shows_its_report_without_a_key_and_nothing_else(
+    settings: Settings, links: ReportLinkStore
+) -> None:
+    task = await store_report(settings)
+    async with open_site(settings, links) as asking:
+        path = await share(asking, task)
+        shown = await asking.get(path)
+        lines = await asking.get(path, params={"source": "1"})
+        others = [
+            (await asking.get(other)).status_code for other in (f"/tasks/{task}", "/", f"/v1/tasks/{task}/report")
+        ]
+        (listed,) = (await asking.get(f"/v1/tasks/{task}/shares", headers=BEARER)).json()
+    assert shown.status_code == 200
+    assert "It was closed by silt" in shown.text
+    # No account, session, navigation, script or form, and no text of documents beyond the report.
+    for hidden in ("Submitted by", "secret-session", "<nav", "<script", "<form", "before"):
+        assert hidden not in shown.text
+        assert hidden not in lines.text
+    assert others == [401, 401, 401]
+    assert listed["last_used_at"] is not None
+    assert path.partition(".")[2] not in links.path.read_text()
+
+
+async def test_cited_lines_are_shown_only_if_they_were_chosen_and_without_their_surroundings(
+    settings: Settings, links: ReportLinkStore
+) -> None:
+    task = await store_report(settings)
+    async with open_site(settings, links) as asking:
+        path = await share(asking, task, sources=True)
+        shown, lines = await asking.get(path), await asking.get(path, params={"source": "1"})
+    assert f'href="{path}?source=1#source"' in shown.text
+    assert "<td>closed by silt</td>" in lines.text
+    assert not any(word in lines.text for word in ("<td>before</td>", "<td>after</td>"))
+
+
+async def test_a_link_ends_when_it_is_revoked_or_expires_and_a_wrong_one_opens_nothing(
+    settings: Settings, links: ReportLinkStore
+) -> None:
+    task = await store_report(settings)
+    async with open_site(settings, links) as asking:
+        path = await share(asking, task)
+        (link,) = links.list_links(settings.tenant, task)
+        wrong = [
+            path[:-1] + ("a" if path[-1] != "a" else "b"),
+            f"/shared/{link.id}",
+            "/shared/x.y",
+            f"/shared/{link.id}.",
+        ]
+        refused = [(await asking.get(other)).status_code for other in wrong]
+        forged = await asking.post(f"/tasks/{task}/shares/{link.id}/revoke", headers=BEARER, data={})
+        revoked = await asking.post(f"/tasks/{task}/shares/{link.id}/revoke", headers=BEARER, data=FORM)
+        gone = await asking.get(path)
+    assert refused == [404] * 4
+    assert (forged.status_code, revoked.status_code, gone.status_code) == (403, 303, 404)
+    made = links.create_link(settings.tenant, task, 1, NewReportLink(days=2), "", utc_now())
+    address = made.path.removeprefix("/shared/")
+    assert links.open_link(address, utc_now() + timedelta(days=1)) is not None
+    assert links.open_link(address, utc_now() + timedelta(days=3)) is None
+
+
+async def test_a_link_belongs_to_its_task_and_tenant(settings: Settings, links: ReportLinkStore) -> None:
+    settings.home.mkdir()
+    made = links.create_link("one", "task-1", 1, NewReportLink(), "Ada", utc_now())
+    assert links.list_links("two", "task-1") == ()
+    for tenant, task in (("two", "task-1"), ("one", "task-2")):
+        with pytest.raises(BadInput, match="this task has no such link"):
+            links.revoke(tenant, task, made.link.id, utc_now())
+    assert links.list_links("one", "task-1") == (made.link,)
+
+
+async def test_the_page_makes_a_link_once_and_says_what_is_wrong_at_its_field(
+    settings: Settings, links: ReportLinkStore
+) -> None:
+    task = await store_report(settings)
+    async with open_site(settings, links) as asking:
+        wrong = await asking.post(f"/tasks/{task}/shares", headers=BEARER, data={**FORM, "days": "1000"})
+        made = await asking.post(f"/tasks/{task}/shares", headers=BEARER, data={**FORM, "days": "7"})
+        later = await asking.get(f"/tasks/{task}/shares", headers=BEARER)
+    assert (wrong.status_code, 'id="share-days-fault"' in wrong.text) == (400, True)
+    assert f"{HERE}/shared/" in made.text
+    assert "/shared/" not in later.text
+    assert "Revoke" in later.text

@@ -1,0 +1,30 @@
+"""The client of people: they see questions with the names that they wrote, where other readers see placeholders."""
+
+from collections.abc import Sequence
+
+from waystation.client.client import Client
+from waystation.kernel.errors import WaystationError
+from waystation.privacy.policy import PLACEHOLDER_PATTERN, restore_originals
+from waystation.runtime.store_setup import build_cipher_if_key_exists
+from waystation.tasks.task import tenant_hash
+
+
+class OwnerClient(Client):
+    """A client whose titles show the words of the question.
+
+    Anyone who may read a tenant's documents may read these originals, too. Credentials stay replaced, since the vault
+    does not have them. What goes to Temporal, to notifications and to models is built without this client.
+    """
+
+    async def restore_titles(self, titles: Sequence[str]) -> Sequence[str]:
+        """See base class. Titles stay as they are if the vault cannot be read."""
+        found = frozenset(PLACEHOLDER_PATTERN.findall("\n".join(titles)))
+        cipher = build_cipher_if_key_exists(self._settings, "vault") if found else None
+        if cipher is None:
+            return titles
+        try:
+            originals = await self._store.build_vault(cipher).load_originals(tenant_hash(self._settings.tenant), found)
+        except WaystationError:
+            return titles
+        on_one_line = {placeholder: " ".join(original.split()) for placeholder, original in originals.items()}
+        return [restore_originals(title, on_one_line).text for title in titles]
