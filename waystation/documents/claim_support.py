@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from waystation.documents.contradictions import Contradiction, find_contradictions
-from waystation.documents.figures import FigureFault, extract_figures, find_figure_faults, normalize_text
+from waystation.documents.figure_faults import FigureFault, find_figure_faults
+from waystation.documents.figures import extract_figures, normalize_text
 from waystation.documents.name_mentions import NameFault, NameIndex, find_name_faults
 from waystation.documents.search_terms import split_words
 from waystation.documents.support_features import SupportFeatures, WordingMatch, WordSimilarity, compare_wording
@@ -109,8 +110,8 @@ class _Reading(NamedTuple):
     @property
     def features(self) -> SupportFeatures:
         return self.wording.features._replace(
-            missing_figures=min(2.0, sum(fault.kind != "modality" for fault in self.figures)),
-            missing_names=min(2.0, len(self.names)),
+            missing_figures=min(2.0, sum(fault.is_absent for fault in self.figures)),
+            missing_names=min(2.0, sum(not fault.lines_say for fault in self.names)),
         )
 
     def without_texts_in(self, unread: str) -> "_Reading":
@@ -140,18 +141,20 @@ class _Reading(NamedTuple):
 
     def _is_refuted(self) -> bool:
         """Return whether a rule decides: a figure or name is absent, or a word turns the meaning around."""
-        if self.names or any(fault.kind != "modality" or fault.is_opposite for fault in self.figures):
+        if any(not fault.lines_say for fault in self.names) or any(
+            fault.is_absent or fault.is_opposite for fault in self.figures
+        ):
             return True
         return self.wording.aligned_share >= SAME_SHARE and any(one.is_opposite for one in self.contradictions)
 
     def _list_figures(self) -> Iterator[MissingDetail]:
         for fault in self.figures:
-            if not (self.is_translated and fault.kind == "modality"):
+            if fault.is_absent or not self.is_translated:
                 yield MissingDetail(kind=fault.kind, text=fault.text, lines_say=fault.lines_say)
 
     def _list_names(self) -> Iterator[MissingDetail]:
         for fault in self.names:
-            yield MissingDetail(kind="name", text=fault.text)
+            yield MissingDetail(kind="name", text=fault.text, lines_say=fault.lines_say)
 
     def _list_contradictions(self) -> Iterator[MissingDetail]:
         if self.wording.aligned_share >= ALIGNED_SHARE:

@@ -5,7 +5,7 @@ from typing import Literal
 
 from waystation.kernel.value import Value
 
-MissingKind = Literal["figure", "date", "name", "negation", "modality", "wording"]
+MissingKind = Literal["figure", "date", "name", "calculation", "negation", "modality", "wording"]
 
 
 class SupportVerdict(StrEnum):
@@ -55,6 +55,8 @@ def render_missing(check: SupportCheck, lines: str) -> str:
 def _render_detail(detail: MissingDetail, lines: str) -> str:
     if not detail.text:
         return f'{lines} say "{detail.lines_say}", and the sentence does not'
+    if detail.kind == "calculation":
+        return f'"{detail.text}" is not in {lines}, but may be computed from {detail.lines_say}'
     if detail.lines_say:
         return f'the sentence says "{detail.text}", and {lines} say "{detail.lines_say}"'
     return f'"{detail.text}" stands nowhere in {lines}'
