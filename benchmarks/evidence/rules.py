@@ -7,7 +7,6 @@ from typing import NamedTuple
 from benchmarks.evidence.examples import Example
 from waystation.documents.claim_support import check_support
 from waystation.documents.search_terms import extract_terms
-from waystation.documents.support_features import WordSimilarity
 from waystation.documents.support_verdicts import SupportCheck
 from waystation.documents.word_normalization import normalize_words, split_figures
 from waystation.reports.report import STEM_CHARACTERS, STOP_WORDS
@@ -61,9 +60,9 @@ def _cut(words: Iterable[str]) -> set[str]:
     return {word[:STEM_CHARACTERS] for word in words if len(word) >= FORMER_LETTERS and word not in STOP_WORDS}
 
 
-def check_example(example: Example, similarity: WordSimilarity | None) -> SupportCheck:
+def check_example(example: Example) -> SupportCheck:
     """Return the support check of an example, whose references are its passages."""
-    return check_support(example.claim, example.references, question=example.question, similarity=similarity)
+    return check_support(example.claim, example.references, question=example.question)
 
 
 def compute_macro_f1(answers: Iterable[bool], labels: Iterable[bool]) -> float:

@@ -13,8 +13,8 @@ from waystation.documents.figure_faults import FigureFault, find_figure_faults
 from waystation.documents.figures import extract_figures, normalize_text
 from waystation.documents.name_mentions import NameFault, NameIndex, find_name_faults
 from waystation.documents.search_terms import split_words
-from waystation.documents.support_features import SupportFeatures, WordingMatch, WordSimilarity, compare_wording
-from waystation.documents.support_model import PLAIN_MODEL, SIMILARITY_MODEL, SupportModel
+from waystation.documents.support_features import SupportFeatures, WordingMatch, compare_wording
+from waystation.documents.support_model import SUPPORT_MODEL, SupportModel
 from waystation.documents.support_verdicts import MissingDetail, SupportCheck, SupportVerdict
 from waystation.kernel.patterns import compile_bounded
 from waystation.privacy.policy import PLACEHOLDER_PATTERN
@@ -49,9 +49,7 @@ _LANGUAGE_WORDS = 400
 """Words of the passages by which their language is recognised."""
 
 
-def check_support(
-    sentence: str, passages: Sequence[str], *, question: str = "", similarity: WordSimilarity | None = None
-) -> SupportCheck:
+def check_support(sentence: str, passages: Sequence[str], *, question: str = "") -> SupportCheck:
     """Check whether the passages, together, support the sentence.
 
     A figure, date or name that the passages do not contain makes the sentence not supported, whatever its score. That
@@ -66,18 +64,14 @@ def check_support(
         passages: The cited lines, one text for each citation. Headings above them and the document's name may precede
             the lines: names and years in them count.
         question: The question that the report answers: names in it need not stand in the passages.
-        similarity: Finds synonyms. Without it, words are compared by their stems alone.
-
-    Raises:
-        MemoryUnavailable: the model of `similarity` cannot be loaded.
     """
     text = _clean(sentence)
     evidence = "\n".join(passages)
     read, unread = normalize_text(evidence[:MAX_READ_CHARACTERS]), evidence[MAX_READ_CHARACTERS:]
-    reading = _read(text, read, question, similarity)
+    reading = _read(text, read, question)
     if unread:
         reading = reading.without_texts_in(unread)
-    return reading.decide(PLAIN_MODEL if similarity is None else SIMILARITY_MODEL)
+    return reading.decide(SUPPORT_MODEL)
 
 
 def _clean(sentence: str) -> str:
@@ -85,16 +79,10 @@ def _clean(sentence: str) -> str:
     return normalize_text(_LIST_NUMBER.sub("", _MARKER.sub(" ", text), count=1))
 
 
-def measure_support(
-    sentence: str, passages: Sequence[str], *, question: str = "", similarity: WordSimilarity | None = None
-) -> SupportFeatures:
-    """Return the features of a sentence, by which the weights are fitted. The arguments are those of `check_support`.
-
-    Raises:
-        MemoryUnavailable: the model of `similarity` cannot be loaded.
-    """
+def measure_support(sentence: str, passages: Sequence[str], *, question: str = "") -> SupportFeatures:
+    """Return the features of a sentence, by which weights are fitted. The arguments are those of `check_support`."""
     read = normalize_text("\n".join(passages)[:MAX_READ_CHARACTERS])
-    return _read(_clean(sentence), read, question, similarity).features
+    return _read(_clean(sentence), read, question).features
 
 
 class _Reading(NamedTuple):
@@ -165,10 +153,10 @@ class _Reading(NamedTuple):
 _NO = SupportVerdict.NOT_SUPPORTED
 
 
-def _read(text: str, passages: str, question: str, similarity: WordSimilarity | None) -> _Reading:
+def _read(text: str, passages: str, question: str) -> _Reading:
     own = extract_figures(text)
     needs_figures = own.figures or own.dates or own.times
-    wording = compare_wording(text, own.blank_out(), passages, similarity)
+    wording = compare_wording(own.blank_out(), passages)
     return _Reading(
         figures=find_figure_faults(own, extract_figures(passages)) if needs_figures else (),
         names=find_name_faults(text, NameIndex(passages), question),
