@@ -49,6 +49,11 @@ class SentenceCheck(NamedTuple):
         return SupportVerdict.NOT_SUPPORTED if self.result is None else self.result.verdict
 
     @property
+    def is_probably_supported(self) -> bool:
+        """Whether the cited lines are more likely to support it than not."""
+        return self.result is not None and self.result.is_probably_supported
+
+    @property
     def has_absent_details(self) -> bool:
         """Whether it states a figure, date or name that the cited lines do not contain."""
         return self.result is not None and self.result.has_absent_details

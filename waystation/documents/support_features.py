@@ -37,8 +37,6 @@ class SupportFeatures(NamedTuple):
     """Share of the content words that stand in the best window of three sentences."""
     near_pairs: float
     """Share of the pairs of consecutive content words that stand near each other in the passages, in any order."""
-    whole_share: float
-    """Share of the content words that stand anywhere in the passages."""
     missing_figures: float
     """Number of figures and dates that the passages do not contain, at most 2."""
     missing_names: float
@@ -64,15 +62,17 @@ class WordingMatch(NamedTuple):
     """Whether there is anything to compare."""
 
 
-def compare_wording(content: str, passages: str) -> WordingMatch:
+def compare_wording(sentence: str, content: str, passages: str) -> WordingMatch:
     """Compare the words of a sentence with those of its passages, by their stems.
 
     Args:
+        sentence: The sentence.
         content: The sentence without its figures and dates, which may be spelled differently in the passages.
         passages: Their text.
     """
     stemmer = _Stems()
-    words = [word for word in _split(content) if _is_content(word)]
+    words = [word for word in _split(sentence) if _is_content(word)]
+    named = frozenset(_split(content))
     texts = _split_sentences(passages[:MAX_COMPARED_CHARACTERS])
     if not words or not texts:
         return WordingMatch(_EMPTY, [*dict.fromkeys(words)], "", "", 0, bool(words))
@@ -82,11 +82,10 @@ def compare_wording(content: str, passages: str) -> WordingMatch:
     found = [wanted.intersection(sentence) for sentence in sentences]
     there = frozenset[str]().union(*found)
     best = max(range(len(found)), key=lambda place: len(found[place]))
-    missing = {word: stem for word, stem in zip(words, sequence, strict=True) if stem not in there}
+    missing = {word: stem for word, stem in zip(words, sequence, strict=True) if stem not in there and word in named}
     features = _EMPTY._replace(
         window_share=max(map(len, _join_windows(found))) / len(wanted),
         near_pairs=_share_near_pairs(sequence, [stem for sentence in sentences for stem in sentence]),
-        whole_share=len(there) / len(wanted),
         content_words=math.log(len(wanted)),
     )
     return WordingMatch(
