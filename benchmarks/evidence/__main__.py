@@ -41,17 +41,18 @@ def main() -> None:
     rules: Mapping[str, Callable[[Example], bool]] = {
         OVERLAP: lambda example: measure_overlap(example) >= threshold,
         FORMER: judge_formerly,
-        CHECK: lambda example: check_example(example).is_probably_supported,
     }
     check_example(development[0])  # loads modules, which is no part of a check
     for part, examples in parts.items():
         if not chosen.parts or part in chosen.parts:
             results = {name: apply_rule(rule, examples) for name, rule in rules.items()}
-            _print_part(part, examples, results)
-            _print_verdicts([check_example(example) for example in examples], examples)
+            checks = apply_rule(check_example, examples)
+            answers = [check.is_probably_supported for check in checks.answers]
+            _print_part(part, examples, {**results, CHECK: Timed(answers, checks.seconds)})
+            _print_verdicts(checks.answers, examples)
 
 
-def _print_part(part: str, examples: Sequence[Example], results: Mapping[str, Timed]) -> None:
+def _print_part(part: str, examples: Sequence[Example], results: Mapping[str, Timed[bool]]) -> None:
     sources = sorted({example.source for example in examples})
     labels = [example.is_supported for example in examples]
     print(f"\n{part}: {len(examples):,} claims\n")

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from benchmarks.evidence.examples import Example
 from waystation.documents.claim_support import check_support
@@ -15,16 +15,19 @@ FORMER_SHARE = 0.5
 FORMER_LETTERS = 4
 
 
-class Timed(NamedTuple):
+T = TypeVar("T")
+
+
+class Timed(NamedTuple, Generic[T]):
     """The answers of a rule, and the processor time of each, in seconds."""
 
-    answers: Sequence[bool]
+    answers: Sequence[T]
     seconds: Sequence[float]
 
 
-def apply_rule(rule: Callable[[Example], bool], examples: Sequence[Example]) -> Timed:
+def apply_rule(rule: Callable[[Example], T], examples: Sequence[Example]) -> Timed[T]:
     """Apply a rule to each example."""
-    answers: list[bool] = []
+    answers: list[T] = []
     seconds: list[float] = []
     for example in examples:
         begin = time.process_time()
