@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.evidence.examples import HOW_TO_GET, Example, load_examples
-from benchmarks.evidence.fitting import fit_models
+from benchmarks.evidence.fitting import fit_model
 from benchmarks.evidence.rules import (
     Timed,
     apply_rule,
@@ -19,11 +19,9 @@ from benchmarks.evidence.rules import (
     judge_formerly,
     measure_overlap,
 )
-from waystation.documents.search_vectors import WordVectorSimilarity
 from waystation.documents.support_verdicts import SupportCheck, SupportVerdict
-from waystation.memory.embedders.local import WordLlamaEmbedder
 
-OVERLAP, FORMER, CHECK, PLAIN = "word overlap", "former rule", "support check", "support check without synonyms"
+OVERLAP, FORMER, CHECK = "word overlap", "former rule", "support check"
 
 
 def main() -> None:
@@ -33,29 +31,28 @@ def main() -> None:
     parser.add_argument("--fit", action="store_true", help="fit the weights to the development data, and stop")
     parser.add_argument("--parts", nargs="*", help="parts that are measured; all if none is named")
     chosen = parser.parse_args()
-    similarity = WordVectorSimilarity(WordLlamaEmbedder())
     parts = load_examples(chosen.data)
     development = parts["development"]
     if chosen.fit:
-        fit_models(development, similarity)
+        fit_model(development)
         return
     overlaps = [measure_overlap(example) for example in development]
     threshold = choose_threshold(overlaps, [example.is_supported for example in development])
     rules: Mapping[str, Callable[[Example], bool]] = {
         OVERLAP: lambda example: measure_overlap(example) >= threshold,
         FORMER: judge_formerly,
-        CHECK: lambda example: check_example(example, similarity).is_probably_supported,
-        PLAIN: lambda example: check_example(example, None).is_probably_supported,
     }
-    check_example(development[0], similarity)  # loads the model, which is no part of a check
+    check_example(development[0])  # loads modules, which is no part of a check
     for part, examples in parts.items():
         if not chosen.parts or part in chosen.parts:
             results = {name: apply_rule(rule, examples) for name, rule in rules.items()}
-            _print_part(part, examples, results)
-            _print_verdicts([check_example(example, similarity) for example in examples], examples)
+            checks = apply_rule(check_example, examples)
+            answers = [check.is_probably_supported for check in checks.answers]
+            _print_part(part, examples, {**results, CHECK: Timed(answers, checks.seconds)})
+            _print_verdicts(checks.answers, examples)
 
 
-def _print_part(part: str, examples: Sequence[Example], results: Mapping[str, Timed]) -> None:
+def _print_part(part: str, examples: Sequence[Example], results: Mapping[str, Timed[bool]]) -> None:
     sources = sorted({example.source for example in examples})
     labels = [example.is_supported for example in examples]
     print(f"\n{part}: {len(examples):,} claims\n")
@@ -89,6 +86,10 @@ def _print_verdicts(checks: Sequence[SupportCheck], examples: Sequence[Example])
     for kind in ("figure", "date", "name"):
         given = [not one.is_supported for check, one in pairs if any(detail.kind == kind for detail in check.missing)]
         print(f"| of them: {kind} is absent | {len(given) / len(examples):.0%} | {_mean(given):.1%} |")
+    absent = [check.has_absent_details for check in checks]
+    alarms = [one for one, example in zip(absent, examples, strict=True) if example.is_supported]
+    found = [one for one, example in zip(absent, examples, strict=True) if not example.is_supported]
+    print(f"\nCalled absent: {_mean(alarms):.1%} of supported claims, {_mean(found):.1%} of unsupported ones")
 
 
 def _mean(answers: Sequence[bool]) -> float:

@@ -2,12 +2,11 @@
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from benchmarks.evidence.examples import Example
 from waystation.documents.claim_support import check_support
 from waystation.documents.search_terms import extract_terms
-from waystation.documents.support_features import WordSimilarity
 from waystation.documents.support_verdicts import SupportCheck
 from waystation.documents.word_normalization import normalize_words, split_figures
 from waystation.reports.report import STEM_CHARACTERS, STOP_WORDS
@@ -16,16 +15,19 @@ FORMER_SHARE = 0.5
 FORMER_LETTERS = 4
 
 
-class Timed(NamedTuple):
+T = TypeVar("T")
+
+
+class Timed(NamedTuple, Generic[T]):
     """The answers of a rule, and the processor time of each, in seconds."""
 
-    answers: Sequence[bool]
+    answers: Sequence[T]
     seconds: Sequence[float]
 
 
-def apply_rule(rule: Callable[[Example], bool], examples: Sequence[Example]) -> Timed:
+def apply_rule(rule: Callable[[Example], T], examples: Sequence[Example]) -> Timed[T]:
     """Apply a rule to each example."""
-    answers: list[bool] = []
+    answers: list[T] = []
     seconds: list[float] = []
     for example in examples:
         begin = time.process_time()
@@ -61,9 +63,9 @@ def _cut(words: Iterable[str]) -> set[str]:
     return {word[:STEM_CHARACTERS] for word in words if len(word) >= FORMER_LETTERS and word not in STOP_WORDS}
 
 
-def check_example(example: Example, similarity: WordSimilarity | None) -> SupportCheck:
+def check_example(example: Example) -> SupportCheck:
     """Return the support check of an example, whose references are its passages."""
-    return check_support(example.claim, example.references, question=example.question, similarity=similarity)
+    return check_support(example.claim, example.references, question=example.question)
 
 
 def compute_macro_f1(answers: Iterable[bool], labels: Iterable[bool]) -> float:

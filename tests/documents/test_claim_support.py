@@ -1,5 +1,4 @@
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -9,13 +8,10 @@ from waystation.documents.claim_support import (
     MAX_READ_CHARACTERS,
     check_support,
 )
-from waystation.documents.search_vectors import WordVectorSimilarity
 from waystation.documents.support_features import SupportFeatures
-from waystation.documents.support_model import PLAIN_MODEL, SIMILARITY_MODEL
+from waystation.documents.support_model import SUPPORT_MODEL
 from waystation.documents.support_verdicts import MissingKind, SupportVerdict, render_missing
-from waystation.memory.embedders.local import WordLlamaEmbedder
 
-SIMILARITY = WordVectorSimilarity(WordLlamaEmbedder())
 YES, NO, UNSURE = SupportVerdict.SUPPORTED, SupportVerdict.NOT_SUPPORTED, SupportVerdict.CANNOT_TELL
 Case = tuple[str, str, SupportVerdict | None, list[tuple[MissingKind, str]]]
 """Sentence, passage, verdict (None: any but not supported), and the details by kind, without wording."""
@@ -69,9 +65,44 @@ FIGURES: list[Case] = [
     ("The wait lasts 6 weeks.", "The wait lasts 6 months.", NO, [("figure", "6 weeks")]),
     ("Version 3.10 of Python added matching.", "Version 3.1 of Python added matching.", NO, [("figure", "3.10")]),
     ("The account is 12345678901234567890.", "The account is 12345678901234567890.", YES, []),
-    ("Lamps A and B cost $7 together.", "Lamp A costs $3 and lamp B costs $4.", NO, [("figure", "$7")]),
+    ("The path is 3 km long.", "The path is 3,000 m long.", YES, []),
+    ("The path is 4 km long.", "The path is 3,000 m long.", NO, [("figure", "4 km")]),
+    ("The wait lasts 24 months.", "The wait lasts two years.", None, []),
+    ("The rate rose by 50 basis points.", "The rate rose by 0.5 percentage points.", YES, []),
+    ("The fee is 50 cents.", "The fee is $0.50.", YES, []),
+    ("12 % of boats leak.", "11.8 % of boats leak.", YES, []),
+    ("13 % of boats leak.", "11.8 % of boats leak.", NO, [("figure", "13 %")]),
+    ("The net loss was $21.5 million.", "(dollars in thousands) Net loss | (21,450)", None, []),
+    ("Revenue was $382 million.", "(Dollarsinthousands) Revenue | 381,603", None, []),
+    ("Revenue was $383 million.", "(dollars in thousands) Revenue | 381,603", NO, [("figure", "$383 million")]),
+    ("Revenue was $382 million.", "Revenue | 381,603", UNSURE, [("calculation", "$382 million")]),
+    ("It closed (1) the shop and (2) the mill.", "It closed the shop and the mill.", None, []),
+    ("The top 3 risks are fire, rust and theft.", "The risks are fire, rust and theft.", YES, []),
     ("So it is in the lines [8].", "So it is in the lines.", YES, []),
     ("4. The lamp is lit at dusk.", "The lamp is lit at dusk.", YES, []),
+]  # fmt: skip
+CALCULATIONS: list[Case] = [
+    ("Lamps A and B cost $7 together.", "Lamp A costs $3 and lamp B costs $4.", UNSURE, [("calculation", "$7")]),
+    ("Lamps A and B cost $9 together.", "Lamp A costs $3 and lamp B costs $4.", NO, [("figure", "$9")]),
+    ("Sales rose by $5.1 bn from $40.1 bn to $45.2 bn.", "Sales: $40.1 billion, $45.2 billion", None, []),
+    ("Sales rose by $6.1 bn from $40.1 bn to $45.2 bn.", "Sales: $40.1 bn, $45.2 bn", NO, [("figure", "$6.1 bn")]),
+    ("Sales rose by 12.7 % from $40.1 million to $45.2 million.", "Sales: $40.1 million, $45.2 million", None, []),
+    ("Sales rose by 17 % from $40.1 million to $45.2 million.", "Sales: $40.1 million, $45.2 million", NO,
+     [("figure", "17 %")]),
+    ("Stores fell by 1.32 %, from 982 to 969.", "Stores: 982 | 969", None, []),
+    ("The quick ratio was 1.57.", "For the quick ratio, assets were 8,470 and debts 5,395.", UNSURE,
+     [("calculation", "1.57")]),
+    ("The quick ratio was 1.87.", "Quick assets: 8,470. Current liabilities: 5,395.", NO, [("figure", "1.87")]),
+    ("The margin fell by 2.2 percentage points, from 36.8 % to 34.6 %.", "The margin: 36.8 %, 34.6 %", None, []),
+    ("Lamps were 25 % of sales.", "Sales of lamps 250; all sales 1,000.", UNSURE, [("calculation", "25 %")]),
+    ("The mean of the values is 21.", "The values: 30 and 12.", UNSURE, [("calculation", "21")]),
+    ("All lamps make 49.", "All lamps make 30, 12 and 7.", UNSURE, [("calculation", "49")]),
+    ("The wait is 63.7 days (365 × 1,100 / 6,300).",
+     "The wait in days follows from payables 1,100; costs 6,300", None, []),
+    ("The wait is 68.7 days (365 × 1,100 / 6,300).", "The wait in days follows from payables 1,100; costs 6,300", NO,
+     [("figure", "68.7 days")]),
+    ("The ratio is 1.58 = (8,470 + 30) / 5,395.", "For the ratio: cash 8,470; bills 30; debts 5,395", None, []),
+    ("The ratio is 1.58.", " ".join(str(number) for number in range(101, 160)), NO, [("figure", "1.58")]),
 ]  # fmt: skip
 DATES: list[Case] = [
     ("It opened on 22 November 2026.", "It opened on 2026-11-22.", YES, []),
@@ -89,6 +120,22 @@ DATES: list[Case] = [
     ("It opens at 2:30 pm.", "It opens at 14:30.", None, []),
     ("It opens at 2:30 pm.", "It opens at 14:45.", NO, [("date", "2:30 pm")]),
     ("It may open in May.", "It may open in May.", YES, []),
+    ("Sales rose in FY22.", "Sales rose in the fiscal year 2022.", YES, []),
+    ("Sales rose in FY2023.", "Sales rose in the fiscal year 2022.", NO, [("date", "FY2023")]),
+    ("Sales rose in fiscal 2022.", "Sales rose in FY22.", None, []),
+    ("Sales rose in Q3 2022.", "Sales rose in the three months ended September 30, 2022.", None, []),
+    ("Sales rose in Q3 2022.", "Sales rose in the third quarter of 2022.", None, []),
+    ("Sales rose in Q3 2022.", "Sales rose in the second quarter of 2022.", NO, [("date", "Q3")]),
+    ("Sales rose in H1 2023.", "Sales rose in the six months ended June 30, 2023.", None, []),
+    ("It ran in the 2018–19 season.", "It ran in the 2018-2019 season.", YES, []),
+    ("It ran in the 2018-2019 season.", "It ran in the 2018/19 season.", YES, []),
+    ("It closed in Jun'23.", "It closed in June 2023.", YES, []),
+    ("It closed on 15 July 2019.", "It closed on 15 Jul 19.", None, []),
+    ("It closed on 15 July 2018.", "It closed on 15 Jul 19.", NO, [("date", "15 July 2018")]),
+    ("It was built in the 2000's.", "It was built in 2004.", YES, []),
+    ("It was built in the 19th century.", "It was built in 1847.", None, []),
+    ("It was built in the 18th century.", "It was built in 1847.", NO, [("figure", "18th")]),
+    ("By December of 1865 it was built.", "It was built in 1865. By December all was done.", None, []),
 ]
 NAMES: list[Case] = [
     ("The lamp was lit by Ada Quill.", "The lamp was lit by Ada Quill at dusk.", YES, []),
@@ -105,8 +152,23 @@ NAMES: list[Case] = [
     ("The Harbour Is Old And Very Deep.", "The harbour is old and very deep.", YES, []),
     ("Shares of American Express rose.", "AMERICANEXPRESS_2022_10K: shares rose.", None, []),
     ("The lamp uses the A320 socket.", "The lamp uses the A330 socket.", NO, [("name", "A320")]),
+    ("Ada Quill lit the lamp.", "Bea Quill lit the lamp.", NO, [("name", "Ada")]),
+    ("Ada Quill lit the lamp.", "A. Quill lit the lamp.", None, []),
+    ("The harbour trusts the Securities and Exchange Commission.", "The harbour trusts the SEC.", None, []),
+    ("The harbour trusts the International Court of Justice.", "The harbour trusts the ICJ.", None, []),
+    ("The harbour trusts the United States.", "The harbour trusts the U.S. fleet.", None, []),
+    ("The harbour's FCF is high.", "The harbour's free cash flow is high.", None, []),
+    ("The EBITDA of the harbour and its ferries is high.",
+     "Of the harbour and its ferries, the earnings before interest, taxes and amortization are high.", NO,
+     [("name", "EBITDA")]),
+    ("The EBIT of the harbour and its ferries is high.",
+     "Of the harbour and its ferries, the earnings before interest and taxes are high.", None, []),
+    ("The harbour's FCF is high.", "The harbour's cash is high.", NO, [("name", "FCF")]),
+    ("The harbour pays the Ministry of Defence.", "The harbour pays the Ministry of Defense.", UNSURE,
+     [("name", "Defence")]),
+    ("Select \"Save\" from the menu of the harbour.", "Choose \"Save\" from the menu of the harbour.", None, []),
     ("Die Kosten der Stadt und Ada Quill sind hoch.", "Die Kosten der Stadt sind hoch.", NO, [("name", "Ada Quill")]),
-]
+]  # fmt: skip
 POLARITY: list[Case] = [
     ("The lamp is not lit at dusk.", "The lamp is lit at dusk.", NO, [("negation", "not")]),
     ("The lamp is lit at dusk.", "The lamp is never lit at dusk.", NO, [("negation", "")]),
@@ -137,7 +199,7 @@ WORDING: list[Case] = [
 def find_mistakes(cases: Sequence[Case]) -> list[str]:
     mistakes: list[str] = []
     for sentence, passage, verdict, details in cases:
-        check = check_support(sentence, [passage], similarity=SIMILARITY)
+        check = check_support(sentence, [passage])
         found = [(one.kind, one.text) for one in check.missing if one.kind != "wording" or one.lines_say]
         right = check.verdict is verdict if verdict else check.verdict is not NO
         if not right or found != details:
@@ -146,15 +208,12 @@ def find_mistakes(cases: Sequence[Case]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "cases", [FIGURES, DATES, NAMES, POLARITY, WORDING], ids=["figures", "dates", "names", "polarity", "wording"]
+    "cases",
+    [FIGURES, CALCULATIONS, DATES, NAMES, POLARITY, WORDING],
+    ids=["figures", "calculations", "dates", "names", "polarity", "wording"],
 )
 def test_each_pair_has_its_verdict_and_its_missing_detail(cases: Sequence[Case]) -> None:
     assert find_mistakes(cases) == []
-
-
-def test_figures_dates_and_names_need_no_embedder() -> None:
-    cases = [case for case in [*FIGURES, *DATES, *NAMES] if case[2] is NO]
-    assert all(check_support(sentence, [passage]).verdict is NO for sentence, passage, *_ in cases)
 
 
 WORDS = ["harbour", "lantern", "keeper", "granite", "ferry", "winter", "bridge", "customs", "painter", "copper"]
@@ -177,7 +236,6 @@ def test_a_sentence_copied_from_its_passage_is_supported(
     sentence: str, before: Sequence[str], after: Sequence[str]
 ) -> None:
     passage = "\n".join([*before, sentence, *after])
-    assert check_support(sentence, [passage], similarity=SIMILARITY).verdict is YES
     assert check_support(sentence, [passage]).verdict is YES
 
 
@@ -218,14 +276,6 @@ def test_a_figure_far_into_a_long_passage_counts_if_it_is_spelled_the_same() -> 
     assert [detail.text for detail in other.missing if detail.kind == "figure"] == ["1.811"]
 
 
-def test_synonyms_raise_the_score() -> None:
-    sentence, passage = (
-        "The keeper purchased an automobile for the doctor.",
-        "The keeper bought a car for the physician.",
-    )
-    assert check_support(sentence, [passage], similarity=SIMILARITY).score > check_support(sentence, [passage]).score
-
-
 def test_names_of_the_question_need_not_stand_in_the_lines() -> None:
     sentence, passage = "Revenue of Lantern Works rose to $7 million.", "Revenue rose to $7 million."
     assert check_support(sentence, [passage]).verdict is NO
@@ -242,23 +292,10 @@ def test_what_is_missing_is_said_with_the_lines() -> None:
 
 
 def test_more_of_what_speaks_for_a_sentence_never_lowers_its_score() -> None:
-    for model in (SIMILARITY_MODEL, PLAIN_MODEL):
-        base = SupportFeatures(*model.means)
-        score = model.estimate(base)
-        assert model.estimate(base._replace(similar_share=1)) > score
-        assert model.estimate(base._replace(triples=1)) > score
-        assert model.estimate(base._replace(missing_figures=2)) < score
-        assert model.estimate(base._replace(missing_names=2)) < score
-        assert 0 < model.not_supported_below < 0.5 < model.supported_from < 1
-
-
-def test_threads_may_share_the_vectors_of_words() -> None:
-    similarity = WordVectorSimilarity(WordLlamaEmbedder())
-    cases = [(case[0], case[1]) for case in WORDING for _ in range(5)]
-
-    def score(case: tuple[str, str]) -> float:
-        return check_support(case[0], [case[1]], similarity=similarity).score
-
-    with ThreadPoolExecutor(4) as pool:
-        scores = [*pool.map(score, cases)]
-    assert scores == [check_support(case[0], [case[1]], similarity=SIMILARITY).score for case in cases]
+    base = SupportFeatures(*SUPPORT_MODEL.means)
+    score = SUPPORT_MODEL.estimate(base)
+    assert SUPPORT_MODEL.estimate(base._replace(window_share=1)) > score
+    assert SUPPORT_MODEL.estimate(base._replace(near_pairs=1)) > score
+    assert SUPPORT_MODEL.estimate(base._replace(missing_figures=2)) < score
+    assert SUPPORT_MODEL.estimate(base._replace(missing_names=2)) < score
+    assert 0 < SUPPORT_MODEL.not_supported_below < 0.5 < SUPPORT_MODEL.supported_from < 1

@@ -17,8 +17,6 @@ from waystation.documents.support_verdicts import SupportCheck, SupportVerdict, 
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
 
-ABSENT_KINDS = frozenset({"figure", "date", "name"})
-"""Kinds of details that a finished report states only if its cited lines do."""
 MAX_NAMED_PLACES = 3
 """Maximum number of cited places that the reason of a verdict names."""
 _QUOTATION = compile_bounded(r"\"[^\"]{1,2000}+\"|“[^”]{1,2000}+”|«[^»]{1,2000}+»|„[^“”]{1,2000}+[“”]")
@@ -51,13 +49,14 @@ class SentenceCheck(NamedTuple):
         return SupportVerdict.NOT_SUPPORTED if self.result is None else self.result.verdict
 
     @property
+    def is_probably_supported(self) -> bool:
+        """Whether the cited lines are more likely to support it than not."""
+        return self.result is not None and self.result.is_probably_supported
+
+    @property
     def has_absent_details(self) -> bool:
         """Whether it states a figure, date or name that the cited lines do not contain."""
-        return (
-            self.result is not None
-            and self.result.verdict is SupportVerdict.NOT_SUPPORTED
-            and any(one.kind in ABSENT_KINDS for one in self.result.missing)
-        )
+        return self.result is not None and self.result.has_absent_details
 
     def has_details_in(self, sentence: str) -> bool:
         """Whether a redacted form of the sentence still has the words that `missing` quotes from it."""

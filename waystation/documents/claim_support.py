@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from waystation.documents.contradictions import Contradiction, find_contradictions
-from waystation.documents.figures import FigureFault, extract_figures, find_figure_faults, normalize_text
+from waystation.documents.figure_faults import FigureFault, find_figure_faults
+from waystation.documents.figures import extract_figures, normalize_text
 from waystation.documents.name_mentions import NameFault, NameIndex, find_name_faults
 from waystation.documents.search_terms import split_words
-from waystation.documents.support_features import SupportFeatures, WordingMatch, WordSimilarity, compare_wording
-from waystation.documents.support_model import PLAIN_MODEL, SIMILARITY_MODEL, SupportModel
+from waystation.documents.support_features import SupportFeatures, WordingMatch, compare_wording
+from waystation.documents.support_model import SUPPORT_MODEL, SupportModel
 from waystation.documents.support_verdicts import MissingDetail, SupportCheck, SupportVerdict
 from waystation.kernel.patterns import compile_bounded
 from waystation.privacy.policy import PLACEHOLDER_PATTERN
@@ -48,9 +49,7 @@ _LANGUAGE_WORDS = 400
 """Words of the passages by which their language is recognised."""
 
 
-def check_support(
-    sentence: str, passages: Sequence[str], *, question: str = "", similarity: WordSimilarity | None = None
-) -> SupportCheck:
+def check_support(sentence: str, passages: Sequence[str], *, question: str = "") -> SupportCheck:
     """Check whether the passages, together, support the sentence.
 
     A figure, date or name that the passages do not contain makes the sentence not supported, whatever its score. That
@@ -65,18 +64,14 @@ def check_support(
         passages: The cited lines, one text for each citation. Headings above them and the document's name may precede
             the lines: names and years in them count.
         question: The question that the report answers: names in it need not stand in the passages.
-        similarity: Finds synonyms. Without it, words are compared by their stems alone.
-
-    Raises:
-        MemoryUnavailable: the model of `similarity` cannot be loaded.
     """
     text = _clean(sentence)
     evidence = "\n".join(passages)
     read, unread = normalize_text(evidence[:MAX_READ_CHARACTERS]), evidence[MAX_READ_CHARACTERS:]
-    reading = _read(text, read, question, similarity)
+    reading = _read(text, read, question)
     if unread:
         reading = reading.without_texts_in(unread)
-    return reading.decide(PLAIN_MODEL if similarity is None else SIMILARITY_MODEL)
+    return reading.decide(SUPPORT_MODEL)
 
 
 def _clean(sentence: str) -> str:
@@ -84,16 +79,10 @@ def _clean(sentence: str) -> str:
     return normalize_text(_LIST_NUMBER.sub("", _MARKER.sub(" ", text), count=1))
 
 
-def measure_support(
-    sentence: str, passages: Sequence[str], *, question: str = "", similarity: WordSimilarity | None = None
-) -> SupportFeatures:
-    """Return the features of a sentence, by which the weights are fitted. The arguments are those of `check_support`.
-
-    Raises:
-        MemoryUnavailable: the model of `similarity` cannot be loaded.
-    """
+def measure_support(sentence: str, passages: Sequence[str], *, question: str = "") -> SupportFeatures:
+    """Return the features of a sentence, by which weights are fitted. The arguments are those of `check_support`."""
     read = normalize_text("\n".join(passages)[:MAX_READ_CHARACTERS])
-    return _read(_clean(sentence), read, question, similarity).features
+    return _read(_clean(sentence), read, question).features
 
 
 class _Reading(NamedTuple):
@@ -109,8 +98,8 @@ class _Reading(NamedTuple):
     @property
     def features(self) -> SupportFeatures:
         return self.wording.features._replace(
-            missing_figures=min(2.0, sum(fault.kind != "modality" for fault in self.figures)),
-            missing_names=min(2.0, len(self.names)),
+            missing_figures=min(2.0, sum(fault.is_absent for fault in self.figures)),
+            missing_names=min(2.0, sum(not fault.lines_say for fault in self.names)),
         )
 
     def without_texts_in(self, unread: str) -> "_Reading":
@@ -140,18 +129,20 @@ class _Reading(NamedTuple):
 
     def _is_refuted(self) -> bool:
         """Return whether a rule decides: a figure or name is absent, or a word turns the meaning around."""
-        if self.names or any(fault.kind != "modality" or fault.is_opposite for fault in self.figures):
+        if any(not fault.lines_say for fault in self.names) or any(
+            fault.is_absent or fault.is_opposite for fault in self.figures
+        ):
             return True
         return self.wording.aligned_share >= SAME_SHARE and any(one.is_opposite for one in self.contradictions)
 
     def _list_figures(self) -> Iterator[MissingDetail]:
         for fault in self.figures:
-            if not (self.is_translated and fault.kind == "modality"):
+            if fault.is_absent or not self.is_translated:
                 yield MissingDetail(kind=fault.kind, text=fault.text, lines_say=fault.lines_say)
 
     def _list_names(self) -> Iterator[MissingDetail]:
         for fault in self.names:
-            yield MissingDetail(kind="name", text=fault.text)
+            yield MissingDetail(kind="name", text=fault.text, lines_say=fault.lines_say)
 
     def _list_contradictions(self) -> Iterator[MissingDetail]:
         if self.wording.aligned_share >= ALIGNED_SHARE:
@@ -162,10 +153,10 @@ class _Reading(NamedTuple):
 _NO = SupportVerdict.NOT_SUPPORTED
 
 
-def _read(text: str, passages: str, question: str, similarity: WordSimilarity | None) -> _Reading:
+def _read(text: str, passages: str, question: str) -> _Reading:
     own = extract_figures(text)
     needs_figures = own.figures or own.dates or own.times
-    wording = compare_wording(text, own.blank_out(), passages, similarity)
+    wording = compare_wording(text, own.blank_out(), passages)
     return _Reading(
         figures=find_figure_faults(own, extract_figures(passages)) if needs_figures else (),
         names=find_name_faults(text, NameIndex(passages), question),

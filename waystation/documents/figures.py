@@ -1,11 +1,14 @@
-"""Finds figures and dates in texts of several languages, and decides whether a passage contains those of a sentence."""
+"""Finds the figures, dates and times in texts of several languages."""
 
 import re
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 from typing import Literal, NamedTuple
 
+from waystation.documents.date_mentions import DateMention, iter_dates, iter_short_years, iter_times
+from waystation.documents.figure_units import CURRENCIES, PERCENT, find_currency_before, read_unit
+from waystation.documents.spelled_numbers import SpelledNumber, iter_spelled_numbers
 from waystation.kernel.patterns import compile_bounded
 
 MAX_FIGURES = 5_000
@@ -19,160 +22,10 @@ _MIN_SPELLED = 13
 _NUMBER = compile_bounded(
     r"(?<![^\W_])(?<!\d[.,])(?:\d{1,3}(?:[ '’]\d{3}(?!\d)){1,5}(?:[.,]\d{1,9})?+|\d{1,40}+(?:[.,]\d{1,20}+){0,6})"
 )
-_PERCENT, _POINTS = "%", "percentage points"
-_UNIT_WORDS = {
-    _PERCENT: "% percent pct prozent procent porcento percento",
-    _POINTS: "pp prozentpunkte prozentpunkten",
-    "bp": "bp bps",
-    "$": "$ us$ usd dollar dollars",
-    "€": "€ eur euro euros",
-    "£": "£ gbp",
-    "pound": "pound pounds",
-    "¥": "¥ jpy yen",
-    "₹": "₹ inr rupee rupees",
-    "chf": "chf franken",
-    "kr": "kr sek nok dkk kronor kroner",
-    "cny": "cny rmb yuan renminbi",
-    "km": "km kilometre kilometres kilometer kilometers",
-    "m": "metre metres meter meters mètres metros",
-    "cm": "cm centimetre centimetres centimeter centimeters zentimeter",
-    "mm": "mm millimetre millimetres millimeter millimeters",
-    "mile": "mi mile miles meilen",
-    "ft": "ft foot feet",
-    "inch": "inch inches",
-    "kg": "kg kilogram kilograms kilogramm kilo kilos",
-    "g": "gram grams gramm grammes",
-    "mg": "mg milligram milligrams",
-    "lb": "lb lbs",
-    "t": "tonne tonnes tons ton tonnen",
-    "l": "litre litres liter liters",
-    "ml": "ml millilitre millilitres milliliter milliliters",
-    "°c": "°c celsius",
-    "°f": "°f fahrenheit",
-    "second": "s sec secs second seconds sekunde sekunden secondes segundos",
-    "ms": "ms millisecond milliseconds",
-    "minute": "min mins minute minutes minuten minutos",
-    "hour": "h hr hrs hour hours stunde stunden heures horas",
-    "day": "day days tag tage tagen jour jours día días",
-    "week": "week weeks woche wochen semaine semaines semana semanas",
-    "month": "month months monat monate monaten mois mes meses",
-    "year": "year years yr yrs jahr jahre jahren ans année années año años",
-    "kb": "kb kilobyte kilobytes",
-    "mb": "mb megabyte megabytes",
-    "gb": "gb gigabyte gigabytes",
-    "tb": "tb terabyte terabytes",
-    "kw": "kw",
-    "mw": "mw",
-    "gw": "gw",
-    "kwh": "kwh",
-    "mwh": "mwh",
-    "gwh": "gwh",
-}
-_UNITS = {word: unit for unit, words in _UNIT_WORDS.items() for word in words.split()}
-_CURRENCIES = frozenset({"$", "€", "£", "pound", "¥", "₹", "chf", "kr", "cny"})
-_STRICT = frozenset({_PERCENT, _POINTS, "bp"})
-"""Units without which a figure is another one."""
-_SAME_UNIT = ({"£", "pound"}, {"lb", "pound"})
-_SCALE_WORDS = {
-    10**3: "k thousand thousands tsd tausend mille mil",
-    10**5: "lakh lakhs",
-    10**6: "million millions mn mio millionen milliones millones",
-    10**7: "crore crores",
-    10**9: "bn billion billions mrd milliarde milliarden milliard milliards",
-    10**12: "tn trillion trillions bio billionen",
-}
-_SCALES = {word: scale for scale, words in _SCALE_WORDS.items() for word in words.split()}
-_MONEY_SCALES = {"m": 10**6, "b": 10**9, "t": 10**12}
-"""What single letters mean after an amount of money; elsewhere `5 m` are metres."""
-_LETTER_UNITS = {"m": "m", "g": "g", "t": "t", "l": "l"}
-_AFTER = compile_bounded(
-    r"[ -]?(?:(?P<word>per ?cent(?:age)? points?|per ?cent|percentage points?|pour cent|por ciento|por cento|per cento|"
-    r"°[CF]?|degrees? (?:Celsius|Fahrenheit)|US\$|[%$€£¥₹]|[^\W\d_]{1,16}+)\.?)"
-)
-_PHRASES = {
-    "percent point": _POINTS,
-    "percent points": _POINTS,
-    "pour cent": _PERCENT,
-    "por ciento": _PERCENT,
-    "por cento": _PERCENT,
-    "per cento": _PERCENT,
-    "degree celsius": "°c",
-    "degrees celsius": "°c",
-    "degree fahrenheit": "°f",
-    "degrees fahrenheit": "°f",
-}
-_CURRENCY_BEFORE = compile_bounded(r"(US\$|USD|EUR|GBP|CHF|JPY|INR|CNY|RMB|[$€£¥₹])[ ]?\Z")
 _ORDINAL = compile_bounded(r"(?:st|nd|rd|th|er|e|ème|º|ª)(?![^\W_])")
+_CENTURY = compile_bounded(r"[ -](?:century|centuries|Jahrhundert|siècle|siglo)", re.IGNORECASE)
 _JOIN = compile_bounded(r"[ ]?(?:-|–|—|to|and|or|bis|und|oder|à|et|ou|a|y|,|/)[ ]?[$€£¥₹]?\Z")
-_HEADER = compile_bounded(
-    r"(?<![\d ])[ (]*(?:%|per ?cent|percent)|\bin (?:US\$|[$€£])?[ ]?(thousand|million|billion)s?\b|"
-    r"\b(Mio|Mrd|Tsd)\b|(?<![^\W_])([$€£¥₹])",
-    re.IGNORECASE,
-)
-
-_SPELLED = (
-    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
-    *("thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen"),
-)
-_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
-_FOREIGN = {
-    "zwei": 2, "drei": 3, "vier": 4, "fünf": 5, "sechs": 6, "sieben": 7, "acht": 8, "neun": 9, "zehn": 10, "elf": 11,
-    "zwölf": 12, "zwanzig": 20, "dreißig": 30, "deux": 2, "trois": 3, "quatre": 4, "cinq": 5, "sept": 7, "huit": 8,
-    "neuf": 9, "dix": 10, "onze": 11, "douze": 12, "vingt": 20, "trente": 30, "dos": 2, "tres": 3, "cuatro": 4,
-    "cinco": 5, "siete": 7, "ocho": 8, "nueve": 9, "diez": 10, "veinte": 20, "treinta": 30,
-}  # fmt: skip
-_SMALL = {
-    **{word: number for number, word in enumerate(_SPELLED)},
-    **{word: 10 * number for number, word in enumerate(_TENS, 2)},
-    **_FOREIGN,
-    "dozen": 12,
-}
-_ORDINAL_WORDS = (
-    *("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"),
-    *("eleventh", "twelfth"),
-)
-_ORDINALS = {word: number for number, word in enumerate(_ORDINAL_WORDS, 1)}
-_FRACTIONS = {"half": 50.0, "quarter": 25.0, "third": 100 / 3, "halved": 50.0}
-_NUMBER_WORD = "|".join(sorted([*_SMALL, *_SCALES, "hundred"], key=len, reverse=True))
-_SPELLED_NUMBER = compile_bounded(
-    rf"(?<![^\W_])(?:{_NUMBER_WORD})(?:(?:[ -]| and )(?:{_NUMBER_WORD})(?![^\W_])){{0,8}}(?![^\W_])", re.IGNORECASE
-)
-_WORD_FIGURE = compile_bounded(
-    rf"(?<![^\W_])(?:{'|'.join([*_ORDINALS, 'half', 'quarter', 'halved'])})(?![^\W_])", re.IGNORECASE
-)
-
-_MONTH_NAMES = (
-    "january jan januar janvier enero gennaio janeiro januari",
-    "february feb februar février febrero febbraio fevereiro februari",
-    "march mar märz mars marzo março maart",
-    "april apr avril abril aprile",
-    "may mai mayo maggio maio mei",
-    "june jun juni juin junio giugno junho",
-    "july jul juli juillet julio luglio julho",
-    "august aug août agosto augustus",
-    "september sep sept septembre septiembre settembre setembro",
-    "october oct oktober okt octobre octubre ottobre outubro",
-    "november nov novembre noviembre novembro",
-    "december dec dezember dez décembre diciembre dicembre dezembro",
-)
-MONTHS: Mapping[str, int] = {word: number for number, words in enumerate(_MONTH_NAMES, 1) for word in words.split()}
-"""Numbers of the months by their names, in small letters, in English, German, French, Spanish, Italian, Portuguese and
-Dutch.
-"""
-_MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
-_DATE_WORDS = compile_bounded(
-    rf"(?<![^\W_])(?:(?P<day>\d{{1,2}})(?:st|nd|rd|th|er|º|\.)?[ ]?(?:of |de |di )?)?(?P<month>{_MONTH})\b\.?"
-    rf"(?:[ ](?P<after>\d{{1,2}})(?:st|nd|rd|th)?(?![\d.%:]\d|\d|[ ]?%))?"
-    r"(?:,?[ ](?:of |de |del )?(?P<year>\d{4})(?!\d))?",
-    re.IGNORECASE,
-)
-_DATE_NUMBERS = compile_bounded(
-    r"(?<![\w.,])(?:(\d{4})([-/.])(\d{1,2})\2(\d{1,2})|(\d{1,2})([-/.])(\d{1,2})\6(\d{4}|\d{2})|"
-    r"(\d{4})年(\d{1,2})月(?:(\d{1,2})日)?)(?![\w]|[.,]\d)"
-)
-_TIME = compile_bounded(r"(?<![\w:.])(\d{1,2})[:.h](\d{2})(?![\d:]|\.\d)(?:[ ]?([ap])\.?m\b\.?)?", re.IGNORECASE)
-_YEAR_IN_WORD = compile_bounded(r"(?<!\d)(1[5-9]\d\d|20\d\d)(?!\d)")
-
+_SUPERSCRIPTS = dict.fromkeys(map(ord, "⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺"))
 _ABOUT = compile_bounded(
     r"(?:\b(?:about|around|roughly|approximately|approx\.|circa|ca\.|some|or so|an estimated|etwa|rund|ungefähr|circa|"
     r"environ|près de|unos|cerca de|aproximadamente|almost|nearly|close to|just under|just over|knapp|presque|casi|"
@@ -180,31 +33,11 @@ _ABOUT = compile_bounded(
     r"plus de|más de)|[~≈])[ ]?(?:the |a |US\$|[$€£¥₹])?[ ]?\Z",
     re.IGNORECASE,
 )
-_ABOVE = ("over", "more", "above", "at least", "exceed", "just over", "mehr", "über", "plus", "más")
-_BELOW = (
-    *("under", "less", "fewer", "below", "up to", "at most", "just under", "nearly", "almost", "close to"),
-    *("knapp", "presque", "casi"),
-)
-_LOWER_BOUND = compile_bounded(
-    r"\b(?:at least|no (?:less|fewer) than|not less than|a minimum of|minimum of|more than|over|above|upwards of|"
-    r"mindestens|wenigstens|mehr als|über|au moins|plus de|al menos|como mínimo|más de)[ ]?(?:US\$|[$€£¥₹])?[ ]?\Z",
-    re.IGNORECASE,
-)
-_UPPER_BOUND = compile_bounded(
-    r"\b(?:at most|up to|no more than|not more than|a maximum of|maximum of|less than|fewer than|under|below|"
-    r"höchstens|maximal|bis zu|weniger als|au plus|jusqu'à|moins de|a lo sumo|como máximo|hasta|menos de)"
-    r"[ ]?(?:US\$|[$€£¥₹])?[ ]?\Z",
-    re.IGNORECASE,
-)
-_FALL = compile_bounded(
-    r"\b(?:fell|fall|falls|falling|fallen|declin\w{1,4}|decreas\w{1,4}|dropp?\w{0,3}|down|lower\w{0,2}|loss\w{0,2}|lost|"
-    r"shr[aiu]nk\w{0,3}|reduc\w{1,5}|minus|negative|below|deficit|sank|sunken|slump\w{0,2}|gesunken|sank|baisse|cayó)\b",
-    re.IGNORECASE,
-)
-_BEFORE_CHARACTERS = 28
+BEFORE_CHARACTERS = 28
 """Characters before a figure in which words such as `about` are looked for."""
-_NEAR_CHARACTERS = 60
-"""Characters before and after a figure in which a fall may be said in words."""
+
+
+FigureKind = Literal["plain", "year", "decade", "century", "ordinal", "accounting"]
 
 
 class Figure(NamedTuple):
@@ -221,41 +54,40 @@ class Figure(NamedTuple):
     """Value of one in its last digit that counts, as it is written."""
     scale: int = 1
     """Factor that a word such as `million` gives it."""
-    kind: Literal["plain", "ordinal", "decade", "accounting"] = "plain"
+    digit: float = 0
+    """Value of one in its last digit, which is smaller than `step` if it ends in zeros."""
+    kind: FigureKind = "plain"
     before: str = ""
     """The words before it."""
     is_spelled: bool = False
 
     @property
     def is_word(self) -> bool:
-        """Whether it is a word such as `first` or `two`, which stands in the sentence as a word as well."""
-        return self.is_spelled and not _is_spelled_figure(self)
+        """Whether it is a word such as `first` or `two`, which counts something in the writer's own words."""
+        number = self.values[0]
+        is_large = self.kind == "plain" and isinstance(number, float) and number >= _MIN_SPELLED
+        return self.is_spelled and (not is_large or self.text[0] in "hq")
 
     @property
     def is_year(self) -> bool:
         """Whether it looks like a year."""
-        number = self.values[0]
-        return (
-            not self.unit
-            and self.scale == 1
-            and len(self.text) == len("2026")
-            and self.text.isdecimal()
-            and isinstance(number, float)
-            and _FIRST_YEAR <= number <= _LAST_YEAR
-        )
+        return self.kind == "year"
 
+    @property
+    def approximation(self) -> str:
+        """The words before it that make it less exact, such as `about` or `more than`; empty if there are none."""
+        match = _ABOUT.search(self.before)
+        return match[0].casefold() if match else ""
 
-class DateMention(NamedTuple):
-    """A date in a text, as far as it is written."""
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """What it may be, as far as it is a number."""
+        return tuple(value for value in self.values if isinstance(value, float))
 
-    text: str
-    start: int
-    end: int
-    year: int | None
-    month: int | None
-    day: int | None
-    is_ambiguous: bool = False
-    """Whether day and month may be the other way round."""
+    @property
+    def signed(self) -> float | None:
+        """Its likeliest value with its sign; None if it is an identifier."""
+        return next((-one if self.negative else one for one in self.numbers), None)
 
 
 class TextFigures(NamedTuple):
@@ -280,8 +112,8 @@ class TextFigures(NamedTuple):
 
 
 def normalize_text(text: str) -> str:
-    """Return the text in the form that figures are read in: without narrow spaces, full-width digits and such."""
-    return unicodedata.normalize("NFKC", text).replace("−", "-")
+    """Return the text in the form that figures are read in: without narrow spaces, full-width digits, superscripts."""
+    return unicodedata.normalize("NFKC", text.translate(_SUPERSCRIPTS)).replace("−", "-")
 
 
 def extract_figures(text: str) -> TextFigures:
@@ -289,171 +121,146 @@ def extract_figures(text: str) -> TextFigures:
 
     At most `MAX_FIGURES` figures are read.
     """
-    dates = [*_iter_dates(text)]
-    times = {match.span(): _minutes(match) for match in _TIME.finditer(text)} if ":" in text or "m" in text else {}
-    times = {span: time for span, time in times.items() if time is not None}
-    taken = sorted([*((date.start, date.end) for date in dates), *times])
-    found: list[Figure] = []
-    place = 0
+    dates = [*iter_dates(text)]
+    times = dict(iter_times(text))
+    taken = sorted([*((date.start, date.end) for date in dates), *times.values()])
+    years = {span: year for span, year in _iter_short_years(text) if not _is_taken(span, taken)}
+    found: list[Figure] = [*years.values()]
+    place, blocked = 0, sorted([*taken, *years])
     for match in _NUMBER.finditer(text):
-        while place < len(taken) and taken[place][1] <= match.start():
+        while place < len(blocked) and blocked[place][1] <= match.start():
             place += 1
-        if place < len(taken) and taken[place][0] < match.end():
+        if place < len(blocked) and blocked[place][0] < match.end():
             continue
-        found.append(_figure(text, match))
-        if len(found) == MAX_FIGURES:
+        found.append(_read_figure(text, match))
+        if len(found) >= MAX_FIGURES:
             break
-    found += _iter_spelled(text, taken)
+    found += (
+        _read_spelled(text, one) for one in iter_spelled_numbers(text) if not _is_taken((one.start, one.end), taken)
+    )
     found.sort(key=lambda figure: figure.start)
-    return TextFigures(text, _share_units(text, found), dates, {time: span for span, time in times.items()}, taken)
+    return TextFigures(text, _share_units(text, found), dates, times, taken)
 
 
-def _minutes(match: re.Match[str]) -> int | None:
-    hour, minute, half = int(match[1]), int(match[2]), (match[3] or "").lower()
-    if minute > 59 or hour > 23 or (":" not in match[0] and not half):
-        return None
-    return (hour % 12 + (12 if half == "p" else 0)) * 60 + minute if half else hour * 60 + minute
+def _is_taken(span: tuple[int, int], taken: Sequence[tuple[int, int]]) -> bool:
+    """Return whether a span overlaps one of these, which are in order."""
+    last = bisect_left(taken, (span[1], 0))
+    return any(end > span[0] for _, end in taken[max(0, last - 2) : last])
 
 
-def _figure(text: str, match: re.Match[str]) -> Figure:
+def _iter_short_years(text: str) -> Iterable[tuple[tuple[int, int], Figure]]:
+    for one in iter_short_years(text):
+        values = (*map(float, one.years), *([float(one.text)] if one.text.isdecimal() else []))
+        before = text[max(0, one.start - BEFORE_CHARACTERS) : one.start]
+        yield (
+            (one.start, one.end),
+            Figure(one.text, one.start, one.end, values, step=1, digit=1, kind="year", before=before),
+        )
+
+
+def _read_figure(text: str, match: re.Match[str]) -> Figure:
     written, start, end = match[0], match.start(), match.end()
-    values, step = _read_number(written)
-    before = text[max(0, start - _BEFORE_CHARACTERS) : start]
-    unit = ""
-    if currency := _CURRENCY_BEFORE.search(before):
-        unit, start = _UNITS[currency[1].casefold()], start - len(currency[0])
-        before = text[max(0, start - _BEFORE_CHARACTERS) : start]
+    values, step, digit = _read_number(written)
+    unit, length = find_currency_before(text[max(0, start - BEFORE_CHARACTERS) : start])
+    start -= length
+    before = text[max(0, start - BEFORE_CHARACTERS) : start]
     negative = before.endswith("-") and not before[-2:-1].isalnum() and before[-2:-1] not in {"-", ")", "%"}
     if negative:
         start, before = start - 1, before[:-1]
-    kind: Literal["plain", "ordinal", "decade", "accounting"] = "plain"
+    kind: FigureKind = "plain"
     scale = 1
     if ordinal := _ORDINAL.match(text, end):
-        kind, end = "ordinal", ordinal.end()
-    elif text[end : end + 1] == "s" and len(written) == len("1990") and not text[end + 1 : end + 2].isalnum():
-        kind, end = "decade", end + 1
+        kind, end = "century" if _CENTURY.match(text, ordinal.end()) else "ordinal", ordinal.end()
+    elif ending := _find_decade_ending(text, written, end):
+        kind, end = "decade", ending
     else:
-        unit, scale, end = _read_unit(text, end, unit)
-    if before.endswith("(") and text[end : end + 1] == ")":
-        kind = "accounting"
-    values = tuple(value * scale if isinstance(value, float) else value for value in values)
+        unit, scale, end = read_unit(text, end, unit)
+        if not unit and scale == 1 and _is_year(written):
+            kind = "year"
+        elif before.endswith("(") and text[end : end + 1] == ")":
+            kind = "accounting"
     return Figure(
         text=text[start:end].strip(),
         start=start,
         end=end,
-        values=values,
+        values=tuple(value * scale if isinstance(value, float) else value for value in values),
         unit=unit,
         negative=negative,
         step=step * scale,
         scale=scale,
+        digit=digit * scale,
         kind=kind,
         before=before,
     )
 
 
-def _read_number(written: str) -> tuple[tuple[float | str, ...], float]:
-    """Return what a number may be, and the value of one in its last digit that counts."""
+def _is_year(written: str) -> bool:
+    return len(written) == len("2026") and written.isdecimal() and _FIRST_YEAR <= int(written) <= _LAST_YEAR
+
+
+def _find_decade_ending(text: str, written: str, end: int) -> int:
+    """Return where `1990s` or `1990's` ends; 0 if the number is no decade. `2019's` is a year."""
+    if len(written) == len("1990") and written.endswith("0"):
+        for ending in ("s", "'s", "’s"):
+            if text.startswith(ending, end) and not text[end + len(ending) : end + len(ending) + 1].isalnum():
+                return end + len(ending)
+    return 0
+
+
+def _read_number(written: str) -> tuple[tuple[float | str, ...], float, float]:
+    """Return what a number may be, and the values of one in its last digit that counts and in its last digit."""
     plain = written.replace(" ", "").replace("'", "").replace("’", "")
     digits = plain.replace(".", "").replace(",", "")
     if len(digits) > _MAX_DIGITS or (digits.startswith("0") and len(digits) > 1 and digits == plain):
-        return (plain,), 1
+        return (plain,), 1, 1
     grouped = plain != written
     marks = [sign for sign in plain if sign in ".,"]
     if not marks:
-        return (float(plain),), _step_of_integer(plain)
+        return (float(plain),), _find_step(plain), 1
     last = marks[-1]
     *groups, tail = plain.replace(",", ".").split(".")
+    decimal_step = 10.0 ** -len(tail)
     if len(set(marks)) == 2 and marks.count(last) == 1:
-        return (float(f"{''.join(groups)}.{tail}"),), 10.0 ** -len(tail)
+        return (float(f"{''.join(groups)}.{tail}"),), decimal_step, decimal_step
     by_thousands = len(groups[0]) <= 3 and groups[0] != "0" and all(len(one) in {2, 3} for one in groups[1:])
     if len(marks) > 1:
-        return ((float(digits), plain), _step_of_integer(digits)) if by_thousands and len(tail) == 3 else ((plain,), 1)
+        is_number = by_thousands and len(tail) == 3
+        return ((float(digits), plain), _find_step(digits), 1) if is_number else ((plain,), 1, 1)
     decimal = float(f"{groups[0]}.{tail}")
     if len(tail) == 3 and by_thousands and not grouped:
         thousands = float(digits)
-        return (thousands, decimal) if last == "," else (decimal, thousands), _step_of_integer(digits)
-    return (decimal,), 10.0 ** -len(tail)
+        return (thousands, decimal) if last == "," else (decimal, thousands), _find_step(digits), 1
+    return (decimal,), decimal_step, decimal_step
 
 
-def _step_of_integer(digits: str) -> float:
+def _find_step(digits: str) -> float:
     return 10.0 ** (len(digits) - len(digits.rstrip("0"))) if digits.strip("0") else 1.0
 
 
-def _read_unit(text: str, end: int, unit: str) -> tuple[str, int, int]:
-    """Return the unit, the scale and the end of what follows a number."""
-    scale = 1
-    for _ in range(2):
-        match = _AFTER.match(text, end)
-        if match is None:
-            break
-        word = match["word"]
-        small = word.casefold().replace("per cent", "percent").replace("percentage", "percent")
-        if (
-            scale == 1
-            and (found := _SCALES.get(small) or (_MONEY_SCALES.get(small, 0) if unit in _CURRENCIES else 0))
-            and not (small in {"k", "mil", "mille"} and text[end : end + 1] in " -" and unit not in _CURRENCIES)
-        ):
-            scale, end = found, match.end("word")
-            continue
-        if unit:
-            break
-        direct = text[end : end + 1] not in " -"
-        found_unit = _UNITS.get(small) or _PHRASES.get(small) or (_LETTER_UNITS.get(word, "") if scale == 1 else "")
-        if not found_unit or (len(word) == 1 and word.isalpha() and not direct and word not in _LETTER_UNITS):
-            break
-        unit, end = found_unit, match.end("word")
-    return unit, scale, end
-
-
-def _iter_spelled(text: str, taken: Sequence[tuple[int, int]]) -> Iterable[Figure]:
-    for match in islice(_SPELLED_NUMBER.finditer(text), MAX_FIGURES):
-        if any(start < match.end() and match.start() < end for start, end in taken):
-            continue
-        value = _read_spelled(match[0])
-        # A scale alone belongs to the digits before it: `5 million`.
-        if value is None:
-            continue
-        unit, scale, end = _read_unit(text, match.end(), "")
-        yield Figure(
-            text=text[match.start() : end],
-            start=match.start(),
-            end=end,
-            values=(float(value * scale),),
-            unit=unit,
-            step=_step_of_integer(str(value * scale)),
-            scale=scale,
-            before=text[max(0, match.start() - _BEFORE_CHARACTERS) : match.start()],
+def _read_spelled(text: str, number: SpelledNumber) -> Figure:
+    if number.kind != "number":
+        return Figure(
+            text=number.text,
+            start=number.start,
+            end=number.end,
+            values=(number.value,),
+            unit="" if number.kind == "ordinal" else PERCENT,
+            kind="ordinal" if number.kind == "ordinal" else "plain",
             is_spelled=True,
         )
-    for match in islice(_WORD_FIGURE.finditer(text), MAX_FIGURES):
-        word = match[0].casefold()
-        ordinal = word in _ORDINALS
-        yield Figure(
-            text=match[0],
-            start=match.start(),
-            end=match.end(),
-            values=(float(_ORDINALS[word]) if ordinal else _FRACTIONS[word],),
-            unit="" if ordinal else _PERCENT,
-            kind="ordinal" if ordinal else "plain",
-            is_spelled=True,
-        )
-
-
-def _read_spelled(written: str) -> int | None:
-    total = current = 0
-    words = [word for word in written.casefold().replace("-", " ").split() if word != "and"]
-    if not words or words[0] in _SCALES or words[0] == "hundred":
-        return None
-    for word in words:
-        if word == "hundred":
-            current = max(1, current) * 100
-        elif word in _SCALES:
-            total, current = total + max(1, current) * _SCALES[word], 0
-        elif word == "dozen":
-            current = max(1, current) * 12
-        else:
-            current += _SMALL[word]
-    return total + current
+    unit, scale, end = read_unit(text, number.end, "")
+    return Figure(
+        text=text[number.start : end],
+        start=number.start,
+        end=end,
+        values=(number.value * scale,),
+        unit=unit,
+        step=_find_step(str(int(number.value * scale))),
+        scale=scale,
+        digit=scale,
+        before=text[max(0, number.start - BEFORE_CHARACTERS) : number.start],
+        is_spelled=True,
+    )
 
 
 def _share_units(text: str, found: Sequence[Figure]) -> list[Figure]:
@@ -473,233 +280,6 @@ def _share_units(text: str, found: Sequence[Figure]) -> list[Figure]:
     for place, one in enumerate(shared[1:], 1):
         before = shared[place - 1]
         between = text[before.end : one.start]
-        if not one.unit and before.unit in _CURRENCIES and len(between) < len(" oder $") and _JOIN.match(between):
+        if not one.unit and before.unit in CURRENCIES and len(between) < len(" oder $") and _JOIN.match(between):
             shared[place] = one._replace(unit=before.unit)
     return shared
-
-
-def _iter_dates(text: str) -> Iterable[DateMention]:
-    for match in _DATE_WORDS.finditer(text):
-        month = MONTHS[match["month"].casefold()]
-        day = match["day"] or match["after"]
-        year = match["year"]
-        if match["day"] and match["after"] and not year:
-            day = match["day"]
-        name = match["month"]
-        alone = not day and not year
-        if alone and (not name[0].isupper() or not _is_month_alone(name, text[: match.start()])):
-            continue
-        if day and not 1 <= int(day) <= 31:
-            continue
-        yield DateMention(match[0].strip(" .,"), match.start(), match.end(), int(year) if year else None, month,
-                          int(day) if day else None)  # fmt: skip
-    for match in _DATE_NUMBERS.finditer(text):
-        if (date := _numeric_date(match)) is not None:
-            yield date
-
-
-_MONTH_BEFORE = compile_bounded(r"\b(?:in|of|since|until|by|early|late|mid|from|to|last|next|im|Ende|Anfang|Mitte|en|"
-                                r"through|during|and)[ -]\Z")  # fmt: skip
-
-
-def _is_month_alone(name: str, before: str) -> bool:
-    """Return whether a name of a month without a day and a year is one: `May` and `March` begin sentences too."""
-    return len(name) > 3 - (name == "May") and _MONTH_BEFORE.search(before[-12:]) is not None
-
-
-def _numeric_date(match: re.Match[str]) -> DateMention | None:
-    if match[9]:
-        year, month, day = int(match[9]), int(match[10]), int(match[11]) if match[11] else None
-        return DateMention(match[0], match.start(), match.end(), year, month, day) if 1 <= month <= 12 else None
-    if match[1]:
-        year, month, day = int(match[1]), int(match[3]), int(match[4])
-        ambiguous = False
-    else:
-        day, month, year = int(match[5]), int(match[7]), int(match[8])
-        year += 2000 if len(match[8]) == 2 else 0
-        # Two digits of a year between dots may be a version.
-        if len(match[8]) == 2 and match[6] == ".":
-            return None
-        if month > 12 >= day:
-            day, month = month, day
-            ambiguous = False
-        else:
-            ambiguous = day <= 12
-    if not (1 <= month <= 12 and 1 <= day <= 31):
-        return None
-    return DateMention(match[0], match.start(), match.end(), year, month, day, ambiguous)
-
-
-class FigureFault(NamedTuple):
-    """A figure or date of a sentence that its passages do not contain, or contain with another bound."""
-
-    kind: Literal["figure", "date", "modality"]
-    text: str
-    start: int
-    lines_say: str = ""
-    """What the passages say in its place, if they contradict it."""
-    is_opposite: bool = False
-    """Whether the sentence has the opposite bound, as `at least` for `at most`; otherwise it leaves a bound out."""
-
-
-def find_figure_faults(sentence: TextFigures, passages: TextFigures) -> list[FigureFault]:
-    """Return the figures and dates of the sentence that the passages do not contain, in order.
-
-    A figure matches in any of its spellings, with the same unit and sign. After `about` and the like, and with a scale
-    as in `5.1 million`, a figure in the passages may be more exact. A figure that has to be computed from others is
-    absent.
-    """
-    lookup = _FigureLookup(passages)
-    faults = [FigureFault("date", date.text, date.start) for date in sentence.dates if not lookup.has_date(date)]
-    for figure in sentence.figures:
-        if figure.is_spelled and not _is_spelled_figure(figure):
-            continue
-        found = lookup.find_matches(figure, sentence.text)
-        if not found:
-            faults.append(FigureFault("date" if figure.is_year else "figure", figure.text, figure.start))
-        elif bound := _contradicted_bound(figure, found):
-            text = f"{_bound_text(figure)} {figure.text}".strip()
-            faults.append(FigureFault("modality", text, figure.start, bound, is_opposite=bool(_bound(figure))))
-    faults += [
-        FigureFault("date", sentence.text[start:end].strip(" ."), start)
-        for time, (start, end) in sentence.times.items()
-        if time not in passages.times
-    ]
-    return sorted(faults, key=lambda fault: fault.start)
-
-
-def _is_spelled_figure(figure: Figure) -> bool:
-    """Return whether a spelled number is a figure of the source rather than the writer's own count."""
-    number = figure.values[0]
-    return (
-        figure.kind == "plain" and isinstance(number, float) and number >= _MIN_SPELLED and figure.text[0] not in "hq"
-    )
-
-
-def _bound(figure: Figure) -> str:
-    if _LOWER_BOUND.search(figure.before):
-        return "lower"
-    return "upper" if _UPPER_BOUND.search(figure.before) else ""
-
-
-def _bound_text(figure: Figure) -> str:
-    match = _LOWER_BOUND.search(figure.before) or _UPPER_BOUND.search(figure.before)
-    return match[0].strip() if match else ""
-
-
-def _contradicted_bound(figure: Figure, found: Sequence[Figure]) -> str:
-    """Return the passages' words if all of them give the figure another bound, or a bound that the sentence drops."""
-    own = _bound(figure)
-    theirs = [_bound(one) for one in found]
-    if all(theirs) and own not in theirs:
-        return f"{_bound_text(found[0])} {found[0].text}"
-    return ""
-
-
-class _FigureLookup:
-    def __init__(self, passages: TextFigures) -> None:
-        self._passages = passages
-        self._by_value: dict[float | str, list[Figure]] = {}
-        for figure in passages.figures:
-            for value in figure.values:
-                self._by_value.setdefault(round(value, 6) if isinstance(value, float) else value, []).append(figure)
-        self._currencies = {figure.unit for figure in passages.figures if figure.unit in _CURRENCIES}
-        self._has_percent, self._scales = False, set[float]()
-        for match in _HEADER.finditer(passages.text):
-            if "%" in match[0] or "cent" in match[0].casefold():
-                self._has_percent = True
-            elif match[1] or match[2]:
-                self._scales.add(float(_SCALES[(match[1] or match[2]).casefold()]))
-            if sign := next((sign for sign in match[0] if sign in "$€£¥₹"), ""):
-                self._currencies.add(_UNITS[sign])
-        years = {date.year for date in passages.dates if date.year}
-        years |= {int(match[0]) for match in _YEAR_IN_WORD.finditer(passages.text)}
-        self._years = years
-
-    def has_date(self, date: DateMention) -> bool:
-        """Return whether the passages contain the date: its day and month together, its year anywhere."""
-        if date.year is not None and date.year not in self._years:
-            return False
-        return any(_fits(date, other) for other in self._passages.dates)
-
-    def find_matches(self, figure: Figure, sentence: str) -> list[Figure]:
-        """Return the figures of the passages that are the same; a year in a word or date is returned as it is."""
-        numbers = [value for value in figure.values if isinstance(value, float)]
-        if (figure.is_year or figure.kind == "decade") and self._has_year(figure, int(numbers[0])):
-            return [figure._replace(before="", start=-1)] if _bound(figure) == "" else [figure]
-        candidates = [
-            one
-            for value in figure.values
-            for one in self._by_value.get(round(value, 6) if isinstance(value, float) else value, ())
-            if self._same_spelling(figure, one)
-        ]
-        if figure.unit in _CURRENCIES or figure.scale > 1:
-            candidates += [
-                one
-                for value in numbers
-                for scale in self._scales
-                for one in self._by_value.get(round(value / scale, 6), ())
-            ]
-        found = [one for one in candidates if self._has_unit(figure, one) and self._has_sign(figure, one, sentence)]
-        return found or [
-            one
-            for one in self._passages.figures
-            if _is_rounded(figure, one) and self._has_unit(figure, one) and self._has_sign(figure, one, sentence)
-        ]
-
-    def _has_year(self, figure: Figure, year: int) -> bool:
-        if figure.kind == "decade":
-            return any(year <= one < year + 10 for one in self._years)
-        return year in self._years
-
-    @staticmethod
-    def _same_spelling(figure: Figure, one: Figure) -> bool:
-        """Return False for versions, of which 3.10 is not 3.1."""
-        if figure.unit or figure.scale > 1 or "." not in figure.text or figure.text == one.text:
-            return True
-        last = figure.before.split()[-1:] or [""]
-        version = last[0][:1].isupper() and figure.before.endswith(" ") and last[0].isalpha()
-        return not version and not last[0].casefold().startswith(("version", "release", "section", "chapter"))
-
-    def _has_unit(self, figure: Figure, one: Figure) -> bool:
-        if figure.unit == one.unit or any({figure.unit, one.unit} == pair for pair in _SAME_UNIT):
-            return True
-        if not one.unit:
-            if figure.unit in _CURRENCIES:
-                return figure.unit in self._currencies
-            return figure.unit not in _STRICT or (figure.unit == _PERCENT and self._has_percent)
-        return not figure.unit and one.unit not in _STRICT
-
-    def _has_sign(self, figure: Figure, one: Figure, sentence: str) -> bool:
-        if figure.negative == one.negative or one.kind == "accounting":
-            return True
-        text, near = (sentence, figure) if one.negative else (self._passages.text, one)
-        window = text[max(0, near.start - _NEAR_CHARACTERS) : near.end + _NEAR_CHARACTERS]
-        return _FALL.search(window) is not None
-
-
-def _is_rounded(figure: Figure, one: Figure) -> bool:
-    """Return whether the sentence's figure is the passage's, less exactly, and says so."""
-    number, exact = figure.values[0], one.values[0]
-    if not isinstance(number, float) or not isinstance(exact, float) or not number or figure.is_year or one.is_year:
-        return False
-    about = _ABOUT.search(figure.before)
-    decimals = figure.scale > 1 and not figure.is_spelled and figure.step < number / 9
-    if not about and not (decimals and one.step < figure.step):
-        return False
-    words = about[0].casefold() if about else ""
-    distance = exact - number
-    if words.startswith(_ABOVE):
-        return 0 < distance < min(figure.step, number / 4)
-    if words.startswith(_BELOW):
-        return 0 < -distance < min(figure.step, number / 4)
-    return abs(distance) <= min(figure.step / 2, number / 10) * (1 + 1e-9)
-
-
-def _fits(date: DateMention, other: DateMention) -> bool:
-    orders = [(date.month, date.day)]
-    if date.is_ambiguous or other.is_ambiguous:
-        orders.append((date.day, date.month))
-    if other.year is not None and date.year is not None and other.year != date.year:
-        return False
-    return any((month is None or other.month == month) and (day is None or other.day == day) for month, day in orders)

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from waystation.documents.figures import MONTHS
+from waystation.documents.date_mentions import MONTHS
 from waystation.documents.search_terms import STOP_WORDS
 from waystation.kernel.patterns import compile_bounded, compile_dynamic
 
@@ -20,7 +20,8 @@ _NO_NAMES_TEXT = """
 i i'm i've i'd table tables figure figures section sections chapter page pages appendix annex part item note notes
 step source sources document report article paragraph line lines question answer season episode volume phase level
 group passage version category type stage class grade yes no mr mrs ms dr prof sir inc ltd llc corp co plc gmbh ag sa
-st jr sr act law board
+st jr sr act law board internet web company agreement contract party parties schedule exhibit annexure clause
+executive tenant landlord buyer seller borrower lender licensee licensor
 """
 _NO_NAMES = frozenset(_NO_NAMES_TEXT.split())
 _GERMAN_TEXT = """
@@ -59,6 +60,21 @@ _SAME_NAMES = (
 _SAME_NAME = {word: frozenset(words.split()) for words in _SAME_NAMES for word in words.split()}
 _MIN_STEM = 4
 _MIN_TITLE_WORDS = 4
+_MIN_MISSPELLED = 6
+"""Letters from which a word that differs in one letter may be the same name."""
+_MIN_ABBREVIATED = 3
+"""Letters from which an abbreviation may stand for words in small letters, as `ROA` for `return on assets`."""
+_MAX_INITIALS = 400
+"""Maximum words of a text whose initials are looked at for an abbreviation: in a longer one any three letters follow
+one another by chance.
+"""
+_JOINERS = frozenset(["of", "the", "and", "for", "de", "des", "der", "und", "du", "et"])
+"""Words within a name that its abbreviation may leave out."""
+_JOIN = compile_bounded(rf"[ ](?:(?:{'|'.join(sorted(_JOINERS))})[ ]){{0,2}}(?:&[ ])?|-|")
+_PERIOD = compile_bounded(
+    r"(?:(?:FY|CY)['’]?\d{0,4}|Q[1-4]|H[12]|[1-4]Q['’]?\d{0,4}|\d+(?:[.,]\d+)?(?:[Mm][Nn]|[Bb][Nn]|[TtKk]))+"
+)
+"""Years, quarters and amounts that look like names: they are checked as dates and figures."""
 
 
 class NameFault(NamedTuple):
@@ -66,6 +82,8 @@ class NameFault(NamedTuple):
 
     text: str
     start: int
+    lines_say: str = ""
+    """A name of the passages that is spelled nearly the same."""
 
 
 class NameIndex:
@@ -79,6 +97,7 @@ class NameIndex:
             self._by_stem.setdefault(word[:_MIN_STEM], set()).add(word)
         self._joined: dict[bool, str] = {}
         self._initials: frozenset[str] | None = None
+        self._all_words_initials: tuple[str, str] | None = None
 
     def contains(self, word: str) -> bool:
         """Return whether the passages mention the word in any inflection, or the words that its letters stand for."""
@@ -93,21 +112,53 @@ class NameIndex:
         parts = [part for part in folded.replace("'", "-").replace(".", "-").split("-") if len(part) > 1]
         if len(parts) > 1 and all(part in self._words for part in parts):
             return True
-        if word.replace(".", "").isupper() and len(folded) > 1 and folded.replace(".", "") in self._all_initials():
-            return True
+        if word.removesuffix("s").replace(".", "").isupper() and len(folded) > 1:
+            letters = folded.replace(".", "").removesuffix("s" if word.endswith("s") else "")
+            if letters in self._words or letters in self._all_initials() or self._abbreviates_words(letters):
+                return True
         # `AMERICANEXPRESS_2022_10K` mentions American Express, and `TiO 2` mentions TiO2.
         is_joined = any(sign.isdigit() or sign.isupper() for sign in word[1:])
         return (len(folded) > _MIN_STEM or is_joined) and folded in self._all_joined(is_joined)
 
     def contains_initials(self, words: Sequence[str]) -> bool:
-        """Return whether the passages mention a name of several words by its initials."""
-        initials = "".join(word[0] for word in words).casefold()
-        return len(words) > 1 and initials in self._words and f"{initials.upper()}" in self._text
+        """Return whether the passages mention a name of several words by its initials.
+
+        The first word may be none of the name, but have its capital from the beginning of a sentence.
+        """
+        for name in (words, words[1:]):
+            initials = "".join(word[0] for word in name if word not in _JOINERS).casefold()
+            if len(initials) > 1 and initials in self._words:
+                letters = initials.upper()
+                if letters in self._text or ".".join(letters) in self._text:
+                    return True
+        return False
+
+    def find_misspelled(self, word: str) -> str:
+        """Return a word of the passages that differs from this in one letter; empty if there is none."""
+        folded = _spellings(word)[0]
+        if len(folded) < _MIN_MISSPELLED or not folded.isalpha():
+            return ""
+        return next(
+            (
+                other
+                for other in sorted(self._words)
+                if other[0] == folded[0] and abs(len(other) - len(folded)) <= 1 and _differs_in_one(folded, other)
+            ),
+            "",
+        )
 
     def contains_last_alone(self, word: str) -> bool:
         """Return whether the passages mention the last word of a name, and nowhere with another name before it."""
-        before = [match[1] for match in compile_literal_after(word).finditer(self._text)]
-        return bool(before) and not any(one[:1].isupper() and one.casefold() not in STOP_WORDS for one in before)
+        before = self._find_words_before(word)
+        return bool(before) and not any(map(_may_be_name, before))
+
+    def contains_only_after_others(self, word: str, first: str) -> bool:
+        """Return whether the passages mention the last word of a name only with another name than `first` before it."""
+        before = self._find_words_before(word)
+        return bool(before) and all(_may_be_name(one) and one.strip(".") != first[0] for one in before)
+
+    def _find_words_before(self, word: str) -> list[str]:
+        return [match[1] for match in _compile_word_after(word).finditer(self._text)]
 
     def _all_joined(self, whole: bool) -> str:
         """Return the long words, or the whole text without its spaces."""
@@ -128,8 +179,22 @@ class NameIndex:
             self._initials = frozenset(found)
         return self._initials
 
+    def _abbreviates_words(self, letters: str) -> bool:
+        """Return whether consecutive words have these initials, in short passages."""
+        if len(letters) < _MIN_ABBREVIATED:
+            return False
+        if self._all_words_initials is None:
+            words = [word.casefold() for word in _PART.findall(self._text[: _MAX_INITIALS * 8])][:_MAX_INITIALS]
+            content = "".join(word[0] for word in words if word not in _JOINERS)
+            self._all_words_initials = ("".join(word[0] for word in words), content)
+        return any(letters in initials for initials in self._all_words_initials)
 
-def compile_literal_after(word: str) -> re.Pattern[str]:
+
+def _may_be_name(word: str) -> bool:
+    return word[:1].isupper() and word.casefold() not in STOP_WORDS
+
+
+def _compile_word_after(word: str) -> re.Pattern[str]:
     """Return a pattern that finds a word, with the word before it, if one stands directly before it, as group 1."""
     return compile_dynamic(rf"((?:[^\W_]{{1,40}}\.?(?=[ ]))?)[ ]?(?<![^\W_]){re.escape(word)}(?![^\W_])")
 
@@ -158,6 +223,16 @@ def _is_inflected(one: str, other: str) -> bool:
     return common >= max(_MIN_STEM, min(len(one), len(other)) - 1) and {one[common:], other[common:]} <= _INFLECTIONS
 
 
+def _differs_in_one(one: str, other: str) -> bool:
+    """Return whether one letter of two words was replaced, added or left out."""
+    start = next(
+        (place for place, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
+    )
+    return (
+        one[start + 1 :] == other[start + 1 :] or one[start + 1 :] == other[start:] or one[start:] == other[start + 1 :]
+    )
+
+
 def find_name_faults(sentence: str, passages: NameIndex, known: str = "") -> list[NameFault]:
     """Return the names in the sentence that the passages do not mention, in order.
 
@@ -168,19 +243,38 @@ def find_name_faults(sentence: str, passages: NameIndex, known: str = "") -> lis
         known: Text whose names need not stand in the passages, such as the question.
     """
     index = NameIndex(known) if known else None
+    sequences = [*_iter_names(sentence)]
     faults: list[NameFault] = []
-    for sequence in _iter_names(sentence):
-        words = [word for word, _ in sequence]
+    for sequence, whole in zip(sequences, _join_names(sequences, sentence), strict=True):
         absent = [
             (word, start)
             for word, start in sequence
-            if not passages.contains(word) and not (index and index.contains(word))
+            if not passages.contains(word)
+            and not (index and index.contains(word))
+            and not _is_defined(word, sentence[:start])
         ]
-        absent = [(word, start) for word, start in absent if not _is_defined(word, sentence[:start])]
-        if absent and not passages.contains_initials(words) and not _is_short(sequence, absent, sentence, passages):
-            first, last = absent[0], absent[-1]
-            faults.append(NameFault(sentence[first[1] : last[1] + len(last[0])].removesuffix("'s"), first[1]))
+        if not absent or passages.contains_initials(whole) or _is_short(sequence, absent, sentence, passages):
+            continue
+        first, last = absent[0], absent[-1]
+        near = [passages.find_misspelled(word) for word, _ in absent]
+        text = sentence[first[1] : last[1] + len(last[0])].removesuffix("'s")
+        faults.append(NameFault(text, first[1], " ".join(near) if all(near) else ""))
     return faults
+
+
+def _join_names(sequences: Sequence[Sequence[tuple[str, int]]], sentence: str) -> list[list[str]]:
+    """Return for each sequence all words of the name that it is a part of, as in `International Court of Justice`."""
+    joined: list[list[str]] = []
+    for place, sequence in enumerate(sequences):
+        before = sequences[place - 1][-1] if place else ("", 0)
+        gap = sentence[before[1] + len(before[0]) : sequence[0][1]]
+        words = [word for word, _ in sequence]
+        if place and _JOIN.fullmatch(gap):
+            joined[-1] += words
+            joined.append(joined[-1])
+        else:
+            joined.append(words)
+    return joined
 
 
 def _is_defined(word: str, before: str) -> bool:
@@ -205,7 +299,8 @@ def _is_short(
     if len(sequence) < 2 or sequence[-1] in absent:
         return False
     if len(absent) == 1 and _BEGINNING.search(sentence[: absent[0][1]][-8:]):
-        return True
+        (first, _), (last, _) = sequence[-2:]
+        return len(sequence) > len([first, last]) or not passages.contains_only_after_others(last, first)
     return passages.contains_last_alone(sequence[-1][0])
 
 
@@ -226,7 +321,8 @@ def _iter_names(sentence: str) -> Iterable[list[tuple[str, int]]]:
         if not adjoins and sequence:
             yield from _names_of(sequence, german)
             sequence = []
-        if _is_capitalised(word, sentence[:start], tokens[place + 1 : place + 2]):
+        following = [one for one in tokens[place + 1 : place + 2] if sentence[start + len(word) : one[1]] in {" ", "-"}]
+        if _is_capitalised(word, sentence[:start], following):
             sequence.append((word, start))
             end = start + len(word)
         elif sequence:
@@ -240,8 +336,7 @@ def _is_capitalised(word: str, before: str, following: Sequence[tuple[str, int]]
     if len(word) < 2 or not word[0].isalnum():
         return False
     inner = any(sign.isupper() for sign in word[1:])
-    has_letter = any(sign.isalpha() for sign in word)
-    if not has_letter:
+    if not any(sign.isalpha() for sign in word) or _PERIOD.fullmatch(word) or _is_month_and_year(word):
         return False
     if word[0].isdigit():
         # `10K` and `3M` are names, `5m` and `12th` are not.
@@ -254,6 +349,11 @@ def _is_capitalised(word: str, before: str, following: Sequence[tuple[str, int]]
         return word.casefold() not in STOP_WORDS
     # The first word is part of a name if the second is one.
     return bool(following) and _begins_name(word, following[0][0])
+
+
+def _is_month_and_year(word: str) -> bool:
+    month, _, year = word.replace("’", "'").partition("'")
+    return year.isdecimal() and month.casefold() in MONTHS
 
 
 def _begins_name(word: str, following: str) -> bool:

@@ -126,38 +126,3 @@ def _split(words: Sequence[str]) -> list[Sequence[str]]:
 def _normalise(rows: _Rows) -> _Rows:
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.maximum(lengths, np.finfo(np.float32).tiny)
-
-
-TYPICAL_LENGTH = 10.0
-"""Length of the vector of an ordinary noun. Vectors of words that stand everywhere are several times shorter."""
-
-
-class WordVectorSimilarity:
-    """Implements `WordSimilarity` of the support check with the vectors of single words. Threads may share it."""
-
-    def __init__(self, embedder: WordEmbedder) -> None:
-        self._embedder = embedder
-        self._known: dict[str, tuple[_Rows, float]] = {}
-        """For each word, its direction and its length. Replaced when it is full, so other threads may read on."""
-
-    def compare_words(self, words: Sequence[str], others: Sequence[str]) -> _Rows:
-        """See base class."""
-        known = self._look_up([*words, *others])
-        if not words or not others:
-            return np.zeros((len(words), len(others)), dtype=np.float32)
-        return np.stack([known[word][0] for word in words]) @ np.stack([known[word][0] for word in others]).T
-
-    def weight_words(self, words: Sequence[str]) -> _Rows:
-        """See base class."""
-        known = self._look_up(words)
-        return np.array([known[word][1] / TYPICAL_LENGTH for word in words], dtype=np.float32)
-
-    def _look_up(self, words: Sequence[str]) -> dict[str, tuple[_Rows, float]]:
-        known = self._known if len(self._known) < MAX_CACHED_WORDS else {}
-        if missing := [word for word in dict.fromkeys(words) if word not in known]:
-            rows = self._embedder.embed_words(missing)
-            lengths = np.linalg.norm(rows, axis=1)
-            for word, row, length in zip(missing, _normalise(rows), lengths.tolist(), strict=True):
-                known[word] = (row, length)
-        self._known = known
-        return known

@@ -1,12 +1,12 @@
 """Measures how much of a sentence its passages say, in features for the support model."""
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence, Set
+from itertools import pairwise
 from typing import NamedTuple, Protocol, cast
 
-import numpy as np
 import Stemmer
-from numpy.typing import NDArray
 
 from waystation.documents.search_terms import STOP_WORDS, split_words
 from waystation.kernel.patterns import compile_bounded
@@ -17,15 +17,8 @@ MAX_SENTENCE_WORDS = 60
 """A longer sentence, such as a line of a table, is compared in parts."""
 WINDOW_SENTENCES = 3
 """A sentence of a report is compared with as many consecutive sentences of its passages."""
-COMPARED_WINDOWS = 4
-"""Windows in which synonyms are looked for: those that have most of the words themselves."""
-MIN_SYNONYM = 0.4
-"""Cosine from which a word counts in part; at 1 it is the word itself."""
-MISSING_SIMILARITY = 0.5
-"""A word is missing if nothing in the passages is nearer."""
-_MAX_WEIGHT = 2.5
-_PLAIN_LETTERS = 8
-"""Letters from which a word has the full weight if no embedder weights it."""
+NEAR_WORDS = 6
+"""Two words are near each other if there are fewer content words than this between them."""
 _CJK = compile_bounded(r"[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _SENTENCE_END = compile_bounded(r"(?<=[.!?…])[\"')\]”’]{0,3}\s|\n|…|[。！？]")
 _LITTLE_TEXT = """
@@ -37,39 +30,13 @@ avec sur el los las del una por con para que
 _LITTLE = STOP_WORDS | frozenset(_LITTLE_TEXT.split())
 
 
-class WordSimilarity(Protocol):
-    """Compares words by their meaning on this machine. Threads may share it."""
-
-    def compare_words(self, words: Sequence[str], others: Sequence[str]) -> NDArray[np.float32]:
-        """Return the cosine of each word (row) with each of the others (column); 0 with a word that is unknown.
-
-        Raises:
-            MemoryUnavailable: the model cannot be loaded.
-        """
-        ...
-
-    def weight_words(self, words: Sequence[str]) -> NDArray[np.float32]:
-        """Return how much each word tells: small for words that stand everywhere, about 1 for ordinary nouns.
-
-        Raises:
-            MemoryUnavailable: the model cannot be loaded.
-        """
-        ...
-
-
 class SupportFeatures(NamedTuple):
     """What the support model knows of a sentence."""
 
-    similar_share: float
-    """Share of the content words in the best window of three sentences. Synonyms count in part, and words are weighted
-    by how much they tell.
-    """
-    triples: float
-    """Share of sequences of three words that stand in the passages word for word."""
-    whole_share: float
-    """Share of the content words that stand anywhere in the passages. It counts against the sentence: words that stand
-    apart from one another say less than those of one window.
-    """
+    window_share: float
+    """Share of the content words that stand in the best window of three sentences."""
+    near_pairs: float
+    """Share of the pairs of consecutive content words that stand near each other in the passages, in any order."""
     missing_figures: float
     """Number of figures and dates that the passages do not contain, at most 2."""
     missing_names: float
@@ -84,64 +51,50 @@ class WordingMatch(NamedTuple):
     features: SupportFeatures
     """Without figures and names, which are 0."""
     missing: Sequence[str]
-    """Words of the sentence without anything like them in the passages, the most telling first."""
+    """Words of the sentence that the passages do not contain, the longest first."""
     aligned: str
     """The sentence of the passages that has most of the words."""
     around: str
     """It, with the sentences before and after it."""
     aligned_share: float
-    """Share of the content words that stand in it, weighted by how much they tell."""
+    """Share of the content words that stand in it."""
     has_words: bool
     """Whether there is anything to compare."""
 
 
-def compare_wording(sentence: str, content: str, passages: str, similarity: WordSimilarity | None) -> WordingMatch:
-    """Compare the words of a sentence with those of its passages.
+def compare_wording(sentence: str, content: str, passages: str) -> WordingMatch:
+    """Compare the words of a sentence with those of its passages, by their stems.
 
     Args:
         sentence: The sentence.
         content: The sentence without its figures and dates, which may be spelled differently in the passages.
         passages: Their text.
-        similarity: Finds synonyms and weights words.
-
-    Raises:
-        MemoryUnavailable: the model of `similarity` cannot be loaded.
     """
     stemmer = _Stems()
-    words = _split(sentence)
-    distinct = list(dict.fromkeys(word for word in _split(content) if _is_content(word)))
+    words = [word for word in _split(sentence) if _is_content(word)]
+    named = frozenset(_split(content))
     texts = _split_sentences(passages[:MAX_COMPARED_CHARACTERS])
-    tokens = [_split(text) for text in texts]
-    if not distinct or not tokens:
-        return WordingMatch(_EMPTY, distinct, "", "", 0, bool(distinct))
-    columns: dict[str, list[int]] = {}
-    for place, stem in enumerate(stemmer.stem(distinct)):
-        columns.setdefault(stem, []).append(place)
-    stems = [stemmer.stem(part) for part in tokens]
-    there = np.zeros((len(tokens), len(distinct)), dtype=np.float32)
-    for row, part in enumerate(stems):
-        for stem in columns.keys() & part:
-            there[row, columns[stem]] = 1
-    weights = _weigh(distinct, similarity)
-    by_sentence = there @ weights
-    best = int(by_sentence.argmax())
-    near = _compare_nearest(distinct, tokens, _join_windows(there), weights, similarity)
-    alike = np.clip((near - MIN_SYNONYM) / (1 - MIN_SYNONYM), 0, 1)
-    whole = there.max(axis=0)
-    missing: list[str] = [
-        distinct[place]
-        for place in np.argsort(-weights, kind="stable").tolist()
-        if max(near[place], whole[place]) < MISSING_SIMILARITY
-    ]
+    if not words or not texts:
+        return WordingMatch(_EMPTY, [*dict.fromkeys(words)], "", "", 0, bool(words))
+    sequence = stemmer.stem(words)
+    wanted = frozenset(sequence)
+    sentences = [stemmer.stem([word for word in _split(text) if _is_content(word)]) for text in texts]
+    found = [wanted.intersection(sentence) for sentence in sentences]
+    there = frozenset[str]().union(*found)
+    best = max(range(len(found)), key=lambda place: len(found[place]))
+    missing = {word: stem for word, stem in zip(words, sequence, strict=True) if stem not in there and word in named}
     features = _EMPTY._replace(
-        similar_share=float(weights @ alike / weights.sum()),
-        triples=_share_triples(stemmer.stem(words), [stem for part in stems for stem in part]),
-        whole_share=float(whole.mean()),
-        content_words=math.log(len(distinct)),
+        window_share=max(map(len, _join_windows(found))) / len(wanted),
+        near_pairs=_share_near_pairs(sequence, [stem for sentence in sentences for stem in sentence]),
+        content_words=math.log(len(wanted)),
     )
-    around = " ".join(texts[max(0, best - 1) : best + 2])
     return WordingMatch(
-        features, missing, texts[best], around, float(by_sentence[best] / weights.sum()), has_words=True
+        features,
+        sorted(missing, key=len, reverse=True),
+        texts[best],
+        " ".join(texts[max(0, best - 1) : best + 2]),
+        len(found[best]) / len(wanted),
+        has_words=True,
     )
 
 
@@ -187,51 +140,28 @@ def _split_sentences(text: str) -> list[str]:
     return found
 
 
-def _weigh(words: Sequence[str], similarity: WordSimilarity | None) -> NDArray[np.float32]:
-    if similarity is None:
-        return np.array([min(len(word), _PLAIN_LETTERS) / _PLAIN_LETTERS for word in words], dtype=np.float32)
-    return np.clip(similarity.weight_words(words), 0.1, _MAX_WEIGHT)
+def _join_windows(found: Sequence[Set[str]]) -> list[Set[str]]:
+    """Return which words stand in each window of consecutive sentences."""
+    last = max(1, len(found) - WINDOW_SENTENCES + 1)
+    return [frozenset[str]().union(*found[start : start + WINDOW_SENTENCES]) for start in range(last)]
 
 
-def _join_windows(there: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return one row for each window: which words stand in any of its sentences."""
-    if len(there) < WINDOW_SENTENCES:
-        return there.max(axis=0, keepdims=True)
-    count = len(there) - WINDOW_SENTENCES + 1
-    joined = there[:count]
-    for offset in range(1, WINDOW_SENTENCES):
-        joined = np.maximum(joined, there[offset : offset + count])
-    return joined
-
-
-def _compare_nearest(
-    words: Sequence[str],
-    tokens: Sequence[Sequence[str]],
-    windows: NDArray[np.float32],
-    weights: NDArray[np.float32],
-    similarity: WordSimilarity | None,
-) -> NDArray[np.float32]:
-    """Return for each word the cosine with the nearest word of a window: the one whose words are nearest in all."""
-    tops = [int(place) for place in np.argsort(-(windows @ weights), kind="stable")[:COMPARED_WINDOWS]]
-    if similarity is None:
-        return windows[tops[0]]
-    known: dict[str, int] = {}
-    members: list[list[int]] = []
-    for top in tops:
-        inside = {word for part in tokens[top : top + WINDOW_SENTENCES] for word in part if _is_content(word)}
-        members.append([known.setdefault(word, len(known)) for word in sorted(inside)])
-    if not known:
-        return windows[tops[0]]
-    cosines = similarity.compare_words(words, [*known])
-    nearest = [
-        np.maximum(windows[top], np.clip(cosines[:, columns].max(axis=1), 0, 1)) if columns else windows[top]
-        for top, columns in zip(tops, members, strict=True)
-    ]
-    return max(nearest, key=lambda one: float(one.sum()))
-
-
-def _share_triples(words: Sequence[str], passages: Sequence[str]) -> float:
-    wanted = frozenset(zip(words, words[1:], words[2:], strict=False))
-    if not wanted:
+def _share_near_pairs(words: Sequence[str], passages: Sequence[str]) -> float:
+    """Return the share of the pairs of consecutive words that are near each other in the passages."""
+    pairs = frozenset(pairwise(words))
+    if not pairs:
         return float(frozenset(words) <= frozenset(passages))
-    return len(wanted.intersection(zip(passages, passages[1:], passages[2:], strict=False))) / len(wanted)
+    places: dict[str, list[int]] = {word: [] for word in words}
+    for place, word in enumerate(passages):
+        if word in places:
+            places[word].append(place)
+    return sum(_are_near(pair, places) for pair in pairs) / len(pairs)
+
+
+def _are_near(pair: tuple[str, str], places: Mapping[str, Sequence[int]]) -> bool:
+    one, other = sorted((places[word] for word in pair), key=len)
+    for place in one:
+        start = bisect_left(other, place - NEAR_WORDS)
+        if any(near != place and near <= place + NEAR_WORDS for near in other[start : start + 2]):
+            return True
+    return False

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from waystation.documents.support_features import SupportFeatures
-from waystation.documents.support_weights import PLAIN, SIMILARITY
+from waystation.documents.support_weights import WEIGHTS
 
 _LIMIT = 3.0
 """Standard deviations beyond which a feature counts no more, so that no passage is far outside of what was measured."""
@@ -42,7 +42,5 @@ def standardize_features(
     )
 
 
-SIMILARITY_MODEL = SupportModel(*SIMILARITY)
-"""The model of features that are computed with synonyms."""
-PLAIN_MODEL = SupportModel(*PLAIN)
-"""The model of features that are computed without an embedder."""
+SUPPORT_MODEL = SupportModel(*WEIGHTS)
+"""The model that is fitted to the development data."""

@@ -5,7 +5,11 @@ from typing import Literal
 
 from waystation.kernel.value import Value
 
-MissingKind = Literal["figure", "date", "name", "negation", "modality", "wording"]
+MissingKind = Literal["figure", "date", "name", "calculation", "negation", "modality", "wording"]
+
+
+ABSENT_KINDS = frozenset({"figure", "date", "name"})
+"""Kinds of details that a finished report states only if its cited lines do."""
 
 
 class SupportVerdict(StrEnum):
@@ -25,6 +29,11 @@ class MissingDetail(Value):
     lines_say: str = ""
     """The words of the lines that it differs from; empty if they have nothing like it."""
 
+    @property
+    def is_absent(self) -> bool:
+        """Whether it is a figure, date or name that the cited lines do not contain."""
+        return self.kind in ABSENT_KINDS and not self.lines_say
+
 
 class SupportCheck(Value):
     """The result for one sentence."""
@@ -33,6 +42,11 @@ class SupportCheck(Value):
     missing: tuple[MissingDetail, ...] = ()
     score: float
     """Estimated probability, from 0 to 1, that the passages support the sentence, by its words alone."""
+
+    @property
+    def has_absent_details(self) -> bool:
+        """Whether the sentence states a figure, date or name that the cited lines do not contain."""
+        return self.verdict is SupportVerdict.NOT_SUPPORTED and any(one.is_absent for one in self.missing)
 
     @property
     def is_probably_supported(self) -> bool:
@@ -55,6 +69,8 @@ def render_missing(check: SupportCheck, lines: str) -> str:
 def _render_detail(detail: MissingDetail, lines: str) -> str:
     if not detail.text:
         return f'{lines} say "{detail.lines_say}", and the sentence does not'
+    if detail.kind == "calculation":
+        return f'"{detail.text}" is not in {lines}, but may be computed from {detail.lines_say}'
     if detail.lines_say:
         return f'the sentence says "{detail.text}", and {lines} say "{detail.lines_say}"'
     return f'"{detail.text}" stands nowhere in {lines}'

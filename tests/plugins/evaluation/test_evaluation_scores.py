@@ -17,7 +17,6 @@ from waystation.plugins.evaluation.scores import (
     ScoredAnswer,
     compare_evaluations,
     compute_sign_test,
-    is_claim_lexically_supported,
     make_zero_score,
     score_report,
 )
@@ -28,7 +27,7 @@ DOCUMENTS: Mapping[str, Sequence[str]] = {
 }
 GOLD = GoldQuestion(
     id="harbour",
-    question="When was it dug, and what did it cost?",
+    question="When was it dug for Queen Victoria, and what did it cost?",
     facts=(("1811",), ("1.5 million crowns", "a million and a half")),
     cites=("harbour.md", "keeper.md"),
     never=("dug in 1911",),
@@ -74,7 +73,9 @@ def test_what_must_not_be_said_is_named() -> None:
         ("The harbour was dug in 1811 [elsewhere.md:1-1].", False),
         ("Ships sink near cliffs during storms [harbour.md:1-1].", False),
         ("The harbour, dug in 1811, cost 1.5 million crowns [harbour.md:1-1] [harbour.md:2-2].", True),
-        ('2 of 7 documents agree: "The harbour was dug in 1811." [harbour.md:1-1]', True),
+        ('They agree: "The harbour was dug in 1811." [harbour.md:1-1]', True),
+        ("The harbour was dug, and Queen Charlotte paid [harbour.md:1-1].", False),
+        ("The harbour was dug in 1811 for Queen Victoria [harbour.md:1-1].", True),
         ("One of them: the harbour was dug in 1811 [harbour.md:1-1].", True),
     ],
 )
@@ -139,8 +140,7 @@ def test_sentences_end_without_a_space_where_scripts_have_none() -> None:
 
 
 def test_a_claim_with_no_words_to_look_for_holds() -> None:
-    (claim,) = extract_claims("So it is [harbour.md:1-1]")
-    assert is_claim_lexically_supported(claim, DOCUMENTS)
+    assert score_report(GOLD, report("So it is [harbour.md:1-1]"), DOCUMENTS).citations == 1
 
 
 @pytest.mark.parametrize(

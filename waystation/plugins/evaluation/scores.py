@@ -10,19 +10,11 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field, StringConstraints, model_validator
 
-from waystation.documents.citations import (
-    CITATION_PATTERN,
-    Citation,
-    CitedDocument,
-    Claim,
-    check_citations,
-    extract_claims,
-)
-from waystation.documents.claim_support import check_support
+from waystation.documents.citations import CITATION_PATTERN, CitedDocument, check_citations, parse_citations
+from waystation.documents.cited_sentences import SentenceCheck, check_cited_sentences
 from waystation.documents.word_normalization import contains_phrase, normalize_words
 from waystation.kernel.errors import BadInput
 from waystation.kernel.value import Value
-from waystation.privacy.policy import PLACEHOLDER_PATTERN
 from waystation.reports.report import extract_answer
 from waystation.tasks.task import TaskPhase
 
@@ -193,9 +185,7 @@ def score_report(
     missed = [
         wordings[0] for wordings in gold.facts if not any(contains_phrase(words, wording) for wording in wordings)
     ]
-    pointing = [claim for claim in extract_claims(answer) if claim.citations]
-    cited = [claim for claim in pointing if not claim.is_pointer_only]
-    there, unheld = _held(pointing, cited, documents)
+    there, cited, unheld = _find_unsupported(answer, gold.question, documents)
     uncited = [name for name in gold.cites if name not in there]
     said = [phrase for phrase in gold.never if contains_phrase(words, phrase)]
     still = [fact for fact in missed if fact not in by_judge]
@@ -228,37 +218,25 @@ def _share(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def _held(
-    pointing: Sequence[Claim], cited: Sequence[Claim], documents: Mapping[str, Sequence[str]]
-) -> tuple[set[str], list[str]]:
-    """Return the documents with a citation that can be resolved, and the claims that their lines do not support."""
-    whole = {name: CitedDocument(lines) for name, lines in documents.items()}
-    faults = check_citations((citation for claim in pointing for citation in claim.citations), whole)
-    there = {citation.document for citation, fault in faults.items() if fault is None}
-    unheld = [
-        f"{claim.text} {' '.join(map(str, claim.citations))}"
-        for claim in cited
-        if any(faults[citation] for citation in claim.citations) or not is_claim_lexically_supported(claim, documents)
-    ]
-    return there, unheld
+def _find_unsupported(
+    answer: str, question: str, documents: Mapping[str, Sequence[str]]
+) -> tuple[set[str], Sequence[SentenceCheck], list[str]]:
+    """Check the cited sentences as a report's are checked.
 
-
-def is_claim_lexically_supported(claim: Claim, documents: Mapping[str, Sequence[str]]) -> bool:
-    """Return whether the cited lines, together, probably support the sentence: see `check_support`.
-
-    A quotation that is most of a sentence is checked in its place: the words that introduce it are often the writer's
-    own count.
+    Returns:
+        The documents with a citation that can be resolved, the checks of all sentences, and the sentences that their
+        lines do not support.
     """
-    text = PLACEHOLDER_PATTERN.sub(" ", claim.text)
-    quoted = PLACEHOLDER_PATTERN.sub(" ", claim.citations[0].quotation or "")
-    if 2 * len(normalize_words(quoted)) >= len(normalize_words(text)):
-        text = quoted
-    passages = ["\n".join(_lines(citation, documents)) for citation in claim.citations]
-    return check_support(text, passages).is_probably_supported
-
-
-def _lines(citation: Citation, documents: Mapping[str, Sequence[str]]) -> Sequence[str]:
-    return documents.get(citation.document, ())[max(0, citation.first_line - 1) : citation.last_line]
+    whole = {name: CitedDocument(lines) for name, lines in documents.items()}
+    faults = check_citations(parse_citations(answer), whole)
+    there = {citation.document for citation, fault in faults.items() if fault is None}
+    checks = check_cited_sentences(answer, faults, whole, question=question)
+    unheld = [
+        f"{one.located.claim.text} {' '.join(map(str, one.located.claim.citations))}"
+        for one in checks
+        if any(faults[citation] for citation in one.located.claim.citations) or not one.is_probably_supported
+    ]
+    return there, checks, unheld
 
 
 class MetricComparison(Value):
