@@ -220,6 +220,7 @@ async def test_a_quiet_tenants_call_gets_through_behind_a_large_backlog_of_anoth
 
 async def test_weights_decide_who_gets_how_much_of_a_scarce_quota() -> None:
     process = Process(fixed=RateLimits(requests=60), weights={"double": 2.0})
+    await process.call()  # the store is asked once before
     tasks = [asyncio.create_task(process.call(tenant=tenant)) for tenant in ("single", "double") for _ in range(90)]
     while len(process.order) < 100:
         await asyncio.sleep(0)
