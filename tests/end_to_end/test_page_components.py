@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.end_to_end.axe_checks import find_faults_in_all_layouts
 from tests.end_to_end.pages_server import make_budget_request
@@ -23,6 +23,17 @@ pytestmark = [
     pytest.mark.timeout(240),
 ]
 NOON = datetime(2026, 11, 28, 12, tzinfo=UTC)
+
+
+class FileRoute:
+    """Answers requests with a file of the pages."""
+
+    def __init__(self, path: Path, kind: str) -> None:
+        self._body, self._kind = path.read_text(encoding="utf-8"), kind
+
+    def __call__(self, route: Route) -> None:
+        """Answer the request."""
+        route.fulfill(body=self._body, content_type=self._kind)
 
 
 def render_components(settings: Settings) -> str:
@@ -46,12 +57,8 @@ def test_no_component_has_a_serious_fault_narrow_or_wide_light_or_dark(tmp_path:
     page_text = render_components(Settings(home=tmp_path, offline=True))
     with launch_browser() as started:
         page = started.new_page()
-        files = {"style.css": "text/css", "icon.svg": "image/svg+xml"}
-        for name, kind in files.items():
-            body = (FOLDER / "static" / name).read_text(encoding="utf-8")
-            page.route(
-                f"**/static/{name}", lambda route, body=body, kind=kind: route.fulfill(body=body, content_type=kind)
-            )
+        for name, kind in (("style.css", "text/css"), ("icon.svg", "image/svg+xml")):
+            page.route(f"**/static/{name}", FileRoute(FOLDER / "static" / name, kind))
         page.route("**/static/*.js", lambda route: route.fulfill(body="", content_type="text/javascript"))
         page.route("http://pages.example/", lambda route: route.fulfill(body=page_text, content_type="text/html"))
         page.goto("http://pages.example/")
