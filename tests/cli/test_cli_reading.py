@@ -7,7 +7,7 @@ import pytest
 
 from waystation.cli import reading
 from waystation.cli.reading import ReadingProgress, load_documents_with_progress
-from waystation.documents.document_loading import FileStart
+from waystation.documents.document_loading import FileReadingEvent
 
 
 def test_a_file_that_takes_long_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,7 +22,7 @@ def test_a_file_that_takes_long_is_named_once(monkeypatch: pytest.MonkeyPatch) -
     with ReadingProgress(seconds=0.01) as progress:
         for number, name in enumerate(("scan.pdf", "letter.pdf"), 1):
             seen.clear()
-            progress.start_file(FileStart(Path("docs", name), number, 2))
+            progress.start_file(FileReadingEvent(Path("docs", name), number, 2))
             assert seen.wait(60)
     assert printed == ["Reading scan.pdf (file 1 of 2) …", "Reading letter.pdf (file 2 of 2) …"]
 
@@ -32,7 +32,7 @@ def test_quick_files_are_read_silently_and_each_is_announced(
 ) -> None:
     for name in ("a.md", "b.md"):
         (tmp_path / name).write_text("Text.", encoding="utf-8")
-    started: list[FileStart] = []
+    started: list[FileReadingEvent] = []
     monkeypatch.setattr(reading, "SILENT_SECONDS", 3_600.0)
     monkeypatch.setattr(ReadingProgress, "start_file", lambda _, file: started.append(file))
     assert [one.name for one in load_documents_with_progress([tmp_path]).documents] == ["a.md", "b.md"]

@@ -347,11 +347,10 @@ def test_every_paragraph_is_in_the_text(nested: list[list[str]]) -> None:
 
 def test_a_document_of_nothing_but_pictures_is_refused_with_that_reason() -> None:
     document: Any = import_module("docx").Document()
-    for _ in range(2):
-        document.add_picture(BytesIO(encode_png(2, 1, bytes(6))))
+    document.add_picture(BytesIO(encode_png(2, 1, bytes(6))))
     file = BytesIO()
     document.save(file)
-    with pytest.raises(UnreadableFileError, match=r"\(pictures \(2\): not read, and there is no text\)"):
+    with pytest.raises(UnreadableFileError, match=r"\(pictures: not read, and there is no text\)"):
         join_extracted_parts(extract_file(file.getvalue(), "a.docx"))
     document.add_paragraph("Text.")
     document.save(file)

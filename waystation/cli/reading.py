@@ -5,7 +5,7 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 
 from waystation.cli.console import print_message
-from waystation.documents.document_loading import DocumentLoadResult, FileStart, load_documents
+from waystation.documents.document_loading import DocumentLoadResult, FileReadingEvent, load_documents
 
 SILENT_SECONDS = 3.0
 """Time after which the file that is being read is named, and least time between two such lines."""
@@ -18,7 +18,7 @@ class ReadingProgress:
         """`seconds`: after which a file is named; default: `SILENT_SECONDS`."""
         self._seconds = SILENT_SECONDS if seconds is None else seconds
         self._lock, self._ended = Lock(), Event()
-        self._current: FileStart | None = None
+        self._current: FileReadingEvent | None = None
         self._thread = Thread(target=self._watch, name="reading-progress", daemon=True)
 
     def __enter__(self) -> "ReadingProgress":
@@ -29,13 +29,13 @@ class ReadingProgress:
         self._ended.set()
         self._thread.join()
 
-    def start_file(self, file: FileStart) -> None:
+    def start_file(self, file: FileReadingEvent) -> None:
         """Note which file is read from now on."""
         with self._lock:
             self._current = file
 
     def _watch(self) -> None:
-        printed: FileStart | None = None
+        printed: FileReadingEvent | None = None
         while not self._ended.wait(self._seconds):
             with self._lock:
                 current = self._current

@@ -47,7 +47,7 @@ from waystation.kernel.value import Value
 from waystation.models.prices import load_prices
 from waystation.models.profiles import OFFLINE_MODEL, PRICE_SOURCE, Price, find_price, get_model_profile
 from waystation.planning.plan import PLANNING_ID
-from waystation.plugins.exports.page import NO_EXTRAS, SourceExtras
+from waystation.plugins.exports.page import NO_DETAILS, SourceDetails
 from waystation.reports.changes import ReportChanges, compare_reports, render_claim_with_citations
 from waystation.reports.cited_sentences import extract_cited_sentences
 from waystation.reports.sections import extract_brief_report
@@ -280,7 +280,7 @@ def report(
     elif form is None:
         print_markdown(found.report.markdown)
     else:
-        extras = NO_EXTRAS
+        extras = NO_DETAILS
         if passages or pictures:
             extras = asyncio.run(_load_extras(found, pictures or [], passages=passages, redacted=not restore))
         _hand_over(_exported(found, form, extras), output, f"{found.report.task_id}.{FILE_SUFFIXES.get(form, form)}")
@@ -297,7 +297,7 @@ def _format_of(output: Path) -> ReportFormat:
     )
 
 
-def _exported(found: ReportWithImprint, form: ReportFormat, extras: SourceExtras) -> bytes:
+def _exported(found: ReportWithImprint, form: ReportFormat, extras: SourceDetails) -> bytes:
     """Render the report. Raises BadInput if a package for it is not installed."""
     file = render_report_file(found, form, extras)
     if file.warning:
@@ -307,12 +307,12 @@ def _exported(found: ReportWithImprint, form: ReportFormat, extras: SourceExtras
 
 async def _load_extras(
     found: ReportWithImprint, paths: Sequence[Path], *, passages: bool, redacted: bool
-) -> SourceExtras:
+) -> SourceDetails:
     """Load and draw the cited passages, and report those that cannot be shown."""
     from waystation.client.passage_pictures import build_passage_pictures  # noqa: PLC0415
     from waystation.client.passage_views import build_exported_passages  # noqa: PLC0415
 
-    settings, sources, extras = Settings(), list_report_sources(found), NO_EXTRAS
+    settings, sources, extras = Settings(), list_report_sources(found), NO_DETAILS
     async with await connect_client(settings) as client:
         if passages:
             shown = await build_exported_passages(client, settings, found.report.task_id, sources, redacted=redacted)

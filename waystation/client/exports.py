@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from waystation.client.client import Client
 from waystation.plugins.exports.bibliography import render_bibtex, render_ris
 from waystation.plugins.exports.docx import render_docx
-from waystation.plugins.exports.page import NO_EXTRAS, SourceExtras, render_html_page
+from waystation.plugins.exports.page import NO_DETAILS, SourceDetails, render_html_page
 from waystation.plugins.exports.pdf import render_pdf
 from waystation.reports.blocks import NumberedSource, ReportMetadata, parse_stored_report
 from waystation.reports.markdown import build_report_export, render_numbered_markdown
@@ -73,7 +73,7 @@ def list_report_sources(found: ReportWithImprint) -> tuple[NumberedSource, ...]:
     return build_report_export(parse_stored_report(found.report.markdown), found.imprint).sources
 
 
-def render_report_file(found: ReportWithImprint, form: ReportFormat, extras: SourceExtras = NO_EXTRAS) -> ReportFile:
+def render_report_file(found: ReportWithImprint, form: ReportFormat, extras: SourceDetails = NO_DETAILS) -> ReportFile:
     """Render the report in this format. A long one takes seconds: do not call it on an event loop that serves others.
 
     Args:

@@ -147,7 +147,7 @@ class _Given(NamedTuple):
     skipped_items: list[SkippedItem]
 
 
-class FileStart(NamedTuple):
+class FileReadingEvent(NamedTuple):
     """A file that is about to be read."""
 
     path: Path
@@ -157,13 +157,17 @@ class FileStart(NamedTuple):
     """Number of all files."""
 
 
-def _ignore(_: FileStart) -> None:
+def _ignore(_: FileReadingEvent) -> None:
     """Do nothing."""
 
 
 class _Reader:
     def __init__(
-        self, child: SubprocessFileReader, known: Collection[str], count: int, on_start: Callable[[FileStart], None]
+        self,
+        child: SubprocessFileReader,
+        known: Collection[str],
+        count: int,
+        on_start: Callable[[FileReadingEvent], None],
     ) -> None:
         self._child, self._known, self._count, self._on_start = child, known, count, on_start
         self._number = 0
@@ -175,7 +179,7 @@ class _Reader:
             UnreadableFileError: it gives no text.
         """
         self._number += 1
-        self._on_start(FileStart(path, self._number, self._count))
+        self._on_start(FileReadingEvent(path, self._number, self._count))
         source = compute_file_hash(path)
         return _Read(named, source, None if source in self._known else read_file(path, self._child))
 
@@ -186,7 +190,7 @@ def load_documents(
     known: Collection[str] = frozenset(),
     seconds_a_file: float = FILE_TIMEOUT_S,
     without: Path | None = None,
-    on_start: Callable[[FileStart], None] = _ignore,
+    on_start: Callable[[FileReadingEvent], None] = _ignore,
 ) -> DocumentLoadResult:
     """Read files, and all files in folders except hidden and generated ones.
 

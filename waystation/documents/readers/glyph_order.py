@@ -32,7 +32,7 @@ def has_right_to_left_letters(text: str) -> bool:
     return _RIGHT_TO_LEFT.search(text) is not None
 
 
-def order_characters(page: object, signs: Sequence[str]) -> Iterator[int]:
+def iter_reading_order(page: object, signs: Sequence[str]) -> Iterator[int]:
     """Yield the numbers of a page's characters in reading order.
 
     The library reverses right-to-left text character by character, and treats the letters of one glyph, such as lam and

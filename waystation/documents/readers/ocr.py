@@ -90,7 +90,7 @@ def _recognise(picture: PagePicture | RecognisedPage) -> RecognisedPage:
     return RecognisedPage(text, reading.confidence) if any(map(str.isalnum, text)) else RecognisedPage()
 
 
-class PageReading(NamedTuple):
+class PageReadingResult(NamedTuple):
     """Recognised pieces of text, and the confidence of each."""
 
     pieces: Sequence[tuple[str, Sequence[Corner]]]
@@ -120,24 +120,24 @@ class PageReading(NamedTuple):
         return not self.is_sideways, self._certain_characters
 
 
-def read_picture(picture: PagePicture) -> PageReading:
+def read_picture(picture: PagePicture) -> PageReadingResult:
     """Read a picture in the direction in which it has text. Raises MemoryError."""
     import numpy as np  # noqa: PLC0415
 
     grey = np.frombuffer(picture.pixels, dtype=np.uint8).reshape(picture.height, picture.width, 1)
 
-    def read(quarters: int) -> PageReading:
+    def read(quarters: int) -> PageReadingResult:
         found = _engine()(np.ascontiguousarray(np.repeat(np.rot90(grey, quarters), 3, axis=2)))
         if found.boxes is None or not found.txts or not found.scores:
-            return PageReading([], [])
+            return PageReadingResult([], [])
         boxes = [[(float(x), float(y)) for x, y in box] for box in found.boxes]
         scores = [float(score) for score in found.scores]
-        return PageReading([*zip(found.txts, boxes, strict=True)], scores, quarters)
+        return PageReadingResult([*zip(found.txts, boxes, strict=True)], scores, quarters)
 
     best = read(0)
     if best.is_sideways or best.confidence < LOW_CONFIDENCE:
         # The page may have been scanned in another direction.
-        best = max(best, *map(read, (1, 3) if best.is_sideways else (2,)), key=PageReading.get_rank)
+        best = max(best, *map(read, (1, 3) if best.is_sideways else (2,)), key=PageReadingResult.get_rank)
     return best
 
 

@@ -13,7 +13,7 @@ from pypdfium2 import PdfDocument, PdfiumError, raw
 
 from waystation.documents.documents import CELL_SEPARATOR
 from waystation.documents.readers.extraction import MAX_FILE_BYTES, UnreadableFileError, is_picture
-from waystation.documents.readers.glyph_order import order_characters
+from waystation.documents.readers.glyph_order import iter_reading_order
 from waystation.documents.readers.ocr import is_installed, read_picture
 from waystation.documents.readers.page_layout import Corner, find_reading_order
 from waystation.documents.readers.passage_image import MAX_PIXELS, PassageImageHeader, PassageImageRequest
@@ -274,7 +274,7 @@ def _find_rectangles(page: _TextPage, request: PassageImageRequest) -> list[tupl
 def _load_text(page: _TextPage) -> _PageText:
     codes = [_PDFIUM.FPDFText_GetUnicode(page.raw, index) for index in range(page.count_chars())]
     signs = ["" if code in _NOTHING or code >= 0x110000 else chr(code) for code in codes]
-    kept = [index for index in order_characters(page.raw, signs) if signs[index].strip()]
+    kept = [index for index in iter_reading_order(page.raw, signs) if signs[index].strip()]
     return _PageText("".join(signs[index] for index in kept), kept)
 
 

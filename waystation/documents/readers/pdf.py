@@ -19,7 +19,7 @@ from waystation.documents.readers.extraction import (
     UnreadableFileError,
     build_skipped_ranges,
 )
-from waystation.documents.readers.glyph_order import has_right_to_left_letters, order_characters
+from waystation.documents.readers.glyph_order import has_right_to_left_letters, iter_reading_order
 from waystation.documents.readers.pdf_notes import (
     PageAnnotationSummary,
     list_attachments,
@@ -351,7 +351,7 @@ def _careful_text(page: object, text: str, unmapped: Sequence[bool]) -> tuple[st
     codes = [*map(ord, text)] if len(text) == len(unmapped) else _codes(page, len(unmapped))
     signs = ["" if code in _NOTHING else chr(code) if code < 0x110000 else UNKNOWN for code in codes]
     doubtful = _hide_unmapped(page, signs, codes, unmapped) if any(unmapped) else 0
-    return "".join(signs[index] for index in order_characters(page, signs)), doubtful
+    return "".join(signs[index] for index in iter_reading_order(page, signs)), doubtful
 
 
 def _codes(page: object, count: int) -> list[int]:

@@ -28,7 +28,7 @@ from waystation.reports.blocks import (
 )
 
 
-class SourceExtras(NamedTuple):
+class SourceDetails(NamedTuple):
     """What is shown below each source, by its number."""
 
     pictures: Mapping[int, bytes] = MappingProxyType({})
@@ -37,7 +37,7 @@ class SourceExtras(NamedTuple):
     """The cited lines, cells, or parts of e-mails."""
 
 
-NO_EXTRAS = SourceExtras()
+NO_DETAILS = SourceDetails()
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _STYLE = """
 :root{color-scheme:light dark;--ink:#1d2126;--paper:#fff;--soft:#5c6670;--line:#d8dde2;--tint:#f4f6f8;--link:#1a5fa8;
@@ -86,7 +86,7 @@ li,blockquote,tr{break-inside:avoid}p{orphans:3;widows:3}}
 """
 
 
-def render_html_page(report: ExportedReport, extras: SourceExtras = NO_EXTRAS) -> str:
+def render_html_page(report: ExportedReport, extras: SourceDetails = NO_DETAILS) -> str:
     """Render the page. Each citation links to the list of sources, and each source back to its first citation."""
     policy = f"{_POLICY}; img-src data:" if extras.pictures else _POLICY
     return "\n".join([
@@ -108,7 +108,7 @@ def render_html_body(report: ExportedReport, page: str) -> str:
 class _Writer:
     """Writes HTML, and tracks which sources were cited already."""
 
-    def __init__(self, sources: Iterable[NumberedSource], page: str = "", extras: SourceExtras = NO_EXTRAS) -> None:
+    def __init__(self, sources: Iterable[NumberedSource], page: str = "", extras: SourceDetails = NO_DETAILS) -> None:
         self._sources = {source.number: source for source in sources}
         self._cited: set[int] = set()
         self._page = page
@@ -132,7 +132,7 @@ class _Writer:
             remarks = "\n".join(map(self._remark, report.remarks))
             said += f'<ul class="remarks">\n{remarks}\n</ul>\n'
         items = "\n".join(map(self._source, report.sources))
-        kind = "sources" if self._extras == NO_EXTRAS else "sources pictured"
+        kind = "sources" if self._extras == NO_DETAILS else "sources pictured"
         return f'<section class="{kind}">\n<h2>Sources</h2>\n{said}<ol>\n{items}\n</ol>\n</section>'
 
     def _source(self, source: NumberedSource) -> str:
