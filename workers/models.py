@@ -141,16 +141,16 @@ class ModelRouter:
         """See `PacedChatModel` and `_answer`."""
 
         async def call(model: str, placed: ModelRequest) -> ModelResponse:
-            pacing = self._pacing
+            chat, pacing = self._of(model), self._pacing
             if pacing is None or model == OFFLINE_MODEL:
-                return await self._call(model, placed)
+                return await chat.complete(placed)
             scope = pacing.find_scope(model)
             limiter = pacing.limiter.get_scope_limiter(scope)
             size = CallSizer(partial(_estimate_tokens, placed), placed.max_output)
             # Another endpoint that can take the call is better than a long wait.
             patience = SHORT_WAIT if request.fallbacks else MAX_QUEUE_SECONDS
             async with limiter.admit_call(size, tenant, observer, patience) as admitted:
-                reply = await self._call(model, placed)
+                reply = await chat.complete(placed)
                 counts = has_counted_cache_reads(self._places.get_endpoint(model).kind, scope.model)
                 admitted.record_usage(reply.usage, counts_cache_reads=counts)
                 return reply
