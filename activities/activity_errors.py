@@ -212,7 +212,7 @@ async def _beat(pulse: HeartbeatState, seconds: float) -> None:
         await asyncio.sleep(min(MIN_HEARTBEAT_GAP_SECONDS, seconds))
 
 
-async def sleep_unless_stopping(seconds: float) -> bool:
+async def wait_unless_stopping(seconds: float) -> bool:
     """Wait for a number of seconds in an activity. False: its worker shuts down, and the wait ended early."""
     if not activity.in_activity():
         await asyncio.sleep(seconds)

@@ -46,7 +46,7 @@ from waystation.models.rate_limits import LeaseGrant, LeaseRequest
 from waystation.runtime.sql_store import SqlStore
 from waystation.testing.doubles import RecordingMeter, ScriptedModel
 from waystation.testing.messages_server import build_error_response, build_message_body, build_stream_response
-from waystation.workers.models import ModelRouter, RouterPacing
+from waystation.workers.models import ModelRouter, RouterLimits
 
 MODEL = "claude-sonnet-5-5"
 WORKERS = 4
@@ -254,7 +254,7 @@ class Fleet:
         if self.paced:
             context = LimiterContext(self.leases, name, now, Random(name).random)
             scope = LimitScope("https://models.example", "account", MODEL)
-            pacing = RouterPacing(RateLimiter(context), lambda _: scope)
+            pacing = RouterLimits(RateLimiter(context), lambda _: scope)
         router = ModelRouter(ScriptedModel([]), model, {}, EndpointRegistry(), pacing=pacing)
         waits = RetryWaitPolicy(_sleep, Random(name).random) if self.paced else RetryWaitPolicy()
         return MeteredModel(router, self.store, utc_now, RecordingMeter(), waits=waits, get_tenant=tenant)

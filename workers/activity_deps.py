@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from waystation.activities.activity_errors import get_current_attempt, set_agent_status, sleep_unless_stopping
+from waystation.activities.activity_errors import get_current_attempt, set_agent_status, wait_unless_stopping
 from waystation.agents.call_ledger import MeteredModel, RetryWaitPolicy
 from waystation.agents.citation_checker import CitationChecker
 from waystation.agents.citation_feedback import SubmissionChecker
@@ -55,7 +55,7 @@ from waystation.tasks.task import tenant_hash
 from waystation.workers.external_systems import ToolBackendDeps, ToolBackends, open_tool_backends
 
 if TYPE_CHECKING:
-    from waystation.workers.models import RouterPacing
+    from waystation.workers.models import RouterLimits
 
 DEPTH = 3
 """Nesting depth of the reference in an input: an order, its request, its run."""
@@ -153,7 +153,7 @@ class ActivityDeps:
             clock=utc_now,
             meter=self.meter,
             report_status=set_agent_status,
-            waits=RetryWaitPolicy(sleep_unless_stopping, random),
+            waits=RetryWaitPolicy(wait_unless_stopping, random),
             get_tenant=get_current_tenant,
         )
 
@@ -360,15 +360,15 @@ async def open_activity_deps(settings: Settings, store: SqlStore, meter: Meter) 
         )
 
 
-def _pacing(settings: Settings, store: SqlStore, key: bytes) -> "RouterPacing":
+def _pacing(settings: Settings, store: SqlStore, key: bytes) -> "RouterLimits":
     """Return the rate limits of this process's model calls, which it shares with all workers of the store."""
     from waystation.models.rate_limiter import RateLimiter  # noqa: PLC0415  an HTTP client comes with it
-    from waystation.workers.models import RouterPacing, create_limit_scopes, create_limiter_context  # noqa: PLC0415
+    from waystation.workers.models import RouterLimits, create_limit_scopes, create_limiter_context  # noqa: PLC0415
 
     worker = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
     weights = {tenant_hash(tenant): weight for tenant, weight in settings.tenant_weights.items()}
     context = create_limiter_context(settings, store.build_limit_repository(), worker, weights)
-    return RouterPacing(RateLimiter(context), create_limit_scopes(settings, key))
+    return RouterLimits(RateLimiter(context), create_limit_scopes(settings, key))
 
 
 def _endurance(

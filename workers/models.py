@@ -43,7 +43,7 @@ from waystation.models.ports import (
     WaitObserver,
 )
 from waystation.models.profiles import OFFLINE_MODEL, format_model_name, parse_model_name
-from waystation.models.rate_limiter import MAX_QUEUE_SECONDS, CallSizer, LimiterContext, RateLimiter
+from waystation.models.rate_limiter import MAX_QUEUE_SECONDS, CallSize, LimiterContext, RateLimiter
 from waystation.plugins.api import ChatModelContext
 from waystation.runtime.plugins import open_plugins
 
@@ -111,7 +111,7 @@ class ModelRouter:
         named: Mapping[str, ChatModel],
         places: EndpointRegistry,
         keys: Mapping[str, str] | None = None,
-        pacing: "RouterPacing | None" = None,
+        pacing: "RouterLimits | None" = None,
     ) -> None:
         """Build the router.
 
@@ -141,16 +141,16 @@ class ModelRouter:
         """See `PacedChatModel` and `_answer`."""
 
         async def call(model: str, placed: ModelRequest) -> ModelResponse:
-            pacing = self._pacing
+            chat, pacing = self._of(model), self._pacing
             if pacing is None or model == OFFLINE_MODEL:
-                return await self._call(model, placed)
+                return await chat.complete(placed)
             scope = pacing.find_scope(model)
             limiter = pacing.limiter.get_scope_limiter(scope)
-            size = CallSizer(partial(_estimate_tokens, placed), placed.max_output)
+            size = CallSize(partial(_estimate_tokens, placed), placed.max_output)
             # Another endpoint that can take the call is better than a long wait.
             patience = SHORT_WAIT if request.fallbacks else MAX_QUEUE_SECONDS
             async with limiter.admit_call(size, tenant, observer, patience) as admitted:
-                reply = await self._call(model, placed)
+                reply = await chat.complete(placed)
                 counts = has_counted_cache_reads(self._places.get_endpoint(model).kind, scope.model)
                 admitted.record_usage(reply.usage, counts_cache_reads=counts)
                 return reply
@@ -280,7 +280,7 @@ def _passed_on(error: ModelError, *, asked: bool) -> bool:
 
 
 @dataclass(frozen=True)
-class RouterPacing:
+class RouterLimits:
     """The rate limits that a router's calls wait for."""
 
     limiter: RateLimiter
@@ -341,7 +341,7 @@ def _estimate_tokens(request: ModelRequest) -> int:
     return estimate_request_tokens(estimate_text(request.system) + estimate_text(tools), request.messages)
 
 
-def create_model_router(settings: Settings, pacing: RouterPacing | None = None) -> ModelRouter:
+def create_model_router(settings: Settings, pacing: RouterLimits | None = None) -> ModelRouter:
     """Create the router over the models that these settings reach. `pacing`: the rate limits of their endpoints.
 
     Raises:

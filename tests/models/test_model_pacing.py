@@ -22,7 +22,7 @@ from waystation.testing.doubles import LocalLimitRepository, ScriptedModel, make
 from waystation.testing.messages_server import build_error_response, build_message_body, build_stream_response
 from waystation.workers.models import (
     ModelRouter,
-    RouterPacing,
+    RouterLimits,
     create_limit_scopes,
     has_counted_cache_reads,
     hash_account,
@@ -48,7 +48,7 @@ class Provider:
         self.limiter = RateLimiter(context)
         http = httpx2.AsyncClient(transport=httpx2.MockTransport(self._answer))
         model = create_anthropic_model("key", "https://models.example", http)
-        pacing = RouterPacing(self.limiter, lambda model: SCOPE._replace(model=model))
+        pacing = RouterLimits(self.limiter, lambda model: SCOPE._replace(model=model))
         offline = ScriptedModel([make_scripted_response()])
         self.router = ModelRouter(offline, model, {}, EndpointRegistry(), pacing=pacing)
         self.waits: list[float] = []

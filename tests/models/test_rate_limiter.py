@@ -11,7 +11,7 @@ from waystation.kernel.errors import ModelRejected, ModelUnavailable, StoreUnava
 from waystation.kernel.usage import Usage
 from waystation.models.http_errors import install_stream_watchdog
 from waystation.models.ports import LimitScope, ScopedLimitState
-from waystation.models.rate_limiter import CallSizer, LimiterContext, RateLimiter, ScopeLimiter
+from waystation.models.rate_limiter import CallSize, LimiterContext, RateLimiter, ScopeLimiter
 from waystation.models.rate_limits import LeaseGrant, LeaseRequest, RateLimits
 from waystation.testing.doubles import LocalLimitRepository
 
@@ -102,7 +102,7 @@ class Process:
     ) -> Waits:
         waits = Waits()
         chosen = limiter or self.limiter
-        async with chosen.admit_call(CallSizer(lambda: tokens, 1_000), tenant, waits) as call:
+        async with chosen.admit_call(CallSize(lambda: tokens, 1_000), tenant, waits) as call:
             self.order.append(tenant)
             if headers is not None or status != 200:
                 await respond(status, headers or {})

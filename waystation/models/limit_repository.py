@@ -53,7 +53,7 @@ class SqlLimitRepository(SqlRepository):
 
 
 def _key(scope: LimitScope) -> Mapping[str, str]:
-    return scope._asdict()
+    return {"endpoint": scope.endpoint, "account": scope.account, "model": scope.model}
 
 
 def _is_of(scope: LimitScope) -> ColumnElement[bool]:

@@ -84,7 +84,7 @@ class AdmittedCall:
         self.actual = RateAmount(requests=1.0, input_tokens=fresh, output_tokens=usage.output)
 
 
-class CallSizer(NamedTuple):
+class CallSize(NamedTuple):
     """Measures a call that is about to be made."""
 
     estimate_tokens: Callable[[], int]
@@ -139,7 +139,7 @@ class ScopeLimiter:
 
     @asynccontextmanager
     async def admit_call(
-        self, size: CallSizer, tenant: str, observer: WaitObserver, max_wait: float = MAX_QUEUE_SECONDS
+        self, size: CallSize, tenant: str, observer: WaitObserver, max_wait: float = MAX_QUEUE_SECONDS
     ) -> AsyncGenerator[AdmittedCall]:
         """Wait until a call is permitted; at the end, learn from its usage, its headers and its refusal.
 
