@@ -152,7 +152,7 @@ async def test_a_section_is_answered_with_the_sentences_that_their_lines_do_not_
 section 1 kept: Causes
 1 of 3 citations do not hold:
 - [harbour.md:9-9]: the document has 2 lines
-1 of 2 cited sentences say what their lines do not; correct them, cite other lines, or name what figures are computed from:
+1 of 2 cited sentences say what their lines do not; correct them, cite others, or name what figures are computed from:
 - “It silted up within 12 years”: "12 years" stands nowhere in lines 1-2 of harbour.md\
 """)
     )

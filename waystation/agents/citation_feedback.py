@@ -34,7 +34,7 @@ MAX_REJECTED_SUBMISSIONS = 3
 """Maximum number of failed calls of the tool, for whatever reason, after which faults do not lead to another."""
 NOT_FINAL = "It is kept, but not final yet: mend these and submit again. The next submission is accepted as it is."
 """In the result of a submission that was rejected for its citations. Such a result is recognised by it."""
-_UNSUPPORTED = "say what their lines do not; correct them, cite other lines, or name what figures are computed from:"
+_UNSUPPORTED = "say what their lines do not; correct them, cite others, or name what figures are computed from:"
 _MAX_SENTENCE_CHARACTERS = 160
 """Maximum characters of a sentence that a result repeats."""
 _UNRESOLVED = "it names no lines of one document; write [document:first-last]"
