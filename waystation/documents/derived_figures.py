@@ -85,7 +85,7 @@ def find_calculation(
         matched: Figures of the sentence that the passages contain.
         cited: The figures of the passages.
     """
-    if not figure.numbers or figure.kind in {"ordinal", "century"}:
+    if not figure.numbers or not figure.numbers[0] or figure.kind in {"ordinal", "century"}:
         return None
     target = _Target(figure, _MEAN.search(sentence.text) is not None)
     if (terms := _find_stated_terms(figure, sentence, matched)) and target.is_reached(_evaluate(terms)):
