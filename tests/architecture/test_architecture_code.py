@@ -15,6 +15,7 @@ NONE: frozenset[str] = frozenset()
 VENDORS: dict[str, Set[str]] = {
     r"^workflows/": {"temporalio"},
     r"_repository\.py$": {"sqlalchemy"},
+    r"^waystation/agents/run_tables": {"sqlalchemy"},
     r"^waystation/store/": {"alembic", "asyncpg", "sqlalchemy"},
     r"^waystation/kernel/patterns": {"re2"},
     r"^waystation/privacy/keys": {"cryptography"},

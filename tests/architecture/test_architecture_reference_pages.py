@@ -10,7 +10,7 @@ from waystation.store.events import EventKind, UnnumberedEvent
 from waystation.tasks.events import TaskEvent
 
 ROOT = Path(__file__).parents[2]
-CREATED = re.compile(r'\.create_(counter|gauge)\("(\w+)"')
+CREATED = re.compile(r'\.create_(counter|gauge)\(\s*"(\w+)"')
 
 
 def list_first_cells(page: str, heading: str) -> list[str]:
@@ -28,7 +28,8 @@ def test_the_page_on_events_has_every_kind_and_every_field() -> None:
 
 
 def test_the_page_on_metrics_has_every_metric_that_a_worker_creates() -> None:
-    source = (ROOT / "waystation/runtime/temporal/metrics.py").read_text(encoding="utf-8")
+    modules = ("waystation/runtime/temporal/metrics.py", "activities/activity_errors.py")
+    source = "".join((ROOT / module).read_text(encoding="utf-8") for module in modules)
     created = {f"{name}_total" if kind == "counter" else name for kind, name in CREATED.findall(source)}
     assert set(list_first_cells("reference/metrics.md", "metric")) == created
 

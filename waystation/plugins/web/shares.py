@@ -20,7 +20,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from waystation.kernel.errors import BadInput
 from waystation.kernel.files import create_private_folder, open_private_file, write_private_file
-from waystation.kernel.value import Value
+from waystation.kernel.value import EagerValue, Value
 
 SECRET_BYTES, ID_BYTES = 32, 6
 FILE = "report-links.json"
@@ -33,7 +33,7 @@ USE_PRECISION = timedelta(minutes=1)
 """A link's last use is stored at most once in this time."""
 
 
-class NewReportLink(Value):
+class NewReportLink(EagerValue):
     """A link to make."""
 
     days: int = Field(default=DEFAULT_DAYS, ge=1, le=MAX_DAYS, description="Days until it expires.")
