@@ -287,8 +287,8 @@ async def _sleep(seconds: float) -> bool:
 async def _share(folder: Path, agents: int, seconds: float, *, paced: bool) -> tuple[Fleet, float]:
     """Let agents of a loud tenant work without a pause, and one of a quiet tenant now and then.
 
-    Returns the fleet, and the share of the quota that was used after the warm-up: of what the provider's bucket held
-    then and of what was added.
+    Returns the fleet, and the share of the quota that was used after the warm-up: of what was added to the provider's
+    bucket meanwhile, that which was used or is still there.
     """
     store = await work_in_thread(UnwrittenStore.open(f"sqlite+aiosqlite:///{folder}/{paced}.db", utc_now))
     server = MeteredServer(Random(1), {name: Bucket(limit) for name, limit in PER_MINUTE.items()})
@@ -327,7 +327,8 @@ async def _share(folder: Path, agents: int, seconds: float, *, paced: bool) -> t
     failures = [one for one in await asyncio.gather(*tasks, return_exceptions=True) if isinstance(one, Exception)]
     fleet.failed += len(failures)
     await work_in_thread(store.aclose())
-    return fleet, used / (stock + PER_MINUTE["output-tokens"] / 60 * (ended - began))
+    left = max(0.0, server.buckets["output-tokens"].refill())
+    return fleet, (used - stock + left) / (PER_MINUTE["output-tokens"] / 60 * (ended - began))
 
 
 async def _come_back(folder: Path, *, paced: bool) -> list[float]:
