@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from temporalio import activity, workflow
+from temporalio.api.deployment.v1 import WorkerDeploymentVersion
 from temporalio.api.enums.v1 import EventType
+from temporalio.api.workflowservice.v1 import DescribeWorkerDeploymentVersionRequest
 from temporalio.client import Client
 from temporalio.worker import (
     ActivityInboundInterceptor,
@@ -54,6 +56,8 @@ LOOK_SECONDS = 0.5
 """Seconds between two looks at many tasks. Each look is work for the server and for the workers."""
 TIMING = WorkerTiming(DEV_TIMING.graceful_shutdown_timeout, HEARTBEAT_THROTTLE_INTERVAL)
 ALL_QUEUES = ("workflows", "agents", "context")
+REGISTERED_QUEUES = 4
+"""Queues by type: the queue of workflows has activities, too."""
 CHANGED_WORKFLOWS = (TASK_WORKFLOW, SUBAGENT_WORKFLOW)
 
 
@@ -101,10 +105,22 @@ async def run_build(
 
             async def polls() -> bool:
                 builds = await list_builds(client)
-                return any(build.build_id == build_id and build.queues == ALL_QUEUES for build in builds)
+                polled = any(build.build_id == build_id and build.queues == ALL_QUEUES for build in builds)
+                return polled and await count_registered_queues(client, build_id) == REGISTERED_QUEUES
 
             await wait_until(polls)
         yield
+
+
+async def count_registered_queues(client: Client, build_id: str) -> int:
+    """Return how many queues the server has registered for a build, which takes a moment after the first poll."""
+    name = TemporalDeploymentClient(client).name
+    request = DescribeWorkerDeploymentVersionRequest(
+        namespace=client.namespace,
+        deployment_version=WorkerDeploymentVersion(deployment_name=name, build_id=build_id),
+    )
+    described = await client.workflow_service.describe_worker_deployment_version(request)
+    return len(described.worker_deployment_version_info.task_queue_infos)
 
 
 async def list_builds(client: Client) -> Sequence[BuildStatus]:
