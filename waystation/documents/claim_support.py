@@ -156,7 +156,7 @@ _NO = SupportVerdict.NOT_SUPPORTED
 def _read(text: str, passages: str, question: str) -> _Reading:
     own = extract_figures(text)
     needs_figures = own.figures or own.dates or own.times
-    wording = compare_wording(text, own.blank_out(), passages)
+    wording = compare_wording(own.blank_out(), passages)
     return _Reading(
         figures=find_figure_faults(own, extract_figures(passages)) if needs_figures else (),
         names=find_name_faults(text, NameIndex(passages), question),
