@@ -133,7 +133,7 @@ def test_a_quotation_with_the_name_of_its_document_is_supported(words: str) -> N
 
 
 def test_a_quoted_row_of_a_csv_is_supported_with_the_headings_of_its_columns() -> None:
-    documents = {"calls.csv": CitedDocument("harbour,year,calls\nKlippa,2024,88,1.9".splitlines())}
+    documents = {"calls.csv": CitedDocument("harbour,year,calls,delay\nKlippa,2024,88,1.9".splitlines())}
     markdown = '**calls**: year | calls: "Klippa,2024,88,1.9" [calls.csv:2-2].'
     (one,) = check_cited_sentences(markdown, check_citations(parse_citations(markdown), documents), documents)
     assert (one.verdict, one.missing) == (SupportVerdict.SUPPORTED, "")

@@ -4,6 +4,7 @@ Figures, dates and names must stand in the passages: that is a rule. The rest is
 a few features of the words (`support_features.py`), with the weights of `support_model.py`.
 """
 
+import math
 import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -22,6 +23,10 @@ from waystation.privacy.policy import PLACEHOLDER_PATTERN
 MAX_READ_CHARACTERS = 200_000
 """Characters of the passages that are read. Beyond them, a figure or name counts only if it is spelled the same."""
 MAX_SENTENCE_CHARACTERS = 4_000
+MIN_DECIDED_WORDS = 3
+"""Content words from which a sentence is not supported by its words alone."""
+MIN_ORDERED_WORDS = 5
+"""Content words from which their order counts."""
 MAX_NAMED_WORDS = 3
 """Maximum words of a sentence that are named as missing."""
 SAME_SHARE = 0.75
@@ -115,9 +120,10 @@ class _Reading(NamedTuple):
             verdict = _NO if missing else SupportVerdict.CANNOT_TELL
             return SupportCheck(verdict=verdict, missing=missing, score=0.5)
         missing = (*self._list_figures(), *self._list_names(), *self._list_contradictions())
-        if self._is_refuted() or score < model.not_supported_below:
+        has_enough_words = self.wording.features.content_words >= math.log(MIN_DECIDED_WORDS)
+        if self._is_refuted() or (has_enough_words and score < model.not_supported_below):
             verdict = _NO
-        elif score < model.supported_from or missing:
+        elif missing or (score < model.supported_from and not self._is_short_and_whole()):
             verdict = SupportVerdict.CANNOT_TELL
         else:
             verdict = SupportVerdict.SUPPORTED
@@ -126,6 +132,11 @@ class _Reading(NamedTuple):
             words = [word for word in self.wording.missing if word not in named][:MAX_NAMED_WORDS]
             missing += tuple(MissingDetail(kind="wording", text=word) for word in words)
         return SupportCheck(verdict=verdict, missing=missing, score=round(score, 4))
+
+    def _is_short_and_whole(self) -> bool:
+        """Return whether all words of a short sentence stand together in the passages."""
+        features = self.wording.features
+        return features.window_share == 1 and features.content_words < math.log(MIN_ORDERED_WORDS)
 
     def _is_refuted(self) -> bool:
         """Return whether a rule decides: a figure or name is absent, or a word turns the meaning around."""
@@ -156,7 +167,7 @@ _NO = SupportVerdict.NOT_SUPPORTED
 def _read(text: str, passages: str, question: str) -> _Reading:
     own = extract_figures(text)
     needs_figures = own.figures or own.dates or own.times
-    wording = compare_wording(text, own.blank_out(), passages)
+    wording = compare_wording(own.blank_out(), passages)
     return _Reading(
         figures=find_figure_faults(own, extract_figures(passages)) if needs_figures else (),
         names=find_name_faults(text, NameIndex(passages), question),

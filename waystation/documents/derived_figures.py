@@ -216,7 +216,7 @@ def _evaluate(terms: Sequence[float | str]) -> float | None:
     values: list[float] = []
     operators: list[str] = []
     for term in terms:
-        if isinstance(term, float):
+        if not isinstance(term, str):
             values.append(term)
             continue
         while term != "(" and operators and operators[-1] != "(" and _binds(operators[-1], term):

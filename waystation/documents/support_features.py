@@ -62,17 +62,15 @@ class WordingMatch(NamedTuple):
     """Whether there is anything to compare."""
 
 
-def compare_wording(sentence: str, content: str, passages: str) -> WordingMatch:
+def compare_wording(content: str, passages: str) -> WordingMatch:
     """Compare the words of a sentence with those of its passages, by their stems.
 
     Args:
-        sentence: The sentence.
         content: The sentence without its figures and dates, which may be spelled differently in the passages.
         passages: Their text.
     """
     stemmer = _Stems()
-    words = [word for word in _split(sentence) if _is_content(word)]
-    named = frozenset(_split(content))
+    words = [word for word in _split(content) if _is_content(word)]
     texts = _split_sentences(passages[:MAX_COMPARED_CHARACTERS])
     if not words or not texts:
         return WordingMatch(_EMPTY, [*dict.fromkeys(words)], "", "", 0, bool(words))
@@ -82,7 +80,7 @@ def compare_wording(sentence: str, content: str, passages: str) -> WordingMatch:
     found = [wanted.intersection(sentence) for sentence in sentences]
     there = frozenset[str]().union(*found)
     best = max(range(len(found)), key=lambda place: len(found[place]))
-    missing = {word: stem for word, stem in zip(words, sequence, strict=True) if stem not in there and word in named}
+    missing = {word: stem for word, stem in zip(words, sequence, strict=True) if stem not in there}
     features = _EMPTY._replace(
         window_share=max(map(len, _join_windows(found))) / len(wanted),
         near_pairs=_share_near_pairs(sequence, [stem for sentence in sentences for stem in sentence]),

@@ -75,7 +75,7 @@ def test_what_must_not_be_said_is_named() -> None:
         ("The harbour, dug in 1811, cost 1.5 million crowns [harbour.md:1-1] [harbour.md:2-2].", True),
         ('They agree: "The harbour was dug in 1811." [harbour.md:1-1]', True),
         ("The harbour was dug, and Queen Charlotte paid [harbour.md:1-1].", False),
-        ("The harbour was dug in 1811 for Queen Victoria [harbour.md:1-1].", True),
+        ("Victoria had the harbour dug in 1811 [harbour.md:1-1].", True),
         ("One of them: the harbour was dug in 1811 [harbour.md:1-1].", True),
     ],
 )
