@@ -101,7 +101,7 @@ LONG = make_scripted_response(
 )
 SHORT = make_scripted_response(
     make_tool_use("search_documents", "c2", query="harbour"),
-    usage=Usage(input=500, cache_read=13_000, output=60),
+    usage=Usage(input=500, cache_read=19_500, output=60),
     model=MODEL,
 )
 SUBMIT = make_scripted_response(
@@ -126,7 +126,7 @@ async def test_where_no_byte_came_the_last_count_and_the_bytes_of_what_is_new_ar
         await leg(env, server)
     new = len(server.requests[-1].content) - len(server.requests[-2].content)
     first = (await held(env)).tokens - env.terms.max_output
-    assert 13_500 <= first < 13_500 + 2 * new + 2_000
+    assert 20_000 <= first < 20_000 + 2 * new + 2_000
     with pytest.raises(ModelUnavailable):  # another attempt sends the system prompt and tools that were counted
         await leg(env, server)
     second = (await held(env)).tokens - first - 2 * env.terms.max_output
