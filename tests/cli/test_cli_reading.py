@@ -36,5 +36,5 @@ def test_quick_files_are_read_silently_and_each_is_announced(
     monkeypatch.setattr(reading, "SILENT_SECONDS", 3_600.0)
     monkeypatch.setattr(ReadingProgress, "start_file", lambda _, file: started.append(file))
     assert [one.name for one in load_documents_with_progress([tmp_path]).documents] == ["a.md", "b.md"]
-    assert [(one.path.name, one.number, one.count) for one in started] == [("a.md", 1, 2), ("b.md", 2, 2)]
+    assert [(one.path.name, one.number, one.total) for one in started] == [("a.md", 1, 2), ("b.md", 2, 2)]
     assert capfd.readouterr().err == ""

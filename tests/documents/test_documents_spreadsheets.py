@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.documents.test_documents_zip_packages import (
-    MAIN,
     extract_text,
     list_omissions,
     make_workbook_file,
@@ -18,7 +17,7 @@ from tests.documents.test_documents_zip_packages import (
     query_table,
     read_zip_members,
 )
-from tests.support.document_files import OLD_SHEETS, make_open_sheets_file
+from tests.support.document_files import OLD_SHEETS, SHEET_NAMESPACE, make_open_sheets_file
 from waystation.documents.readers.binary_sheets import BinaryStyleTable, read_binary_sheet_info, read_binary_styles
 from waystation.documents.readers.cell_formats import TextFormat
 from waystation.documents.readers.compound_file import CompoundFile, get_workbook_stream, read_xls_sheet_infos
@@ -88,7 +87,7 @@ def test_texts_within_cells_are_marked_too() -> None:
     cells = f'<c t="inlineStr"><is>{runs}</is></c><c t="inlineStr"><is><t>plain</t></is></c><c t="e"><v>#N/A</v></c>'
     row = f"<row>{cells}</row>"
     content = make_workbook_file(
-        {"Costs": ("worksheet", f'<worksheet xmlns="{MAIN}"><sheetData>{row}</sheetData></worksheet>')}
+        {"Costs": ("worksheet", f'<worksheet xmlns="{SHEET_NAMESPACE}"><sheetData>{row}</sheetData></worksheet>')}
     )
     assert rows(content) == ["m^2 | plain | #N/A"]
 
@@ -414,7 +413,7 @@ def test_embedded_objects_of_sheets_are_named() -> None:
     found = read_zip_members(content)
     found["xl/worksheets/_rels/sheet1.xml.rels"] = (
         '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
-        f'<Relationship Id="rId1" Type="{MAIN}/package" Target="../embeddings/offer.pptx"/></Relationships>'
+        f'<Relationship Id="rId1" Type="{SHEET_NAMESPACE}/package" Target="../embeddings/offer.pptx"/></Relationships>'
     )
     sheet = str(found["xl/worksheets/sheet1.xml"], "utf-8")  # type: ignore[arg-type]
     one, linked = '<oleObject shapeId="1025" r:id="rId1"/>', '<oleObject shapeId="1026" link="[1]!x"/>'

@@ -34,7 +34,7 @@ REVIEW_FAULT: JsonValue = {"kind": "uncovered", "text": "It does not say how dee
 PASS_REVIEW_CALL: ScriptedCall = ("review_report", {"faults": []})
 FAIL_REVIEW_CALL: ScriptedCall = ("review_report", {"faults": [REVIEW_FAULT]})
 CORRECTION_CALLS: list[ScriptedCall] = [
-    ("write_section", {"heading": "Depths, harbours and tides", "markdown": f"{QUOTED_SENTENCE} [pilot.md:2-2]"}),
+    ("write_section", {"heading": "Depths, harbours and tides", "markdown": f"{QUOTED_SENTENCE} [pilot.md:1-1]"}),
     ("submit_report", {"title": "Pilotage", "summary": QUOTED_SENTENCE}),
 ]
 

@@ -29,7 +29,7 @@ SCRIPTED_PLAN = Plan(
         Step(id="write", role="writing", title="Write", goal="Write it down.", needs=("weigh",)),
     )
 )
-QUOTED_SENTENCE = "The keeper of the crew wrote this sentence himself."
+QUOTED_SENTENCE = "The white beacon is kept to starboard."
 
 ScriptedCall = tuple[str, dict[str, JsonValue]]
 TAKE_NOTE_CALL: ScriptedCall = (

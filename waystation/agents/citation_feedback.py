@@ -62,12 +62,12 @@ class CitationReview(NamedTuple):
     @property
     def text(self) -> str:
         """The result of the check in words; empty if nothing was cited."""
-        citations, sentences = format_count(self.checked, "citation"), format_count(self.sentences, "cited sentence")
+        citations = format_count(self.checked, "citation")
         lines = [f"{citations} checked: all hold."] if self.checked and not self.faults else []
         room = MAX_LISTED_FAULTS
         for head, faults in (
             (f"{len(self.faults)} of {citations} do not hold:", self.faults),
-            (f"{len(self.unsupported)} of {sentences} {_UNSUPPORTED}", self.unsupported),
+            (f"{len(self.unsupported)} of {self.sentences:,} cited sentences {_UNSUPPORTED}", self.unsupported),
         ):
             if faults:
                 lines += [head, *(f"- {fault}" for fault in faults[:room])]

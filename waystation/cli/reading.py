@@ -41,7 +41,7 @@ class ReadingProgress:
                 current = self._current
             if current is not None and current != printed:
                 printed = current
-                print_message(f"Reading {current.path.name} (file {current.number} of {current.count}) …")
+                print_message(f"Reading {current.path.name} (file {current.number} of {current.total}) …")
 
 
 def load_documents_with_progress(paths: Sequence[Path]) -> DocumentLoadResult:

@@ -153,7 +153,7 @@ class FileReadingEvent(NamedTuple):
     path: Path
     number: int
     """Its number among all files, from 1."""
-    count: int
+    total: int
     """Number of all files."""
 
 

@@ -125,7 +125,7 @@ class ScopeLimiter:
         self._estimate = CallSizeEstimator()
         self._known = self._pausing = False
         self._lease, self._lease_until, self._closed_until, self._ask_after = NOTHING, 0.0, 0.0, 0.0
-        self._named_limits = NO_LIMITS
+        self._named_limits: RateLimits = NO_LIMITS
         self._report: LimitReport | None = None
         self._refusal: Refusal | None = None
         self._recent: deque[tuple[float, RateAmount]] = deque()

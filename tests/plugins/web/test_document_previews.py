@@ -8,7 +8,7 @@ from tests.attacks.test_attacks_web_pages import ACCESS, BEARER, NO_SERVER, open
 from tests.support.document_files import make_pdf_file
 from waystation.config.settings import Settings
 from waystation.documents.document_loading import load_documents
-from waystation.plugins.web import file_previews, pages
+from waystation.plugins.web import pages, uploads
 from waystation.runtime.store_setup import find_placeholder_key
 
 NOTES = b"# Costs\n\nWrite to alice@example.com about <b>four</b> pumps.\n"
@@ -65,8 +65,8 @@ async def test_files_of_which_none_can_be_used_are_each_named_with_the_reason(se
 
 
 async def test_too_many_files_or_too_much_text_are_refused(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_previews, "MAX_PREVIEW_CHARACTERS", 50)
-    many = [("documents", (f"{number}.md", b"a")) for number in range(file_previews.MAX_FILES + 1)]
+    monkeypatch.setattr(uploads, "MAX_PREVIEW_CHARACTERS", 50)
+    many = [("documents", (f"{number}.md", b"a")) for number in range(uploads.MAX_FILES + 1)]
     async with open_site_client(settings) as asking:
         none = await asking.post("/v1/documents/read", headers=BEARER)
         too_many = await asking.post("/v1/documents/read", headers=BEARER, files=many)

@@ -188,7 +188,7 @@ def _find_recognised_boxes(picture: PagePicture, request: PassageImageRequest, s
         numbers += [number] * len(text)
     words = _fold_cells(request.words)
     found = _find_nearest(words, signs, len(_fold_cells(request.before)))
-    touched = [] if found is None else dict.fromkeys(numbers[found : found + len(words)])
+    touched = dict.fromkeys(numbers[found : found + len(words)]) if found is not None else dict[int, None]()
     boxes: list[_Box] = []
     for number in touched:
         corners = [_turn_back(corner, picture, reading.quarters) for corner in reading.pieces[number][1]]
