@@ -1,4 +1,4 @@
-"""People see their own question with its names; assistants, and whoever has no key, see placeholders."""
+"""People see their own question with its names; assistants, and people without a key, see placeholders."""
 
 from contextlib import aclosing
 from pathlib import Path

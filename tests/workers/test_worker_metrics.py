@@ -158,7 +158,7 @@ async def test_what_is_scraped_after_a_task_is_what_the_store_has_charged(tmp_pa
 
 
 def fail_late(tried_for: timedelta, meter: MetricMeter) -> None:
-    """Fail an attempt at an activity that was first tried so long before."""
+    """Fail an attempt at an activity that was first tried that long before."""
 
     def work() -> None:
         with translating_errors():

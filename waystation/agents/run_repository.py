@@ -499,7 +499,7 @@ async def _outcome(connection: AsyncConnection, run_id: str, leg: int, reader: R
 
 
 async def load_run_transcript(connection: AsyncConnection, run_id: str, reader: ReadScope) -> Transcript:
-    """The whole transcript with its records; empty for a run that was never opened, or of somebody else."""
+    """The whole transcript with its records; empty for a run that was never opened, or of another tenant."""
     known = await connection.execute(select(runs.c.version, runs.c.proof).where(*_own(run_id, reader)))
     opened = known.one_or_none()
     if opened is None:

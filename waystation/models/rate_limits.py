@@ -22,9 +22,9 @@ BURST_SECONDS = 10.0
 LEASE_SECONDS, CONTENDED_LEASE_SECONDS = 60.0, 2.0
 """How long a lease is valid while there is plenty, and while workers wait."""
 ACTIVE_SECONDS = 5.0
-"""Workers that asked within this time share what there is."""
+"""Workers that asked within this time share the limit."""
 FORGOTTEN_SECONDS = 3_600.0
-"""Limits from headers are forgotten if no header has named them for so long."""
+"""Limits from headers are forgotten if no header has named them for this long."""
 MAX_CLOSED_SECONDS = 60.0
 """Longest time for which a refusal closes the limiter, in seconds."""
 MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.5, 2.0
