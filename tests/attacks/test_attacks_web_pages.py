@@ -408,14 +408,17 @@ async def test_a_citation_opens_its_lines_beside_the_report(settings: Settings) 
             await asking.get(path, headers=BEARER, params=wanted)
             for wanted in ({}, {"source": "1"}, {"source": "2"}, {"source": "9"})
         ]
+        whole = await asking.get(f"/tasks/{row.ref.task_id}/document", headers=BEARER, params={"name": "a.md"})
     assert f'href="{path}?source=1#source"' in plain.text
+    assert re.findall(r'<tr id="line-(\d+)" class="cited">', whole.text) == ["40", "41"]
+    assert "<th>1</th>" in whole.text
     lit = re.findall(r'<tr class="cited"><th>(\d+)</th>', cited.text)
     assert lit == ["40", "41"]
     assert "<th>28</th>" in cited.text
     assert "<th>27</th>" not in cited.text
     assert "has no document" in gone.text
     assert "Open a citation" in none.text
-    assert all("<script>alert" not in answer.text for answer in (plain, cited, gone))
+    assert all("<script>alert" not in answer.text for answer in (plain, cited, gone, whole))
 
 
 async def test_what_cannot_be_used_is_said_without_repeating_it(settings: Settings) -> None:

@@ -350,9 +350,9 @@ async def _revived(connection: AsyncConnection, again: Sequence[Passage]) -> Non
             }
             for passage_id in (await connection.execute(gone)).scalars()
         ]
-        again = update(passages).where(passages.c.passage_id == bindparam("revived"))
+        rewritten = update(passages).where(passages.c.passage_id == bindparam("revived"))
         if rows:
-            await connection.execute(again, rows)
+            await connection.execute(rewritten, rows)
         await _set_states(connection, [str(row["revived"]) for row in rows], **_WAITING)
 
 

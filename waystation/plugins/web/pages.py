@@ -154,7 +154,7 @@ def _access(request: Request) -> AccessPolicy:
 
 
 def _page(
-    request: Request, name: str, status: int = 200, back: RejectedForm = NO_REJECTED_FORM, **shown_there: object
+    request: Request, name: str, /, status: int = 200, back: RejectedForm = NO_REJECTED_FORM, **shown_there: object
 ) -> HTMLResponse:
     """Render a page. `back`: a form of it that was not accepted, which is shown as it was sent."""
     shown = {"mark": _access(request).csrf_token, "back": back, **_about_reader(get_principal(request), request)}

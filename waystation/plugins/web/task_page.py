@@ -145,7 +145,7 @@ _SHOWN: Mapping[str, object] = {
 """Functions for every template."""
 
 
-def render_template(name: str, **shown_there: object) -> str:
+def render_template(name: str, /, **shown_there: object) -> str:
     """Render a template with these values."""
     return _TEMPLATES.get_template(name, globals=dict(_SHOWN)).render(**shown_there)
 

@@ -45,7 +45,10 @@ class FileCheckResult(Value):
 
 def classify_reason(reason: str) -> FileState:
     """Return what kind of obstacle a reader's reason describes."""
-    return next((state for state, signs in _SIGNS if any(sign in reason for sign in signs)), "unreadable")
+    for state, signs in _SIGNS:
+        if any(sign in reason for sign in signs):
+            return state
+    return "unreadable"
 
 
 _READING = asyncio.Semaphore(AT_ONCE)
