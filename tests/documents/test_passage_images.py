@@ -138,7 +138,7 @@ def test_of_a_picture_that_is_a_document_the_page_is_shown(renderer: PassageImag
     (document,) = load_documents([path]).documents
     one, all_lines = [
         renderer.render(path, request)
-        for last in (2, 4)
+        for last in (2, 6)
         if (request := build_passage_request(document.text.split("\n"), 2, last))
     ]
     assert (one.marked, all_lines.marked) == (True, True)
