@@ -178,7 +178,7 @@ def test_the_workers_of_the_next_build_are_those_of_the_present_one_but_for_imag
         assert present.environment["WAYSTATION_BUILD_ID"] == "1.4"
         assert following.environment == {**present.environment, "WAYSTATION_BUILD_ID": "1.5"}
         assert (present.profiles, following.profiles) == ([], ["next"])
-        alike = {"image": "", "environment": {}, "profiles": []}
+        alike: dict[str, object] = {"image": "", "environment": {}, "profiles": []}
         assert following.model_copy(update=alike) == present.model_copy(update=alike)
 
 

@@ -34,7 +34,11 @@ def test_quick_files_are_read_silently_and_each_is_announced(
         (tmp_path / name).write_text("Text.", encoding="utf-8")
     started: list[FileReadingEvent] = []
     monkeypatch.setattr(reading, "SILENT_SECONDS", 3_600.0)
-    monkeypatch.setattr(ReadingProgress, "start_file", lambda _, file: started.append(file))
+
+    def note_start(_: ReadingProgress, file: FileReadingEvent) -> None:
+        started.append(file)
+
+    monkeypatch.setattr(ReadingProgress, "start_file", note_start)
     assert [one.name for one in load_documents_with_progress([tmp_path]).documents] == ["a.md", "b.md"]
     assert [(one.path.name, one.number, one.total) for one in started] == [("a.md", 1, 2), ("b.md", 2, 2)]
     assert capfd.readouterr().err == ""

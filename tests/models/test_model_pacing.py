@@ -135,7 +135,6 @@ def test_input_from_the_cache_counts_for_old_models_and_behind_chat_completions(
 
 
 DATE = "Mon, 30 Nov 2026 12:00:00 GMT"
-DATE = "Mon, 30 Nov 2026 12:00:00 GMT"
 REGAINED = "You have reached your specified API usage limits. You will regain access on 2026-12-01 at 00:00 UTC."
 
 
