@@ -78,7 +78,7 @@ def run_serve_command(shell: Shell) -> Generator[str]:
 def hand_in(page: Page, documents: list[Path]) -> None:
     page.get_by_label("Question").fill(QUESTION)
     page.get_by_label("Choose documents").set_input_files(documents)
-    page.get_by_label("Budget").fill("40k")
+    page.get_by_label("Budget", exact=True).fill("40k")
     page.get_by_role("button", name="Start research").click()
     page.wait_for_url("**/tasks/task-*")
 
