@@ -288,7 +288,7 @@ async def _share(folder: Path, agents: int, seconds: float, *, paced: bool) -> t
     """Let agents of a loud tenant work without a pause, and one of a quiet tenant now and then.
 
     Returns the fleet, and the share of the quota that was used after the warm-up: of what was added to the provider's
-    bucket meanwhile, that which was used or is still there.
+    bucket meanwhile, that which did not run over. A bucket that begins or ends below zero counts as below zero.
     """
     store = await work_in_thread(UnwrittenStore.open(f"sqlite+aiosqlite:///{folder}/{paced}.db", utc_now))
     server = MeteredServer(Random(1), {name: Bucket(limit) for name, limit in PER_MINUTE.items()})
@@ -318,16 +318,15 @@ async def _share(folder: Path, agents: int, seconds: float, *, paced: bool) -> t
     tasks = [asyncio.create_task(work(number)) for number in range(agents)]
     tasks.append(asyncio.create_task(work_quietly()))
     await asyncio.sleep(WARM_UP_SECONDS)
-    began, stock = now(), max(0.0, server.buckets["output-tokens"].refill())
+    began, stock = now(), server.buckets["output-tokens"].refill()
     await asyncio.sleep(seconds)
-    ended = now()
+    ended, left = now(), server.buckets["output-tokens"].refill()
     used = sum(tokens for at, tokens in server.output if began <= at < ended)
     for task in tasks:
         task.cancel()
     failures = [one for one in await asyncio.gather(*tasks, return_exceptions=True) if isinstance(one, Exception)]
     fleet.failed += len(failures)
     await work_in_thread(store.aclose())
-    left = max(0.0, server.buckets["output-tokens"].refill())
     return fleet, (used - stock + left) / (PER_MINUTE["output-tokens"] / 60 * (ended - began))
 
 

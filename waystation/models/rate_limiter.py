@@ -49,8 +49,10 @@ _REFUSED, _OVERLOADED = 429, 529
 
 @dataclass(eq=False)
 class _Waiter:
-    size: RateAmount
-    admitted: asyncio.Future[None]
+    request_tokens: int
+    max_output: int
+    admitted: asyncio.Future[RateAmount]
+    """What was subtracted from the lease for it."""
     observer: WaitObserver
     is_waiting: bool = False
     """Whether it waits for the provider, as its observer knows."""
@@ -129,7 +131,7 @@ class ScopeLimiter:
         self._report: LimitReport | None = None
         self._refusal: Refusal | None = None
         self._recent: deque[tuple[float, RateAmount]] = deque()
-        self._asking, self._first_question = asyncio.Lock(), asyncio.Lock()
+        self._asking, self._first_question, self._refunded = asyncio.Lock(), asyncio.Lock(), asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
 
     @property
@@ -157,12 +159,11 @@ class ScopeLimiter:
                 if not self._known:
                     await self._ask(NOTHING)
         tokens = 0 if self.limits.is_empty else size.estimate_tokens()
-        expected = self._estimate.compute_size(tokens, size.max_output)
-        # What was not subtracted from a lease is not given back to it.
-        call = AdmittedCall(NOTHING if self.limits.is_empty else expected)
-        if not self._is_admitted_now(expected):
-            await self._wait(expected, tenant, observer, max_wait)
-        self._note_call(expected)
+        taken = None if self._must_wait else self._take(self._estimate.compute_size(tokens, size.max_output))
+        if taken is None:
+            taken = await self._wait(tokens, size.max_output, tenant, observer, max_wait)
+        call = AdmittedCall(taken)
+        self._note_call(self._estimate.compute_size(tokens, size.max_output))
 
         def listen(status: int, headers: Mapping[str, str]) -> None:
             call.status = status
@@ -173,13 +174,13 @@ class ScopeLimiter:
                 yield call
         except ModelUnavailable as error:
             if not error.possibly_billed:
-                self._lease += call.size
+                self._give_back(call.size)
                 await self._report_refusal(call, error)
             raise
         if call.actual is not None:
-            self._lease += call.size - call.actual
             if tokens:
                 self._estimate = self._estimate.after_call(tokens, call.actual)
+            self._give_back(call.size - call.actual)
 
     async def aclose(self) -> None:
         """Stop admitting calls, and give the lease back."""
@@ -189,25 +190,36 @@ class ScopeLimiter:
         if not self.limits.is_empty:
             await self._ask(NOTHING)
 
-    def _is_admitted_now(self, size: RateAmount) -> bool:
-        """Return whether a call need not wait; it is then subtracted from the lease."""
-        return not self._queue and self._now >= self._closed_until and self._take(size)
+    @property
+    def _must_wait(self) -> bool:
+        """Whether a call has to wait whatever the lease holds: behind others, or because the provider said so."""
+        return bool(self._queue) or self._now < self._closed_until
 
     @property
     def _now(self) -> float:
         return self._context.clock()
 
-    def _take(self, size: RateAmount) -> bool:
-        """Subtract a call from the lease, if it covers the call."""
-        if not self.limits.is_empty:
-            covered = all(self._lease.get(name) >= size.get(name) for name, _ in self.limits.iter_limits())
-            if not covered or self._now >= self._lease_until:
-                return False
-            self._lease -= size
-        return True
+    def _take(self, size: RateAmount) -> RateAmount | None:
+        """Subtract a call from the lease. Returns what was subtracted; None if the lease does not cover the call."""
+        if self.limits.is_empty:
+            return NOTHING
+        covered = all(self._lease.get(name) >= size.get(name) for name, _ in self.limits.iter_limits())
+        if not covered or self._now >= self._lease_until:
+            return None
+        self._lease -= size
+        return size
 
-    async def _wait(self, size: RateAmount, tenant: str, observer: WaitObserver, max_wait: float) -> None:
-        waiter, began = _Waiter(size, asyncio.get_running_loop().create_future(), observer), self._now
+    def _give_back(self, amount: RateAmount) -> None:
+        """Add to the lease what a call did not use, which may cover a call that waits."""
+        self._lease += amount
+        self._refunded.set()
+
+    async def _wait(
+        self, request_tokens: int, max_output: int, tenant: str, observer: WaitObserver, max_wait: float
+    ) -> RateAmount:
+        """Wait until a call is admitted. Returns what was subtracted from the lease for it."""
+        waiter = _Waiter(request_tokens, max_output, asyncio.get_running_loop().create_future(), observer)
+        began = self._now
         self._queue.add(tenant, waiter)
         if self._pausing:
             waiter.begin_wait()
@@ -215,7 +227,7 @@ class ScopeLimiter:
             self._pump = asyncio.create_task(self._admit_waiting())
         try:
             async with asyncio.timeout(max_wait):
-                await asyncio.shield(waiter.admitted)
+                taken = await asyncio.shield(waiter.admitted)
         except TimeoutError:
             self._leave_queue(tenant, waiter)
             raise ModelUnavailable(
@@ -229,34 +241,50 @@ class ScopeLimiter:
             raise
         if waiter.is_waiting:
             observer.end_wait(self._now - began)
+        return taken
 
     def _leave_queue(self, tenant: str, waiter: _Waiter) -> None:
         """Remove a call that is given up. If it was admitted at the same moment, its share goes back to the lease."""
         self._queue.remove(tenant, waiter)
         if waiter.admitted.done():
-            self._lease += waiter.size
+            self._give_back(waiter.admitted.result())
         waiter.admitted.cancel()
 
     async def _admit_waiting(self) -> None:
         """Admit the calls that wait, one after the other, until none is left."""
         while (found := self._queue.find_next()) is not None:
             tenant, waiter = found
+            self._refunded.clear()
             if (closed := self._closed_until - self._now) > 0:
                 await self._pause(closed)
-            elif self._take(waiter.size):
-                self._queue.take(tenant, self.limits.compute_share(waiter.size))
-                waiter.admitted.set_result(None)
+                continue
+            # Measured now, by what was learned while it waited.
+            size = self._measure(waiter)
+            if (taken := self._take(size)) is not None:
+                self._queue.take(tenant, self.limits.compute_share(size))
+                waiter.admitted.set_result(taken)
             elif (early := self._ask_after - self._now) > 0:
                 await self._pause(early)
             else:
-                await self._ask(waiter.size)
+                await self._ask(size)
+
+    def _measure(self, waiter: _Waiter) -> RateAmount:
+        return self._estimate.compute_size(waiter.request_tokens, waiter.max_output)
 
     async def _pause(self, seconds: float) -> None:
-        """Wait for the provider. A lease that only has to be fetched from the store is no such wait."""
+        """Wait for the provider, or until a call gives something back to the lease.
+
+        A lease that only has to be fetched from the store is no such wait.
+        """
         self._pausing = True
         for waiter in self._queue.iter_items():
             waiter.begin_wait()
-        await self._context.sleep(seconds)
+        events = (asyncio.ensure_future(self._context.sleep(seconds)), asyncio.ensure_future(self._refunded.wait()))
+        try:
+            await asyncio.wait(events, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for event in events:
+                event.cancel()
         self._pausing = False
 
     async def _ask(self, head: RateAmount) -> None:
@@ -291,7 +319,7 @@ class ScopeLimiter:
         if head == NOTHING:
             return NOTHING
         self._drop_old_calls()
-        waiting = _sum(waiter.size for waiter in self._queue.iter_items())
+        waiting = _sum(self._measure(waiter) for waiter in self._queue.iter_items())
         recent = _sum(size for _, size in self._recent)
         return build_rate_amount(lambda name: max(waiting.get(name), recent.get(name) + head.get(name)))
 

@@ -443,7 +443,7 @@ def describe_limits(limits: RateLimits) -> str:
     return ", ".join(f"{amount:,.0f} {named[name]}" for name, amount in limits.iter_limits())
 
 
-MIN_INPUT_SHARE, AVERAGE_WEIGHT = 0.02, 0.1
+MIN_INPUT_SHARE, MIN_AVERAGE_WEIGHT = 0.02, 0.1
 FIRST_OUTPUT_TOKENS = 1_000.0
 
 
@@ -453,6 +453,8 @@ class CallSizeEstimator(Value):
     input_share: float = 1.0
     """Input tokens that count towards the limit, by estimated tokens of the request."""
     output_tokens: float = FIRST_OUTPUT_TOKENS
+    weight: float = 0.5
+    """Of the next call. It falls with each call to `MIN_AVERAGE_WEIGHT`, so that the first guess is soon forgotten."""
 
     def compute_size(self, request_tokens: int, max_output: int) -> RateAmount:
         """Return the expected size of a call.
@@ -468,11 +470,12 @@ class CallSizeEstimator(Value):
         )
 
     def after_call(self, request_tokens: int, actual: RateAmount) -> "CallSizeEstimator":
-        """Return the estimate after a call of which the size is known: a moving average."""
+        """Return the estimate after a call of which the size is known: a mean at first, then a moving average."""
         share = max(MIN_INPUT_SHARE, actual.input_tokens / max(1, request_tokens))
         return CallSizeEstimator(
-            input_share=self.input_share + AVERAGE_WEIGHT * (share - self.input_share),
-            output_tokens=self.output_tokens + AVERAGE_WEIGHT * (actual.output_tokens - self.output_tokens),
+            input_share=self.input_share + self.weight * (share - self.input_share),
+            output_tokens=self.output_tokens + self.weight * (actual.output_tokens - self.output_tokens),
+            weight=max(MIN_AVERAGE_WEIGHT, self.weight / (1 + self.weight)),
         )
 
 
