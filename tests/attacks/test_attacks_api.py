@@ -261,7 +261,7 @@ async def test_the_list_of_tasks_is_looked_through_by_state_text_and_session(
         "": 1, "phase=&text=&session=": 1, "phase=partial&text=": 1, "phase=done": 0, "text=cocoa": 0,
         "session=default": 1, "session=spring": 0, "first=1": 0, "phase=partial&session=spring": 0,
     }  # fmt: skip
-    assert (wrong.status_code, "No such task" in last.text, "<script>alert" in last.text) == (422, True, False)
+    assert (wrong.status_code, "No task matches." in last.text, "<script>alert" in last.text) == (422, True, False)
     assert "<option selected>partial</option>" in last.text
 
 
