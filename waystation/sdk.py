@@ -171,8 +171,8 @@ class AsyncWaystation:
     ) -> TaskView:
         """Wait until a task is over, and return it.
 
-        Also returns when the task pauses for an answer, unless `through_pauses`, and after `seconds`, with the task as
-        it is then. Tolerates a server that cannot be reached for up to a minute.
+        Also returns, with the task as it is then, after `seconds`, or when the task pauses for an answer (unless
+        `through_pauses` is true). Keeps trying for up to a minute if the server cannot be reached.
         """
         task_id, seen, clock = await self._id(task), None, asyncio.get_running_loop().time
         away_since: float | None = None

@@ -134,7 +134,7 @@ def test_several_denials_are_counted() -> None:
         (["approve", "abc", "--all", "--request", "r1"], "--request and --all cannot be combined"),
         (
             ["deny", "abc", "--all", "--finish", "cancel"],
-            "--finish cancel ends the whole task: deny one request with it, or run",
+            "--finish cancel ends the whole task, so it takes only one request: name one, or run",
         ),
         (["deny", "abc", "--request", "r1", "--request", "r2", "--finish", "cancel"], "`waystation cancel abc`"),
     ],

@@ -274,7 +274,11 @@ def test_what_is_neither_is_refused_with_what_may_be_given(
     [
         ("ROLES__WRITNG__EFFORT", "low", "WAYSTATION_ROLES__WRITNG__EFFORT: it should be 'research', "),
         ("ROLES__WRITING__EFORT", "low", "WAYSTATION_ROLES__WRITING__EFORT: there is no such field"),
-        ("ROLES__WRITING", "low", "WAYSTATION_ROLES__WRITING: it should be a table of named values"),
+        (
+            "ROLES__WRITING",
+            "low",
+            "WAYSTATION_ROLES__WRITING: it should have named values, as a JSON object or a TOML table does",
+        ),
         ("ROLES", '{"writing": {"effort": "much"}}', "roles.writing.effort in WAYSTATION_ROLES: it should be 'low', "),
     ],
 )

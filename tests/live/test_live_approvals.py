@@ -30,9 +30,9 @@ from waystation.tasks.task import ApprovalRequest, RejectedMessage, TaskPhase
 from waystation.workflows.task import TaskWorkflow
 
 MALFORMED: list[tuple[JsonValue, str]] = [
-    ("yes", "the signal: it should be a table of named values"),
-    (["harbours-1"], "the signal: it should be a table of named values"),
-    (None, "the signal: it should be a table of named values"),
+    ("yes", "the signal: it should have named values, as a JSON object or a TOML table does"),
+    (["harbours-1"], "the signal: it should have named values, as a JSON object or a TOML table does"),
+    (None, "the signal: it should have named values, as a JSON object or a TOML table does"),
     ({"request_id": "harbours-1", "tokens": "many"}, "tokens: it should be a whole number"),
     ({"request_id": "harbours-1", "tokens": -5}, "tokens: it should be more than 0"),
     ({"request_id": "harbours-1", "tokens": 2.5}, "tokens: it should be a whole number"),

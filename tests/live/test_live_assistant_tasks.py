@@ -150,12 +150,12 @@ async def test_an_update_grants_no_more_than_the_tool_and_denies_as_it_does(
                 assert f"`waystation approve {task} --request {first}`" in waits["statusMessage"]
                 assert words in await refused(client, task, **{first: form("approve")})
         async with following(there.assistant("client", limit)) as client:
-            assert "assistant may not spend" in await refused(client, task, **{first: form("approve", "50001")})
+            assert "assistant cannot spend" in await refused(client, task, **{first: form("approve", "50001")})
             assert f"{first}: decision: it is missing" in await refused(
                 client, task, **{first: {"action": "accept"}, second: {"action": "perhaps"}}
             )
             assert (await call_task_method(client, "tasks/get", task))["inputRequests"].keys() == {first, second}
-            assert "may not spend" in await refused(
+            assert "cannot spend" in await refused(
                 client, task, **{first: form("approve", "900M"), second: form("deny")}
             )
             assert (await call_task_method(client, "tasks/get", task))["inputRequests"].keys() == {first}

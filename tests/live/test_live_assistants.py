@@ -215,7 +215,7 @@ async def test_what_is_granted_stays_within_its_budget_and_a_denial_is_always_po
         assert limit == make_tight_budget_config().budget.tokens
         async with there.asking(there.assistant("client", Limit(tokens=limit + 50_000)), None) as asking:
             done, words = await call_tool(asking, "approve", task=task, request_id=first, amount="50001")
-            assert (done, "assistant may not spend" in words) == (False, True)
+            assert (done, "assistant cannot spend" in words) == (False, True)
             for nothing in ("0", "0k", "$0.000000"):
                 done, words = await call_tool(asking, "approve", task=task, request_id=first, amount=nothing)
                 assert (done, "grants nothing" in words) == (False, True)
@@ -283,7 +283,7 @@ async def test_of_two_tasks_that_fit_one_by_one_one_is_begun(
         )
         # A server that is busy answers later; then it is asked again.
         (refused,) = [one for one in found if isinstance(one, BadInput)]
-        assert "assistant may not spend 300,000 tokens more" in str(refused)
+        assert "assistant cannot spend another 300,000 tokens" in str(refused)
         (begun,) = await there.client.list_tasks(TaskFilter(session=SESSION))
         task = begun.task_id
         again = wishes[1 - found.index(refused)]

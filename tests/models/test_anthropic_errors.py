@@ -185,7 +185,7 @@ async def test_a_stream_without_a_stop_reason_never_becomes_a_reply() -> None:
 async def test_a_connection_that_breaks_inside_a_stream_is_unavailable() -> None:
     error = await error_of(build_dropped_stream(MESSAGE))
     assert isinstance(error, ModelUnavailable)
-    assert str(error) == "the connection to the provider failed: it broke while the answer was read"
+    assert str(error) == "the connection to the provider failed: the connection broke while the answer was read"
 
 
 async def test_no_connection_at_all_is_unavailable() -> None:

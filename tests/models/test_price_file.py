@@ -81,7 +81,10 @@ def test_a_model_that_is_not_built_in_gets_a_price_also_for_long_prompts(file: P
 
 BROKEN = {
     "nothing in it": ("", "price: it is missing; "),
-    "an entry that is none": ("price = [3]", "all of price 1: it should be a table of named values; "),
+    "an entry that is none": (
+        "price = [3]",
+        "all of price 1: it should have named values, as a JSON object or a TOML table does; ",
+    ),
     "no entry": ("price = []", "price: it is empty; "),
     "another table": (f"{entry()}[[prices]]\n", "prices: there is no such field; "),
     "no model": (entry(model=""), "model of price 1: it is missing; "),

@@ -77,10 +77,13 @@ def test_an_answer_without_an_id_needs_exactly_one_open_request(
 
 
 MALFORMED: dict[str, tuple[JsonValue, str]] = {
-    "a bare string": ("yes", snapshot("the signal: it should be a table of named values")),
-    "nothing": (None, snapshot("the signal: it should be a table of named values")),
-    "a number": (20_000, snapshot("the signal: it should be a table of named values")),
-    "a list": ([20_000], snapshot("the signal: it should be a table of named values")),
+    "a bare string": (
+        "yes",
+        snapshot("the signal: it should have named values, as a JSON object or a TOML table does"),
+    ),
+    "nothing": (None, snapshot("the signal: it should have named values, as a JSON object or a TOML table does")),
+    "a number": (20_000, snapshot("the signal: it should have named values, as a JSON object or a TOML table does")),
+    "a list": ([20_000], snapshot("the signal: it should have named values, as a JSON object or a TOML table does")),
     "an id that is a number": ({"request_id": 7}, snapshot("request_id: it should be text")),
     "tokens in words": ({"tokens": "20000"}, snapshot("tokens: it should be a whole number")),
     "tokens that are true": ({"tokens": True}, snapshot("tokens: it should be a whole number")),
@@ -116,7 +119,7 @@ def test_a_malformed_approval_is_refused_with_a_reason_and_without_what_was_type
 @pytest.mark.parametrize(
     ("sent", "expected"),
     [
-        ([], snapshot("the signal: it should be a table of named values")),
+        ([], snapshot("the signal: it should have named values, as a JSON object or a TOML table does")),
         ({"finish": "sk-secret-0001"}, snapshot("finish: it should be 'partial' or 'cancel'")),
         ({"tokens": 5}, snapshot("an unknown field")),
     ],

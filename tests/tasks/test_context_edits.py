@@ -76,7 +76,10 @@ def compaction(status: CompactionStatus, tokens: int) -> CompactionOutcome:
 
 DONE = EditOutcome(state="done", compaction=compaction(CompactionStatus.COMPRESSED, 29_600))
 MALFORMED: dict[str, tuple[JsonValue, str]] = {
-    "a bare string": ("pin m4", snapshot("the signal: it should be a table of named values")),
+    "a bare string": (
+        "pin m4",
+        snapshot("the signal: it should have named values, as a JSON object or a TOML table does"),
+    ),
     "an unknown action": (
         {**PIN, "action": "erase"},
         snapshot("action: it should be 'compact', 'pin', 'unpin', 'restore' or 'rewind'"),

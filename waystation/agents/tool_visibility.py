@@ -260,7 +260,9 @@ class AgentPermissions(Value):
         return tool.unusable_reason or None if denial is None else f"the settings deny {denial}"
 
 
-ADDED_LATER_REASON = "it came after the tools of this conversation were set: it is shown after the next compaction"
+ADDED_LATER_REASON = (
+    "it was added after this conversation's list of tools was fixed, and will be available after the next compaction"
+)
 
 
 def retain_sent_tools(now: ToolVisibility, sent: Collection[str]) -> ToolVisibility:

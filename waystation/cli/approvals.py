@@ -413,7 +413,8 @@ def deny(
     typed = AnswerCommand("deny", task, tuple(request or ()), options, all_requests=every)
     if typed.is_multiple and finish == "cancel":
         raise BadInput(
-            f"--finish cancel ends the whole task: deny one request with it, or run `waystation cancel {task}`"
+            "--finish cancel ends the whole task, so it takes only one request: name one, or run "
+            f"`waystation cancel {task}`"
         )
     send_answers_and_exit(typed, send, together, as_json=as_json)
 

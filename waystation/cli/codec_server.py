@@ -62,8 +62,8 @@ async def _serve(server: CodecServer, listening: CodecServerAddress) -> None:
             print_text(endpoint)
             pages = ", ".join(sorted(server.access.origins)) or "none (add one with --origin)"
             print_message(
-                "Enter this link as the codec endpoint in the Temporal UI. It is private, and valid for this run. "
-                f"Allowed pages: {pages}. Ctrl-C stops."
+                "Enter this link as the codec endpoint in the Temporal UI. Keep it private. It is valid until "
+                f"this server stops. Allowed pages: {pages}. Press Ctrl-C to stop the server."
             )
             await asyncio.Event().wait()
     except asyncio.CancelledError:

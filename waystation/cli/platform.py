@@ -72,7 +72,8 @@ async def run_platform_locally(settings: Settings) -> AsyncGenerator[RunFile]:
         try:
             if not await ensure_search_attributes(server.client):
                 print_message(
-                    "The server has search attributes with our names but other types; tasks run without them."
+                    "The Temporal server has search attributes with the names that Waystation uses, but of other "
+                    "types. Tasks run without them, so you cannot filter by them in the Temporal UI."
                 )
             async with serve_pages(settings, partial(_without_pages, settings)) as pages, run_local_workers(settings):
                 await _until_polled(server)
@@ -436,7 +437,7 @@ async def _up(settings: Settings) -> RunFile:
             f"the platform was not ready within {START_SECONDS} s and was stopped. {log} shows how far it got. Nothing "
             "is lost: start it again"
         ) from error
-    raise Unreachable(f"the platform ended before it was ready: {_last_line(log)} ({log})")
+    raise Unreachable(f"the platform exited before it was ready: {_last_line(log)} ({log})")
 
 
 def _last_line(log: Path) -> str:

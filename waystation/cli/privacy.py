@@ -266,7 +266,7 @@ def erase_person(
     kind: TypeOption = None,
     histories: Annotated[
         bool,
-        typer.Option("--histories", help="Also delete closed workflow histories that contain the person."),
+        typer.Option("--histories", help="Also delete the histories of closed workflows that mention the person."),
     ] = False,
     again: Annotated[
         bool,
@@ -370,7 +370,7 @@ class _Desk:
         await require_tasks_finished(self.client, settings, found)
         await _say_earlier(search)
         print_message(format_found_places(found))
-        question = f"Replace all of this by {ERASED_MARKER}{which}? This cannot be undone. [y/N]"
+        question = f"Replace all of this with {ERASED_MARKER}{which}? This cannot be undone. [y/N]"
         if not self.options.yes and not await ask_confirmation(question):
             print_message(f"Nothing was erased{which}.")
             return None

@@ -54,7 +54,7 @@ class ScheduleClient:
                 f"{format_unit_mismatch(definition.monthly, row.config.budget)}: give --budget in the unit of --monthly"
             )
         if find_month_overrun_reason(definition.monthly, Amount(), row.config.budget):
-            raise BadInput("--monthly is less than one run may spend (--budget): no run would ever start")
+            raise BadInput("--monthly is lower than --budget, which each run may spend: no run would ever start")
         text = definition.model_dump_json()
         own = row.ref.replace(task_id=definition.schedule_id)
         order = ScheduledRunOrder(session_ref=own, definition=content_hash(text))

@@ -115,8 +115,8 @@ class ModelSettings(SettingSection):
 
     thinking: WrittenThinking = Field(
         default=AS_PROVIDED,
-        description="Thinking of agents: adaptive, off, a maximum of tokens for each reply (1,024 or more, like 4k), "
-        "or default (the provider's default).",
+        description="How agents' models think before they reply: adaptive, off, a maximum of thinking tokens for each "
+        "reply (1,024 or more, like 4k), or default (the provider's default).",
     )
 
     resume_at_reset: bool = Field(

@@ -86,7 +86,10 @@ class AgentSettings(SettingSection):
     """
 
     subagent_depth: int = Field(
-        default=2, ge=0, le=4, description="Maximum depth of subagents: 0 for none, 1 for subagents without their own."
+        default=2,
+        ge=0,
+        le=4,
+        description="Maximum depth of subagents: 0 for none, 1 if subagents may not start subagents.",
     )
     subagent_width: int = Field(
         default=8, ge=1, le=32, description="Maximum number of subagents of one agent that work at the same time."

@@ -268,8 +268,8 @@ UNKNOWN_FIELD = "there is no such field"
 _WORDS_BY_KIND = {
     "missing": "it is missing",
     "extra_forbidden": UNKNOWN_FIELD,
-    "model_type": "it should be a table of named values",
-    "dict_type": "it should be a table of named values",
+    "model_type": "it should have named values, as a JSON object or a TOML table does",
+    "dict_type": "it should have named values, as a JSON object or a TOML table does",
     "tuple_type": "it should be a list",
     "too_short": "it is empty",
     "string_pattern_mismatch": "it has signs that it may not have, or too many or few",

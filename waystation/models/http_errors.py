@@ -97,7 +97,7 @@ STATUS_TABLE: Mapping[int, _Row] = {
     408: _Row("timeout_error", "unclear", "the provider timed out"),
     409: _Row("conflict_error", "not billed", "the provider reports a conflict"),
     413: _Row("request_too_large", "final", "the request is too large"),
-    424: _Row("model_error", "unclear", "the model failed at its provider"),
+    424: _Row("model_error", "unclear", "the provider reports that the model failed"),
     429: _Row("rate_limit_error", "not billed", "the provider's rate limit is reached"),
     500: _Row("api_error", "unclear", "the provider failed"),
     529: _Row("overloaded_error", "not billed", "the provider is overloaded"),

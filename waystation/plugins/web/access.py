@@ -335,8 +335,11 @@ class AccessGuard:
         except asyncio.CancelledError:
             if begun:
                 raise
-            left_open = describe_unknown_outcome(Request(scope)) or "ask again when it runs (`waystation up`)"
-            await self._refusal(scope, RejectionInfo(503, f"the server stops: {left_open}"))(scope, receive, send)
+            left_open = (
+                describe_unknown_outcome(Request(scope))
+                or "repeat the request when it runs again (`waystation up`)"
+            )
+            await self._refusal(scope, RejectionInfo(503, f"the server is stopping; {left_open}"))(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, headers: Headers) -> Response | RejectionInfo | None:
         """Return the response that needs no route; None if the routes may handle the request, whose principal is then

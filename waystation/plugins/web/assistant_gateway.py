@@ -365,9 +365,9 @@ class AssistantGateway:
         used, limit = await self.compute_committed_amount(but), self.policy.budget
         if not limit.can_cover(used + amount):
             raise BadInput(
-                f"{self.policy.name} may not spend {format_amount(limit.restrict_to_limited_units(amount))} more: "
-                f"{format_limit(limit.remaining_after(used))} of {format_limit(limit)} are left, because a running "
-                "task counts with all that it may spend. Ask for less, or have a person raise WAYSTATION_MCP_BUDGET"
+                f"{self.policy.name} cannot spend another {format_amount(limit.restrict_to_limited_units(amount))}: "
+                f"{format_limit(limit.remaining_after(used))} of {format_limit(limit)} are left. Each running task "
+                "counts at its full budget. Ask for less, or have a person raise WAYSTATION_MCP_BUDGET"
             )
 
     @asynccontextmanager

@@ -113,15 +113,16 @@ def get_assistant(ctx: Ctx) -> AssistantGateway:
 
 async def submit_research(
     ctx: Ctx,
-    question: Annotated[str, Field(min_length=1, max_length=20_000, description="What is to be found out.")],
-    documents: Annotated[tuple[DocumentInput, ...], Field(min_length=1, description="What it is found out from.")],
+    question: Annotated[str, Field(min_length=1, max_length=20_000, description="The question to research.")],
+    documents: Annotated[tuple[DocumentInput, ...], Field(min_length=1, description="Documents to research.")],
     budget: Annotated[
         str | None, Field(max_length=60, description="For the whole task, like 300k tokens or $1.50; else the usual.")
     ] = None,
     instructions: Annotated[str, Field(max_length=20_000, description="How the report is to be.")] = "",
     accept: Annotated[tuple[str, ...], Field(description="Criteria that the report must meet.")] = (),
     length: Annotated[
-        ReportLength | None, Field(description="Length of the report; default: by the number of findings.")
+        ReportLength | None,
+        Field(description="Length of the report. By default, it depends on the number of findings."),
     ] = None,
     servers: Annotated[
         ServerNames | None, Field(description="Tool servers by name, of those that you may name; else the usual ones.")

@@ -121,7 +121,7 @@ class NewTask(EagerValue):
     instructions: str = Field(default="", max_length=100_000, description="Instructions for the agents.")
     accept: tuple[str, ...] = Field(default=(), description="Criteria that the report must meet.")
     length: ReportLength | None = Field(
-        default=None, description="Length of the report; default: by the number of findings."
+        default=None, description="Length of the report. By default, it depends on the number of findings."
     )
     session: str | None = Field(
         default=None, min_length=1, max_length=200, description="Session to continue; default: a new one."

@@ -125,7 +125,9 @@ class CodecServer:
             return self.codec.decode
         if not self.access.may_encrypt:
             raise _Refused(
-                FORBIDDEN, "it only decrypts: `waystation codec-server --encode` lets signals be sent through it"
+                FORBIDDEN,
+                "this codec server only decrypts: to send signals from the UI, start it with "
+                "`waystation codec-server --encode`",
             )
         return self.codec.encode
 
