@@ -44,8 +44,12 @@ class Uploads {
     zone.addEventListener("drop", async (event) => {
       event.preventDefault();
       zone.classList.remove("over");
-      const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry()).filter(Boolean);
-      this.add((await Promise.all(entries.map((one) => filesOf(one)))).flat());
+      // Both are only available before the first wait. A file without a folder needs no entry, and may have none.
+      const items = [...event.dataTransfer.items].filter((item) => item.kind === "file");
+      const dropped = items.map((item) => [item.webkitGetAsEntry(), item.getAsFile()]);
+      this.add((await Promise.all(dropped.map(([entry, file]) => (
+        entry?.isDirectory ? filesOf(entry) : file.name.startsWith(".") ? [] : [[file, file.name]]
+      )))).flat());
     });
   }
 
