@@ -58,6 +58,7 @@ from waystation.workflows.auto_upgrade import (
     AutoUpgradeRetentionWorkflow,
     AutoUpgradeSessionWorkflow,
 )
+from waystation.workflows.details import DetailsOnRequest
 from waystation.workflows.index_documents import IndexDocumentsWorkflow
 from waystation.workflows.notification import NotificationWorkflow
 from waystation.workflows.payload_limit import PayloadLimit
@@ -234,7 +235,7 @@ def create_workflows_worker(shop: WorkerContext) -> Worker:
             schedules.get_task_status,
             schedules.pause_schedule,
         ],
-        interceptors=[*shop.interceptors, PayloadLimit()],
+        interceptors=[*shop.interceptors, PayloadLimit(), DetailsOnRequest()],
         max_heartbeat_throttle_interval=NOTIFICATION_HEARTBEAT_INTERVAL,
         workflow_runner=shop.runner,
         graceful_shutdown_timeout=shop.timing.graceful_shutdown_timeout,

@@ -88,7 +88,6 @@ class SessionWorkflow:
         """
         if not self._loaded:
             await self._load()
-        workflow.set_current_details(session.render_session_details(self._state))
         saving = asyncio.create_task(self._save_changes())
         if self._state.open_tasks:
             await self._reconcile()
@@ -244,6 +243,10 @@ class SessionWorkflow:
         else:
             await self._answer_request(message.argument)
 
+    def render_details(self) -> str:
+        """Return what the Temporal UI shows of the session."""
+        return session.render_session_details(self._state)
+
     @workflow.query(description="The session's account: limit, spent, and what is reserved for each open task.")
     def account(self) -> BudgetAccount:
         """Return the account, in tokens."""
@@ -397,7 +400,6 @@ class SessionWorkflow:
         if state != self._state:
             self._state = state
             self._version += 1
-            workflow.set_current_details(session.render_session_details(state))
 
     async def _change_and_save(self, state: SessionState) -> bool:
         """Change the state and wait until it is saved, for changes that others outside the session rely on.

@@ -173,9 +173,12 @@ class SubagentWorkflow:
         return self._run
 
     def update_run(self, run: AgentRun) -> None:
-        """Replace the agent run and show it in the Temporal UI."""
+        """Replace the agent run."""
         self._run = run
-        workflow.set_current_details(render_run_details(run, self._start.title))
+
+    def render_details(self) -> str:
+        """Return what the Temporal UI shows of the agent run."""
+        return render_run_details(self._run, self._start.title)
 
     @property
     def task_used(self) -> float:

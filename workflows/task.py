@@ -24,6 +24,7 @@ from waystation.kernel.temporal_names import DEPLOYMENT_CHANGED
 from waystation.planning.plan import PlanEdit
 from waystation.tasks.approvals import AnswerBatch, build_rejection, get_answer_id, make_answer_id
 from waystation.tasks.continuation import TaskWorkflowInput
+from waystation.tasks.details import render_task_details
 from waystation.tasks.reallocation import with_reallocation_config
 from waystation.tasks.reviews import (
     OVERSIGHT_BUDGET_DIVISOR,
@@ -51,6 +52,7 @@ from waystation.tasks.signals import (
 )
 from waystation.tasks.state import TaskState, apply_subagent_progress
 from waystation.tasks.task import ApprovalRequest, RejectedMessage, TaskPhase, TaskProgress
+from waystation.tasks.view import TaskView
 from waystation.workflows.agent_runner import AgentRunner
 from waystation.workflows.approvals import BudgetGate, open_plan_approval_request, wait_for_plan_approval
 from waystation.workflows.options import (
@@ -386,6 +388,10 @@ class TaskWorkflow:
     def progress(self) -> TaskProgress:
         """Return the progress that people see."""
         return self._runtime.progress
+
+    def render_details(self) -> str:
+        """Return what the Temporal UI shows of the task."""
+        return render_task_details(TaskView.from_progress(self._runtime.progress))
 
     @workflow.query(description="The phase alone. Our clients ask for it before they send something.")
     def phase(self) -> TaskPhase:

@@ -26,14 +26,12 @@ from waystation.kernel.amount import Amount
 from waystation.kernel.refs import TaskRef
 from waystation.tasks.approvals import ApprovalContext
 from waystation.tasks.continuation import TaskWorkflowInput
-from waystation.tasks.details import render_task_details
 from waystation.tasks.notifications import NotificationEvent, TaskNotification
-from waystation.tasks.progress import build_task_progress, truncate_progress
+from waystation.tasks.progress import build_task_progress, iter_step_progress, truncate_progress
 from waystation.tasks.reallocation import compute_drawable_budget, with_reallocation_config
 from waystation.tasks.signals import was_encrypted
 from waystation.tasks.state import TaskState
 from waystation.tasks.task import ApprovalRequest, AuditEntry, TaskPhase, TaskProgress
-from waystation.tasks.view import TaskView
 from waystation.workflows.notification import NotificationWorkflow
 from waystation.workflows.options import SHORT, with_summary
 
@@ -87,7 +85,7 @@ class TaskRuntime:
         """Whether the workflow wants to continue as new: nothing new is started, and waiting agents return."""
         self._upserted = _SearchAttributes("", 0, 0, None)
         self._upserted_at = workflow.now() - SPENDING_INTERVAL
-        self._to_show = False
+        self._to_upsert = False
 
     @property
     def is_stopping(self) -> bool:
@@ -97,20 +95,8 @@ class TaskRuntime:
     @property
     def progress(self) -> TaskProgress:
         """The progress that people see, bounded in size."""
-        return self._build_progress(lists_compactions=True)
-
-    def _build_progress(self, *, lists_compactions: bool) -> TaskProgress:
         start = self.start
-        return truncate_progress(
-            build_task_progress(
-                self.state,
-                start.ref,
-                start.config,
-                start.title,
-                start.privacy,
-                lists_compactions=lists_compactions,
-            )
-        )
+        return truncate_progress(build_task_progress(self.state, start.ref, start.config, start.title, start.privacy))
 
     @property
     def approval_context(self) -> ApprovalContext:
@@ -144,7 +130,7 @@ class TaskRuntime:
 
     def list_other_agents(self, step_id: str) -> tuple[TeammateState, ...]:
         """Return the other agents of the task, as shown to this agent."""
-        return list_teammates(self.progress.steps, step_id)
+        return list_teammates(iter_step_progress(self.state), step_id)
 
     def get_drawable_budget(self, step_id: str) -> Amount:
         """Return the budget that this agent can draw from its task now."""
@@ -171,18 +157,12 @@ class TaskRuntime:
     def replace_state(self, state: TaskState) -> None:
         """Replace the state by one derived from the current one, with no await in between.
 
-        The display is updated once for all changes of one loop iteration: with a hundred agents it is slow to build.
+        The search attributes are upserted once for all changes of one loop iteration.
         """
         self.state = state
-        if not self._to_show:
-            self._to_show = True
-            asyncio.get_running_loop().call_soon(self._show)
-
-    def _show(self) -> None:
-        self._to_show = False
-        shown = self._build_progress(lists_compactions=False)
-        workflow.set_current_details(render_task_details(TaskView.from_progress(shown)))
-        self._upsert()
+        if not self._to_upsert:
+            self._to_upsert = True
+            asyncio.get_running_loop().call_soon(self._upsert)
 
     def _upsert(self) -> None:
         """Upsert search attributes if the server has them: an unknown attribute would hang the workflow.
@@ -190,6 +170,7 @@ class TaskRuntime:
         Each upsert is an event, and a billed action: what a task spends is upserted at most once a minute, and whenever
         its phase or its number of requests changes.
         """
+        self._to_upsert = False
         totals = self.state.totals
         wanted = _SearchAttributes(
             self.state.phase.value, len(self.state.pending_approvals), totals.spent.tokens, totals.cost_micro_usd

@@ -88,23 +88,17 @@ def build_task_progress(
     config: TaskConfig,
     title: str,
     privacy: RedactionPolicy | None = None,
-    *,
-    lists_compactions: bool = True,
 ) -> TaskProgress:
-    """Build the progress that people see.
-
-    Without a list of compactions it has the totals alone: a task's details in the Temporal UI show no more, and are
-    built at every change.
-    """
+    """Build the progress that people see."""
     runs = state.all_runs
-    added_up = {run.run.step_id: run.earlier_compactions if lists_compactions else run.all_compactions for run in runs}
+    added_up = {run.run.step_id: run.earlier_compactions for run in runs}
     return TaskProgress(
         task_id=ref.task_id,
         phase=state.phase,
         title=title,
         model=config.default.model,
         models=config.models,
-        steps=tuple(_steps(state)),
+        steps=tuple(iter_step_progress(state)),
         budget=BudgetProgress(
             limit=state.account.limit,
             spent=state.totals.spent,
@@ -114,7 +108,7 @@ def build_task_progress(
         ),
         totals=state.totals,
         legs=sum(run.leg - 1 for run in runs),
-        compactions=tuple(one for run in runs for one in run.agent_compactions) if lists_compactions else (),
+        compactions=tuple(one for run in runs for one in run.agent_compactions),
         earlier_compactions={agent: totals for agent, totals in added_up.items() if totals.count},
         approvals=state.approvals,
         rejected_messages=state.rejected_messages,
@@ -242,7 +236,7 @@ def _spent(step: StepProgress, totals: RunUsage) -> StepProgress:
     return step.replace(usage=totals.usage, cost_micro_usd=totals.cost_micro_usd, spent=spent)
 
 
-def _steps(state: TaskState) -> Iterator[StepProgress]:
+def iter_step_progress(state: TaskState) -> Iterator[StepProgress]:
     """Yield the plan's steps, each followed by its subagents."""
     for step in state.plan.steps if state.plan else ():
         yield _step(state, step)

@@ -142,8 +142,9 @@ class Tool(ABC):
     """One tool of the agents, as the toolbox sees it.
 
     One object serves all agents of a process, several at a time. A call is checked against limits and permissions, and
-    a person has agreed to it where that is needed, before the tool sees it; what it returns is redacted, and tags in it
-    are defused unless it is `SafeMarkup`. Tools of plug-ins derive from `PluginTool`, which adds to this.
+    a person has agreed to it where that is needed, before the tool sees it. Its arguments are redacted already; what it
+    returns is redacted, and tags in it are defused unless it is `SafeMarkup`. Tools of plug-ins derive from
+    `PluginTool`, which adds to this.
     """
 
     name: str

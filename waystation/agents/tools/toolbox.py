@@ -52,7 +52,7 @@ class Toolbox:
     """The tools of one agent."""
 
     tools: Sequence[Tool]
-    """All tools that it could have; `projection` says which of them it sees."""
+    """All tools that it could have; `visibility` says which of them it sees."""
     store: ToolboxStore
     redactor: Redactor
     vault: Vault | None = None
