@@ -191,6 +191,7 @@ def load_documents(
     seconds_a_file: float = FILE_TIMEOUT_S,
     without: Path | None = None,
     on_start: Callable[[FileReadingEvent], None] = _ignore,
+    require_readable: bool = True,
 ) -> DocumentLoadResult:
     """Read files, and all files in folders except hidden and generated ones.
 
@@ -203,10 +204,11 @@ def load_documents(
         seconds_a_file: maximum time in seconds for parsing a file, without text recognition.
         without: a folder without links in its path, from which nothing is taken even if a given folder contains it.
         on_start: called before each file is read.
+        require_readable: whether a folder must have at least one file that can be read.
 
     Raises:
-        BadInput: a file given by itself is missing or unreadable, a folder has nothing readable, or there are more
-            files than a task may have documents, of which none is read.
+        BadInput: a file given by itself is missing or unreadable, a folder has nothing readable and must have, or
+            there are more files than a task may have documents, of which none is read.
     """
     seen: set[str] = set()
     given = [_listed(path, seen, without) for path in paths]
@@ -217,7 +219,9 @@ def load_documents(
     with SubprocessFileReader(seconds_a_file, find_recognition_options()) as child:
         reader = _Reader(child, known, count, on_start)
         for one in given:
-            read += _folder(one, left_out, reader) if one.path.is_dir() else _single(one, reader)
+            read += (
+                _folder(one, left_out, reader, required=require_readable) if one.path.is_dir() else _single(one, reader)
+            )
     documents: list[SourceDocument] = []
     unread: list[UnchangedFile] = []
     for name, item in zip(compute_unique_names([item.named for item in read]), read, strict=True):
@@ -263,7 +267,7 @@ def _single(given: _Given, reader: _Reader) -> list[_Read]:
         raise BadInput(f"cannot use {given.path}: {unreadable}. Give a file or folder of {FORMATS}.") from unreadable
 
 
-def _folder(given: _Given, left_out: list[SkippedItem], reader: _Reader) -> list[_Read]:
+def _folder(given: _Given, left_out: list[SkippedItem], reader: _Reader, *, required: bool) -> list[_Read]:
     folder, without = given.path, given.skipped_items
     read: list[_Read] = []
     for path in given.files:
@@ -272,7 +276,7 @@ def _folder(given: _Given, left_out: list[SkippedItem], reader: _Reader) -> list
             read.append(reader.read(path, DocumentNamePair(short=short, long=path.as_posix())))
         except UnreadableFileError as unreadable:
             without.append(SkippedItem(name=sanitize_document_name(short), reason=str(unreadable)))
-    if not read and not given.already_listed:
+    if required and not read and not given.already_listed:
         raise BadInput(
             f"cannot use {folder}: no file in it can be read{format_left_out(without)}. Give a file or folder of "
             f"{FORMATS}."

@@ -64,6 +64,21 @@ async def test_files_of_which_none_can_be_used_are_each_named_with_the_reason(se
     assert ["binary, not text" in found["refused"][0]["reason"], "empty" in found["refused"][1]["reason"]] == [True] * 2
 
 
+async def test_each_file_is_checked_before_a_task_starts_also_if_none_can_be_used(settings: Settings) -> None:
+    locked = make_pdf_file("one", encrypted=True)
+    unusable = (("a.bin", b"\0\1"), ("notes/b.md", b""), ("c.pdf", locked))
+    useless = [("documents", (name, content)) for name, content in unusable]
+    async with open_site_client(settings) as asking:
+        found = (await asking.post("/v1/documents/check", headers=BEARER, files=[*FILES[:2], *useless])).json()
+        none = (await asking.post("/v1/documents/check", headers=BEARER, files=useless)).json()
+    states = [(one["path"], one["state"]) for one in found["files"]]
+    expected = [("a.bin", "unreadable"), ("notes/b.md", "unreadable"), ("c.pdf", "locked")]
+    assert states == [("notes.md", "ready"), ("paper.pdf", "ready"), *expected]
+    assert [one["tokens"] > 0 for one in found["files"]] == [True, True, False, False, False]
+    assert found["files"][1]["left_out"] == [{"name": "page 2", "reason": "empty"}]
+    assert [(one["path"], one["state"]) for one in none["files"]] == expected
+
+
 async def test_too_many_files_or_too_much_text_are_refused(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uploads, "MAX_PREVIEW_CHARACTERS", 50)
     many = [("documents", (f"{number}.md", b"a")) for number in range(uploads.MAX_FILES + 1)]

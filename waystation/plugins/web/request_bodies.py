@@ -287,10 +287,6 @@ def _names_by_number(loaded: DocumentLoadResult) -> dict[int, str]:
     return {_number(one.name): one.name for one in loaded.documents}
 
 
-_READABLE = "text.txt"
-"""A file that can always be read: without any, a folder is an error that names only a few of its files."""
-
-
 async def read_uploads(files: Sequence[UploadFile]) -> UploadReadResult:
     """Read uploaded files as `submit --docs` does."""
     paths = [sanitize_upload_path(file.filename or "") for file in files]
@@ -299,11 +295,8 @@ async def read_uploads(files: Sequence[UploadFile]) -> UploadReadResult:
             own = File(folder) / str(number)
             own.mkdir()
             (own / _short(paths[number].rpartition("/")[2])).write_bytes(await file.read())
-        (File(folder) / str(len(files))).mkdir()
-        (File(folder) / str(len(files)) / _READABLE).write_text("text", encoding="utf-8")
-        found = await run_in_threadpool(load_documents, [File(folder)])
-    documents = [one for one in found.documents if _number(one.name) < len(files)]
-    return UploadReadResult(paths, found.replace(documents=tuple(documents)))
+        loaded = await run_in_threadpool(load_documents, [File(folder)], require_readable=False)
+    return UploadReadResult(paths, loaded)
 
 
 async def load_uploads(files: Sequence[UploadFile]) -> DocumentLoadResult:
