@@ -53,10 +53,10 @@ async def test_several_requests_are_answered_by_one_confirmation_and_each_outcom
         task = (await wait_for_both_requests(counter.get_task_handle())).task_id
         held.hold()
         chosen = [f"{task}/{request}" for request in ("tides-1", "harbours-1", "tides-1")]
-        front = await asking.get("/", headers=COOKIES)
+        inbox = await asking.get("/inbox", headers=COOKIES)
         both = await asking.get("/answers", headers=COOKIES, params={"request": [*chosen, f"{task}/gone-9"]})
         forged = await asking.post("/answers/approve", headers=OURS, data={"mark": "x", "request": chosen})
-        # Somebody else is quicker with one of them.
+        # Another person is quicker with one of them.
         async with await Client.connect(remote_settings) as other:
             first = await other.approve(task, request_id="tides-1", by="Grace")
         answer = {"mark": ACCESS.csrf_token, "by": "Ada", "request": chosen}
@@ -69,7 +69,7 @@ async def test_several_requests_are_answered_by_one_confirmation_and_each_outcom
             one.request_id: one for one in (await counter.get_task_handle().query(TaskWorkflow.progress)).approvals
         }
         held.let_go()
-    assert front.text.count('type="checkbox" name="request"') == 2
+    assert inbox.text.count('type="checkbox" name="request"') == 2
     assert both.text.count('name="request"') == 2
     assert "1 of those that were chosen waits no more" in both.text
     assert "Approve all 2" in both.text
