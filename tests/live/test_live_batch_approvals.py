@@ -71,13 +71,13 @@ async def test_several_requests_are_answered_by_one_confirmation_and_each_outcom
         held.let_go()
     assert inbox.text.count('type="checkbox" name="request"') == 2
     assert both.text.count('name="request"') == 2
-    assert "1 of those that were chosen waits no more" in both.text
+    assert "1 selected request is no longer open" in both.text
     assert "Approve all 2" in both.text
     assert (forged.status_code, first.outcome, done.status_code) == (403, "approved", 200)
     assert ("tides-1 was already approved" in done.text, done.text.count(">approved</span>")) == (True, 1)
     assert (asked["harbours-1"].decision, asked["harbours-1"].by) == ("approved", "Ada")
     assert (asked["tides-1"].decision, asked["tides-1"].by) == ("approved", "Grace")
-    assert "None of the chosen requests waits" in late.text
+    assert "None of the selected requests is open" in late.text
     assert (none.status_code, "no task starts with" in none.text) == (200, True)
 
 
