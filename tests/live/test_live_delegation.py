@@ -195,7 +195,7 @@ async def test_a_subagent_whose_workflow_somebody_terminates_delivers_what_it_ha
         gate.opened.set()
     assert progress.phase is TaskPhase.PARTIAL
     assert index_steps(progress)["harbours.1"].reason == "someone ended its workflow"
-    assert "The keeper of the crew" in find_tool_results(crew, "harbours", 2)[0].content, "its note is its result"
+    assert "The white beacon" in find_tool_results(crew, "harbours", 2)[0].content, "its note is its result"
 
 
 async def test_workers_that_come_back_repeat_no_subagent_and_no_turn(tmp_path: Path, redactor: Redactor) -> None:
