@@ -102,7 +102,7 @@ class TeammateState(Value):
     state: str
 
 
-class StepView(Protocol):
+class StepStatus(Protocol):
     """A step as people see it."""
 
     @property
@@ -116,7 +116,7 @@ class StepView(Protocol):
         ...
 
 
-def list_teammates(steps: Iterable[StepView], step_id: str) -> tuple[TeammateState, ...]:
+def list_teammates(steps: Iterable[StepStatus], step_id: str) -> tuple[TeammateState, ...]:
     """Return the agents of the plan and the subagents of the same parent, including the agent itself."""
     return tuple(
         TeammateState(id=step.id, state=step.state)

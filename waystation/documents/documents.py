@@ -120,13 +120,13 @@ class SkippedItem(Value):
 
 
 @final
-class DocumentFinder:
+class DocumentNameIndex:
     """Finds documents by name, for many look-ups."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self._names = [document.name for document in documents]
 
-    def find_index(self, name: str) -> int | None:
+    def find_position(self, name: str) -> int | None:
         """Return the index of the document with this name; or else of the only one whose name has the same letters and
         digits in any case: a placeholder is restored as its value was spelled at its first occurrence.
         """
@@ -149,8 +149,8 @@ class DocumentFinder:
 
 
 def find_document_by_name(name: str, documents: Sequence[Document]) -> Document | None:
-    """Return the document with this name, as a `DocumentFinder` finds it."""
-    found = DocumentFinder(documents).find_index(name)
+    """Return the document with this name, as a `DocumentNameIndex` finds it."""
+    found = DocumentNameIndex(documents).find_position(name)
     return None if found is None else documents[found]
 
 

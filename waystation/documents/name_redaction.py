@@ -116,7 +116,9 @@ async def redact_names(
     return [shown[name] for name in names]
 
 
-async def redact_text(text: str, redactor: Redactor, tenant: str, destination: TextDestination) -> RedactionResult:
+async def redact_document_text(
+    text: str, redactor: Redactor, tenant: str, destination: TextDestination
+) -> RedactionResult:
     """Redact a text with place markers, in which names of sheets and attachments are read like file names.
 
     Raises:

@@ -271,7 +271,7 @@ SignalEffect = ApprovalRequest | AnswerBatch | DeliveryOrder | PendingMessage | 
 
 
 @dataclass(frozen=True)
-class TaskSignal(Generic[InputT]):
+class TaskSignalDefinition(Generic[InputT]):
     """A row of the table: a message that people send to a task."""
 
     name: str
@@ -295,7 +295,7 @@ class TaskSignal(Generic[InputT]):
             return build_rejection(self.name, sent, error, context.now)
 
 
-APPROVAL = TaskSignal(
+APPROVAL = TaskSignalDefinition(
     APPROVE_BUDGET,
     ApproveInput,
     _approve,
@@ -306,7 +306,7 @@ APPROVAL = TaskSignal(
     ),
     permission="approve",
 )
-DENIAL = TaskSignal(
+DENIAL = TaskSignalDefinition(
     DENY_BUDGET,
     DenyInput,
     _deny,
@@ -314,7 +314,7 @@ DENIAL = TaskSignal(
     '"note": "why"}.',
     permission="approve",
 )
-DELIVERY = TaskSignal(
+DELIVERY = TaskSignalDefinition(
     DELIVER_NOW,
     DeliverInput,
     _deliver,
@@ -324,7 +324,7 @@ DELIVERY = TaskSignal(
     ),
     permission="approve",
 )
-PLAN = TaskSignal(
+PLAN = TaskSignalDefinition(
     REVIEW_PLAN,
     ReviewPlanInput,
     _review_plan,
@@ -333,7 +333,7 @@ PLAN = TaskSignal(
         "store before it sends this."
     ),
 )
-EDIT = TaskSignal(
+EDIT = TaskSignalDefinition(
     EDIT_CONTEXT,
     ContextEditInput,
     _edit,
@@ -343,13 +343,13 @@ EDIT = TaskSignal(
         '"message": "m4" or "compaction": "its id", "by": "your name"}.'
     ),
 )
-MESSAGE = TaskSignal(
+MESSAGE = TaskSignalDefinition(
     SEND_MESSAGE,
     TaskMessageInput,
     _send_message,
     'Send a message to all agents, which each receives at its next turn: {"text": "…", "by": "your name"}.',
 )
-UPDATE = TaskSignal(
+UPDATE = TaskSignalDefinition(
     UPDATE_DOCUMENTS,
     DocumentsUpdateInput,
     _update,
