@@ -70,3 +70,9 @@ def test_open_requests_are_shown_before_all_that_is_closed() -> None:
 @pytest.mark.parametrize("most", [4_000, 20_000, 60_000])
 def test_no_task_is_larger_than_the_bound_whatever_it_consists_of(most: int) -> None:
     assert len(truncate_progress(large(agents=400, pending=400), most).model_dump_json()) <= max(most, 4_000)
+
+
+def test_a_character_that_takes_several_bytes_counts_as_several() -> None:
+    whole = PAUSED_PROGRESS.replace(notes=tuple("港" * 300 for _ in range(300)))
+    assert len(whole.model_dump_json()) < MAX_PROGRESS_BYTES
+    assert len(truncate_progress(whole).model_dump_json().encode()) <= MAX_PROGRESS_BYTES

@@ -103,7 +103,7 @@ class TeammateState(Value):
 
 
 class StepStatus(Protocol):
-    """A step as people see it."""
+    """ID and state of a step, or of a subagent, which is listed among the steps."""
 
     @property
     def id(self) -> str:

@@ -240,7 +240,7 @@ ROUNDING_STEPS = (80, 63, 50, 40, 32, 25, 20, 16, 13, 10)
 
 
 def round_down_to_step(amount: int) -> int:
-    """Return the largest step that is not above the amount."""
+    """Return the largest amount that begins with one of `ROUNDING_STEPS` and is not above this one."""
     scale = 10 ** max(0, len(str(amount)) - 2)
     digits = amount // scale
     return next((step for step in ROUNDING_STEPS if step <= digits), digits) * scale
@@ -255,7 +255,10 @@ def round_limit_down(remaining: Limit) -> Limit:
 
 
 def round_up_to_step(amount: int) -> int:
-    """Return the smallest step that is not below the amount."""
+    """Return the smallest amount that begins with one of `ROUNDING_STEPS` and is not below this one.
+
+    Amounts with a single digit stay.
+    """
     if amount < ROUNDING_STEPS[-1]:
         return amount
     scale = 10 ** max(0, len(str(amount)) - 2)

@@ -50,7 +50,11 @@ def filter_endpoint_prices(endpoint: ModelEndpoint, prices: Sequence[Price]) -> 
 def validate_endpoint_prices(
     budget: Limit, models_with_endpoints: Sequence[tuple[str, ModelEndpoint]], prices: Sequence[Price]
 ) -> None:
-    """Check that models at other endpoints have configured prices: the provider's do not apply there."""
+    """Check that models at other endpoints have configured prices: the provider's do not apply there.
+
+    Raises:
+        BadInput: the budget is in dollars, and one of the models has only the provider's price.
+    """
     if budget.micro_usd is None:
         return
     for host in sorted({endpoint.host for _, endpoint in models_with_endpoints}):

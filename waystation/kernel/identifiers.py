@@ -33,7 +33,7 @@ Mapped = TypeVar("Mapped", bound=Value)
 
 
 class ClassifiedString(NamedTuple):
-    """A string in a field of a value."""
+    """A string found in a value, as `map_field_strings` passes it: free text, or an identifier."""
 
     text: str
     is_text: bool

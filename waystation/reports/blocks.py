@@ -408,7 +408,7 @@ class CitationNumbering:
         return SentenceMark(number=number, reason=reason, is_first=is_first)
 
     def assign_place_number(self, citation: Citation) -> int:
-        """Return the number of the cited place, from 1."""
+        """Return the number of the cited place, from 1: equal for citations of the same lines of a document."""
         place = (citation.document, citation.first_line, citation.last_line)
         return self._cited.setdefault(place, len(self._cited) + 1)
 

@@ -145,9 +145,9 @@ _EntryT = TypeVar("_EntryT")
 
 
 def truncate_progress(progress: TaskProgress, max_bytes: int = MAX_PROGRESS_BYTES) -> TaskProgress:
-    """Return the progress if it has at most `max_bytes` bytes.
+    """Return the progress if its JSON has at most `max_bytes` bytes.
 
-    Otherwise only the newest entries of its lists, with a note.
+    Otherwise only the newest entries of its lists, with a note. Even that is larger if nothing more can be left out.
     """
     if _size(progress) <= max_bytes:
         return progress
@@ -169,7 +169,7 @@ def truncate_progress(progress: TaskProgress, max_bytes: int = MAX_PROGRESS_BYTE
 
 
 def _size(progress: TaskProgress) -> int:
-    return len(progress.model_dump_json())
+    return len(progress.model_dump_json().encode())
 
 
 def _half(steps: tuple[StepProgress, ...]) -> tuple[StepProgress, ...]:

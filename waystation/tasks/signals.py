@@ -1,7 +1,7 @@
 """What people send to a task: the table of its messages. The task validates them, so that nothing vanishes.
 
 Answers to its requests (`approvals` decides), messages to its agents, new versions of its documents, changes to its
-agents' contexts: each is a row, which the task takes as a signal and as an Update of the same name, and which
+agents' contexts: each kind is a row, which the task takes as a signal and as an Update of the same name, and which
 `Client.send` sends. `apply_signal` says what it changes, `make_audit_entry_id` what it is called in the audit trail,
 `build_update_result` what its sender learns of it. An Update answers with that; a signal has no answer.
 
@@ -272,10 +272,13 @@ SignalEffect = ApprovalRequest | AnswerBatch | DeliveryOrder | PendingMessage | 
 
 @dataclass(frozen=True)
 class TaskSignalDefinition(Generic[InputT]):
-    """A row of the table: a message that people send to a task."""
+    """Defines one kind of message to a task, which takes it as a signal and as an Update.
+
+    A row of the table `SIGNALS`.
+    """
 
     name: str
-    """Of the signal, and of the Update."""
+    """Name of the signal and of the Update."""
     model: type[InputT]
     """Model of its JSON."""
     decide: Callable[[SignalContext, InputT], SignalEffect]
@@ -356,7 +359,7 @@ UPDATE = TaskSignalDefinition(
     "New versions of the documents, which `waystation documents` puts into the store before it sends this.",
 )
 SIGNALS = {signal.name: signal for signal in (APPROVAL, DENIAL, DELIVERY, PLAN, EDIT, MESSAGE, UPDATE)}
-"""All signals that people send to a task, by name."""
+"""Kinds of messages that people send to a task, by name."""
 
 
 def apply_signal(state: TaskState, sent: SignalEffect | TaskMessage | RejectedMessage) -> TaskState:

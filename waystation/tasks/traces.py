@@ -86,7 +86,7 @@ class TraceCursor(Value):
     """Tasks of these events."""
 
     def get_last_sent_number(self, task_events: Sequence[TaskEvent]) -> int:
-        """Return the number up to which spans of the task with these events were sent; 0 if none was."""
+        """Return the number up to which events of the task with these events were sent; 0 if it was never traced."""
         return self.sent if any(self.since < event.number <= self.sent for event in task_events) else 0
 
 

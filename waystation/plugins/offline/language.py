@@ -188,7 +188,9 @@ def compute_stem(word: str) -> str:
 
 
 def build_stem_set(text: str) -> frozenset[str]:
-    """Return the stems of a text's words, with one for its figures."""
+    """Return the stems of a text's words; if it has digits, also the marker stem of dates, and that of figures unless
+    all of them state a time or a place.
+    """
     found = frozenset(map(compute_stem, iter_words(text)))
     if not _DIGIT.search(text):
         return found
@@ -196,7 +198,7 @@ def build_stem_set(text: str) -> frozenset[str]:
 
 
 def is_number_or_date_question(text: str) -> bool:
-    """Return whether the answer is a figure or a date: such a question has no exceptions to look for."""
+    """Return whether a question asks for a number or a date."""
     text = normalize_question(text)
     return _FIGURE_ASKED.search(text) is not None or _DATE_ASKED.search(text) is not None
 

@@ -113,7 +113,7 @@ def is_code_expression(text: str, start: int, end: int) -> bool:
 
 
 def is_inside_open_bracket(text: str, start: int) -> bool:
-    """Return whether `start` is within a call or block that is open on its line."""
+    """Return whether a brace, or the parenthesis of a call, is opened before `start` on its line and still open."""
     line = text.rfind("\n", 0, start) + 1
     if text.count("{", line, start) > text.count("}", line, start):
         return True
