@@ -14,7 +14,7 @@ from tests.support.progress_values import (
     make_step_progress,
 )
 from waystation.agents.task_messages import TaskMessage
-from waystation.context.compaction import CompactionTotals
+from waystation.context.compaction import AgentCompaction, CompactionOutcome, CompactionTotals
 from waystation.tasks.progress import MAX_PROGRESS_BYTES, TRUNCATION_NOTE, truncate_progress
 from waystation.tasks.task import RejectedMessage, TaskProgress
 from waystation.tasks.view import TaskView
@@ -43,6 +43,13 @@ def large(agents: int = 100, approvals: int = 200, pending: int = 0) -> TaskProg
 
 def sum_compactions(progress: TaskProgress, agents: Collection[str] | None = None) -> CompactionTotals:
     return TaskView.from_progress(progress).sum_compactions(agents)
+
+
+def test_a_compaction_as_people_see_it_has_every_field_of_its_outcome() -> None:
+    told = make_compaction().replace(passages_waiting=1, added=("2 dates",), removed=("1 link",), notes=("Note.",))
+    outcome = CompactionOutcome.model_validate(told.model_dump(exclude={"agent"}))
+    assert all(getattr(outcome, name) for name in CompactionOutcome.model_fields if name != "totals")
+    assert AgentCompaction.from_outcome(told.agent, outcome) == told
 
 
 def test_a_small_task_is_shown_whole() -> None:
