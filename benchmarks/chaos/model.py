@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from tests.end_to_end.messages_server import MessagesServer
 from tests.support.strict_server import BODY
 from waystation.agents.planner import SUBMIT_PLAN
-from waystation.models.anthropic.requests import CountTokensRequest, TextBlock, WireMessage
+from waystation.models.anthropic.received_requests import CountTokensRequest, TextBlock, WireMessage
 from waystation.planning.plan import PLANNING_ID, make_revision_id
 from waystation.reports.reviewers import REVIEW_REPORT, REVISE_PLAN
 from waystation.testing.messages_server import TurnCounter, has_status

@@ -24,7 +24,7 @@ from waystation.agents.citation_feedback import (
 )
 from waystation.agents.deliverables import Analysis, Deliverable, Finding, ReportDraft, ResearchFindings
 from waystation.agents.leg import AgentFinished
-from waystation.agents.prompt_sections import find_question
+from waystation.agents.prompt_sections import extract_question
 from waystation.context.transcript import (
     Message,
     Text,
@@ -178,9 +178,9 @@ async def test_findings_with_an_unsupported_claim_are_rejected_once_and_then_acc
 
 def test_the_question_is_read_from_the_first_message() -> None:
     asked = build_user_message("m1", "<task>\n<question>\nWhat did Ada\nbuild?\n</question>\n</task>")
-    assert find_question(Transcript(run_id="r", messages=(asked,))) == "What did Ada\nbuild?"
-    assert find_question(Transcript(run_id="r")) == ""
-    assert find_question(Transcript(run_id="r", messages=(build_user_message("m1", "Find it."),))) == ""
+    assert extract_question(Transcript(run_id="r", messages=(asked,))) == "What did Ada\nbuild?"
+    assert extract_question(Transcript(run_id="r")) == ""
+    assert extract_question(Transcript(run_id="r", messages=(build_user_message("m1", "Find it."),))) == ""
 
 
 async def test_a_name_of_the_question_need_not_stand_in_the_cited_lines(env: AgentEnvironment) -> None:
@@ -191,7 +191,7 @@ async def test_a_name_of_the_question_need_not_stand_in_the_cited_lines(env: Age
     context = await env.make_tool_context("research-1")
     checker = SubmissionChecker(env.publisher.check)
     findings = ResearchFindings(findings=(Finding(claim=claim, citations=(SILTED,)),))
-    question = find_question(Transcript(run_id="r", messages=(brief,)))
+    question = extract_question(Transcript(run_id="r", messages=(brief,)))
     review = await checker.review(findings, findings, context.run.task_ref, None, question)
     assert review.unsupported == ()
 

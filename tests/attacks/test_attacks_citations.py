@@ -7,7 +7,7 @@ import pytest
 
 from waystation.documents.citation_spelling import CitableDocuments, normalise_citations
 from waystation.documents.citations import CitedDocument, check_citations, correct_quotations, parse_citations
-from waystation.documents.documents import Document, DocumentFinder
+from waystation.documents.documents import Document, DocumentNameIndex
 from waystation.reports.report import render_sources_section
 
 TIMES = 16
@@ -95,8 +95,8 @@ def test_many_names_are_found_among_many_documents() -> None:
     def found(times: int) -> float:
         documents = [Document(name=f"a{number}.md", blob="", lines=1, characters=1) for number in range(300 * times)]
         start = time.process_time()
-        finder = DocumentFinder(documents)
-        assert all(finder.find_index(f"A-{number}.md") == number for number in range(300 * times))
+        by_name = DocumentNameIndex(documents)
+        assert all(by_name.find_position(f"A-{number}.md") == number for number in range(300 * times))
         return time.process_time() - start
 
     assert found(TIMES) <= most(found(1))

@@ -20,7 +20,7 @@ from waystation.kernel.client_permissions import CLIENT_PERMISSIONS, ClientPermi
 from waystation.kernel.errors import BadInput, UnknownTask, Unreachable, WaystationError
 from waystation.plugins.web.principals import ApiKeyStore, Principal
 from waystation.tasks.approvals import AnswerInput, ApproveInput
-from waystation.tasks.signals import MESSAGE, SIGNALS, TaskMessageInput, TaskSignal
+from waystation.tasks.signals import MESSAGE, SIGNALS, TaskMessageInput, TaskSignalDefinition
 from waystation.tasks.task import ForkOrigin, TaskRequest, tenant_hash
 from waystation.tasks.view import TaskFilter
 
@@ -194,7 +194,9 @@ async def test_a_proved_name_is_the_servers_to_say(
     _, key = keys.create_key("Ada", settings.tenant, "approve", NOON)
     taken = list[AnswerInput]()
 
-    async def send(client: Client, task_id: str, signal: TaskSignal[ApproveInput], message: AnswerInput) -> object:
+    async def send(
+        client: Client, task_id: str, signal: TaskSignalDefinition[ApproveInput], message: AnswerInput
+    ) -> object:
         del client, task_id, signal
         taken.append(message)
         raise BadInput("seen")

@@ -11,8 +11,8 @@ from tests.support.view_values import (
 )
 from waystation.agents.deliverables import WorkCounts
 from waystation.cli.options import Deadline, parse_amount
-from waystation.cli.render import format_inbox_lines
-from waystation.cli.render_requests import format_approve_command, format_inbox, format_request
+from waystation.cli.render import format_request_rows
+from waystation.cli.render_requests import format_approve_command, format_request, format_requests_by_task
 from waystation.kernel.amount import Amount, Limit
 from waystation.planning.plan import PLANNING_ID
 from waystation.tasks.task import ApprovalRequest
@@ -40,7 +40,9 @@ def test_the_command_to_approve_survives_the_shell_and_grants_what_was_asked_for
 def test_the_inbox_tells_what_each_request_is_about_and_breaks_no_command() -> None:
     (asking,) = list_pending_approvals(TaskView.from_progress(VIEWED_PROGRESS))
     late = asking.approval.replace(requested_at=NOON, answer_by=NOON + timedelta(hours=9))
-    shown = format_inbox([asking.replace(approval=late, at_deadline="wait"), waiting(PENDING_APPROVAL)], NOON, 80)
+    shown = format_requests_by_task(
+        [asking.replace(approval=late, at_deadline="wait"), waiting(PENDING_APPROVAL)], NOON, 80
+    )
     assert shown == snapshot("""\
 task-0123456789abcdef  Which licences [red]do[/red] they carry?
 research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
@@ -166,7 +168,7 @@ def test_the_inbox_is_a_line_a_request() -> None:
     due = asking.approval.replace(answer_by=NOON + timedelta(hours=33))
     late = asking.approval.replace(request_id="research-1.2-4", answer_by=NOON, reason="no key")
     plan = asking.approval.replace(request_id="plan-1", agent=PLANNING_ID)
-    shown = format_inbox_lines([asking.replace(approval=one) for one in (due, late, plan)], NOON, 80)
+    shown = format_request_rows([asking.replace(approval=one) for one in (due, late, plan)], NOON, 80)
     assert "\n".join(line.plain for line in shown) == snapshot("""\
 01234567  r1              until 22 Nov 21:00  30,000 tokens more  Which licence…
 01234567  research-1.2-4  overdue             no more calls       Which licence…
@@ -176,7 +178,7 @@ def test_the_inbox_is_a_line_a_request() -> None:
 
 
 def test_a_task_is_named_once_above_all_that_it_asks_for() -> None:
-    shown = format_inbox(
+    shown = format_requests_by_task(
         [waiting(PENDING_APPROVAL), waiting(PENDING_APPROVAL), waiting(PENDING_APPROVAL).replace(task_id="task-2")],
         NOON,
         80,

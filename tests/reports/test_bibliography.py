@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.export_report import STORED_REPORT, make_export_report
 from waystation.documents.descriptions import DocumentDescription
 from waystation.plugins.exports.bibliography import list_bibliography_entries, render_bibtex, render_ris
-from waystation.reports.blocks import ExportedReport, NumberedSource, SourceRecord
+from waystation.reports.blocks import ExportedReport, NumberedSource, SourceMetadata
 from waystation.reports.report import CitedSource, render_document_versions
 
 RISPY: Any = import_module("rispy")
@@ -30,10 +30,10 @@ def make_report() -> ExportedReport:
     return make_export_report(f"{cited}\n{render_document_versions(SOURCES)}\n")
 
 
-def make_report_of(*sources: tuple[str, SourceRecord]) -> ExportedReport:
+def make_report_of(*sources: tuple[str, SourceMetadata]) -> ExportedReport:
     numbered = [
-        NumberedSource(number=place, document=name, name=name, first_line=1, last_line=1, record=record)
-        for place, (name, record) in enumerate(sources, 1)
+        NumberedSource(number=place, document=name, name=name, first_line=1, last_line=1, metadata=metadata)
+        for place, (name, metadata) in enumerate(sources, 1)
     ]
     return make_report().replace(sources=tuple(numbered))
 
@@ -53,11 +53,11 @@ def read_tex(value: str) -> str:
 
 
 def test_what_the_appendix_says_of_a_source_is_read_back_from_the_stored_report() -> None:
-    records = {one.document: one.record for one in make_report().sources}
-    assert records["survey.pdf"] == SourceRecord(title="Survey (of) 'depths'", date="2024-05-31", digest="a" * 16)
-    assert records["docs/a/__init__.py"] == SourceRecord(digest="b" * 16)
-    assert records[PAGE] == SourceRecord(title="Ships", retrieved="2026-11-30", digest="c" * 16)
-    assert records["港口.md"] == SourceRecord()
+    metadata = {one.document: one.metadata for one in make_report().sources}
+    assert metadata["survey.pdf"] == SourceMetadata(title="Survey (of) 'depths'", date="2024-05-31", digest="a" * 16)
+    assert metadata["docs/a/__init__.py"] == SourceMetadata(digest="b" * 16)
+    assert metadata[PAGE] == SourceMetadata(title="Ships", retrieved="2026-11-30", digest="c" * 16)
+    assert metadata["港口.md"] == SourceMetadata()
 
 
 def test_bibtex_has_one_entry_for_each_source_that_passed_the_check() -> None:
@@ -95,7 +95,7 @@ WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 def test_whatever_names_and_titles_contain_each_source_stays_one_entry_with_its_words(
     given_sources: list[tuple[str, str]],
 ) -> None:
-    report = make_report_of(*((name, SourceRecord(title=title)) for name, title in given_sources))
+    report = make_report_of(*((name, SourceMetadata(title=title)) for name, title in given_sources))
     entries = list_bibliography_entries(report)
     bibtex, ris = parse_bibtex(report), RISPY.loads(render_ris(report))
     assert [one.key for one in bibtex] == [one.key for one in entries]
@@ -106,6 +106,6 @@ def test_whatever_names_and_titles_contain_each_source_stays_one_entry_with_its_
 
 
 def test_a_hostile_title_runs_no_command_of_tex() -> None:
-    (entry,) = parse_bibtex(make_report_of(("a.md", SourceRecord(title=HOSTILE_TITLE))))
+    (entry,) = parse_bibtex(make_report_of(("a.md", SourceMetadata(title=HOSTILE_TITLE))))
     assert read_tex(entry.fields["title"]) == HOSTILE_TITLE
     assert r"\input" not in entry.fields["title"]

@@ -6,7 +6,7 @@ from pydantic import JsonValue
 
 from tests.support.task_states import make_working_state
 from waystation.tasks.approvals import ApprovalContext
-from waystation.tasks.signals import APPROVAL, DENIAL, InputT, SignalContext, TaskSignal
+from waystation.tasks.signals import APPROVAL, DENIAL, InputT, SignalContext, TaskSignalDefinition
 from waystation.tasks.task import ApprovalRequest, RejectedMessage
 
 
@@ -21,7 +21,7 @@ def apply_denial(standing: ApprovalContext, sent: JsonValue, now: datetime) -> A
 
 
 def _answer(
-    signal: TaskSignal[InputT], standing: ApprovalContext, sent: JsonValue, now: datetime
+    signal: TaskSignalDefinition[InputT], standing: ApprovalContext, sent: JsonValue, now: datetime
 ) -> ApprovalRequest | RejectedMessage:
     answer = signal.evaluate(SignalContext(make_working_state(), standing, now), sent)
     assert isinstance(answer, ApprovalRequest | RejectedMessage)

@@ -14,7 +14,7 @@ from anthropic.types.beta.message_create_params import MessageCreateParamsStream
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
 from waystation.kernel.usage import Usage
-from waystation.models.anthropic.requests import (
+from waystation.models.anthropic.received_requests import (
     CountTokensRequest,
     MessagesRequest,
     RedactedThinkingBlock,

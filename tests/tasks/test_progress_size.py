@@ -14,7 +14,7 @@ from tests.support.progress_values import (
     make_step_progress,
 )
 from waystation.agents.task_messages import TaskMessage
-from waystation.context.compaction import CompactionTotals
+from waystation.context.compaction import AgentCompaction, CompactionOutcome, CompactionTotals
 from waystation.tasks.progress import MAX_PROGRESS_BYTES, TRUNCATION_NOTE, truncate_progress
 from waystation.tasks.task import RejectedMessage, TaskProgress
 from waystation.tasks.view import TaskView
@@ -45,6 +45,13 @@ def sum_compactions(progress: TaskProgress, agents: Collection[str] | None = Non
     return TaskView.from_progress(progress).sum_compactions(agents)
 
 
+def test_a_compaction_as_people_see_it_has_every_field_of_its_outcome() -> None:
+    told = make_compaction().replace(passages_waiting=1, added=("2 dates",), removed=("1 link",), notes=("Note.",))
+    outcome = CompactionOutcome.model_validate(told.model_dump(exclude={"agent"}))
+    assert all(getattr(outcome, name) for name in CompactionOutcome.model_fields if name != "totals")
+    assert AgentCompaction.from_outcome(told.agent, outcome) == told
+
+
 def test_a_small_task_is_shown_whole() -> None:
     assert truncate_progress(PAUSED_PROGRESS) is PAUSED_PROGRESS
 
@@ -70,3 +77,9 @@ def test_open_requests_are_shown_before_all_that_is_closed() -> None:
 @pytest.mark.parametrize("most", [4_000, 20_000, 60_000])
 def test_no_task_is_larger_than_the_bound_whatever_it_consists_of(most: int) -> None:
     assert len(truncate_progress(large(agents=400, pending=400), most).model_dump_json()) <= max(most, 4_000)
+
+
+def test_a_character_that_takes_several_bytes_counts_as_several() -> None:
+    whole = PAUSED_PROGRESS.replace(notes=tuple("港" * 300 for _ in range(300)))
+    assert len(whole.model_dump_json()) < MAX_PROGRESS_BYTES
+    assert len(truncate_progress(whole).model_dump_json().encode()) <= MAX_PROGRESS_BYTES

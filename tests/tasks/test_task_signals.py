@@ -23,7 +23,7 @@ from waystation.tasks.signals import (
     DeliveryOrder,
     InputT,
     SignalContext,
-    TaskSignal,
+    TaskSignalDefinition,
     UpdateResult,
     apply_signal,
     build_update_result,
@@ -35,14 +35,14 @@ from waystation.tasks.state import TaskState
 from waystation.tasks.task import ApprovalRequest, RejectedMessage, TaskPhase
 from waystation.workflows.task import TaskWorkflow
 
-ROWS = [name for name, row in vars(signals).items() if isinstance(row, TaskSignal)]
+ROWS = [name for name, row in vars(signals).items() if isinstance(row, TaskSignalDefinition)]
 WORDS: dict[str, JsonValue] = {"text": "Give depths in metres.", "by": "Ada", "answer_id": "a1"}
 SET: dict[str, JsonValue] = {"documents": "d" * 64, "by": "Ada", "answer_id": "a1"}
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_the_workflow_takes_each_row_as_a_signal_and_as_an_update_of_the_same_name(name: str) -> None:
-    row: TaskSignal[MessageInput] = getattr(signals, name)
+    row: TaskSignalDefinition[MessageInput] = getattr(signals, name)
     signal = getattr(TaskWorkflow, f"{row.name}_signal").__temporal_signal_definition
     update = getattr(TaskWorkflow, f"{row.name}_update")._defn
     assert (signal.name, signal.description) == (row.name, row.description)
@@ -50,7 +50,7 @@ def test_the_workflow_takes_each_row_as_a_signal_and_as_an_update_of_the_same_na
     assert signals.SIGNALS[row.name] is row
 
 
-def sent_twice(row: TaskSignal[InputT], sent: JsonValue) -> TaskState:
+def sent_twice(row: TaskSignalDefinition[InputT], sent: JsonValue) -> TaskState:
     state = make_working_state()
     for _ in range(2):
         answer = row.evaluate(SignalContext(state, make_approval_context(state), NOON), sent)

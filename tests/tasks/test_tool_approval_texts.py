@@ -11,7 +11,7 @@ from tests.support.approval_answers import apply_approval, apply_denial
 from tests.support.notification_values import REQUEST_NOTICE
 from tests.support.tool_approval_states import make_action_question
 from tests.support.view_values import PENDING_APPROVAL, VIEWED_PROGRESS
-from waystation.cli.render_requests import format_inbox, format_request
+from waystation.cli.render_requests import format_request, format_requests_by_task
 from waystation.kernel.amount import Amount
 from waystation.tasks.approvals import ApprovalContext
 from waystation.tasks.details import render_task_details
@@ -97,7 +97,7 @@ def test_no_words_of_a_question_leave_its_block_in_the_ui(words: str) -> None:
 
 
 def test_the_inbox_shows_the_question_and_commands_to_copy() -> None:
-    assert format_inbox([waiting()], NOON, 80) == snapshot("""\
+    assert format_requests_by_task([waiting()], NOON, 80) == snapshot("""\
 task-1  Why?
 harbours asks to call fs__write_file
   | May the tool write_file be called with these arguments?

@@ -285,8 +285,8 @@ def test_what_was_said_is_in_no_attribute_and_apart_in_the_form_of_the_conventio
 def test_of_a_task_from_before_there_were_spans_all_goes_out_with_its_next_event() -> None:
     events = task_of(WHOLE).events
     place = TraceCursor(tenant="tenant", since=5, sent=5, upto=len(events), tasks=(TASK,))
-    assert place.get_sent_up_to(events) == 0
-    assert place.replace(sent=8).get_sent_up_to(events) == 8
+    assert place.get_last_sent_number(events) == 0
+    assert place.replace(sent=8).get_last_sent_number(events) == 8
 
 
 def piece(kind: str, agent: str, number: int) -> list[Told]:

@@ -368,7 +368,7 @@ class AgentRun(Value):
     @cached_property
     def agent_compactions(self) -> tuple[AgentCompaction, ...]:
         """Its newest compactions, as shown to people. Cached because a task shows those of all runs at each change."""
-        return tuple(AgentCompaction(agent=self.run.step_id, **one.model_dump()) for one in self.compactions)
+        return tuple(AgentCompaction.from_outcome(self.run.step_id, one) for one in self.compactions)
 
     def halt(self, reason: str, until: datetime | None = None) -> "AgentRun":
         """Wait for a person, who lets the run go on or ends it; more budget alone does not help.

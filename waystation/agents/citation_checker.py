@@ -15,7 +15,7 @@ from waystation.documents.citations import (
     parse_citations,
 )
 from waystation.documents.cited_sentences import SentenceCheck, check_cited_sentences
-from waystation.documents.documents import Document, DocumentFinder, get_earlier_versions
+from waystation.documents.documents import Document, DocumentNameIndex, get_earlier_versions
 from waystation.documents.ports import DocumentReader, DocumentUpdateReader
 from waystation.documents.redacted_documents import DocumentNames, RedactedDocumentStore, build_document_names
 from waystation.documents.web_pages import StoredWebPage, extract_stored_web_pages, split_page_lines
@@ -171,6 +171,6 @@ def _unique(blobs: Iterable[str]) -> tuple[str, ...]:
 async def _find_cited_documents(called: DocumentNames, names: Set[str]) -> dict[str, Document]:
     """Return the documents that these names mean."""
     documents = called.documents
-    finder = DocumentFinder(documents)
-    found = {name: finder.find_index(await called.resolve_original_name(name)) for name in sorted(names)}
+    by_name = DocumentNameIndex(documents)
+    found = {name: by_name.find_position(await called.resolve_original_name(name)) for name in sorted(names)}
     return {name: documents[index] for name, index in found.items() if index is not None}

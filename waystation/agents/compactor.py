@@ -10,7 +10,7 @@ from waystation.agents.call_ledger import MeteredModel
 from waystation.agents.compaction_request import CompactionContext, CompactionRequest, ManualCompaction
 from waystation.agents.deliverables import Deliverable, Note, ReportDraft
 from waystation.agents.ports import LoadedRun
-from waystation.agents.prompt_sections import extract_question
+from waystation.agents.prompt_sections import extract_assignment
 from waystation.agents.redaction import build_task_redactor
 from waystation.agents.roles import AgentDeps, load_role_prompt
 from waystation.agents.summariser import Summariser, SummaryInput, SummaryModel, SummaryResult
@@ -312,7 +312,7 @@ class CompactionJob:
     async def _work(self) -> str:
         """Return what the agent works on, as the summariser may see it."""
         (redacted,) = await self._redactor.redact(
-            [extract_question(self.transcript)], TextDestination.COMPRESSED, self.request.run.tenant
+            [extract_assignment(self.transcript)], TextDestination.COMPRESSED, self.request.run.tenant
         )
         return "" if redacted.redaction_failed else redacted.text
 

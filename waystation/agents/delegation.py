@@ -102,8 +102,8 @@ class TeammateState(Value):
     state: str
 
 
-class StepView(Protocol):
-    """A step as people see it."""
+class StepStatus(Protocol):
+    """ID and state of a step, or of a subagent, which is listed among the steps."""
 
     @property
     def id(self) -> str:
@@ -116,7 +116,7 @@ class StepView(Protocol):
         ...
 
 
-def list_teammates(steps: Iterable[StepView], step_id: str) -> tuple[TeammateState, ...]:
+def list_teammates(steps: Iterable[StepStatus], step_id: str) -> tuple[TeammateState, ...]:
     """Return the agents of the plan and the subagents of the same parent, including the agent itself."""
     return tuple(
         TeammateState(id=step.id, state=step.state)

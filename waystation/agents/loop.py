@@ -39,7 +39,7 @@ from waystation.agents.leg_attempt import LegAttempt, receive_news
 from waystation.agents.person_questions import NO_ONE_ANSWERS, extract_person_question
 from waystation.agents.prompt_sections import (
     StatusMessage,
-    extract_question,
+    extract_assignment,
     find_recent_failures,
     round_limit_down,
     round_up_to_step,
@@ -288,7 +288,7 @@ async def run_open_tool_calls(attempt: LegAttempt, calling: Callable[[str], None
 def _answer_idle_reply(attempt: LegAttempt, reply: Message) -> str:
     """Return the answer to a reply without a tool call."""
     submit = f"When you are done, submit with {' or '.join(sorted(attempt.toolbox.ending_tool_names))}."
-    if extract_person_question(reply, extract_question(attempt.transcript)):
+    if extract_person_question(reply, extract_assignment(attempt.transcript)):
         return f"{NO_ONE_ANSWERS} {submit}"
     return f"Go on. {submit}"
 

@@ -16,7 +16,7 @@ from waystation.budgets.budget import RunUsage
 from waystation.context.compaction import CompactionOutcome
 from waystation.context.transcript import CallIntent, Charge, Fence, Message, Record, Transcript
 from waystation.documents.documents import Document
-from waystation.documents.ports import DocumentStore
+from waystation.documents.ports import DocumentReader, TextReader
 from waystation.documents.procedures import Procedures
 from waystation.kernel.amount import Amount
 from waystation.kernel.errors import ModelError
@@ -108,12 +108,16 @@ class RunRepository(ChargeRepository, TranscriptReader, Protocol):
         ...
 
     async def load_run(self, run: RunRef) -> "LoadedRun":
-        """What an attempt at a leg or at a compaction begins with, in one read. Raises UnknownTask."""
+        """Return what the store has of the run, its task and documents, in one read.
+
+        Raises:
+            UnknownTask: there is no such task.
+        """
         ...
 
     async def commit_reply(self, fence: Fence, version: int, message: Message, charge: Charge) -> RunUsage:
-        """Second commit of a turn: the reply and its charge, in one transaction, before any tool runs; what the run has
-        cost by then.
+        """Second commit of a turn: the reply and its charge, in one transaction, before any tool runs. Returns what the
+        run has cost by then.
 
         Closes one intent of the charge's key (the others stay possibly billed). The same charge key a second time
         changes nothing.
@@ -136,9 +140,10 @@ class RunRepository(ChargeRepository, TranscriptReader, Protocol):
     async def commit_messages(
         self, fence: Fence, version: int, added: Sequence[Message], intent: CallIntent | None = None
     ) -> int:
-        """First commit of a turn: the user messages that are new, and the intent of the call that sends them.
+        """First commit of a turn: the user messages that are new, such as the results of the previous turn's tools, and
+        the intent of the call that sends them.
 
-        How many intents of its key are open then, 0 without one. Raises StaleFenceError, VersionConflict.
+        Returns how many intents of its key are open then, 0 without one. Raises StaleFenceError, VersionConflict.
         """
         ...
 
@@ -282,7 +287,9 @@ class AgentTask(Protocol):
 
 
 class LoadedRun(NamedTuple):
-    """An agent run as an attempt at a leg or at a compaction finds it."""
+    """What the store has of an agent run, its task and documents, read at once when a leg, a compaction or a context
+    edit starts.
+    """
 
     transcript: Transcript
     """Empty if the run was never opened."""
@@ -312,8 +319,8 @@ class AgentTaskReader(Protocol):
         ...
 
 
-class TaskSource(AgentTaskReader, DocumentStore, Protocol):
-    """The task of an agent, with its messages, documents and texts."""
+class TaskSource(AgentTaskReader, DocumentReader, TextReader, Protocol):
+    """Reads the task of an agent, with its messages, documents and texts."""
 
 
 class EarlierTasks(Protocol):

@@ -240,7 +240,7 @@ ROUNDING_STEPS = (80, 63, 50, 40, 32, 25, 20, 16, 13, 10)
 
 
 def round_down_to_step(amount: int) -> int:
-    """Return the largest step that is not above the amount."""
+    """Return the largest amount that begins with one of `ROUNDING_STEPS` and is not above this one."""
     scale = 10 ** max(0, len(str(amount)) - 2)
     digits = amount // scale
     return next((step for step in ROUNDING_STEPS if step <= digits), digits) * scale
@@ -255,7 +255,10 @@ def round_limit_down(remaining: Limit) -> Limit:
 
 
 def round_up_to_step(amount: int) -> int:
-    """Return the smallest step that is not below the amount."""
+    """Return the smallest amount that begins with one of `ROUNDING_STEPS` and is not below this one.
+
+    Amounts with a single digit stay.
+    """
     if amount < ROUNDING_STEPS[-1]:
         return amount
     scale = 10 ** max(0, len(str(amount)) - 2)
@@ -381,21 +384,25 @@ _MATERIAL = tuple(DelimitedPattern(rf"<{tag}\b", f"</{tag}>") for tag in ("findi
 _RETRIEVED = (DelimitedPattern(r"<documents\b", r"</documents>"), DelimitedPattern(r"<recalled\b", r"</recalled>"))
 
 
-_ASKED = (DelimitedPattern(r"<question>", r"</question>"), DelimitedPattern(r"<step\b", r"</step>"))
-
-
-def find_question(transcript: Transcript) -> str:
-    """Return the task's question as the agent was asked it; empty if its first message has none."""
-    brief = transcript.messages[0].text if transcript.messages else ""
-    return brief.partition("<question>\n")[2].partition("\n</question>")[0]
+_QUESTION = DelimitedPattern(r"<question>", r"</question>")
+_STEP = DelimitedPattern(r"<step\b", r"</step>")
 
 
 def extract_question(transcript: Transcript) -> str:
+    """Return the task's question from the agent's task brief; empty without a brief."""
+    tagged = _extract_from_brief(transcript, _QUESTION)
+    return tagged.removeprefix("<question>").removesuffix("</question>").strip()
+
+
+def extract_assignment(transcript: Transcript) -> str:
     """Return the question and the step's goal from the agent's task brief, each in its tag; empty without a brief."""
-    contract = next(
-        (one.text for one in get_effective_transcript(transcript).messages if one.text.startswith(CONTRACT_OPEN)), ""
-    )
-    return "\n".join(found for kind in _ASKED for found in kind.extract_delimited(contract)[0][:1])
+    return _extract_from_brief(transcript, _QUESTION, _STEP)
+
+
+def _extract_from_brief(transcript: Transcript, *patterns: DelimitedPattern) -> str:
+    messages = get_effective_transcript(transcript).messages
+    brief = next((one.text for one in messages if one.text.startswith(CONTRACT_OPEN)), "")
+    return "\n".join(found for pattern in patterns for found in pattern.extract_delimited(brief)[0][:1])
 
 
 def compute_prompt_demands(

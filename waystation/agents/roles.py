@@ -58,7 +58,7 @@ from waystation.agents.tools.web import FETCH_PAGE, WebSearchTool
 from waystation.context.history import find_prompt_prefix
 from waystation.context.tokens import estimate_text
 from waystation.context.transcript import PromptPrefixRecord, Transcript
-from waystation.documents.ports import DocumentSearch, DocumentUpdateReader
+from waystation.documents.ports import DocumentSearch, DocumentUpdateReader, TextStore
 from waystation.documents.redacted_documents import RedactedDocumentStore, RedactedTableReader
 from waystation.kernel.refs import RunRef
 from waystation.kernel.roles import ROLES, AgentRole, get_role_spec, list_step_roles
@@ -192,6 +192,7 @@ class AgentStore(
     RunRepository,
     WorkRepository,
     TaskSource,
+    TextStore,
     DocumentUpdateReader,
     PlanReader,
     PassageReader,

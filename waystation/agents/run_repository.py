@@ -369,7 +369,7 @@ class SqlTranscriptRepository(SqlRepository):
     async def get_leg_outcome(
         self, connection: AsyncConnection, run_id: str, leg: int, reader: ReadScope
     ) -> LegOutcome | None:
-        """The committed outcome of a leg."""
+        """Return the outcome of a leg; None if none is committed, or for a run that the reader may not see."""
         return await _outcome(connection, run_id, leg, reader)
 
     @write_transaction

@@ -26,13 +26,13 @@ from waystation.cli.options import (
     TaskArgument,
     parse_amount,
 )
-from waystation.cli.render import format_inbox_lines
+from waystation.cli.render import format_request_rows
 from waystation.cli.render_requests import (
     MOMENT,
     format_approve_command,
     format_deny_command,
-    format_inbox,
     format_request,
+    format_requests_by_task,
 )
 from waystation.client import Client, connect_client
 from waystation.config.settings import Settings
@@ -65,9 +65,9 @@ def approvals(
     elif not waiting:
         print_message("Nothing waits for an answer.")
     elif verbose or task is not None:
-        print_text(format_inbox(waiting, now, result.width, verbose=verbose))
+        print_text(format_requests_by_task(waiting, now, result.width, verbose=verbose))
     else:
-        for line in format_inbox_lines(waiting, now, result.width):
+        for line in format_request_rows(waiting, now, result.width):
             result.print(line, soft_wrap=True)
         print_message("Details and how to answer: `waystation approvals TASK`")
 

@@ -298,10 +298,11 @@ def get_exit_code(view: TaskView) -> int:
 
 
 async def write_report_versions(client: Client, settings: Settings, view: TaskView) -> Path | None:
-    """Write each version of the task's report to its file. Returns the path of the one that is shown, None if there is
-    none.
+    """Write each version of the task's report to a file of its own. Returns the path of the one that is shown, None if
+    there is none.
 
-    A file has its version and never a later one: the result of a cancelled rewind overwrites no finished report.
+    An existing file is rewritten only if a person was erased from its version, so the result of a cancelled rewind
+    overwrites no finished report.
     """
     task_id, readable = view.task_id, view.shown_report
     for version in view.reports:

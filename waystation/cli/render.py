@@ -356,7 +356,7 @@ def shorten_task_id(task_id: str) -> str:
     return task_id.removeprefix("task-")[:SHORT_ID]
 
 
-def format_inbox_lines(waiting: Sequence[PendingApproval], now: datetime, width: int) -> list[Text]:
+def format_request_rows(waiting: Sequence[PendingApproval], now: datetime, width: int) -> list[Text]:
     """Format pending requests in the given order, one line each: task, request, deadline, subject, question."""
     return format_columns(
         [

@@ -81,7 +81,9 @@ def format_requested(approval: ApprovalView) -> str:
     return "no more calls" if approval.reason else f"{format_amount(approval.requested)} more"
 
 
-def format_inbox(waiting: Sequence[PendingApproval], now: datetime, width: int, *, verbose: bool = False) -> str:
+def format_requests_by_task(
+    waiting: Sequence[PendingApproval], now: datetime, width: int, *, verbose: bool = False
+) -> str:
     """Format pending requests in the given order, under their tasks; consecutive requests share the task's heading."""
     found: list[str] = []
     for (task_id, title), requests in groupby(waiting, key=lambda one: (one.task_id, one.title)):

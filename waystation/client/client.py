@@ -59,7 +59,7 @@ from waystation.tasks.signals import (
     DocumentsUpdateInput,
     InputT,
     TaskMessageInput,
-    TaskSignal,
+    TaskSignalDefinition,
     UpdateResult,
 )
 from waystation.tasks.state_storage import cancel_submitted_task
@@ -664,7 +664,7 @@ class Client:
         given = DocumentsUpdateInput(documents=await submission.store_document_set(self._store, again, row.ref.scope))
         return again.to_answer((await self.send(task_id, UPDATE, given.sign(by))).answer)
 
-    async def send(self, task_id: str, signal: TaskSignal[InputT], message: InputT) -> UpdateResult:
+    async def send(self, task_id: str, signal: TaskSignalDefinition[InputT], message: InputT) -> UpdateResult:
         """Send a task a message, and return what became of it.
 
         Args:

@@ -85,7 +85,7 @@ async def redact_file_previews(found: FilePreviews, settings: Settings) -> FileP
         BadInput: the settings have no usable key, or select a redactor that is not installed.
         RedactionFailed: a text could not be redacted.
     """
-    from waystation.documents.name_redaction import redact_names, redact_text  # noqa: PLC0415
+    from waystation.documents.name_redaction import redact_document_text, redact_names  # noqa: PLC0415
     from waystation.runtime.redaction_setup import create_redactor  # noqa: PLC0415  it takes seconds to load
 
     tenant, documents, notes = tenant_hash(settings.tenant), list[FilePreview](), dict[str, None]()
@@ -93,7 +93,7 @@ async def redact_file_previews(found: FilePreviews, settings: Settings) -> FileP
         names = await redact_names([one.name for one in found.documents], redactor, tenant, TextDestination.TOOL_RESULT)
         for name, document in zip(names, found.documents, strict=True):
             original = "\n".join(document.lines)
-            redacted = await redact_text(original, redactor, tenant, TextDestination.TOOL_RESULT)
+            redacted = await redact_document_text(original, redactor, tenant, TextDestination.TOOL_RESULT)
             notes |= dict.fromkeys(build_redaction_notes(redacted, of=name))
             shown = _of_lines(name, build_redacted_text(original, redacted).lines)
             documents.append(shown.replace(date=document.date))

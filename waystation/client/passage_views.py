@@ -81,13 +81,13 @@ async def redact_documents(settings: Settings, texts: Mapping[str, Sequence[str]
         BadInput: the key is unusable.
         RedactionFailed: a text could not be redacted.
     """
-    from waystation.documents.name_redaction import redact_text  # noqa: PLC0415  it takes seconds to load
+    from waystation.documents.name_redaction import redact_document_text  # noqa: PLC0415  it takes seconds to load
     from waystation.runtime.redaction_setup import create_redactor  # noqa: PLC0415
 
     tenant, shown = tenant_hash(settings.tenant), dict[str, Sequence[str]]()
     with closing(create_redactor(settings, await find_placeholder_key(settings))) as redactor:
         for key, lines in texts.items():
             text = "\n".join(lines)
-            redacted = await redact_text(text, redactor, tenant, TextDestination.REPORT)
+            redacted = await redact_document_text(text, redactor, tenant, TextDestination.REPORT)
             shown[key] = build_redacted_text(text, redacted).lines
     return shown

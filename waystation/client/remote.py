@@ -29,7 +29,7 @@ from waystation.kernel.network import describe_connection_error
 from waystation.kernel.value import extract_validation_faults
 from waystation.security.untrusted import replace_control_characters
 from waystation.tasks.approvals import AnswerAuthor
-from waystation.tasks.signals import InputT, TaskSignal, UpdateResult
+from waystation.tasks.signals import InputT, TaskSignalDefinition, UpdateResult
 from waystation.tasks.view import ReportView
 
 CALL_PATH_PREFIX = "/v1/client/"
@@ -210,7 +210,7 @@ class RemoteClient(Client):
             "schedules name files on the workers' machine: run `waystation schedule` there, without WAYSTATION_SERVER"
         )
 
-    async def send(self, task_id: str, signal: TaskSignal[InputT], message: InputT) -> UpdateResult:
+    async def send(self, task_id: str, signal: TaskSignalDefinition[InputT], message: InputT) -> UpdateResult:
         """See `Client`: every row with a permission can be sent. Raises BadInput for another one."""
         if signal.permission is None:
             raise BadInput(f"{signal.name} is sent by a method of its own, which stores the texts that it names")

@@ -289,19 +289,23 @@ def build_task_config(
         BadInput: the config cannot work (`waystation.config.validation`).
     """
     chosen, called = resolve_config(request, settings), tuple(dict.fromkeys(iter_called_models(request, settings)))
-    places = (
+    models_with_endpoints = (
         []
         if settings.uses_offline_model
         else [(model, settings.endpoint_registry.get_endpoint(model)) for model in called]
     )
     prices = resolve_endpoint_prices(called, prices, settings)
-    if _budget_is_free(request, chosen) and not settings.uses_offline_model and _all_priced(places, prices, today):
+    if (
+        _budget_is_free(request, chosen)
+        and not settings.uses_offline_model
+        and _all_priced(models_with_endpoints, prices, today)
+    ):
         chosen = chosen.replace(budget=DEFAULT_PRICED_BUDGET)
     validate_known_prices(chosen.budget, called, prices, today)
-    validate_model_capabilities(places)
+    validate_model_capabilities(models_with_endpoints)
     if settings.offline is None:
-        validate_api_keys([(model, settings.find_missing_key_variable(model)) for model, _ in places])
-    validate_endpoint_prices(chosen.budget, places, prices)
+        validate_api_keys([(model, settings.find_missing_key_variable(model)) for model, _ in models_with_endpoints])
+    validate_endpoint_prices(chosen.budget, models_with_endpoints, prices)
     agent_budget = _agent_budget(request, chosen)
     basis = ConfigInputs(request, settings, chosen.budget, agent_budget, filter_prices(called, prices), today, earlier)
     agents = {role: build_agent_config(basis, role) for role in list_step_roles()}
@@ -346,10 +350,13 @@ def _budget_is_free(request: TaskRequest, chosen: ResolvedConfig) -> bool:
     return not {"budget", "agent_budget"} & chosen.origins.keys() and not any(in_tokens)
 
 
-def _all_priced(places: Iterable[tuple[str, ModelEndpoint]], prices: Sequence[Price], today: date) -> bool:
+def _all_priced(
+    models_with_endpoints: Iterable[tuple[str, ModelEndpoint]], prices: Sequence[Price], today: date
+) -> bool:
     """Whether each model has a known price at its endpoint: except at the provider, only configured prices count."""
     return all(
-        find_price(model, today, filter_endpoint_prices(endpoint, prices)) is not None for model, endpoint in places
+        find_price(model, today, filter_endpoint_prices(endpoint, prices)) is not None
+        for model, endpoint in models_with_endpoints
     )
 
 

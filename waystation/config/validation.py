@@ -48,13 +48,17 @@ def filter_endpoint_prices(endpoint: ModelEndpoint, prices: Sequence[Price]) -> 
 
 
 def validate_endpoint_prices(
-    budget: Limit, places: Sequence[tuple[str, ModelEndpoint]], prices: Sequence[Price]
+    budget: Limit, models_with_endpoints: Sequence[tuple[str, ModelEndpoint]], prices: Sequence[Price]
 ) -> None:
-    """Check that models at other endpoints have configured prices: the provider's do not apply there."""
+    """Check that models at other endpoints have configured prices: the provider's do not apply there.
+
+    Raises:
+        BadInput: the budget is in dollars, and one of the models has only the provider's price.
+    """
     if budget.micro_usd is None:
         return
-    for host in sorted({endpoint.host for _, endpoint in places}):
-        here = [(model, endpoint) for model, endpoint in places if endpoint.host == host]
+    for host in sorted({endpoint.host for _, endpoint in models_with_endpoints}):
+        here = [(model, endpoint) for model, endpoint in models_with_endpoints if endpoint.host == host]
         written = {price.model for price in filter_endpoint_prices(here[0][1], prices)}
         if missing := sorted(model for model, _ in here if strip_snapshot_date(model) not in written):
             raise BadInput(
@@ -63,9 +67,9 @@ def validate_endpoint_prices(
             )
 
 
-def validate_model_capabilities(places: Sequence[tuple[str, ModelEndpoint]]) -> None:
+def validate_model_capabilities(models_with_endpoints: Sequence[tuple[str, ModelEndpoint]]) -> None:
     """Check that no model is known to lack what every task needs."""
-    for model, endpoint in sorted(places, key=lambda place: place[0]):
+    for model, endpoint in sorted(models_with_endpoints, key=lambda pair: pair[0]):
         if cause := endpoint.get_capabilities(model).unfit_reason:
             raise BadInput(
                 f"{model} at {endpoint.host} cannot run tasks: {cause}. Choose another model "

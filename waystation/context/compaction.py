@@ -6,7 +6,7 @@ Everything here is numbers and references, safe for workflow history and for hoo
 from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, Self
 
 from waystation.budgets.budget import RunUsage
 from waystation.kernel.identifiers import Identifier
@@ -107,6 +107,26 @@ class AgentCompaction(CompactionOutcome):
     """A compaction and its agent, as shown to people."""
 
     agent: Identifier
+
+    @classmethod
+    def from_outcome(cls, agent: str, outcome: CompactionOutcome) -> Self:
+        """Build it from the outcome that the agent's run reports."""
+        return cls(
+            agent=agent,
+            compaction_id=outcome.compaction_id,
+            status=outcome.status,
+            strategy=outcome.strategy,
+            tokens_before=outcome.tokens_before,
+            tokens_after=outcome.tokens_after,
+            covered=outcome.covered,
+            passages=outcome.passages,
+            passages_waiting=outcome.passages_waiting,
+            redactions=outcome.redactions,
+            added=outcome.added,
+            removed=outcome.removed,
+            totals=outcome.totals,
+            notes=outcome.notes,
+        )
 
 
 class CompactionEvent(Value):

@@ -120,15 +120,15 @@ class SkippedItem(Value):
 
 
 @final
-class DocumentFinder:
-    """Finds documents by name, for many look-ups."""
+class DocumentNameIndex:
+    """Positions of documents in a sequence, by name; built once for many look-ups."""
 
     def __init__(self, documents: Sequence[Document]) -> None:
         self._names = [document.name for document in documents]
 
-    def find_index(self, name: str) -> int | None:
-        """Return the index of the document with this name; or else of the only one whose name has the same letters and
-        digits in any case: a placeholder is restored as its value was spelled at its first occurrence.
+    def find_position(self, name: str) -> int | None:
+        """Return the position of the document with this name, from 0; or else of the only one whose name has the same
+        letters and digits in any case: a placeholder is restored as its value was spelled at its first occurrence.
         """
         if (exactly := self._exactly.get(name)) is not None:
             return exactly
@@ -137,11 +137,12 @@ class DocumentFinder:
 
     @cached_property
     def _exactly(self) -> dict[str, int]:
-        """The first one, if several have the same name."""
+        """Positions by the name as submitted: of the first document, if several have the same name."""
         return {name: index for index, name in reversed([*enumerate(self._names)])}
 
     @cached_property
     def _alike(self) -> dict[str, list[int]]:
+        """Positions by the letters and digits of the name, in lower case."""
         alike: dict[str, list[int]] = {}
         for index, name in enumerate(self._names):
             alike.setdefault(_letters(name), []).append(index)
@@ -149,8 +150,8 @@ class DocumentFinder:
 
 
 def find_document_by_name(name: str, documents: Sequence[Document]) -> Document | None:
-    """Return the document with this name, as a `DocumentFinder` finds it."""
-    found = DocumentFinder(documents).find_index(name)
+    """Return the document with this name, as `DocumentNameIndex` finds it; None if there is none."""
+    found = DocumentNameIndex(documents).find_position(name)
     return None if found is None else documents[found]
 
 

@@ -116,8 +116,12 @@ async def redact_names(
     return [shown[name] for name in names]
 
 
-async def redact_text(text: str, redactor: Redactor, tenant: str, destination: TextDestination) -> RedactionResult:
-    """Redact a text with place markers, in which names of sheets and attachments are read like file names.
+async def redact_document_text(
+    text: str, redactor: Redactor, tenant: str, destination: TextDestination
+) -> RedactionResult:
+    """Redact a document's text.
+
+    Names in its place markers (`[sheet …]`) are also read as `redact_names` reads file names.
 
     Raises:
         RedactionFailed: the text could not be redacted.

@@ -18,12 +18,8 @@ from waystation.kernel.scopes import ReadScope, TaskScope
 from waystation.privacy.policy import RedactedText, RedactedTextKey
 
 
-class TextStore(Protocol):
-    """Texts by content hash, each stored once for all tasks that have it: documents, offloaded results, reports."""
-
-    async def put_text(self, text: str, owner: TaskScope) -> str:
-        """Store a text of this task and return its content hash."""
-        ...
+class TextReader(Protocol):
+    """Stored texts by content hash."""
 
     async def get_text(self, blob: str, reader: ReadScope) -> str:
         """Return the text of a content hash.
@@ -31,6 +27,14 @@ class TextStore(Protocol):
         Raises:
             TextNotFoundError: no task that the reader may see has it.
         """
+        ...
+
+
+class TextStore(TextReader, Protocol):
+    """Texts by content hash, each stored once for all tasks that have it: documents, offloaded results, reports."""
+
+    async def put_text(self, text: str, owner: TaskScope) -> str:
+        """Store a text of this task and return its content hash."""
         ...
 
 

@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from waystation.documents.documents import Document, DocumentFinder
-from waystation.documents.name_redaction import SUFFIX, redact_names, redact_text, replace_separators
+from waystation.documents.documents import Document, DocumentNameIndex
+from waystation.documents.name_redaction import SUFFIX, redact_document_text, redact_names, replace_separators
 from waystation.documents.ports import RedactedTextRepository, TableEngine, TextStore
 from waystation.documents.table_redaction import ColumnRedactor, RedactedTable
 from waystation.documents.tables import Table, TableText
@@ -74,7 +74,7 @@ class DocumentNames:
             StoreError: the vault could not be read.
             WrongKey: no available key decrypts an original.
         """
-        if (called := self._as_shown.find_index(words)) is not None:
+        if (called := self._as_shown.find_position(words)) is not None:
             return self.documents[called].name
         if self.vault is None:
             return words
@@ -90,8 +90,8 @@ class DocumentNames:
         return replace(self, vault=vault, session=session, resolved=set[str]())
 
     @cached_property
-    def _as_shown(self) -> DocumentFinder:
-        return DocumentFinder(self.shown_documents)
+    def _as_shown(self) -> DocumentNameIndex:
+        return DocumentNameIndex(self.shown_documents)
 
     @cached_property
     def _called(self) -> Mapping[str, str]:
@@ -247,7 +247,7 @@ class RedactedDocumentStore:
         original = normalize_line_endings(await self.store.get_text(key.blob, reader))
         if (withheld := self._withheld.get(key)) is not None:
             return withheld
-        redacted = await redact_text(original, self.redactor, key.tenant, destination)
+        redacted = await redact_document_text(original, self.redactor, key.tenant, destination)
         shown = build_redacted_text(original, redacted)
         if shown.withheld:
             self._withheld[key] = shown

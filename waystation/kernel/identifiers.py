@@ -32,15 +32,15 @@ StringKind = Literal["text", "identifier", "json", "fixed"]
 Mapped = TypeVar("Mapped", bound=Value)
 
 
-class FieldString(NamedTuple):
-    """A string in a field of a value."""
+class ClassifiedString(NamedTuple):
+    """A string found in a value, as `map_field_strings` passes it: free text, or an identifier."""
 
     text: str
     is_text: bool
     """Whether it is free text; otherwise it identifies something."""
 
 
-Change = Callable[[FieldString], str]
+Change = Callable[[ClassifiedString], str]
 _Part = (
     Value
     | Enum
@@ -77,11 +77,11 @@ def map_field_strings(value: Mapped, change: Change) -> Mapped:
     return value.model_copy(update=changes) if changes else value
 
 
-def iter_field_strings(value: Value) -> Iterator[FieldString]:
+def iter_field_strings(value: Value) -> Iterator[ClassifiedString]:
     """Yield the strings that `map_field_strings` changes, in its order."""
-    found: list[FieldString] = []
+    found: list[ClassifiedString] = []
 
-    def collect(one: FieldString) -> str:
+    def collect(one: ClassifiedString) -> str:
         found.append(one)
         return one.text
 
@@ -96,7 +96,7 @@ def _map(part: _Part, kind: StringKind, change: Change) -> _Part:
         case Enum():
             return part
         case str():
-            return part if kind == "fixed" else change(FieldString(part, is_text=kind == "text"))
+            return part if kind == "fixed" else change(ClassifiedString(part, is_text=kind == "text"))
         case tuple():
             return tuple([_map(one, kind, change) for one in part])
         case list():
@@ -113,9 +113,11 @@ def _map_json(body: JsonValue, change: Change, field: str) -> JsonValue:
     """Everything in a tool call's arguments is free text, with the names of their fields."""
     match body:
         case str():
-            return change(FieldString(body, is_text=field not in JSON_IDENTIFIERS))
+            return change(ClassifiedString(body, is_text=field not in JSON_IDENTIFIERS))
         case dict() if field == ARGUMENTS:
-            return {change(FieldString(key, is_text=True)): _map_json(one, change, field) for key, one in body.items()}
+            return {
+                change(ClassifiedString(key, is_text=True)): _map_json(one, change, field) for key, one in body.items()
+            }
         case dict():
             return {key: _map_json(one, change, key) for key, one in body.items()}
         case list():

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from waystation.context.tokens import estimate_text
 from waystation.documents.documents import Document, DocumentPassage, get_earlier_versions
-from waystation.documents.name_redaction import redact_names, redact_text
+from waystation.documents.name_redaction import redact_document_text, redact_names
 from waystation.documents.ports import DocumentReader, DocumentSplitter, DocumentStore, DocumentUpdateReader
 from waystation.documents.redacted_documents import RedactedDocumentStore, build_document_names, redact_document_names
 from waystation.kernel.clock import Clock
@@ -277,7 +277,7 @@ class DocumentIndexer:
         """
         shown = await self.redacted_documents.get_redacted_text(document.blob, task)
         text = "".join(f"{line}\n" for line in shown.lines[lines])
-        redacted = await redact_text(text, self.redactor, task.tenant, TextDestination.COMPRESSED)
+        redacted = await redact_document_text(text, self.redactor, task.tenant, TextDestination.COMPRESSED)
         return render_preserving_lines(text, redacted), not (redacted.redaction_failed or shown.withheld)
 
     def _passages(self, so_far: IndexingState, document: Document, text: str) -> list[Passage]:

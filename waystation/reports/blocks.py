@@ -155,7 +155,7 @@ ReportBlock = Annotated[
 ]
 
 
-class SourceRecord(Value):
+class SourceMetadata(Value):
     """What the appendix says about a cited document or web page; empty where it says nothing."""
 
     title: str = ""
@@ -183,7 +183,7 @@ class NumberedSource(Value):
     """Text of its first quotation."""
     fault: str = ""
     """Why the citation failed the check; empty if it passed."""
-    record: SourceRecord = SourceRecord()
+    metadata: SourceMetadata = SourceMetadata()
 
     @property
     def where(self) -> str:
@@ -247,7 +247,7 @@ class StoredReport(NamedTuple):
     """Number of cited sentences that were checked."""
     remarks: Mapping[int, str]
     """What the lines of unsupported sentences lack, by the numbers of their marks."""
-    records: Mapping[str, SourceRecord]
+    source_metadata: Mapping[str, SourceMetadata]
     """Cited documents and web pages, by name."""
 
 
@@ -272,18 +272,18 @@ def parse_stored_report(markdown: str) -> StoredReport:
         faults,
         sentences,
         remarks,
-        _parse_records(account),
+        _parse_source_metadata(account),
     )
 
 
-def _parse_records(account: str) -> dict[str, SourceRecord]:
+def _parse_source_metadata(account: str) -> dict[str, SourceMetadata]:
     """Return what the appendix says about each cited document, by its name."""
     listed = account.rpartition(f"\n\n{DOCUMENT_VERSIONS}\n")[2].splitlines()
     found = ((_DIGEST.search(line), line) for line in listed if line.startswith("- "))
-    return {line[2 : match.start()]: _parse_record(match[1], line[match.end() :]) for match, line in found if match}
+    return {line[2 : match.start()]: _parse_metadata(match[1], line[match.end() :]) for match, line in found if match}
 
 
-def _parse_record(digest: str, rest: str) -> SourceRecord:
+def _parse_metadata(digest: str, rest: str) -> SourceMetadata:
     """Parse `: Title (dated 2024-05-31) (retrieved 2026-11-30)`."""
     days: dict[str, str] = {}
     for word in (RETRIEVED, DATED):
@@ -291,7 +291,7 @@ def _parse_record(digest: str, rest: str) -> SourceRecord:
         if mark and _DAY.fullmatch(day):
             rest, days[word] = before, day.removesuffix(")")
     title = rest.partition(": ")[2].strip()
-    return SourceRecord(title=title, date=days.get(DATED, ""), retrieved=days.get(RETRIEVED, ""), digest=digest)
+    return SourceMetadata(title=title, date=days.get(DATED, ""), retrieved=days.get(RETRIEVED, ""), digest=digest)
 
 
 def _mark_previous_citations(body: str) -> str:
@@ -407,8 +407,8 @@ class CitationNumbering:
         self._marked.add(number)
         return SentenceMark(number=number, reason=reason, is_first=is_first)
 
-    def assign_number(self, citation: Citation) -> int:
-        """Return the number of the cited place, from 1."""
+    def assign_place_number(self, citation: Citation) -> int:
+        """Return the number of the cited place, from 1: equal for citations of the same lines of a document."""
         place = (citation.document, citation.first_line, citation.last_line)
         return self._cited.setdefault(place, len(self._cited) + 1)
 
@@ -429,7 +429,7 @@ class CitationNumbering:
                 place=self._stored.places.get(place, ""),
                 quotation=quoted.get(place),
                 fault=self._stored.faults.get(f"[{place[0]}:{place[1]}-{place[2]}]", ""),
-                record=self._stored.records.get(place[0], SourceRecord()),
+                metadata=self._stored.source_metadata.get(place[0], SourceMetadata()),
             )
             for place, number in self._cited.items()
         )

@@ -404,7 +404,7 @@ class _Reader:
                 return marks.replace(text=node.content, code=True)
             case "citation":
                 (citation,) = parse_citations(node.content)
-                return marks.replace(source=self.numbering.assign_number(citation), address="")
+                return marks.replace(source=self.numbering.assign_place_number(citation), address="")
             case "sentence_mark":
                 return Inline(text=node.content, mark=self.numbering.resolve_mark(node.content))
             case "image":

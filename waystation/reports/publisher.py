@@ -88,7 +88,7 @@ class ResultStore(DeliverableSource, DocumentReader, ResultPassageOutbox, Protoc
 class ReportIndexer:
     """Brings a task's report and findings into memory.
 
-    Repeating it, even after a rewind, leaves only what is valid then.
+    The passages of a task's results replace those of an earlier end of the task, from before a rewind.
     """
 
     store: ResultStore

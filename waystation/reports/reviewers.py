@@ -32,6 +32,7 @@ from waystation.agents.tools.submissions import (
 from waystation.agents.tools.tool import ToolInput, build_input_schema
 from waystation.context.transcript import build_platform_message
 from waystation.documents.citations import CitedDocument, Claim, extract_claims
+from waystation.documents.ports import TextStore
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.models.ports import ToolSpec
 from waystation.planning.plan import (
@@ -82,7 +83,7 @@ REVISION_NOTES = {
 }
 
 
-class ReviewStore(RunRepository, WorkRepository, PlanRepository, TaskSource, Protocol):
+class ReviewStore(RunRepository, WorkRepository, PlanRepository, TaskSource, TextStore, Protocol):
     """What reviews of a task's work need of the store."""
 
 

@@ -145,8 +145,10 @@ def _nanoseconds(at: datetime) -> int:
 
 
 class KnownPeopleRedactor(NamedTuple):
-    """Replaces names of people that the vault knows, word by word: language models do not recognise a name in lower
-    case.
+    """Replaces names of people that the vault knows, in texts of spans that are redacted already.
+
+    The models by which Presidio recognises names miss those in lower case. So each sequence of one to five words is
+    looked up.
     """
 
     vault: Vault

@@ -239,7 +239,7 @@ class SqlTraceRepository(SqlRepository):
         told = select(task_events).where(*mine, task_events.c.number <= cursor.upto).order_by(task_events.c.number)
         rows = (await connection.execute(told)).mappings()
         events = tuple(TaskEvent.model_validate(row, extra="ignore") for row in rows)
-        after = cursor.get_sent_up_to(events)
+        after = cursor.get_last_sent_number(events)
         task = TaskTraceData(
             task_id=task_id,
             tenant=cursor.tenant,

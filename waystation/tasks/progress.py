@@ -138,17 +138,17 @@ TRUNCATION_NOTE = (
 _EntryT = TypeVar("_EntryT")
 
 
-def truncate_progress(progress: TaskProgress, maximum: int = MAX_PROGRESS_BYTES) -> TaskProgress:
-    """Return the progress if it has at most `maximum` bytes.
+def truncate_progress(progress: TaskProgress, max_bytes: int = MAX_PROGRESS_BYTES) -> TaskProgress:
+    """Return the progress if its JSON has at most `max_bytes` bytes.
 
-    Otherwise only the newest entries of its lists, with a note.
+    Otherwise only the newest entries of its lists, with a note. Even that is larger if nothing more can be left out.
     """
-    if _size(progress) <= maximum:
+    if _size(progress) <= max_bytes:
         return progress
     shorter = progress
     for count in (200, 100, 50, 25, 10, 5, 0):
         shorter = _newest(progress, count)
-        if _size(shorter) <= maximum:
+        if _size(shorter) <= max_bytes:
             return shorter
     while shorter.steps or shorter.approvals:  # only open requests and running agents are left
         earlier = {"": sum(shorter.earlier_compactions.values(), CompactionTotals())}
@@ -157,13 +157,13 @@ def truncate_progress(progress: TaskProgress, maximum: int = MAX_PROGRESS_BYTES)
             approvals=shorter.approvals[: len(shorter.approvals) // 2],
             steps=_half(shorter.steps),
         )
-        if _size(shorter) <= maximum:
+        if _size(shorter) <= max_bytes:
             break
     return shorter
 
 
 def _size(progress: TaskProgress) -> int:
-    return len(progress.model_dump_json())
+    return len(progress.model_dump_json().encode())
 
 
 def _half(steps: tuple[StepProgress, ...]) -> tuple[StepProgress, ...]:

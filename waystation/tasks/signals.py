@@ -1,7 +1,7 @@
 """What people send to a task: the table of its messages. The task validates them, so that nothing vanishes.
 
 Answers to its requests (`approvals` decides), messages to its agents, new versions of its documents, changes to its
-agents' contexts: each is a row, which the task takes as a signal and as an Update of the same name, and which
+agents' contexts: each kind is a row, which the task takes as a signal and as an Update of the same name, and which
 `Client.send` sends. `apply_signal` says what it changes, `make_audit_entry_id` what it is called in the audit trail,
 `build_update_result` what its sender learns of it. An Update answers with that; a signal has no answer.
 
@@ -271,11 +271,14 @@ SignalEffect = ApprovalRequest | AnswerBatch | DeliveryOrder | PendingMessage | 
 
 
 @dataclass(frozen=True)
-class TaskSignal(Generic[InputT]):
-    """A row of the table: a message that people send to a task."""
+class TaskSignalDefinition(Generic[InputT]):
+    """Defines one kind of message to a task, which takes it as a signal and as an Update.
+
+    A row of the table `SIGNALS`.
+    """
 
     name: str
-    """Of the signal, and of the Update."""
+    """Name of the signal and of the Update."""
     model: type[InputT]
     """Model of its JSON."""
     decide: Callable[[SignalContext, InputT], SignalEffect]
@@ -295,7 +298,7 @@ class TaskSignal(Generic[InputT]):
             return build_rejection(self.name, sent, error, context.now)
 
 
-APPROVAL = TaskSignal(
+APPROVAL = TaskSignalDefinition(
     APPROVE_BUDGET,
     ApproveInput,
     _approve,
@@ -306,7 +309,7 @@ APPROVAL = TaskSignal(
     ),
     permission="approve",
 )
-DENIAL = TaskSignal(
+DENIAL = TaskSignalDefinition(
     DENY_BUDGET,
     DenyInput,
     _deny,
@@ -314,7 +317,7 @@ DENIAL = TaskSignal(
     '"note": "why"}.',
     permission="approve",
 )
-DELIVERY = TaskSignal(
+DELIVERY = TaskSignalDefinition(
     DELIVER_NOW,
     DeliverInput,
     _deliver,
@@ -324,7 +327,7 @@ DELIVERY = TaskSignal(
     ),
     permission="approve",
 )
-PLAN = TaskSignal(
+PLAN = TaskSignalDefinition(
     REVIEW_PLAN,
     ReviewPlanInput,
     _review_plan,
@@ -333,7 +336,7 @@ PLAN = TaskSignal(
         "store before it sends this."
     ),
 )
-EDIT = TaskSignal(
+EDIT = TaskSignalDefinition(
     EDIT_CONTEXT,
     ContextEditInput,
     _edit,
@@ -343,20 +346,20 @@ EDIT = TaskSignal(
         '"message": "m4" or "compaction": "its id", "by": "your name"}.'
     ),
 )
-MESSAGE = TaskSignal(
+MESSAGE = TaskSignalDefinition(
     SEND_MESSAGE,
     TaskMessageInput,
     _send_message,
     'Send a message to all agents, which each receives at its next turn: {"text": "…", "by": "your name"}.',
 )
-UPDATE = TaskSignal(
+UPDATE = TaskSignalDefinition(
     UPDATE_DOCUMENTS,
     DocumentsUpdateInput,
     _update,
     "New versions of the documents, which `waystation documents` puts into the store before it sends this.",
 )
 SIGNALS = {signal.name: signal for signal in (APPROVAL, DENIAL, DELIVERY, PLAN, EDIT, MESSAGE, UPDATE)}
-"""All signals that people send to a task, by name."""
+"""Kinds of messages that people send to a task, by name."""
 
 
 def apply_signal(state: TaskState, sent: SignalEffect | TaskMessage | RejectedMessage) -> TaskState:

@@ -35,7 +35,7 @@ from waystation.documents.documents import Document, SourceDocument
 from waystation.documents.text_repository import add_documents, add_texts, load_task_documents, make_document
 from waystation.kernel.amount import Amount
 from waystation.kernel.errors import BadInput, RequestConflict, UnknownTask
-from waystation.kernel.identifiers import FieldString, map_field_strings
+from waystation.kernel.identifiers import ClassifiedString, map_field_strings
 from waystation.kernel.refs import RunRef, TaskRef
 from waystation.kernel.scopes import ReadScope, SessionScope, TenantScope
 from waystation.kernel.usage import Usage
@@ -548,7 +548,7 @@ class SqlForkRepository(SqlRepository):
 async def _copy_run(connection: AsyncConnection, source: str, run_id: str, own: Mapping[str, str]) -> None:
     """Copy what the agent said, noted and delivered. Its charges, intents and leg outcomes stay with the original."""
 
-    def rename(one: FieldString) -> str:
+    def rename(one: ClassifiedString) -> str:
         is_own_id = not one.is_text and (one.text == source or one.text.startswith(f"{source}/"))
         return run_id + one.text.removeprefix(source) if is_own_id else one.text
 
@@ -559,7 +559,7 @@ async def _copy_run(connection: AsyncConnection, source: str, run_id: str, own: 
 
 
 def _with_own_ids(
-    stored: StoredTable, rename: Callable[[FieldString], str], row: Mapping[str, object]
+    stored: StoredTable, rename: Callable[[ClassifiedString], str], row: Mapping[str, object]
 ) -> dict[str, object]:
     """Return a row whose ID derives from a tool call with the ID that it has in the copy of the agent run."""
     if stored.call_id is None:
@@ -569,7 +569,7 @@ def _with_own_ids(
         for text in stored.texts
         if text.parse is not None
     }
-    call_id = FieldString(str(row[stored.call_id.name]), is_text=False)
+    call_id = ClassifiedString(str(row[stored.call_id.name]), is_text=False)
     return {**row, **bodies, stored.call_id.name: rename(call_id)}
 
 

@@ -85,9 +85,9 @@ class TraceCursor(Value):
     tasks: tuple[str, ...]
     """Tasks of these events."""
 
-    def get_sent_up_to(self, events: Sequence[TaskEvent]) -> int:
-        """Return the number up to which spans of the task with these events were sent; 0 if none was."""
-        return self.sent if any(self.since < event.number <= self.sent for event in events) else 0
+    def get_last_sent_number(self, task_events: Sequence[TaskEvent]) -> int:
+        """Return the number up to which events of the task with these events were sent; 0 if it was never traced."""
+        return self.sent if any(self.since < event.number <= self.sent for event in task_events) else 0
 
 
 def find_touched_agents(events: Sequence[TaskEvent], after: int) -> frozenset[str]:

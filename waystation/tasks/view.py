@@ -161,7 +161,10 @@ class BudgetView(Value):
 
 
 class StepView(Value):
-    """One step of the plan, or a subagent."""
+    """One step of the plan with the run of its agent, or the run of a subagent.
+
+    The ID of a subagent begins with that of the agent that started it: `research-1.2`.
+    """
 
     id: str
     role: str

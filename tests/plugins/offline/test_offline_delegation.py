@@ -3,7 +3,7 @@ from pydantic import JsonValue
 
 from waystation.agents.prompt_sections import StatusMessage
 from waystation.kernel.amount import Limit
-from waystation.models.anthropic.requests import MessagesRequest
+from waystation.models.anthropic.received_requests import MessagesRequest
 from waystation.models.profiles import OFFLINE_MODEL
 from waystation.plugins.offline.agent_request import AgentRequestView, TaskBrief, ToolCallRecord, parse_agent_request
 from waystation.plugins.offline.research import (

@@ -8,7 +8,7 @@ from waystation.plugins.offline.language import (
     compute_stem,
     extract_query_terms,
     is_about_every_document,
-    is_figure_question,
+    is_number_or_date_question,
 )
 from waystation.plugins.offline.plan import split_clauses
 from waystation.plugins.offline.quotes import parse_header_line, select_best_quotes
@@ -202,9 +202,9 @@ def test_a_year_is_no_amount_but_answers_when() -> None:
     year, amount = "Revenue of the year 2022 is shown as in 2021.", "Revenue came to 14 guilders."
     assert quoted(f"{year}\n\n{amount}", "What was the revenue in 2022?")[0] == amount
     assert quoted("The quay is old.\n\nIt was built in 1702.", "When was it built?")[0] == "It was built in 1702."
-    assert is_figure_question("When was it built?")
-    assert is_figure_question("What was its goodwill at the end of fiscal 2022?")
-    assert not is_figure_question("Which ships moor here?")
+    assert is_number_or_date_question("When was it built?")
+    assert is_number_or_date_question("What was its goodwill at the end of fiscal 2022?")
+    assert not is_number_or_date_question("Which ships moor here?")
 
 
 def test_words_side_by_side_tell_more_than_apart() -> None:

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from waystation.models.anthropic.requests import MessagesApiError, MessagesRequest
+from waystation.models.anthropic.received_requests import MessagesApiError, MessagesRequest
 from waystation.models.profiles import OFFLINE_MODEL
 from waystation.plugins.offline.responses import OfflineResponse, build_call, fit_to_max_tokens
 from waystation.plugins.offline.transport import build_offline_response

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from waystation.documents.name_redaction import redact_names, redact_text
+from waystation.documents.name_redaction import redact_document_text, redact_names
 from waystation.documents.redacted_documents import redact_display_name
 from waystation.plugins.redaction.redactor import PresidioRedactor
 from waystation.privacy.policy import RedactionPolicy, RedactionResult, TextDestination, get_redaction_level
@@ -193,7 +193,7 @@ async def test_a_private_value_in_the_name_of_a_sheet_or_an_attachment_goes_and_
     for marker, joint, value in product(MARKERS, "_-", values):
         named = marker.format(joint, value, joint)
         text = f"Costs.\n\n{named}\na | b\n[page 3]\nThe end.\n"
-        shown = (await redact_text(text, redactor, TENANT, TextDestination.COMPRESSED)).text
+        shown = (await redact_document_text(text, redactor, TENANT, TextDestination.COMPRESSED)).text
         stays = shown.count("\n") == text.count("\n") and shown.endswith("\na | b\n[page 3]\nThe end.\n")
         if value in shown or not stays:
             wrong[named] = shown

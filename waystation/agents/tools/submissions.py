@@ -31,7 +31,7 @@ from waystation.agents.deliverables import (
     build_findings_from_notes,
 )
 from waystation.agents.ports import WorkRepository
-from waystation.agents.prompt_sections import find_question
+from waystation.agents.prompt_sections import extract_question
 from waystation.agents.tool_visibility import FIRST, make_urgency
 from waystation.agents.tools.tool import ToolCallRejectedError, ToolContext, ToolInput, TypedTool, select_page_lines
 from waystation.context.history import get_effective_transcript
@@ -68,7 +68,7 @@ class SubmissionTool(TypedTool[SubmissionT]):
         self.validate(arguments, submitted, ctx)
         result = self.describe(arguments, submitted)
         part = submitted if self.ends_run else arguments.build_deliverable(None)
-        question = find_question(ctx.transcript)
+        question = extract_question(ctx.transcript)
         review = await self._checker.review(submitted, part, ctx.run.task_ref, ctx.document_names, question)
         await self._store.commit_deliverable(ctx.fence, ctx.run.task_id, review.deliverable)
         if review.has_faults and self.ends_run and may_be_mended(self.name, ctx.transcript, ctx.used_share):

@@ -44,7 +44,7 @@ from waystation.kernel.errors import InvalidReplyError, ModelRejected
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import replace_surrogates, sanitize_json_object
-from waystation.models.anthropic.requests import StrictSchemaCounts
+from waystation.models.anthropic.received_requests import StrictSchemaCounts
 from waystation.models.endpoints import UNKNOWN_CAPABILITIES, ModelCapabilities
 from waystation.models.http_errors import sanitize_token_count
 from waystation.models.ports import ModelRequest, ModelResponse, StopReason, ToolSpec

@@ -8,7 +8,7 @@ from datetime import date
 from typing import NamedTuple
 
 from waystation.kernel.patterns import compile_bounded
-from waystation.reports.blocks import ExportedReport, NumberedSource, SourceRecord
+from waystation.reports.blocks import ExportedReport, NumberedSource, SourceMetadata
 
 _TEX = str.maketrans(
     {
@@ -37,7 +37,7 @@ class BibliographyEntry(NamedTuple):
     """Unique within the bibliography: letters, digits and hyphens."""
     name: str
     """Name of the document, or address of the page."""
-    record: SourceRecord
+    metadata: SourceMetadata
     places: Sequence[str]
     """Cited places, such as `page 2, lines 4–9`."""
 
@@ -50,7 +50,7 @@ class BibliographyEntry(NamedTuple):
     def note(self) -> str:
         """The cited places, and the digest of the text."""
         cited = f"Cited: {'; '.join(self.places)}."
-        return f"{cited} SHA-256 of its text begins {self.record.digest}." if self.record.digest else cited
+        return f"{cited} SHA-256 of its text begins {self.metadata.digest}." if self.metadata.digest else cited
 
 
 def list_bibliography_entries(report: ExportedReport) -> tuple[BibliographyEntry, ...]:
@@ -61,7 +61,7 @@ def list_bibliography_entries(report: ExportedReport) -> tuple[BibliographyEntry
             cited.setdefault(source.document, []).append(source)
     keys = _make_keys([*cited])
     return tuple(
-        BibliographyEntry(key, name, sources[0].record, [one.where for one in sources])
+        BibliographyEntry(key, name, sources[0].metadata, [one.where for one in sources])
         for key, (name, sources) in zip(keys, cited.items(), strict=True)
     )
 
@@ -86,15 +86,15 @@ def render_ris(report: ExportedReport) -> str:
 
 def _list_bibtex_fields(one: BibliographyEntry) -> Iterator[tuple[str, str]]:
     # The second pair of braces keeps the capitals of the title.
-    yield "title", f"{{{{{_clean(one.record.title or one.name).translate(_TEX)}}}}}"
+    yield "title", f"{{{{{_clean(one.metadata.title or one.name).translate(_TEX)}}}}}"
     if one.is_web_page:
         yield "url", f"{{{_clean(one.name).translate(_IN_ADDRESS)}}}"
-        if one.record.retrieved:
-            yield "urldate", f"{{{one.record.retrieved}}}"
+        if one.metadata.retrieved:
+            yield "urldate", f"{{{one.metadata.retrieved}}}"
     else:
         yield "howpublished", f"{{{_clean(one.name).translate(_TEX)}}}"
-    if one.record.date:
-        day = date.fromisoformat(one.record.date)
+    if one.metadata.date:
+        day = date.fromisoformat(one.metadata.date)
         yield "year", f"{{{day.year}}}"
         yield "month", _MONTHS[day.month - 1]
         yield "day", f"{{{day.day}}}"
@@ -104,14 +104,14 @@ def _list_bibtex_fields(one: BibliographyEntry) -> Iterator[tuple[str, str]]:
 def _list_ris_fields(one: BibliographyEntry) -> Iterator[tuple[str, str]]:
     yield "TY", "ELEC" if one.is_web_page else "GEN"
     yield "ID", one.key
-    yield "TI", one.record.title or one.name
-    if one.record.date:
-        yield "PY", one.record.date[:4]
-        yield "DA", one.record.date.replace("-", "/")
+    yield "TI", one.metadata.title or one.name
+    if one.metadata.date:
+        yield "PY", one.metadata.date[:4]
+        yield "DA", one.metadata.date.replace("-", "/")
     if one.is_web_page:
         yield "UR", one.name
-        if one.record.retrieved:
-            yield "Y2", one.record.retrieved.replace("-", "/")
+        if one.metadata.retrieved:
+            yield "Y2", one.metadata.retrieved.replace("-", "/")
     else:
         yield "N1", f"File: {one.name}"
     yield "N1", one.note

@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from waystation.kernel.patterns import compile_bounded
 from waystation.kernel.value import Value
-from waystation.models.anthropic.requests import MessagesRequest, TextBlock, ToolResultBlock, ToolUseBlock
+from waystation.models.anthropic.received_requests import MessagesRequest, TextBlock, ToolResultBlock, ToolUseBlock
 
 FINISH_BELOW_TOKENS = 4_000
 """With fewer tokens of budget left, an agent submits what it has."""

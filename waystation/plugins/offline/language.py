@@ -188,15 +188,17 @@ def compute_stem(word: str) -> str:
 
 
 def build_stem_set(text: str) -> frozenset[str]:
-    """Return the stems of a text's words, with one for its figures."""
+    """Return the stems of a text's words; if it has digits, also the marker stem of dates, and that of figures unless
+    all of them state a time or a place.
+    """
     found = frozenset(map(compute_stem, iter_words(text)))
     if not _DIGIT.search(text):
         return found
     return found | ({_DATE, _FIGURE} if _DIGIT.search(_PLACED.sub(" ", text)) else {_DATE})
 
 
-def is_figure_question(text: str) -> bool:
-    """Return whether the answer is a figure or a date: such a question has no exceptions to look for."""
+def is_number_or_date_question(text: str) -> bool:
+    """Return whether a question asks for a number or a date."""
     text = normalize_question(text)
     return _FIGURE_ASKED.search(text) is not None or _DATE_ASKED.search(text) is not None
 
@@ -233,7 +235,7 @@ def extract_query_terms(text: str) -> tuple[QueryTerm, ...]:
     """
     text = normalize_question(text)
     found: dict[str, QueryTerm] = {}
-    figure = is_figure_question(text)
+    figure = is_number_or_date_question(text)
     collection = {noun.casefold() for match in _COLLECTION.finditer(text) if (noun := match["noun"])}
     for word in iter_words(_ADJUNCT.sub(" ", text)):
         if word not in STOP_WORDS and word not in collection:

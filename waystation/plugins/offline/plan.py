@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from waystation.kernel.patterns import compile_bounded
 from waystation.plugins.offline.agent_request import AgentRequestView
-from waystation.plugins.offline.language import is_figure_question, strip_answer_instructions, truncate_at_word
+from waystation.plugins.offline.language import is_number_or_date_question, strip_answer_instructions, truncate_at_word
 from waystation.plugins.offline.research import EXCEPTIONS_TITLE
 from waystation.plugins.offline.responses import OfflineResponse, build_call
 
@@ -66,7 +66,11 @@ def _research(question: str) -> list[tuple[str, str]]:
     if len(parts) > 1:
         return [(_title(part), f"{part}?") for part in parts]
     direct = [("Direct evidence", question)]
-    return direct if is_figure_question(question) else [*direct, (EXCEPTIONS_TITLE, f"{EXCEPTIONS_TITLE}: {question}")]
+    return (
+        direct
+        if is_number_or_date_question(question)
+        else [*direct, (EXCEPTIONS_TITLE, f"{EXCEPTIONS_TITLE}: {question}")]
+    )
 
 
 def _title(clause: str) -> str:

@@ -23,7 +23,7 @@ from waystation.plugins.offline.language import (
     extract_proper_names,
     extract_query_terms,
     is_about_every_document,
-    is_figure_question,
+    is_number_or_date_question,
     iter_words,
     normalize_question,
     truncate_at_word,
@@ -341,7 +341,9 @@ class ResearchTurnBuilder:
         contract = self._view.brief
         called = " ".join(map(format_document_label, contract.documents)).casefold()
         several = (
-            contract.document_count > 1 and contract.last_document is None and is_figure_question(contract.question)
+            contract.document_count > 1
+            and contract.last_document is None
+            and is_number_or_date_question(contract.question)
         )
         names = extract_proper_names(contract.question) if several else []
         return [name for name in names if not any(word in called for word in iter_words(name))][:MAX_NAMED_DOCUMENTS]

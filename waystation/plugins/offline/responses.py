@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from waystation.kernel.usage import Usage
 from waystation.kernel.value import Value
-from waystation.models.anthropic.requests import CacheControlMixin, CountTokensRequest, WireBlock
+from waystation.models.anthropic.received_requests import CacheControlMixin, CountTokensRequest, WireBlock
 from waystation.models.profiles import OFFLINE_MODEL
 from waystation.plugins.offline.language import truncate_at_word
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 import httpx2
 from pydantic import JsonValue
 
-from waystation.models.anthropic.requests import (
+from waystation.models.anthropic.received_requests import (
     CountTokensRequest,
     MessagesApiError,
     MessagesRequest,

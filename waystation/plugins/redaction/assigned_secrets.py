@@ -112,8 +112,8 @@ def is_code_expression(text: str, start: int, end: int) -> bool:
     return _NAME.match(value) is not None and _EXPRESSION_GOES_ON.match(text, end) is not None
 
 
-def is_inside_code(text: str, start: int) -> bool:
-    """Return whether `start` is within a call or block that is open on its line."""
+def is_inside_open_bracket(text: str, start: int) -> bool:
+    """Return whether a brace, or the parenthesis of a call, is opened before `start` on its line and still open."""
     line = text.rfind("\n", 0, start) + 1
     if text.count("{", line, start) > text.count("}", line, start):
         return True
@@ -374,21 +374,21 @@ def _password_counts(text: str, value: str, found: _Value) -> bool:
     if not _is_password_at_all(value, found):
         return False
     if _DIGIT.search(value):
-        return len(value) >= 6 or not is_inside_code(text, found.start)
+        return len(value) >= 6 or not is_inside_open_bracket(text, found.start)
     if _SYMBOL.search(value):
         return bool(found.operator) and not _PATH.match(value)
     return "_" not in value and _is_bare_word_a_password(text, found)
 
 
 def _weak_counts(text: str, value: str, found: _Value) -> bool:
-    if found.operator in {"", ":", "="} and looks_random(value) and not is_inside_code(text, found.start):
+    if found.operator in {"", ":", "="} and looks_random(value) and not is_inside_open_bracket(text, found.start):
         return True
     if found.operator in {"", ":", "="} and found.label != "clave" and _is_unlike_prose(value):
-        return not (_PATH.match(value) or is_inside_code(text, found.start))
+        return not (_PATH.match(value) or is_inside_open_bracket(text, found.start))
     if found.operator == "=" and found.label != "pass" and value.isalpha():
         return len(value) >= _MIN_PASSWORD_CHARACTERS and _is_bare_word_a_password(text, found)
     if found.operator in {":", "="} and _WITH_DIGITS_INSIDE.match(value):
-        return _LAST_ON_LINE.match(text, found.end) is not None and not is_inside_code(text, found.start)
+        return _LAST_ON_LINE.match(text, found.end) is not None and not is_inside_open_bracket(text, found.start)
     return len(value) >= 6 and value.isalnum() and _is_mixed(value) and found.operator != "|"
 
 
@@ -403,7 +403,7 @@ def _is_unlike_prose(value: str) -> bool:
 
 def _is_bare_word_a_password(text: str, found: _Value) -> bool:
     """Return whether letters only are a literal value: `pwd=letmein`, and not `connect(password=entered)`."""
-    if found.operator not in {"=", ":", "|"} or is_inside_code(text, found.start):
+    if found.operator not in {"=", ":", "|"} or is_inside_open_bracket(text, found.start):
         return False
     if found.operator == "=":
         return not _ARGUMENT_LINE.match(text, found.end)

@@ -80,7 +80,9 @@ class Principal(Value):
         return self.role != "assistant" and CLIENT_PERMISSIONS.index(wanted) <= CLIENT_PERMISSIONS.index(self.role)
 
     def resolve_signature(self, claimed: str) -> str | VerifiedName:
-        """Return the name for an answer: the authenticated one, whatever was claimed."""
+        """Return who signs: the authenticated name with its proof; for the printed token, which proves none, the
+        claimed name.
+        """
         return VerifiedName(name=self.name, proof=self.proof) if self.proof else claimed
 
 

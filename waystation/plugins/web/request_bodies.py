@@ -46,7 +46,13 @@ from waystation.security.untrusted import (
 )
 from waystation.tasks.approvals import MessageInput, VerifiedName
 from waystation.tasks.details import parse_grant
-from waystation.tasks.signals import AnswerResult, ContextEditAction, ContextEditInput, TaskSignal, UpdateResult
+from waystation.tasks.signals import (
+    AnswerResult,
+    ContextEditAction,
+    ContextEditInput,
+    TaskSignalDefinition,
+    UpdateResult,
+)
 from waystation.tasks.task import Preset, TaskConfig, TaskRequest, TaskRow, make_own_session_name
 from waystation.tasks.view import CancelResult, SubmittedTask
 
@@ -544,7 +550,7 @@ class SentMessage(Value):
 
 
 async def send_client_message(
-    client: Client, who: Principal, signal: TaskSignal[Any], sent: SentMessage
+    client: Client, who: Principal, signal: TaskSignalDefinition[Any], sent: SentMessage
 ) -> UpdateResult:
     """Send a message for a caller over HTTP, who signs it with the authenticated name.
 

@@ -86,7 +86,7 @@ class ToolUseBlock(ToolUse, CacheControlMixin):
 
 
 class ToolResultBlock(ToolResult, CacheControlMixin):
-    """A tool result on the wire; its content may also be a list of text blocks."""
+    """A tool result on the wire. The protocol also allows a list of text blocks, which are joined into one string."""
 
     content: Annotated[str, BeforeValidator(_joined)] = ""
 
