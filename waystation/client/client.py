@@ -151,6 +151,14 @@ class Client:
             self._connected = await TemporalTaskClient.connect(find_target(self._settings), converter)
         return self._connected
 
+    def build_placeholder_client(self) -> "Client":
+        """Return a client of the same store that restores no private value, for readers who may know no more than a
+        model. It is closed with this one.
+        """
+        client = Client(self._settings, self._store)
+        client._connected = self._connected
+        return client
+
     async def list_unattended_queues(self) -> tuple[str, ...]:
         """Return task queues without a worker; submitted tasks wait until one starts. Raises Unreachable."""
         return await (await self._temporal()).list_queues_without_workers()
@@ -627,6 +635,13 @@ class Client:
         Raises UnknownTask; BadInput if no document has that name now.
         """
         return await store_queries.load_document_text(self._store, await self._load_row(task_id), name)
+
+    async def get_redacted_document_text(self, task_id: str, name: str) -> str:
+        """Return the text of a document as agents were shown it, with the same lines. It may take seconds.
+
+        Raises UnknownTask; BadInput if no document has that name now; RedactionFailed.
+        """
+        return await store_queries.load_redacted_document_text(self._settings, task_id, name)
 
     async def redact_file_previews(self, found: "FilePreviews") -> "FilePreviews":
         """Replace private values in previews of files, as the policy of the settings does before a model call.
