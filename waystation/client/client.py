@@ -74,6 +74,7 @@ from waystation.tasks.task import (
 from waystation.tasks.task_repository import build_unknown_task_error
 from waystation.tasks.view import (
     AgentCompactionAudits,
+    ApprovalView,
     MemoryWithEmbedder,
     NextPromptView,
     PendingApproval,
@@ -297,6 +298,19 @@ class Client:
         """Return redacted titles as the reader of this client sees them: here with their placeholders."""
         return titles
 
+    async def _restore_calls(self, approvals: Sequence[ApprovalView]) -> tuple[ApprovalView, ...]:
+        """Restore in calls that wait for a person what they send, for readers who see titles restored."""
+        actions = [one.action for one in approvals if one.action is not None]
+        replaced = list(dict.fromkeys(found for action in actions for found in action.list_replaced_placeholders()))
+        restored = dict(zip(replaced, await self.restore_titles(replaced), strict=True)) if replaced else {}
+        originals = {placeholder: original for placeholder, original in restored.items() if placeholder != original}
+        return tuple(
+            [
+                one if one.action is None else one.replace(action=one.action.with_originals(originals))
+                for one in approvals
+            ]
+        )
+
     async def _load_titled_row(self, task_id: str) -> TaskRow:
         (row,) = await self._with_titles([await self._load_row(task_id)])
         return row
@@ -320,6 +334,7 @@ class Client:
         progress = await with_spending(self._store, progress)
         view = TaskView.from_progress(progress).with_stored_request(row)
         return progress, view.replace(
+            approvals=await self._restore_calls(view.approvals),
             run_id=run.run_id if run is not None else None,
             ui_url=temporal.build_task_link(row.ref.task_id),
             remark=remark,
@@ -487,7 +502,9 @@ class Client:
             await self._temporal(), self._store, build_reader_scope(self._settings.tenant, session)
         )
         titles = await self.restore_titles([one.title for one in found])
-        return tuple([one.replace(title=title) for one, title in zip(found, titles, strict=True)])
+        approvals = await self._restore_calls([one.approval for one in found])
+        shown = zip(found, titles, approvals, strict=True)
+        return tuple([one.replace(title=title, approval=approval) for one, title, approval in shown])
 
     async def approve(
         self,
