@@ -94,6 +94,24 @@ async def test_a_call_is_approved_by_its_request_and_not_unseen_and_not_by_an_am
     assert sent_from.identities
 
 
+async def test_requests_of_tasks_that_set_no_search_attributes_are_listed(
+    server: TemporalClient, tmp_path: Path, redactor: Redactor, remote_settings: Settings
+) -> None:
+    async with (
+        run_tool_approval_platform(server, tmp_path, redactor, ONE_LETTER_SCRIPT) as at,
+        # As a worker runs its tasks that found one of the attributes missing, or of another type. The server has the
+        # one for open requests.
+        run_all_workers(server, at.parts, search_attributes=False),
+        await Client.connect(remote_settings) as client,
+    ):
+        await at.counter.submit()
+        (request,) = await at.wait_for_pending_requests()
+        (waiting,) = await listed(client)
+        await client.deny(at.task.id, request_id=request.request_id, by="Ada")
+        await at.task.result()
+    assert (waiting.task_id, waiting.approval.request_id) == (at.task.id, request.request_id)
+
+
 async def test_the_whole_call_of_a_subagent_is_read_in_its_transcript(
     server: TemporalClient, tmp_path: Path, redactor: Redactor, remote_settings: Settings
 ) -> None:
