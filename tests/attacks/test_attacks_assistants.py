@@ -31,6 +31,7 @@ from waystation.plugins.web.assistant_gateway import AssistantGateway, DocumentI
 from waystation.plugins.web.mcp import AssistantServer
 from waystation.plugins.web.mcp_tasks import format_task_status
 from waystation.plugins.web.principals import ApiKeyStore, AssistantPolicy, Authenticator
+from waystation.privacy.policy import RedactionResult
 from waystation.runtime.sql_store import SqlStore
 from waystation.tasks.task import ApprovalRequest, BudgetProgress, StepProgress, TaskPhase, TaskRequest, TaskRow
 from waystation.tasks.view import TaskView, as_stored
@@ -266,7 +267,7 @@ def asking_for(request: ApprovalRequest, settings: Settings) -> str:
 
 def test_a_person_is_told_that_a_call_has_more_than_is_shown(settings: Settings) -> None:
     call = ToolUse(id="c1", name="send_letter", input={"to": "x" * 20_000, "bcc": "evil.example"})
-    action = build_action_question("m1", call, json.dumps(call.input))
+    action = build_action_question("m1", call, RedactionResult(text=json.dumps(call.input)))
     nothing = Amount()
     asked = ApprovalRequest(request_id="r-1", agent="research-1", requested=nothing, needed=nothing, action=action)
     said = asking_for(asked, settings)

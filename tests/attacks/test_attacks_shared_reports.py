@@ -1,8 +1,10 @@
 """Links to reports: what a person without a key sees, and that it ends."""
 
+import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
+from html import escape, unescape
 from pathlib import Path
 
 import httpx2
@@ -10,19 +12,28 @@ import pytest
 
 from tests.attacks.test_attacks_web_pages import ACCESS, BEARER, HERE, NO_SERVER, SITE
 from tests.support.finished_tasks import make_task_row
-from waystation.client import Client
+from waystation.client import Client, OwnerClient
 from waystation.config.settings import Settings
 from waystation.documents.documents import SourceDocument
 from waystation.kernel.clock import utc_now
 from waystation.kernel.errors import BadInput
+from waystation.kernel.scopes import TenantScope
 from waystation.plugins.web.app import ServerDeps, create_app
 from waystation.plugins.web.shares import NewReportLink, ReportLinkStore
+from waystation.privacy.policy import PLACEHOLDER_PATTERN, RedactionPolicy, VaultEntry, get_placeholder_type
 from waystation.runtime.sql_store import SqlStore
-from waystation.tasks.task import TaskPhase, TaskRequest
+from waystation.runtime.store_setup import build_cipher
+from waystation.tasks.task import TaskPhase, TaskRequest, tenant_hash
 from waystation.tasks.view import as_stored
 
 FORM = {"mark": ACCESS.csrf_token}
 REPORT = "# Which harbour?\n\nIt was closed by silt [a.md:2-2].\n\n## About this report\n\n- Submitted by the tenant\n"
+
+ADA, ADA_PLACEHOLDER, AWS_KEY = "Ada Lovelace", "<PERSON_7f3a2c91d04e>", "AKIA" + "QYLPMN5HHHFPZAM2"
+PEM = ["-----BEGIN RSA PRIVATE KEY-----", "MIIEpAIBAAKCAQEA7bq1xkq0", "-----END RSA PRIVATE KEY-----"]
+PRIVATE_DOCUMENT = "\n".join(
+    [*PEM, f"{ADA} (ada@example.org) used the key {AWS_KEY}.", "She closed the harbour.", "The end."]
+)
 
 
 @pytest.fixture
@@ -52,6 +63,22 @@ async def store_report(settings: Settings) -> str:
         await store.register_task(row, (SourceDocument(name="a.md", text="before\nclosed by silt\nafter"),))
         report = await store.put_text(REPORT, row.ref.scope)
         await store.save_task_progress(row.ref.task_id, as_stored(row, TaskPhase.DONE).replace(report=report))
+    return row.ref.task_id
+
+
+async def store_private_report(settings: Settings, policy: RedactionPolicy) -> str:
+    settings.home.mkdir(exist_ok=True)
+    title = f"What did {ADA_PLACEHOLDER} close?"
+    async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as store:
+        asked = TaskRequest(question=f"What did {ADA} close?", session="default", request_id="r1")
+        row = make_task_row(asked, settings, await store.get_store_id())
+        await store.register_task(row, (SourceDocument(name="a.md", text=PRIVATE_DOCUMENT),))
+        await store.save_task_title(row.ref.task_id, title)
+        report = await store.put_text(f"# {title}\n\nIt was the harbour [a.md:4-5].\n", row.ref.scope)
+        over = as_stored(row, TaskPhase.DONE).replace(report=report, title=title, privacy=policy)
+        await store.save_task_progress(row.ref.task_id, over)
+        kept = VaultEntry(type="PERSON", placeholder=ADA_PLACEHOLDER, fingerprint="7f3a2c91d04e" + "0" * 52, text=ADA)
+        await store.build_vault(build_cipher(settings, "vault")).store_originals(tenant_hash(settings.tenant), [kept])
     return row.ref.task_id
 
 
@@ -94,6 +121,50 @@ async def test_cited_lines_are_shown_only_if_they_were_chosen_and_without_their_
     assert f'href="{path}?source=1#source"' in shown.text
     assert "<td>closed by silt</td>" in lines.text
     assert not any(word in lines.text for word in ("<td>before</td>", "<td>after</td>"))
+
+
+def read_placeholder_types(page: str) -> set[str]:
+    return {get_placeholder_type(one) for one in PLACEHOLDER_PATTERN.findall(unescape(page))}
+
+
+@pytest.mark.parametrize("admitted", [RedactionPolicy.STANDARD, RedactionPolicy.STRICT])
+async def test_a_link_shows_no_more_than_the_agents_were_shown(
+    settings: Settings, links: ReportLinkStore, admitted: RedactionPolicy
+) -> None:
+    task = await store_private_report(settings, admitted)
+    async with await OwnerClient.connect(settings) as client:
+        assert ADA in await client.get_report(task)
+        app = create_app(SITE, client, settings.tenant, ServerDeps(ACCESS, links=links))
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url=HERE) as asking:
+            path = await share(asking, task, sources=True)
+            shown, lines = await asking.get(path), await asking.get(path, params={"source": "1"})
+    assert ADA not in shown.text
+    assert shown.text.count(escape(ADA_PLACEHOLDER)) >= 2, "in the title of the page and in that of the report"
+    for private in ("ada@example.org", AWS_KEY):
+        assert private not in lines.text
+    cited = re.findall(r'<tr class="cited"><th>(\d+)</th><td>(.*?)</td></tr>', lines.text)
+    assert [number for number, _ in cited] == ["4", "5"]
+    # Lines keep their numbers below a value of several lines, which has one placeholder.
+    assert cited[1][1] == "She closed the harbour."
+    types = read_placeholder_types(cited[0][1])
+    assert {"EMAIL", "SECRET"} <= types
+    # The stricter of the policies counts: this machine's is `standard`.
+    assert (ADA in cited[0][1], "PERSON" in types) == (
+        (True, False) if admitted is RedactionPolicy.STANDARD else (False, True)
+    )
+
+
+async def test_lines_of_a_document_that_was_removed_cannot_be_shown(settings: Settings, links: ReportLinkStore) -> None:
+    task = await store_report(settings)
+    async with aclosing(await SqlStore.open(settings.database_url, utc_now)) as store:
+        row = await store.get_task(task, TenantScope(tenant=tenant_hash(settings.tenant)))
+        report = await store.put_text(REPORT.replace("a.md", "b.md"), row.ref.scope)
+        await store.save_task_progress(task, as_stored(row, TaskPhase.DONE).replace(report=report))
+    async with open_site(settings, links) as asking:
+        path = await share(asking, task, sources=True)
+        lines = await asking.get(path, params={"source": "1"})
+    assert lines.status_code == 200
+    assert "These lines cannot be shown" in lines.text
 
 
 async def test_a_link_ends_when_it_is_revoked_or_expires_and_a_wrong_one_opens_nothing(

@@ -8,7 +8,15 @@ import pytest
 
 from tests.attacks.test_attacks_web_pages import ACCESS, COOKIES, HERE, NO_SERVER, open_site_client
 from waystation.config.settings import Settings
-from waystation.plugins.web.access import COOKIE, MAX_BODY_BYTES, MAX_SIGN_IN_BYTES, TRIES_AT_ONCE
+from waystation.plugins.web.access import (
+    COOKIE,
+    MAX_BODY_BYTES,
+    MAX_SIGN_IN_BYTES,
+    MAX_SIGNED_OUT,
+    TRIES_AT_ONCE,
+    BrowserSession,
+    SignOutRegistry,
+)
 
 
 @pytest.fixture
@@ -41,7 +49,9 @@ async def test_a_browser_without_a_session_gets_a_form_for_a_key_that_leads_to_t
         True,
     )
     assert (right.status_code, right.headers["location"]) == (303, path)
-    assert right.headers["set-cookie"] == f"{COOKIE}={ACCESS.session_cookie}; HttpOnly; Path=/; SameSite=strict"
+    cookie, _, attributes = right.headers["set-cookie"].partition("; ")
+    assert ACCESS.parse_cookie(cookie.removeprefix(f"{COOKIE}=")) is not None
+    assert attributes == "HttpOnly; Path=/; SameSite=strict"
     assert "Max-Age=0" in out.headers["set-cookie"]
     assert after.status_code == 401
 
@@ -56,6 +66,34 @@ async def test_signing_in_leads_to_no_other_site(to: str, settings: Settings) ->
             "/sign-in", params={"to": to}, headers={"Origin": HERE}, data={"key": ACCESS.token}, follow_redirects=False
         )
     assert (answer.status_code, answer.headers["location"]) == (303, "/")
+
+
+async def test_a_copy_of_a_cookie_opens_nothing_after_its_browser_signed_out_and_other_browsers_stay(
+    settings: Settings,
+) -> None:
+    async def sign_in() -> dict[str, str]:
+        answer = await asking.post("/sign-in", headers={"Origin": HERE}, data={"key": ACCESS.token})
+        asking.cookies.clear()
+        return {"Cookie": answer.headers["set-cookie"].partition(";")[0]}
+
+    async with open_site_client(settings) as asking:
+        one, other = await sign_in(), await sign_in()
+        before = [(await asking.get("/", headers=cookie)).status_code for cookie in (one, other)]
+        await asking.post("/sign-out", headers={"Origin": HERE, **one})
+        after = [(await asking.get("/", headers=cookie)).status_code for cookie in (one, other)]
+        again = await asking.get("/", headers=await sign_in())
+    assert (before, after, again.status_code) == ([200, 200], [401, 200], 200)
+
+
+def test_only_someone_with_the_same_key_can_make_the_server_forget_who_signed_out() -> None:
+    signed_out, mine = SignOutRegistry(), BrowserSession("0123", "mine")
+    signed_out.add(mine)
+    for number in range(MAX_SIGNED_OUT + 1):
+        signed_out.add(BrowserSession("4567", str(number)))
+    assert mine in signed_out
+    assert BrowserSession("4567", "0") not in signed_out
+    assert BrowserSession("4567", str(MAX_SIGNED_OUT)) in signed_out
+    assert BrowserSession("4567", "mine") not in signed_out
 
 
 async def test_no_other_page_signs_a_browser_in_and_nobody_tries_keys_without_end(settings: Settings) -> None:

@@ -25,7 +25,7 @@ from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import utc_now
 from waystation.kernel.refs import RunRef
 from waystation.planning.plan import Plan, PlanVersion, Step, build_standard_plan
-from waystation.plugins.web.access import COOKIE, MAX_BODY_BYTES, AccessPolicy
+from waystation.plugins.web.access import COOKIE, MAX_BODY_BYTES, AccessPolicy, BrowserSession
 from waystation.plugins.web.api import v1
 from waystation.plugins.web.app import ServerDeps, SiteConfig, SiteServer, create_app
 from waystation.plugins.web.charts import build_budget_bar
@@ -44,7 +44,8 @@ ACCESS = AccessPolicy(token="t" * 43, port=8520)
 SITE = SiteConfig(api=v1, pages=pages, files=FOLDER / "static", render_error=render_error_page)
 HERE = "http://127.0.0.1:8520"
 BEARER = {"Authorization": f"Bearer {ACCESS.token}"}
-COOKIES = {"Cookie": f"{COOKIE}={ACCESS.session_cookie}"}
+SIGNED_IN = ACCESS.make_cookie(BrowserSession("", "1"))
+COOKIES = {"Cookie": f"{COOKIE}={SIGNED_IN}"}
 SCRIPT = "<script>alert(1)</script>"
 NO_SERVER = "127.0.0.1:9"
 DOCUMENT = {"name": "a.md", "text": "# A"}
@@ -124,7 +125,7 @@ async def test_a_browser_that_names_no_page_changes_nothing(settings: Settings) 
     assert answer.status_code == 403
 
 
-@pytest.mark.parametrize("mark", ["", "0" * 64, ACCESS.session_cookie, ACCESS.token])
+@pytest.mark.parametrize("mark", ["", "0" * 64, SIGNED_IN, ACCESS.token])
 @pytest.mark.parametrize("action", ["approve", "deny", "deliver", "cancel", "message", "fork", "agents/writing/edit"])
 async def test_a_form_that_is_not_ours_changes_nothing(action: str, mark: str, settings: Settings) -> None:
     task = await store_finished_task(settings)
@@ -149,11 +150,11 @@ async def test_our_own_form_is_taken(settings: Settings) -> None:
     [
         {},
         {"Authorization": "Bearer "},
-        {"Authorization": f"Bearer {ACCESS.session_cookie}"},
+        {"Authorization": f"Bearer {SIGNED_IN}"},
         {"Authorization": f"Basic {ACCESS.token}"},
         {"Cookie": f"{COOKIE}={ACCESS.token}"},
         {"Cookie": f"{COOKIE}=; {COOKIE}é="},
-        {"Cookie": f"{COOKIE}={ACCESS.session_cookie}; {COOKIE}=x"},
+        {"Cookie": f"{COOKIE}={SIGNED_IN}; {COOKIE}=x"},
     ],
 )
 @pytest.mark.parametrize(
@@ -178,15 +179,15 @@ async def test_the_printed_address_signs_a_browser_in_and_leaves_no_token_in_it(
         answer = await asking.get(f"/?token={ACCESS.token}")
         front = await asking.get("/")
     assert (answer.status_code, answer.headers["location"], front.status_code) == (303, "/", 200)
-    assert answer.headers["set-cookie"] == f"{COOKIE}={ACCESS.session_cookie}; HttpOnly; Path=/; SameSite=strict"
+    cookie, _, attributes = answer.headers["set-cookie"].partition("; ")
+    assert ACCESS.parse_cookie(cookie.removeprefix(f"{COOKIE}=")) is not None
+    assert attributes == "HttpOnly; Path=/; SameSite=strict"
     assert ACCESS.token not in front.text
 
 
 async def test_cookies_of_other_programs_do_not_hide_ours(settings: Settings) -> None:
     async with open_site_client(settings) as asking:
-        answer = await asking.get(
-            "/v1/tasks", headers={"Cookie": f'theme={{"a": 1}}; a b; {COOKIE}={ACCESS.session_cookie}'}
-        )
+        answer = await asking.get("/v1/tasks", headers={"Cookie": f'theme={{"a": 1}}; a b; {COOKIE}={SIGNED_IN}'})
     assert answer.status_code == 200
 
 

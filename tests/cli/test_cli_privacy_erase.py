@@ -295,3 +295,27 @@ def test_a_receipt_says_what_went_what_stays_and_nothing_else() -> None:
         "not erased: 1 in names of sessions and requests\n"
         "workflow histories that still contain it: session-1"
     )
+
+
+UNREACHED = {
+    "backups": "backups of the database, memory and Temporal",
+    "copies of reports": "copies of reports",
+    "encrypted reasoning": "reasoning that the provider of a model has encrypted",
+    "recipients": "what providers of models, embeddings and web search, tool servers, web sites, notifications, "
+    "webhooks and traces received",
+    "names of keys": "lists of API keys and of links to reports",
+}
+
+
+def test_a_receipt_names_every_place_that_was_not_reached_as_text_and_as_json(
+    order: Order, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["privacy", "erase", NAME, "--yes"]) == OK
+    text = capsys.readouterr().out
+    assert run(["privacy", "erase", NAME, "--yes", "--json"]) == OK
+    places = json.loads(capsys.readouterr().out)["not_reached"]
+    assert order.happened.count(f"erased {NAME}") == 2
+    assert [one["location"] for one in places] == [*UNREACHED]
+    for place, description in zip(places, UNREACHED.values(), strict=True):
+        assert description in place["description"]
+        assert f"- {place['description']}\n" in text

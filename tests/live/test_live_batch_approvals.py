@@ -13,7 +13,7 @@ from tests.support.task_model import ModelCall, ScriptedTaskModel, make_tight_bu
 from tests.support.temporal_platform import run_platform, wait_for_both_requests
 from waystation.client import Client
 from waystation.config.settings import Settings
-from waystation.plugins.web.access import AccessPolicy
+from waystation.plugins.web.access import AccessPolicy, BrowserSession
 from waystation.plugins.web.principals import ApiKeyStore
 from waystation.privacy.ports import Redactor
 from waystation.workflows.task import TaskWorkflow
@@ -153,4 +153,4 @@ ELSEWHERE = AccessPolicy(token="t" * 43, port=8520, names=(NAME,))
 
 def signed_in(key: str) -> str:
     """What a browser keeps of the key."""
-    return f"waystation={ELSEWHERE.make_key_cookie(key.split('_')[1])}"
+    return f"waystation={ELSEWHERE.make_cookie(BrowserSession(key.split('_')[1], '1'))}"

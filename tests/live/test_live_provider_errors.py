@@ -131,22 +131,24 @@ COUNTED = {"input_tokens": PROMPT_TOKENS}
 GAPS: tuple[EndpointGap, ...] = ("no count", "no usage", "no cache fields", "another model")
 
 
-WHOLE, PARTIAL = TaskPhase.DONE, TaskPhase.PARTIAL
+WHOLE = {TaskPhase.DONE}
+BOUNDED = {TaskPhase.DONE, TaskPhase.PARTIAL}
+"""What is not counted is held at an upper bound, which may be more than an agent has left."""
 
 
 @pytest.mark.parametrize(
-    ("gaps", "phase"),
+    ("gaps", "phases"),
     [
-        (("no count",), PARTIAL),
-        (("no usage",), WHOLE),
+        (("no count",), BOUNDED),
+        (("no usage",), BOUNDED),
         (("no cache fields",), WHOLE),
         (("another model",), WHOLE),
-        (GAPS, PARTIAL),
+        (GAPS, BOUNDED),
     ],
     ids=["no count", "no usage", "no cache fields", "another model", "all at once"],
 )
 async def test_a_task_ends_with_a_report_within_its_budget_at_an_endpoint_with_gaps(
-    server: Client, tmp_path: Path, redactor: Redactor, gaps: tuple[EndpointGap, ...], phase: TaskPhase
+    server: Client, tmp_path: Path, redactor: Redactor, gaps: tuple[EndpointGap, ...], phases: set[TaskPhase]
 ) -> None:
     endpoint = Endpoint(frozenset(gaps))
     async with run_platform(server, tmp_path, redactor, endpoint) as counter:
@@ -154,7 +156,7 @@ async def test_a_task_ends_with_a_report_within_its_budget_at_an_endpoint_with_g
         progress = await counter.get_task_handle().result()
         report = await counter.store.get_text(progress.report or "", SYSTEM_SCOPE)
         bill = (await counter.store.list_task_charges(progress.task_id, SYSTEM_SCOPE)).cost_breakdown
-    assert progress.phase is phase
+    assert progress.phase in phases
     assert all("the mode is hard" in step.reason for step in progress.steps if step.state != "done")
     used = bill.total.usage
     assert 0 < used.fresh == progress.budget.spent.tokens <= 150_000

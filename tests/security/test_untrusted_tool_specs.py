@@ -78,10 +78,14 @@ def test_a_person_is_shown_all_that_would_be_sent() -> None:
     )
 
 
+def make_redacted_question(arguments: dict[str, JsonValue]) -> RedactionResult:
+    return RedactionResult(text=render_approval_question(SPEC, arguments))
+
+
 def test_a_person_sees_what_is_meant_to_be_unseen() -> None:
     arguments: dict[str, JsonValue] = {"to": "ada\u202e\u200bé"}
     asked = build_action_question(
-        "m4", ToolUse(id="c1", name=SPEC.name, input=arguments), render_approval_question(SPEC, arguments)
+        "m4", ToolUse(id="c1", name=SPEC.name, input=arguments), make_redacted_question(arguments)
     )
     assert asked.text.endswith('"to": "ada\\u202e\\u200bé"\n}')
 
@@ -100,7 +104,7 @@ def test_what_shows_nothing_is_spelled_out_to_a_person_and_what_shapes_letters_a
     sent: str, read: str
 ) -> None:
     asked = build_action_question(
-        "m4", ToolUse(id="c1", name=SPEC.name, input={"to": sent}), render_approval_question(SPEC, {"to": sent})
+        "m4", ToolUse(id="c1", name=SPEC.name, input={"to": sent}), make_redacted_question({"to": sent})
     )
     assert asked.text.endswith(f'"to": "{read}"\n}}')
 

@@ -6,6 +6,7 @@ from tests.support.task_states import NOON, apply_leg_outcome, make_leg_state, m
 from waystation.agents.action_approvals import ActionQuestion, build_action_question
 from waystation.agents.leg import ApprovalRequired
 from waystation.context.transcript import ToolUse
+from waystation.privacy.policy import RedactionResult
 from waystation.tasks.state import TaskState, build_action_requests
 
 AGENT = "research-1"
@@ -14,7 +15,9 @@ AGENT = "research-1"
 def make_action_question(number: int = 1, text: str = "Write this file?") -> ActionQuestion:
     """Make the question of a call in the agent's fourth message."""
     return build_action_question(
-        "m4", ToolUse(id=f"c{number}", name="fs__write_file", input={"path": f"{number}.md"}), text
+        "m4",
+        ToolUse(id=f"c{number}", name="fs__write_file", input={"path": f"{number}.md"}),
+        RedactionResult(text=text),
     )
 
 

@@ -47,6 +47,14 @@ def shown(*approvals: ApprovalRequest) -> str:
     )[0]
 
 
+def test_the_ui_says_where_to_read_the_values_that_a_call_sends() -> None:
+    assert "shows them" not in shown(REQUEST)
+    action = make_action_question(text="To <PERSON_5101fccb76df>?").replace(replaced=(0,))
+    assert "It sends the values of 1 placeholder shown here: `waystation approvals task-1` shows them." in shown(
+        REQUEST.replace(action=action)
+    ).replace(VIEWED_PROGRESS.task_id, "task-1")
+
+
 def test_the_ui_shows_the_question_as_code_and_the_signals_that_answer_it() -> None:
     assert shown(REQUEST) == snapshot("""\
 **Paused: a person has to answer**
@@ -161,7 +169,7 @@ def test_a_notice_of_a_deadline_says_that_the_agent_goes_on() -> None:
 def test_programs_get_the_call_beside_the_request() -> None:
     printed = ApprovalView.from_request(REQUEST).model_dump(include={"action", "requested", "decision"})
     assert printed == {
-        "action": {"tool": "fs__write_file", "text": WORDS, "hidden": 0},
+        "action": {"tool": "fs__write_file", "text": WORDS, "hidden": 0, "replaced": ()},
         "requested": {"tokens": 0, "usd": 0.0},
         "decision": "pending",
     }

@@ -5,8 +5,9 @@ All of it crosses workflow history, so the text of a question is redacted and bo
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -14,6 +15,7 @@ from waystation.context.transcript import ToolUse
 from waystation.kernel.amount import Amount
 from waystation.kernel.identifiers import Identifier
 from waystation.kernel.value import Value
+from waystation.privacy.policy import PLACEHOLDER_PATTERN, RedactionResult
 from waystation.security.untrusted import escape_control_characters_in_json
 
 MAX_OPEN_QUESTIONS = 5
@@ -31,6 +33,10 @@ class ActionQuestion(Value):
     tool: str
     text: str
     """What the tool asks for; redacted, without invisible characters."""
+    replaced: tuple[int, ...] = ()
+    """Which placeholders of the text, counted from 0, stand for values that the call sends. It sends the others as they
+    are: the agent was shown no more.
+    """
     hidden_characters: int = 0
     """Number of characters that did not fit. The agent's transcript has the whole call."""
     digest: Identifier
@@ -66,18 +72,67 @@ _NO_SPELLING = "\n\u200c\u200d"
 """Joiners: `escape_control_characters_in_json` leaves those that shape letters or pictures."""
 
 
-def build_action_question(message_id: str, call: ToolUse, redacted: str, definition: str = "") -> ActionQuestion:
+def _escape_unprintable(text: str) -> str:
+    seen = escape_control_characters_in_json(text)
+    return "".join(one if one.isprintable() or one in _NO_SPELLING else f"\\u{ord(one):04x}" for one in seen)
+
+
+def build_action_question(
+    message_id: str, call: ToolUse, redacted: RedactionResult, definition: str = ""
+) -> ActionQuestion:
     """Build the question that people see: nothing in it can imitate other text or push the answer off the screen."""
-    seen = escape_control_characters_in_json(redacted)
-    words = "".join(one if one.isprintable() or one in _NO_SPELLING else f"\\u{ord(one):04x}" for one in seen)
+    words = _escape_unprintable(redacted.text)
     text = "\n".join(words[:QUESTION_CHARACTERS].split("\n")[:QUESTION_LINES])
     return ActionQuestion(
         call_id=call.id,
         tool=call.name,
         text=text,
+        replaced=_find_replaced_placeholders(redacted, text),
         hidden_characters=len(words) - len(text),
         digest=compute_call_digest(message_id, call, definition),
     )
+
+
+def _find_replaced_placeholders(redacted: RedactionResult, text: str) -> tuple[int, ...]:
+    """Return which placeholders of the question's text the redaction put there, counted from 0."""
+    starts, longer = set[int](), 0
+    for span in redacted.spans:
+        starts.add(span.start + longer)
+        longer += len(span.placeholder) - (span.end - span.start)
+    found = [one.start() in starts for one in PLACEHOLDER_PATTERN.finditer(redacted.text)]
+    # Escapes change no placeholder, so the text has the first of them.
+    shown = len(PLACEHOLDER_PATTERN.findall(text))
+    return tuple([number for number, replaced in enumerate(found[:shown]) if replaced])
+
+
+class RestoredQuestion(NamedTuple):
+    """A question with the values that its call sends."""
+
+    text: str
+    replaced: tuple[int, ...]
+    """Placeholders that still stand for such values, counted from 0: credentials and forgotten values."""
+
+
+def restore_question(text: str, replaced: Sequence[int], originals: Mapping[str, str]) -> RestoredQuestion:
+    """Restore in a question the values that its call sends, so that a person can recognise them.
+
+    Args:
+        text: Text of the question.
+        replaced: Which placeholders in it stand for such values, counted from 0.
+        originals: Originals by placeholder.
+    """
+    parts, position, left, kept = list[str](), 0, list[int](), 0
+    for number, found in enumerate(PLACEHOLDER_PATTERN.finditer(text)):
+        if number in replaced and (original := originals.get(found[0])) is not None:
+            # As in JSON, since most questions are: the original ends neither its string nor its line.
+            spelled = json.dumps(original, ensure_ascii=False)[1:-1]
+            parts += (text[position : found.start()], _escape_unprintable(spelled))
+            position = found.end()
+            continue
+        if number in replaced:
+            left.append(kept)
+        kept += 1
+    return RestoredQuestion("".join((*parts, text[position:])), tuple(left))
 
 
 AUTHORISED_IN_ADVANCE = "authorised in advance"

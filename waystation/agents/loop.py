@@ -226,7 +226,7 @@ async def _questions(
             call,
             None
             if shown.redaction_failed
-            else build_action_question(message_id, call, shown.text, attempt.toolbox.get_definition_digest(call)),
+            else build_action_question(message_id, call, shown, attempt.toolbox.get_definition_digest(call)),
         )
         for (call, _), shown in zip(asking, redacted, strict=True)
     ]

@@ -254,10 +254,7 @@ def _where(location: ErasureLocation, traces: Sequence[ErasureMatch]) -> str:
     return f": {', '.join(ids[:MAX_PLACES])}{more}" if ids else ""
 
 
-BACKUP_NOTE = (
-    "Backups of the database, memory and Temporal, and copies of reports, are unchanged.\n"
-    "If a later text names the person, the same placeholder is used again."
-)
+LATER_TEXTS = "If a later text names the person, the same placeholder is used again."
 
 
 @privacy.command("erase")
@@ -300,7 +297,7 @@ def erase_person(
     if as_json:
         print_json(receipts if also or len(receipts) > 1 else receipts[0])
     else:
-        print_text("\n\n".join([*map(format_receipt, receipts), BACKUP_NOTE]))
+        print_text(format_receipts(receipts))
 
 
 class ErasureOptions(NamedTuple):
@@ -411,6 +408,14 @@ async def _say_earlier(search: PersonSearch) -> None:
                 f"This value was erased before, on {earlier.at.astimezone():%Y-%m-%d %H:%M %Z} (receipt {earlier.id}): "
                 "`--receipt` prints what was erased."
             )
+
+
+def format_receipts(receipts: Sequence[PersonErasureReceipt]) -> str:
+    """Format receipts as text, and below them once what an erasure does not reach."""
+    places = dict.fromkeys(place.description for receipt in receipts for place in receipt.not_reached)
+    heading = "Neither searched nor changed; they may still contain the person:"
+    unreached = "\n".join([heading, *(f"- {place}" for place in places)])
+    return "\n\n".join([*map(format_receipt, receipts), unreached, LATER_TEXTS])
 
 
 def format_receipt(receipt: PersonErasureReceipt) -> str:

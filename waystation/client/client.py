@@ -74,6 +74,7 @@ from waystation.tasks.task import (
 from waystation.tasks.task_repository import build_unknown_task_error
 from waystation.tasks.view import (
     AgentCompactionAudits,
+    ApprovalView,
     MemoryWithEmbedder,
     NextPromptView,
     PendingApproval,
@@ -150,6 +151,14 @@ class Client:
             converter = build_client_data_converter(self._settings)
             self._connected = await TemporalTaskClient.connect(find_target(self._settings), converter)
         return self._connected
+
+    def build_placeholder_client(self) -> "Client":
+        """Return a client of the same store that restores no private value, for readers who may know no more than a
+        model. It is closed with this one.
+        """
+        client = Client(self._settings, self._store)
+        client._connected = self._connected
+        return client
 
     async def list_unattended_queues(self) -> tuple[str, ...]:
         """Return task queues without a worker; submitted tasks wait until one starts. Raises Unreachable."""
@@ -289,6 +298,19 @@ class Client:
         """Return redacted titles as the reader of this client sees them: here with their placeholders."""
         return titles
 
+    async def _restore_calls(self, approvals: Sequence[ApprovalView]) -> tuple[ApprovalView, ...]:
+        """Restore in calls that wait for a person what they send, for readers who see titles restored."""
+        actions = [one.action for one in approvals if one.action is not None]
+        replaced = list(dict.fromkeys(found for action in actions for found in action.list_replaced_placeholders()))
+        restored = dict(zip(replaced, await self.restore_titles(replaced), strict=True)) if replaced else {}
+        originals = {placeholder: original for placeholder, original in restored.items() if placeholder != original}
+        return tuple(
+            [
+                one if one.action is None else one.replace(action=one.action.with_originals(originals))
+                for one in approvals
+            ]
+        )
+
     async def _load_titled_row(self, task_id: str) -> TaskRow:
         (row,) = await self._with_titles([await self._load_row(task_id)])
         return row
@@ -312,6 +334,7 @@ class Client:
         progress = await with_spending(self._store, progress)
         view = TaskView.from_progress(progress).with_stored_request(row)
         return progress, view.replace(
+            approvals=await self._restore_calls(view.approvals),
             run_id=run.run_id if run is not None else None,
             ui_url=temporal.build_task_link(row.ref.task_id),
             remark=remark,
@@ -479,7 +502,9 @@ class Client:
             await self._temporal(), self._store, build_reader_scope(self._settings.tenant, session)
         )
         titles = await self.restore_titles([one.title for one in found])
-        return tuple([one.replace(title=title) for one, title in zip(found, titles, strict=True)])
+        approvals = await self._restore_calls([one.approval for one in found])
+        shown = zip(found, titles, approvals, strict=True)
+        return tuple([one.replace(title=title, approval=approval) for one, title, approval in shown])
 
     async def approve(
         self,
@@ -627,6 +652,13 @@ class Client:
         Raises UnknownTask; BadInput if no document has that name now.
         """
         return await store_queries.load_document_text(self._store, await self._load_row(task_id), name)
+
+    async def get_redacted_document_text(self, task_id: str, name: str) -> str:
+        """Return the text of a document as agents were shown it, with the same lines. It may take seconds.
+
+        Raises UnknownTask; BadInput if no document has that name now; RedactionFailed.
+        """
+        return await store_queries.load_redacted_document_text(self._settings, task_id, name)
 
     async def redact_file_previews(self, found: "FilePreviews") -> "FilePreviews":
         """Replace private values in previews of files, as the policy of the settings does before a model call.

@@ -39,6 +39,30 @@ _ELSEWHERE = frozenset({ErasureLocation.VAULT, ErasureLocation.HISTORY, ErasureL
 """Locations that are not texts of the store: a running task does not write there."""
 
 
+class UnreachedLocation(Value):
+    """A place that an erasure does not change, since Waystation cannot reach it or does not search it."""
+
+    location: str
+    """Short name, the same in every receipt."""
+    description: str
+
+
+UNREACHED_LOCATIONS = (
+    UnreachedLocation(location="backups", description="backups of the database, memory and Temporal"),
+    UnreachedLocation(location="copies of reports", description="exported, sent and printed copies of reports"),
+    UnreachedLocation(
+        location="encrypted reasoning", description="reasoning that the provider of a model has encrypted"
+    ),
+    UnreachedLocation(
+        location="recipients",
+        description="what providers of models, embeddings and web search, tool servers, web sites, notifications, "
+        "webhooks and traces received",
+    ),
+    UnreachedLocation(location="names of keys", description="names in the lists of API keys and of links to reports"),
+)
+"""What every receipt names, whether or not it contains the person."""
+
+
 class PersonErasureReceipt(Value):
     """The result of an erasure. It has no content, so it may be kept."""
 
@@ -55,6 +79,8 @@ class PersonErasureReceipt(Value):
     histories_deleted: int
     histories_left: tuple[str, ...]
     """Ids of workflows whose histories still contain the person."""
+    not_reached: tuple[UnreachedLocation, ...] = UNREACHED_LOCATIONS
+    """Places that were neither searched nor changed, and may contain the person."""
 
     @classmethod
     def from_erasure(cls, done: ErasureResult) -> "PersonErasureReceipt":

@@ -1,4 +1,6 @@
-"""The client of people: they see questions with the names that they wrote, where other readers see placeholders."""
+"""The client of people: they see questions with the names that they wrote, and calls of tools with the values that they
+send, where other readers see placeholders.
+"""
 
 from collections.abc import Sequence
 
@@ -10,7 +12,7 @@ from waystation.tasks.task import tenant_hash
 
 
 class OwnerClient(Client):
-    """A client whose titles show the words of the question.
+    """A client whose titles show the words of the question, and whose requests show what calls of tools send.
 
     Anyone who may read a tenant's documents may read these originals, too. Credentials stay replaced, since the vault
     does not have them. What goes to Temporal, to notifications and to models is built without this client.

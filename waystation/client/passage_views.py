@@ -40,6 +40,17 @@ async def load_source_view(client: Client, task_id: str, source: NumberedSource)
     return SourceView(source=source, passage=build_passage_view(lines, source.first_line, source.last_line))
 
 
+async def load_redacted_source_view(client: Client, task_id: str, source: NumberedSource) -> SourceView:
+    """Load the passage of a source as agents were shown it, whose lines the report cites.
+
+    Raises:
+        BadInput: the document is not among those of the task any more, or the key is unusable.
+        RedactionFailed: the text could not be redacted.
+    """
+    lines = (await client.get_redacted_document_text(task_id, source.document)).split("\n")
+    return SourceView(source=source, passage=build_passage_view(lines, source.first_line, source.last_line))
+
+
 async def build_exported_passages(
     client: Client, settings: Settings, task_id: str, sources: Sequence[NumberedSource], *, redacted: bool
 ) -> PassageViewResult:

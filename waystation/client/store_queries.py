@@ -11,7 +11,7 @@ from waystation.kernel.errors import BadInput, UnknownTask, WrongKey
 from waystation.kernel.scopes import ReadScope, TenantScope
 from waystation.kernel.text import FORGOTTEN
 from waystation.planning.plan import PLANNING_ID, Plan, find_share_errors
-from waystation.privacy.policy import RestoredText
+from waystation.privacy.policy import RestoredText, select_stricter_policy
 from waystation.runtime.sql_store import SqlStore
 from waystation.runtime.store_setup import (
     build_cipher_if_key_exists,
@@ -212,7 +212,7 @@ async def _restored(settings: Settings, store: SqlStore, text: str) -> RestoredT
 
 async def load_redacted_document_text(settings: Settings, task_id: str, name: str) -> str:
     """Load a document of this task as agents were shown it, with the lines of the submitted one: for readers who may
-    know no more than a model.
+    know no more than a model. If this process has another policy than the task was admitted under, the stricter counts.
 
     Args:
         settings: The settings, with the store, the tenant and the key.
@@ -233,10 +233,12 @@ async def load_redacted_document_text(settings: Settings, task_id: str, name: st
     from waystation.runtime.redaction_setup import build_redaction_config, create_redactor  # noqa: PLC0415
 
     async with aclosing(await open_store(settings)) as store:
-        reader = (await load_owned_task(store, build_reader_scope(settings.tenant), task_id)).ref.scope
+        row = await load_owned_task(store, build_reader_scope(settings.tenant), task_id)
+        reader = row.ref.scope
         documents = await store.list_documents(task_id, reader)
         key = await get_placeholder_key(store, settings)
-        redactor = create_redactor(settings, key)
+        admitted = None if row.progress is None else row.progress.privacy
+        redactor = create_redactor(settings, key, select_stricter_policy(settings.privacy, admitted))
         try:
             called = [one for one in documents if one.name == name]
             if not called and documents:

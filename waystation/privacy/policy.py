@@ -142,6 +142,11 @@ def _before_models(policy: RedactionPolicy) -> RedactionLevel:
             return RedactionLevel.SECRETS
 
 
+def select_stricter_policy(policy: RedactionPolicy, other: RedactionPolicy | None) -> RedactionPolicy:
+    """Return which of both policies replaces more before a model call; None: unknown."""
+    return policy if other is None else max(policy, other, key=_before_models)
+
+
 NAME_TYPES = frozenset({"PERSON", "LOCATION"})
 """Types that `RedactionLevel.NAMES` replaces and no lower level does."""
 

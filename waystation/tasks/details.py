@@ -52,6 +52,7 @@ def render_action_details(task_id: str, approval: ApprovalView, question: Action
         f"**{approval.agent} asks to call {question.tool}.** It is called once, with exactly these arguments:",
         indent(question.text, CODE_INDENT),
         format_hidden_call_hint(task_id, approval.agent, question),
+        _format_replaced_hint(task_id, question),
         deadline,
         f"To allow the call, send the signal `approve_budget` with\n\n```json\n{yes}\n```",
         f"To let the agent continue without it, send `deny_budget` with\n\n```json\n{no}\n```",
@@ -65,6 +66,14 @@ def format_hidden_call_hint(task_id: str, agent: str, question: ActionView) -> s
         return ""
     command = f"waystation transcript {task_id} --agent {agent}"
     return f"{question.hidden:,} more characters are not shown: `{command}` ends with the whole call."
+
+
+def _format_replaced_hint(task_id: str, question: ActionView) -> str:
+    """Return where a person can read the values that the question replaces and the call sends; otherwise empty."""
+    if not question.replaced:
+        return ""
+    count = format_count(len(question.replaced), "placeholder")
+    return f"It sends the values of {count} shown here: `waystation approvals {task_id}` shows them."
 
 
 UNPRICED = "price unknown"

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import BeforeValidator, JsonValue, PlainSerializer, WithJsonSchema
 
-from waystation.agents.action_approvals import ActionQuestion, PlaceholderResolution
+from waystation.agents.action_approvals import ActionQuestion, PlaceholderResolution, restore_question
 from waystation.agents.agent_run import BudgetForecast
 from waystation.agents.agent_status import AgentStatus
 from waystation.agents.delegation import get_parent_id
@@ -36,7 +36,7 @@ from waystation.kernel.value import UtcMoment, Value
 from waystation.memory.ports import Embedder, Memory
 from waystation.models.profiles import OFFLINE_MODEL
 from waystation.planning.plan import PLANNING_ID, PlanRevision, PlanVersion, ReportReview
-from waystation.privacy.policy import RedactionPolicy
+from waystation.privacy.policy import PLACEHOLDER_PATTERN, RedactionPolicy
 from waystation.security.untrusted import replace_control_characters
 from waystation.tasks.approvals import AnswerOrigin
 from waystation.tasks.progress import (
@@ -328,14 +328,30 @@ class ActionView(Value):
 
     tool: str
     text: str
-    """What the tool asks for, redacted."""
+    """What the tool asks for, redacted. Clients of people show the values that the call sends."""
     hidden: int
     """Number of characters that did not fit."""
+    replaced: tuple[int, ...] = ()
+    """Which placeholders in the text, counted from 0, stand for values that the call sends. It sends the others as they
+    are.
+    """
 
     @classmethod
     def from_question(cls, question: ActionQuestion) -> Self:
         """Build it from what a person reads of the call."""
-        return cls(tool=question.tool, text=question.text, hidden=question.hidden_characters)
+        return cls(
+            tool=question.tool, text=question.text, hidden=question.hidden_characters, replaced=question.replaced
+        )
+
+    def list_replaced_placeholders(self) -> tuple[str, ...]:
+        """Return the placeholders that stand for values which the call sends."""
+        found = PLACEHOLDER_PATTERN.findall(self.text) if self.replaced else []
+        return tuple([one for number, one in enumerate(found) if number in self.replaced])
+
+    def with_originals(self, originals: Mapping[str, str]) -> Self:
+        """Return the call with the values that it sends."""
+        restored = restore_question(self.text, self.replaced, originals)
+        return self.replace(text=restored.text, replaced=restored.replaced)
 
 
 class ApprovalView(Value):

@@ -9,6 +9,7 @@ import hmac
 from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import sha256
+from secrets import token_hex
 from time import monotonic
 from typing import Annotated, Literal, NamedTuple
 from urllib.parse import parse_qs
@@ -40,11 +41,15 @@ TRIES_AT_ONCE, TRIES_A_SECOND = 60, 1.0
 
 A right key signs in however many there were: otherwise anyone could lock out all others.
 """
+MAX_SIGNED_OUT = 10_000
+"""Maximum number of signed-out browsers of one key that are remembered."""
 MAX_TRACKED_ADDRESSES = 10_000
 """Number of addresses whose wrong keys are counted."""
 BODY_SECONDS = 120.0
 """Seconds within which the whole body of a request must arrive: 32 MB at 270 kB/s."""
 MAX_SIGN_IN_BYTES = 4_000
+SIGN_IN_BYTES = 16
+"""Random bytes that tell one sign-in from another."""
 OPEN_TO_ALL = ("/static/", "/shared/")
 """Static files of the pages, which have no data and which the sign-in page needs; and reports by a link whose secret
 is in the path.
@@ -147,6 +152,38 @@ class RateLimiter:
 _NO_PAGE_NAMED = RejectionInfo(403, "a change that a browser asks for names its page in `Origin`")
 
 
+class BrowserSession(NamedTuple):
+    """A browser that is signed in: until it signs out, or the server ends."""
+
+    key_id: str
+    """Id of the API key; empty for the token of this run."""
+    number: str
+    """Random, for this sign-in alone: signing out ends no other browser's."""
+
+
+class SignOutRegistry:
+    """Sessions of browsers that have signed out, so that a copy of their cookie is refused.
+
+    They are in memory only, because no cookie outlives the run that made it.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, dict[str, None]] = {}
+        """Numbers by key id, the newest last. If there are too many for a key, its oldest are dropped: only someone
+        with that key can cause it.
+        """
+
+    def add(self, session: BrowserSession) -> None:
+        """Refuse this session's cookie from now on."""
+        numbers = self._numbers.setdefault(session.key_id, {})
+        numbers[session.number] = None
+        if len(numbers) > MAX_SIGNED_OUT:
+            del numbers[next(iter(numbers))]
+
+    def __contains__(self, session: BrowserSession) -> bool:
+        return session.number in self._numbers.get(session.key_id, ())
+
+
 class AccessPolicy(Value):
     """Who may use the server, for one run of it."""
 
@@ -166,11 +203,6 @@ class AccessPolicy(Value):
         return frozenset(self.names or [f"{name}:{self.port}" for name in ("127.0.0.1", "localhost")])
 
     @property
-    def session_cookie(self) -> str:
-        """Cookie of a signed-in browser: not the token itself."""
-        return self._derived("cookie")
-
-    @property
     def assistants_token(self) -> str:
         """Token of assistants: it is valid for their path only, within what the settings allow."""
         return self._derived("assistants")
@@ -187,14 +219,16 @@ class AccessPolicy(Value):
         """Return whether this is the token."""
         return not self.names and _same(given, self.token)
 
-    def make_key_cookie(self, key_id: str) -> str:
-        """Return the cookie for an API key: its id, signed."""
-        return f"{key_id}.{self._derived(f'key {key_id}')}"
+    def make_cookie(self, session: BrowserSession) -> str:
+        """Return the cookie of a signed-in browser: its values, signed. It contains neither token nor key."""
+        values = f"{session.key_id}.{session.number}"
+        return f"{values}.{self._derived(f'cookie {values}')}"
 
-    def get_key_id_from_cookie(self, cookie: str) -> str:
-        """Return the key id of a cookie; empty if it is not one of ours."""
-        key_id = cookie.partition(".")[0]
-        return key_id if _same(cookie, self.make_key_cookie(key_id)) else ""
+    def parse_cookie(self, cookie: str) -> BrowserSession | None:
+        """Return the session of a cookie; None if it is not one of ours."""
+        key_id, _, rest = cookie.partition(".")
+        session = BrowserSession(key_id, rest.partition(".")[0])
+        return session if _same(cookie, self.make_cookie(session)) else None
 
     def is_csrf_token(self, given: str) -> bool:
         """Return whether a form is ours."""
@@ -301,6 +335,7 @@ class AccessGuard:
         self._access = access
         self._identities = identities
         self._client = told
+        self._signed_out = SignOutRegistry()
         self._rates, self._tries = RateLimiter(), RateLimiter(TRIES_AT_ONCE, TRIES_A_SECOND)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -391,6 +426,8 @@ class AccessGuard:
             case "POST", "/sign-in":
                 return await self._by_form(request)
             case "POST", "/sign-out":
+                if (session := self._access.parse_cookie(_cookie(request.headers))) is not None:
+                    self._signed_out.add(session)
                 answer = RedirectResponse("/", 303)
                 elsewhere = bool(self._access.names)
                 answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict", secure=elsewhere)
@@ -444,22 +481,23 @@ class AccessGuard:
     async def _known(self, path: str, headers: Headers) -> Principal | None:
         """Authenticate the request, by header before cookie."""
         owner = Principal(name="", tenant=self._access.tenant)
-        bearer, cookie = _bearer(headers), _cookie(headers)
+        bearer, session = _bearer(headers), self._access.parse_cookie(_cookie(headers))
         if bearer:
             if self._access.is_token(bearer) or self._access.is_assistant_request(path, bearer):
                 return owner
             return None if self._identities is None else await self._identities.find_principal(bearer)
-        if not self._access.names and _same(cookie, self._access.session_cookie):
-            return owner
-        key_id = self._access.get_key_id_from_cookie(cookie) if self._identities is not None else ""
-        key = self._identities.keys.find_valid_key(key_id) if key_id and self._identities is not None else None
+        if session is None or session in self._signed_out:
+            return None
+        if not session.key_id:
+            return None if self._access.names else owner
+        key = None if self._identities is None else self._identities.keys.find_valid_key(session.key_id)
         return None if key is None else key.principal
 
     def _signed_in(self, query: bytes) -> Response | None:
         """Redirect to the pages with a cookie, if the address has the token of this run."""
         given = _fields(query.decode("latin-1")).get("token", "")
         # A signed-in user may come by an address of an earlier run.
-        return self._with_cookie(self._access.session_cookie, "/") if self._access.is_token(given) else None
+        return self._with_cookie(self._new_cookie(), "/") if self._access.is_token(given) else None
 
     def _with_cookie(self, cookie: str, path: str) -> Response:
         answer = RedirectResponse(path, 303)
@@ -469,12 +507,15 @@ class AccessGuard:
 
     def _cookie_for(self, given: str, address: str) -> str | RejectionInfo:
         if self._access.is_token(given):
-            return self._access.session_cookie
+            return self._new_cookie()
         holder = self._identities.keys.find_principal(given) if self._identities is not None else None
         if holder is None or not holder.has_permission("read"):
             few = self._tries.try_acquire(address, monotonic())
             return RejectionInfo(401, _WRONG_KEY) if few else RejectionInfo(429, _TOO_MANY_TRIES)
-        return self._access.make_key_cookie(given.split("_")[1])
+        return self._new_cookie(given.split("_")[1])
+
+    def _new_cookie(self, key_id: str = "") -> str:
+        return self._access.make_cookie(BrowserSession(key_id, token_hex(SIGN_IN_BYTES)))
 
 
 READ_DOCUMENTS = ("/documents/read", "/documents/check")

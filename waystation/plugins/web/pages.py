@@ -1,5 +1,6 @@
 """The web pages: tasks with their pending requests, and one task with its plan, spending, requests and report."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from http import HTTPStatus
@@ -26,14 +27,21 @@ from waystation.client.agent_contexts import (
     format_passage_origin,
 )
 from waystation.client.file_previews import FilePreviews
-from waystation.client.passage_views import load_source_view
+from waystation.client.passage_views import load_redacted_source_view, load_source_view
 from waystation.client.store_queries import DEFAULT_TASK_LIMIT
 from waystation.context.audit import build_transcript_view
 from waystation.documents.document_loading import DocumentLoadResult, sanitize_document_name
 from waystation.documents.documents import SkippedItem, SourceDocument
 from waystation.kernel.amount import Amount, Limit
 from waystation.kernel.clock import utc_now
-from waystation.kernel.errors import BadInput, MemoryUnavailable, UnknownTask, Unreachable, WaystationError
+from waystation.kernel.errors import (
+    BadInput,
+    MemoryUnavailable,
+    RedactionFailed,
+    UnknownTask,
+    Unreachable,
+    WaystationError,
+)
 from waystation.memory.passages import MemoryExcerpt
 from waystation.plugins.web.access import (
     MAX_BODY_BYTES,
@@ -679,6 +687,8 @@ async def revoke_by_form(
 
 
 _SHARED_RATE = RateLimiter(SHARED_AT_ONCE, SHARED_A_SECOND)
+_SHARED_REDACTION = asyncio.Semaphore(1)
+"""A document that no agent has read is redacted for the page, which takes seconds and hundreds of megabytes."""
 
 
 @pages.get("/shared/{address}")
@@ -695,7 +705,8 @@ async def render_shared_page(
     tenants: TenantServiceProvider = request.app.state.tenants
     if shared is None:
         raise HTTPException(404, "this link is unknown, has expired, or was revoked: ask its sender for another")
-    client, link = await tenants.get_client(shared.tenant), shared.link
+    # A person without a key may know no more than the agents: neither the names in the title nor the original lines.
+    client, link = (await tenants.get_client(shared.tenant)).build_placeholder_client(), shared.link
     view = await client.get_last_known_task(link.task_id)
     report = await load_exported_report(client, view, link.version)
     if report is None:
@@ -704,10 +715,11 @@ async def render_shared_page(
     lines, remark = (), ""
     if cited is not None:
         try:
-            passage = (await load_source_view(client, link.task_id, cited)).passage
+            async with _SHARED_REDACTION:
+                passage = (await load_redacted_source_view(client, link.task_id, cited)).passage
             lines = tuple(line for line in passage.lines if line.is_cited)
-        except BadInput as gone:
-            remark = str(gone)
+        except (BadInput, RedactionFailed):
+            remark = "These lines cannot be shown: their document was replaced or removed, or cannot be redacted now."
     own = report.replace(account=())
     return HTMLResponse(
         render_template(

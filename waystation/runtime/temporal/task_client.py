@@ -197,6 +197,10 @@ UPDATE_TIMEOUT = timedelta(seconds=75)
 
 RUNNING_TASKS_QUERY = f'WorkflowType = "{names.TASK_WORKFLOW}" AND ExecutionStatus = "Running"'
 WAITING_TASKS_QUERY = f"{RUNNING_TASKS_QUERY} AND {names.PENDING_ATTRIBUTE} > 0"
+POSSIBLY_WAITING_TASKS_QUERY = (
+    f"{RUNNING_TASKS_QUERY} AND ({names.PENDING_ATTRIBUTE} > 0 OR {names.PENDING_ATTRIBUTE} IS NULL)"
+)
+"""Also tasks without the attribute: if a server lacks any of ours when a worker starts, its tasks set none."""
 
 ENDED_AS: Mapping[WorkflowExecutionStatus, TaskPhase] = {
     WorkflowExecutionStatus.CANCELED: TaskPhase.CANCELLED,
@@ -621,9 +625,11 @@ class TemporalTaskClient:
             )
 
     async def list_waiting_task_ids(self) -> tuple[str, ...]:
-        """Return ids of running tasks that wait for an answer; of all running tasks if the server cannot tell."""
+        """Return ids of running tasks that wait for an answer or do not show whether they do; of all running tasks if
+        the server cannot tell.
+        """
         try:
-            return await self._ids(WAITING_TASKS_QUERY)
+            return await self._ids(POSSIBLY_WAITING_TASKS_QUERY)
         except RPCError as error:
             if error.status != RPCStatusCode.INVALID_ARGUMENT:
                 raise
