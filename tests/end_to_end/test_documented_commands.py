@@ -54,7 +54,7 @@ ON_A_PLATFORM = (
     "waystation report TASK --brief",
     "waystation show TASK --verbose",
     "waystation cost TASK",
-    "waystation spending --since 7d --by task",
+    "waystation spending --since 6d --by task",
     "waystation spending --since 2026-11-01",
     "waystation session list",
     'waystation submit --session S "And what about timeouts?"',
