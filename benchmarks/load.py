@@ -304,7 +304,7 @@ def _show(rounds: Sequence[RoundResult], workers: WorkerFleet, answered: int) ->
     ]
     head = (
         "round",
-        "took",
+        "duration",
         "turns",
         "turns a second",
         "ratio",

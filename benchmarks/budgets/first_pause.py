@@ -158,8 +158,8 @@ def _show(what: str, rows: Sequence[Sequence[object]]) -> None:
     print_table(
         f"Share of the budget spent when a person is first asked, {what} ({describe_machine()})",
         (
-            "budget, of what the task spends",
-            "shares of steps to come",
+            "budget, in percent of the task's spending without a limit",
+            "shares of later steps",
             "asked",
             "median",
             "least",

@@ -11,18 +11,18 @@ def table(order: ChaosConfig, outcome: ChaosResult) -> str:
     rows = [
         ("seed", f"{order.seed}"),
         ("kills", f"{outcome.kills.total():,}"),
-        *((f"of them {victim}, {moment}", f"{count:,}") for (victim, moment), count in sorted(outcome.kills.items())),
+        *((f"killed: {victim}, {moment}", f"{count:,}") for (victim, moment), count in sorted(outcome.kills.items())),
         ("tasks", f"{outcome.tasks:,}"),
         ("pauses approved", f"{outcome.approvals:,}"),
-        ("turns answered", f"{outcome.turns:,}"),
-        ("wall time", f"{outcome.wall_s:,.0f} s, of it with kills {outcome.killing_s:,.0f} s"),
-        ("workers that ended by themselves and were started again", f"{outcome.worker_exits:,}"),
+        ("answered turns", f"{outcome.turns:,}"),
+        ("wall time", f"{outcome.wall_s:,.0f} s, of which {outcome.killing_s:,.0f} s with kills"),
+        ("workers that ended without being killed", f"{outcome.worker_exits:,}"),
         ("**calls for a turn whose reply was committed**", f"**{len(verdict.asked_again):,}**"),
         ("**turns lost**", f"**{len(verdict.lost):,}**"),
         ("**tasks not finished**", f"**{len(verdict.unfinished):,}**"),
         ("**intents shown as possibly billed**", f"**{verdict.intents:,}**"),
         ("**charges ≤ calls answered ≤ charges + open intents**", f"**{sandwich}**"),
-        ("the same for each turn, plan and task's summaries: exceptions", f"{len(verdict.unexplained):,}"),
+        ("exceptions, if this is checked for each turn, plan and task's summaries", f"{len(verdict.unexplained):,}"),
     ]
     return "\n".join(["| | |", "|---|---:|", *(f"| {name} | {value} |" for name, value in rows)])
 

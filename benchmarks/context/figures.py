@@ -12,7 +12,7 @@ PUBLISHED = {(50, 10_000): None, (100, 25_000): 12_000, (500, 125_000): 15_000, 
 """Tokens left, by messages and tokens; None: not compacted."""
 WINDOW = (DEFAULT_AGENT_BUDGET.tokens or 0) // 2
 """What an agent works in by default: half of what it starts with."""
-HEAD = ("messages", "tokens", "published", "ours, by itself", "ours, when asked to")
+HEAD = ("messages", "tokens", "published", "ours, automatic", "ours, on request")
 
 
 def prove() -> None:

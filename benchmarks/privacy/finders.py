@@ -65,7 +65,7 @@ THEIR_TYPES = {
 class DefaultPresidioFinder:
     """Presidio's default recognisers and pipeline, with the same spaCy model, and what it counts as found."""
 
-    name = "Presidio as it comes"
+    name = "unmodified Presidio"
 
     def __init__(self, *, patterns_only: bool = False) -> None:
         logging.getLogger("presidio-analyzer").setLevel(logging.ERROR)

@@ -77,7 +77,7 @@ def prove(arguments: Sequence[str]) -> None:
         if options.missed:
             _list(f"{finder.name}: missed", missed)
             _list(f"{finder.name}: found where nothing is", wrong)
-    head = ("who", "with a secret", "found in", "without one", "found in")
+    head = ("detector", "with a secret", "found in", "without one", "found in")
     print_table("Written examples of the rules of gitleaks", head, rows)
 
 

@@ -34,11 +34,11 @@ def prove() -> None:
         _scored(finder, corpus) for finder in (WaystationFinder(TextDestination.COMPRESSED), DefaultPresidioFinder())
     )
     rows = [(type_, ours.there[type_], *_of(ours, type_), *_of(theirs, type_)) for type_ in sorted(ours.there)]
-    head = ("type", "there", "recall", "precision", "F1", "Presidio's recall", "precision", "F1")
+    head = ("type", "values", "recall", "precision", "F1", "Presidio's recall", "precision", "F1")
     print_table(f"Found in {COUNT:,} sentences, seed {SEED}", head, rows)
     kept = [(kind, f"{ours.kept[kind]:,}", ours.touched[kind], theirs.touched[kind]) for kind in sorted(ours.kept)]
     total = ("**all**", f"{ours.kept.total():,}", ours.wrongly_replaced, theirs.wrongly_replaced)
-    print_table("Wrongly replaced", ("what must stay", "there", "ours", "Presidio as it comes"), [*kept, total])
+    print_table("Wrongly replaced", ("what must stay", "number", "ours", "unmodified Presidio"), [*kept, total])
     assert ours.wrongly_replaced == 0, ours.touched
     _speed([sentence.text for sentence in corpus])
 
@@ -61,15 +61,17 @@ def _speed(texts: Sequence[str]) -> None:
             _best(lambda: _ours(whole, TextDestination.TOOL_RESULT)),
             _best(lambda: patterns.find(chunks)),
         ),
-        "names too": (_best(lambda: _ours(whole, TextDestination.COMPRESSED)), _best(lambda: everything.find(chunks))),
+        "names, too": (_best(lambda: _ours(whole, TextDestination.COMPRESSED)), _best(lambda: everything.find(chunks))),
     }
     rows = [
         (what, f"{size / ours:,.0f}", f"{size / theirs:,.0f}", f"{theirs / ours:.1f}")
         for what, (ours, theirs) in timed.items()
     ]
-    print_table(f"Characters a second, {size:,} in one text", ("what", "ours", "Presidio as it comes", "times"), rows)
+    print_table(
+        f"Characters a second, {size:,} in one text", ("what", "ours", "unmodified Presidio", "times as fast"), rows
+    )
     ceiling = _ner(chunks)
-    names = timed["names too"][0]
+    names = timed["names, too"][0]
     print(
         f"\nThe language model alone, on the same chunks: {size / ceiling:,.0f}/s; ours is {ceiling / names:.0%} of it."
     )
@@ -83,7 +85,7 @@ def _by_processes(whole: Sequence[str]) -> None:
     for processes in PROCESSES:
         speeds = [len(whole[0]) / _best(partial(_ours, whole, place, processes)) for place in SPEED_PLACES]
         rows.append((str(processes) if processes else "none", *(f"{speed:,.0f}" for speed in speeds)))
-    head = ("child processes", "secrets and identifiers", "names too")
+    head = ("child processes", "secrets and identifiers", "names, too")
     print_table(f"Characters a second by processes, on {os.cpu_count()} cores", head, rows)
 
 

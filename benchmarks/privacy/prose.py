@@ -70,13 +70,13 @@ def prove() -> None:
             if what != "found":
                 print(f"{finder.name}, {what}: {' | '.join(texts)}", file=sys.stderr)
     head = (
-        "who",
+        "detector",
         "single names",
         "recall",
         "full names",
         "recall",
-        "replaced beside names",
-        "touched of those without",
+        "other words replaced in sentences with names",
+        "sentences without names that were changed",
     )
     print_table(f"Names that are words, in {len(corpus):,} sentences", head, rows)
 
