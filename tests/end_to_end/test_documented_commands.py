@@ -78,7 +78,7 @@ ON_A_PLATFORM = (
     "waystation eval questions.yaml --keep before.json",
     "waystation eval questions.yaml --window 8k --keep after.json",
     "waystation eval --compare before.json after.json",
-    "waystation diff TASK TASK",
+    "waystation diff EARLIER LATER",
     "waystation documents TASK",
     "waystation rewind TASK --agent research-1 --to m5",
     'waystation privacy find "Ada Lovelace"',
@@ -215,7 +215,7 @@ class Reader:
 
     def types(self, command: str, task: str = "") -> str:
         """Run it; returns what it printed."""
-        line = command.replace("TASK", task)
+        line = command.replace("TASK", task).replace("EARLIER", task).replace("LATER", task)
         for written, meant in MEANT.items():
             line = line.replace(written, meant)
         done = subprocess.run(

@@ -51,7 +51,7 @@ async def test_variables_name_another_namespace(harbour: str, tmp_path: Path, mo
     monkeypatch.setenv("TEMPORAL_NAMESPACE", "harbour")
     await assert_a_task_is_taken_in_namespace_harbour(tmp_path)
     elsewhere = await TemporalClient.connect(harbour)
-    assert len(await list_unusable_search_attributes(elsewhere)) == 5
+    assert len(await list_unusable_search_attributes(elsewhere)) == 6
 
 
 async def test_a_profile_names_another_namespace(harbour: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,6 +137,7 @@ async def test_attributes_are_known_by_the_namespace_where_the_operators_calls_a
     with run_refusing_temporal_server(("ListSearchAttributes", "AddSearchAttributes"), code) as server:
         server.aliases = {
             "Keyword01": "WaystationSession",
+            "Keyword02": "WaystationTenant",
             "Keyword12": "WaystationPhase",
             "Int01": "WaystationTokens",
             "Double01": "WaystationCostUsd",
