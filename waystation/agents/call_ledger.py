@@ -308,7 +308,9 @@ class MeteredModel:
         input_bound = call.worst_case.tokens - call.request.max_output
         priced = PricedCall(call.request.model, call.worst_case, call.prices, call.day, input_bound)
         waited = CallWaitTracker(call.request.model, self.meter, lambda what: self._report(fence, key, what))
-        reply, charge = await books.run_metered_call(fence, key, priced, lambda: self._answer_after_waits(call, waited))
+        reply, charge = await books.run_metered_call(
+            fence, key, priced, lambda: self._answer_after_waits(key.kind, call, waited)
+        )
         return reply, charge.replace(
             stop=reply.stop_name,
             dropped_thinking=reply.dropped_thinking,
@@ -360,10 +362,11 @@ class MeteredModel:
                 raise
             return None
 
-    async def _answer_after_waits(self, call: PreparedCall, waited: CallWaitTracker) -> ModelResponse:
+    async def _answer_after_waits(self, kind: CallKind, call: PreparedCall, waited: CallWaitTracker) -> ModelResponse:
         """Return the reply, after as many refusals as can be waited for here.
 
-        A refused call is certainly not billed, so the one intent covers all of its repetitions.
+        A refused call is certainly not billed, so the one intent covers all of its repetitions. Each refusal counts as
+        a failed call in the metrics.
         """
         while True:
             try:
@@ -378,6 +381,7 @@ class MeteredModel:
                 if not await self.waits.sleep(seconds):
                     raise
                 waited.end_wait(seconds)
+                self.meter.record_model_failure(kind, call.request.model, error)
 
     def _report(self, fence: Fence, key: CallKey, what: AgentPhase) -> None:
         agent = fence.run_id.rpartition("/")[2]
