@@ -78,14 +78,18 @@ class PhasedTasks:
             await self.submitter.submit(request, under=PHASES[phase].config, documents=DOCUMENTS)
         held = {self._get_held_id(wave, phase) for phase in self.phases if PHASES[phase].held}
 
+        async def list_missing() -> list[str]:
+            unasked = [task.id for task in self.list_waiting(wave) if not await list_open_requests(task)]
+            return [*sorted(held - self.holder.arrived), *unasked]
+
         async def stand() -> bool:
             await asyncio.sleep(LOOK_SECONDS)
-            if not held <= self.holder.arrived:
-                return False
-            asked = [bool(await list_open_requests(task)) for task in self.list_waiting(wave)]
-            return all(asked)
+            return not await list_missing()
 
-        await wait_until(stand)
+        try:
+            await wait_until(stand)
+        except TimeoutError as error:
+            raise AssertionError(f"{wave}: these did not reach their phase: {await list_missing()}") from error
 
     async def finish(self, wave: str) -> dict[tuple[str, str], TaskPhase]:
         """Release what is held, answer what is asked, and wait until all tasks have ended."""
