@@ -288,9 +288,9 @@ def reindex(
 ) -> None:
     """Rebuild memory with the configured embedder, from the passages in the store.
 
-    The old memory stays in use until the new one is complete. An interrupted run continues where it stopped. For
-    embedded memory, stop the workers first. For a Qdrant server, restart the workers afterwards, with the same
-    embedder.
+    The old memory stays in use until the new one is complete. If the command is interrupted, run it again: it continues
+    where it stopped. For embedded memory, stop the workers first. For a Qdrant server, restart the workers afterwards,
+    with the same embedder.
     """
     done = asyncio.run(_reindex(Settings(), with_refused=with_refused, rebuild=rebuild))
     if as_json:

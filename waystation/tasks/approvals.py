@@ -374,8 +374,8 @@ def _stay_under(approval_context: ApprovalContext, granted: Amount) -> None:
     if not approval_context.ceiling.can_cover(raised.amount):
         room = approval_context.ceiling.remaining_after(approval_context.limit.amount)
         raise ValueError(
-            f"it would raise the task to {format_limit(raised)}{_ABOVE}{format_limit(approval_context.ceiling)}: "
-            f"{format_limit(room)} left"
+            f"the grant would raise the task's budget to {format_limit(raised)}{_ABOVE}"
+            f"{format_limit(approval_context.ceiling)}: {format_limit(room)} left"
         )
 
 

@@ -163,7 +163,7 @@ class ContextEditor:
             ) from None
         if len(text) > MAX_INSTRUCTIONS_CHARACTERS:
             raise BadInput(
-                f"its instructions have {len(text):,} characters; they may have {MAX_INSTRUCTIONS_CHARACTERS:,}"
+                f"its instructions have {len(text):,} characters; the maximum is {MAX_INSTRUCTIONS_CHARACTERS:,}"
             )
         redactor = await load_task_redactor(desk.redactor, desk.store, request.run.scope)
         (redacted,) = await redactor.redact([text], TextDestination.WISH, request.run.tenant)

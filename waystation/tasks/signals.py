@@ -476,7 +476,7 @@ class UpdateResult(AnswerResult):
 
 
 CONTINUES = UpdateResult(
-    outcome="unseen", reason="the task continues as new: send it again, with the same id", continues=True
+    outcome="unseen", reason="the task continues as new: send the message again, with the same id", continues=True
 )
 ENDED = UpdateResult(outcome="refused", reason="the task ended before it read this, so it has no effect")
 
