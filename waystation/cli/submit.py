@@ -76,7 +76,7 @@ def submit(
         str | None, typer.Option(metavar="AMOUNT", help="Budget of the task: 600k (tokens), '$2' or '600k+$2'.")
     ] = None,
     agent_budget: Annotated[
-        str | None, typer.Option(metavar="AMOUNT", help="Budget of each agent at its start: 100k or '$0.30'.")
+        str | None, typer.Option(metavar="AMOUNT", help="Maximum budget that an agent starts with: 100k or '$0.30'.")
     ] = None,
     ceiling: Annotated[
         str | None, typer.Option(metavar="AMOUNT", help="Maximum that grants may raise the budget to: 2M or '$5'.")

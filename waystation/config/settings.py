@@ -172,7 +172,7 @@ class Settings(
     )
     agent_budget: WrittenBudget = Field(
         default=DEFAULT_AGENT_BUDGET,
-        description="Budget of each agent at its start, like 100k or $0.30. In dollars, the default is a sixth of the "
+        description="Maximum budget that an agent starts with, like 100k or $0.30. In dollars, the default is a sixth of the "
         "task's budget.",
     )
     mode: BudgetMode = Field(

@@ -296,7 +296,7 @@ class CompactionResult:
             notes.append("The last tool calls have no results yet. Add the results, or the API rejects the messages.")
         if unread := self._hidden_unread:
             kinds = ", ".join(f"{number:,} × {kind}" for kind, number in sorted(unread.items()))
-            notes.append(f"Hidden but not summarised, because they are not only text: {kinds}.")
+            notes.append(f"Hidden but not summarised, because the summariser reads only text: {kinds}.")
         for record in self._records:
             if isinstance(record, SummaryRecord):
                 notes += [f"The check of the summary added {what}." for what in record.added]
