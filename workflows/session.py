@@ -175,7 +175,9 @@ class SessionWorkflow:
         except ApplicationError:
             workflow.logger.warning("the workflow that asked for an admission is gone")
 
-    @workflow.signal(description='Limit all tasks together: {"tokens": 2000000, "usd": 50}; null removes a limit.')
+    @workflow.signal(
+        description='Set the limit of all tasks together: {"tokens": 2000000, "usd": 50}; null removes a limit.'
+    )
     async def set_session_limit(self, *sent: JsonValue) -> None:
         """Set the limit.
 

@@ -48,7 +48,8 @@ research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
              the longest reply
   if denied  research-1 ends with 3 notes; analysis continues with that; the
              report is partial
-  until      2026-11-21 21:00 UTC; after that, the request is overdue and keeps waiting
+  until      2026-11-21 21:00 UTC; after that, the request is overdue and keeps
+             waiting
   waystation report task-0123456789abcdef --draft
   waystation approve task-0123456789abcdef --request r1 --add 30000
   waystation deny task-0123456789abcdef --request r1 --finish partial
@@ -79,7 +80,8 @@ research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
              tokens reserved for 2 later steps
   left       158,800 tokens in the task: 89,500 tokens reserved for other steps,
              500 tokens for this agent, 68,800 tokens unreserved
-  minimum    900 tokens; with less, its next call does not fit, and the agent asks again
+  minimum    900 tokens; with less, its next call does not fit, and the agent
+             asks again
   so far     3 notes, which the draft contains
   waystation report task-0123456789abcdef --draft
   waystation approve task-0123456789abcdef --request r1 --add 30000

@@ -51,8 +51,7 @@ def _heading(context: NextPromptView) -> list[str]:
     ]
     if not context.system_known:
         said.append(
-            "Until a leg has ended, the sizes of the system prompt and the tools are estimates, without the tools of "
-            "the web and of tool servers."
+            "Until a leg has ended, system prompt and tools are estimated, without web tools and those of tool servers."
         )
     return said
 

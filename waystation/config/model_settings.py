@@ -121,8 +121,8 @@ class ModelSettings(SettingSection):
 
     resume_at_reset: bool = Field(
         default=False,
-        description="Whether a task that stops because the provider's account is exhausted continues without a person, "
-        "at the time at which the provider resets the account. Default: the task waits for a person.",
+        description="Whether a task that waits because the provider's account is exhausted continues without a person "
+        "when the provider resets the account. Default: the task waits for a person.",
     )
     model_limits: Annotated[dict[str, ModelLimits], NoDecode, WrittenTable] = Field(
         default={},

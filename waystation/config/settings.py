@@ -172,8 +172,8 @@ class Settings(
     )
     agent_budget: WrittenBudget = Field(
         default=DEFAULT_AGENT_BUDGET,
-        description="Maximum budget that an agent starts with, like 100k or $0.30. In dollars, the default is a sixth of the "
-        "task's budget.",
+        description="Maximum budget that an agent starts with, like 100k or $0.30. In dollars, the default is a "
+        "sixth of the task's budget.",
     )
     mode: BudgetMode = Field(
         default=BudgetMode.APPROVAL,

@@ -216,9 +216,9 @@ def _deliver(context: SignalContext, message: DeliverInput) -> DeliveryOrder:
     """
     denied = deny_all_requests(context.approval_context, message, context.now)
     if context.state.plan is None:
-        raise ValueError("it has no plan yet, so nothing can be delivered: wait, or cancel the task")
+        raise ValueError("the task has no plan yet, so nothing can be delivered: wait, or cancel the task")
     if context.state.delivery_requested:
-        raise ValueError("it was already asked to deliver: its agents finish what they have")
+        raise ValueError("the task was already asked to deliver, and its agents are finishing")
     task_message = TaskMessage(
         number=_next(context.state.task_messages), by=message.by, answer_id=message.answer_id, sent_at=context.now
     )
@@ -229,7 +229,7 @@ def _deliver(context: SignalContext, message: DeliverInput) -> DeliveryOrder:
 def _send_message(to: SignalContext, given: TaskMessageInput) -> PendingMessage:
     """Return the message with the next number, not stored yet."""
     if to.state.is_ending:
-        raise ValueError("the task is ending or has ended: none of its agents would receive it")
+        raise ValueError("the task is ending or has ended: none of its agents would receive the message")
     task_message = TaskMessage(
         number=_next(to.state.task_messages), by=given.by, answer_id=given.answer_id, sent_at=to.now
     )
@@ -454,7 +454,7 @@ class AnswerResult(Value):
     outcome: AnswerOutcome
     """`unseen`: it was sent and will be read, but no worker has answered for it yet; `waiting`: an edit waits for its
     agent's leg to end; `not_needed`: the request was closed meanwhile because its agent got budget elsewhere, and the
-    answer was for all open requests. Of the request itself that is the decision `withdrawn`.
+    answer was for all open requests. The request itself then has the decision `withdrawn`.
     """
     reason: str = ""
 
@@ -478,7 +478,7 @@ class UpdateResult(AnswerResult):
 CONTINUES = UpdateResult(
     outcome="unseen", reason="the task continues as new: send the message again, with the same id", continues=True
 )
-ENDED = UpdateResult(outcome="refused", reason="the task ended before it read this, so it has no effect")
+ENDED = UpdateResult(outcome="refused", reason="the task ended before it read the message, which has no effect")
 
 MAX_REASON_CHARACTERS_EACH = 200
 """Characters of what is said of one of several requests: 1,000 of them are one payload, of 2 MB at most."""
