@@ -160,7 +160,7 @@ def parse_plan(written: str) -> Plan:
         raise BadInput(f"the plan cannot be read: {'; '.join(faults)}") from error
     except (ValueError, RecursionError) as error:
         raise BadInput(
-            "the plan cannot be read: it has a number that is too long, or it is nested too deeply"
+            "the plan cannot be read: a number in it is too long, or its lists are nested too deeply"
         ) from error
     if faults := find_plan_errors(plan):
         raise BadInput(f"the plan cannot run: {'; '.join(faults)}")

@@ -300,9 +300,9 @@ APPROVAL = TaskSignal(
     ApproveInput,
     _approve,
     (
-        "Grant a budget request: "
-        '{"request_id": "research-1-1", "tokens": 20000, "by": "your name", "note": "why"}. tokens: the '
-        "requested amount, if left out."
+        "Approve a request for budget, a tool call or a plan: "
+        '{"request_id": "research-1-1", "tokens": 20000, "by": "your name", "note": "why"}. Without "tokens", the '
+        "requested amount is granted."
     ),
     permission="approve",
 )
@@ -310,8 +310,8 @@ DENIAL = TaskSignal(
     DENY_BUDGET,
     DenyInput,
     _deny,
-    'Deny a budget request: {"request_id": "research-1-1", "finish": "partial" or "cancel", "by": "your name", '
-    '"note": "why"}.',
+    'Deny a request for budget, a tool call or a plan: {"request_id": "research-1-1", "finish": "partial" or "cancel", '
+    '"by": "your name", "note": "why"}.',
     permission="approve",
 )
 DELIVERY = TaskSignal(
@@ -319,7 +319,7 @@ DELIVERY = TaskSignal(
     DeliverInput,
     _deliver,
     (
-        "End the task with what it has: all open requests are denied, and running agents are asked to submit their "
+        "End the task with what it has. All open requests are denied, and running agents are asked to submit their "
         'results: {"by": "your name", "note": "why"}.'
     ),
     permission="approve",
@@ -329,8 +329,8 @@ PLAN = TaskSignal(
     ReviewPlanInput,
     _review_plan,
     (
-        "Replace the plan that waits for approval with an edited one, which `waystation plan` puts into the "
-        "store before it sends this."
+        "Replace the plan that waits for approval with an edited one, which `waystation plan` stores before it "
+        "sends this message."
     ),
 )
 EDIT = TaskSignal(
@@ -339,7 +339,7 @@ EDIT = TaskSignal(
     _edit,
     (
         "Change the context of a running agent, between two legs: "
-        '{"action": "compact", "pin", "unpin" or "restore", "agent": "research-1", '
+        '{"action": "compact", "pin", "unpin", "restore" or "rewind", "agent": "research-1", '
         '"message": "m4" or "compaction": "its id", "by": "your name"}.'
     ),
 )
@@ -347,13 +347,13 @@ MESSAGE = TaskSignal(
     SEND_MESSAGE,
     TaskMessageInput,
     _send_message,
-    'Send a message to all agents, which each receives at its next turn: {"text": "…", "by": "your name"}.',
+    'Send a message to all agents; each receives it at its next turn: {"text": "…", "by": "your name"}.',
 )
 UPDATE = TaskSignal(
     UPDATE_DOCUMENTS,
     DocumentsUpdateInput,
     _update,
-    "New versions of the documents, which `waystation documents` puts into the store before it sends this.",
+    "Use new versions of the documents, which `waystation documents` stores before it sends this message.",
 )
 SIGNALS = {signal.name: signal for signal in (APPROVAL, DENIAL, DELIVERY, PLAN, EDIT, MESSAGE, UPDATE)}
 """All signals that people send to a task, by name."""
