@@ -363,7 +363,7 @@ def _told(answer: AnswerResult) -> str:
     return f"{answer.outcome}: {answer.reason}" if answer.reason else answer.outcome
 
 
-CLOSED_MESSAGE = "it is closed: make another Waystation()"
+CLOSED_MESSAGE = "this client is closed: make another Waystation()"
 
 
 class _Loop:

@@ -23,6 +23,6 @@ class IndexDocumentsWorkflow:
             so_far = await workflow.execute_activity_method(
                 DocumentActivities.index_next_slice,
                 so_far,
-                **with_summary(CONTEXT, f"remember documents, slice {so_far.slices + 1}"),
+                **with_summary(CONTEXT, f"index documents in memory, slice {so_far.slices + 1}"),
             )
         return so_far

@@ -79,7 +79,7 @@ class Interval(TypedDict):
     timeout_summary: str
 
 
-RECONCILE: Interval = {"timeout": timedelta(minutes=5), "timeout_summary": "look after open tasks"}
+RECONCILE: Interval = {"timeout": timedelta(minutes=5), "timeout_summary": "check open tasks"}
 
 
 def with_summary(config: ActivityConfig, summary: str) -> ActivityConfig:

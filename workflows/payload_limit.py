@@ -32,7 +32,7 @@ def _check(what: str, values: Sequence[object]) -> None:
     for payload in workflow.payload_converter().to_payloads(values):
         if (size := payload.ByteSize()) > MAX_PAYLOAD_BYTES:
             raise ApplicationError(
-                f"{what} would carry {size:,} bytes, and a payload may have {MAX_PAYLOAD_BYTES:,}",
+                f"{what} would have {size:,} bytes, but a payload may have at most {MAX_PAYLOAD_BYTES:,}",
                 type=TOO_LARGE,
                 non_retryable=True,
             )

@@ -35,17 +35,17 @@ class ErasePersonWorkflow:
         )
         await workflow.execute_activity_method(
             PersonErasureActivities.rewrite_passages,
-            **with_summary(CONTEXT, "write changed passages over what memory has"),
+            **with_summary(CONTEXT, "replace changed passages in memory"),
         )
         files = await workflow.execute_activity_method(
-            PersonErasureActivities.rewrite_reports, order, **with_summary(CONTEXT, "write files of reports anew")
+            PersonErasureActivities.rewrite_reports, order, **with_summary(CONTEXT, "rewrite files of reports")
         )
         deleted = await _without_histories(order)
         left = await workflow.execute_activity_method(
-            PersonErasureActivities.find_person, order, **with_summary(CONTEXT, "look for the person again")
+            PersonErasureActivities.find_person, order, **with_summary(CONTEXT, "search for the person again")
         )
         originals = await workflow.execute_activity_method(
-            PersonErasureActivities.drop_originals, order, **with_summary(CONTEXT, "take originals out of the vault")
+            PersonErasureActivities.drop_originals, order, **with_summary(CONTEXT, "delete originals from the vault")
         )
         return ErasureResult(
             order=order,
@@ -82,7 +82,7 @@ class ForgetTasksWorkflow:
             TaskRemovalActivities.forget_tasks, order, **with_summary(CONTEXT, f"forget {tasks} in the store")
         )
         await workflow.execute_activity_method(
-            TaskRemovalActivities.forget_passages, **with_summary(CONTEXT, "take passages out of memory")
+            TaskRemovalActivities.forget_passages, **with_summary(CONTEXT, "delete passages from memory")
         )
         if not order.everything:
             return ErasureReceipt(removed=found)
@@ -105,14 +105,14 @@ class RetentionWorkflow:
         """Run until the workers no longer have a retention setting."""
         while not workflow.info().is_continue_as_new_suggested():
             due = await workflow.execute_activity_method(
-                RetentionActivities.find_expired_tasks, **with_summary(SHORT, "look for tasks whose time is over")
+                RetentionActivities.find_expired_tasks, **with_summary(SHORT, "find tasks whose retention has ended")
             )
             if due.days is None:
                 return
             for order in due.orders:
                 await self._retire(order)
             workflow.set_current_details(_looked(due))
-            await workflow.sleep(RETENTION_INTERVAL, summary="until the next look")
+            await workflow.sleep(RETENTION_INTERVAL, summary="wait for the next check")
         workflow.continue_as_new()
 
     async def _retire(self, order: ForgetOrder) -> None:

@@ -36,7 +36,7 @@ from waystation.workflows.options import (
     with_summary,
 )
 
-LOOK: Interval = {"timeout": timedelta(minutes=15), "timeout_summary": "look whether the task was terminated"}
+LOOK: Interval = {"timeout": timedelta(minutes=15), "timeout_summary": "check whether the task was terminated"}
 """A task reports its end to the run. One that is terminated reports nothing."""
 FAILED = "ScheduledRunFailed"
 
@@ -89,7 +89,7 @@ class ScheduledRunWorkflow:
         request = AdmissionRequest(ref=task, reply_to=workflow.info().workflow_id)
         while self._answer is None:
             await workflow.execute_activity_method(
-                ScheduleActivities.request_admission, request, **with_summary(SHORT, f"hand {task.task_id} in")
+                ScheduleActivities.request_admission, request, **with_summary(SHORT, f"submit {task.task_id}")
             )
             with suppress(TimeoutError):
                 await workflow.wait_condition(
@@ -122,7 +122,7 @@ class ScheduledRunWorkflow:
     async def _look(self, task: TaskRef) -> ScheduledTaskStatus:
         self._task_has_ended = False
         return await workflow.execute_activity_method(
-            ScheduleActivities.get_task_status, task, **with_summary(SHORT, f"look at {task.task_id}")
+            ScheduleActivities.get_task_status, task, **with_summary(SHORT, f"read the state of {task.task_id}")
         )
 
     async def _fail(self, start: ScheduledRunInput, kind: str, words: str) -> NoReturn:

@@ -60,7 +60,7 @@ async def find_ended_tasks(*task_ids: str) -> tuple[TaskSettlement, ...]:
     found = await workflow.execute_activity_method(
         SessionActivities.reconcile_tasks,
         ReconcileRequest(task_ids=task_ids),
-        **with_summary(RECONCILIATION, "look after open tasks"),
+        **with_summary(RECONCILIATION, "check open tasks"),
     )
     return found.settled
 
@@ -135,7 +135,7 @@ class SessionWorkflow:
         """Validate the input. Raising here rejects the update; raising in the handler would hang the workflow."""
         self._require(TaskRef, sent)
 
-    @workflow.update(name="rewind_task", description="Let a finished task go on from a message of one of its agents.")
+    @workflow.update(name="rewind_task", description="Continue a finished task from a message of one of its agents.")
     async def rewind(self, *sent: JsonValue) -> SubmissionResult:
         """Continue a finished task from an earlier message. A running task is left as it is.
 
@@ -175,7 +175,9 @@ class SessionWorkflow:
         except ApplicationError:
             workflow.logger.warning("the workflow that asked for an admission is gone")
 
-    @workflow.signal(description='Limit all tasks together: {"tokens": 2000000, "usd": 50}; null lifts it.')
+    @workflow.signal(
+        description='Set the limit of all tasks together: {"tokens": 2000000, "usd": 50}; null removes a limit.'
+    )
     async def set_session_limit(self, *sent: JsonValue) -> None:
         """Set the limit.
 
@@ -431,7 +433,7 @@ async def record_task_refusal(ref: TaskRef, reason: str) -> None:
     await workflow.execute_activity_method(
         SessionActivities.store_refusal,
         session.RefusedTask(ref=ref, reason=reason),
-        **with_summary(ACCOUNT, "keep why a task was refused"),
+        **with_summary(ACCOUNT, "store why a task was rejected"),
     )
 
 

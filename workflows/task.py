@@ -393,12 +393,12 @@ class TaskWorkflow:
         """Return what the Temporal UI shows of the task."""
         return render_task_details(TaskView.from_progress(self._runtime.progress))
 
-    @workflow.query(description="The phase alone. Our clients ask for it before they send something.")
+    @workflow.query(description="Only the phase. Clients ask for it before they send a message.")
     def phase(self) -> TaskPhase:
         """Return the phase."""
         return self._runtime.state.phase
 
-    @workflow.signal(description="The session's answer to an ask of this task. Sent by the session.")
+    @workflow.signal(description="The session's answer to a budget request of this task. Sent by the session.")
     async def budget_answer(self, *sent: JsonValue) -> None:
         """Apply the session's answer to a budget request."""
         await self._runtime.wait_until_ready()

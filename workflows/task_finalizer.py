@@ -58,7 +58,7 @@ async def start_document_indexing(runtime: TaskRuntime) -> None:
     if not (start.config.remembered_characters and has_some):
         return
     wanted = IndexingState(ref=start.ref, max_characters=start.config.remembered_characters)
-    summary = f"documents of {start.ref.task_id} into memory"
+    summary = f"index the documents of {start.ref.task_id} in memory"
     await start_detached_child(
         IndexDocumentsWorkflow.run, wanted, make_indexing_workflow_id(start.ref.task_id), summary, again=True
     )
@@ -224,7 +224,7 @@ class TaskFinalizer:
         if not any(run.all_compactions.passages for run in self._runtime.state.runs.values()):
             return
         drained = await workflow.execute_activity_method(
-            MemoryActivities.drain_outbox, **with_summary(CONTEXT, "bring waiting passages into memory")
+            MemoryActivities.drain_outbox, **with_summary(CONTEXT, "write waiting passages to memory")
         )
         if drained.waiting:
             note = f"Memory does not answer: {drained.waiting} passages wait in the store and are written later."

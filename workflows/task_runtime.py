@@ -195,7 +195,7 @@ async def record_audit_entries(runtime: TaskRuntime, *entries: AuditEntry) -> No
     for batch in _batches(entries):
         request = AuditRequest(task_id=runtime.task_id, entries=batch)
         await workflow.execute_activity_method(
-            LedgerActivities.record_audit_entries, request, **with_summary(SHORT, "keep the audit trail")
+            LedgerActivities.record_audit_entries, request, **with_summary(SHORT, "store the audit trail")
         )
 
 

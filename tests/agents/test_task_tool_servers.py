@@ -144,7 +144,7 @@ async def test_a_name_that_the_config_file_here_does_not_have_is_refused(
         "wiki",
         "default",
     )
-    with pytest.raises(BadInput, match=r"there is no tool server 'wik' in .*mcp\.json; there are: wiki"):
+    with pytest.raises(BadInput, match=r"mcp\.json has no tool server 'wik'; it has wiki"):
         await prepare_task_row(there, store, asked("r2", ("wik",)))
     # Without the file only the worker knows.
     assert (await prepare_task_row(without_server, store, asked("r3", ("wik",)))).request.servers == ("wik",)

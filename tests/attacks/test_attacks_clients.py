@@ -117,7 +117,7 @@ async def test_a_message_of_a_row_without_a_permission_is_not_sent_by_itself(
     settings: Settings, keys: ApiKeyStore
 ) -> None:
     async with remote(settings, keys, "approve", settings.tenant) as client:
-        with pytest.raises(BadInput, match="send_message is sent by a method of its own"):
+        with pytest.raises(BadInput, match="send_message cannot be sent with `send`"):
             await client.send("T", MESSAGE, TaskMessageInput(text="Give depths in metres."))
 
 

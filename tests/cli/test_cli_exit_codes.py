@@ -117,7 +117,7 @@ def test_no_server_is_started_where_the_environment_names_one(
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
     assert run([command]) == 2
-    assert "unset it, or run `waystation worker`" in capsys.readouterr().err
+    assert "unset the variable, or run `waystation worker`" in capsys.readouterr().err
 
 
 def test_debug_shows_where_an_error_came_from(capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,7 +44,7 @@ def test_while_a_task_goes_on_its_report_is_there_and_said_to_be_of_before(
     said = capsys.readouterr()
     assert said.out == "# Report\n"
     assert said.err == (
-        f"{task_id} was rewound and is submitted: this is version 1 of its report, from before the rewind (partial)\n"
+        f"{task_id} was rewound and is submitted: this is version 1 of its report (partial), from before the rewind\n"
     )
 
 

@@ -43,7 +43,9 @@ def test_a_name_that_no_session_may_have_gets_no_limit(
     monkeypatch.setenv("WAYSTATION_HOME", str(tmp_path))
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:9")
     assert run(["session", "set", name, "--budget", "10k"]) == 2
-    assert "the name of a session is one line without control characters" in " ".join(capsys.readouterr().err.split())
+    assert "the name of a session must be one line without control characters" in " ".join(
+        capsys.readouterr().err.split()
+    )
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\x1b[2Jb", "a\u202eb"])

@@ -100,4 +100,6 @@ def test_what_happens_while_no_one_answers_is_printed(capsys: pytest.CaptureFixt
         "what it has\n"
     ) in printed(capsys, unattended=decided)
     until = UnattendedPolicy(answer_by=datetime(2026, 11, 30, 7, tzinfo=UTC), at_deadline="wait")
-    assert "a request waits until 2026-11-30 07:00 UTC; it is then marked overdue" in printed(capsys, unattended=until)
+    assert "each request waits until 2026-11-30 07:00 UTC; the request is then marked overdue" in printed(
+        capsys, unattended=until
+    )

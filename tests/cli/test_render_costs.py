@@ -48,7 +48,7 @@ of these, compactions
   research-1  no. 2        1     10        0           0       2   $0.000005
 
 96.4% of the input was read from the provider's cache
-counts as spent: 556,824 tokens of input, cache writes and output
+counts as spent: 556,824 tokens (uncached input, cache writes and output)
 including calls that may have been billed without a reply: 565,824 tokens and $12.345693
 research-1: turn-7 has no reply so far; possibly billed, 9,000 tokens at most\
 """)
@@ -64,8 +64,8 @@ def test_what_no_endpoint_reported_is_named_as_estimated() -> None:
 def test_who_answered_in_the_place_of_another_is_named() -> None:
     charge = make_paid_turn("research-1").charge.replace(answered_by="m-2")
     lines = format_cost_report(build_cost_breakdown([AgentCharge(agent="research-1", charge=charge)]), 80).splitlines()
-    assert lines[-1] == "large was requested, and the answer came as m-2"
-    assert "the answer came as" not in format_cost_report(paid(), 80)
+    assert lines[-1] == "large was requested, but the replies name m-2"
+    assert "the replies name" not in format_cost_report(paid(), 80)
 
 
 def test_searches_of_the_web_stand_below_what_they_cost() -> None:
@@ -102,7 +102,7 @@ of these, compactions
     cache: 0 written, 0 read
 
 96.4% of the input was read from the provider's cache
-counts as spent: 556,824 tokens of input, cache writes and output
+counts as spent: 556,824 tokens (uncached input, cache writes and output)
 including calls that may have been billed without a reply: 565,824 tokens and $12.345693
 research-1: turn-7 has no reply so far; possibly billed, 9,000 tokens at most\
 """)
@@ -143,4 +143,4 @@ def test_the_parts_of_a_bill_add_up_by_column_to_what_counts_as_spent() -> None:
     made = paid()
     assert sum((line.usage for line in made.lines), Usage()) == made.total.usage
     assert made.counted == Amount(tokens=1_264 + 456_789 + 98_771 + 9_000, micro_usd=made.total.cost_micro_usd or 0)
-    assert "counts as spent: 556,824 tokens of input, cache writes and output" in format_cost_report(made, 80)
+    assert "counts as spent: 556,824 tokens (uncached input, cache writes and output)" in format_cost_report(made, 80)

@@ -50,7 +50,8 @@ research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
              the longest reply
   if denied  research-1 ends with 3 notes; analysis continues with that; the
              report is partial
-  until      2026-11-21 21:00 UTC; after that it is overdue and keeps waiting
+  until      2026-11-21 21:00 UTC; after that, the request is overdue and keeps
+             waiting
   waystation report task-0123456789abcdef --draft
   waystation approve task-0123456789abcdef --request r1 --add 30000
   waystation deny task-0123456789abcdef --request r1 --finish partial
@@ -81,7 +82,8 @@ research-1 asks for 30,000 tokens more: it has spent 29,500 of 30,000 tokens
              tokens reserved for 2 later steps
   left       158,800 tokens in the task: 89,500 tokens reserved for other steps,
              500 tokens for this agent, 68,800 tokens unreserved
-  minimum    900 tokens; with less, its next call does not fit and it asks again
+  minimum    900 tokens; with less, its next call does not fit, and the agent
+             asks again
   so far     3 notes, which the draft contains
   waystation report task-0123456789abcdef --draft
   waystation approve task-0123456789abcdef --request r1 --add 30000
@@ -128,11 +130,11 @@ def test_a_deadline_that_has_passed_is_overdue_and_one_to_come_says_what_it_does
     assert [told(then, now) for now in (before, after) for then in ("partial", "wait", None)] == snapshot(
         [
             "until      2026-11-21 12:00 UTC; research-1 then delivers what it has",
-            "until      2026-11-21 12:00 UTC; after that it is overdue and keeps waiting",
+            "until      2026-11-21 12:00 UTC; after that, the request is overdue and keeps waiting",
             "until      2026-11-21 12:00 UTC",
             "overdue    since 2026-11-21 12:00 UTC: research-1 delivers what it has as soon as a worker runs",
-            "overdue    since 2026-11-21 12:00 UTC: it keeps waiting until someone answers",
-            "overdue    since 2026-11-21 12:00 UTC: it keeps waiting until someone answers",
+            "overdue    since 2026-11-21 12:00 UTC: the request keeps waiting until someone answers",
+            "overdue    since 2026-11-21 12:00 UTC: the request keeps waiting until someone answers",
         ]
     )
 

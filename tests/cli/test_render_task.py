@@ -188,7 +188,7 @@ def test_answers_and_refusals_are_told() -> None:
         (
             "task-0123456789abcdef is working",
             "research-1 asked for 30,000 tokens after 7 calls; 30,000 tokens approved by ada (name not verified)",
-            "Rejected: approve_budget: no request waits",
+            "Rejected `approve_budget`: no request waits",
         )
     )
 

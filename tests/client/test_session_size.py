@@ -68,6 +68,6 @@ async def test_the_same_request_again_is_measured_by_what_there_was_when_it_was_
 async def test_a_session_that_no_list_can_show_is_refused(name: str, without_server: Settings) -> None:
     without_server.home.mkdir()
     store = await SqlStore.open(without_server.database_url, utc_now)
-    with pytest.raises(BadInput, match="the name of a session is one line without control characters; "):
+    with pytest.raises(BadInput, match="the name of a session must be one line without control characters, and "):
         await prepare_task_row(without_server, store, follow_up(name))
     await store.aclose()

@@ -81,5 +81,5 @@ def test_anything_else_is_the_defaults_too_and_is_told(threshold: object) -> Non
     profile = CompactionProfile(threshold=threshold)
     assert profile.threshold_percent is None
     assert profile.threshold_fault == (
-        f"threshold {threshold} is neither a whole number from 5 to 100 nor -1: the default, 75, takes its place"
+        f"threshold {threshold} is neither a whole number from 5 to 100 nor -1, so the default, 75, is used"
     )

@@ -191,10 +191,10 @@ def test_thinking_that_one_call_could_spend_a_budget_on_is_refused(
         "WAYSTATION_THINKING, or WAYSTATION_ROLES__RESEARCH__THINKING for research only,",
         "--agent-budget",
     )
-    with pytest.raises(BadInput, match=f"set {everywhere} to {least}, or give a larger {larger}"):
+    with pytest.raises(BadInput, match=f"Set {everywhere} to {least}, or give a larger {larger}"):
         terms(asked, agent_model=COUNTING, thinking=thinking)
     with pytest.raises(
-        BadInput, match=f"set WAYSTATION_ROLES__RESEARCH__THINKING to {least}, or give a larger {larger}"
+        BadInput, match=f"Set WAYSTATION_ROLES__RESEARCH__THINKING to {least}, or give a larger {larger}"
     ):
         terms(asked, agent_model=COUNTING, roles={"research": {"thinking": thinking}})
     if least != "default":

@@ -90,7 +90,10 @@ class StubTaskClient(Client):
     ) -> AnswerResult:
         """See base class."""
         if amount is not None and amount.tokens > MAX_GRANT.tokens:
-            reason = "it would raise the task to 900,000 tokens, over its ceiling of 650,000 tokens: 50,000 tokens left"
+            reason = (
+                "the grant would raise the task's budget to 900,000 tokens, over its ceiling of 650,000 tokens: "
+                "50,000 tokens left"
+            )
             return AnswerResult(outcome="refused", reason=reason)
         self.requests = tuple(one for one in self.requests if one.request_id != request_id)
         return AnswerResult(outcome="approved", reason="")

@@ -87,7 +87,7 @@ def test_tasks_outlive_closed_terminals_and_ctrl_c_and_no_process_outlives_its_p
         wait_until(lambda: f"{task} is" in log.read_text(), 120, "what is watched")
         interrupted.send_signal(signal.SIGINT)
         assert wait_for_exit(interrupted, log) == 130
-        assert f"This does not stop the task: `waystation watch {task}` follows it again." in log.read_text()
+        assert f"The task continues: `waystation watch {task}` follows it again." in log.read_text()
 
         model.goes_on.set()
         wait_until(lambda: bool(shell.list_paid_turns()), 180, "a turn after all terminals were closed")

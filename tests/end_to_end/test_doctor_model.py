@@ -191,7 +191,7 @@ def test_a_passing_outage_is_no_fact_and_nothing_is_kept_of_it(
         assert run(["doctor", "--model", MODEL, "--yes", "--save"]) == 1
     said = capsys.readouterr()
     assert re.search(r"^--     tools  ", said.out, re.MULTILINE)
-    assert "Whether tasks can run there is not known" in said.out
+    assert "It is not known whether tasks can run there" in said.out
     assert "Nothing was saved" in said.err
     assert not (home / "config.toml").exists()
 
@@ -287,7 +287,7 @@ def test_nothing_is_asked_of_an_endpoint_without_a_yes(
         assert run(["doctor", "--model", MODEL]) == 2
         assert server.counts == 0
     said = capsys.readouterr()
-    assert re.search(r"about 9 calls of .*: about [\d,]+ tokens\. They count against no budget\.", said.err)
+    assert re.search(r"about 9 calls of .*, with about [\d,]+ tokens\. The calls count against no budget\.", said.err)
     assert "--yes" in said.err
     assert not said.out
 

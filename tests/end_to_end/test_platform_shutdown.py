@@ -28,7 +28,7 @@ def test_pages_are_served_as_long_as_the_platform_runs(ending: signal.Signals, t
     try:
         up = shell.run("up")
         address = str(shell.run_json("status")["pages"])
-        assert f"Pages            {address} (private link, valid for this run)" in up.stderr
+        assert f"Pages            {address} (private link, valid until the platform stops)" in up.stderr
         assert answers(address)
         assert shell.run("doctor").stdout.count(urlsplit(address).query) == 0
         run = read_run_file(shell.home / "run.json")

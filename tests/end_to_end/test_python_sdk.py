@@ -102,7 +102,7 @@ def test_a_task_from_a_script_and_from_a_notebook_whose_own_loop_runs(address: s
                 ws.submit(QUESTION)
             with pytest.raises(BadInput, match="question: it is empty; mode: "):
                 ws.submit("  ", [docs], mode="generous")
-        with pytest.raises(BadInput, match="it is closed"):
+        with pytest.raises(BadInput, match="this client is closed"):
             ws.tasks()
 
     asyncio.run(in_a_notebook())
@@ -172,7 +172,7 @@ def test_whoever_waits_when_it_is_closed_is_told_so(tmp_path: Path) -> None:
     ws.run_until_complete(partial(asyncio.sleep, 0.1))
     ws.close()
     waiting.join(30)
-    assert told == ["it is closed: make another Waystation()"]
+    assert told == ["this client is closed: make another Waystation()"]
 
 
 def test_where_nothing_runs_the_next_step_is_named(tmp_path: Path) -> None:

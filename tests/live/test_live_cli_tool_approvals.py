@@ -71,7 +71,7 @@ async def test_a_call_is_approved_by_its_request_and_not_unseen_and_not_by_an_am
         task, send = at.task.id, partial(approve, client, None)
         (waiting,) = await listed(client)
         with pytest.raises(
-            BadInput, match="harbours asks to call a tool: to approve the call, name it with --request, as above"
+            BadInput, match="harbours asks to call a tool: to approve the call, give this request's id to --request"
         ):
             await answer_request(client, AnswerCommand("approve", task, (), {}), send)
         told = capsys.readouterr().err

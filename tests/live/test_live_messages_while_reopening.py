@@ -115,7 +115,7 @@ async def test_a_message_to_a_task_that_cannot_be_reopened_is_refused_and_the_re
         stored = (await counter.store.get_task(task.id, SYSTEM_SCOPE)).progress
     assert BadInput.__name__ in failure
     assert [entry.reason for entry in trail if isinstance(entry, RejectedMessage)] == [
-        "the task is ending or has ended: none of its agents would receive it"
+        "the task is ending or has ended: none of its agents would receive the message"
     ]
     assert stored is not None
     assert stored.phase is TaskPhase.DONE

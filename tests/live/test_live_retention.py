@@ -69,7 +69,7 @@ async def test_what_ended_so_many_days_ago_is_forgotten_and_the_log_says_so(
         retention = server.get_workflow_handle(make_retention_workflow_id(await parts.store.get_store_id()))
 
         async def waits() -> bool:
-            return list_timer_summaries(await fetch_events(retention)) == ['"until the next look"']
+            return list_timer_summaries(await fetch_events(retention)) == ['"wait for the next check"']
 
         await wait_until(waits)
 

@@ -121,7 +121,7 @@ async def test_the_timeline_says_what_a_session_waits_for(server: Client, tmp_pa
         await counter.submit()
         await counter.get_task_handle().result()
         said = await fetch_events(counter.session)
-    assert set(list_timer_summaries(said)) == {'"look after open tasks"'}
+    assert set(list_timer_summaries(said)) == {'"check open tasks"'}
 
 
 async def test_a_grant_of_a_person_raises_the_session_too(server: Client, tmp_path: Path, redactor: Redactor) -> None:

@@ -191,7 +191,7 @@ async def test_a_connection_that_breaks_inside_a_stream_is_unavailable() -> None
 async def test_no_connection_at_all_is_unavailable() -> None:
     error = await error_of(httpx2.ConnectError("refused"))
     assert isinstance(error, ModelUnavailable)
-    assert str(error) == "the connection to the provider failed: nothing could be reached there"
+    assert str(error) == "the connection to the provider failed: no connection is possible"
 
 
 async def test_a_time_out_is_unavailable() -> None:

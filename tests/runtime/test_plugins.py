@@ -284,7 +284,7 @@ def test_doctor_warns_where_only_redactors_of_others_are_enabled(
 ) -> None:
     install_examples(tmp_path, monkeypatch)
     monkeypatch.setenv("WAYSTATION_PLUGINS", "tickets,-redaction")
-    finding = "built-in redaction is off, only other plug-ins redact: numbers of tickets"
+    finding = "built-in redaction is off, so only other plug-ins redact (numbers of tickets)"
     assert checks(capsys)["redaction"] == (False, finding)
 
 

@@ -150,14 +150,18 @@ def test_malformed_dollars_are_refused_with_a_reason_and_without_what_was_typed(
             Limit(tokens=619_999),
             TOKENS,
             snapshot(
-                "it would raise the task to 620,000 tokens, over its ceiling of 619,999 tokens: 19,999 tokens left"
+                "the grant would raise the task's budget to 620,000 tokens, over its ceiling of 619,999 tokens: "
+                "19,999 tokens left"
             ),
         ),
         (
             Limit(tokens=600_000, micro_usd=2_000_000),
             Limit(micro_usd=2_400_000),
             DOLLARS,
-            snapshot("it would raise the task to 600,000 tokens and $2.50, over its ceiling of $2.40: $0.40 left"),
+            snapshot(
+                "the grant would raise the task's budget to 600,000 tokens and $2.50, over its ceiling of $2.40: "
+                "$0.40 left"
+            ),
         ),
         (Limit(tokens=600_000, micro_usd=2_000_000), Limit(tokens=600_000), DOLLARS, None),
         (Limit(micro_usd=2_000_000), Limit(), DOLLARS, None),

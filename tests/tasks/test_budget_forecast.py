@@ -150,8 +150,8 @@ def test_an_average_is_told_as_precisely_as_it_is_meant(each: Amount, told: str)
         (Limit(tokens=200_900), "the task's ceiling leaves 900 tokens for grants: approve no more than that"),
         (
             Limit(tokens=200_899),
-            "the task's ceiling leaves 899 tokens for grants, too little for its next call: deny it, or cancel the "
-            "task",
+            "the task's ceiling leaves 899 tokens for grants, too little for its next call: deny the "
+            "request, or cancel the task",
         ),
     ],
 )

@@ -116,7 +116,7 @@ async def test_instructions_that_are_not_in_the_store_are_refused_before_anybody
         full_env, make_edit_request(full_env, action="compact", instructions="0" * 64), "It silted up."
     )
     assert (outcome.state, full_env.model.calls) == ("refused", 0)
-    assert outcome.reason.startswith("its instructions are not in the task's store: ")
+    assert outcome.reason.startswith("the instructions are not in the task's store: ")
 
 
 async def test_instructions_that_are_too_long_are_refused_before_anybody_is_asked(
@@ -125,7 +125,7 @@ async def test_instructions_that_are_too_long_are_refused_before_anybody_is_aske
     blob = await full_env.store.put_text("x" * (MAX_INSTRUCTIONS_CHARACTERS + 1), full_env.ref.scope)
     outcome = await edited(full_env, make_edit_request(full_env, action="compact", instructions=blob), "It silted up.")
     assert (outcome.state, full_env.model.calls) == ("refused", 0)
-    assert outcome.reason == "its instructions have 4,001 characters; they may have 4,000"
+    assert outcome.reason == "the instructions have 4,001 characters; the maximum is 4,000"
 
 
 async def test_pins_are_set_and_taken_back_once_each(full_env: AgentEnvironment) -> None:

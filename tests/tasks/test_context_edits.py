@@ -102,7 +102,7 @@ MALFORMED: dict[str, tuple[JsonValue, str]] = {
     ),
     "instructions in words": (
         {"action": "compact", "agent": "research-1", "instructions": "keep the tides"},
-        snapshot("instructions: it has signs that it may not have, or too many or few"),
+        snapshot("instructions: it has characters that are not allowed, or too many or too few"),
     ),
     "a text as message": (
         {**PIN, "message": "my secret"},

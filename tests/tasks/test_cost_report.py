@@ -127,7 +127,7 @@ def test_who_answered_in_the_place_of_another_is_named_once_for_each_model() -> 
     made = build_cost_breakdown([*others, make_paid_turn("b", model="small"), *others[1:2]])
     assert [line.answered_by for line in made.lines] == [("m-2", "m-1"), ()]
     assert made.total.answered_by == ()
-    assert made.list_model_substitutions == ["large was requested, and the answer came as m-2, m-1"]
+    assert made.list_model_substitutions == ["large was requested, but the replies name m-2, m-1"]
 
 
 def test_summaries_are_listed_one_by_one_with_their_keys() -> None:
@@ -164,9 +164,9 @@ def test_thinking_that_was_left_out_and_prefixes_that_were_not_read_are_on_the_b
     assert made.total.dropped_thinking == 4
     assert made.total.cache_misses == {"tools_changed": 2, "messages_changed": 1}
     shown = format_cost_report(made, 120)
-    assert "left out by the provider, because the text before them had changed: 4 blocks of thinking" in shown
+    assert "blocks of thinking that the provider left out, because the text before them had changed: 4" in shown
     assert "prefix not read from the cache, according to the provider: tools_changed (2 times)" in shown
-    assert "left out by the provider" not in format_cost_report(build_cost_breakdown([make_paid_turn("a")]), 120)
+    assert "the provider left out" not in format_cost_report(build_cost_breakdown([make_paid_turn("a")]), 120)
 
 
 def test_costs_are_shown_in_dollars() -> None:

@@ -24,7 +24,7 @@ def of(event: NotificationEvent) -> TaskNotification:
 def test_a_request_says_who_asks_for_how_much_and_how_to_answer() -> None:
     assert render_mrkdwn(REQUEST_NOTICE, PAGE) == (
         "*`harbours` asks for 2,387 tokens.* Its deadline is 2026-11-22 00:00 UTC. "
-        f"It works on {TASK}, which has spent 9,000 of 10,000 tokens. {ANSWER} · "
+        f"Its task is {TASK}, which has spent 9,000 of 10,000 tokens. {ANSWER} · "
         "<http://127.0.0.1:8233/namespaces/default/workflows/task-0123456789abcdef?a=1&amp;b=2|its page>"
     )
 
@@ -41,7 +41,7 @@ def test_a_request_that_no_budget_can_help_says_what_to_see_to() -> None:
     notice = REQUEST_NOTICE.replace(request=request)
     assert render_mrkdwn(notice, None) == (
         f"*`harbours` makes no more calls until someone resolves this:* {reason}. "
-        f"It works on {TASK}, which has spent 9,000 of 10,000 tokens. {ANSWER}"
+        f"Its task is {TASK}, which has spent 9,000 of 10,000 tokens. {ANSWER}"
     )
     assert build_webhook_fields(notice, None)["reason"] == reason
 
@@ -79,7 +79,9 @@ def test_a_request_that_no_grant_under_the_ceiling_can_help_names_what_is_left_t
     )
     told = render_mrkdwn(REQUEST_NOTICE.replace(request=PENDING_APPROVAL.replace(forecast=seen)), PAGE)
     assert "`waystation approve" not in told
-    assert "is enough for its next call: `waystation deny task-0123456789abcdef --request harbours-1` or " in told
+    assert (
+        "is enough for the agent's next call: `waystation deny task-0123456789abcdef --request harbours-1` or " in told
+    )
     assert "`waystation cancel task-0123456789abcdef`" in told
 
 

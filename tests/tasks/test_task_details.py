@@ -24,7 +24,7 @@ def test_what_people_see_of_a_paused_task() -> None:
 **research-2 asks for 30,000 tokens.** It has spent 29,500 of 30,000 tokens.
 
 - it buys: about 7 more calls at its average of 4,200 tokens, with room for the longest reply
-- minimum: 900 tokens; with less, its next call does not fit and it asks again
+- minimum: 900 tokens; with less, its next call does not fit, and the agent asks again
 - when it asked, the task had spent 41,200 tokens, with 1 of 4 steps finished; 60,000 tokens reserved for 2 later steps
 - so far: 3 notes
 - if denied: research-2 ends with 3 notes; analysis continues with that; the report is partial

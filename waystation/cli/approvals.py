@@ -176,7 +176,7 @@ def _only_one(typed: AnswerCommand, view: TaskView) -> str | None:
     if waiting and waiting[0].approval.action is not None and typed.command == "approve":
         print_message(format_request(waiting[0], local_now(), console.progress.width))
         raise BadInput(
-            f"{waiting[0].approval.agent} asks to call a tool: to approve the call, name it with --request, as above"
+            f"{waiting[0].approval.agent} asks to call a tool: to approve the call, give this request's id to --request"
         )
     return waiting[0].approval.request_id if waiting else None
 
@@ -189,7 +189,7 @@ def describe_insufficient_grant(amount: Amount | None, asked: ApprovalView, answ
         return ""
     return (
         f"{format_amount(amount)} may not be enough: the next call of {asked.agent} may need "
-        f"{format_amount(asked.needed)}. If its task has no unused budget, it asks again"
+        f"{format_amount(asked.needed)}. If its task has no unused budget, the agent asks again"
     )
 
 
@@ -370,7 +370,8 @@ def approve(
 ) -> None:
     """Approve a request for more budget, a tool call or a plan.
 
-    A granted amount is added to the task's budget. A tool call is approved once, and has to be named by `--request`.
+    A granted amount is added to the task's budget. To approve a tool call, name its request with
+    `--request`; the approval is for that one call.
     """
     amount = parse_amount(add, "--add") if add is not None else None
     options = {"--add": add, "--note": note, "--by": by}
@@ -391,7 +392,9 @@ _Finish = Literal["partial", "cancel"]
 @app.command()
 def deny(
     task: TaskArgument,
-    finish: Annotated[_Finish, typer.Option(help="Deliver what the agent has, or cancel the task.")] = "partial",
+    finish: Annotated[
+        _Finish, typer.Option(help="partial (deliver what the agent has) or cancel (stop the task).")
+    ] = "partial",
     request: RequestsOption = None,
     every: AllOption = False,
     note: DenialNoteOption = "",
@@ -423,7 +426,8 @@ def deny(
 def deliver(task: TaskArgument, note: NoteOption = "", by: ByOption = None, as_json: JsonOption = False) -> None:
     """End a task with a report of what it has: deny all its open requests, and ask its agents to submit their results.
 
-    Running agents receive this request at their next turn. The task asks nothing more. Its report is marked partial.
+    Running agents receive this request at their next turn. The task makes no more requests. Its report is marked
+    partial.
     """
     report_and_exit(asyncio.run(_deliver(task, note, by or getuser())), "refused", as_json=as_json)
 

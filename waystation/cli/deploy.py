@@ -60,14 +60,14 @@ def use_build(
 ) -> None:
     """Send new tasks to a build, and let the tasks of other builds move to it as soon as they can.
 
-    Its workers must run on all queues. It is safe to run repeatedly.
+    The build must have workers on all queues. The command is safe to run repeatedly.
     """
     _report(asyncio.run(_use(build_id)), as_json=as_json)
 
 
 @deploy.command("rollback")
 def roll_back(as_json: JsonOption = False) -> None:
-    """Send new tasks to the build that was current before, as `deploy use` does."""
+    """Send new tasks to the build that was current before, and let other tasks move to it, as `deploy use` does."""
     _report(asyncio.run(_use(None)), as_json=as_json)
 
 
@@ -114,5 +114,5 @@ def format_build(build: BuildStatus) -> str:
 def _format_workers(build: BuildStatus) -> str:
     missing = [name for name in (queue.removeprefix(QUEUE_PREFIX) for queue in QUEUES) if name not in build.queues]
     if len(missing) == len(QUEUES):
-        return "no workers" + (": start them, or its tasks wait for ever" if build.workflows else "")
+        return "no workers" + (": start some, or its tasks wait for ever" if build.workflows else "")
     return "workers on all queues" if not missing else f"no workers on {', '.join(missing)}"

@@ -80,11 +80,11 @@ def check_exposure(settings: Settings) -> tuple[bool, str]:
         return not paths, said[0]
     said.append(f"every user of this machine can reach {', '.join(ports)}")
     if not settings.encrypts_payloads:
-        said.append("they can read all data in Temporal and answer requests: set WAYSTATION_KEY")
+        said.append("other users can read all data in Temporal and answer requests: set WAYSTATION_KEY")
         return False, "; ".join(said)
     said.append(
-        "data in Temporal is encrypted, and answers without the key are rejected, but they can still end tasks: use a "
-        "Temporal server with authentication unless you trust them (docs/explanation/encryption.md)"
+        "data in Temporal is encrypted, and answers without the key are rejected, but other users can still end tasks: "
+        "use a Temporal server with authentication unless you trust them (docs/explanation/encryption.md)"
     )
     return not paths, "; ".join(said)
 
@@ -106,7 +106,7 @@ def _ports(settings: Settings) -> tuple[str, ...]:
         if run.codec_endpoint is not None:
             found.append(f"the codec server at {urlsplit(run.codec_endpoint).netloc}, which requires its secret path")
         if run.pages:
-            found.append(f"pages at {urlsplit(run.pages).netloc}, which require the token of this run")
+            found.append(f"pages at {urlsplit(run.pages).netloc}, which require the token in the private link")
     more = (("health", settings.health_address), ("metrics", settings.metrics_address))
     return (*found, *(f"{what} at {address}" for what, address in more if address is not None))
 
@@ -186,8 +186,8 @@ def _probed(model: str, *, save: bool, overflow: bool, yes: bool, as_json: bool)
         f", and {tokens:,} more if the endpoint accepts the long request" if tokens else ""
     )
     print_message(
-        f"This makes about {PROBE_CALLS + bool(tokens)} calls of {model} at {endpoint.url}: about {cost}. "
-        "They count against no budget."
+        f"This makes about {PROBE_CALLS + bool(tokens)} calls of {model} at {endpoint.url}, with about {cost}. "
+        "The calls count against no budget."
     )
     if not yes and not (can_ask() and asyncio.run(ask_confirmation("Continue? [y/N]"))):
         raise BadInput("not confirmed, so no call was made: add --yes to allow billed calls")
@@ -300,7 +300,7 @@ def _redaction(settings: Settings) -> CheckResult:
         return CheckResult(
             name="redaction",
             ok=False,
-            finding=f"built-in redaction is off, only other plug-ins redact: {finding}",
+            finding=f"built-in redaction is off, so only other plug-ins redact ({finding})",
             needed=False,
         )
     return CheckResult(name="redaction", ok=True, finding=finding)
@@ -333,7 +333,7 @@ def _children() -> CheckResult:
     except (OSError, ChildProcessFailedError):
         finding = "child processes cannot start, so documents cannot be read and texts cannot be redacted"
         return CheckResult(name="child processes", ok=False, finding=finding)
-    finding = f"documents, pages, tables and redaction run in processes without access to keys; {held.description}"
+    finding = f"documents are read and texts redacted in processes without access to keys; {held.description}"
     finding += f"; {describe_recognition(find_recognition_options())}"
     return CheckResult(name="child processes", ok=held.is_complete, finding=finding, needed=False)
 
@@ -413,7 +413,7 @@ async def _rate_limits(settings: Settings) -> tuple[CheckResult, ...]:
         status = build_limit_status(state, fixed.get((scope.endpoint, scope.model), NO_LIMITS), now)
         if status.limits.is_empty and not status.closed_for:
             continue
-        closed = f"; the provider wants no calls for {status.closed_for:,.0f} s" if status.closed_for else ""
+        closed = f"; the provider accepts no calls for {status.closed_for:,.0f} s" if status.closed_for else ""
         is_free = is_free and not status.waiting and not closed
         said.append(
             f"{scope.model} at {scope.endpoint} (account {scope.account[:6]}): {describe_limits(status.limits)} a "

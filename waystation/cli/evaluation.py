@@ -100,11 +100,13 @@ def evaluate_reports(
     window: Annotated[str | None, typer.Option(metavar="TOKENS", help="Context window of each agent, like 8k.")] = None,
     compare: Annotated[
         tuple[str, str] | None,
-        typer.Option(metavar="A B", help="Two configurations: each a result (.json), settings (.toml) or a model."),
+        typer.Option(metavar="A B", help="Two configurations, each a result (.json), settings (.toml) or a model."),
     ] = None,
     least: Annotated[
         list[str] | None,
-        typer.Option(metavar="METRIC=MEAN", help="Exit with 1 if the mean is lower, like facts=0.9; repeatable."),
+        typer.Option(
+            metavar="METRIC=MEAN", help="Exit with 1 if the mean of this metric is lower, like facts=0.9; repeatable."
+        ),
     ] = None,
     at_once: Annotated[int, typer.Option(metavar="N", min=1, max=32, help="Number of questions at a time.")] = 2,
     keep: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the result as JSON, for --compare.")] = None,
@@ -113,7 +115,7 @@ def evaluate_reports(
 ) -> None:
     """Score reports on questions with known answers. The scores are computed by code.
 
-    It uses a running platform, or starts one for the time of the evaluation. Requests for more budget are counted and
+    It uses a running platform, or starts one until the evaluation ends. Requests for more budget are counted and
     denied.
     """
     floors = [_floor(text) for text in least or ()]
@@ -323,7 +325,8 @@ def format_evaluation(found: Evaluation) -> str:
     lines.append(
         f"  {sum(answer.tokens for answer in answers):,} tokens, {cost}, "
         f"{sum(answer.seconds for answer in answers):,.0f} s; "
-        f"{format_count(sum(answer.compactions for answer in answers), 'compaction')} ({fewest} or more in each), "
+        f"{format_count(sum(answer.compactions for answer in answers), 'compaction')} (at least {fewest} for each "
+        "question), "
         f"{format_count(sum(answer.pauses for answer in answers), 'pause')}"
     )
     lines += [f"  failed: {answer.id} ({answer.fault})" for answer in found.failed]
@@ -332,7 +335,7 @@ def format_evaluation(found: Evaluation) -> str:
 
 def format_comparison(pairs: Sequence[MetricComparison]) -> str:
     """Format the comparison of two configurations, metric by metric."""
-    lines = ["Second compared with first, question by question (two-sided exact sign test without ties):"]
+    lines = ["The second compared with the first, question by question (two-sided exact sign test without ties):"]
     lines += [
         f"  {pair.measure:<10}{pair.first:.3f} to {pair.second:.3f} ({pair.second - pair.first:+.3f}); "
         f"better in {pair.better}, worse in {pair.worse} of {pair.questions}; p = {pair.p:.3f}"

@@ -129,7 +129,7 @@ async def watch_task(client: Client, task_id: str, answer_pause: AnswerPause) ->
         if is_started_by_this_process(Settings().run_file):
             print_message("The task continues when the demo's server runs again: `waystation up`")
         else:
-            print_message(f"This does not stop the task: `waystation watch {task_id}` follows it again.")
+            print_message(f"The task continues: `waystation watch {task_id}` follows it again.")
         raise
     except Unreachable as error:
         raise Unreachable(lost(error)) from error
@@ -161,7 +161,7 @@ def _what_is_lost(settings: Settings, task_id: str) -> Callable[[Unreachable], s
                 f"the platform was stopped; {task_id} is safe and continues after `waystation up`. Then follow it with "
                 f"`waystation watch {task_id}`"
             )
-        return f"{error}. {task_id} is safe: follow it with `waystation watch {task_id}` when the server answers"
+        return f"{error}. {task_id} is safe: follow it with `waystation watch {task_id}` when the server answers again"
 
     return lost
 
@@ -264,13 +264,16 @@ class DemoApprovalResponder:
         Requests that a person must see are denied.
         """
         if approval.about_plan:
-            print_message("No terminal to ask at: the demo approves its plan.")
+            print_message("No terminal to ask at: the demo approves the plan itself.")
             print_answer(await client.approve(task_id, request_id=approval.request_id, by="demo"), approval)
             return
         if approval.action is not None:
             print_message(f"No terminal to ask at: the demo denies the call of {approval.action.tool}.")
             print_answer(
-                await client.deny(task_id, request_id=approval.request_id, by="demo", note="nobody looked"), approval
+                await client.deny(
+                    task_id, request_id=approval.request_id, by="demo", note="no person looked at the call"
+                ),
+                approval,
             )
             return
         asked, room = approval.requested, self._room
@@ -319,12 +322,12 @@ def describe_shown_version(task_id: str, phase: TaskPhase, versions: Sequence[Re
     shown = select_shown_version(versions)
     if shown is None or (phase.over and shown == versions[-1]):
         return ""
-    this = f"this is version {shown.number} of its report, from before the rewind ({shown.phase})"
+    this = f"this is version {shown.number} of its report ({shown.phase}), from before the rewind"
     if not phase.over:
         return f"{task_id} was rewound and is {phase}: {this}"
     last = versions[-1]
     how = "cancelled" if last.phase is TaskPhase.CANCELLED else "failed"
-    there = f"version {last.number}, in {task_id}.v{last.number}.md, has its work up to then"
+    there = f"version {last.number}, in {task_id}.v{last.number}.md, has the work from after the rewind"
     return f"{task_id} was rewound and then {how}: {this}; {there}"
 
 

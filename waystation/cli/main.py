@@ -173,7 +173,9 @@ def _before_any_command(
     server: Annotated[
         str | None,
         typer.Option(
-            SERVER, metavar="URL", help="Address of a `waystation serve` to use; WAYSTATION_TOKEN grants access."
+            SERVER,
+            metavar="URL",
+            help="Address of a `waystation serve` to use, with the credential in WAYSTATION_TOKEN.",
         ),
     ] = None,
 ) -> None:

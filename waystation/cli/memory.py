@@ -115,7 +115,9 @@ def search(
     agent: Annotated[
         str | None, typer.Option("--agent", metavar="AGENT", help="Only this agent, like research-1.")
     ] = None,
-    kind: Annotated[str | None, typer.Option("--kind", metavar="KIND", help=f"Only {_ALL_KINDS}.")] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", metavar="KIND", help=f"Only passages of this kind: {_ALL_KINDS}.")
+    ] = None,
     since: Annotated[
         str | None,
         typer.Option(metavar="DATE", help="Only passages stored after this: a date (2026-11-01) or an age (2d)."),
@@ -267,7 +269,8 @@ def show_status(as_json: JsonOption = False) -> None:
     print_text(found.place)
     print_text(f"embedder {found.embedder} ({found.dimension or 'no'} dimensions)")
     print_text(
-        f"{points} points; {found.passages:,} passages in the store, {found.waiting:,} of them not yet in memory"
+        f"memory has {points} passages of this tenant; the store has {found.passages:,} of all tenants, "
+        f"{found.waiting:,} of them not yet in memory"
     )
     if found.refused:
         print_text(f"{format_count(len(found.refused), 'passage')} rejected: {', '.join(found.refused)}")
@@ -288,9 +291,9 @@ def reindex(
 ) -> None:
     """Rebuild memory with the configured embedder, from the passages in the store.
 
-    The old memory stays in use until the new one is complete. An interrupted run continues where it stopped. For
-    embedded memory, stop the workers first. For a Qdrant server, restart the workers afterwards, with the same
-    embedder.
+    The old memory stays in use until the new one is complete. If the command is interrupted, run it again: it continues
+    where it stopped. For embedded memory, stop the workers first. For a Qdrant server, restart the workers afterwards,
+    with the same embedder.
     """
     done = asyncio.run(_reindex(Settings(), with_refused=with_refused, rebuild=rebuild))
     if as_json:

@@ -92,10 +92,13 @@ class EvaluationJson(RecallMetrics):
 
 def evaluate(
     conversation: Annotated[
-        Path, typer.Option(metavar="FILE", help="JSON Lines of messages: id, role or speaker, text, time?, session?")
+        Path,
+        typer.Option(
+            metavar="FILE", help="JSON Lines of messages: id, role or speaker, text; optionally time, session."
+        ),
     ],
     queries: Annotated[
-        Path, typer.Option(metavar="FILE", help="JSON Lines of questions: id, text, relevant (ids of messages)")
+        Path, typer.Option(metavar="FILE", help="JSON Lines of questions: id, text, relevant (ids of messages).")
     ],
     tokens: Annotated[
         str, typer.Option(metavar="N,N…", help="Token limits for recall, separated by commas.")

@@ -86,7 +86,7 @@ ServersOption = Annotated[
     typer.Option(
         "--servers",
         metavar="NAMES",
-        help="MCP servers to use: names like a,b; the usual ones and c: default,c; or none.",
+        help="MCP servers to use, like a,b. `default,c` adds c to the usual ones; `none` uses none.",
     ),
 ]
 RequestIdOption = Annotated[

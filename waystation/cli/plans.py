@@ -121,7 +121,7 @@ def _remarks(planned: PlannedTask) -> list[str]:
     lines += [f"Step {step.id} may spend {format_limit(step.limit)}." for step in planned.task.steps]
     if (left := planned.task.pending_plan_limit) is not None:
         lines.append(
-            f"All steps together may spend {format_limit(left)}. Set the share of one with "
+            f"All steps together may spend {format_limit(left)}. Set the share of a step with "
             "`share: 40k`, `share: $0.40` or `share: 25%`."
         )
     if seen is not None:
@@ -159,7 +159,9 @@ def parse_plan(written: str) -> Plan:
         faults = (f"{_place(fault.place)}: {fault.words}" for fault in extract_validation_faults(error))
         raise BadInput(f"the plan cannot be read: {'; '.join(faults)}") from error
     except (ValueError, RecursionError) as error:
-        raise BadInput("the plan cannot be read: a number is too long, or it is nested too deeply") from error
+        raise BadInput(
+            "the plan cannot be read: a number in it is too long, or its lists are nested too deeply"
+        ) from error
     if faults := find_plan_errors(plan):
         raise BadInput(f"the plan cannot run: {'; '.join(faults)}")
     return plan

@@ -176,7 +176,7 @@ def validate_no_named_server() -> None:
     if has_server_in_environment():
         raise BadInput(
             "the environment names a Temporal server (TEMPORAL_ADDRESS or TEMPORAL_PROFILE), but `dev` starts its own: "
-            "unset it, or run `waystation worker` against that server"
+            "unset the variable, or run `waystation worker` against that server"
         )
 
 
@@ -231,13 +231,13 @@ def print_run_info(run: RunFile) -> None:
     print_message(f"Temporal UI      {run.ui_url or '-'}")
     print_message(f"Temporal server  {run.address}")
     if run.pages:
-        print_message(f"Pages            {run.pages} (private link, valid for this run)")
+        print_message(f"Pages            {run.pages} (private link, valid until the platform stops)")
     for remark in run.remarks:
         print_message(remark)
     if run.codec_endpoint is not None:
         print_message(
             "Payloads are encrypted. To read them in the Temporal UI, open its codec server settings, choose "
-            f'"Use my browser setting" and enter {run.codec_endpoint} (private link, valid for this run)'
+            f'"Use my browser setting" and enter {run.codec_endpoint} (private link, valid until the platform stops)'
         )
 
 
@@ -265,10 +265,12 @@ async def _dev(settings: Settings) -> None:
         async with run_platform_locally(settings) as run:
             print_run_info(run)
             print_message(f"Home folder      {settings.home}")
-            print_message('Next, in another terminal: waystation submit "your question" --docs FOLDER. Ctrl-C stops.')
+            print_message(
+                'Next, in another terminal: waystation submit "your question" --docs FOLDER. Press Ctrl-C to stop.'
+            )
             await wait_until_server_ends(run)
     except asyncio.CancelledError:
-        print_message("Stopped. Tasks continue when it runs again.")
+        print_message("Stopped. Tasks continue when the platform runs again.")
 
 
 WIND_DOWN_SECONDS = 40
@@ -287,7 +289,7 @@ def down() -> None:
     # The workers' process takes its server with it; the server is ended here only where that process was killed.
     running = [mark for mark in (run.workers, run.server) if _end(mark)]
     remove_run_file(settings.run_file, run)
-    print_message("Stopped. Tasks continue after `waystation up`." if running else "Nothing was running any more.")
+    print_message("Stopped. Tasks continue after `waystation up`." if running else "Nothing is running here any more.")
 
 
 def _end(mark: ProcessIdentity) -> bool:
@@ -387,7 +389,7 @@ def _text(found: StatusJson) -> str:
         rows += [("Workers", f"no worker polls {queues}; start `waystation worker`" if queues else "poll every queue")]
         rows += [("Waiting requests", f"{found.waiting_approvals or 0} (`waystation approvals`)")]
     rows += [("Home folder", found.home)]
-    rows += [("Model", "built-in offline model" if found.offline else "chosen by the settings and your key")]
+    rows += [("Model", "built-in offline model" if found.offline else "the models in the settings; default: Claude")]
     return "\n".join(f"{label:<17}{value}" for label, value in rows)
 
 
@@ -464,7 +466,10 @@ def _start(log: Path) -> subprocess.Popen[bytes]:
 def worker(
     queues: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="Poll only these queues: workflows,agents,context. Needs QDRANT_URL."),
+        typer.Option(
+            metavar="NAMES",
+            help="Queues to poll; default: workflows,agents,context. Fewer queues need QDRANT_URL.",
+        ),
     ] = None,
 ) -> None:
     """Run workers until Ctrl-C, for the server in TEMPORAL_ADDRESS or the Temporal profile."""

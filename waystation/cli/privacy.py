@@ -102,7 +102,7 @@ def redact(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print a text with its private values replaced, as before a summary, or as for another PLACE.
+    """Print a text with its private values replaced: as for a summary, or as for the destination PLACE.
 
     With --json, the output has the text and the replaced spans, with offsets in characters of the input. Workers with
     the same key and tenant use the same placeholders. If neither this machine nor the store has a key, one is created
@@ -394,7 +394,7 @@ async def _printed_again(value: str, kind: str | None) -> PersonErasureReceipt |
             await require_workers(client)
         receipt = await load_last_receipt(search)
     if receipt is None:
-        print_message("Temporal knows no completed erasure of this value (it deletes old workflows).")
+        print_message("Temporal has no completed erasure of this value. It deletes old workflows, receipts included.")
     return receipt
 
 

@@ -132,7 +132,7 @@ def render_task_screen(view: TaskView, now: datetime, width: int) -> RenderableT
     lines += [Text(format_request(one, now, width), style="yellow") for one in list_pending_approvals(view)]
     lines += [_words(line) for line in _messages(view)]
     lines += [_words(edit.text, "yellow") for edit in view.context_edits if edit.state == "waiting"]
-    lines += [_words(f"Rejected: {rejected.signal}: {rejected.reason}", "red") for rejected in view.rejected_messages]
+    lines += [_words(f"Rejected `{rejected.signal}`: {rejected.reason}", "red") for rejected in view.rejected_messages]
     if view.session:
         lines.append(_words(f"Session {view.session}", "dim"))
     if view.remark:
@@ -179,10 +179,14 @@ def _oversight(view: TaskView) -> list[str]:
 
 
 def _not_in_memory(view: TaskView) -> list[str]:
-    waiting = [f"{format_count(view.passages_pending, 'passage')} wait for memory."] if view.passages_pending else []
+    waiting = (
+        [f"{format_count(view.passages_pending, 'passage')} wait to be added to memory."]
+        if view.passages_pending
+        else []
+    )
     refused = [f"Memory rejects passage {passage_id}." for passage_id in view.passages_rejected]
     beyond = view.unindexed_characters
-    left_out = [f"The last {beyond:,} characters of its documents are not in memory."] if beyond else []
+    left_out = [f"The last {beyond:,} characters of the task's documents are not in memory."] if beyond else []
     return waiting + refused + left_out
 
 
@@ -299,7 +303,7 @@ def render_changes(before: TaskView | None, view: TaskView, now: datetime, width
         lines += _earlier(len(answered), "answer") + _earlier(len(refused), "rejected message")
     else:
         lines += [format_request_and_answer(one, over=False) for one in answered]
-        lines += [f"Rejected: {rejected.signal}: {rejected.reason}" for rejected in refused]
+        lines += [f"Rejected `{rejected.signal}`: {rejected.reason}" for rejected in refused]
     lines += _new(before.waiting_for if before is not None else (), view.waiting_for)
     if view.remark and (before is None or before.remark != view.remark):
         lines.append(view.remark)
@@ -384,7 +388,7 @@ def format_message(message: Message, remarks: Sequence[str] = ()) -> str:
 
     Only headings and labels of ours begin a line: every other line is indented, so that no text looks like one.
     """
-    declined = f"declined ({message.refusal}), not sent again" if message.refusal else ""
+    declined = f"declined ({message.refusal}), not sent to the model again" if message.refusal else ""
     return "\n".join(
         [
             " · ".join([f"[{message.id}] {message.role}", *filter(None, [message.fallback_model, declined]), *remarks]),
@@ -515,7 +519,7 @@ def _remarks(bill: CostBreakdown) -> list[str]:
     usage = bill.total.usage
     if bill.possibly_billed:
         remarks.insert(0, f"including calls that may have been billed without a reply: {format_amount(bill.counted)}")
-    remarks.insert(0, f"counts as spent: {usage.fresh:,} tokens of input, cache writes and output")
+    remarks.insert(0, f"counts as spent: {usage.fresh:,} tokens (uncached input, cache writes and output)")
     if usage.searches:
         remarks.append(f"web searches by the provider, included in this cost: {usage.searches:,}")
     if usage.estimated:
@@ -527,7 +531,7 @@ def _remarks(bill: CostBreakdown) -> list[str]:
         remarks.append(f"waited for the provider's rate limit, all calls together: {waited / 1000:,.1f} s")
     if dropped := bill.total.dropped_thinking:
         remarks.append(
-            f"left out by the provider, because the text before them had changed: {dropped:,} blocks of thinking"
+            f"blocks of thinking that the provider left out, because the text before them had changed: {dropped:,}"
         )
     remarks += [
         f"prefix not read from the cache, according to the provider: {reason} ({times:,} times)"
@@ -553,7 +557,10 @@ def format_prices(known: Sequence[Price]) -> str:
     ordered = sorted(known, key=lambda price: (price.model, price.since))
     return "\n\n".join(
         "\n".join(
-            [f"For a million tokens: {source}", *(_price_text(price) for price in ordered if price.source == source)]
+            [
+                f"Prices for a million tokens, from {source}",
+                *(_price_text(price) for price in ordered if price.source == source),
+            ]
         )
         for source in sources
     )
@@ -563,7 +570,9 @@ def _price_text(price: Price) -> str:
     since = "" if price.since == date.min else f" from {price.since} on"
     rates, longer = price.rates, price.long_prompts
     cached = f"cache {_rate(rates.cache_write)} written, {_rate(rates.cache_read)} read"
-    dearer = "" if longer is None else f"; with more than {longer.over:,} of prompt {_in_and_out(longer.rates)}"
+    dearer = (
+        "" if longer is None else f"; if the prompt has more than {longer.over:,} tokens, {_in_and_out(longer.rates)}"
+    )
     return f"{price.model}{since}: {_in_and_out(rates)}, {cached}{dearer}"
 
 

@@ -51,7 +51,7 @@ def _heading(context: NextPromptView) -> list[str]:
     ]
     if not context.system_known:
         said.append(
-            "System prompt and tools are estimated, without tools of the web and of servers, until a leg has ended."
+            "Until a leg has ended, system prompt and tools are estimated, without web tools and those of tool servers."
         )
     return said
 
@@ -95,7 +95,7 @@ def _compaction(one: CompactionView, kinds: dict[str, str]) -> str:
     if one.hidden_by:
         parts.append(_by("hidden", one.hidden_by, kinds))
     if what := [*(f"added {what}" for what in one.added), *(f"removed {what}" for what in one.removed)]:
-        parts.append(f"the check {', '.join(what)}")
+        parts.append(f"the check of the summary {', '.join(what)}")
     return "\n".join([" · ".join(parts), *([format_indented_text(one.text)] if one.text else []), ""])
 
 
@@ -164,6 +164,6 @@ def format_probe_table(probed: ProbeResult) -> Iterator[str]:
 
 def _verdict(probed: ProbeResult) -> str:
     if not probed.is_conclusive:
-        return "Whether tasks can run there is not known: ask again when it answers."
+        return "It is not known whether tasks can run there: test again when the endpoint answers."
     cause = probed.capabilities.unfit_reason
     return f"No task can run there: {cause}." if cause else "Tasks can run there."

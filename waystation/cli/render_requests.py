@@ -191,12 +191,12 @@ def _deadline(one: PendingApproval, answer_by: datetime, now: datetime) -> tuple
             case "partial":
                 return "until", f"{moment}; {agent} then {delivers}"
             case "wait":
-                return "until", f"{moment}; after that it is overdue and keeps waiting"
+                return "until", f"{moment}; after that, the request is overdue and keeps waiting"
             case None:
                 return "until", moment
     if one.at_deadline == "partial":
         return "overdue", f"since {moment}: {agent} {delivers} as soon as a worker runs"
-    return "overdue", f"since {moment}: it keeps waiting until someone answers"
+    return "overdue", f"since {moment}: the request keeps waiting until someone answers"
 
 
 def _so_far(forecast: BudgetForecastView) -> str:

@@ -111,7 +111,9 @@ def add(
     zone: Annotated[str, typer.Option(metavar="ZONE", help="Time zone of --cron, like Europe/Oslo.")] = "UTC",
     overlap: Annotated[
         Overlap,
-        typer.Option(metavar="ACTION", help="If a run is in progress: skip, buffer-one, buffer-all or allow-all."),
+        typer.Option(
+            metavar="ACTION", help="If a run is due while one is in progress: skip, buffer-one, buffer-all, allow-all."
+        ),
     ] = "skip",
     catch_up: Annotated[
         str, typer.Option(metavar="TIME", help="Start missed runs that are at most this late.")
@@ -127,7 +129,7 @@ def add(
 ) -> None:
     """Add a schedule for a question. Each run is a task of the session with its own budget.
 
-    Each report begins with the changes since the last one. A run without any changes starts no task.
+    Each report begins with the changes since the last one. A run that finds no changes starts no task.
     """
     settings, paths = Settings(), tuple(str(path.expanduser().absolute()) for path in docs)
     request = TaskRequest(

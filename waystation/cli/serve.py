@@ -288,7 +288,9 @@ def make(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Who uses the key; audits show it as a verified name.")],
     role: Annotated[
         KeyRole,
-        typer.Option(metavar="ROLE", help="read, submit (and steer), approve (everything), or assistant (only MCP)."),
+        typer.Option(
+            metavar="ROLE", help="read; submit (also steer tasks); approve (everything); or assistant (only MCP)."
+        ),
     ] = "read",
     tenant: Annotated[
         str | None,
@@ -363,7 +365,7 @@ def _secrets() -> None:
 
 @secrets_app.command("set")
 def set_secret(name: SecretArgument) -> None:
-    """Store a secret, or replace it. It is prompted for without echo, or read from stdin.
+    """Store a secret, or replace it. The command asks for it without echo, or reads it from stdin.
 
     Running workers use the new value after a restart.
     """
@@ -392,10 +394,10 @@ def list_secrets(as_json: JsonOption = False) -> None:
 
 @secrets_app.command("forget")
 def forget_secret(name: SecretArgument) -> None:
-    """Delete a secret. Running workers have it until they stop."""
+    """Delete a secret. Running workers keep it until they stop."""
     if not asyncio.run(_forgotten(name)):
         raise BadInput(f"there is no secret {name!r}: `waystation secrets list` shows all names")
-    print_message(f"Deleted {name}. Running workers have it until they stop.")
+    print_message(f"Deleted {name}. Running workers keep it until they stop.")
 
 
 @asynccontextmanager

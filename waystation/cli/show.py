@@ -249,7 +249,7 @@ def report(
         bool,
         typer.Option(
             "--passages",
-            help="For html: show the cited lines below their source, of a workbook the cells, of an e-mail the part.",
+            help="For html: show the cited lines below their source; for a workbook, cells; for an e-mail, the part.",
         ),
     ] = False,
     brief: Annotated[

@@ -46,8 +46,9 @@ def migrate_store(as_json: JsonOption = False) -> None:
 def reseal_store() -> None:
     """Rewrite every text of the store: encrypted with this machine's key, or as plain text if encryption is off.
 
-    Each text is bound to its row. Afterwards, plain texts and texts moved to another row are rejected; before, they
-    are read. Stop the workers first, or they wait: everything is one transaction.
+    Encrypted texts are bound to their rows. After this command, the store rejects plain texts, and texts that were
+    moved to another row; until then, it reads them. Stop the workers first, or they wait: everything is one
+    transaction.
     """
     settings = Settings()
     count = asyncio.run(reencrypt_store(settings))
@@ -60,7 +61,7 @@ def adopt_key(yes: Annotated[bool, typer.Option("--yes", help="Do not ask for co
     """Make this machine's key the key of the store, if the earlier key was lost or replaced.
 
     All work continues. Data that the lost key encrypted (the originals of placeholders, and texts if they are
-    encrypted) stays unreadable without it; if you find it, add it to WAYSTATION_PREVIOUS_KEYS. New texts get other
+    encrypted) stays unreadable without it; if you find the key, add it to WAYSTATION_PREVIOUS_KEYS. New texts get other
     placeholders.
     """
     print_text(asyncio.run(_adopt_key(yes=yes)))

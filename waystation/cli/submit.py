@@ -76,7 +76,7 @@ def submit(
         str | None, typer.Option(metavar="AMOUNT", help="Budget of the task: 600k (tokens), '$2' or '600k+$2'.")
     ] = None,
     agent_budget: Annotated[
-        str | None, typer.Option(metavar="AMOUNT", help="Budget of each agent at its start: 100k or '$0.30'.")
+        str | None, typer.Option(metavar="AMOUNT", help="Maximum budget that an agent starts with: 100k or '$0.30'.")
     ] = None,
     ceiling: Annotated[
         str | None, typer.Option(metavar="AMOUNT", help="Maximum that grants may raise the budget to: 2M or '$5'.")
@@ -241,8 +241,8 @@ async def _known_documents(client: Client, session: str) -> tuple[SourceDocument
     documents = await client.get_session_documents(session)
     if not documents:
         raise BadInput(
-            "no documents: name a file or folder with --docs PATH, or the session of an earlier task with --session S "
-            "to use the documents of that task"
+            "no documents: name a file or folder with --docs PATH, or reuse the documents of an earlier task by naming "
+            "its session with --session S"
         )
     print_message(f"No --docs: using the documents of the newest task in session {session}.")
     return documents
@@ -303,7 +303,7 @@ def print_task_config(settings: Settings, row: TaskRow) -> None:
 def _print_servers(row: TaskRow, *, inherited: bool) -> None:
     """Print the tool servers that a task names, with the source of the choice."""
     if (named := row.request.servers) is not None:
-        whence = f"No --servers: as the newest task in session {row.request.session}. " if inherited else ""
+        whence = f"No --servers: using those of the newest task in session {row.request.session}. " if inherited else ""
         print_message(f"{whence}Tool servers: {', '.join(named) or NO_SERVER}.")
 
 
@@ -378,9 +378,13 @@ def _in_advance(decided: UnattendedPolicy) -> str:
     parts: list[str] = []
     if decided.top_up is not None:
         parts.append(f"{format_amount(decided.top_up.amount)} more, up to {format_count(decided.top_up.times, 'time')}")
-    end = "the agent then delivers what it has" if decided.at_deadline == "partial" else "it is then marked overdue"
+    end = (
+        "the agent then delivers what it has"
+        if decided.at_deadline == "partial"
+        else "the request is then marked overdue"
+    )
     if decided.answer_by is not None:
-        parts.append(f"a request waits until {decided.answer_by:%Y-%m-%d %H:%M %Z}; {end}")
+        parts.append(f"each request waits until {decided.answer_by:%Y-%m-%d %H:%M %Z}; {end}")
     if decided.answer_within is not None:
         parts.append(f"each request waits {_span(decided.answer_within)}; {end}")
     return "; ".join(parts)
@@ -400,6 +404,6 @@ async def submit_and_report(client: Client, row: TaskRow, documents: tuple[Sourc
     try:
         submitted = await client.submit(row, documents)
     except Unreachable as error:
-        raise Unreachable(f"{error}. To submit it again, add --request-id {row.request.request_id}") from error
+        raise Unreachable(f"{error}. To retry safely, add --request-id {row.request.request_id}") from error
     print_submission(submitted)
     return submitted

@@ -38,7 +38,7 @@ def cancel(task: TaskArgument, as_json: JsonOption = False) -> None:
     """Stop a task. Its reserved budget returns to the session; what it has spent stays spent."""
     done = asyncio.run(_cancel(task))
     if done.requested:
-        print_message(f"Requested to stop {done.task_id}. `waystation show {done.task_id}` shows when it has.")
+        print_message(f"Asked {done.task_id} to stop. `waystation show {done.task_id}` shows when it has stopped.")
     else:
         print_message(f"{done.task_id} has ended: {done.phase}")
     if as_json:
@@ -151,7 +151,7 @@ async def _fork(settings: Settings, task: str, fork: ForkRequest, *, detach: boo
         try:
             submitted = await client.fork(await client.resolve_task_id(task), fork)
         except Unreachable as error:
-            raise Unreachable(f"{error}. To submit it again, add --request-id {fork.request_id}") from error
+            raise Unreachable(f"{error}. To retry safely, add --request-id {fork.request_id}") from error
         print_submission(submitted)
         return await watch_and_print_result(client, settings, submitted.task_id, detach=detach, as_json=as_json)
 

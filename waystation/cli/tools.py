@@ -41,8 +41,8 @@ def tools(
 ) -> None:
     """List the tools of the servers in a config file, with their approvals and restrictions.
 
-    It starts each server or connects to it. What a server says about its tools, for example that a tool only reads, is
-    not verified. Exits with 3 if a server does not list its tools.
+    The command starts each server or connects to it. What a server says about its tools, for example that a tool only
+    reads, is not verified. Exits with 3 if a server does not list its tools.
     """
     found, by_name = asyncio.run(_found(file))
     if as_json:

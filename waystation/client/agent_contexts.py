@@ -180,7 +180,7 @@ def validate_instructions(instructions: str) -> str:
     """Return the instructions unchanged. Raises BadInput if they are too long."""
     if len(instructions) > MAX_INSTRUCTIONS_CHARACTERS:
         raise BadInput(
-            f"the instructions have {len(instructions):,} characters; they may have {MAX_INSTRUCTIONS_CHARACTERS:,}"
+            f"the instructions have {len(instructions):,} characters; the maximum is {MAX_INSTRUCTIONS_CHARACTERS:,}"
         )
     return instructions
 
@@ -212,10 +212,11 @@ async def rewind_finished_task(
     await _check(store, row, asked)
     session = make_session_workflow_id(row.request.tenant, row.request.session)
     if (await temporal.rewind(build_session_input_for_row(row), session, asked, REWIND_TIMEOUT)).state != "started":
-        return AnswerResult(outcome="refused", reason="the task runs again already")
+        return AnswerResult(outcome="refused", reason="the task is already running again")
     await _gone_on(store, row)
     return AnswerResult(
-        outcome="done", reason=f"{ref.task_id} continues from there; work that built on it starts again"
+        outcome="done",
+        reason=f"{ref.task_id} continues after the rewind; steps that used the agent's result start again",
     )
 
 
@@ -241,7 +242,7 @@ async def _check(store: SqlStore, row: TaskRow, rewind: TaskRewind) -> None:
     )
 
 
-MEMORY_CLOSED_REASON = "this process has none open"
+MEMORY_CLOSED_REASON = "this process has no memory open"
 
 
 class UnavailableMemory:

@@ -109,7 +109,7 @@ async def require_tasks_finished(client: Client, settings: Settings, found: Pers
     task_ids = sorted({trace.task_id for trace in found.traces if trace.place not in _ELSEWHERE})
     at_work = [one for one in task_ids if not (await client.get_task(one)).over]
     if at_work:
-        verbs = "has this person and runs" if len(at_work) == 1 else "have this person and run"
+        verbs = "mentions this person and is running" if len(at_work) == 1 else "mention this person and are running"
         raise BadInput(
             f"{', '.join(at_work[:5])} {verbs}: `waystation cancel {at_work[0]}` stops it, or wait until it has ended"
         )
@@ -239,8 +239,8 @@ async def select_task_ids(client: Client, settings: Settings, selection: TaskSel
     running = [row.ref.task_id for row in rows if not await _over(client, row)]
     if running and selection.ended_before is None:
         raise BadInput(
-            f"{', '.join(running[:5])} {'runs' if len(running) == 1 else 'run'}: `waystation cancel {running[0]}` "
-            "stops it, or wait until it has ended"
+            f"{', '.join(running[:5])} {'is' if len(running) == 1 else 'are'} running: `waystation cancel "
+            f"{running[0]}` stops it, or wait until it has ended"
         )
     over = tuple(row.ref.task_id for row in rows if row.ref.task_id not in running)
     if not over:

@@ -213,7 +213,9 @@ class RemoteClient(Client):
     async def send(self, task_id: str, signal: TaskSignalDefinition[InputT], message: InputT) -> UpdateResult:
         """See `Client`: every row with a permission can be sent. Raises BadInput for another one."""
         if signal.permission is None:
-            raise BadInput(f"{signal.name} is sent by a method of its own, which stores the texts that it names")
+            raise BadInput(
+                f"{signal.name} cannot be sent with `send`: use the client's method for it, which stores texts first"
+            )
         given = {"task_id": task_id, "message": message.model_dump(mode="json", exclude_defaults=True)}
         content = await self.call_method(f"{MESSAGE_PATH}{signal.name}", signal.permission, given)
         return self.parse_answer(_RESULT, content)

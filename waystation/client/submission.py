@@ -86,7 +86,7 @@ async def prepare_task_row(settings: Settings, store: SqlStore, request: TaskReq
 def require_one_line(what: str, name: str) -> None:
     """Raise BadInput for a name that lists cannot show."""
     if CONTROL_CHARACTERS.search(name):
-        raise BadInput(f"the name of {what} is one line without control characters; {name!r} is not")
+        raise BadInput(f"the name of {what} must be one line without control characters, and {name!r} is not")
 
 
 def _require_servers(settings: Settings, named: Sequence[str]) -> None:
@@ -95,7 +95,7 @@ def _require_servers(settings: Settings, named: Sequence[str]) -> None:
         known = list_server_names(settings.tool_servers)
         if unknown := [name for name in named if name not in {DEFAULT_SERVERS, *known}]:
             there = ", ".join(known) or "none"
-            raise BadInput(f"there is no tool server {unknown[0]!r} in {settings.tool_servers}; there are: {there}")
+            raise BadInput(f"{settings.tool_servers} has no tool server {unknown[0]!r}; it has {there}")
 
 
 async def submit_stored_task(
@@ -183,7 +183,7 @@ def validate_message_text(row: TaskRow, phase: TaskPhase, words: str) -> str:
         raise BadInput("the message is blank: write what the agents should know")
     if len(words) > MAX_MESSAGE_CHARACTERS:
         raise BadInput(
-            f"the message has {len(words):,} characters; it may have {MAX_MESSAGE_CHARACTERS:,}. Put a longer "
+            f"the message has {len(words):,} characters; the maximum is {MAX_MESSAGE_CHARACTERS:,}. Put a longer "
             "text into a document of a new task in the session"
         )
     return words

@@ -66,8 +66,8 @@ class ModelSettings(SettingSection):
     anthropic_api_key: SecretStr | None = Field(
         default=None,
         validation_alias=build_shared_alias(PROVIDER_KEY),
-        description="Key of the Messages API. Without it, the built-in offline model is used, unless an endpoint is "
-        "set, on its own or in a model's full name.",
+        description="Key of the Messages API. Without a key, the built-in offline model is used, unless a setting "
+        "names another endpoint.",
     )
     anthropic_base_url: WrittenBaseUrl = Field(
         default=None,
@@ -81,19 +81,19 @@ class ModelSettings(SettingSection):
     agent_model: str = Field(default=DEFAULT_AGENT_MODEL, description="Model of the agents.")
     endpoint: str = Field(
         default="",
-        description="Named endpoint of all models whose names have none before `::` "
+        description="Name of the endpoint of all models that are not written as ENDPOINT::MODEL "
         "(docs/how-to/use-another-endpoint.md).",
     )
     endpoints: WrittenEndpoints = Field(
         default={},
-        description="Endpoints by name, in the config file as [endpoints.NAME] with a kind. Also the capabilities of "
-        "models by the address of their endpoint, as `waystation doctor --model NAME --save` writes them "
+        description="Endpoints by name. In the config file: [endpoints.NAME] with a kind. `waystation doctor --model "
+        "NAME --save` adds the capabilities of models, by the address of their endpoint "
         "(docs/how-to/use-another-endpoint.md).",
     )
     roles: Annotated[dict[Role, RoleSettings], NoDecode, WrittenTable] = Field(
         default={},
-        description="Model, endpoint, effort and thinking of one role; they override those for all roles. In the "
-        "config file: [roles.writing] with model, endpoint, effort, thinking; in the environment: "
+        description="Model, endpoint, effort and thinking of single roles, which override those for all roles. In the "
+        "config file: [roles.writing] with model, endpoint, effort, thinking. In the environment: "
         "WAYSTATION_ROLES__WRITING__MODEL.",
     )
     condense_model: str = Field(default=DEFAULT_SUMMARY_MODEL, description="Model that writes summaries.")
@@ -108,8 +108,8 @@ class ModelSettings(SettingSection):
 
     effort: WrittenEffort | None = Field(
         default=None,
-        description="Effort of agents: low, medium, high, xhigh, max, or default (the provider's default). Without it, "
-        "each role has its own: medium for research, high for all others, planning and reviews included, if the model "
+        description="Effort of agents: low, medium, high, xhigh, max, or default (the provider's default). If it "
+        "is not set: medium for research, and high for all other roles, planning and reviews, as far as the model "
         "supports it.",
     )
 
@@ -121,14 +121,14 @@ class ModelSettings(SettingSection):
 
     resume_at_reset: bool = Field(
         default=False,
-        description="Whether a task whose provider's account is exhausted goes on by itself when the provider says "
-        "that the account is reset. Default: it waits for a person.",
+        description="Whether a task that waits because the provider's account is exhausted continues without a person "
+        "when the provider resets the account. Default: the task waits for a person.",
     )
     model_limits: Annotated[dict[str, ModelLimits], NoDecode, WrittenTable] = Field(
         default={},
-        description="Limits per minute of a model, by its full name, which all workers of the store keep together: "
-        "requests, input_tokens, output_tokens. Where a provider names lower limits, those are kept. Default: only "
-        "what providers name or what their refusals show. In the config file: [model_limits.NAME].",
+        description="Limits per minute of models, by full name: requests, input_tokens, output_tokens. All workers of "
+        "the store share them. Lower limits that a provider reports take precedence. Default: only the limits that "
+        "providers report, or that their refusals show. In the config file: [model_limits.NAME].",
     )
 
     model_patience: float = Field(

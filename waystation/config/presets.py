@@ -147,7 +147,7 @@ class CompactionProfile(Value):
         said = str(self.threshold)[:40]
         return (
             f"threshold {said} is neither a whole number from {MIN_THRESHOLD} to {MAX_THRESHOLD} "
-            f"nor {INHERITED}: the default, {TRIGGER_PERCENT}, takes its place"
+            f"nor {INHERITED}, so the default, {TRIGGER_PERCENT}, is used"
         )
 
 

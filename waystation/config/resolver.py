@@ -374,7 +374,8 @@ def describe_budget_in_tokens(config: TaskConfig, today: date) -> str:
     read, written = int(micro_usd / rates.input), int(micro_usd / rates.output)
     return (
         f"{format_limit(Limit(micro_usd=micro_usd))} pays for about {read // 1_000 * 1_000:,} input tokens or "
-        f"{written // 1_000 * 1_000:,} output tokens of {agent.model}. Input from its cache costs much less."
+        f"{written // 1_000 * 1_000:,} output tokens of {agent.model}. Input that is read from the cache "
+        "costs much less."
     )
 
 
@@ -512,8 +513,8 @@ def _unknown_servers(request: TaskRequest, settings: Settings) -> Iterator[str]:
     """Report unknown tool servers. If this machine has a file of tool servers, they are rejected instead."""
     if settings.tool_servers is None and (named := [name for name in request.servers or () if name != DEFAULT_SERVERS]):
         yield (
-            f"This machine has no list of tool servers: if workers do not have {', '.join(named)}, the task runs "
-            "without it."
+            "This machine has no list of tool servers. If the workers have none with the name "
+            f"{' or '.join(named)} either, the task runs without it."
         )
 
 
@@ -521,8 +522,8 @@ def _without_web(request: TaskRequest, settings: Settings) -> Iterator[str]:
     """Report a preset for the web if this machine does not allow it: its workers may, if they run elsewhere."""
     if resolve_config(request, settings).web_limits is not None and not settings.web:
         yield (
-            "WAYSTATION_WEB is not set here: on workers without it, agents neither search nor read the web, and work "
-            "from the documents."
+            "WAYSTATION_WEB is not set here. If it is not set for the workers either, agents cannot search or read the "
+            "web, and use only the documents."
         )
 
 

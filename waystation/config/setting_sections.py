@@ -63,8 +63,8 @@ class AccessSettings(SettingSection):
     )
     approvers: WrittenNames = Field(
         default=(),
-        description="Names of the only people who may answer requests, verified by `waystation serve` with an API key "
-        "or an OpenID token. A setting of the workers; needs WAYSTATION_KEY.",
+        description="Names of the only people who may answer requests. `waystation serve` verifies the names by API "
+        "keys or OpenID tokens. Set it for workers; it needs WAYSTATION_KEY.",
     )
 
     @field_validator("approvers")
@@ -126,9 +126,9 @@ class AgentSettings(SettingSection):
     tool_tokens: int | None = Field(
         default=None,
         ge=0,
-        description="Maximum tokens of definitions of added tools (tool servers, plug-ins) for each agent; those with "
-        "the lowest priority are hidden. Waystation's own tools are never hidden for their size. Default: a tenth of "
-        "the window.",
+        description="Maximum tokens of definitions of added tools (tool servers, plug-ins) for each agent. Above it, "
+        "tools with the lowest priority are hidden. Waystation's own tools are never hidden for their size. Default: a "
+        "tenth of the window.",
     )
     tools_denied: WrittenNames = Field(
         default=(),
@@ -334,7 +334,7 @@ class MemorySettings(SettingSection):
         default=None,
         ge=1,
         le=36_500,
-        description="Days after its end until all content of a task is deleted. Default: tasks are never deleted.",
+        description="Days from the end of a task until all its content is deleted. Default: tasks are never deleted.",
     )
 
 
@@ -421,7 +421,8 @@ class PrivacySettings(SettingSection):
         ge=0,
         le=64,
         description="Number of child processes of a worker that detect private values, about 300 MB each. They are "
-        "killed if a text takes too long. With 0, the worker does it itself, and a text that hangs blocks it.",
+        "killed if a text takes too long. With 0, the worker process detects them, and a text that takes too long "
+        "blocks it.",
     )
     redaction_attempts: int = Field(
         default=6,

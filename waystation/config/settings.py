@@ -172,7 +172,8 @@ class Settings(
     )
     agent_budget: WrittenBudget = Field(
         default=DEFAULT_AGENT_BUDGET,
-        description="Maximum budget of an agent at its start. Of a budget in dollars, the default is a sixth.",
+        description="Maximum budget that an agent starts with, like 100k or $0.30. In dollars, the default is a "
+        "sixth of the task's budget.",
     )
     mode: BudgetMode = Field(
         default=BudgetMode.APPROVAL,
@@ -252,8 +253,8 @@ class Settings(
     build_id: str | None = Field(
         default=None,
         pattern="^[A-Za-z0-9][A-Za-z0-9._+-]{0,99}$",
-        description="Build id of a worker's code, like a version or a commit. All workers of one build have the same. "
-        "Default: the version of Waystation.",
+        description="Build id of a worker's code, like a version or a commit. All workers of one build have the same "
+        "id. Default: the version of Waystation.",
     )
     agents_at_once: int = Field(
         default=32, ge=1, description="Maximum number of legs and plans that a worker runs at the same time."
@@ -263,7 +264,7 @@ class Settings(
     )
     tenant_weights: Annotated[dict[str, TenantWeight], NoDecode, WrittenTable] = Field(
         default={},
-        description="Shares of the workers when tenants wait for them, by the tenant's name; 1 for all others. With 2, "
+        description="Weight of each tenant, by name, when several wait for workers; 1 for all others. With 2, "
         "a tenant's tasks get twice as many turns as those of a tenant with 1. In the config file: [tenant_weights].",
     )
     stop_grace: float | None = Field(

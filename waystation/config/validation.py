@@ -206,7 +206,7 @@ def validate_thinking_tokens(
     fitting = f"{min(most)} or less" if min(most) >= MIN_THINKING_TOKENS else "default"
     raise BadInput(
         f"thinking of {tokens:,} tokens is too much for {role}: the maximum is half of the longest reply of "
-        f"{works.model}, and a quarter of the budget of an agent, {format_limit(agent_budget)}: set "
+        f"{works.model}, and a quarter of the budget of an agent, {format_limit(agent_budget)}. Set "
         f"{_variables(setting, role)} to {fitting}, or give a larger --agent-budget"
     )
 

@@ -112,7 +112,7 @@ class WrongStore(StoreError):
 
     def __init__(self, wanted: str, found: str) -> None:
         super().__init__(
-            f"the task is in store {wanted}, this worker has store {found} open: "
+            f"the task is in store {wanted}, but this worker has store {found} open: "
             "use the worker's WAYSTATION_HOME or database, or start a worker on yours"
         )
         self.wanted, self.found = wanted, found

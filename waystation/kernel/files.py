@@ -122,4 +122,4 @@ def find_shared_paths(paths: Iterable[Path]) -> tuple[Path, ...]:
 
 
 def _foreign(path: Path) -> BadInput:
-    return BadInput(f"{path} is a link, or not a file of this user's: somebody else may have put it there; remove it")
+    return BadInput(f"{path} is a link, or belongs to another user, who may have put it there: remove it")

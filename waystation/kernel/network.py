@@ -16,12 +16,12 @@ _BROKEN: Mapping[str, str] = {
     "RemoteProtocolError": "the connection was closed before a whole answer came, or the answer is not HTTP",
     "ServerDisconnectedError": "the connection was closed before any answer came",
     "ClientPayloadError": "the connection was closed before the whole answer came",
-    "ProxyError": "its proxy refuses it",
+    "ProxyError": "the proxy refuses the connection",
     "UnsupportedProtocol": "its address does not begin with http:// or https://",
     "ReadError": "the connection broke while the answer was read",
     "WriteError": "the connection broke while the request was sent",
     "DecodingError": "its answer cannot be unpacked",
-    "ConnectError": "nothing could be reached there",
+    "ConnectError": "no connection is possible",
 }
 """The deepest cause says most, so the system's errors come first. Matched by class name, since httpx, httpx2 and
 aiohttp have their own classes for the same faults.

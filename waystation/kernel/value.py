@@ -272,7 +272,7 @@ _WORDS_BY_KIND = {
     "dict_type": "it should have named values, as a JSON object or a TOML table does",
     "tuple_type": "it should be a list",
     "too_short": "it is empty",
-    "string_pattern_mismatch": "it has signs that it may not have, or too many or few",
+    "string_pattern_mismatch": "it has characters that are not allowed, or too many or too few",
 }
 
 

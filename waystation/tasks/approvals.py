@@ -55,7 +55,7 @@ MAX_REQUESTS_PER_ANSWER = 1_000
 """Requests in one answer."""
 RequestId = Annotated[str, Field(max_length=200)]
 AnswerId = Annotated[str, Field(max_length=MAX_ANSWER_ID_CHARACTERS)]
-"""Of one message, chosen by programs: however often it is sent, it counts once. By an Update it is that Update's id."""
+"""Id of a message, chosen by the sending program: a repeated message counts once. For an Update, its own id."""
 
 
 class MessageInput(Value):
@@ -85,10 +85,10 @@ class AnswerInput(DecisionInput):
     """What the JSON of every answer to an approval request can have."""
 
     request_id: RequestId | None = None
-    """Which request; may be left out while exactly one is open, and that is for money."""
+    """Id of the request. May be omitted while exactly one is open, and it asks for budget."""
     also: tuple[RequestId, ...] = Field(default=(), max_length=MAX_REQUESTS_PER_ANSWER)
-    """Other requests that are answered in the same moment, each by itself, so that none goes on with what was given to
-    another, or with what another leaves.
+    """Other requests that the same message answers. Each is answered on its own, and none uses budget that another was
+    given or left over.
     """
 
 
@@ -203,7 +203,9 @@ def deny_all_requests(
     _by_an_approver(approval_context, message.by, message.verified)
     pending = _list_pending(approval_context)
     if any(approval.about_plan for approval in pending) and not approval_context.revising:
-        raise ValueError("its plan waits for approval, so nothing can be delivered yet: approve or deny the plan")
+        raise ValueError(
+            "the task's plan waits for approval, so nothing can be delivered yet: approve or deny the plan"
+        )
     given = DenyInput(by=message.by, verified=message.verified, note=message.note, answer_id=message.answer_id)
     return tuple(deny(approval_context, given.replace(request_id=approval.request_id), now) for approval in pending)
 
@@ -374,8 +376,8 @@ def _stay_under(approval_context: ApprovalContext, granted: Amount) -> None:
     if not approval_context.ceiling.can_cover(raised.amount):
         room = approval_context.ceiling.remaining_after(approval_context.limit.amount)
         raise ValueError(
-            f"it would raise the task to {format_limit(raised)}{_ABOVE}{format_limit(approval_context.ceiling)}: "
-            f"{format_limit(room)} left"
+            f"the grant would raise the task's budget to {format_limit(raised)}{_ABOVE}"
+            f"{format_limit(approval_context.ceiling)}: {format_limit(room)} left"
         )
 
 

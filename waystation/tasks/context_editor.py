@@ -158,12 +158,12 @@ class ContextEditor:
             text = await desk.store.get_text(request.edit.instructions, request.run.scope)
         except TextNotFoundError:
             raise BadInput(
-                "its instructions are not in the task's store: send it with `waystation compact --instructions`, "
+                "the instructions are not in the task's store: send them with `waystation compact --instructions`, "
                 "which stores them"
             ) from None
         if len(text) > MAX_INSTRUCTIONS_CHARACTERS:
             raise BadInput(
-                f"its instructions have {len(text):,} characters; they may have {MAX_INSTRUCTIONS_CHARACTERS:,}"
+                f"the instructions have {len(text):,} characters; the maximum is {MAX_INSTRUCTIONS_CHARACTERS:,}"
             )
         redactor = await load_task_redactor(desk.redactor, desk.store, request.run.scope)
         (redacted,) = await redactor.redact([text], TextDestination.WISH, request.run.tenant)

@@ -177,7 +177,7 @@ def _edit(run: AgentRun, rewind: TaskRewind) -> ContextEdit:
         note=rewind.note,
         requested_at=rewind.requested_at,
         state="done",
-        reason="the task continues from there, and work that built on it starts again",
+        reason="the task continues after the rewind, and steps that used the agent's result start again",
     )
 
 

@@ -106,7 +106,7 @@ def format_budget_forecast(forecast: BudgetForecastView, asked: Amount) -> str:
         parts.append(format_unanswered_call(forecast.unanswered_call))
     if not forecast.can_be_granted:
         room = f"the task's ceiling leaves {format_limit(forecast.grantable)} for grants, too little for its next call"
-        return "; ".join([*parts, f"{room}: deny it, or cancel the task"])
+        return "; ".join([*parts, f"{room}: deny the request, or cancel the task"])
     if forecast.calls and forecast.affordable_calls:
         each = format_amount(round_amount(forecast.average_call))
         calls = format_count(forecast.affordable_calls, "more call")
@@ -125,7 +125,7 @@ def format_budget_forecast(forecast: BudgetForecastView, asked: Amount) -> str:
 
 def format_minimum_grant(approval: ApprovalView) -> str:
     """Format the smallest useful grant, and what a smaller one does; follows `minimum`."""
-    return f"{format_amount(approval.needed)}; with less, its next call does not fit and it asks again"
+    return f"{format_amount(approval.needed)}; with less, its next call does not fit, and the agent asks again"
 
 
 def format_step_progress(approval: ApprovalView) -> str:

@@ -168,7 +168,7 @@ def _event(notice: TaskNotification) -> str:
         return f"*A task {ending}*{because}: {task}. It spent {format_used_amount(notice.spent, notice.limit)}."
     if notice.event is NotificationEvent.ASKED:
         return (
-            f"{_asking(request)} It works on {task}, which has spent {format_used_amount(notice.spent, notice.limit)}."
+            f"{_asking(request)} Its task is {task}, which has spent {format_used_amount(notice.spent, notice.limit)}."
         )
     if notice.event is NotificationEvent.WITHDRAWN:
         return (
@@ -210,7 +210,7 @@ def _next_step(notice: TaskNotification) -> str:
     which, seen = f"{notice.task_id} --request {notice.request.request_id}", notice.request.forecast
     if seen is not None and not seen.covers_next_call:
         return (
-            f"No grant under the task's ceiling is enough for its next call: `waystation deny {which}` or "
+            f"No grant under the task's ceiling is enough for the agent's next call: `waystation deny {which}` or "
             f"`waystation cancel {notice.task_id}`"
         )
     look = f"See the call with `waystation show {notice.task_id}`. " if notice.request.action is not None else ""

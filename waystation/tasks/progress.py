@@ -323,7 +323,7 @@ class CostBreakdown(Value):
         for line in self.lines:
             if line.answered_by:
                 named.setdefault(line.model, {}).update(dict.fromkeys(line.answered_by))
-        return [f"{asked} was requested, and the answer came as {', '.join(names)}" for asked, names in named.items()]
+        return [f"{asked} was requested, but the replies name {', '.join(names)}" for asked, names in named.items()]
 
     @property
     def unpriced_models(self) -> tuple[str, ...]:

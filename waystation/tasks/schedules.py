@@ -229,7 +229,7 @@ def find_month_overrun_reason(monthly: Limit, spent: Amount, budget: Limit) -> s
     if monthly.can_cover(spent + budget.amount):
         return ""
     return (
-        f"this month's runs have spent or hold {format_amount(spent)}, and another {format_limit(budget)} "
+        f"this month's runs have spent or reserved {format_amount(spent)}, and another {format_limit(budget)} "
         f"would exceed the ceiling of {format_limit(monthly)} a month"
     )
 

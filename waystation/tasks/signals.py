@@ -216,9 +216,9 @@ def _deliver(context: SignalContext, message: DeliverInput) -> DeliveryOrder:
     """
     denied = deny_all_requests(context.approval_context, message, context.now)
     if context.state.plan is None:
-        raise ValueError("it has no plan yet, so nothing can be delivered: wait, or cancel the task")
+        raise ValueError("the task has no plan yet, so nothing can be delivered: wait, or cancel the task")
     if context.state.delivery_requested:
-        raise ValueError("it was already asked to deliver: its agents finish what they have")
+        raise ValueError("the task was already asked to deliver, and its agents are finishing")
     task_message = TaskMessage(
         number=_next(context.state.task_messages), by=message.by, answer_id=message.answer_id, sent_at=context.now
     )
@@ -229,7 +229,7 @@ def _deliver(context: SignalContext, message: DeliverInput) -> DeliveryOrder:
 def _send_message(to: SignalContext, given: TaskMessageInput) -> PendingMessage:
     """Return the message with the next number, not stored yet."""
     if to.state.is_ending:
-        raise ValueError("the task is ending or has ended: none of its agents would receive it")
+        raise ValueError("the task is ending or has ended: none of its agents would receive the message")
     task_message = TaskMessage(
         number=_next(to.state.task_messages), by=given.by, answer_id=given.answer_id, sent_at=to.now
     )
@@ -303,9 +303,9 @@ APPROVAL = TaskSignalDefinition(
     ApproveInput,
     _approve,
     (
-        "Grant a budget request: "
-        '{"request_id": "research-1-1", "tokens": 20000, "by": "your name", "note": "why"}. tokens: the '
-        "requested amount, if left out."
+        "Approve a request for budget, a tool call or a plan: "
+        '{"request_id": "research-1-1", "tokens": 20000, "by": "your name", "note": "why"}. Without "tokens", the '
+        "requested amount is granted."
     ),
     permission="approve",
 )
@@ -313,8 +313,8 @@ DENIAL = TaskSignalDefinition(
     DENY_BUDGET,
     DenyInput,
     _deny,
-    'Deny a budget request: {"request_id": "research-1-1", "finish": "partial" or "cancel", "by": "your name", '
-    '"note": "why"}.',
+    'Deny a request for budget, a tool call or a plan: {"request_id": "research-1-1", "finish": "partial" or "cancel", '
+    '"by": "your name", "note": "why"}.',
     permission="approve",
 )
 DELIVERY = TaskSignalDefinition(
@@ -322,7 +322,7 @@ DELIVERY = TaskSignalDefinition(
     DeliverInput,
     _deliver,
     (
-        "End the task with what it has: all open requests are denied, and running agents are asked to submit their "
+        "End the task with what it has. All open requests are denied, and running agents are asked to submit their "
         'results: {"by": "your name", "note": "why"}.'
     ),
     permission="approve",
@@ -332,8 +332,8 @@ PLAN = TaskSignalDefinition(
     ReviewPlanInput,
     _review_plan,
     (
-        "Replace the plan that waits for approval with an edited one, which `waystation plan` puts into the "
-        "store before it sends this."
+        "Replace the plan that waits for approval with an edited one, which `waystation plan` stores before it "
+        "sends this message."
     ),
 )
 EDIT = TaskSignalDefinition(
@@ -342,7 +342,7 @@ EDIT = TaskSignalDefinition(
     _edit,
     (
         "Change the context of a running agent, between two legs: "
-        '{"action": "compact", "pin", "unpin" or "restore", "agent": "research-1", '
+        '{"action": "compact", "pin", "unpin", "restore" or "rewind", "agent": "research-1", '
         '"message": "m4" or "compaction": "its id", "by": "your name"}.'
     ),
 )
@@ -350,13 +350,13 @@ MESSAGE = TaskSignalDefinition(
     SEND_MESSAGE,
     TaskMessageInput,
     _send_message,
-    'Send a message to all agents, which each receives at its next turn: {"text": "…", "by": "your name"}.',
+    'Send a message to all agents; each receives it at its next turn: {"text": "…", "by": "your name"}.',
 )
 UPDATE = TaskSignalDefinition(
     UPDATE_DOCUMENTS,
     DocumentsUpdateInput,
     _update,
-    "New versions of the documents, which `waystation documents` puts into the store before it sends this.",
+    "Use new versions of the documents, which `waystation documents` stores before it sends this message.",
 )
 SIGNALS = {signal.name: signal for signal in (APPROVAL, DENIAL, DELIVERY, PLAN, EDIT, MESSAGE, UPDATE)}
 """Kinds of messages that people send to a task, by name."""
@@ -457,7 +457,7 @@ class AnswerResult(Value):
     outcome: AnswerOutcome
     """`unseen`: it was sent and will be read, but no worker has answered for it yet; `waiting`: an edit waits for its
     agent's leg to end; `not_needed`: the request was closed meanwhile because its agent got budget elsewhere, and the
-    answer was for all open requests. Of the request itself that is the decision `withdrawn`.
+    answer was for all open requests. The request itself then has the decision `withdrawn`.
     """
     reason: str = ""
 
@@ -479,9 +479,9 @@ class UpdateResult(AnswerResult):
 
 
 CONTINUES = UpdateResult(
-    outcome="unseen", reason="the task continues as new: send it again, with the same id", continues=True
+    outcome="unseen", reason="the task continues as new: send the message again, with the same id", continues=True
 )
-ENDED = UpdateResult(outcome="refused", reason="the task ended before it read this, so it has no effect")
+ENDED = UpdateResult(outcome="refused", reason="the task ended before it read the message, which has no effect")
 
 MAX_REASON_CHARACTERS_EACH = 200
 """Characters of what is said of one of several requests: 1,000 of them are one payload, of 2 MB at most."""

@@ -98,7 +98,7 @@ def test_what_nobody_can_read_is_named_when_it_is_hidden(context_cli: ContextCom
     given["messages"][1:1] = [make_assistant_message("Show me."), message(role, block)]
     done = context_cli.compact(given)
     assert done["hidden"]
-    assert f"Hidden without being summarised, because not all of it is text: 1 × {block['type']}." in done["notes"]
+    assert f"Hidden but not summarised, because the summariser reads only text: 1 × {block['type']}." in done["notes"]
 
 
 @pytest.mark.parametrize(("role", "block"), READ[:4])

@@ -63,17 +63,22 @@ WindowOption = Annotated[
     typer.Option("--window", metavar="TOKENS", help="Context window, like 50k; default: that of the model."),
 ]
 MaxOutputOption = Annotated[
-    str | None, typer.Option("--max-output", metavar="TOKENS", help="Longest reply; default: that of the model.")
+    str | None,
+    typer.Option("--max-output", metavar="TOKENS", help="Maximum length of a reply; default: that of the model."),
 ]
 ThresholdOption = Annotated[
     str | None,
     typer.Option(
-        "--threshold", metavar="PERCENT", help="Compact at this percentage of the window: 5 to 100; -1: default."
+        "--threshold",
+        metavar="PERCENT",
+        help="Percentage of the window at which to compact: 5 to 100; -1 for the default.",
     ),
 ]
 StrategyOption = Annotated[
     StrategyName | None,
-    typer.Option("--strategy", metavar="NAME", help="What stays: ends (default), window, snapshot or replace."),
+    typer.Option(
+        "--strategy", metavar="NAME", help="What a compaction keeps: ends (default), window, snapshot or replace."
+    ),
 ]
 InstructionsOption = Annotated[
     str, typer.Option("--instructions", metavar="TEXT", help="Instructions for the summary.")
@@ -86,18 +91,26 @@ SummaryOption = Annotated[
 ]
 OriginalsOption = Annotated[
     Path | None,
-    typer.Option("--originals", metavar="FOLDER", help="Write results that are too large to keep to this folder."),
+    typer.Option(
+        "--originals",
+        metavar="FOLDER",
+        help="Folder for the full text of results that are too large; previews replace them.",
+    ),
 ]
 FilesOption = Annotated[
     Path | None,
     typer.Option(
-        "--files", metavar="FOLDER", help="Folder of the conversation's files; strategy replace marks changed ones."
+        "--files",
+        metavar="FOLDER",
+        help="Folder with the conversation's files; strategy replace marks those that changed.",
     ),
 ]
 RereadableOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--rereadable", metavar="NAME", help="Tool that can be called again, so its old results are masked first."
+        "--rereadable",
+        metavar="NAME",
+        help="Tool that can be called again, so that its old results are masked first; repeatable.",
     ),
 ]
 ReadingOption = Annotated[
@@ -105,7 +118,7 @@ ReadingOption = Annotated[
     typer.Option(
         "--rereadable",
         metavar="NAME",
-        help="Tool that can be called again, repeatable; default: tools with names that begin with read, get, list, "
+        help="Tool that can be called again; repeatable. Default: tools with names that begin with read, get, list, "
         "search, find, view, fetch, query and similar words.",
     ),
 ]
@@ -177,7 +190,7 @@ class CompactionOptions:
         if wished is None or 1 <= wished <= facts.max_output:
             return wished or facts.max_output
         self.notes.append(
-            f"--max-output {wished:,} is not available, because replies of the model have 1 to {facts.max_output:,} "
+            f"--max-output {wished:,} is not available, because the model's replies may have 1 to {facts.max_output:,} "
             f"tokens: using {facts.max_output:,}."
         )
         return facts.max_output

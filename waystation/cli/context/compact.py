@@ -293,14 +293,14 @@ class CompactionResult:
                 f"Repaired: {len(mended) - MAX_SHOWN_FAULTS:,} more faults; `waystation context check` lists them."
             )
         if self._shown and find_violations(self._shown):
-            notes.append("The last calls have no results yet: the API accepts the messages when you add them.")
+            notes.append("The last tool calls have no results yet. Add the results, or the API rejects the messages.")
         if unread := self._hidden_unread:
             kinds = ", ".join(f"{number:,} × {kind}" for kind, number in sorted(unread.items()))
-            notes.append(f"Hidden without being summarised, because not all of it is text: {kinds}.")
+            notes.append(f"Hidden but not summarised, because the summariser reads only text: {kinds}.")
         for record in self._records:
             if isinstance(record, SummaryRecord):
-                notes += [f"The check added {what}." for what in record.added]
-                notes += [f"The check removed {what}." for what in record.removed]
+                notes += [f"The check of the summary added {what}." for what in record.added]
+                notes += [f"The check of the summary removed {what}." for what in record.removed]
         return [*self.conversation.notes, *notes]
 
     @property
@@ -428,7 +428,7 @@ def _pinned(body: RequestBody, indices: Sequence[int], policy: CompactionPolicy,
 def mask(file: FileArgument, rereadable: ReadingOption = None, as_json: JsonOption = False) -> None:
     """Replace old tool results over 1,000 tokens by placeholders, and print the result. The last 3 results stay.
 
-    It masks even if the context is not full and little is saved. FILE itself is not changed.
+    Results are masked even if the context is not full and little is saved. FILE itself is not changed.
     """
     body, asked = read_request_file(file), CompactionOptions()
     policy = asked.build_policy(body, Settings())

@@ -143,7 +143,7 @@ def audit(
 ) -> None:
     """Compare each summary with the messages that it hides: what the model still sees, and what it can recall.
 
-    It needs no server and no workers. Texts are shown redacted, as the summariser saw them.
+    This needs no server and no workers. Texts are shown redacted, as the summariser saw them.
     """
     found, recall, note = asyncio.run(_audited(task, agent, Settings()))
     if as_json:
