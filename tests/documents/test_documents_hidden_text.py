@@ -291,8 +291,8 @@ def test_a_book_of_drawings_is_read_and_pictures_in_its_order_are_named() -> Non
     found = extract_file(book, "a.epub")
     assert join_extracted_parts(found).text.startswith("[section 1]\nRevenue\nBy region\n")
     assert [f"{item.name}: {item.reason}" for item in found.skipped_items] == [
-        "section 2 (b.jpg): a picture, which has no text to be read",
-        "section 3: no text, at most pictures",
+        "section 2 (b.jpg): a picture without text",
+        "section 3: no text, perhaps pictures",
         "section 4 (d.mp3): no text, but audio/mpeg",
     ]
 

@@ -91,7 +91,7 @@ def test_a_report_that_opens_with_its_changes_says_them_before_its_question_and_
     opened = insert_after_title(AFTER, part)
     assert part == snapshot(
         """\
-> **What changed since last time** (`task-1`): claims; 1 new, 1 gone, 1 changed, 1 the same.
+> **What changed since last time** (`task-1`): 1 new claim, 1 gone, 1 changed, 1 unchanged.
 >
 > - New: A second mole is planned for the north [harbour.md:9-9]
 >

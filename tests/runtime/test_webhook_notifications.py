@@ -65,7 +65,9 @@ async def test_what_may_pass_is_worth_another_attempt_and_the_next_one_delivers(
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410])
 async def test_a_refusal_is_final_and_says_what_to_check(status: int) -> None:
     async with run_webhook_server(WebhookResponse(status)) as server, webhook_to(server) as webhook:
-        with pytest.raises(WebhookRejectedError, match=f"answered {status}, which is final: check WAYSTATION_WEBHOOK"):
+        with pytest.raises(
+            WebhookRejectedError, match=f"answered {status} \\(which is not retried\\): check WAYSTATION_WEBHOOK"
+        ):
             await webhook.send(REQUEST_NOTICE, None)
 
 

@@ -482,10 +482,10 @@ class TurnRunner:
         most = at.request.config.max_messages
         if most is not None and sum(not message.is_status for message in said) + _TURN_MESSAGES > most:
             return at.make_partial_outcome(
-                f"its conversation may have {most:,} messages, and another turn would be over that"
+                f"its conversation may have {most:,} messages, and another turn would exceed that"
             )
         if (idle := _idle_replies(said, at.toolbox.specs_by_name)) >= MAX_IDLE_REPLIES:
-            return at.make_partial_outcome(f"the model gave {idle} replies in a row without handing in a result")
+            return at.make_partial_outcome(f"the model gave {idle} replies in a row without submitting a result")
         return None
 
     async def _slow_down(self) -> None:

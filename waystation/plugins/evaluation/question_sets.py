@@ -57,7 +57,7 @@ def _text(path: Path) -> str:
             raise BadInput(f"{path} has more than {_MAX_BYTES:,} bytes, which is too large for a question set")
         return content.decode("utf-8-sig")
     except OSError as error:
-        raise BadInput(f"{path} cannot be read: {(error.strerror or 'it cannot be opened').lower()}") from error
+        raise BadInput(f"{path} cannot be read: {(error.strerror or 'unknown error').lower()}") from error
     except UnicodeDecodeError as error:
         raise BadInput(f"{path} is not UTF-8 text") from error
 
