@@ -231,7 +231,7 @@ def test_a_page_in_which_somebody_writes_says_that_there_is_something_new_and_ke
         page.get_by_label("Message to its agents").fill("Mind the silt")
         note = page.locator("article.request").nth(1).get_by_label("Note")
         note.fill("Not before noon")
-        page.get_by_text("What each step should do").click()
+        page.get_by_text("Goal of each step").click()
 
         pages.rename_task(task, "Which harbours are closed?")
         expect(page.locator("#news")).to_contain_text("This task has changed")
@@ -243,7 +243,7 @@ def test_a_page_in_which_somebody_writes_says_that_there_is_something_new_and_ke
         expect(page.locator("#news")).to_have_count(0)
         expect(page.get_by_label("Message to its agents")).to_have_value("Mind the silt")
         expect(note).to_have_value("Not before noon")
-        expect(page.locator("details[open] > summary")).to_have_text("What each step should do")
+        expect(page.locator("details[open] > summary")).to_have_text("Goal of each step")
 
         # Somebody else answers the request for which the note was meant.
         pages.client.requests = (make_budget_request(1),)

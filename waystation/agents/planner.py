@@ -74,7 +74,7 @@ SUBMIT_PLAN = ToolSpec(
     input_schema=build_input_schema(SubmitPlanInput),
 )
 PLANNING_NOTES = {
-    NoAnswerReason.UNUSABLE: "The model's plan could not be run, even after one correction, so the standard plan is used.",
+    NoAnswerReason.UNUSABLE: "The model's plan could not be run, even once corrected, so the standard plan is used.",
     NoAnswerReason.TOO_DEAR: "The budget is too small for a model to plan, so the standard plan is used.",
     NoAnswerReason.NO_REPLY: "The model returned no plan, so the standard plan is used.",
 }

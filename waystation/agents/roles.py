@@ -157,7 +157,8 @@ def _missed(offered: UntrustedTools, named: Sequence[str]) -> tuple[str, ...]:
     if not missed:
         return ()
     return (
-        f"{format_count(len(missed), 'tool server')} that the task names provided no tools; `show TASK --tools` says why",
+        f"{format_count(len(missed), 'tool server')} that the task names provided no tools; "
+        "`show TASK --tools` says why",
     )
 
 

@@ -277,7 +277,10 @@ def get_summary_skip_reason(transcript: Transcript) -> str | None:
     """
     failed = _failed_in_a_row(transcript)
     if len(failed) >= MAX_FAILED_SUMMARIES:
-        return f"No summary was requested, because the last {len(failed)} attempts failed. `waystation compact` requests one."
+        return (
+            f"No summary was requested, because the last {len(failed)} attempts failed. "
+            "`waystation compact` requests one."
+        )
     if failed and (missing := _missing_growth(transcript, failed[-1])) > 0:
         return (
             "No summary was requested, because the last attempt failed. The conversation must first grow by "

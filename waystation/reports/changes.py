@@ -53,7 +53,8 @@ def render_report_changes(found: ReportChanges, before: str, after: str) -> str:
 
     One Markdown block that begins like a warning: it is not one of the report's own claims.
     """
-    numbers = f"{format_count(len(found.new), 'new claim')}, {len(found.gone)} gone, {len(found.changed)} changed, {found.same} unchanged"
+    new = format_count(len(found.new), "new claim")
+    numbers = f"{new}, {len(found.gone)} gone, {len(found.changed)} changed, {found.same} unchanged"
     lines = [f"{CHANGES_HEADING} (`{before}`): {numbers}."]
     lines += _render_change_list(
         [f"{NEW_CLAIM_PREFIX}{render_claim_with_citations(claim)}" for claim in found.new], before, after

@@ -285,7 +285,7 @@ REVIEW_REPORT = ToolSpec(
     input_schema=build_input_schema(ReviewReportInput),
 )
 REVIEW_NOTES = {
-    NoAnswerReason.UNUSABLE: "The review of the report could not be used, even after one correction, so only code checked the report.",
+    NoAnswerReason.UNUSABLE: "The review could not be used, even once corrected, so only code checked the report.",
     NoAnswerReason.TOO_DEAR: "The budget was too small for a model to review the report, so only code checked it.",
     NoAnswerReason.NO_REPLY: "The model returned no review of the report, so only code checked it.",
 }

@@ -26,7 +26,7 @@ def find_question_set(name: str) -> Path:
     if name in shipped:
         return SHIPPED / f"{name}.yaml"
     raise BadInput(
-        f"there is no question set {name}: give a YAML file, or the name of a built-in one: {_list(shipped)}"
+        f"there is no question set {name}: give a YAML file, or the name of a built-in set ({_list(shipped)})"
     )
 
 
@@ -70,7 +70,7 @@ def _composed(path: Path, text: str) -> yaml.Node:
         node = yaml.compose(text, yaml.BaseLoader)
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise BadInput(f"{path}{line}: no YAML: {error.problem or 'it cannot be read'}") from error
+        raise BadInput(f"{path}{line}: invalid YAML ({error.problem or 'it cannot be read'})") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise BadInput(
             f"{path} is not YAML: it has a character that YAML does not allow, or is nested too deeply"
