@@ -143,7 +143,7 @@ class NewTask(EagerValue):
     documents: Annotated[tuple[SourceDocument, ...], DocumentCountLimit] = Field(
         default=(),
         max_length=MAX_REQUEST_DOCUMENTS,
-        description="Names and texts; default: those of the session's newest task.",
+        description="Documents with names and texts; default: those of the session's newest task.",
     )
 
 

@@ -34,7 +34,7 @@ USE_PRECISION = timedelta(minutes=1)
 
 
 class NewReportLink(EagerValue):
-    """A link to make."""
+    """A link to create."""
 
     days: int = Field(default=DEFAULT_DAYS, ge=1, le=MAX_DAYS, description="Days until the link expires.")
     sources: bool = Field(default=False, description="Whether the cited lines of documents can be read, too.")
