@@ -148,7 +148,7 @@ def test_reasons_say_what_hides_a_tool() -> None:
             "delegate": "its agent may not start subagents",
             "tickets__close": "the settings deny tickets__*",
             "calculate": "the settings deny compute",
-            "search": "not while verifying",
+            "search": "not available while verifying",
             "read": "its limits name parameters that the tool does not have: lmit",
         }
     )

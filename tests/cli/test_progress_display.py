@@ -39,7 +39,7 @@ WAITING = AgentStatus(agent="research-1", what="model", turn=4, since=NOON, seen
         (
             AgentStatus(agent="r-1.2", what="tool", turn=1_204, tool="fs__read", since=NOON),
             -5,
-            "r-1.2: turn 1,204, calling fs__read since 0 s",
+            "r-1.2: turn 1,204, calling fs__read for 0 s",
         ),
         (AgentStatus(agent="w", what="between", turn=2, since=NOON), 1, "w: turn 2, working for 1 s"),
     ],
@@ -84,7 +84,7 @@ def test_where_nothing_can_be_redrawn_a_sign_of_life_is_printed_now_and_then(mon
         clock[0] = NOON + timedelta(minutes=minutes)
         screen.show(PAUSED_VIEW.replace(activity=(WAITING,)))
     signs = [line for line in said if "waiting for the model" in line]
-    assert [line.split("since ")[1].split(";")[0] for line in signs] == ["12 min 0 s", "24 min 0 s"]
+    assert [line.split("model for ")[1].split(";")[0] for line in signs] == ["12 min 0 s", "24 min 0 s"]
     assert said[-2] == "paused; last heard from 0 s ago; 41,200 of 200,000 tokens spent"
 
 

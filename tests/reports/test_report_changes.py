@@ -109,4 +109,4 @@ def test_of_very_many_changes_a_report_opens_with_some_and_says_where_the_others
     many = "# R\n\n" + "\n".join(f"- Ship {number} came in [log.md:{number}-{number}]." for number in range(1, 101))
     part = render_report_changes(compare_reports("# R\n", many), "task-1", "task-2")
     assert part.count("> - New: ") == 40
-    assert part.endswith("> - and 60 more such claims: `waystation diff task-1 task-2`")
+    assert part.endswith("> - and 60 more such claims (see `waystation diff task-1 task-2`)")
