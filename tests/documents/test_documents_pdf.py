@@ -39,7 +39,7 @@ def test_a_page_without_letters_is_named(tmp_path: Path) -> None:
     maps = dict.fromkeys("xyz", "")
     assert read_document_file(tmp_path, "a.pdf", make_pdf_file("One.", "xyz zyx", "Two.", maps=maps)) == (
         "[page 1]\nOne.\n\n[page 3]\nTwo.",
-        [f"page 2: cannot be read: {UNREADABLE} (no text was recognised)"],
+        [f"page 2: cannot be read, because {UNREADABLE} (no text was recognised)"],
     )
 
 

@@ -75,7 +75,7 @@ async def test_a_redirect_is_not_followed() -> None:
     async with run_webhook_server() as elsewhere:
         redirect = WebhookResponse(307, {"Location": elsewhere.url})
         async with run_webhook_server(redirect) as server, webhook_to(server) as webhook:
-            with pytest.raises(WebhookRejectedError, match="answered 307, a redirect, which is not followed"):
+            with pytest.raises(WebhookRejectedError, match=r"answered 307 \(a redirect, which is not followed\)"):
                 await webhook.send(REQUEST_NOTICE, None)
     assert elsewhere.asked == []
 
