@@ -381,7 +381,7 @@ async def test_a_running_tasks_page_shows_what_the_store_has_while_the_server_is
     assert page.status_code == 200
     assert 'class="remark"' in page.text
     assert '<a href="/session?name=default">default</a>' in page.text
-    asked = r'asked <time datetime="[^"]+">\d{4}-\d\d-\d\d \d\d:\d\d UTC</time> ·\s+for \d+s'
+    asked = r'asked <time datetime="[^"]+">\d{4}-\d\d-\d\d \d\d:\d\d UTC</time> ·\s+so far \d+s'
     assert re.search(asked, page.text)
     assert f"<dt>writing</dt><dd>{build_standard_plan('Which?').steps[-1].goal}</dd>" in page.text
     assert re.search(r'<tr><td>research</td><td>[^<]+</td><td>turn</td><td class="number">1</td>', page.text)
